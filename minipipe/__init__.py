@@ -26,8 +26,7 @@ _ROOMS = [
 ]
 _REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__all__` what they have
 _PLACES = {  # file or room -> the names that are handed on from there
-    "arrays": ["accuracy", "one_hot"],
-    "blas": ["blas_threads"],
+    "arrays": ["accuracy", "blas_threads", "one_hot"],
     "checkpoints": ["load", "save"],
     "cluster": [
         "ANY", "Cluster", "Compute", "DeadlockError", "Label", "Link", "MemoryLimitError", "Port", "Receive",

@@ -4,7 +4,111 @@ A door asks `argument("n_rounds", n_rounds)`. A function in which the name means
 its own, "function.name". The hostile tests of tests/doors draw from the same rows.
 """
 
-from .kinds import Each, Function, Has, Made, Real, Truth, Whole
+import sys
+from dataclasses import dataclass
+
+from .checks import function, listed, real_number, shown, truth, whole_number
+
+
+# The kinds of arguments: each checks a value, and refuses it in a sentence.
+#
+# `minipipe.arguments` says which argument is of which kind.
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number from `least` to `most`; None for no lower bound."""
+
+    least: int | None = 1
+    most: int = 10**9  # devices, micro-batches, units: more than any run could hold
+
+    def checked(self, name, value):
+        """Return `value` as a Python int; raise `ValueError` if it is not one within the bounds."""
+        return whole_number(name, value, self.least, self.most)
+
+
+@dataclass(frozen=True)
+class Real:
+    """A real number. Each field as for `real_number`; a bound of None is no bound."""
+
+    least: float | None = None
+    above: float | None = None
+    below: float | None = None
+    most: float | None = None
+    note: str = ""
+    infinite: bool = False
+    clock: bool = False
+
+    def checked(self, name, value):
+        """Return `value` as a Python number; raise `ValueError` if it is not one within the bounds."""
+        return real_number(name, value, **vars(self))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True or False, or 1 or 0."""
+
+    def checked(self, name, value):
+        """Return `value` as a bool; raise `ValueError` for anything else."""
+        return truth(name, value)
+
+
+@dataclass(frozen=True)
+class Made:
+    """An object of a class.
+
+    module, kind: the names of the class and of its module, since a room above this one has it. Whoever has
+        such an object has imported its module.
+    how: how to get one.
+    """
+
+    module: str
+    kind: str
+    how: str
+
+    def checked(self, name, value):
+        """Return `value`; raise `ValueError` if it is not an object of the class."""
+        kind = getattr(sys.modules.get(self.module), self.kind, ())
+        if not isinstance(value, kind):
+            raise ValueError(f"{name}={shown(value)} is not a {self.kind}: {self.how}")
+        return value
+
+
+@dataclass(frozen=True)
+class Has:
+    """An object with some methods or attributes, of any class. how: to get one."""
+
+    names: tuple
+    how: str
+
+    def checked(self, name, value):
+        """Return `value`; raise `ValueError` if it lacks one of the names, or is a class."""
+        missing = [one for one in self.names if isinstance(value, type) or not hasattr(value, one)]
+        if missing:
+            raise ValueError(f"{name}={shown(value)} has no {missing[0]}: {self.how}")
+        return value
+
+
+@dataclass(frozen=True)
+class Function:
+    """What can be called."""
+
+    def checked(self, name, value):
+        """Return `value`; raise `ValueError` if it cannot be called."""
+        return function(name, value)
+
+
+@dataclass(frozen=True)
+class Each:
+    """A list, or another sequence, in which each item is as `kind` wants it; of at least `least` items."""
+
+    kind: object
+    least: int = 0
+
+    def checked(self, name, value):
+        """Return a list of the items; raise `ValueError` for what has none, or for a wrong one."""
+        items = listed(name, value, self.least)
+        return [self.kind.checked(f"{name}[{index}]", item) for index, item in enumerate(items)]
+
 
 MOST_LAYERS = 10_000  # of a network with a name
 MOST_RANKS = 10**6  # of a group that meets
@@ -224,7 +328,7 @@ ARGUMENTS = {
     "styles": Has(("items", "get"), "leave it out, or write {kind: colour and words}"),
     "describe_path.path": Each(Has(("what", "start", "end"), "critical_path(trace) makes a list of them")),
     "engine": Function(),
-    "group": Made("minipipe.collectives.group_part", "Group", "Group(rank, devices) makes one"),
+    "group": Made("minipipe.collectives.group", "Group", "Group(rank, devices) makes one"),
     "holdings": Each(Function()),
     "part_of": Function(),
     "rng": Has(("standard_normal",), "np.random.default_rng(seed) makes one"),
@@ -233,12 +337,12 @@ ARGUMENTS = {
     "world": Has(("size",), "minipipe.engines.world() returns it"),
     "cells": Each(Made("minipipe.papers.gpipe", "Compared", "table_2() makes a list of them")),
     "blocks_that_fit.device": Made("minipipe.papers.devices", "Device", "take one such as papers.TPU_V3"),
-    "estimates": Each(Made("minipipe.papers.largest", "Estimate", "table_1() makes a list of them")),
-    "in_dimensions.layers": Made("minipipe.papers.dimensions", "EqualLayers", "EqualLayers(...) makes one"),
+    "estimates": Each(Made("minipipe.papers.gpipe", "Estimate", "table_1() makes a list of them")),
+    "in_dimensions.layers": Made("minipipe.papers.formulas", "EqualLayers", "EqualLayers(...) makes one"),
     "profiles": Each(Made("minipipe.papers.tables", "Profile", "minipipe.papers.ZERO_BUBBLE has some")),
-    "rates": Each(Made("minipipe.papers.zero_bubble", "Rate", "zero_bubble_table() makes a list")),
+    "rates": Each(Made("minipipe.papers.idle", "Rate", "zero_bubble_table() makes a list")),
     "row": Made("minipipe.papers.narayanan", "Published", "minipipe.papers.narayanan.TABLE has some"),
-    "text_of_hardware.rows": Each(Made("minipipe.papers.hardware", "Hardware", "papers.HARDWARE has some")),
+    "text_of_hardware.rows": Each(Made("minipipe.papers.devices", "Hardware", "papers.HARDWARE has some")),
     "in_nodes.between": LINK,
     "in_nodes.inside": LINK,
     "arrange.link": LINK,

@@ -8,19 +8,18 @@ import numpy as np
 from .arguments import argument
 from .checks import items_of, shown
 from .exact import Rational, rational
-from .arrays import floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares
+from .arrays import (
+    computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares,
+)
 from .layers import Layer, every_layer
-from .layers.layer import checked_layers, finite
+from .layers.layer import checked_layers, commit, finite, take_statistics
 from .layers.skips import skip_routes
-from .layers.statistics import commit, take_statistics
 from .layers.through import (
     backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
 )
-from .blas import computing
-from .changes import Changes
 from .state import (
-    HANDED, State, check_layers, check_optimizer_state, checked_array, checked_state, places_of, restore,
-    state_of_optimizer,
+    HANDED, Changes, State, check_layers, check_optimizer_state, checked_array, checked_state, places_of,
+    restore, state_of_optimizer,
 )
 from .sums import TreeSum
 from .ties import each_once, share, sum_of_tied, ties_of

@@ -10,8 +10,7 @@ import numpy as np
 
 from .arguments import argument
 from .checks import function, shown
-from .arrays import accuracy, even_slices
-from .blas import computing
+from .arrays import accuracy, computing, even_slices
 from .rates import rates_of
 from .watching import text_of_seconds, watched, with_progress
 

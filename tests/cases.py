@@ -16,7 +16,7 @@ from minipipe.collectives import ALL_REDUCES
 from minipipe.layers.recomputing import can_recompute
 from minipipe.order import Action, Overlap, Schedule, in_copies, in_segments, with_all_reduce
 from minipipe.schedules import build_for_stages, names_for_stages, with_late_W
-from minipipe.verification.rounding import has_bound
+from minipipe.verification.verdicts import has_bound
 
 LABELS = {type(loss): labels for loss, labels in mp.losses.LOSSES.examples().values()}
 LOSSES = [loss for loss, _ in mp.losses.LOSSES.examples().values()]

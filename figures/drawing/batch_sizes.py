@@ -3,11 +3,10 @@
 import numpy as np
 
 from minipipe import Sequential, SoftmaxCrossEntropy
-from minipipe.experiments import digits_in_float32, steps_to_target
+from minipipe.experiments import digits_in_float32, measured_noise, steps_to_target
 from minipipe.models import mlp
-from minipipe.noise import measured_noise
 from minipipe.plots.canvas import label, new_figure
-from minipipe.plots.rates import draw_rates
+from minipipe.plots.curves import draw_rates
 from minipipe.rates import ConstantWarmUp, GradualWarmUp, StepDecay
 from minipipe.watching import with_progress
 

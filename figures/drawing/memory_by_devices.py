@@ -3,7 +3,7 @@
 from minipipe import Adam, Costs, SoftmaxCrossEntropy, partition, simulate
 from minipipe.models import transformer
 from minipipe.parallel.options import EVERY_SQRT
-from minipipe.parallel.units import recomputed
+from minipipe.parallel.orders import recomputed
 from minipipe.planning.without_numbers import WithoutNumbers
 from minipipe.plots.canvas import label, new_figure
 from minipipe.schedules import build

@@ -11,8 +11,7 @@ from minipipe import (
 from minipipe.arrays import even_slices
 from minipipe.cluster import ports
 from minipipe.plots import timeline
-from minipipe.plots.canvas import label, new_figure
-from minipipe.plots.colours import styles_of
+from minipipe.plots.canvas import label, new_figure, styles_of
 
 SIZES, N, SAMPLES, BANDWIDTH = (64, 128, 128, 64, 10), 4, 32, 2 ** 14
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7")  # of the devices: Okabe and Ito's

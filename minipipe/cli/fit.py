@@ -13,7 +13,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..optimizers import SGD, Adam, RMSProp
 from ..papers import A100, H100, P100, TPU_V2, TPU_V3, V100
 from ..planning import PRECISIONS, what_fits
-from ..planning.fitting_part import DEVICES as TO_TRY, MODES, modes_for
+from ..planning.fitting import DEVICES as TO_TRY, MODES, modes_for
 from ..schedules import names_having
 from ..watching import say
 from ..sums import SUMS

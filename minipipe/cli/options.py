@@ -5,9 +5,9 @@ from pathlib import Path
 
 from ..cluster import Link
 from ..order import RECOMPUTE, Costs, Schedule, in_copies, simulate, with_all_reduce, with_recompute
-from ..order.shares import as_float
+from ..order.costs import as_float
 from ..planning import simulate_in_shards
-from ..planning.in_shards import EXCHANGES
+from ..planning.rehearsal import EXCHANGES
 from ..schedules import SCHEDULES, build
 
 SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8

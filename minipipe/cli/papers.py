@@ -23,9 +23,8 @@ from ..papers import (
     torchgpipe_table,
     zero_bubble_table,
 )
-from ..papers.gpipe import BOUNDS
-from ..papers.largest import M as MICRO_BATCHES
-from ..papers.texts import GIB, text_of_seconds
+from ..papers.gpipe import BOUNDS, M as MICRO_BATCHES
+from ..papers.tables import GIB, text_of_seconds
 from ..watching import say, with_progress
 
 PURPOSE = "GPipe's tables by simulation, beside the published cells, with the error of each"

@@ -2,7 +2,7 @@
 
 from ..cluster import Link, ticks
 from ..order import Costs, best_schedule, greedy_schedule, simulate
-from ..order.request import OBJECTIVES
+from ..order.greedy import OBJECTIVES
 from .options import add_costs, add_latency, add_sizes, latency_from, number, sizes_from
 from .output import checked_path, print_trace, title_of
 

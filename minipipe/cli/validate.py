@@ -2,7 +2,7 @@
 
 from ..cluster import ticks
 from ..order import peak_microbatches
-from ..order.listing import listing
+from ..order.actions import listing
 from .options import add_copies, add_hardware, add_most_alive, read, trace_of
 from .output import title_of
 

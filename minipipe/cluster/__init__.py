@@ -10,9 +10,8 @@ from .devices import COMPUTE, lane_name
 from .errors import DeadlockError, MemoryLimitError, UnreceivedError
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
-from .record import SECONDS, TICKS
+from .record import SECONDS, TICKS, Idle, Message, Span
 from .requests import ANY, Compute, Label, Receive, Send
-from .spans import Idle, Message, Span
 from .trace import BUBBLES, SHOWS, Trace
 from .why import Explanation, IdlePart, explain
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from ..checks import one_of, python_number, real_number
 from ..arguments import argument
 from .devices import lane_name
-from .record import SECONDS, TICKS
-from .spans import Message, Span
+from .record import SECONDS, TICKS, Message, Span
 
 
 class Step(NamedTuple):

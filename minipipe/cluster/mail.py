@@ -1,8 +1,8 @@
 """How messages get from a Send to a Receive, and who waits for whom meanwhile."""
 
 from ..checks import is_plain, real_number
-from .carrier import Carrier, Message
 from .errors import sent_twice, two_wait, which_devices
+from .links import Carrier, Message
 from .memory import own
 from .requests import ANY
 

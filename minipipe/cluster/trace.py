@@ -8,8 +8,7 @@ from ..checks import listed, shown
 from ..registry import Registry
 from .critical_path import critical_path, duration
 from .devices import COMPUTE
-from .record import MESSAGE_WIDTH, changes_of_memory, rows
-from .spans import Idle, Message, Span
+from .record import MESSAGE_WIDTH, Idle, Message, Span, changes_of_memory, rows
 from .why import explain
 
 BUBBLES = {  # the four, as tables and pages call them

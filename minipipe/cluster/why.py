@@ -36,17 +36,163 @@ Where several causes would do, memory limit comes before link, wait and imbalanc
 send that blocks is always the link's fault.
 """
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
+from math import inf
 from typing import NamedTuple
 
 from ..arguments import argument
+from ..checks import items_of, python_number, shown
 from .critical_path import duration, ticks
 from .devices import COMPUTE, lane_name
-from .held_back import held_back
-from .record import TICKS
-from .spans import Idle, Message, Span, end_of, way_of
-from .waiting import obstacles
+from .record import TICKS, Idle, Message, Span, end_of, way_of
+
+
+# What an idle lane waits for: at each instant, the work or the transfer that is in its way.
+
+def obstacles(trace):
+    """{`Idle`: list of (start, end, obstacle)}, which tile it, for all idle spans of `trace` but the drains.
+
+    From the time at which the awaited message set out, the obstacle is that message. Before, it is the `Span`
+    on which the lane works that has it to send (or, of a message that waits to be asked for, the lane that
+    has it to ask) or, while that lane is idle, too, its obstacle.
+    """
+    waiting = {(idle.device, idle.lane, idle.end): idle for idle in trace.awaited}
+    doing = defaultdict(lambda: ([], []))  # of each lane, the starts of its (start, end, obstacle), and these
+    found = {}
+    spans = [span for span in trace.spans if span.end > span.start]
+    for happening in sorted([*spans, *trace.awaited], key=lambda each: each.end):  # at one tick, spans first
+        if type(happening) is Span:
+            _append(*doing[happening.device, happening.lane], [(happening.start, happening.end, happening)])
+            continue
+        for idle in reversed(_relay(waiting, happening, trace)):
+            message = trace.awaited[idle]
+            lane, ready = _in_charge(trace, idle)
+            ready = max(idle.start, ready)
+            found[idle] = _between(*doing[lane], idle.start, ready)
+            if ready < idle.end:
+                found[idle].append((ready, idle.end, message))
+            _append(*doing[idle.device, idle.lane], found[idle])
+    return found
+
+
+def _in_charge(trace, idle):
+    """((device, lane) on which an idle span depends, the tick from which on it is only the message)."""
+    message = trace.awaited[idle]
+    if idle.reason == "rendezvous":
+        tick, *lane = trace.asked[message]
+        return tuple(lane), tick
+    return (message.source, message.lane), message.sent
+
+
+def _relay(waiting, idle, trace):
+    """`idle`, the wait of the lane that it depends on, if that ended in the same tick, and so on.
+
+    The last of them must be explained first.
+    """
+    relay, lane = [], (idle.device, idle.lane)
+    while (wait := waiting.pop((*lane, idle.end), None)) is not None:
+        relay.append(wait)
+        lane, ready = _in_charge(trace, wait)
+        if ready != idle.end:
+            break
+    return relay
+
+
+def _append(starts, rows, pieces):
+    starts += [start for start, _, _ in pieces]
+    rows += pieces
+
+
+def _between(starts, rows, start, end):
+    """The rows of (start, end, obstacle) from tick `start`, the first cut to fit, up to `end`."""
+    if start == end:
+        return []
+    rows = rows[bisect_right(starts, start) - 1:bisect_left(starts, end)]
+    _, first_end, obstacle = rows[0]
+    rows[0] = (start, first_end, obstacle)
+    return rows
+
+
+# Work that could have run during a wait, had the device been allowed to keep more micro-batches.
+
+def held_back(trace, most_alive):
+    """{`Idle`: (since, span)} for the waits due to a limit: since when which span could have run.
+
+    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
+    Raises `ValueError` if they are not as many as the devices, or not at least 1. The rule is in
+    `minipipe.cluster.why`.
+    """
+    limits = items_of(most_alive)
+    limits = [most_alive] * trace.n_devices if limits is None else limits
+    if len(limits) != trace.n_devices:
+        count = f"{len(limits)} limits for {trace.n_devices} devices"
+        raise ValueError(f"most_alive has {count}: give one, or one for each")
+    received = [[] for _ in limits]
+    for message in trace.messages:
+        if message.received is not None:
+            received[message.to].append((message.received, message.arrived))
+    waits = [[] for _ in limits]
+    for idle in trace.idle:
+        if idle.reason == "wait" and idle.lane == COMPUTE:
+            waits[idle.device].append(idle)
+    found = {}
+    for device, limit in enumerate(limits):
+        if python_number(limit) is None or not limit >= 1:
+            name = f"most_alive={shown(limit)} on device {device}"
+            raise ValueError(f"{name} lets no micro-batch through: use at least 1")
+        room = limit * trace.shares[device]
+        found |= _held_back(trace.spans_of(device, COMPUTE), waits[device], sorted(received[device]), room)
+    return found
+
+
+def _held_back(spans, waits, received, room):
+    """The same for one device, with room for so many shares of micro-batches.
+
+    received: sorted (received, arrived) of its messages.
+    """
+    more, fewer = _changes(spans)
+    alive = [0, *accumulate(up - down for up, down in zip(more, fewer, strict=True))]  # before each span
+    # at or after each span, one from which on more micro-batches are alive
+    next_start = [None] * (len(spans) + 1)
+    for index in reversed(range(len(spans))):
+        next_start[index] = index if more[index] else next_start[index + 1]
+    found = {}
+    for idle in waits:
+        following = bisect_left(spans, idle.end, key=lambda span: span.start)
+        index = next_start[following]
+        if index is None or alive[following] + more[index] <= room:
+            continue
+        span = spans[index]
+        first, last = bisect_left(received, (spans[index - 1].end,)), bisect_left(received, (span.start, inf))
+        since = max([idle.start, *(arrived for _, arrived in received[first:last])])
+        if since < idle.end:
+            found[idle] = since, span
+    return found
+
+
+def _changes(spans):
+    """For each span, how many micro-batches more, and how many fewer, its device keeps from there on.
+
+    The parts of its label say so.
+
+    Of several spans with one label, which are one action, the first counts what it keeps and the last what it
+    frees.
+    """
+    first, last = {}, {}
+    for index, span in enumerate(spans):
+        if hasattr(span.label, "parts"):
+            first.setdefault(span.label, index)
+            last[span.label] = index
+    more, fewer = [0] * len(spans), [0] * len(spans)
+    for label in first:
+        changes = [part.alive for part in label.parts]
+        more[first[label]] = sum(change for change in changes if change > 0)
+        fewer[last[label]] = -sum(change for change in changes if change < 0)
+    return more, fewer
+
 
 CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
 

@@ -11,14 +11,12 @@ the program: `AllReduceFacts.order`.
 # The order of these is that of all lists of names; those of other files come after them.
 from . import naive, tree, doubling, halving, ring, owners, two_level  # noqa: F401
 
-from .all_reduces import ALL_REDUCES
+from .all_reduces import ALL_REDUCES, all_reduce_ticks, numbers_sent
 from .calls import (
     all_gather, all_reduce, all_reduce_sum, all_reduce_sum_and_gather, all_to_all, barrier, broadcast,
     reduce, reduce_scatter, reduce_scatter_sum_and_gather,
 )
-from .costs import all_reduce_ticks, numbers_sent
-from .exchanging import exchanged
-from .group_part import Group
+from .group import Group, exchanged
 from .owners import OWNERS
 
 ALL_REDUCES.load()

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..checks import one_of
+from ..arguments import argument
+from ..checks import one_of, real_number
 from ..registry import Registry
 
 ORDERS = "tree", "tree of 2^k", "ranks", "own"
@@ -35,3 +36,45 @@ class AllReduceFacts:
 
 
 ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> program (group, vectors)
+
+
+# What a collective costs, in closed form: the ticks of its run and the numbers that each rank sends.
+#
+# N ranks, n bytes each; alpha = latency, beta = ticks per byte on the way, gamma = ticks per byte that is
+# added; each rank has a port in and a port out. Each all-reduce states its own, beside its program.
+
+def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
+    """The ticks of an all-reduce of n bytes, where n is a multiple of N.
+
+    algorithm: one of the names of `all_reduce`; "two-level" with nodes of its default size.
+    N: the number of ranks.
+    n: bytes of each rank.
+    alpha, beta, gamma: ticks, and ticks per byte.
+
+    Of tree, doubling and halving, this is exact for N = 2^k, see `AllReduceFacts.exact`. For other N, each
+    step waits for all of the one before in the formula; the run does not, and without ports it takes at most
+    as long.
+
+    >>> [int(all_reduce_ticks(name, 4, 1024, alpha=100, beta=1/16)) for name in ("naive", "ring", "owners")]
+    [584, 696, 296]
+    """
+    one_of("algorithm", algorithm, ALL_REDUCES)
+    N, n = argument("N", N), argument("all_reduce_ticks.n", n)
+    alpha, beta, gamma = (
+        real_number(name, value, least=0)
+        for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma))
+    )
+    return ALL_REDUCES.facts[algorithm].ticks(N, n, alpha, beta, gamma) if N > 1 else 0
+
+
+def numbers_sent(algorithm, N, n):
+    """How many numbers each rank sends in an all-reduce of n numbers: a list; exact for any N and n.
+
+    >>> numbers_sent("ring", 4, 10), numbers_sent("tree", 8, 8)
+    ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
+    """
+    one_of("algorithm", algorithm, ALL_REDUCES)
+    N, n = argument("numbers_sent.N", N), argument("numbers_sent.n", n)
+    if N == 1:
+        return [0]
+    return [ALL_REDUCES.facts[algorithm].numbers_sent(rank, N, n) for rank in range(N)]

@@ -2,8 +2,7 @@
 
 import math
 
-from .exchanging import ring_gather
-from .group import cut, joined
+from .group import cut, joined, ring_gather
 
 
 def distances(size):

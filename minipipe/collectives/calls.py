@@ -7,8 +7,7 @@ from ..checks import listed, one_of, shown
 from ..sums import TreeSum
 from .all_reduces import ALL_REDUCES
 from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
-from .exchanging import exchanged, ring_add, ring_gather
-from .group import added, flattened, unflattened
+from .group import added, exchanged, flattened, ring_add, ring_gather, unflattened
 from .owners import OWNERS, at_owners, own_chunk, to_owners
 
 TWO_LEVEL = "two-level"

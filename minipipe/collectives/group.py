@@ -1,9 +1,10 @@
-"""Nested arrays as a row of numbers, which can be cut anywhere."""
+"""Nested arrays as a row of numbers, and the group of devices that exchange such rows."""
 
 from itertools import accumulate, chain
 
-from ..checks import shown
-from ..cluster import Bytes
+from ..arguments import argument
+from ..checks import checked_name, shown, whole_number, whole_numbers
+from ..cluster import Bytes, Compute, Label, Receive, Send, sent_bytes
 
 
 def flattened(value):
@@ -135,3 +136,110 @@ def _vector(leaf):
     from ..arrays import array_of_numbers  # here, as above
 
     return array_of_numbers(leaf).reshape(-1)
+
+
+# All ranks send at once: each to all others, or to the next one in a ring.
+
+def exchanged(group, part_of, label):
+    """What all ranks have for this one, a list in the order of the ranks.
+
+    part_of: `part_of(c)` is what this rank has for rank c.
+
+    Each sends to the next rank first, then to the one after that, so that they do not all queue at one port:
+    alpha + (N - 1) n beta for n bytes to each.
+    """
+    checked_name("label", label)
+    argument("group", group)
+    argument("part_of", part_of)
+    size, rank = group.size, group.rank
+    for step in range(1, size):
+        yield group.send(rank + step, label, part_of((rank + step) % size))
+    parts = [part_of(rank)] * size
+    for step in range(1, size):
+        parts[rank - step] = yield group.receive(rank - step, label)
+    return parts
+
+
+def ring_add(group, chunks, first, label):
+    """A reduce-scatter: after N - 1 steps, the chunk `first` + 1 is the sum over all ranks.
+
+    chunks: N of them; a list, whose entries are replaced.
+    first: the chunk that this rank sends first, counted around; the chunk after that of the rank before.
+    """
+    for step in range(group.size - 1):
+        there, here = (first - step) % group.size, (first - step - 1) % group.size
+        yield group.send(group.rank + 1, f"{label} {step}", chunks[there])
+        arrived = yield group.receive(group.rank - 1, f"{label} {step}")
+        chunks[here] = yield from group.add(chunks[here], arrived)
+
+
+def ring_gather(group, chunks, own, label):
+    """An all-gather: each rank has the chunk `own`, the one after that of the rank before."""
+    for step in range(group.size - 1):
+        there, here = (own - step) % group.size, (own - step - 1) % group.size
+        yield group.send(group.rank + 1, f"{label} {step}", chunks[there])
+        chunks[here] = yield group.receive(group.rank - 1, f"{label} {step}")
+
+
+# Who takes part in a collective, and what one of them can ask for.
+
+class Group:
+    """The devices that talk to each other, and which of them this one is; each device makes its own.
+
+    rank: the place of this device among them, from 0 on.
+    devices: the numbers of all devices of the group, the same list on each.
+    name: what the labels of its messages begin with, if a device talks in several groups at once.
+    gamma: ticks per byte that is added to another.
+    stays: whether the ranks leave what they send as it is to the end of the run, as for `Send`.
+
+    All ranks of a group must call the same collectives in the same order: each call has a number, by
+    which its messages find each other. MPI calls a group a communicator. Raises `ValueError` for a rank
+    that is not there.
+    """
+
+    def __init__(self, rank, devices, name="", gamma=0, stays=False):
+        self.devices, self.name, self.stays = list(whole_numbers("devices", devices, 0)), name, stays
+        self.gamma = argument("gamma", gamma)
+        if len(set(self.devices)) < len(self.devices):
+            raise ValueError(f"devices={self.devices} has a device twice: name each once")
+        self.rank = self.check(rank=rank)
+        self._n_calls = 0
+
+    @property
+    def size(self):
+        """How many ranks there are, N."""
+        return len(self.devices)
+
+    def part(self, ranks):
+        """A group of some of these ranks, this one among them."""
+        name = f"{self.name}{self._n_calls} of {ranks[0]}: "
+        devices = [self.devices[rank] for rank in ranks]
+        return Group(ranks.index(self.rank), devices, name, self.gamma, self.stays)
+
+    def check(self, **rank):
+        """The rank, given by its name, as a Python int; `ValueError` unless it is in the group."""
+        (name, number), = rank.items()
+        number = whole_number(name, number)
+        if number not in range(self.size):
+            raise ValueError(f"{name}={shown(number)} is not in the group of {self.size}: ranks count from 0")
+        return number
+
+    def begin(self, collective):
+        """The label of the next call, the same on all ranks."""
+        self._n_calls += 1
+        return f"{self.name}{collective} {self._n_calls}"
+
+    def send(self, to, label, value):
+        """A request: send to the rank `to`, counted around the group."""
+        return Send(label, value, self.devices[to % self.size], stays=self.stays)
+
+    def receive(self, source, label):
+        """A request: receive from the rank `source`, counted around the group."""
+        return Receive(label, self.devices[source % self.size])
+
+    def add(self, mine, arrived, function=added):
+        """A program: `function(mine, arrived)`, which takes gamma ticks for each byte that has arrived."""
+        if not self.gamma:
+            return function(mine, arrived)
+        ticks = self.gamma * sent_bytes(arrived)
+        return (yield Compute(Label("add", "add"), function, mine, arrived, ticks=ticks))

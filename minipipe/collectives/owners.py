@@ -4,8 +4,7 @@ from fractions import Fraction
 
 from ..sums import TreeSum
 from .all_reduces import ALL_REDUCES
-from .exchanging import exchanged
-from .group import cut, flattened, joined, length, unflattened
+from .group import cut, exchanged, flattened, joined, length, unflattened
 
 OWNERS = "owners"
 

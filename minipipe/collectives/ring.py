@@ -3,8 +3,7 @@
 from fractions import Fraction
 
 from .all_reduces import ALL_REDUCES
-from .exchanging import ring_add, ring_gather
-from .group import cut, joined, length
+from .group import cut, joined, length, ring_add, ring_gather
 
 
 def ring_ticks(N, n, alpha, beta, gamma):

@@ -6,8 +6,7 @@ from math import isqrt
 
 from ..arguments import argument
 from .all_reduces import ALL_REDUCES
-from .exchanging import ring_add, ring_gather
-from .group import cut, joined, length
+from .group import cut, joined, length, ring_add, ring_gather
 from .ring import ring, ring_numbers, ring_ticks
 
 

@@ -12,10 +12,8 @@ from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
 from ..cluster.devices import devices_of, shares_of
 from ..cluster.errors import check_all_received, sent_twice, two_wait
 from .gathering import Half, merged
-from .kept_memory import keep_memory
-from .overhead import OVERHEAD
 from .packing import in_pieces, pack, unpack
-from .patience import out_of_patience, patience
+from .threads import OVERHEAD, keep_memory, out_of_patience, patience
 from .world import Pause, world
 
 MESSAGE, PIECE = 2, 3  # the tags of messages, which say what they are, and of the arrays that follow one
@@ -37,7 +35,7 @@ class Mpi:
     called "engine". Values travel as plain bytes, see `minipipe.engines.packing`.
 
     An exception is raised on the rank where it happens; `World.end` ends the other processes. If a message
-    does not come for too long, `TimeoutError` says which, see `minipipe.engines.patience`.
+    does not come for too long, `TimeoutError` says which, see `minipipe.engines.threads`.
     """
 
     def __init__(self, programs, synchronous=False, shares=None, labels=()):

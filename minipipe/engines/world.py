@@ -10,9 +10,9 @@ from functools import cache
 import numpy as np
 
 from ..interrupted import STATUS as INTERRUPTED
-from .clocks import Clock
+from .gathering import Clock
 from .packing import check_sum, pack, unpack
-from .patience import patience
+from .threads import patience
 
 STATUS = 2             # of a job that has ended by a mistake
 # seconds: in which a lower rank may speak first; that words need; after which a job ends in any case

@@ -11,12 +11,10 @@ import numpy as np
 
 from ..arguments import argument
 from ..arrays import accuracy, leaves
-from ..changes import Changes
 from ..checks import function, items_of, listed, shown
 from ..collectives.group import unflattened
 from ..layers import Layer, every_layer
-from ..layers.layer import finite
-from ..layers.parameters import pairs_of_layers
+from ..layers.layer import finite, pairs_of_layers
 from ..losses import Loss
 from ..network import Network
 from ..optimizers import Optimizer, checked_optimizer
@@ -24,12 +22,11 @@ from ..parallel.driving import checked_machine, run_programs, shared
 from ..parallel.options import MPI, Machine, Weights, check_kinds
 from ..servers.options import Pace
 from ..servers.places import Times
-from ..state import check_optimizer_state, restore
+from ..state import Changes, check_optimizer_state, restore
 from . import programs
-from .client import Client
-from .programs import state_of, take
+from .clients import Client
+from .programs import averaged, revealed, state_of, take
 from .rounds import Rounds
-from .uploads import averaged, revealed
 
 
 class Round(NamedTuple):

@@ -15,9 +15,9 @@ class Rounds(Plain):
     batch_size: B, of its mini-batches; None for all n_k samples at once.
     n_steps: None; or a number H of mini-batches that each client takes in a round in the place of E passes:
         local SGD (Stich 2018, arXiv 1805.09767).
-    proximal: mu of `minipipe.federated.client.pull`: FedProx.
+    proximal: mu of `minipipe.federated.clients.pull`: FedProx.
     drop_out: the probability that a chosen client does not report.
-    secure: whether the server sees the sum only, see `minipipe.federated.secure`; in steps of
+    secure: whether the server sees the sum only, see `minipipe.federated.programs`; in steps of
         2^-24.
     keep_memory: whether each client's optimizer remembers from one round to the next, as in DiLoCo.
     """

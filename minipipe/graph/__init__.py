@@ -7,12 +7,11 @@ training: a mini-batch of a network as tasks.
 asynchronous: calls that begin at once, in the background.
 """
 
-from .accesses import Accesses
 from .asynchronous import Asynchronous
-from .listing import Listed, earliest_finish, list_schedule
-from .programs import programs_of, run_listed
-from .recording import Graph, Later
-from .tasks import Bounds, Task, TaskGraph, from_names
+from .recording import Accesses, Graph, Later
+from .tasks import (
+    Bounds, Listed, Task, TaskGraph, earliest_finish, from_names, list_schedule, programs_of, run_listed,
+)
 from .training import schedule_of, training_tasks
 
 __all__ = [

@@ -5,7 +5,7 @@ import threading
 from contextlib import ExitStack
 from time import perf_counter
 
-from ..blas import computing
+from ..arrays import computing
 from ..cluster import COMPUTE, Label, Trace
 from ..cluster.record import SECONDS, Record
 from .recording import Graph, make

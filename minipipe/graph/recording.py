@@ -1,22 +1,216 @@
 """Calls of plain functions, recorded as tasks with the arrays that they read and write."""
 
+import copy
 import types
 import zlib
+from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 
-from ..blas import computing
-from ..checks import function as checked_function
-from ..checks import listed, one_of, shown
+from ..arrays import computing
+from ..checks import function as checked_function, listed, one_of, shown
 from ..cluster import COMPUTE, Cluster
 from ..engines import Threads
-from .accesses import Accesses
-from .containers import mapped, nodes, snapshot
-from .listing import earliest_finish, list_schedule
-from .programs import programs_of
-from .tasks import Task
+from .tasks import Task, earliest_finish, list_schedule, programs_of
+
+try:
+    from numpy.lib.array_utils import byte_bounds
+except ImportError:  # NumPy below 2
+    from numpy import byte_bounds
+
+
+# Arrays inside of lists, tuples, dicts and `functools.partial`, at any depth.
+
+CONTAINERS = (list, tuple, dict, partial)
+
+
+def parts_of(value):
+    """Return what a container holds, in order; for anything else an empty list.
+
+    >>> parts_of({"a": 1, "b": [2]}), parts_of(partial(max, 1, key=abs))
+    ([1, [2]], [<built-in function max>, 1, <built-in function abs>])
+    """
+    if isinstance(value, partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def nodes(value, kept=()):
+    """Yield `value`, and all that it holds at any depth, but not what the containers in `kept` hold.
+
+    >>> list(nodes([1, (2, [])]))
+    [[1, (2, [])], 1, (2, []), 2, []]
+    """
+    yield value
+    for part in [] if _is_among(value, kept) else parts_of(value):
+        yield from nodes(part, kept)
+
+
+def mapped(function, value, kept=()):
+    """Return `value` with `function(leaf)` for each leaf; a container of which nothing changes stays itself.
+
+    kept: containers that stay as they are, with all that they hold.
+
+    >>> from operator import neg
+    >>> mapped(neg, [1, {"a": (2,)}])
+    [-1, {'a': (-2,)}]
+    """
+    if not isinstance(value, CONTAINERS):
+        return function(value)
+    if _is_among(value, kept):
+        return value
+    parts = parts_of(value)
+    new = [mapped(function, part, kept) for part in parts]
+    return value if all(a is b for a, b in zip(parts, new)) else with_parts(value, new)
+
+
+def snapshot(value, is_leaf, kept=()):
+    """Return `value` as it is now: containers that hold a leaf, at any depth, are copied, others stay.
+
+    is_leaf: `is_leaf(node)` says whether it is one.
+    kept: containers that stay themselves.
+    """
+    if is_leaf(value) or _is_among(value, kept) or not any(map(is_leaf, nodes(value))):
+        return value
+    return with_parts(value, [snapshot(part, is_leaf, kept) for part in parts_of(value)])
+
+
+def with_parts(value, parts):
+    """Return a container like `value` that holds `parts` instead."""
+    if isinstance(value, partial):
+        n = 1 + len(value.args)
+        return partial(parts[0], *parts[1:n], **dict(zip(value.keywords, parts[n:], strict=True)))
+    if isinstance(value, tuple):
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    new = copy.copy(value)
+    if isinstance(value, dict):
+        new.update(zip(value, parts, strict=True))
+    else:
+        new[:] = parts
+    return new
+
+
+def _is_among(value, kept):
+    return any(value is one for one in kept)
+
+
+# Who has last written, and who has since read, each stretch of memory and each object.
+
+HARD = 1000  # steps after which two arrays that may overlap are said to do so
+
+
+class _Record:
+    """thing: an array or an object. writer: the last task that wrote it. readers: since then."""
+
+    __slots__ = ("readers", "thing", "writer")
+
+    def __init__(self, thing):
+        self.thing, self.writer, self.readers = thing, None, []
+
+
+class _Stretch:
+    """Records of arrays that lie in the memory from `low` to `high`, by their places in it."""
+
+    __slots__ = ("high", "low", "records")
+
+    def __init__(self, low, high):
+        self.low, self.high, self.records = low, high, {}
+
+
+class Accesses:
+    """What a task must wait for, because of the arrays that it reads and writes.
+
+    Two arrays are the same thing as soon as they share a byte, such as two views of one array.
+
+    >>> row = np.zeros(4)
+    >>> accesses = Accesses()
+    >>> accesses.writes(0, row[:3]), accesses.writes(1, row[3:]), accesses.reads(2, row)
+    (set(), set(), {0, 1})
+    >>> accesses.writes(3, row[::2])        # task 2 has read it, task 0 has written it before
+    {0, 2}
+    """
+
+    def __init__(self):
+        self._lows, self._stretches = [], []  # disjoint, by place in memory
+        self._objects = {}
+
+    def reads(self, task, thing):
+        """The tasks before a read: those that wrote the thing last."""
+        before = set()
+        for record in self._overlapping(thing):
+            if record.writer is not None:
+                before.add(record.writer)
+        record = self._record(thing)
+        if record is not None:
+            record.readers.append(task)
+        return before - {task}
+
+    def writes(self, task, thing):
+        """The tasks before a write: those that wrote the thing last, or have read it since then."""
+        before = set()
+        for record in self._overlapping(thing):
+            if record.writer is not None:
+                before.add(record.writer)
+            before.update(record.readers)
+        record = self._record(thing)
+        if record is not None:
+            record.writer, record.readers = task, []
+        return before - {task}
+
+    def _record(self, thing):
+        """The record of exactly this thing; None for an array without a byte."""
+        if not isinstance(thing, np.ndarray):
+            return self._objects.setdefault(id(thing), _Record(thing))
+        stretch = self._stretch(thing)
+        if stretch is None:
+            return None
+        key = thing.__array_interface__["data"][0], thing.shape, thing.strides, thing.itemsize
+        return stretch.records.setdefault(key, _Record(thing))
+
+    def _overlapping(self, thing):
+        if not isinstance(thing, np.ndarray):
+            return [self._record(thing)]
+        stretch = self._stretch(thing)
+        return [] if stretch is None else [
+            record for record in stretch.records.values() if _share(record.thing, thing)
+        ]
+
+    def _stretch(self, array):
+        """The one that holds the array; those that it touches become one."""
+        if array.size == 0:
+            return None
+        low, high = byte_bounds(array)
+        first = bisect_right(self._lows, low) - 1
+        if first < 0 or self._stretches[first].high <= low:
+            first += 1
+        last = bisect_left(self._lows, high, first)
+        touched = self._stretches[first:last]
+        if len(touched) == 1 and touched[0].low <= low and high <= touched[0].high:
+            return touched[0]
+        joined = _Stretch(
+            min([low, *(one.low for one in touched)]), max([high, *(one.high for one in touched)])
+        )
+        for one in touched:
+            joined.records |= one.records
+        self._lows[first:last], self._stretches[first:last] = [joined.low], [joined]
+        return joined
+
+
+def _share(left, right):
+    """Whether two arrays share a byte; True where that is hard to say."""
+    if left is right:
+        return True
+    if not np.may_share_memory(left, right):
+        return False
+    try:
+        return np.shares_memory(left, right, max_work=HARD)
+    except np.exceptions.TooHardError:
+        return True
+
 
 ENGINES = {"one": Cluster, "cluster": Cluster, "threads": Threads}
 

@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-from ..order.limits import check_number_of_actions
-from .programs import checked_orders
+from ..order.costs import check_number_of_actions
+from .tasks import Task, checked_orders
 from ..arguments import argument
 from ..checks import listed, shown, whole_number, whole_numbers
 from ..cluster import COMPUTE
 from ..order import Action, Schedule
-from .tasks import Task
 
 LINK = "communication"  # the lane of a device beside its computing
 

@@ -5,8 +5,7 @@ What networks and stages do with a list of layers is in `through`.
 """
 
 from .blocks import Block  # noqa: F401 (for subclasses)
-from .initialization import he, xavier  # noqa: F401
-from .layer import LAYERS, Layer, every_layer  # noqa: F401
+from .layer import LAYERS, Layer, every_layer, he, xavier  # noqa: F401
 from .recomputing import recomputing  # noqa: F401
 
 globals().update(LAYERS.load())

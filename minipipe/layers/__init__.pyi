@@ -19,13 +19,16 @@ from .blocks import Residual as Residual
 from .convolution import Conv1d as Conv1d
 from .convolution import Conv2d as Conv2d
 from .convolution import Conv3d as Conv3d
+from .convolution import ConvTranspose1d as ConvTranspose1d
+from .convolution import ConvTranspose2d as ConvTranspose2d
+from .convolution import ConvTranspose3d as ConvTranspose3d
 from .dropout import Dropout as Dropout
 from .embedding import Embedding as Embedding
 from .embedding import PositionalEmbedding as PositionalEmbedding
-from .initialization import he as he
-from .initialization import xavier as xavier
 from .layer import Layer as Layer
 from .layer import every_layer as every_layer
+from .layer import he as he
+from .layer import xavier as xavier
 from .linear import Linear as Linear
 from .normalization import BatchNorm as BatchNorm
 from .normalization import GroupNorm as GroupNorm
@@ -43,8 +46,5 @@ from .reshaping import Pad as Pad
 from .reshaping import Reshape as Reshape
 from .skips import Fork as Fork
 from .skips import Join as Join
-from .transposed_convolution import ConvTranspose1d as ConvTranspose1d
-from .transposed_convolution import ConvTranspose2d as ConvTranspose2d
-from .transposed_convolution import ConvTranspose3d as ConvTranspose3d
 
 __all__: list[str]

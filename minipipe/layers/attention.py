@@ -14,8 +14,7 @@ from ..arrays import constant
 from .activations import GELU
 from .blocks import Block, Chain, Residual
 from .dropout import Dropout
-from .initialization import he, xavier
-from .layer import LAYERS, finite
+from .layer import LAYERS, finite, he, xavier
 from .linear import Linear
 from .normalization import LayerNorm
 

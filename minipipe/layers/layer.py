@@ -1,15 +1,214 @@
-"""The contract that every layer keeps."""
+"""The contract that every layer keeps, its first weights, and its backward, whole or in halves."""
 
 import copy
-from typing import ClassVar
+from functools import cache
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ..arguments import argument
 from ..arrays import is_finite, leaves, own_part, shape_of
 from ..as_code import AsCode
-from ..checks import listed, shown, to_be_written
+from ..checks import listed, shown, to_be_written, without_return
 from ..registry import Examples, Registry
-from .halves import Halves, check_halves
+
+
+# How large the first weights are: the variance that keeps signals alive through many layers.
+
+def he(rng, n_prev, n):
+    """W (n, n_prev) from N(0, 2/n_prev), which keeps the mean square of a signal through ReLU.
+
+    Source: He et al. 2015, arXiv 1502.01852, equation 10.
+    """
+    argument("rng", rng)
+    n_prev, n = argument("n_prev", n_prev), argument("n", n)
+    return rng.standard_normal((n, n_prev)) * np.sqrt(2 / n_prev)
+
+
+def xavier(rng, n_prev, n):
+    """W (n, n_prev) from N(0, 2/(n_prev + n)), for Tanh and Sigmoid.
+
+    A compromise between keeping the variance of the forward values (1/n_prev) and of the backward
+    values (1/n). Source: Glorot and Bengio 2010, AISTATS, equation 12.
+    """
+    argument("rng", rng)
+    n_prev, n = argument("n_prev", n_prev), argument("n", n)
+    return rng.standard_normal((n, n_prev)) * np.sqrt(2 / (n_prev + n))
+
+
+# What layers count in the forwards of a mini-batch, such as batch norm's sums.
+
+def take_statistics(layers):
+    """What the forwards of these layers have counted, one entry for each layer; the layers then forget it.
+
+    None if none of them has counted anything.
+    """
+    for layer in layers:
+        if layer.statistics is not None:
+            break
+    else:
+        return None
+    statistics = [layer.statistics for layer in layers]
+    for layer in layers:
+        layer.statistics = None
+    return statistics
+
+
+def commit(layers, statistics):
+    """Hand the layers their statistics of a whole mini-batch.
+
+    BatchNorm then moves its running mean and variance.
+    statistics: one entry for each layer, None for those that count nothing; or None, if none of them does.
+    """
+    for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
+        if counted is not None:
+            layer.commit(counted)
+
+
+# The parameters of a list of layers, one by one, with their gradients.
+
+def pairs_of_layers(layers):
+    """Return (W, b) of each layer: arrays, None, or tuples for a layer made of layers."""
+    return [(layer.W, layer.b) for layer in layers]
+
+
+def parameters_with(layers, gradients):
+    """{(index of the layer, "W" or "b", position): (the layer that has it, the parameter, its gradient)}.
+
+    The position counts the parameters of a layer made of layers.
+
+    gradients: a list of `(dW, db)`, one per layer; `ValueError` for another number of them.
+    """
+    if len(layers) != len(gradients):
+        raise ValueError(
+            f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer"
+        )
+    return {
+        (index, name, position): (owner, getattr(owner, name), gradient)
+        for index, (layer, pair) in enumerate(zip(layers, gradients))
+        for name, of_layer in zip("Wb", pair)
+        for position, (owner, gradient) in enumerate(_owners(layer, of_layer))
+    }
+
+
+def _owners(layer, gradient):
+    """Return [(layer, gradient)]: the layer itself, or those that it is made of, if they have a gradient."""
+    if gradient is None:
+        return []
+    if isinstance(gradient, tuple):
+        return [pair for parts in zip(layer.layers, gradient, strict=True) for pair in _owners(*parts)]
+    return [(layer, gradient)]
+
+
+# A layer's backward, whole or in halves: what a class does not write is made from what it writes.
+
+class Halves:
+    """The base of `Layer` that has `backward`, `backward_input` and `backward_weight`.
+
+    A class that writes both halves has the whole from them. One that writes a whole `backward` has the halves
+    from it, and so works in every schedule and split. But such halves save nothing: `backward_input` computes
+    dW and db, too, and leaves them in `cache`. A `W`, which a schedule moves into a bubble, only hands them
+    on, and until then they take the place of A_prev and dZ in memory.
+
+    >>> from .layer import Layer
+    >>> class Scale(Layer):                     # A = W A_prev, with W (n, 1)
+    ...     def __init__(self, W):
+    ...         self.W = W
+    ...     def forward(self, A_prev):
+    ...         self.cache = A_prev
+    ...         return self.W * A_prev
+    ...     def backward(self, dZ):
+    ...         return self.W * dZ, (dZ * self.cache).sum(axis=1, keepdims=True), None
+    >>> layer = Scale(np.array([[2.0], [3.0]]))
+    >>> A = layer.forward(np.array([[1.0, 4.0], [1.0, 5.0]]))
+    >>> layer.backward_input(np.ones((2, 2)))
+    array([[2., 2.],
+           [3., 3.]])
+    >>> layer.cache
+    MadeGradients(dW=array([[5.],
+           [6.]]), db=None)
+    """
+
+    @property
+    def weight_after_input(self):
+        """Whether `backward_weight` reads what `backward_input` has left, and no dZ.
+
+        So it is where both are made from a whole `backward`. A class that writes them may say
+        `weight_after_input = True`.
+        """
+        return _writes(self, "backward") and not _writes(self, "backward_input", "backward_weight")
+
+    def backward(self, dZ):
+        """Return (dA_prev, dW, db), by both halves. The cache then is as before, so another dZ may follow."""
+        if not _writes(self, "backward_input", "backward_weight"):
+            raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
+        cache = self.cache
+        derivatives = self.backward_input(dZ), *self.backward_weight(dZ)
+        self.cache = cache
+        return derivatives
+
+    def backward_input(self, dZ):
+        """Return dA_prev by a whole `backward`, whose dW and db then lie in the cache."""
+        dA_prev, dW, db = self._by_whole(dZ, "backward_input(self, dZ)", "dA_prev")
+        if self.weight_after_input:
+            self.cache = MadeGradients(dW, db) if self.has_parameters else None
+        return dA_prev
+
+    def backward_weight(self, dZ):
+        """Return (dW, db): those that `backward_input` has left, or else those of a whole `backward`."""
+        if isinstance(self.cache, MadeGradients):
+            return tuple(self.cache)
+        if not _writes(self, "backward") and self.parameter_shapes() == (None, None):
+            return None, None
+        return self._by_whole(dZ, "backward_weight(self, dZ)", "(dW, db)")[1:]
+
+    def _by_whole(self, dZ, half, answer):
+        """Return what the class's own `backward` returns; raise an error for the half that cannot be made.
+
+        half: with its arguments. answer: what it returns.
+        """
+        if not _writes(self, "backward", "backward_input", "backward_weight"):
+            raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
+        if not _writes(self, "backward"):
+            raise to_be_written(self, "Layer", half, answer)
+        try:
+            derivatives = self.backward(dZ)
+        except RecursionError:  # its `backward` asks for the half that is to be made from it
+            raise to_be_written(self, "Layer", half, answer) from None
+        if not (isinstance(derivatives, tuple) and len(derivatives) == 3):
+            raise without_return(self, "backward", "dA_prev, dW, db", derivatives)
+        return derivatives
+
+
+class MadeGradients(NamedTuple):
+    """What the cache of a layer with a whole `backward` holds between the halves."""
+
+    dW: np.ndarray
+    db: np.ndarray | None
+
+
+def _writes(layer, *methods):
+    """Tell whether the class of `layer`, or a base of it, writes one of these methods itself."""
+    return any(getattr(type(layer), method) is not getattr(Halves, method) for method in methods)
+
+
+@cache
+def check_halves(kind):
+    """Refuse a class whose whole `backward` no network would call, since a base has written the halves."""
+    whole = _writer(kind, "backward")
+    for half in ("backward_input", "backward_weight"):
+        base = _writer(kind, half)
+        if base is not Halves and base is not whole and issubclass(whole, base):
+            raise TypeError(
+                f"{whole.__name__} writes backward, but a network calls {half}, which is {base.__name__}'s: "
+                f"write backward_input and backward_weight in {whole.__name__}, or derive it from Layer"
+            )
+
+
+def _writer(kind, method):
+    """Return the class, `kind` or a base of it, that writes this method."""
+    return next(base for base in kind.__mro__ if method in vars(base))
+
 
 LAYERS = Registry("minipipe.layers", Examples)  # examples: (layer, shape of a sample), or of a pair of them
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from ..arguments import argument
 from ..checks import checked_name, shown
-from .initialization import he
-from .layer import LAYERS, Layer, as_dtype_of
+from .layer import LAYERS, Layer, as_dtype_of, he
 
 
 @LAYERS(

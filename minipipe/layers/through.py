@@ -11,8 +11,7 @@ import numpy as np
 
 from ..arrays import is_finite
 from ..checks import without_return
-from .layer import overflow
-from .parameters import pairs_of_layers
+from .layer import overflow, pairs_of_layers
 
 
 def prepare_forward(layers, training, step=0, first_sample=0):

@@ -1,10 +1,8 @@
 """Networks with a name, each as a plain list of layers for `Sequential` and `Pipeline` alike."""
 
-from .amoebanet import amoebanet_d
+from .amoebanet import Cell, First, amoebanet_d
 from ..layers.skips import Pair
-from .cells import Cell, First
-from .lenet import lenet5
-from .small import mlp
+from .small import lenet5, mlp
 from .resnet import resnet
 from .transformer import transformer
 

@@ -1,20 +1,165 @@
 """AmoebaNet-D, the image network that GPipe was tried on."""
 
+import numpy as np
+
 from ..arguments import argument
+from ..arrays import constant, shape_of, sum_in_order
 from ..layers import (
-    AvgPool2d,
-    BatchNorm,
-    Chain,
-    Concat,
-    Conv2d,
-    GlobalAvgPool,
-    Linear,
-    MaxPool2d,
-    ReLU,
-    xavier,
+    AvgPool2d, BatchNorm, Block, Chain, Concat, Conv2d, GlobalAvgPool, Layer, Linear, MaxPool2d, ReLU, xavier,
 )
 from ..layers.skips import Pair
-from .cells import Cell, First, Shift
+
+
+# Cells, whose states are sums of two operations on earlier states, and the layers that cells need.
+
+class Cell(Block):
+    """A layer between pairs of arrays: (A_prev, A_before) -> (A, A_prev).
+
+    A_before is the first array that the cell got which has made A_prev.
+
+        S_0 = fit_0(A_prev),  S_1 = fit_1(A_before)
+        S_k = f(S_i) + g(S_j)  for k = 2, 3, ..., each with its own operations f and g, and i, j < k
+        A   = the states S_k that `concatenated` lists, one below the other
+
+    name: what it is called.
+    fits: two layers, fit_0 and fit_1.
+    sums: for S_2, S_3, ... a pair of (operation, index of the state that it gets).
+    concatenated: indices of states.
+
+    So a list of cells is a chain like any list of layers, and a pair travels from stage to stage as
+    one message.
+
+    Backward, from (dA, dA_second): each S_k in A has its rows of dA. From the last state to the first, dS_k
+    is complete when all later states have handed down their share, and goes on to both of its operations,
+    since a sum has slope 1:
+
+        dS_i += dS_k through f          dS_j += dS_k through g
+        dA_prev = dA_second + dS_0 through fit_0          dA_before = dS_1 through fit_1
+
+    A derivative that is 0 throughout may be None. Source: Zoph, Vasudevan, Shlens, Le 2017, arXiv 1707.07012.
+    """
+
+    def __init__(self, name, fits, sums, concatenated):
+        self.name, self.concatenated = name, tuple(concatenated)
+        self.sources = [(i, j) for (_, i), (_, j) in sums]
+        super().__init__([*fits, *(operation for pair in sums for operation, _ in pair)])
+
+    def through(self, pair):
+        check_pair(self, shape_of(pair))
+        A_prev, _ = pair
+        states = self._states(pair, lambda layer, S: layer.forward(S), self._sum)
+        A = np.concatenate([states[k] for k in self.concatenated])
+        self.kept = A.shape, A_prev.shape
+        return A, A_prev
+
+    def derivatives(self, dZ):
+        for part, shape in zip(dZ, self.kept):
+            if part is not None:
+                self.check_dZ(part, shape)
+        dA, dA_second = dZ
+        dS = [None] * (2 + len(self.sources))
+        for k, rows in zip(self.concatenated, np.split(dA, len(self.concatenated))):
+            dS[k] = rows
+        for k in reversed(range(2, len(dS))):
+            for operation, i in self._operations(k):
+                dS[i] = sum_in_order([dS[i], operation.backward_input(dS[k])])
+        fit_A_prev, fit_A_before = self.layers[:2]
+        dA_prev = sum_in_order([dA_second, fit_A_prev.backward_input(dS[0])])
+        dA_before = fit_A_before.backward_input(dS[1])
+        of_operations = [d for d in dS[2:] for _ in range(2)]  # a sum hands its derivative to both of them
+        return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
+
+    def _states(self, pair, call, add):
+        """All states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
+        states = [call(fit, part) for fit, part in zip(self.layers[:2], pair, strict=True)]
+        for k in range(2, 2 + len(self.sources)):
+            states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
+        return states
+
+    def _operations(self, k):
+        """The two (operation, index of the state that it gets) of which S_k is the sum."""
+        first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
+        return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
+
+    def output_shape(self, shapes):
+        states = self._shapes(shapes)
+        parts = [states[k] for k in self.concatenated]
+        return (sum(shape[0] for shape in parts), *parts[0][1:]), shapes[0]
+
+    def macs(self, shapes):
+        states = self._shapes(shapes)
+        inputs = [*shapes, *(states[i] for pair in self.sources for i in pair)]
+        return sum(layer.macs(shape) for layer, shape in zip(self.layers, inputs, strict=True))
+
+    def _shapes(self, shapes):
+        check_pair(self, shapes)
+        return self._states(shapes, lambda layer, shape: layer.output_shape(shape), self._same_shape)
+
+    def _sum(self, left, right):
+        self._same_shape(left.shape, right.shape)
+        return left + right
+
+    def _same_shape(self, left, right):
+        if left != right:
+            raise ValueError(
+                f"{self!r}: two operations have outputs of shapes {left} and {right}, which cannot be added: "
+                "use images whose height and width can be halved as often as the network does"
+            )
+        return left
+
+    def __repr__(self):
+        return self.name
+
+
+class First(Layer):
+    """A from the pair (A, A_before), behind the last of the cells.
+
+    backward_input(dZ) -> (dZ, None): the derivative by A_before is 0.
+    """
+
+    def forward(self, pair):
+        self.cache = shape_of(pair)
+        check_pair(self, self.cache)
+        A, _ = pair
+        return A
+
+    def backward_input(self, dZ):
+        self.cached(dZ, tuple)
+        return dZ, None
+
+    def output_shape(self, shapes):
+        check_pair(self, shapes)
+        return shapes[0]
+
+
+class Shift(Layer):
+    """A[c, h, w] = A_prev[c, h + 1, w + 1], with zeros in the last row and column; dA_prev is dZ moved back.
+
+    A_prev, A (C, H, W, m).
+
+    >>> Shift().forward(np.arange(4.0).reshape(1, 2, 2, 1))[0, :, :, 0]
+    array([[3., 0.],
+           [0., 0.]])
+    """
+
+    def forward(self, A_prev):
+        A = np.full(A_prev.shape, constant(0, A_prev), A_prev.dtype, like=A_prev)
+        self.cache = A_prev.shape
+        A[:, :-1, :-1] = A_prev[:, 1:, 1:]
+        return A
+
+    def backward_input(self, dZ):
+        dA_prev = np.full(self.cached(dZ, tuple), constant(0, dZ), dZ.dtype, like=dZ)
+        dA_prev[:, 1:, 1:] = dZ[:, :-1, :-1]
+        return dA_prev
+
+
+def check_pair(layer, shapes):
+    if len(shapes) != 2 or not all(isinstance(shape, tuple) for shape in shapes):
+        raise ValueError(
+            f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: "
+            "put Pair() before the first cell"
+        )
 
 
 def amoebanet_d(L, D, n_classes=1000, input_channels=3):

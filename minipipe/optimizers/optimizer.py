@@ -5,12 +5,10 @@ import copy
 import numpy as np
 
 from ..arguments import argument
-from ..arrays import not_zero_in, overflow_refused
+from ..arrays import computing, not_zero_in, overflow_refused
 from ..as_code import AsCode
-from ..blas import computing
 from ..checks import shown, to_be_written, without_return
-from ..layers.layer import finite
-from ..layers.parameters import parameters_with
+from ..layers.layer import finite, parameters_with
 from ..layers.through import in_one_piece
 from ..registry import Examples, Registry
 

@@ -8,15 +8,16 @@ The schedules that have a name are in `minipipe.schedules`.
 """
 
 from .actions import Action, Overlap, ScheduleError, ScheduleWarning
-from .changes import RECOMPUTE, in_copies, with_all_reduce, with_recompute, with_updates, without_overlaps
+from .changes import (
+    RECOMPUTE, costs_in_segments, in_copies, in_segments, with_all_reduce, with_recompute, with_updates,
+    with_zero, without_overlaps,
+)
 from .costs import Costs
 from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
 from .greedy import greedy_schedule
 from .schedule import Schedule
 from .searching import Found, best_schedule
-from .segments import costs_in_segments, in_segments
 from .simulate import simulate
-from .zero import with_zero
 
 __all__ = [
     "Action", "Costs", "Found", "Overlap", "RECOMPUTE", "Schedule", "ScheduleError", "ScheduleWarning",

@@ -4,9 +4,9 @@ from collections import defaultdict
 from itertools import accumulate
 
 from ..arguments import argument
-from .rules import RULES, WEIGHT, WIDE, works_on
+from .actions import RULES, WEIGHT, WIDE, works_on
+from .costs import as_float, share
 from .schedule import checked_schedule
-from .shares import as_float, share
 
 
 def alive_microbatches(trace, device):

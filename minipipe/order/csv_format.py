@@ -14,10 +14,8 @@ import warnings
 from collections import Counter, deque
 from pathlib import Path
 
-from .actions import ScheduleError, ScheduleWarning, parse
-from .listing import listing
-from .limits import MOST_ACTIONS
-from .rules import CLOSING, RULES
+from .actions import CLOSING, RULES, ScheduleError, ScheduleWarning, listing, parse
+from .costs import MOST_ACTIONS
 
 MOST_CHARACTERS = 10 * MOST_ACTIONS  # of a table
 

@@ -1,12 +1,362 @@
 """A schedule for any sizes, costs and memory, by rules of thumb and by name: quick, good, without a proof."""
 
 import math
+from collections import deque
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from inspect import signature
+from itertools import pairwise
+from typing import NamedTuple
 
-from .by_rules import order_by_rules
-from .costs import Costs
-from .filling import timed
-from .named import named_schedules
-from .request import request_of
+from ..arguments import argument
+from ..checks import shown, whole_numbers
+from .actions import RULES, Action, adding
+from .costs import Costs, check_sizes, checked_costs, limits_of
+from .names import SCHEDULES, names_having
+from .schedule import Schedule
+
+
+# The time of a search: a schedule that grows action by action, and when each of them begins and ends.
+
+class Clock:
+    """The actions that each device has done so far.
+
+    request: the `Request` whose ticks they take.
+    orders: for each device, its actions.
+    begun, free: for each device, when its first action began (None: not yet), and when its last one ended.
+    idle: for each device, for how long it waited in between.
+    kept: for each device, how much it keeps now, in the unit of the request's limits.
+    """
+
+    def __init__(self, request):
+        self.request, self._lags = request, request.lags
+        devices = range(len(request.limits))
+        self.orders, self.begun = [[] for _ in devices], [None for _ in devices]
+        self.free, self.idle, self.kept = ([0 for _ in devices] for _ in range(3))
+        not_yet = [None] * request.n_microbatches
+        self._ends = {kind: [not_yet.copy() for _ in request.placement] for kind in request.kinds}
+
+    def start(self, action):
+        """When its device could begin it; None if the message that it waits for has not been sent yet."""
+        free, source = self.free[self.request.placement[action.stage]], self.source(action)
+        if source is None:
+            return free
+        end = self._ends[source.kind][source.stage][source.microbatch]
+        return None if end is None else max(free, end + self._lags[min(action.stage, source.stage)])
+
+    def source(self, action):
+        """The action that sends it a message, or None."""
+        kind, stage, i = action
+        way = RULES[kind].way
+        return Action(kind, stage - way, i) if way and 0 <= stage - way < self.request.n_stages else None
+
+    def do(self, action, start):
+        """Add `action`, which begins at `start`, to those of its device."""
+        kind, stage, i = action
+        device = self.request.placement[stage]
+        if self.begun[device] is None:
+            self.begun[device] = start
+        else:
+            self.idle[device] += start - self.free[device]
+        self.free[device] = self._ends[kind][stage][i] = start + self.request.ticks[kind][stage]
+        self.orders[device].append(action)
+        self.kept[device] += self.request.keeps[kind]
+
+    def has_room(self, device):
+        """Whether the device can keep the activations of one more forward."""
+        return self.kept[device] + self.request.keeps["F"] <= self.request.limits[device]
+
+    def cost(self):
+        """The objective: ticks until the last device is free, or those of the longest device span."""
+        begun = [0] * len(self.free) if self.request.objective == "makespan" else self.begun
+        return max(end - begin for begin, end in zip(begun, self.free))
+
+    def schedule(self, name):
+        """The actions so far as a `Schedule`."""
+        devices = tuple(map(tuple, self.orders))
+        return Schedule(devices, self.request.n_stages, self.request.n_microbatches, name)
+
+
+# A given order on the clock: as it is, or with each W put where its device would wait.
+
+def timed(request, orders, allowance=None):
+    """The `Clock` after the `orders` of all devices, or None if one of them keeps more than its limit.
+
+    orders: for each device, its actions; those of a schedule without faults, of the kinds of `request`.
+    allowance: None, and the actions come as they are. Otherwise each W is taken out and put back, the oldest
+        first, where its device would wait: if it fits into the gap, or if without it the device had waited
+        for more than `allowance` ticks in all since its first action. A W also makes room for a forward that
+        finds none. Those left come at the end.
+
+    The order on each device is given, so it does not matter which one is looked at first: each goes on until
+    something is missing. Source of the rule: Qi et al. 2023, arXiv 2401.10241, section 3.1.
+    """
+    clock, waiting, filled = Clock(request), {}, allowance is not None
+    orders = [[action for action in order if not (filled and action.kind == "W")] for order in orders]
+    heads, weights = [0] * len(orders), [deque() for _ in orders]
+    ready = list(range(len(orders)))
+    while ready:
+        device = ready.pop()
+        order = orders[device]
+        for head in range(heads[device], len(order)):
+            action = order[head]
+            start = clock.start(action)
+            if start is None:
+                waiting[clock.source(action)], heads[device] = device, head
+                break
+            if weights[device]:
+                start = _fill(clock, device, action, start, weights[device], allowance)
+            if action.kind == "F" and not clock.has_room(device):
+                return None
+            clock.do(action, start)
+            if filled and action.kind == "I":
+                weights[device].append(action._replace(kind="W"))
+            if action in waiting:
+                ready.append(waiting.pop(action))
+    for device, left in enumerate(weights):
+        for action in left:
+            clock.do(action, clock.free[device])
+    return clock
+
+
+def _fill(clock, device, action, start, weights, allowance):
+    """Do the W that come before `action`, which could begin at `start`. When it can begin behind them."""
+    while weights:
+        gap = start - clock.free[device]
+        fits = gap >= clock.request.ticks["W"][weights[0].stage]
+        waits = gap > 0 and clock.idle[device] + gap > allowance
+        if not (fits or waits or (action.kind == "F" and not clock.has_room(device))):
+            break
+        clock.do(weights.popleft(), clock.free[device])
+        start = max(start, clock.free[device])
+    return start
+
+
+# An order made action by action: of all that can begin first, a free device takes what a rule prefers.
+
+def order_by_rules(request, after_forward, after_backward, cap):
+    """For each device, its actions, as these rules order them.
+
+    request: the `Request`.
+    after_forward, after_backward: the kinds in the order in which a device prefers them when the last thing
+        that it did was a forward, or a backward or the first half of one.
+    cap: for each stage, by how many micro-batches its forwards may be ahead of its backwards.
+
+    Of all that can begin, the device takes what can begin first; of these, the preferred kind; of several
+    forwards that of the latest stage, of backwards that of the earliest, which are closest to giving memory
+    back; W only where it would wait.
+
+    It always comes to an end: with several stages on a device, no forward begins after which the
+    micro-batches on their way, oldest first, would not find room for all that they have still to do
+    (Dijkstra's banker).
+    """
+    return _Run(request, after_forward, after_backward, cap).orders()
+
+
+class _Run:
+    """One pass through all actions, in the order of their starts.
+
+    stages: for each device, its stages.
+    done: kind -> for each stage, how many have been done.
+    preferred: for each device, the kinds in the order in which it prefers them now.
+    """
+
+    def __init__(self, request, after_forward, after_backward, cap):
+        self.request, self.clock, self.cap = request, Clock(request), cap
+        self.after = dict.fromkeys(request.kinds, after_backward) | {"F": after_forward}
+        stages, devices = range(request.n_stages), range(len(request.limits))
+        self.stages = [[s for s in stages if request.placement[s] == r] for r in devices]
+        self.preferred = [after_backward for _ in devices]
+        self.needs = {kind: adding(RULES[kind].needs, request.kinds) for kind in request.kinds}
+        self.done = {kind: [0 for _ in stages] for kind in request.kinds}
+
+    def orders(self):
+        """Do all that there is to do."""
+        candidates = [self._candidates(device) for device in range(len(self.stages))]
+        refused = set()
+        while any(candidates):
+            device = min((r for r, found in enumerate(candidates) if found), key=lambda r: candidates[r][0])
+            start, _, _, action = candidates[device][0]
+            if action.kind == "F" and not self._has_room_after(action.stage):
+                candidates[device].pop(0)
+                refused.add(device)
+                continue
+            self.clock.do(action, start)
+            self.done[action.kind][action.stage] += 1
+            if action.kind != "W":
+                self.preferred[device] = self.after[action.kind]
+            neighbour = action.stage + RULES[action.kind].way
+            changed = refused | {device}
+            if 0 <= neighbour < self.request.n_stages:
+                changed.add(self.request.placement[neighbour])
+            refused = set()
+            for other in changed:
+                candidates[other] = self._candidates(other)
+        return self.clock.orders
+
+    def _candidates(self, device):
+        """What the device could do next, best first: (start, rank by kind, rank by stage, action)."""
+        found = []
+        for stage in self.stages[device]:
+            for kind in self.request.kinds:
+                action = Action(kind, stage, self.done[kind][stage])
+                start = self.clock.start(action) if self._can_do(action) else None
+                if start is not None:
+                    rank = self.preferred[device].index(kind)
+                    found.append((start, rank, -stage if kind == "F" else stage, action))
+        return sorted(found)
+
+    def _can_do(self, action):
+        """Whether its own stage has done what it needs, and, for a forward, has room, within the cap."""
+        kind, stage, i = action
+        if i >= self.request.n_microbatches or any(self.done[need][stage] <= i for need in self.needs[kind]):
+            return False
+        if kind != "F":
+            return True
+        ahead = i - self.done[self.request.kinds[1]][stage]
+        return ahead < self.cap[stage] and self.clock.has_room(self.request.placement[stage])
+
+    def _has_room_after(self, stage):
+        """Whether, after the stage's next forward, all micro-batches could still end, oldest first.
+
+        When those before i have ended, its device keeps what later ones have there, and needs room for what
+        is left of the forwards of i. Other devices keep what they have, so it is enough to look at this one.
+        """
+        device, (_, *backwards) = self.request.placement[stage], self.request.kinds
+        forwards = {s: self.done["F"][s] + (s == stage) for s in self.stages[device]}
+        oldest = min(self.done[self.request.kinds[-1]])
+        for i in range(oldest, max(forwards.values())):
+            kept = 0
+            for s, n_forwards in forwards.items():
+                kept += self.request.keeps["F"] * max(n_forwards - i, 1)
+                for kind in backwards:
+                    kept += self.request.keeps[kind] * max(self.done[kind][s] - i, 0)
+            if kept > self.request.limits[device]:
+                return False
+        return True
+
+
+# What is asked of a search for a schedule, and how good a schedule is at it.
+
+OBJECTIVES = ("makespan", "span")
+
+
+class Request(NamedTuple):
+    """The sizes, costs and limits of a schedule that is to be found, all of them checked.
+
+    placement: the device of each stage.
+    n_microbatches: how many there are.
+    kinds: of actions, "FB" or "FIW"; the second one sends the gradient back, the last one frees activations.
+    ticks: kind -> ticks on each stage.
+    keeps: kind -> by how much more its device keeps after it, in whole numbers.
+    limits: for each device, how much it can keep, in the same unit; each of its stages counts by itself.
+    latency: ticks of a message between two devices.
+    objective: what is to be small, one of `OBJECTIVES`.
+    """
+
+    placement: tuple
+    n_microbatches: int
+    kinds: str
+    ticks: dict
+    keeps: dict
+    limits: list
+    latency: float
+    objective: str
+
+    @property
+    def n_stages(self):
+        """How many stages there are, on all devices together."""
+        return len(self.placement)
+
+    @property
+    def lags(self):
+        """For each stage but the last, the ticks of a message between it and the next one."""
+        return [self.latency if r != after else 0 for r, after in pairwise(self.placement)]
+
+    def in_whole_ticks(self):
+        """(request, unit): the same times in 1 / unit ticks, all whole: nothing is rounded then."""
+        exact = {kind: list(map(Fraction, row)) for kind, row in self.ticks.items()}
+        latency = Fraction(self.latency)
+        unit = math.lcm(latency.denominator, *(cost.denominator for row in exact.values() for cost in row))
+        ticks = {kind: [int(cost * unit) for cost in row] for kind, row in exact.items()}
+        return self._replace(ticks=ticks, latency=int(latency * unit)), unit
+
+
+def request_of(
+    n_devices, n_microbatches, costs, most_alive, halves, latency, v=1, placement=None, kept_for_W=1,
+    objective="makespan",
+):
+    """The `Request` that these arguments of `greedy_schedule` make; `ValueError` for what makes no sense."""
+    n_devices, n_microbatches, v, latency = check_sizes(n_devices, n_microbatches, v, latency)
+    placement = _placement(n_devices, v, placement)
+    stages_on = [placement.count(device) for device in range(n_devices)]
+    limits = limits_of(most_alive, stages_on, n_microbatches)
+    table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
+    costs.bytes_sent(len(placement))
+    if not isinstance(objective, str) or objective not in OBJECTIVES:
+        raise ValueError(f"objective={shown(objective)} must be one of {', '.join(map(repr, OBJECTIVES))}")
+    kinds, kept = "FIW" if argument("halves", halves) else "FB", Fraction(argument("kept_for_W", kept_for_W))
+    whole = kept.denominator
+    keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
+    ticks, keeps = ({kind: of[kind] for kind in kinds} for of in (table, keeps))
+    limits = [limit * whole for limit in limits]
+    return Request(tuple(placement), n_microbatches, kinds, ticks, keeps, limits, latency, objective)
+
+
+def _placement(n_devices, v, placement):
+    if placement is None:
+        return [stage % n_devices for stage in range(n_devices * v)]
+    placement = list(whole_numbers("placement", placement, 0))
+    if v != 1:
+        raise ValueError(f"v={v} and placement={placement} both say where the stages are: give one of them")
+    if sorted(set(placement)) != list(range(n_devices)):
+        raise ValueError(
+            f"placement={placement} must have each of the devices 0..{n_devices - 1}, and no others"
+        )
+    return placement
+
+
+# The schedules with a name that answer a request: a search that starts from them never loses to one.
+
+INSTEAD = {"B": "IW", "I": "B", "W": ""}  # kind -> what does its work, where the order has no such kind
+NAMES = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name then
+
+
+def named_schedules(request):
+    """Those with one copy of the network and the placement of `request`, in its kinds.
+
+    Where halves are asked for, a backward in one piece becomes its two halves in turn. Where they are not, an
+    I becomes a B, and its W is left out. Overlaps are taken apart.
+    """
+    n_devices, n_microbatches = len(request.limits), request.n_microbatches
+    v = request.n_stages // n_devices
+    builders = [SCHEDULES[name] for name in names_having(flush=True, late_w=False, stages_per_device=v)]
+    if v > 2:  # those that can be built for any number of stages on each device
+        builders = [
+            partial(builder, v=v) for builder in SCHEDULES.values() if "v" in signature(builder).parameters
+        ]
+    found = []
+    for build in builders:
+        try:
+            schedule = _in_kinds(build(n_devices, n_microbatches), request.kinds)
+        except ValueError:  # it does not exist for these sizes
+            continue
+        if schedule.n_copies == 1 and tuple(schedule.placement) == request.placement:
+            found.append(schedule)
+    return found
+
+
+def _in_kinds(schedule, kinds):
+    if schedule.kinds <= set(kinds):
+        return schedule
+    devices = []
+    for device in range(len(schedule.devices)):
+        order = []
+        for kind, stage, i in schedule.parts(device):
+            order += [Action(other, stage, i) for other in (kind if kind in kinds else INSTEAD[kind])]
+        devices.append(tuple(order))
+    return replace(schedule, devices=tuple(devices), name=schedule.name + NAMES[kinds])
 
 
 def greedy_schedule(

@@ -1,8 +1,17 @@
-"""What travels between the stages of a schedule: from where to where, and by which name."""
+"""An order turned into programs for the devices of a cluster.
 
+First what travels between the stages, then what closes a mini-batch on a device, then the programs.
+"""
+
+from collections import Counter
 from itertools import chain
 
-from .rules import RULES
+from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
+from ..collectives import (
+    OWNERS, Group, all_reduce, all_reduce_sum_and_gather, exchanged, reduce_scatter_sum_and_gather,
+)
+from ..sums import TreeSum
+from .actions import CLOSING, MEETING, RULES, SUMMED, Action, adding
 
 MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
 NOTHING = None, {}  # (outgoing, skips) of what sends nothing; nobody writes into it
@@ -87,3 +96,301 @@ def _ends(placement, skips):
             _, sends = ends[kind][source]
             sends.append((name, rule.message, to, placement[to]))
     return ends
+
+
+# What closes a mini-batch on a device: sums over copies of a stage and over tied layers, then updates.
+
+class Closing:
+    """What one device does at the end of a mini-batch, or wherever its order has an `A` or a `U`.
+
+    wires: the `Wires` of the `Schedule`, which may have all-reduces and updates in its order, or leave them
+        to its end.
+    device: the number of this one in the schedule.
+    stages: {(stage, device): what holds the sums of this stage there}; empty in a run without numbers.
+    sum_tied: a function (device) -> program, which sums the gradients of tied layers; None without any.
+    algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
+    """
+
+    def __init__(self, wires, device, stages, sum_tied, algorithm):
+        schedule, self._device = wires.schedule, wires.ranks[device]
+        self._stages, self._sum_tied = stages, sum_tied
+        self._last = schedule.n_microbatches - 1
+        self._own = wires.stages_on(self._device)
+        summing = adding(SUMMED, schedule.kinds)
+        self._has_sums, self._has_U = bool(summing), "U" in schedule.kinds
+        self._started = []
+        if schedule.kinds & MEETING:
+            self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
+        self._sums = [action for action, _ in self._started if action.kind in summing]
+        self._is_waited_for = "X" in schedule.kinds  # the end of a gather
+        self._to_start, self._coming = iter(self._started), {}  # stage -> the name of the gather under way
+        self._algorithm, self._groups = algorithm, _groups(wires, self._own, self._device)
+        self._over = set()  # the names of sums that this device knows to be over
+
+    def around(self, perform):
+        """`perform`, as `program` takes it, with what closes a mini-batch.
+
+        An `A`, an `S` and a `G` only start an exchange; a `U` first waits for the sums that it applies, and
+        what needs all parameters for their gather.
+        """
+        def perform_any(action, inputs):
+            if action.kind in MEETING:
+                _, name = next(self._to_start)
+                if action.kind == "G" and self._is_waited_for:
+                    self._coming[action.stage] = name
+                yield Send(f"the start of {name}", None, self._device)
+                return [NOTHING]
+            for part in action.parts:
+                if part.stage in self._coming and RULES[part.kind].whole:
+                    yield Receive(f"the end of {self._coming.pop(part.stage)}", self._device)
+            if action.kind == "U":
+                if self._has_sums:
+                    yield from self._wait_for(self._sums if self._sum_tied else [action])
+                else:
+                    yield from self._sum_in_group(action.stage, action.microbatch)
+                yield from self._exchange_tied()
+            return (yield from perform(action, inputs))
+
+        return perform_any
+
+    def communicate(self):
+        """The program of the communication lane: the exchanges, in the order in which they are started."""
+        exchanges = {"A": self._all_reduce, "S": self._reduce_scatter, "G": self._gather}
+        for action, name in self._started:
+            yield Receive(f"the start of {name}", self._device)
+            yield from exchanges[action.kind](action.stage, action.microbatch)
+            yield Compute(action)
+            if action in self._sums:
+                yield Send(_end(action), None, self._device)
+            elif self._is_waited_for:
+                yield Send(f"the end of {name}", None, self._device)
+
+    def close(self):
+        """A program: what the order has left to the end of the mini-batch."""
+        if not self._has_sums and not self._has_U:
+            for stage in self._own:
+                yield from self._all_reduce(stage, self._last)
+        elif self._has_sums and not self._has_U:
+            yield from self._wait_for(self._sums)
+        yield from self._exchange_tied()
+
+    def _wait_for(self, sums):
+        """Wait until these sums are complete. A sum that was waited for before is skipped."""
+        for action in sums:
+            if _end(action) not in self._over:
+                self._over.add(_end(action))
+                yield Receive(_end(action), self._device)
+
+    def _all_reduce(self, stage, i):
+        """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i."""
+        yield from self._exchange(stage, i, keeps_part=False)
+
+    def _reduce_scatter(self, stage, i):
+        """Each device that has a copy of the stage gets its own part of the sum of the gradients."""
+        yield from self._exchange(stage, i, keeps_part=True)
+
+    def _exchange(self, stage, i, keeps_part):
+        """Sum over the shards of each copy, and then over the copies: gradients, costs and statistics."""
+        yield from self._sum_in_group(stage, i)
+        group, own = self._groups.get(stage), self._own_stage(stage)
+        if group is None:
+            return
+        totals, i = own.totals, own.last_grain(i)
+        gradients, pending = totals.gradients(i), totals.pending(i)
+        if keeps_part:
+            part, counted = yield from reduce_scatter_sum_and_gather(group, gradients, pending)
+            totals.keep_part(i, part)
+        else:
+            total, counted = yield from all_reduce_sum_and_gather(group, gradients, pending, self._algorithm)
+            totals.replace_gradients(i, total)
+        _absorb_counted(group, totals, i, counted)
+
+    def _gather(self, stage, i):
+        """Each device gets the parts of the stage's parameters that the others have."""
+        group, owned = self._groups[stage], self._own_stage(stage).owned
+        part = owned.vectors
+        parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
+        owned.gather(parts)
+
+    def _sum_in_group(self, stage, i):
+        """The devices that share the work inside the stage add up gradients of which each has a summand."""
+        stage = self._own_stage(stage)
+        if stage.partial:
+            i = stage.last_grain(i)
+            pending = stage.totals.partial_gradients(i, stage.partial)
+            total = yield from all_reduce(stage.group, pending, self._algorithm)
+            stage.totals.replace_partial(i, total)
+
+    def _exchange_tied(self):
+        """Sum the dW of tied layers over their devices. Called again in the same run, do nothing."""
+        sum_tied, self._sum_tied = self._sum_tied, None
+        if sum_tied is not None:
+            yield from sum_tied(self._device)
+
+    def _own_stage(self, stage):
+        return self._stages.get((stage, self._device), _NOTHING)
+
+
+class _Nothing:
+    """What stands for a stage, its sums and its part of the parameters in a run that has only ticks."""
+
+    partial, vectors = (), []
+    totals = owned = property(lambda self: self)
+
+    def last_grain(self, i):
+        """Return the number of the only grain of micro-batch i."""
+        return i
+
+    def gradients(self, i):
+        """Return a sum without any terms."""
+        return TreeSum(1)
+
+    def pending(self, i):
+        """Return nothing that other devices could add."""
+        return ()
+
+    def take(self, *arguments):
+        """Drop what other devices have sent."""
+
+    keep_part = replace_gradients = absorb = gather = take
+
+
+_NOTHING = _Nothing()
+
+
+def _named(actions):
+    """[(action, a name that no other has)]; a gather may come several times."""
+    found, times = [], Counter()
+    for action in actions:
+        times[action] += 1
+        found.append((action, f"{action}" if times[action] == 1 else f"{action} (time {times[action]})"))
+    return found
+
+
+def _absorb_counted(group, totals, i, counted):
+    """Costs and statistics are small: each device gets those of all others, and adds them up itself."""
+    for pending in counted[:group.rank] + counted[group.rank + 1:]:
+        totals.absorb(i, pending)
+
+
+def _end(action):
+    """One name for the `A` or `S` of a mini-batch, which is over then, and its `U`, which waits for that."""
+    return f"the end of the sum of stage {action.stage} up to micro-batch {action.microbatch}"
+
+
+def _groups(wires, own, device):
+    """{stage: the `Group` of the devices that have copies of it, in their order}, of those in `own`."""
+    found = {}
+    for stage in own:
+        devices = wires.holders(stage)
+        if len(devices) > 1:  # sums and parameters are replaced in a run, never changed
+            found[stage] = Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
+    return found
+
+
+# A schedule turned into programs for the devices of a cluster.
+
+def program(order, wires, perform, close=()):
+    """The pipeline on one device: receive what an action needs, perform it, send what it gives.
+
+    Messages are called as the actions that they come from.
+
+    order: the actions of the device.
+    wires: the `Wires` between the stages.
+    perform: `perform(action, inputs)` is a program, too. For each part of the action, inputs has (incoming,
+        skips), what has come from the neighbouring stage, and {name: what a skip connection has brought};
+        and the list that it returns has (outgoing, skips), what is to be sent on in the same way.
+    close: the program that follows the last action.
+    """
+    for action in order:
+        inputs, outlets = [], []
+        for part in action.parts:
+            waits_for, sends = wires.ends(part)
+            incoming, skips = None, {}
+            for name, message, stage, source in waits_for:
+                label = Action(message, stage, part.microbatch)
+                if name == MAIN:
+                    incoming = yield Receive(label, source)
+                else:
+                    skips[name] = yield Receive(f"{label} {name}", source)
+            inputs.append((incoming, skips))
+            outlets.append((part, sends))
+        results = yield from perform(action, inputs)
+        inputs = incoming = skips = None  # nothing is kept alive while the device waits for its next message
+        for part, sends in outlets:
+            outgoing, skips = results.pop(0)
+            for name, message, _, to in sends:
+                label = part if message == part.kind else part._replace(kind=message)
+                if name == MAIN:
+                    yield Send(label, outgoing, to)
+                else:
+                    yield Send(f"{label} {name}", skips.get(name), to)
+        outgoing = skips = None
+    yield from close
+
+
+def programs_of(wires, perform_on, stages=None, sum_tied=None, all_reduce=OWNERS):
+    """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
+
+    wires: as for `program`.
+    perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
+    stages, sum_tied: as for `Closing`; left out in a run without numbers.
+    all_reduce: the algorithm by which copies of a stage put their gradients together.
+    """
+    programs, schedule = [], wires.schedule
+    for device, order in enumerate(schedule.devices):
+        closing = Closing(wires, device, stages or {}, sum_tied, all_reduce)
+        perform = perform_on(wires.ranks[device])
+        if schedule.kinds & CLOSING:
+            perform = closing.around(perform)
+        lanes = {COMPUTE: program(order, wires, perform, closing.close())}
+        if schedule.kinds & MEETING:
+            lanes["communication"] = closing.communicate()
+        programs.append(lanes)
+    return programs
+
+
+def cluster_of(
+    programs, schedule, costs, link, holdings=None, memory_limit=None, ports=(), shares=None
+):
+    """A cluster that runs the programs of a schedule.
+
+    programs: as `programs_of` gives them.
+    costs, link: the ticks of its actions, and of its messages.
+    holdings, memory_limit, ports: as for `Cluster`.
+    shares: for each device, how many stages share it; left out, as in the schedule.
+    """
+    links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
+    times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
+    times |= {port.bandwidth for port in ports}
+    return Cluster(
+        programs, costs.duration(schedule.sharing, times, schedule.copy_of), links, holdings, memory_limit,
+        ports, shares=shares or schedule.stages_on, unit=costs.unit,
+    )
+
+
+def without_numbers(costs, n_stages):
+    """A `perform_on` for `programs_of`: all devices only take their time, and send the bytes of `costs`."""
+    sent = sent_without_numbers(costs, n_stages)
+
+    def perform(action, inputs):
+        yield Compute(action)
+        results = []
+        for kind, stage, _ in action.parts:
+            results.append(sent[kind][stage])
+        return results
+
+    return lambda device: perform
+
+
+def sent_without_numbers(costs, n_stages):
+    """What an action sends in a run without numbers: {kind: for each stage, (`Bytes` or None, {})}."""
+    sizes = costs.bytes_sent(n_stages)
+    sent = {kind: [NOTHING] * n_stages for kind in RULES}
+    for kind, rule in RULES.items():
+        results = sent[kind]
+        for stage in range(n_stages):
+            neighbour = stage + rule.way
+            if neighbour != stage and 0 <= neighbour < n_stages and sizes[min(stage, neighbour)]:
+                results[stage] = Bytes(sizes[min(stage, neighbour)]), {}
+    return sent

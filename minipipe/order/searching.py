@@ -7,12 +7,9 @@ from typing import NamedTuple
 
 from ..arguments import argument
 from ..watching import with_progress
-from .actions import Action
+from .actions import Action, before
 from .costs import Costs
-from .filling import timed
-from .greedy import greedy_answer
-from .request import request_of
-from .rules import before
+from .greedy import greedy_answer, request_of, timed
 from .schedule import Schedule
 
 

@@ -9,8 +9,7 @@ from ..cluster import Link
 from ..collectives import ALL_REDUCES, OWNERS
 from ..registry import Registry
 from .costs import Costs, checked_costs
-from .program import cluster_of, programs_of, without_numbers
-from .programs import Wires
+from .programs import Wires, cluster_of, programs_of, without_numbers
 from .schedule import checked_schedule
 
 

@@ -13,37 +13,22 @@ throughput: tables 2 and 3 by `simulate`.
 texts: the tables as text; `minipipe papers` prints all of them.
 """
 
-from .devices import A100, H100, P100, TPU_V2, TPU_V3, V100, Device
-from .dimensions import Dimensions, EqualLayers, all_dimensions, in_dimensions
+from .devices import A100, H100, HARDWARE, P100, TPU_V2, TPU_V3, V100, Device, Hardware
 from .formulas import (
-    chimera_bubble,
-    costs_of,
-    gpipe_bubble,
-    megatron_activations,
-    megatron_bubble,
-    megatron_parameters,
-    zero_bubble_h1_idle,
-    zero_bubble_h2_idle,
-    zero_bubble_peaks,
-    zero_bubble_span,
+    Dimensions, EqualLayers, all_dimensions, chimera_bubble, costs_of, gpipe_bubble, in_dimensions,
+    megatron_activations, megatron_bubble, megatron_parameters, zero_bubble_h1_idle, zero_bubble_h2_idle,
+    zero_bubble_peaks, zero_bubble_span,
 )
 from .gpipe import (
-    Compared,
-    equal_stages,
-    other_assumptions,
-    slowest_share,
-    table_2,
-    table_3,
-    torchgpipe_table,
+    Compared, Estimate, amoebanet, blocks_that_fit, equal_stages, other_assumptions, slowest_share, table_1,
+    table_2, table_3, torchgpipe_table, transformer_family,
 )
-from .hardware import HARDWARE, Hardware
-from .idle import chimera_table, idle_times
-from .largest import Estimate, blocks_that_fit, table_1
+from .idle import chimera_table, idle_times, zero_bubble_table
 from .narayanan import choices, estimate, text_of_choices
-from .networks import amoebanet, transformer_family
-from .tables import ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE
-from .texts import text_of_cells, text_of_hardware, text_of_largest, text_of_rates
-from .zero_bubble import zero_bubble_table
+from .tables import (
+    ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE, text_of_cells, text_of_hardware,
+    text_of_largest, text_of_rates,
+)
 
 __all__ = [
     "A100", "ACCURACIES", "Compared", "Device", "Dimensions", "EqualLayers", "Estimate", "H100",

@@ -1,9 +1,137 @@
-"""The accelerators of GPipe's tables, and later ones."""
+"""The accelerators of GPipe's tables and later ones, and the hardware between and around them."""
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..cluster import Link
-from .hardware import HARDWARE
+
+
+# How long data takes from one place to another: numbers that every programmer should know.
+
+DEAN = "J. Dean, talk at Stanford, 2010, \"Numbers everyone should know\""
+KIRSCH = "A. Kirsch, 2023, \"Numbers everyone (programmer) should know\""
+MICROWAY = "Microway, \"NVIDIA Tesla P100 PCI-E 16GB up close\", bandwidthTest"
+P2P_TEST = "published runs of NVIDIA's p2pBandwidthLatencyTest on V100s"
+TPU = "Jouppi et al. 2020, Communications of the ACM 63(7)"
+
+
+D2L = "Zhang et al., Dive into Deep Learning, section 13.4, Hardware"
+
+
+class Hardware(NamedTuple):
+    """How fast something sends or reads; None stands for what the source leaves out.
+
+    name: what it is.
+    latency: seconds to the first byte.
+    bandwidth: bytes per second from then on.
+    how: "rule of thumb", "specified" by the maker in one direction, or "measured".
+    source: who says so.
+    """
+
+    name: str
+    latency: float | None
+    bandwidth: float | None
+    how: str
+    source: str
+
+    def seconds(self, n_bytes):
+        """The time until `n_bytes` are there; what is not known counts as nothing."""
+        return (self.latency or 0) + (n_bytes / self.bandwidth if self.bandwidth else 0)
+
+    def link(self, tick=1, blocking=False):
+        """A `Link` of this kind between two devices, in ticks of `tick` seconds.
+
+        >>> HARDWARE["Ethernet, 1 Gbit/s"].link(tick=1e-3)
+        Link(latency=0.25, bandwidth=125000.0, blocking=False, rendezvous=False)
+        """
+        if not 0 < tick < math.inf:
+            raise ValueError(f"tick={tick} must be a finite number of seconds above 0, such as 1e-6")
+        bandwidth = math.inf if self.bandwidth is None else self.bandwidth * tick
+        return Link((self.latency or 0) / tick, bandwidth, blocking)
+
+
+_ROWS = (
+    Hardware("L1 cache", 0.5e-9, None, "rule of thumb", DEAN),
+    Hardware("L2 cache", 7e-9, None, "rule of thumb", DEAN),
+    Hardware("main memory, 2010", 100e-9, 4e9, "rule of thumb", DEAN),
+    Hardware("main memory, DDR5", 100e-9, 50e9, "rule of thumb", KIRSCH),
+    Hardware("HBM2 of a P100", None, 732e9, "specified", "NVIDIA, Tesla P100 data sheet"),
+    Hardware("HBM2 of a TPUv3 chip", None, 900e9, "specified", "Google Cloud, TPU v3"),
+    Hardware("NVLink 1, P100", None, 80e9, "specified", "NVIDIA, Tesla P100: 160 GB/s both ways"),
+    Hardware(
+        "NVLink 2, V100", 2e-6, 150e9, "specified",
+        f"NVIDIA, Tesla V100: 300 GB/s both ways; latency: {P2P_TEST}",
+    ),
+    Hardware("NVLink 3, A100", None, 300e9, "specified", "NVIDIA, A100 data sheet: 600 GB/s both ways"),
+    Hardware(
+        "NVLink 4, H100", None, 380e9, "measured", "NVIDIA/nccl, issue 1264; specified 450 GB/s each way"
+    ),
+    Hardware("PCIe 3.0 x16", None, 15.75e9, "specified", "PCI-SIG: 8 GT/s, 16 lanes, 128b/130b"),
+    Hardware("PCIe 3.0 x16, host to P100", None, 11.7e9, "measured", MICROWAY),
+    Hardware("PCIe 3.0 x16, P100 to host", None, 12.8e9, "measured", MICROWAY),
+    Hardware("PCIe 4.0 x16", None, 31.5e9, "specified", "PCI-SIG: 16 GT/s, 16 lanes, 128b/130b"),
+    Hardware(
+        "GPU to GPU through the host",
+        18e-6,
+        1 / (1 / 12.8e9 + 1 / 11.7e9),
+        "measured",
+        f"the two rows of PCIe 3.0 x16 one after the other; latency: {P2P_TEST}, peer access off",
+    ),
+    Hardware("TPUv2 to TPUv2", None, 62e9, "specified", f"{TPU}: 496 Gbit/s a link and direction"),
+    Hardware("TPUv3 to TPUv3", None, 82e9, "specified", f"{TPU}: 656 Gbit/s a link and direction"),
+    Hardware(
+        "InfiniBand HDR", 0.6e-6, 25e9, "specified",
+        "Lenovo Press LP1195, ConnectX-6: 200 Gbit/s, below 600 ns",
+    ),
+    Hardware(
+        "Ethernet, 200 Gbit/s", 0.8e-6, 25e9, "specified", "Mellanox, ConnectX-6 EN: 200 Gbit/s, below 0.8 us"
+    ),
+    Hardware(
+        "Ethernet, 1 Gbit/s", 250e-6, 125e6, "rule of thumb", f"{DEAN}: half a round trip in a data centre"
+    ),
+    Hardware("SSD, NVMe", 150e-6, 10e9, "rule of thumb", f"{KIRSCH}; latency: C. Carruth, talk of 2014"),
+    Hardware("disk", 10e-3, 50e6, "rule of thumb", DEAN),
+    Hardware(
+        "California to the Netherlands", 75e-3, None, "rule of thumb", f"{DEAN}: half of there and back"
+    ),
+)
+_OF_D2L = (  # (name, seconds to the first byte, bytes a second)
+    ("L3 cache", 16e-9, None),
+    ("L3 cache, shared", 25e-9, None),
+    ("L3 cache, modified", 29e-9, None),
+    ("L3 cache, other socket", 40e-9, None),
+    ("addition or product", 1.5e-9, None),
+    ("branch predicted wrongly", 6e-9, None),
+    ("mutex", 25e-9, None),
+    ("QPI to another socket", 40e-9, None),
+    ("64 MB, local memory", 46e-9, None),
+    ("64 MB, remote memory", 70e-9, None),
+    ("256 MB, local memory", 75e-9, None),
+    ("256 MB, remote memory", 120e-9, None),
+    ("Optane, write", 94e-9, None),
+    ("Optane, read", 305e-9, None),
+    ("GPU shared memory", 30e-9, None),
+    ("GPU global memory", 200e-9, 500e9),
+    ("main memory, a module of DDR4", 100e-9, 20e9),
+    ("main memory of a CPU", 100e-9, 40e9),
+    ("GPU kernel launch", 10e-6, None),
+    ("PCIe, NVLink GPU", 5e-6, 33e9),
+    ("PCIe, PCIe GPU", 5e-6, 12e9),
+    ("PCIe 4.0 x16, D2L", 5e-6, 32e9),
+    ("NVLink, one of a V100", None, 18e9),
+    ("NVLink, six of a V100", None, 100e9),
+    ("NVLink, RTX 2080 Ti", None, 12.5e9),
+    ("fabric, 100 Gbit/s", 1e-6, None),
+    ("Ethernet, 10 Gbit/s", 10e-6, 1e9),
+    ("Ethernet, 100 Gbit/s", None, 10e9),
+    ("NVMe, write", 30e-6, 1e6 / 208e-6),
+    ("NVMe, read", 120e-6, 1e6 / 208e-6),
+    ("SATA SSD", 500e-6, 500e6),
+    ("disk, sequential", None, 200e6),
+)
+_ROWS += tuple(Hardware(*row, "rule of thumb", D2L) for row in _OF_D2L)
+HARDWARE = {row.name: row for row in _ROWS}
 
 
 @dataclass(frozen=True)

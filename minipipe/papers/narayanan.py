@@ -6,8 +6,7 @@ Source: Narayanan et al. 2021, arXiv 2104.04473, table 1 and figure 13.
 from typing import NamedTuple
 
 from ..arguments import argument, arguments
-from .dimensions import EqualLayers, all_dimensions, in_dimensions
-from .formulas import megatron_parameters
+from .formulas import EqualLayers, all_dimensions, in_dimensions, megatron_parameters
 
 V, S = 51_200, 2048          # tokens of the vocabulary, and of a sequence
 NODE = 8                     # GPUs

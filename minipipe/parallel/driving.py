@@ -2,8 +2,7 @@
 
 from types import SimpleNamespace
 
-from ..arrays import overflow_refused
-from ..blas import computing
+from ..arrays import computing, overflow_refused
 from ..cluster import Cluster
 from ..engines import Mpi, Threads, world
 from ..engines.packing import pack

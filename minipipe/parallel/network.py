@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..changes import Changes
 from ..cluster import Trace
 from ..layers import Layer, every_layer
 from ..layers.exchanging import check_positions
-from ..layers.parameters import pairs_of_layers, parameters_with
+from ..layers.layer import pairs_of_layers, parameters_with
 from ..layers.recomputing import SELECTIVE, recomputing
 from ..layers.through import forward_through
 from ..losses import Loss
@@ -21,20 +20,18 @@ from ..optimizers import Optimizer
 from ..order import Schedule
 from ..order.programs import Wires, skips_across_stages
 from ..partitioning.partition import cut
+from ..state import Changes
 from ..ties import tied_in_parts
 from .batches import MicroBatches, checked_batches
 from .in_stages import InStages
-from .known_bytes import KnownBytes
 from .layout import MemoryInParts, layout_of, memories_in, pairs_of, parts, whole
 from .options import (
     CLUSTER, Machine, Memory, Options, Split, Sums, Weights, check_kinds,
 )
 from .orders import Order, order_of
-from .run import Run
-from .shards import InShards, shard_of
-from .stage import Stage
-from .synchronised import synchronised
-from .talking_stage import stage_of
+from .run import KnownBytes, Run
+from .shards import InShards, shard_of, synchronised
+from .stage import Stage, stage_of
 
 
 class Parallel(InStages):

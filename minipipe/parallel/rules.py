@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..collectives import OWNERS
 from ..order import Schedule
-from ..order.rules import MEETING
+from ..order.actions import MEETING
 from .options import CLUSTER, Machine, Memory, Split, Sums
 
 

@@ -1,19 +1,54 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from ..arrays import overflow_refused
-from ..blas import computing
-from ..cluster import Compute
+from ..arrays import computing, overflow_refused
+from ..cluster import Buffers, Compute
 from ..cluster.record import rows
+from ..collectives import Group
 from ..engines import Mpi, Threads, keep_memory, world
-from ..order.program import cluster_of, programs_of
-from ..order.shares import share
+from ..layers.exchanging import join_group
+from ..order.costs import share
+from ..order.programs import cluster_of, programs_of
 from ..ties import program_of_ties
-from .groups import join_copies, join_shards
-from .holdings import Holdings, joined
-from .options import MPI, THREADS
+from .options import CLUSTER, MPI, THREADS, Options
+from .stage import Holdings, Stage, joined
+
+
+# Between which devices the layers of a stage talk to each other inside an action.
+
+def join_shards(stages, groups):
+    """Hand each layer that communicates the group of the devices that share its stage.
+
+    stages: {(stage, device): the `Stage`}.
+    groups: lists of the devices that stand for one device of the schedule, in the order of the shards.
+    """
+    of_device = {}
+    for number, devices in enumerate(groups):
+        for rank, device in enumerate(devices):
+            of_device[device] = Group(rank, devices, f"shards of device {number}: ")
+    for (index, device), stage in stages.items():
+        group = of_device[device]
+        stage.group = Group(group.rank, group.devices, f"sums of stage {index}: ")
+        join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, group)
+
+
+def join_copies(stages, ranks, D):
+    """Hand each layer that is synchronised the group of the devices that do the same in the D copies.
+
+    stages: {(stage, device): the `Stage`}.
+    ranks: for each shard of the network its devices: the first copy has the first of them, and so on.
+    """
+    of_device = {}
+    for devices in ranks:
+        n = len(devices) // D
+        for place, device in enumerate(devices):
+            of_device[device] = place // n, [devices[place % n + copy * n] for copy in range(D)]
+    for (index, device), stage in stages.items():
+        group = Group(*of_device[device], f"layers of stage {index}: ")
+        join_group([layer for layer in stage.layers if layer.over_copies], group)
 
 
 class Run:
@@ -261,3 +296,53 @@ def _on_device(device, stages, placements):
     """{(stage, device): the `Stage`} of one device, whichever copy of the network it has."""
     places = zip(stages, zip(*placements, strict=True), strict=True)
     return {(stage.index, device): stage for stage, devices in places if device in devices}
+
+
+# Equal runs hold equal bytes: those of the first are counted, and the next ones take them over.
+
+MOST_KINDS = 8  # kinds of runs of one order whose bytes are kept
+
+
+class KnownBytes:
+    """The bytes that devices have held in runs of one order, for each kind of run.
+
+    When something happens follows from the order, the costs and the links. What is held then follows from
+    shapes and dtypes, never from the numbers in the arrays. So it is counted once for each kind of run.
+
+    options: of all of them.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._rows = {}  # kind of a run -> its rows of `Record.memory`
+
+    def kind(self, stages: Sequence[Stage], memories: Sequence, batches: Sequence[tuple]) -> tuple | None:
+        """Return what decides the bytes of a run: a key, equal for runs in which these are equal.
+
+        These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and what
+        an optimizer remembers for them, of which `memories` is the list. Return None for a run whose bytes
+        must be counted: if memory is limited, or if a stage has a layer that may keep what it likes, see
+        `all_proved`.
+        """
+        if self._options.on.engine != CLUSTER or self._options.memory.limit is not None:
+            return None
+        if not all(stage.is_proved for stage in stages):
+            return None
+        data = [(array.shape, array.dtype) for batch in batches for array in batch]
+        return tuple(data + list(map(_kind_of_stage, stages, memories)))
+
+    def rows(self, kind: tuple | None) -> list | None:
+        """Return the rows of an earlier run of this kind, or None."""
+        return self._rows.get(kind)
+
+    def keep(self, kind: tuple, rows: list) -> None:
+        """Keep the rows of a run of this kind that is finished."""
+        if kind not in self._rows and len(self._rows) >= MOST_KINDS:
+            self._rows.clear()
+        self._rows[kind] = rows
+
+
+def _kind_of_stage(stage: Stage, memory) -> tuple:
+    """Return the dtypes of its parameters, and the bytes of each of them and of each array in `memory`."""
+    weights = [array for array in stage.weights() if array is not None]
+    return *[array.dtype for array in weights], *Buffers([weights, memory]).values()

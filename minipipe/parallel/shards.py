@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 
-from ..layers import Layer
-from ..layers.parameters import pairs_of_layers, parameters_with
+from ..layers import Layer, every_layer
+from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..ties import Tied
 from .layout import Held, held_by
 from .options import Shards
+from .proved import is_stated
 from .splitting import Shard
-from .stage import Stage
-from .talking_stage import stage_of
+from .stage import Stage, stage_of
 
 
 class InShards:
@@ -81,3 +81,27 @@ def _tied_in(stages, ties):
         name: [Tied(layer, *place) for layer, place in zip(layers, places[name], strict=True)]
         for name, layers in ties.items()
     }
+
+
+# Which layers of a copy of the network compute together with those of the other copies.
+
+def synchronised(layer: Layer) -> Layer:
+    """Return the layer; `layer.synchronised()`, if a sample's A depends on other samples.
+
+    Raise `ValueError` for a layer that has no such form, and for one inside another layer.
+    """
+    if layer.alone_per_sample:
+        return layer
+    inside = next((part for part in every_layer(layer.layers) if not part.alone_per_sample), None)
+    if inside is not None:
+        raise ValueError(
+            f"{inside!r} is inside {layer!r}, but only layers of the network itself talk to other devices: "
+            "use a Fork and a Join around it, or sync_batch_norm=False"
+        )
+    found = layer.synchronised() if is_stated(type(layer), "synchronised") else None
+    if found is None:
+        raise ValueError(
+            f"{layer!r} is a layer of your own in which samples meet, and nobody knows what copies must "
+            "exchange: write synchronised() in it, use BatchNorm, or sync_batch_norm=False"
+        )
+    return found

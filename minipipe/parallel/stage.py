@@ -1,23 +1,25 @@
-"""One part of the network, an object on its own: its layers, its stash, its gradients."""
+"""One part of the network, an object on its own: its layers, its stash, its gradients, its bytes."""
 
 import copy
+from collections.abc import Generator, Sequence
 from functools import partial
 
 from ..arguments import argument, optional
-from ..layers import every_layer
+from ..cluster import Buffers
+from ..layers import Layer, every_layer
+from ..layers.exchanging import Exchange, backward_input_program, exchanges_of, forward_program
+from ..layers.layer import commit, take_statistics
 from ..layers.through import (
-    backward_input_through, forward_through, handed_on, parameters_in_one_piece, prepare_forward,
-    talks_alone, weight_gradients,
+    backward_input_through, forward_through, handed_on, parameters_in_one_piece, prepare_forward, talks_alone,
+    weight_gradients,
 )
-from ..layers.statistics import commit, take_statistics
-from .batches import MicroBatches
-from .grains import given_to_grains, together
-from .late_weights import late_gradients
-from .own_part import Owned
-from .proved import all_proved
-from .totals import Totals
-from .versions import Versions
+from ..losses import Loss
+from ..order import Action
 from ..order.programs import NOTHING
+from .batches import MicroBatches, given_to_grains, together
+from .layout import Owned
+from .proved import all_proved
+from .totals import Totals, Versions, late_gradients
 
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
 
@@ -333,3 +335,125 @@ class Stage:
         places = self._statistics if self.in_parts else self.parameters
         for (layer, name), array in zip(places, arrays, strict=True):
             setattr(layer, name, array)
+
+
+# What a stage holds on its device, for those who count bytes.
+
+KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
+
+
+class Holdings:
+    """All that a stage holds in a run, by kind; the mini-batch itself lies on the host.
+
+    What a stage stashes for a micro-batch stays as it is until it is taken out, so its buffers are found
+    once; and those of its sums whenever these have changed.
+    """
+
+    def __init__(self, stage):
+        self.stage = stage
+        self._parameters = Buffers(stage.weights())
+        self._known = {}  # (name of a stash, micro-batch) -> Buffers
+        self._sums, self._n_changes = None, None
+
+    def __call__(self):
+        """{kind: arrays, or the `Buffers` of them}"""
+        stage = self.stage
+        newest, older = self._parameters, []
+        if stage.in_parts:
+            newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
+        elif stage.versions is not None:
+            newest, older = stage.versions[stage.versions.newest], stage.versions.older
+        return {
+            "parameters": newest,
+            "optimizer state": stage.optimizer_state(),
+            "weight versions": older,
+            "gradients": self._buffers_of_sums(),
+            "stashed inputs": self._buffers("inputs"),
+            "caches": [self._buffers("stash"), self._buffers("halves")],
+        }
+
+    def _buffers_of_sums(self):
+        totals = self.stage.totals
+        if self._n_changes != totals.n_changes:
+            self._sums, self._n_changes = Buffers(totals.held()), totals.n_changes
+        return self._sums
+
+    def _buffers(self, name):
+        found = Buffers()
+        for i, arrays in getattr(self.stage, name).items():
+            if (name, i) not in self._known:
+                self._known[name, i] = Buffers(arrays)
+            found.update(self._known[name, i])
+        return found
+
+
+def joined(holdings):
+    """One function for all that is held on a device. holdings: a function for each of its stages."""
+    if len(holdings) == 1:
+        return holdings[0]
+
+    def held():
+        parts = [of_stage() for of_stage in holdings]
+        return {kind: [part[kind] for part in parts] for kind in parts[0]}
+
+    return held
+
+
+# A stage with layers that talk to other devices: its forward and its backward are programs.
+
+class TalkingStage(Stage):
+    """A `Stage` whose actions, its forward, recompute and backward, are programs.
+
+    They yield an `Exchange` wherever a layer, or the loss, talks to other devices, and return what those of a
+    `Stage` return.
+    """
+
+    talks = True
+
+    def __init__(self, index: int, layers: Sequence[Layer], loss: Loss | None = None) -> None:
+        super().__init__(index, layers, loss)
+        self._n_exchanges = exchanges_of(self.layers, loss, index > 0)
+
+    def n_exchanges(self, part: Action) -> int:
+        return self._n_exchanges.get(part.kind, 0) * len(self.line.grains_of(part))
+
+    def act(self, part: Action, incoming, skips: dict) -> Generator:
+        if part.kind not in PASSING:  # a generator for these, too
+            return super().act(part, incoming, skips)
+        results = []
+        for j, given in given_to_grains(self.line, part, incoming, skips):
+            results.append((yield from self._pass(part, j, *given)))
+        return together(results)
+
+    def forward(
+        self, i: int, A_prev, skips: dict, keep_input_only: bool = False, is_known: bool = False
+    ) -> Generator:
+        kept, call = self._begin_forward(i, A_prev, skips, keep_input_only)
+        A, J = (yield from forward_program(self.layers, A_prev, skips, call)), None
+        if self.loss is not None:
+            J = self.loss.forward(A, self.line.labels[i], self.line.origins[i].m)
+            if self.loss.exchanges[0]:
+                J = yield Exchange(self.loss, J, A)
+        return self._end_forward(i, A, J, skips, kept, is_known)
+
+    def recompute(self, i: int) -> Generator:
+        yield from self.forward(i, *self.inputs.pop(i), is_known=True)
+        return NOTHING
+
+    def backward(self, i: int, dA, skips: dict) -> Generator:
+        dA = self._begin_backward(i, dA)
+        add = partial(self._add_gradient, i)
+        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, add)
+        self._used_version(i)
+        return dA_prev, skips
+
+    def backward_input(self, i: int, dA, skips: dict) -> Generator:
+        dA = self._begin_backward(i, dA)
+        keep = self.halves.setdefault(i, {}).__setitem__
+        return (yield from backward_input_program(self.layers, dA, skips, self.index > 0, keep)), skips
+
+
+def stage_of(index: int, layers: Sequence[Layer], loss: Loss | None = None) -> Stage:
+    """Return a `Stage`; a `TalkingStage`, if one of the layers or the loss talks to other devices."""
+    talks = any(True in owner.exchanges for owner in [*layers, loss] if owner is not None)
+    return (TalkingStage if talks else Stage)(index, layers, loss)

@@ -1,9 +1,13 @@
-"""What a stage sums over the micro-batches of a mini-batch."""
+"""What a stage sums over the micro-batches of a mini-batch, and the versions of its weights."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 
-from ..sums import SUMS, SumForEach
+import numpy as np
+
+from ..layers.through import weight_gradients
+from ..sums import SUMS, SumForEach, TreeSum
+from .batches import side_by_side
 
 
 class Totals:
@@ -131,3 +135,82 @@ class Totals:
         """How many partial sums are kept: (of the gradients of a layer, of statistics)."""
         of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
         return of_gradients, self._statistics.n_pending
+
+
+# The weight gradients of one layer for all micro-batches at once, as a late W makes them.
+
+def late_gradients(layer, halves):
+    """(dW, db) of a layer for all samples of a mini-batch.
+
+    layer: one with parameters.
+    halves: what it has `put_aside`, one for each micro-batch in order.
+
+    A layer that `joins_samples` gets the A_prev and dZ of all micro-batches side by side, so its dW = dZ
+    A_prev^T is one product over the whole mini-batch, and its bits do not depend on where that was cut. So
+    does each of the layers that a block is made of. The gradients of any other layer, such as a
+    normalization, which has summed over the samples of a micro-batch already, are made for each micro-batch
+    and summed along the fixed tree.
+    """
+    caches = [cache for _, cache in halves]
+    if layer.joins_samples and all(isinstance(cache, np.ndarray) for cache in caches):
+        return weight_gradients(layer, (side_by_side([dZ for dZ, _ in halves]), side_by_side(caches)))
+    if layer.layers and all(hasattr(cache, "halves") for cache in caches):
+        return _of_block(layer, [cache.halves for cache in caches])
+    total = TreeSum(len(halves))
+    for i, half in enumerate(halves):
+        total.add(i, weight_gradients(layer, half))
+    return total.value
+
+
+def _of_block(block, halves):
+    pairs = []
+    for layer, *of_layer in zip(block.layers, *halves, strict=True):
+        pairs.append((layer.W, layer.b) if of_layer[0] is None else late_gradients(layer, of_layer))
+    return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
+
+
+# Which versions of its weights a stage keeps where updates do not wait for all micro-batches.
+
+class Versions(dict):
+    """{version: weights} of a stage: the `newest`, and each older one until no backward needs it any more.
+
+    wanted: {micro-batch: the version that it uses}, of those that the stage works on; version v is what v
+        updates have made of `first`.
+    first: the weights before the first update.
+
+    >>> versions = Versions(wanted={0: 0, 1: 0, 2: 1}, first="W0")
+    >>> versions.add("W1"), versions.used_by(0), list(versions.older)
+    (None, None, ['W0'])
+    >>> versions.used_by(1), list(versions.older)
+    (None, [])
+    """
+
+    def __init__(self, wanted, first):
+        super().__init__({0: first})
+        self.wanted, self.newest = wanted, 0
+        self._uses = Counter(wanted.values())  # version -> backwards to come that need it
+
+    @property
+    def older(self):
+        """The weights of all versions but the newest."""
+        return [weights for version, weights in self.items() if version != self.newest]
+
+    def of(self, i):
+        """The weights that micro-batch i uses."""
+        return self[self.wanted[i]]
+
+    def add(self, weights):
+        """An update has made the next version."""
+        self.newest += 1
+        self[self.newest] = weights
+        self._drop(self.newest - 1)
+
+    def used_by(self, i):
+        """Micro-batch i has had its backward."""
+        self._uses[self.wanted[i]] -= 1
+        self._drop(self.wanted[i])
+
+    def _drop(self, version):
+        """Drop a version once nothing needs it; the newest stays."""
+        if version != self.newest and not self._uses[version]:
+            del self[version]

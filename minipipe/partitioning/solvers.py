@@ -3,6 +3,7 @@
 Nothing is rounded.
 """
 
+from bisect import bisect_left, bisect_right
 from fractions import Fraction
 
 import numpy as np
@@ -10,10 +11,173 @@ import numpy as np
 from ..arguments import argument
 from ..arrays import even_slices
 from ..checks import shown, whole_number, whole_numbers
-from .bisection import bisected
-from .dynamic_programming import best_cut, integers
-from .integers import checked, in_proportion, sums
-from .memory_limits import within_memory
+from .costs_of_layers import checked, in_proportion, readable, sums
+
+
+# The best cut of costs alone, in O(K log L) for each of a few dozen steps.
+
+def bisected(ends, n_stages):
+    """The counts of a cut with the least bottleneck.
+
+    ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
+
+    Filling one stage after the other up to a limit tells whether a limit can be kept. If it cannot,
+    the smallest load that went past it is the next limit worth trying: below that, the same stages would be
+    filled with the same layers.
+    """
+    total = ends[-1]
+    low, high = max(-(-total // n_stages), *(end - start for start, end in zip(ends, ends[1:]))), total
+    while low < high:  # the least bottleneck is between them, and some cut has `high`
+        fits, bottleneck = _filled(ends, n_stages, (low + high) // 2)
+        if fits:
+            high = bottleneck
+        else:
+            low = bottleneck
+    return _evened(ends, n_stages, high)
+
+
+def stages_needed(ends, limit):
+    """How few stages can keep `limit`, which is at least the largest cost."""
+    n_stages, start = 0, 0
+    while start < len(ends) - 1:
+        n_stages, start = n_stages + 1, _reach(ends, start, limit)
+    return n_stages
+
+
+def _reach(ends, start, limit):
+    """Where a stage that begins at `start` ends at the latest."""
+    return bisect_right(ends, ends[start] + limit) - 1
+
+
+def _filled(ends, n_stages, limit):
+    """(True, the largest load) if `limit` can be kept, else (False, the next limit worth trying)."""
+    start, largest, next_limit = 0, 0, ends[-1]
+    for _ in range(n_stages):
+        end = _reach(ends, start, limit)
+        largest = max(largest, ends[end] - ends[start])
+        if end == len(ends) - 1:
+            return True, largest
+        next_limit = min(next_limit, ends[end + 1] - ends[start])
+        start = end
+    return False, next_limit
+
+
+def _evened(ends, n_stages, limit):
+    """Of the cuts that keep `limit`: stage by stage, the nearest to an equal share of what is left."""
+    n_layers = len(ends) - 1
+    earliest = [n_layers]  # where the last 0, 1, 2, ... stages can begin at the earliest
+    for _ in range(n_stages - 1):
+        earliest.append(bisect_left(ends, ends[earliest[-1]] - limit))
+    counts, start = [], 0
+    for n_left in range(n_stages, 0, -1):
+        first = max(start + 1, earliest[n_left - 1])
+        last = min(_reach(ends, start, limit), n_layers - n_left + 1)
+        share = (n_left - 1) * ends[start] + ends[-1]  # n_left times where this stage should end
+        above = bisect_right(ends, share // n_left, first, last + 1)
+        end = min(
+            (end for end in (above, above - 1) if first <= end <= last),
+            key=lambda end: abs(n_left * ends[end] - share),
+        )
+        counts.append(end - start)
+        start = end
+    return counts
+
+
+# The best cut for any price of a stage, in O(K L^2).
+
+LARGEST = 2**62  # the sum of two of these, less 1, is the largest integer of 64 bits
+
+
+def integers(numbers, never):
+    """An array of integers that sums up to twice `never` do not overflow."""
+    return np.array(numbers, np.int64 if never < LARGEST else object)
+
+
+def best_cut(n_layers, n_stages, price, combine, never):
+    """(value, counts) of the cut of least value, which is best_{K-1}(L):
+
+        best_s(end) = min over start of  combine(best_{s-1}(start), price(s, start, end))
+
+    n_layers, n_stages: L and K.
+    price: price(stage, starts, end) is an array with a price for each start of a slice.
+    combine: np.maximum or np.add.
+    never: more than the value of any cut that is allowed, and the price of a stage that is not.
+
+    Of equal ones, the first start is taken.
+    """
+    best = integers([0] + [never] * n_layers, never)
+    begins = []
+    for stage in range(n_stages):
+        before, best, begin = best, np.full_like(best, never), [0] * (n_layers + 1)
+        for end in range(stage + 1, n_layers - (n_stages - 1 - stage) + 1):
+            starts = slice(stage, end)
+            values = combine(before[starts], price(stage, starts, end))
+            first = int(values.argmin())
+            best[end], begin[end] = min(values[first], never), stage + first
+        begins.append(begin)
+    counts, end = [], n_layers
+    for begin in reversed(begins):
+        counts.append(end - begin[end])
+        end = begin[end]
+    return int(best[-1]), counts[::-1]
+
+
+# Which stages fit into the memory of their device.
+
+def within_memory(price, never, memory, memory_limit, n_layers, n_stages):
+    """The function `price`, with `never` for the stages that do not fit; `ValueError` if no cut fits.
+
+    price, never: as in `best_cut`.
+    memory: what each layer holds.
+    memory_limit: what a device may hold, in the same unit; one number, or one per device.
+    n_layers, n_stages: of the network and the cut.
+    """
+    if memory is None or memory_limit is None:
+        given, missing = ("memory_limit", "memory") if memory is None else ("memory", "memory_limit")
+        raise ValueError(
+            f"{given} is given without {missing}: "
+            "give both, in one unit: what each layer holds, and the limit"
+        )
+    memory = checked("memory", memory, n_layers)
+    limits = list(memory_limit) if hasattr(memory_limit, "__len__") else [memory_limit] * n_stages
+    limits = checked("memory_limit", limits, n_stages, of="devices")
+    (memory, limits), scale = in_proportion(memory, limits)
+    above_all = 1 + sum(memory) + max(limits)
+    ends = integers(sums(memory), above_all)
+
+    def excess(stage, starts, end):
+        return ends[end] - ends[starts] - limits[stage]
+
+    def restricted(stage, starts, end):
+        return np.where(excess(stage, starts, end) > 0, never, price(stage, starts, end))
+
+    missing, _ = best_cut(n_layers, n_stages, excess, np.maximum, above_all)
+    if missing:
+        raise ValueError(_what_is_missing(memory, limits, missing, lambda n: readable(n, scale)))
+    return restricted
+
+
+def _what_is_missing(memory, limits, missing, shown):
+    """Why no cut fits, and what to do.
+
+    memory, limits: of the layers and of the devices, as integers.
+    missing: by how much each limit falls short.
+    shown: the number that the user has given, from the integer in proportion to it.
+    """
+    largest = max(range(len(memory)), key=memory.__getitem__)
+    if len(set(limits)) > 1:
+        words = f"limits that differ, {shown(sum(limits))} in all"
+        remedy = f"give each device {shown(missing)} more"
+    else:
+        words = f"a limit of {shown(limits[0])} each"
+        remedy = f"use a limit of {shown(limits[0] + missing)}"
+        if memory[largest] <= limits[0]:
+            remedy += f", or {stages_needed(sums(memory), limits[0])} devices"
+    return (
+        f"no cut of the {len(memory)} layers fits {len(limits)} devices with {words}: "
+        f"the layers hold {shown(sum(memory))} together, "
+        f"and layer {largest} alone {shown(memory[largest])}: {remedy}"
+    )
 
 
 def loads(costs, counts):

@@ -7,8 +7,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ..arguments import argument
-from ..arrays import floats
-from ..blas import computing
+from ..arrays import computing, floats
 from ..cluster import SECONDS
 from ..network import Network
 from ..optimizers import checked_optimizer

@@ -14,11 +14,10 @@ from ..cluster import Buffers, bytes_by_kind
 from ..layers import Linear
 from ..meta import LIVE
 from ..order import Action
-from ..order.rules import RULES
+from ..order.actions import RULES
 from ..parallel.batches import MicroBatches
-from ..parallel.holdings import KEPT, Holdings
 from ..parallel.options import Cut
-from ..parallel.stage import Stage
+from ..parallel.stage import KEPT, Holdings, Stage
 from ..partitioning.partition import counts_of, cut
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage

@@ -3,22 +3,188 @@
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from ..arguments import argument
 from ..checks import listed
 from ..cluster import Link
 from ..description import parameters_of_layers, weights_of_layers
-from ..order import Costs, in_copies, with_all_reduce, with_recompute, with_zero
-from ..order.rules import FORWARD, INPUT, RULES
+from ..order import Costs, Schedule, in_copies, with_all_reduce, with_recompute, with_zero
+from ..order.actions import FORWARD, INPUT, RULES
 from ..order.simulate import simulate
+from ..parallel import Parallel
+from ..parallel.options import Cut, Machine, Split, Sums, Weights
 from ..parallel.splitting import Shard
 from ..partitioning import costs_of_layers, loads, min_max
 from ..schedules import build, data_parallel
-from .exposed import least_with_buckets
 from .foresight import patterns_of
 from .one_microbatch import numbers_kept
-from .plans import Plan
 from .rehearsal import rehearse, without_arrays
+
+
+# When copies on one device each have ended at the earliest, if they exchange bucket by bucket.
+
+def least_with_buckets(M, F, B, scatter, gather, zero=0):
+    """A time below which the makespan cannot be.
+
+    M: the micro-batches of a copy.
+    F, B: the time of a forward and of a backward of each bucket, what is recomputed included.
+    scatter, gather: for each bucket, a time below which to add its gradients up at their owners, and to hand
+        its parameters round, cannot be. A device does one of these at a time, while it computes.
+    zero: 0; or 1, 2 or 3, as for `with_zero`, with a prefetch of 1.
+
+    The gradients of a bucket are there when the last backward has passed it; the last bucket comes first.
+    Without ZeRO, an exchange scatters and gathers at once. With 1, all exchanges follow the last backward;
+    with 2, they scatter before it, and gather behind it. With 3, each forward and backward waits for its
+    parameters, which travel while the piece of work before it is done, unless that needs the same bucket.
+
+    >>> for zero in (0, 1, 2, 3):
+    ...     print(zero, least_with_buckets(1, [4, 4], [8, 8], [3, 3], [3, 3], zero))
+    0 30
+    1 36
+    2 33
+    3 33
+    """
+    backwards = range(len(F))[::-1]
+    if zero == 3:
+        return _with_gathers(M, F, B, scatter, gather)
+    now = M * (sum(F) + sum(B)) - sum(B)
+    sent = 0
+    for bucket in backwards:
+        now += B[bucket]
+        if zero != 1:
+            sent = max(sent, now) + scatter[bucket] + (0 if zero else gather[bucket])
+    if not zero:
+        return sent
+    return max(sent, now) + (sum(scatter) if zero == 1 else 0) + sum(gather)
+
+
+def _with_gathers(M, F, B, scatter, gather):
+    """That of ZeRO-3."""
+    forth = list(enumerate(F))
+    pieces = (forth + list(enumerate(B))[::-1]) * M
+    begin = end = sent = 0  # of the piece before, and when all is there that has travelled so far
+    before = None
+    for number, (bucket, ticks) in enumerate(pieces):
+        there = sent = max(sent, end if bucket == before else begin) + gather[bucket]
+        if number > len(pieces) - len(B):  # behind the last backward of the bucket before
+            sent = max(sent, end) + scatter[before]
+        begin = max(end, there)
+        end, before = begin + ticks, bucket
+    return max(sent, end) + scatter[before]
+
+
+# What a search for the best way to train has found.
+
+class Plan(NamedTuple):
+    """A way to train on a cluster, and what a run of it takes.
+
+    n_replicas, n_devices: D copies of the network, on so many devices each.
+    n_shards: T, the devices that share the work inside each layer.
+    n_microbatches: M, of the whole mini-batch.
+    schedule, recompute: by name. Where a device has a whole copy, there is nothing to schedule: each of its
+        micro-batches goes forward and back in turn, whatever the name.
+    zero: 0; or 1, 2 or 3, where each copy updates a part of the parameters, see `with_zero`.
+    partition: the number of layers of each stage.
+    costs: of the stages.
+    order: the `Schedule` of all devices, with the exchanges between the copies.
+    links, ports: between the devices; device t of group k of copy d is number t + T (k + K d).
+    makespan: of a mini-batch, in the unit of the costs.
+    peak_bytes: on the device that holds most, at the start or the end of an action.
+    shares: {"computing", "bubble", "exchange"}: the parts of the makespan in which the busiest device
+        computes, in which it waits for others of its copy, and which the exchanges of copies and shards add.
+    accumulate, precision: as in `Setting`.
+    """
+
+    n_replicas: int
+    n_devices: int
+    n_shards: int
+    n_microbatches: int
+    schedule: str
+    recompute: str
+    zero: int
+    partition: list
+    costs: Costs
+    order: Schedule
+    links: dict
+    ports: tuple
+    makespan: float
+    peak_bytes: int
+    shares: dict
+    accumulate: str
+    precision: str
+
+    @property
+    def bound_by(self):
+        """What takes most of the makespan beside computing; "computing", where that is 0.9 or more of it."""
+        if self.shares["computing"] >= 0.9:
+            return "computing"
+        return max(("bubble", "exchange"), key=self.shares.get)
+
+    def pipeline(self, layers, loss, seed=0, dtype="float32", engine="cluster"):
+        """The network that trains so; its trace has the makespan and, once updated, the peak.
+
+        layers, loss: those that the plan was made for.
+        seed, dtype: as for `Weights`.
+        engine: as for `Machine`.
+        """
+        stages = Cut(self.partition)
+        split = Split(self.n_replicas, self.n_shards, stages, self.n_microbatches, "tp-pp-dp")
+        machine = Machine(engine, self.costs, self.links, self.ports)
+        return Parallel(
+            layers, loss, split, self.order, sums=Sums(self.accumulate), on=machine,
+            weights=Weights(seed, dtype),
+        )
+
+    def __str__(self):
+        zero = f", ZeRO-{self.zero}" if self.zero else ""
+        copies = "1 copy" if self.n_replicas == 1 else f"{self.n_replicas} copies"
+        shards = "" if self.n_shards == 1 else f", {self.n_shards} shards"
+        if self.n_devices == self.n_shards and len(self.partition) > 1:
+            shards += f", {len(self.partition)} buckets"
+        return (
+            f"{copies} on {self.n_devices} {'device' if self.n_devices == 1 else 'devices'}{shards}, "
+            f"{self.n_microbatches} micro-batches, {self.schedule}, recompute {self.recompute}{zero}"
+        )
+
+
+class Plans(NamedTuple):
+    """The plans that fit, the fastest first, and what was done to find them.
+
+    found: a list of `Plan`s.
+    n_settings: how many settings there are.
+    n_too_large: those left out because a part of their bytes alone exceeds the memory.
+    n_simulated: those of which a whole run was simulated.
+    not_tried: sentences about what no setting has.
+    """
+
+    found: list
+    n_settings: int
+    n_too_large: int
+    n_simulated: int
+    not_tried: list
+
+    @property
+    def best(self):
+        """The fastest `Plan`."""
+        return self.found[0]
+
+    def __str__(self):
+        rows = ["copies  devices each  shards  stages  micro-batches  schedule     recompute  ZeRO  bound "
+                "by       makespan     peak bytes"]
+        for plan in self.found:
+            rows.append(
+                f"{plan.n_replicas:6}  {plan.n_devices:12}  {plan.n_shards:6}  {len(plan.partition):6}  "
+                f"{plan.n_microbatches:13}  "
+                f"{plan.schedule:<11}  {plan.recompute:<9}  {plan.zero or '-':>4}  "
+                f"{plan.bound_by:<9}  {float(plan.makespan):12.6g}  {plan.peak_bytes:13,}"
+            )
+        n_slower = self.n_settings - self.n_too_large - self.n_simulated
+        rows.append(
+            f"of {self.n_settings:,} settings, {self.n_simulated:,} were simulated, {self.n_too_large:,} are "
+            f"too large for the memory, and {n_slower:,} no faster by a lower bound"
+        )
+        return "\n".join([*rows, *(f"not tried: {sentence}" for sentence in self.not_tried)])
 
 
 class Pricing:

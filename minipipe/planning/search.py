@@ -1,20 +1,143 @@
-"""From a network, a mini-batch and a cluster to the best way to train it."""
+"""From a network, a mini-batch and a cluster of nodes to the best way to train it."""
 
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 from ..arguments import argument
-from ..checks import chosen, listed, shown
+from ..checks import chosen, function, listed, real_number, shown, whole_number
+from ..cluster import Link
+from ..cluster.links import checked_ports
 from ..layers.layer import checked_layers
 from ..order import RECOMPUTE
-from ..schedules import names_having
+from ..parallel import in_nodes
+from ..schedules import names_having, stages_per_device
 from ..watching import with_progress
-from .candidates import candidates
-from .fitting_part import MOST_MICROBATCHES
-from .nodes import Nodes
-from .plans import Plans
-from .pricing import Pricing
+from .fitting import MOST_MICROBATCHES
+from .pricing import Plans, Pricing
 from .without_numbers import WithoutNumbers
+
+
+# Devices in nodes: how many, what joins them, and what each of them has.
+
+@dataclass(frozen=True)
+class Nodes:
+    """A cluster, as far as a plan needs to know it.
+
+    n_nodes, n_devices: how many nodes, and how many devices in each; they are numbered node by node.
+    inside, between: the `Link` of two devices in one node, and in two; None where there are no two.
+    memory: bytes of each device.
+    seconds: a function (multiply-accumulates) -> time of a forward on a device; left out, one unit for each.
+    ports: what several links have to share, see `Port`.
+    speeds: of each device in all nodes, if they are unequal: 2 takes half of what `seconds` says.
+
+    >>> Nodes(2, 8, Link(latency=1), Link(latency=10), memory=2**30).size
+    16
+    """
+
+    n_nodes: int = 1
+    n_devices: int = 1
+    inside: Link | None = None
+    between: Link | None = None
+    memory: float = float("inf")
+    seconds: object = float
+    ports: tuple = ()
+    speeds: tuple = ()
+
+    def __post_init__(self):
+        argument("n_nodes", self.n_nodes)
+        argument("n_devices", self.n_devices)
+        argument("Nodes.memory", self.memory)
+        function("seconds", self.seconds)
+        object.__setattr__(self, "ports", tuple(checked_ports(self.ports, self.size)))
+        speeds = [real_number("speeds", speed, above=0) for speed in listed("speeds", self.speeds, least=0)]
+        if speeds and len(speeds) != self.size:
+            raise ValueError(
+                f"speeds has {len(speeds)} numbers for {self.size} devices: give one for each, or none"
+            )
+        object.__setattr__(self, "speeds", tuple(speeds) if set(speeds) != {1} else ())
+        joined = ("inside", self.n_devices, "devices in a node"), ("between", self.n_nodes, "nodes")
+        for name, n, of in joined:
+            link = getattr(self, name)
+            if n > 1 and not isinstance(link, Link):
+                raise ValueError(
+                    f"this cluster has {n} {of} and no link between them: give it {name}=Link(latency, "
+                    "bandwidth), or Link() for one that takes no time"
+                )
+
+    @property
+    def size(self):
+        """How many devices there are in all."""
+        return self.n_nodes * self.n_devices
+
+    def links(self):
+        """{(source, to): Link}, those that take time."""
+        if self.size == 1:
+            return {}
+        inside, between = self.inside or Link(), self.between or Link()
+        links = in_nodes(self.size, self.n_devices, inside, between)
+        return {pair: link for pair, link in links.items() if link != Link()}
+
+
+# Which ways to train there are, for a number of devices and a mini-batch.
+
+class Candidate(NamedTuple):
+    """D copies on K groups of T devices each, M micro-batches of m samples for each copy.
+
+    n_stages: of a copy: K, or a multiple of it.
+    name, mode, zero: the schedule, the recomputation and the level, as in `Plan`.
+    """
+
+    D: int
+    T: int
+    K: int
+    M: int
+    m: int
+    name: str
+    n_stages: int
+    mode: str
+    zero: int
+
+
+def candidates(
+    n_devices, batch_size, schedules, modes, levels, n_replicas, n_shards, n_microbatches, n_buckets
+):
+    """Every `Candidate` whose sizes go together; `ValueError` if there is none."""
+    if n_replicas is None:
+        n_replicas = [D for D in range(1, n_devices + 1) if n_devices % D == 0]
+    sizes = [
+        (D, T, M)
+        for D in _numbers("n_replicas", n_replicas)
+        for T in _numbers("n_shards", n_shards)
+        for M in _numbers("n_microbatches", n_microbatches)
+        if n_devices % (D * T) == 0 and batch_size % (D * M) == 0
+    ]
+    if not sizes:
+        raise ValueError(
+            f"no number of copies out of {n_replicas}, of shards out of {n_shards} and of "
+            f"micro-batches out of {n_microbatches} divides {n_devices} devices and batch_size={batch_size}: "
+            "try others"
+        )
+    buckets = _numbers("n_buckets", n_buckets)
+    found = []
+    for D, T, M in sizes:
+        K, m = n_devices // (D * T), batch_size // (D * M)
+        for name in schedules if K > 1 else schedules[:1]:  # on one device, there is one order
+            in_parts = buckets if K == 1 and D > 1 else [1]
+            for v in in_parts if K == 1 else [stages_per_device(name)]:
+                of_name = levels if D > 1 else [0]
+                if v == 1 and 1 in of_name:  # with one stage, 2 is 1
+                    of_name = [level for level in of_name if level != 2]
+                found += [
+                    Candidate(D, T, K, M, m, name, K * v, mode, level) for mode in modes for level in of_name
+                ]
+    return found
+
+
+def _numbers(name, numbers):
+    return [whole_number(name, n, 1) for n in listed(name, numbers)]
+
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v")
 NOT_TRIED = [

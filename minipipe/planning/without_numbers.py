@@ -3,33 +3,128 @@
 import copy
 import pickle
 from collections import Counter
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments import argument
+from ..arrays import floats, grains_of
 from ..checks import shown
 from ..description import describe
-from ..arrays import grains_of
-from ..arguments import argument
 from ..layers import Layer, every_layer
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
+from ..order.simulate import collector_paused
 from ..sums import checked_accumulate
-from .no_numbers import NoNumbers, say_who_fails
 from .one_microbatch import (
-    PATTERNS,
-    footprint,
-    in_network,
-    n_bytes_of,
-    one_micro_batch,
-    received,
-    sends_back,
-    skips_across,
+    PATTERNS, footprint, in_network, n_bytes_of, one_micro_batch, received, sends_back, skips_across,
     stages_of,
 )
-from .precision import precision_of
-from ..order.simulate import collector_paused
+
+
+# How many bytes numbers take, by what they are for.
+
+@dataclass(frozen=True)
+class Precision:
+    """The bytes of a number, by what it is for: counted, never computed in.
+
+    name: of the precision.
+    numbers: of parameters, gradients and activations, 2, 4 or 8.
+    state: of what an optimizer keeps for each parameter, such as Adam's two moments.
+    master: of the second, longer copy of each parameter that the optimizer updates; 0: there is none.
+
+    The "optimizer state" that is counted holds the master weights, too, as in Rajbhandari et al. 2020, arXiv
+    1910.02054, section 3.1: for Adam in mixed precision 2 + 2 + 12 bytes a parameter.
+
+    >>> PRECISIONS["mixed"]
+    Precision(name='mixed', numbers=2, state=4, master=4)
+    >>> [PRECISIONS[name].of_a_parameter(n_memories=2) for name in ("float32", "mixed")]
+    [16, 16]
+    """
+
+    name: str
+    numbers: int
+    state: int
+    master: int = 0
+
+    @property
+    def dtype(self):
+        """Of arrays with numbers of so many bytes: float16 stands for every format of 16 bits."""
+        return floats(f"f{self.numbers}")
+
+    def of_a_parameter(self, n_memories):
+        """The bytes of a parameter, its gradient, and all that an optimizer with so many memories keeps."""
+        return 2 * self.numbers + self.master + n_memories * self.state
+
+    def optimizer_state(self, gradients, kept):
+        """The bytes beside parameters and gradients.
+
+        gradients: those of one sum of them, one number for each parameter.
+        kept: those that the optimizer would keep if all numbers were alike.
+        """
+        return gradients // self.numbers * self.master + kept // self.numbers * self.state
+
+
+PRECISIONS = {
+    precision.name: precision
+    for precision in (
+        Precision("float64", 8, 8),
+        Precision("float32", 4, 4),
+        Precision("mixed", 2, 4, master=4),  # bfloat16 or float16, beside float32
+    )
+}
+
+
+def precision_of(precision, dtype):
+    """The `Precision` of this name, or itself; that of a run in `dtype`, if it is None."""
+    if precision is None:
+        dtype = floats(dtype)
+        return Precision(np.dtype(dtype).name, dtype.itemsize, dtype.itemsize)
+    if isinstance(precision, Precision):
+        return precision
+    if not (isinstance(precision, str) and precision in PRECISIONS):
+        raise ValueError(
+            f"precision={shown(precision)} is not known: use one of {', '.join(PRECISIONS)}, or a Precision"
+        )
+    return PRECISIONS[precision]
+
+
+# What a network needs in which there are only arrays without numbers.
+
+class NoNumbers:
+    """A generator of random numbers that draws none."""
+
+    def standard_normal(self, size=(), dtype="float64"):
+        return MetaArray(size, dtype)
+
+    def __getattr__(self, name):
+        return getattr(np.random.default_rng(0), name)
+
+
+def say_who_fails(owner, methods, name=None):
+    """Where one of `methods` cannot do without numbers, the error says so, whose it is, and a remedy.
+
+    name: of the owner in the error; without it, its code, which is written when it is needed: a network has
+        many layers.
+    Of layers within layers, the innermost is named: what it raises is a `ValueError`, which passes through
+    the others.
+    """
+    def saying(method):
+        def called(*arguments):
+            try:
+                return method(*arguments)
+            except (TypeError, AttributeError, IndexError) as error:
+                who = name or repr(owner)
+                raise ValueError(
+                    f"{who} cannot be counted without numbers: {error}. Use functions that arrays without "
+                    "numbers know, see minipipe.meta, or mp.measure, which runs the layers with numbers"
+                ) from error
+        return called
+
+    for method in methods:
+        setattr(owner, method, saying(getattr(owner, method)))
 
 
 class Kept(NamedTuple):

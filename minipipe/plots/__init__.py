@@ -7,16 +7,11 @@ matplotlib is imported when something is drawn.
 from .animation import animate
 from .chrome import chrome_trace
 from .comparison import compare
-from .critical_path import critical_path
-from .curves import curves, staleness
-from .cut import cut
-from .html import html
-from .ledger import ledger
-from .memory import alive, memory, timeline_with_memory
-from .player import player, still
-from .rates import learning_rates
+from .curves import curves, cut, learning_rates, staleness
+from .html import html, player, still
+from .memory import alive, ledger, memory, timeline_with_memory
 from .text import text
-from .timeline import timeline
+from .timeline import critical_path, timeline
 
 __all__ = [
     "alive", "animate", "chrome_trace", "compare", "critical_path", "curves", "cut", "html",

@@ -3,9 +3,9 @@
 from math import inf
 
 from ..arguments import argument, optional
+from .boxes import height_of, rows_of
 from .canvas import new_figure
 from .memory import heights, timeline_with_memory
-from .rows import height_of, rows_of
 from .timeline import figure_size, timeline
 
 N_FRAMES = 100

@@ -1,11 +1,125 @@
-"""What the work in a trace looks like: the position, the colour and the number of each box."""
+"""What the work in a trace looks like: the row, the position, the colour and the number of each box."""
 
 from typing import NamedTuple
 
-from .canvas import printable
-from .colours import parts_of, shade, styles_of
-from .places import places_of
-from .rows import HEIGHT, rows_of
+from ..cluster import COMPUTE
+from .canvas import parts_of, printable, shade, styles_of
+
+
+# The rows of a picture: one for each device, and below it one for each other lane that it has used.
+
+HEIGHT, PITCH = 0.8, 1                   # of the boxes of a device, and of its row
+HEIGHT_BESIDE, PITCH_BESIDE = 0.5, 0.65  # the same for another lane, whose boxes are at the top of its row
+MARGIN = PITCH / 2                       # above the 0 of the axis, which is the middle of the first row
+
+
+class Row(NamedTuple):
+    """A row of a picture.
+
+    name: what stands beside it: the device, or only the lane.
+    middle: where the middle of its boxes is, in rows of a device from that of the first one down.
+    height: of its boxes.
+    bottom: where the next row begins.
+    """
+
+    name: str
+    middle: float
+    height: float
+    bottom: float
+
+
+def rows_of(trace):
+    """{(device, lane): `Row`}, from the top down: the lane of a device that computes comes first.
+
+    >>> from minipipe import simulate
+    >>> from minipipe.schedules import gpipe
+    >>> rows_of(simulate(gpipe(2, 1)))[1, "compute"]
+    Row(name='device 1', middle=1.0, height=0.8, bottom=1.5)
+    """
+    rows, top = {}, -MARGIN
+    for device, lane in sorted(trace.lanes, key=lambda row: (row[0], row[1] != COMPUTE)):
+        if lane == COMPUTE:
+            name = trace.names[device] if trace.names else f"device {device}"
+            rows[device, lane] = Row(name, top + PITCH / 2, HEIGHT, top + PITCH)
+        else:
+            rows[device, lane] = Row(lane, top + HEIGHT_BESIDE / 2, HEIGHT_BESIDE, top + PITCH_BESIDE)
+        top = rows[device, lane].bottom
+    return rows
+
+
+def height_of(rows):
+    """The height of all `rows`, of which the row of a device is 1."""
+    return MARGIN + max((row.bottom for row in rows.values()), default=-MARGIN)
+
+
+def ends_of(message, rows):
+    """(the key of the row from which a message goes, of the row to which it goes) in a dict such as `rows`.
+
+    A lane without a row stands for its device, and so does one that has not received the message yet.
+    """
+    source, to = (message.source, message.lane), (message.to, message.to_lane)
+    return tuple(end if end in rows else (end[0], COMPUTE) for end in (source, to))
+
+
+# Which stage and which copy of the network a device works on.
+
+class Places(NamedTuple):
+    """Where each stage stands among those of its device, and the copy of the network that it belongs to.
+
+    of: {(device, stage): its place among the device's stages, from 0}.
+    n: the most stages of one device.
+    n_copies: of the network.
+    shared: whether a device has stages of several copies.
+    copy_of: {micro-batch: its copy}.
+    copy_at: {(device, stage): its copy}.
+    """
+
+    of: dict
+    n: int
+    n_copies: int
+    shared: bool
+    copy_of: dict
+    copy_at: dict
+
+
+def places_of(trace):
+    """The `Places` of a trace: a device's stages by the copy of the network, then by number.
+
+    Copy 0 is that of the first micro-batch. One that meets a stage on another device than all copies before
+    have it on passes through the next copy.
+    """
+    homes, first_at = {}, {}  # {micro-batch: {stage: device}}, {(device, stage): the first micro-batch there}
+    for span in trace.spans:
+        for part in parts_of(span.label):
+            if hasattr(part, "stage") and hasattr(part, "microbatch"):
+                homes.setdefault(part.microbatch, {}).setdefault(part.stage, span.device)
+                first_at.setdefault((span.device, part.stage), part.microbatch)
+    copies, copy_of = [], {}  # {stage: device} of each copy
+    for i in sorted(homes):
+        fitting = (copy for copy, home in enumerate(copies) if _agree(home, homes[i]))
+        copy_of[i] = next(fitting, len(copies))
+        if copy_of[i] == len(copies):
+            copies.append({})
+        copies[copy_of[i]] |= homes[i]
+    copy_at = {position: copy_of[i] for position, i in first_at.items()}
+    stages = [
+        sorted((copy, stage) for (owner, stage), copy in copy_at.items() if owner == device)
+        for device in range(trace.n_devices)
+    ]
+    of = {
+        (device, stage): place
+        for device, its_stages in enumerate(stages)
+        for place, (_, stage) in enumerate(its_stages)
+    }
+    copies_at = {(device, copy) for (device, _), copy in copy_at.items()}
+    shared = len(copies_at) > len({device for device, _ in copies_at})
+    return Places(of, max([1, *map(len, stages)]), max(1, len(copies)), shared, copy_of, copy_at)
+
+
+def _agree(home, other):
+    """Whether no stage is on two devices."""
+    return all(home.get(stage, device) == device for stage, device in other.items())
+
 
 UNNUMBERED = ("A", "S", "U", "G", "W*")  # they take in many micro-batches at once
 MARK_HEIGHT = 0.94       # of the line that stands for work that takes no time, where a box has HEIGHT

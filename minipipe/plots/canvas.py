@@ -1,8 +1,87 @@
-"""Empty figures, and what all axes have in common."""
+"""Empty figures, colours, legends, and what all axes have in common."""
 
 from unicodedata import category
+from weakref import WeakKeyDictionary
 
 from ..checks import shown
+
+
+# The colours of the kinds of work.
+
+# colours of Okabe and Ito, for colour-blind readers; "dark" is the same hue for the device's last stage
+STYLES = {
+    "F": {"label": "forward", "facecolor": "#56B4E9", "dark": "#0072B2"},
+    "B": {"label": "backward", "facecolor": "#D55E00", "dark": "#6B2400"},
+    "I": {"label": "input gradient", "facecolor": "#E69F00", "dark": "#7A5200"},
+    "W": {"label": "weight gradient", "facecolor": "#009E73", "dark": "#005A41"},
+    "W*": {"label": "weight gradients of all", "facecolor": "#009E73", "dark": "#005A41"},
+    "R": {"label": "recompute", "facecolor": "#F0E442", "dark": "#77743C"},
+    "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
+    "S": {"label": "reduce-scatter", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
+    "G": {"label": "gather of parameters", "facecolor": "#999999", "dark": "#4D4D4D"},
+    "X": {
+        "label": "freeing of parameters",
+        "facecolor": "#999999",
+        "dark": "#999999",
+        "edgecolor": "#999999",
+        "linewidth": 2,
+    },
+    "U": {
+        "label": "update",
+        "facecolor": "#202020",
+        "dark": "#202020",
+        "edgecolor": "#202020",
+        "linewidth": 2,
+    },
+}
+OTHER = {"label": "other work", "facecolor": "#CCCCCC", "dark": "#707070"}
+EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
+LENDERS = "AWIRFB"  # whose colours other kinds of work get, if a run has none of that kind
+
+
+def parts_of(label):
+    """The parts of an action or overlap; the label itself of any other work."""
+    return getattr(label, "parts", (label,))
+
+
+def styles_of(traces):
+    """{kind: its style}: `STYLES`, and a style for each other kind that the labels of `traces` name.
+
+    Those are called as they are, and get, in the order of time, the colours that no other work in these runs
+    has. When no colour is left, the rest is "other work".
+
+    >>> from minipipe import Cluster, Compute
+    >>> from minipipe.cluster import Label
+    >>> def program():
+    ...     yield Compute(Label("add 3", kind="add"))
+    >>> styles_of([Cluster([program()]).run()])["add"]
+    {'label': 'add', 'facecolor': '#CC79A7', 'dark': '#8E3F6B'}
+    """
+    parts = (part for trace in traces for span in trace.spans for part in parts_of(span.label))
+    kinds = dict.fromkeys(getattr(part, "kind", None) for part in parts)
+    others = [kind for kind in kinds if isinstance(kind, str) and kind not in ("", *STYLES)]
+    taken = {STYLES[kind]["facecolor"] for kind in kinds if kind in STYLES}
+    free = [lender for lender in LENDERS if STYLES[lender]["facecolor"] not in taken]
+    return STYLES | {kind: STYLES[lender] | {"label": kind} for kind, lender in zip(others, free)}
+
+
+def shade(kind, place, n_places, styles=STYLES):
+    """The colour of a kind of work in one of a device's `n_places` stages: the later, the darker."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    style = styles.get(kind, OTHER)
+    share = place / (n_places - 1) if n_places > 1 else 0
+    pairs = zip(to_rgb(style["facecolor"]), to_rgb(style["dark"]))
+    return to_hex([(1 - share) * light + share * dark for light, dark in pairs])
+
+
+def ink(colour):
+    """Black or white, whichever stands out more from `colour`, as WCAG 2 counts contrast."""
+    from matplotlib.colors import to_rgb
+
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "white"
 
 
 def new_figure(width, height):
@@ -41,3 +120,101 @@ def words_of(value):
         return str(value)
     except ValueError:
         return shown(value)
+
+
+# The legend of a timeline: the kinds of work, and what the shades mean.
+
+FONT_SIZE = 9
+
+_drawn = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
+
+
+def legend_entries(boxes, places, styles):
+    """(handles, labels) for the kinds of work among `boxes`.
+
+    places: a list, the `Places` of each trace that the boxes come from.
+    styles: of the kinds of work.
+    """
+    n_places = max(each.n for each in places)
+    kinds = {box.kind: None for box in boxes}
+    handles = [_handle(kind, n_places, styles) for kind in (*styles, None) if kind in kinds]
+    labels = [printable(styles.get(kind, OTHER)["label"]) for kind in (*styles, None) if kind in kinds]
+    for shared, thing in ((False, "device's {} stage"), (True, "network's {} copy")):
+        n = max((each.n for each in places if each.n > 1 and each.shared == shared), default=0)
+        if n and handles:
+            handles.append(_handle(None, n, styles))
+            which = {2: "1st, 2nd", 3: "1st, 2nd, 3rd"}.get(n, f"1st to {n}th")
+            labels.append(thing.format(which))
+    return handles, labels
+
+
+def draw_legend(ax, handles, labels, title):
+    """The legend above the axes: beside the title where there is room for both, under it otherwise.
+
+    ax: matplotlib axes.
+    handles, labels: what `legend_entries` gives.
+    title: that of the axes, or None.
+    """
+    _drawn[ax] = handles, labels, title
+    width = ax.bbox.width * 72 / ax.figure.dpi
+    n_columns = _columns(labels, width)
+    n_rows = -(-len(labels) // n_columns)
+    if title is not None:
+        title = printable(title)
+        beside = n_rows == 1 and _width(labels, n_columns) + 6.5 * len(title) < width
+        ax.set_title(title, loc="left", fontsize=11, pad=6 if beside else 10 + 1.55 * FONT_SIZE * n_rows)
+    ax.legend(
+        handles, labels, loc="lower right", bbox_to_anchor=(1, 1), ncols=n_columns, borderaxespad=0.2,
+        **_style(),
+    )
+
+
+def add_to_legend(ax, handle, label):
+    """One more entry of the legend that `draw_legend` has drawn, if there is one."""
+    handles, labels, title = _drawn.get(ax, ([], [], None))
+    if labels and label not in labels:
+        draw_legend(ax, [*handles, handle], [*labels, label], title)
+
+
+def draw_legend_on_top(figure, handles, labels):
+    """The legend of a whole figure, above all its axes."""
+    n_columns = _columns(labels, figure.get_figwidth() * 72)
+    figure.legend(handles, labels, loc="outside upper right", ncols=n_columns, **_style())
+
+
+def _style():
+    from matplotlib.legend_handler import HandlerTuple
+
+    handlers = {tuple: HandlerTuple(ndivide=None, pad=0)}
+    return {
+        "handler_map": handlers,
+        "frameon": False,
+        "fontsize": FONT_SIZE,
+        "handlelength": 1.4,
+        "columnspacing": 1.2,
+    }
+
+
+def _columns(labels, width):
+    """The most columns of a legend that fit into `width` points."""
+    return next((n for n in range(len(labels), 1, -1) if _width(labels, n) < width), 1)
+
+
+def _width(labels, n_columns):
+    """The width of a legend in points, about.
+
+    Labels fill one column after the other, the first ones with one more.
+    """
+    widths = [FONT_SIZE * (0.56 * len(label) + 3.2) for label in labels]
+    n_rows, n_long = divmod(len(labels), n_columns)
+    ends = [column * n_rows + min(column, n_long) for column in range(n_columns + 1)]
+    return sum(max(widths[first:last]) for first, last in zip(ends, ends[1:]))
+
+
+def _handle(kind, n_places, styles):
+    from matplotlib.patches import Patch
+
+    edge = {name: styles.get(kind, {}).get(name, value) for name, value in EDGE.items()}
+    colours = [shade(kind, place, n_places, styles) for place in range(n_places)]
+    patches = tuple(Patch(facecolor=colour, **edge) for colour in colours)
+    return patches if len({patch.get_facecolor() for patch in patches}) > 1 else patches[0]

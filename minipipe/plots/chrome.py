@@ -8,13 +8,12 @@ import re
 from bisect import bisect_left, bisect_right
 from math import inf
 
-from .canvas import words_of
+from .canvas import STYLES, words_of
 from ..arguments import argument
 from ..checks import path_of, shown
 from ..cluster import COMPUTE, SECONDS, SHOWS, TICKS, lane_name
-from .colours import STYLES
 from .memory import counts_bytes
-from .rows import ends_of, rows_of
+from .boxes import ends_of, rows_of
 
 MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
 NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forward and backward"}

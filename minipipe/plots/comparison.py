@@ -3,14 +3,9 @@
 from operator import add
 
 from ..arguments import argument
-from . import legend as legends
-from .arrows import entries_of_arrows
-from .boxes import boxes
-from .canvas import new_figure
-from .colours import styles_of
-from .places import places_of
-from .rows import height_of, rows_of
-from .timeline import figure_size, timeline
+from .boxes import boxes, height_of, places_of, rows_of
+from .canvas import draw_legend_on_top, legend_entries, new_figure, styles_of
+from .timeline import entries_of_arrows, figure_size, timeline
 
 TRACK = "#EFEFEF"       # behind a run, so that its idle time differs from the time after its end
 TITLE_ROWS = 1.1        # the height of a title, in rows
@@ -54,8 +49,8 @@ def compare(traces, measured=None, arrows=False):
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
     shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
-    kinds = legends.entries(shown, list(map(places_of, traces.values())), styles)
-    legends.draw_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
+    kinds = legend_entries(shown, list(map(places_of, traces.values())), styles)
+    draw_legend_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
     return figure
 
 

@@ -1,18 +1,93 @@
 """The timeline of a run: one row per device, one box per action, and the bubble as empty space."""
 
 from bisect import bisect_right
+from itertools import groupby
 from operator import add
 
 from ..arguments import argument, optional
+from ..checks import shown
 from ..cluster import COMPUTE, SHOWS
-from . import legend as legends
-from .arrows import arrows as draw_arrows
-from .arrows import entries_of_arrows
-from .boxes import boxes
-from .canvas import label, new_figure, printable
-from .colours import EDGE, STYLES, ink, styles_of
-from .places import places_of
-from .rows import MARGIN, height_of, rows_of
+from .boxes import MARGIN, boxes, ends_of, height_of, places_of, rows_of
+from .canvas import (
+    EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, new_figure, printable, styles_of,
+)
+
+
+# The messages of a run, as arrows over its timeline.
+
+ARROW_CHOICES = (False, True, "waited")
+ARROW_STYLE = {
+    "color": "#202020",
+    "units": "inches",
+    "width": 0.012,
+    "headwidth": 5,
+    "headlength": 7,
+    "headaxislength": 6,
+    "minlength": 0,
+}
+
+
+def draw_arrows(ax, trace, which=True, until=None):
+    """Draw each message as an arrow, from its sender when it was sent to its receiver when it arrived.
+
+    ax: matplotlib axes with the timeline.
+    trace: the run.
+    which: True, or "waited" for only those that a device stood idle for.
+    until: messages that arrive after that tick are left out.
+    """
+    messages = messages_of(trace, which, until)
+    if messages:
+        rows = rows_of(trace)
+        positions = zip(*(_arrow(message, rows) for message in messages))
+        ax.quiver(*positions, angles="xy", scale_units="xy", scale=1, zorder=3, **ARROW_STYLE)
+
+
+def messages_of(trace, which=True, until=None):
+    """The messages that `draw_arrows` draws; `ValueError` for another choice than these."""
+    if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
+        raise ValueError(
+            f"arrows={shown(which)} is not a choice: "
+            "use False, True or 'waited', for those that a device waited for"
+        )
+    messages = [
+        message
+        for message in trace.messages
+        if which and message.arrived is not None and (until is None or message.arrived <= until)
+    ]
+    if which != "waited":
+        return messages
+    waits = {
+        (idle.device, idle.lane, idle.end, idle.message)
+        for idle in trace.idle
+        if idle.reason in ("fill", "wait")
+    }
+    return [
+        message
+        for message in messages
+        if (message.to, message.to_lane, message.received, message.label) in waits
+    ]
+
+
+def entries_of_arrows(traces, which, until=None):
+    """(handles, labels) of a legend for the arrows of some runs: one entry, or none without arrows."""
+    from matplotlib.lines import Line2D
+
+    if not any(messages_of(trace, which, until) for trace in traces):
+        return [], []
+    handle = Line2D(
+        [], [], color=ARROW_STYLE["color"], linewidth=72 * ARROW_STYLE["width"], marker=">", markersize=4
+    )
+    return [handle], ["message waited for" if which == "waited" else "message"]
+
+
+def _arrow(message, rows):
+    """Where it begins, and how far it goes: x, y, and the same of that."""
+    source, to = (rows[end] for end in ends_of(message, rows))
+    # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
+    inwards = 1 / 4 if to.middle > source.middle else -1 / 4
+    x, y = float(message.sent), source.middle + inwards * source.height
+    return x, y, float(message.arrived) - x, to.middle - inwards * to.height - y
+
 
 LARGEST, SMALLEST = 8, 6    # points: the numbers in the boxes, and what cannot be read at half the size
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
@@ -65,8 +140,8 @@ def timeline(
     label(ax, title, f"time ({trace.unit})")
     ax.spines["left"].set_visible(False)
     if legend and shown:
-        kinds = legends.entries(shown, [places_of(trace)], styles)
-        legends.draw(ax, *map(add, kinds, entries_of_arrows([trace], arrows, until)), title)
+        kinds = legend_entries(shown, [places_of(trace)], styles)
+        draw_legend(ax, *map(add, kinds, entries_of_arrows([trace], arrows, until)), title)
     return ax
 
 
@@ -187,3 +262,56 @@ def _write_before_marks(ax, shown, wide):
 
 def _middle(box):
     return round((box.top + box.bottom) / 2, 6)
+
+
+# The critical path of a run, drawn onto its timeline.
+
+PATH_STYLE = {"linewidth": 2.2, "zorder": 3}
+
+
+@SHOWS(gives="the axes")
+def critical_path(trace, ax, until=None):
+    """Draw the critical path of a run onto its timeline, and return the axes.
+
+    trace: the run.
+    ax: the matplotlib axes that `timeline` has drawn.
+    until: draw only what has happened before that tick, as in `timeline`.
+
+    Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the
+    receiver's: of one message, or of all that queued in front of it on the link, too. It comes back where
+    the sender went on after it, on a blocking link. Where one lane of a device has waited for another, it
+    leads from row to row, too. A legend that the timeline has says so.
+    """
+    argument("ax", ax)
+    until = optional("until", until)
+    argument("trace", trace)
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Rectangle
+
+    end = trace.makespan if until is None else until
+    path = [step._replace(end=min(step.end, end)) for step in trace.critical_path() if step.start < end]
+    rows = rows_of(trace)
+    for step in path:
+        if hasattr(step.what, "device"):
+            row = rows[step.what.device, step.what.lane]
+            corner, length = (step.start, row.middle - row.height / 2), step.end - step.start
+            ax.add_patch(Rectangle(corner, length, row.height, fill=False, edgecolor="black", **PATH_STYLE))
+    stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what, rows))]
+    for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
+        if source != to:
+            half = 1 / 2 if rows[to].middle > rows[source].middle else -1 / 2
+            leaves = rows[source].middle + half * rows[source].height
+            arrives = rows[to].middle - half * rows[to].height
+            ticks, heights = [steps[0].start, steps[-1].end], [leaves, arrives]
+            if next_stay is not None and next_stay[0][0] == source:
+                ticks.append(ticks[-1])
+                heights.append(leaves)
+            ax.plot(ticks, heights, color="black", solid_capstyle="butt", **PATH_STYLE)
+    if path:
+        add_to_legend(ax, Line2D([], [], color="black", **PATH_STYLE), "critical path")
+    return ax
+
+
+def _ends(what, rows):
+    """The keys of the rows between which a step of the path goes; twice the same one for work."""
+    return 2 * ((what.device, what.lane),) if hasattr(what, "device") else ends_of(what, rows)

@@ -12,10 +12,9 @@ from .bidirectional import chimera, dualpipe, dualpipe_v
 from .late_weights import gpipe_late_w, one_f_one_b_late_w, with_late_W
 from .asynchronous import pipedream, pipedream_2bw, pipedream_vertical
 
-from ..order.names_part import (
-    build, build_for_stages, is_name, names_for, names_for_stages, stages_per_device,
+from ..order.names import (
+    SCHEDULES, build, build_for_stages, is_name, names_for, names_for_stages, names_having, stages_per_device,
 )
-from ..order.names import SCHEDULES, names_having
 from .replicas import data_parallel, replicated_stages
 
 _BUILT = {builder.__name__: builder for builder in SCHEDULES.load().values()}

@@ -7,7 +7,7 @@ Those have used older weights. Each builder says which weights a stage uses for 
 from ..arguments import argument
 from ..checks import whole_number
 from ..order.building import forwards_and_backwards, in_turn, schedule_of
-from ..order.limits import check_sizes
+from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
 
 PIPEDREAM = "Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP"

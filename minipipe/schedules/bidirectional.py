@@ -8,10 +8,9 @@ added. Each device has two stages, each of them as long as with one copy, so par
 from fractions import Fraction
 
 from ..order.actions import Action
-from ..order.building import schedule_of
-from ..order.limits import check_sizes
+from ..order.building import Turns, schedule_of
+from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
-from ..order.turns import Turns
 
 
 def _of_folded(K, M, F, I, W):

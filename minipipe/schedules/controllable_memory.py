@@ -9,10 +9,9 @@ I or W) through one stage.
 from fractions import Fraction
 from itertools import accumulate
 
-from ..order.actions import Action
-from ..order.limits import check_sizes
+from ..order.actions import Action, before
+from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
-from ..order.rules import before
 from ..order.schedule import Schedule
 
 PAPER = "Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllable Memory"

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from ..order.actions import Action
 from ..order.building import in_turn, schedule_of
-from ..order.limits import check_sizes
+from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
 
 

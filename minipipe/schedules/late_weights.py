@@ -20,7 +20,7 @@ def with_late_W(schedule):
 
     Given the same A_prev and dZ, dW has the same bits for any M, any cut and any order of the rest; they are
     not those of a sum over micro-batches. Which layers have such a product, and what others do, is in
-    `minipipe.parallel.late_weights`.
+    `minipipe.parallel.totals`.
 
     Overlaps are taken apart. A schedule with several copies of the network is refused, and so is one that has
     W*, A or U already.

@@ -5,7 +5,7 @@ from math import lcm
 
 from ..checks import listed, whole_number
 from ..order.actions import Action
-from ..order.limits import check_sizes
+from ..order.costs import check_sizes
 from ..order.schedule import Schedule
 
 

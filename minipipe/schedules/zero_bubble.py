@@ -2,9 +2,8 @@
 
 from fractions import Fraction
 
-from ..order.building import forwards_and_backwards, halved, in_turn, schedule_of
+from ..order.building import Turns, forwards_and_backwards, halved, in_turn, schedule_of
 from ..order.names import SCHEDULES
-from ..order.turns import Turns
 from .interleaved import group_of, in_groups
 
 PAPER = "Qi et al. 2023, arXiv 2401.10241"

@@ -21,7 +21,7 @@ class Servers(Plain):
         "async": as each gradient comes, of a mini-batch of its own, whatever weights it is of.
         "ssp": the same, but a worker more than `bound` gradients ahead of the slowest has to wait.
         "hogwild": workers read and write without a lock, so that some updates are lost, see
-            `minipipe.servers.hogwild`. Needs plain SGD and one server.
+            `minipipe.servers.programs`. Needs plain SGD and one server.
     bound: the s of Ho et al. 2013, at least 0; for "ssp" alone.
     backups: for "sync", how many gradients an update leaves out: the last to arrive.
     compensation: lambda of `minipipe.servers.share.compensated`, for "async" and "ssp".

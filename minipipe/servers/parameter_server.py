@@ -9,26 +9,22 @@ import numpy as np
 
 from ..arguments import argument
 from ..arrays import even_slices, leaves
-from ..changes import Changes
 from ..checks import listed, shown, whole_number, whole_numbers
 from ..collectives.group import flattened, joined
 from ..layers import Layer, every_layer
-from ..layers.parameters import pairs_of_layers
+from ..layers.layer import pairs_of_layers
 from ..losses import Loss
 from ..network import Network
 from ..optimizers import SGD, Optimizer, checked_optimizer
 from ..parallel.batches import checked_batches
 from ..parallel.driving import checked_machine, run_programs, shared
-from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in
+from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, put_together
 from ..parallel.options import Machine, Weights, check_kinds
-from ..parallel.own_part import put_together
-from . import hogwild
-from .hogwild import Memory
+from ..state import Changes
 from .options import HOGWILD, SYNC, Pace, Servers
 from .places import Places, Times
-from .programs import asynchronous, synchronous, worker
-from .replica import Replica
-from .share import Share, counted_places
+from .programs import Memory, asynchronous, hogwild_memory, hogwild_worker, synchronous, worker
+from .share import Replica, Share, counted_places
 
 
 class ParameterServer(Network):
@@ -214,7 +210,7 @@ class ParameterServer(Network):
             )
             given = number, first[number], replica, self._times, self._places
             if self._servers.mode == HOGWILD:
-                workers.append(hogwild.worker(*given, learning_rate, self._update_ticks))
+                workers.append(hogwild_worker(*given, learning_rate, self._update_ticks))
             else:
                 workers.append(worker(*given))
         servers = [self._server(share, batches, order) for share, order in zip(shares, orders, strict=True)]
@@ -223,7 +219,7 @@ class ParameterServer(Network):
     def _server(self, share, batches, order):
         n = len(batches)
         if self._servers.mode == HOGWILD:
-            return hogwild.memory(share, self._places, n, order)
+            return hogwild_memory(share, self._places, n, order)
         if self._servers.mode == SYNC:
             m_of, n_wanted = [X.shape[-1] for X, _ in batches], self.n_workers - self._servers.backups
             return synchronous(share, self._places, n_wanted, m_of, order, self._update_ticks)

@@ -1,16 +1,84 @@
-"""The part of the parameters that a server has."""
+"""The part of the parameters that a server has, and the replica of a worker."""
 
 from typing import NamedTuple
 
+import numpy as np
+
 from ..arrays import constant
-from ..collectives.group import unflattened
+from ..collectives.group import cut, flattened, unflattened
 from ..layers import every_layer
-from ..layers.parameters import pairs_of_layers
-from ..layers.statistics import commit
-from ..parallel.own_part import parameters_in_parts, update_part
+from ..layers.layer import commit, finite, pairs_of_layers
+from ..parallel.batches import MicroBatches
+from ..parallel.layout import parameters_in_parts, put_together, update_part
+from ..parallel.stage import Stage
 from ..sums import TreeSum
 from ..ties import sum_of_tied
-from .labels import Late, Update
+
+
+# What workers and servers do, as the trace calls it.
+
+class Gradient(NamedTuple):
+    """A worker computes the gradient of a mini-batch, or of its part of it.
+
+    batch: the number of the mini-batch.
+    versions: for each server, how many updates the weights have had with which the worker computes.
+
+    >>> print(Gradient(5, (3,)), Gradient(5, (3, 4)))
+    5@3 5@3,4
+    """
+
+    batch: int
+    versions: tuple
+
+    @property
+    def kind(self):
+        return "gradient"
+
+    def __str__(self):
+        return f"{self.batch}@{','.join(map(str, self.versions))}"
+
+
+class Update(NamedTuple):
+    """A server changes its part of the weights.
+
+    number: of this update, from 1 on; so many the weights have had then.
+    batch: the number of the mini-batch.
+    workers: those whose gradients count.
+    read: how many updates the weights had had with which these gradients were computed.
+    onto: how many updates the numbers had had that it was added to: all before, unless there is no lock.
+    lost: the numbers of the updates since then that have changed the same numbers, which it undoes.
+
+    >>> update = Update(number=5, batch=4, workers=(2,), read=3, onto=4)
+    >>> print(update, update.staleness)
+    u5 1
+    """
+
+    number: int
+    batch: int
+    workers: tuple
+    read: int
+    onto: int
+    lost: tuple = ()
+
+    @property
+    def kind(self):
+        return "U"
+
+    @property
+    def staleness(self):
+        """How many updates there were between the weights that the gradient is of and this update."""
+        return self.number - 1 - self.read
+
+    def __str__(self):
+        return f"u{self.number}"
+
+
+class Late(NamedTuple):
+    """A gradient that came too late, and was thrown away: of which worker, mini-batch and version."""
+
+    worker: int
+    batch: int
+    read: int
 
 
 class Push(NamedTuple):
@@ -174,3 +242,52 @@ def compensated(gradient, now, read, factor):
         g + constant(factor, g) * g * g * (w - w_read)
         for g, w, w_read in zip(gradient, now, read, strict=True)
     ]
+
+
+# A worker's copy of the network.
+
+class Replica:
+    """A copy of the network that computes gradients of mini-batches.
+
+    layers, loss: its own.
+    batches: the mini-batches, a list of (X, Y).
+    n_microbatches: the parts of each, M.
+    run: the range of those that this worker works on.
+    n_servers: how many parts the gradient is sent in.
+    step: the updates before mini-batch 0.
+    """
+
+    def __init__(self, layers, loss, batches, n_microbatches, run, n_servers, step):
+        self._stage = Stage(0, layers, loss)
+        self._batches, self._n, self._run = batches, n_microbatches, run
+        self._size, self._step = n_servers, step
+
+    def take(self, parts):
+        """Go on with these weights. parts: for each server its vectors."""
+        put_together(self._stage.layers, parts)
+
+    def gradient(self, number, versions):
+        """For each server its `Push` of mini-batch `number`.
+
+        Every gradient carries the 1/m of the whole mini-batch, so that those of its parts add up.
+        """
+        X, Y = self._batches[number]
+        stage, line = self._stage, MicroBatches([(X, Y)], self._n, self._step + number)
+        stage.begin(line)
+        for i in self._run:
+            stage.forward(i, line.take_inputs(i), {})
+            stage.backward(i, None, {})
+        costs, statistics = stage.totals.pending(0)
+        for J in costs.values():
+            finite(stage.loss, np.asarray(J), "the cost")
+        chunks = [{} for _ in range(self._size)]
+        for node, term in stage.totals.gradients(0).pending.items():
+            vectors = flattened([pair for _, pair in sorted(term.items())])
+            for chunk, part in zip(chunks, cut(vectors, self._size), strict=True):
+                chunk[node] = part
+        m_here = sum(line.labels[i].shape[-1] for i in self._run)
+        extra = [(costs, statistics), *[(None, None)] * (self._size - 1)]
+        return [
+            Push(number, version, chunk, m_here, *more)
+            for version, chunk, more in zip(versions, chunks, extra, strict=True)
+        ]

@@ -7,10 +7,9 @@ X, Y)`: on any floats, the difference to the full batch as a share of the roundi
 compare is returned by `against_full_batch`, `against_same_groups` and `against_one_device`.
 """
 
-from .rounding import Bounds, rounding_bounds
 from .verdicts import (
-    against_full_batch, against_one_device, against_same_groups, equals_full_batch, equals_same_groups,
-    same_bits, share_of_bound,
+    Bounds, against_full_batch, against_one_device, against_same_groups, equals_full_batch,
+    equals_same_groups, rounding_bounds, same_bits, share_of_bound,
 )
 
 __all__ = [

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.cluster import Buffers
 from minipipe.order import Schedule, ScheduleError, peak_versions, staleness
-from minipipe.parallel.holdings import Holdings
-from minipipe.parallel.stage import Stage
+from minipipe.parallel.stage import Holdings, Stage
 from minipipe.schedules import pipedream, pipedream_2bw
 
 # name -> (K, stage s, update t) -> how many updates the weights have had that the gradient is computed at

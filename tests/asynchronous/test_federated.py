@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.federated.secure import R, from_whole, mask, masked, secret, summed, to_whole
-from minipipe.federated.uploads import Upload, averaged, hidden, revealed
+from minipipe.federated.programs import (
+    R, Upload, averaged, from_whole, hidden, mask, masked, revealed, secret, summed, to_whole,
+)
 from asynchronous.server_cases import (
     LAYERS, LOSS, clients, exact_clients, exact_layers, sequential, weights,
 )

@@ -13,7 +13,7 @@ from minipipe.collectives.group import unflattened
 from minipipe.exact import Rational
 from minipipe.arrays import leaves
 from minipipe.servers import Gradient, Update, mini_batches as line_of
-from minipipe.parallel.own_part import parameters_in_parts
+from minipipe.parallel.layout import parameters_in_parts
 from asynchronous.server_cases import (
     LAYERS, LOSS, THIRD, exact_layers, exact_mini_batches, mini_batches, network_at, sequential, weights,
 )

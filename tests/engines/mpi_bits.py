@@ -13,7 +13,7 @@ from settings import filled, memories_of, run
 
 import minipipe as mp
 from minipipe.engines import Mpi, mpi, world
-from minipipe.engines.overhead import OVERHEAD
+from minipipe.engines.threads import OVERHEAD
 from minipipe.layers import every_layer
 from minipipe.order import RECOMPUTE
 from minipipe.parallel import run as pipeline_run

@@ -27,8 +27,8 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
 from minipipe.engines import Mpi, world
-from minipipe.engines.clocks import Clock
-from minipipe.engines.patience import PATIENCE
+from minipipe.engines.gathering import Clock
+from minipipe.engines.threads import PATIENCE
 
 
 def requests():

@@ -3,7 +3,7 @@
 import numpy as np
 
 import minipipe as mp
-from minipipe.engines.overhead import OVERHEAD
+from minipipe.engines.threads import OVERHEAD
 
 LOSS = mp.MeanSquaredError()
 

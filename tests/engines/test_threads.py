@@ -28,8 +28,7 @@ from minipipe.cluster.record import Record
 from minipipe.engines import Threads
 from minipipe.engines.threads import OVERHEAD
 from minipipe.order import RECOMPUTE, Action, peak_microbatches
-from minipipe.order.program import programs_of, without_numbers
-from minipipe.order.programs import Wires
+from minipipe.order.programs import Wires, programs_of, without_numbers
 from minipipe.schedules import build, names_for, names_for_stages
 
 LAYERS = network()

@@ -14,7 +14,7 @@ import minipipe as mp
 from minipipe.arrays import even_slices, leaves
 from minipipe.layers.through import put_aside, weight_gradients
 from minipipe.order import Schedule, in_segments, peak_microbatches, with_all_reduce, with_updates
-from minipipe.parallel.late_weights import late_gradients
+from minipipe.parallel.totals import late_gradients
 from minipipe.schedules import SCHEDULES, build, build_for_stages, gpipe, names_having, with_late_W
 from minipipe.sums import TreeSum
 

@@ -20,7 +20,7 @@ from minipipe.exact import rational
 from minipipe.order import peak_microbatches
 from minipipe.plots import text
 from minipipe.schedules import build
-from minipipe.verification.rounding import rounding_bounds
+from minipipe.verification.verdicts import rounding_bounds
 
 SOURCE = Path(tiny.__file__).read_text(encoding="utf-8")
 SCHEDULES = {"gpipe": "gpipe", "one_f_one_b": "1f1b"}  # function of tiny: name in the package

@@ -11,12 +11,7 @@ from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
 from minipipe.parallel.stage import Stage
 from minipipe.verification import (
-    equals_full_batch,
-    equals_same_groups,
-    rounding,
-    rounding_bounds,
-    same_bits,
-    share_of_bound,
+    equals_full_batch, equals_same_groups, rounding_bounds, same_bits, share_of_bound, verdicts,
 )
 from minipipe.verification.verdicts import _share
 
@@ -75,7 +70,7 @@ def test_no_term_of_a_bound_is_lost(activation, loss, of_J, of_gradients):
     W1, W2 = np.array([[0.5, -0.25], [1, 0.75]]), np.array([[1, -0.5], [0.25, 2]])
     layers = [mp.Linear(2, 2, W=W1, b=b), activation, mp.Linear(2, 2, W=W2, b=b)]
     layers += [mp.Sigmoid()] if loss.takes == "probabilities" else []
-    bounds = rounding._bounds(layers, loss, X, Y, rounding.Gamma(np.float16))
+    bounds = verdicts._bounds(layers, loss, X, Y, verdicts.Gamma(np.float16))
     found = [bounds.J, sum(part.sum() for part in leaves(bounds.gradients))]
     recorded = np.array([of_J, of_gradients])
     assert_within(found, recorded, bound=1e-9 * recorded, because="recorded with ten digits")

@@ -13,7 +13,7 @@ from minipipe.arrays import leaves
 from minipipe.cluster import Buffers
 from minipipe.layers import every_layer
 from minipipe.layers.through import put_aside, weight_gradients
-from minipipe.models.cells import Shift
+from minipipe.models.amoebanet import Shift
 
 
 def linear_cell(n_prev, n_before):

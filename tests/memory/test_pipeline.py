@@ -15,8 +15,7 @@ import minipipe as mp
 from minipipe.cluster import Compute, bytes_by_kind
 from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
-from minipipe.order.program import program
-from minipipe.order.programs import Wires
+from minipipe.order.programs import Wires, program
 from minipipe.schedules import build, names_having
 from minipipe.order import peak_microbatches, with_updates
 

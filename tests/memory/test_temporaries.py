@@ -10,7 +10,7 @@ from memory.test_foresight import CONNECTED, LAYERS
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.cluster.accounts import Accounts
+from minipipe.cluster.memory import Accounts
 from minipipe.meta import LIVE, MetaArray
 from minipipe.planning import temporaries
 from minipipe.planning.foresight import patterns_of

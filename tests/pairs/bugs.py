@@ -3,15 +3,15 @@
 from minipipe import Dropout, network, ties
 from minipipe.layers.normalization import Moments
 from minipipe.optimizers import Optimizer
-from minipipe.order import closing
+from minipipe.order import programs
 from minipipe.parallel import batches, run
-from minipipe.parallel.own_part import Owned
-from minipipe.parallel.versions import Versions
+from minipipe.parallel.layout import Owned
+from minipipe.parallel.totals import Versions
 
 
 def no_sum_over_shards(monkeypatch):
     """An exchange between copies leaves out the sum over the shards, each of which has a summand."""
-    monkeypatch.setattr(closing.Closing, "_sum_in_group", lambda self, stage, i: iter(()))
+    monkeypatch.setattr(programs.Closing, "_sum_in_group", lambda self, stage, i: iter(()))
 
 
 def tie_summed_twice(monkeypatch):

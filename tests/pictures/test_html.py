@@ -19,8 +19,8 @@ from minipipe.cluster import BUBBLES, COMPUTE, Trace, describe_path
 from minipipe.cluster.record import Record
 from minipipe.order import Action, Overlap, Schedule, peak_microbatches
 from minipipe.plots import html
+from minipipe.plots.boxes import places_of
 from minipipe.plots.html import page_data
-from minipipe.plots.places import places_of
 from minipipe.schedules import build
 
 

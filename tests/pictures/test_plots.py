@@ -20,10 +20,9 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import Label
 from minipipe.order import alive_microbatches, peak_microbatches, with_recompute
-from minipipe.plots.colours import STYLES, ink, parts_of, shade
-from minipipe.plots.ledger import KINDS
-from minipipe.plots.places import places_of
-from minipipe.plots.rows import HEIGHT
+from minipipe.plots.boxes import HEIGHT, places_of
+from minipipe.plots.canvas import STYLES, ink, parts_of, shade
+from minipipe.plots.memory import KINDS
 from minipipe.plots.timeline import figure_size
 from minipipe.schedules import build, names_having
 

@@ -21,7 +21,7 @@ from minipipe.plots.html import page_data, page_pieces
 from minipipe.schedules import build
 from minipipe.site import notebooks, write_site
 from minipipe.site.grid import Grid
-from minipipe.site.words import words_of
+from minipipe.site.writing import words_of
 
 SMALL = Grid(
     names=("1f1b", "zb-v", "chimera", "pipedream"), devices=(2, 3), microbatches=(4,), shares=(0.25, 0.5),

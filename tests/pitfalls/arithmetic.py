@@ -12,7 +12,7 @@ from minipipe.arrays import leaves
 from minipipe.cluster import mail
 from minipipe.exact import Rational, rational
 from minipipe.layers.activations import Elementwise
-from minipipe.layers.statistics import commit
+from minipipe.layers.layer import commit
 from minipipe.losses import Loss
 from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.stage import Stage

@@ -15,8 +15,8 @@ from minipipe.engines import Threads
 from minipipe.exact import rational
 from minipipe.layers import normalization
 from minipipe.layers.normalization import Moments
-from minipipe.order import closing
-from minipipe.order.closing import Closing
+from minipipe.order import programs
+from minipipe.order.programs import Closing
 from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.run import Run
 from minipipe.parallel.stage import Stage
@@ -229,7 +229,7 @@ def bits_change_with_buckets(monkeypatch):
     def round_a_ring(group, total, value, algorithm):
         return all_reduce_sum_and_gather(group, total, value, "ring")
 
-    monkeypatch.setattr(closing, "all_reduce_sum_and_gather", round_a_ring)
+    monkeypatch.setattr(programs, "all_reduce_sum_and_gather", round_a_ring)
 
 
 def assert_buckets_have_the_same_bits(D):

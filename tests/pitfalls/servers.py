@@ -11,10 +11,12 @@ from compared import assert_same
 import minipipe as mp
 from minipipe.arrays import constant
 from minipipe.exact import Rational, rational
-from minipipe.federated import FederatedAveraging, federated_averaging, programs as rounds, uploads
-from minipipe.federated.secure import R
-from minipipe.parallel.own_part import put_together
-from minipipe.servers import hogwild, programs, replica
+from minipipe.federated import (
+    FederatedAveraging, federated_averaging, programs as rounds, programs as uploads,
+)
+from minipipe.federated.programs import R
+from minipipe.parallel.layout import put_together
+from minipipe.servers import programs, share
 from minipipe.servers.share import Share
 
 RATE = Rational(1, 8)
@@ -79,7 +81,7 @@ def check_updates_without_a_lock():
 
 def lost_updates_are_not_named(monkeypatch):
     """A write without a lock is taken for one with a lock."""
-    monkeypatch.setattr(hogwild.Memory, "overwrites", lambda self, places, loaded: ())
+    monkeypatch.setattr(programs.Memory, "overwrites", lambda self, places, loaded: ())
 
 
 def check_lost_updates_are_not_named():
@@ -145,7 +147,7 @@ check_backups_do_not_change_the_divisor = check_late_gradients_count_as_fresh
 
 def shards_sent_to_the_wrong_server(monkeypatch):
     """Each worker numbers the servers from its own place on."""
-    gradient = replica.Replica.gradient
+    gradient = share.Replica.gradient
 
     def rolled(self, number, versions):
         pushes = gradient(self, number, versions)
@@ -154,7 +156,7 @@ def shards_sent_to_the_wrong_server(monkeypatch):
         turned = terms[first:] + terms[:first]
         return [push._replace(terms=term) for push, term in zip(pushes, turned)]
 
-    monkeypatch.setattr(replica.Replica, "gradient", rolled)
+    monkeypatch.setattr(share.Replica, "gradient", rolled)
 
 
 def check_shards_sent_to_the_wrong_server():

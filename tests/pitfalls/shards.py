@@ -14,7 +14,7 @@ from minipipe.collectives.group import flattened, unflattened
 from minipipe.layers.dropout import DropoutPart
 from minipipe.layers.embedding import EmbeddingPart
 from minipipe.layers.exchanging import Copied
-from minipipe.order import closing, with_updates
+from minipipe.order import programs, with_updates
 from minipipe.parallel import layout
 from minipipe.parallel.splitting import Shard
 from minipipe.parallel.totals import Totals
@@ -90,7 +90,7 @@ def norm_gradients_averaged(monkeypatch):
         total = yield from all_reduce(group, value, algorithm)
         return unflattened([vector / group.size for vector in flattened(total)], total)
 
-    monkeypatch.setattr(closing, "all_reduce", mean)
+    monkeypatch.setattr(programs, "all_reduce", mean)
 
 
 check_norm_gradients_averaged = check_norm_gradients_not_summed

@@ -6,8 +6,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.planning import Setting
-from minipipe.planning.fitting import Network
-from minipipe.planning.fitting_part import MODES, modes_for
+from minipipe.planning.fitting import MODES, Network, modes_for
 
 LAYERS = [layer for _ in range(4) for layer in (mp.Linear(16, 16), mp.Tanh())]
 LOSS, BATCH = mp.MeanSquaredError(), 64

@@ -41,14 +41,9 @@ from minipipe.papers import (
     zero_bubble_table,
 )
 from minipipe.papers.gpipe import (
-    BOUNDS,
-    _makespan,
-    _relative,
-    samples_per_second,
-    share_of_slowest,
+    BOUNDS, MEMORY_UNIT, Largest, _estimate, _makespan, _relative, samples_per_second, share_of_slowest,
     stages_for,
 )
-from minipipe.papers.largest import MEMORY_UNIT, Largest, _estimate
 from minipipe.partitioning import histogram
 from minipipe.schedules import gpipe
 

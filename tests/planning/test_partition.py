@@ -29,7 +29,7 @@ from minipipe.partitioning import (
     partition,
     times_of_layers,
 )
-from minipipe.plots.cut import BACKGROUNDS, BOTTLENECK
+from minipipe.plots.curves import BACKGROUNDS, BOTTLENECK
 
 matplotlib.use("Agg")
 

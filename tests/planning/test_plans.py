@@ -14,9 +14,8 @@ import minipipe as mp
 from minipipe.order import with_all_reduce, with_zero
 from minipipe.partitioning.partition import cut
 from minipipe.planning import Nodes, plan
-from minipipe.planning.candidates import Candidate, candidates
-from minipipe.planning.exposed import least_with_buckets
-from minipipe.planning.pricing import Pricing
+from minipipe.planning.pricing import Pricing, least_with_buckets
+from minipipe.planning.search import Candidate, candidates
 from minipipe.planning.without_numbers import WithoutNumbers
 from minipipe.schedules import data_parallel
 

@@ -10,10 +10,9 @@ from sampling import one_in
 
 from minipipe.cli.main import main
 from minipipe.papers import HARDWARE
-from minipipe.papers.dimensions import EqualLayers, all_dimensions
-from minipipe.papers.formulas import megatron_parameters
+from minipipe.papers.formulas import EqualLayers, all_dimensions, megatron_parameters
 from minipipe.papers.narayanan import MEMORY, NODE, TABLE, S, V, choices, estimate, teraflops
-from minipipe.planning.dynamic_programs import meshed_stages, replicated_stages
+from minipipe.planning.profiles import meshed_stages, replicated_stages
 
 
 def compositions(total, n_parts, parts):

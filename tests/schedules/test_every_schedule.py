@@ -27,7 +27,7 @@ from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microb
 from minipipe.schedules import SCHEDULES, build, names_for, names_having
 from minipipe.site import write_site
 from minipipe.site.grid import NAMES, Grid
-from minipipe.site.words import words_of
+from minipipe.site.writing import words_of
 
 FACTS = SCHEDULES.facts
 EVERY = pytest.mark.parametrize("name", SCHEDULES)

@@ -10,9 +10,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.order import Action, Costs, best_schedule, greedy_schedule
-from minipipe.order.filling import timed
-from minipipe.order.named import named_schedules
-from minipipe.order.request import request_of
+from minipipe.order.greedy import named_schedules, request_of, timed
 from minipipe.schedules import build, interleaved_one_f_one_b, names_for, one_f_one_b
 
 V = {K: [*range(K), *reversed(range(K))] for K in range(1, 9)}

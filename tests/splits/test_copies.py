@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from splits.one_network import LOSS, mini_batch
 
 import minipipe as mp
-from minipipe.order import Schedule, closing, in_copies, with_updates
+from minipipe.order import Schedule, in_copies, programs, with_updates
 from minipipe.schedules import build, build_for_stages, gpipe
 
 LAYERS = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
@@ -112,7 +112,7 @@ def test_no_copy_keeps_anything_for_a_run_that_fails():
 
 def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
     """No all-reduce among one, which would copy each gradient."""
-    monkeypatch.setattr(closing, "all_reduce_sum_and_gather", None)
+    monkeypatch.setattr(programs, "all_reduce_sum_and_gather", None)
     J, pipe = run(gpipe(3, 4), *mini_batch(8))
     assert np.isfinite(J) and len(pipe.gradients) == len(LAYERS)
     with pytest.raises(TypeError, match="not callable"):

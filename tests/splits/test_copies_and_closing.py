@@ -16,8 +16,8 @@ from minipipe.order import (
     in_copies, in_segments, peak_microbatches, peak_versions, staleness, with_all_reduce, with_recompute,
     with_updates, without_overlaps,
 )
+from minipipe.order.actions import CLOSING, RULES
 from minipipe.order.playing import play
-from minipipe.order.rules import CLOSING, RULES
 from minipipe.schedules import build, gpipe, names_for, names_having, one_f_one_b, pipedream
 
 SIZES = [(1, 1), (2, 4), (4, 4), (3, 5)]

@@ -12,14 +12,14 @@ from minipipe.arrays import even_slices, leaves
 from minipipe.cluster import Cluster
 from minipipe.collectives import Group
 from minipipe.exact import rational
-from minipipe.layers.exchange import backward_input_program, forward_program
-from minipipe.layers.exchanging import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
+from minipipe.layers.exchanging import (
+    Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed, backward_input_program, forward_program,
+)
 from minipipe.layers.through import prepare_forward
 from minipipe.losses.cross_entropy import SoftmaxCrossEntropyPart
 from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.splitting import Shard
-from minipipe.parallel.stage import Stage
-from minipipe.parallel.talking_stage import TalkingStage
+from minipipe.parallel.stage import Stage, TalkingStage
 
 LOSS = mp.MeanSquaredError()
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.layers.parameters import parameters_with
+from minipipe.layers.layer import parameters_with
 from minipipe.order import in_copies, with_updates, with_zero
 from minipipe.parallel.layout import MemoryInParts, memories_in, parts, whole
 from minipipe.schedules import build, data_parallel

@@ -13,7 +13,7 @@ from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 import minipipe as mp
 from minipipe.exact import Rational
 from minipipe.order import Action, in_copies, with_recompute, with_updates, with_zero
-from minipipe.planning.stand_in import StandIn
+from minipipe.planning.foresight import StandIn
 from minipipe.schedules import build, data_parallel
 
 KEPT = ("parameters", "gradients", "optimizer state")

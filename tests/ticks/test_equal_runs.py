@@ -12,7 +12,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.arrays import leaves
-from minipipe.cluster.accounts import Accounts
+from minipipe.cluster.memory import Accounts
 from minipipe.order import RECOMPUTE, in_copies, with_all_reduce, with_updates, with_zero
 from minipipe.schedules import build, names_for_stages, names_having
 

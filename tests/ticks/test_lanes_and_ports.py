@@ -8,7 +8,7 @@ import pytest
 from minipipe.cluster import (
     ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send, examples, ports,
 )
-from minipipe.cluster.carrier import Carrier
+from minipipe.cluster.links import Carrier
 from minipipe.collectives import Group, all_reduce
 from minipipe.meta import MetaArray
 

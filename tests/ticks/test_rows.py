@@ -15,11 +15,9 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import COMPUTE, Label, Port, UnreceivedError
 from minipipe.order import Action
-from minipipe.plots.boxes import boxes
-from minipipe.plots.colours import STYLES, shade, styles_of
+from minipipe.plots.boxes import boxes, ends_of, height_of, places_of, rows_of
+from minipipe.plots.canvas import STYLES, shade, styles_of
 from minipipe.plots.html import page_data
-from minipipe.plots.places import places_of
-from minipipe.plots.rows import ends_of, height_of, rows_of
 from minipipe.schedules import build
 
 matplotlib.use("Agg")

@@ -13,10 +13,10 @@ from minipipe.cli.main import main
 from minipipe.datasets import Dataset
 from minipipe.exact import Rational, rational
 from minipipe.experiments import (
-    VARIANTS, Recipe, digits_in_float32, errors_of, mean_and_spread, steps_to_target, train, with_batch_norm,
+    VARIANTS, Noise, Recipe, digits_in_float32, errors_of, mean_and_spread, measured_noise, noise_from_two,
+    noise_of_updates, steps_and_samples, steps_to_target, train, with_batch_norm,
 )
 from minipipe.models import mlp
-from minipipe.noise import Noise, measured_noise, noise_from_two, noise_of_updates, steps_and_samples
 from minipipe.rates import rates_of
 
 # --- the noise of a gradient

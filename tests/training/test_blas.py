@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 import minipipe as mp
 from minipipe.partitioning.costs_of_layers import times_of_layers
-from minipipe.verification import equals_same_groups, rounding
+from minipipe.verification import equals_same_groups, verdicts as rounding
 
 def threads():
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
