@@ -263,7 +263,7 @@ def test_ctrl_c_while_the_package_is_imported_ends_with_status_130_and_without_a
     path = os.pathsep.join([str(tmp_path), str(Path(mp.__file__).parent.parent)])
     # jobs in the background ignore Ctrl-C, and hand that on to those that they start
     heeding = (lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) if os.name == "posix" else None
-    for start, status in (["-m", "minipipe"], 130), (["-c", "import minipipe"], -signal.SIGINT):
+    for start, status in (["-m", "minipipe"], 130), (["-c", "from minipipe import Linear"], -signal.SIGINT):
         ended = subprocess.run(
             [sys.executable, *start], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True,
             preexec_fn=heeding,

@@ -1,11 +1,13 @@
 """The recipes of minipipe/README.md, followed to the letter: one new file each, and its command is green."""
 
+import ast
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,34 @@ def test_a_recipe_makes_its_checks_and_they_are_green(room, tmp_path):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) >= 5, done.stdout
+
+
+def test_the_first_evening_is_about_two_thousand_lines():
+    """The lines that the table names are those of the files, and the classes, that it names."""
+    rows = re.findall(r"^\| `(\S+\.py)`(?:: (.*?))? \| (\d+) \|", RECIPES, re.MULTILINE)
+    assert len(rows) > 10
+    total = 0
+    for file, names, n_lines in rows:
+        text = (HOUSE / "minipipe" / file).read_text(encoding="utf-8")
+        found = len(text.splitlines())
+        if names:
+            nodes = {name: node for node in ast.parse(text).body for name in names_of(node)}
+            parts = [nodes[name] for name in re.findall(r"`(\w+)`", names)]
+            found = sum(part.end_lineno - part.lineno + 1 for part in parts)
+        assert abs(found - int(n_lines)) <= 15, f"{file} {names}: {found} lines, not {n_lines}"
+        total += found
+    assert total <= 2100
+
+
+def names_of(node):
+    targets = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
+    return [node.name] if hasattr(node, "name") else targets
+
+
+def test_what_the_table_of_places_names_is_there():
+    places = re.findall(r"`([\w.]+)` in `(\S+\.py)`", RECIPES)
+    assert len(places) > 10
+    for name, file in places:
+        part = import_module("minipipe." + file.removesuffix(".py").replace("/", "."))
+        for attribute in name.split("."):
+            part = getattr(part, attribute)
