@@ -8,7 +8,7 @@ In the order in which one meets them:
     options     Cut, Split, Shards, Memory, Sums, Machine, Weights; Costs, Link, Port
     training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
     many ranks  ParameterServer with Servers and Pace, FederatedAveraging with Rounds, clients_of
-    time        simulate, Trace, Schedule, Action, and the rooms schedules, cluster, collectives, plots
+    time        simulate, Trace, Schedule, and the rooms order, schedules, cluster, collectives, plots
     planning    describe, partition, measure, footprints, what_fits, plan, rehearse
 
 `help(minipipe.Pipeline)` explains one of them. A name is imported when it is first asked for.

@@ -11,8 +11,6 @@ from .checks import function, listed, real_number, shown, truth, whole_number
 
 
 # The kinds of arguments: each checks a value, and refuses it in a sentence.
-#
-# `minipipe.arguments` says which argument is of which kind.
 
 @dataclass(frozen=True)
 class Whole:
@@ -109,6 +107,8 @@ class Each:
         items = listed(name, value, self.least)
         return [self.kind.checked(f"{name}[{index}]", item) for index, item in enumerate(items)]
 
+
+# Which argument is of which kind.
 
 MOST_LAYERS = 10_000  # of a network with a name
 MOST_RANKS = 10**6  # of a group that meets

@@ -1,4 +1,4 @@
-"""Arrays: which ones are taken, and small pure functions of them that several rooms need."""
+"""Arrays: which ones are taken, small pure functions that several rooms need, and the threads of products."""
 
 import math
 import operator

@@ -30,7 +30,7 @@ from .collectives import all_gather, all_reduce
 class Feedback:
     """What one rank keeps from step to step: a compressor, and what it has not sent yet.
 
-    compressor: one of those in this module; each rank has its own.
+    compressor: one of those in `minipipe.compressing`; each rank has its own.
     is_on: whether what is dropped is sent later; if not, it is lost.
 
     `left` has for each array of a value what is not sent yet, and `sent` what was sent last; None before the

@@ -1,8 +1,4 @@
-"""Trainings that differ in one thing, several seeds of each: what a larger mini-batch does to the error.
-
-As in Goyal et al. 2017, arXiv 1706.02677: momentum 0.9, weight decay, the rate times 1/10 after 1/3, 2/3 and
-8/9 of the epochs, and the test error as the median of the last five epochs.
-"""
+"""What a larger mini-batch does, to the noise of a gradient and to the error of trainings."""
 
 import statistics
 from dataclasses import dataclass
@@ -122,6 +118,11 @@ def noise_of_updates(learning_rate, batch, n_samples):
     batch = whole_number("batch", batch, 1, argument("n_samples", n_samples))
     return argument("learning_rate", learning_rate) * (Fraction(n_samples, batch) - 1)
 
+
+# Trainings that differ in one thing, several seeds of each: what a larger mini-batch does to the error.
+#
+# As in Goyal et al. 2017, arXiv 1706.02677: momentum 0.9, weight decay, the rate times 1/10 after 1/3, 2/3
+# and 8/9 of the epochs, and the test error as the median of the last five epochs.
 
 RULES = {"linear": linear_scaled, "square root": square_root_scaled, "fixed": lambda base, *batches: base}
 WARM_UPS = {"gradual": GradualWarmUp, "constant": ConstantWarmUp, "none": None}

@@ -1,4 +1,4 @@
-"""The state of a training, as plain data: from there it goes on with the same bits."""
+"""The state of a training, as plain data, and changes of several objects, all of them or none."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from .checks import shown
 
 
-# Changes of several objects that are all made, or none of them.
+# Changes that are all made, or none of them.
 
 class Changes:
     """What several objects shall become, worked out on twins of them and then handed over.
@@ -59,6 +59,8 @@ class Changes:
         for function in self._last:
             function()
 
+
+# The state of a training: from there it goes on with the same bits.
 
 HANDED = "optimizer"  # the name of the optimizer that training is handed, among others that a network has
 

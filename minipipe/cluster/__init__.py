@@ -1,7 +1,7 @@
 """Simulated hardware: devices that run programs, links between them, a clock, memory, and a run's trace.
 
-Where to read: `requests` is what a program can ask for, `examples` has four programs, `engine` runs them,
-`mail` hands their messages over, and `trace` is what has happened. `repeat` runs equals of them again.
+Where to read: `requests` is what a program can ask for, and `examples` has four programs. `clock` runs them,
+and `mail` hands their messages over. `trace` is what has happened, and `why` says why devices were idle.
 """
 
 from .clock import Cluster

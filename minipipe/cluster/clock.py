@@ -1,4 +1,4 @@
-"""The clock: it resumes each program when the time of its request has come."""
+"""The clock: what is to happen in each tick, and the programs that it resumes when their time has come."""
 
 from heapq import heappop, heappush
 from math import inf

@@ -1,4 +1,4 @@
-"""How fast messages travel between two devices, and through the ports that several messages share."""
+"""How fast messages travel between two devices and through ports that they share, and who carries them."""
 
 import math
 from collections import deque
@@ -178,7 +178,7 @@ def later(now, ticks):
     return max(now, now + ticks)
 
 
-# Who carries messages: when each sets out, and when it arrives.
+# The carrier of messages: when each sets out, and when it arrives.
 
 class Message:
     """A message from its send on.

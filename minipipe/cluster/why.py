@@ -194,6 +194,8 @@ def _changes(spans):
     return more, fewer
 
 
+# The causes of all that was idle, and the table of them.
+
 CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
 
 
@@ -336,7 +338,7 @@ class Explanation:
 
 
 def explain(trace, most_alive=None):
-    """The `Explanation` of the idle spans of `trace`, by the rules of this module.
+    """The `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
 
     most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
 

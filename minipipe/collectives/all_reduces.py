@@ -1,4 +1,4 @@
-"""The all-reduces, found in the files of this room, and what each states about itself."""
+"""The all-reduces, found in the files of this room, what each states about itself, and what it costs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class AllReduceFacts:
 ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> program (group, vectors)
 
 
-# What a collective costs, in closed form: the ticks of its run and the numbers that each rank sends.
+# What an all-reduce costs, in closed form: the ticks of its run and the numbers that each rank sends.
 #
 # N ranks, n bytes each; alpha = latency, beta = ticks per byte on the way, gamma = ticks per byte that is
 # added; each rank has a port in and a port out. Each all-reduce states its own, beside its program.

@@ -1,4 +1,4 @@
-"""Nested arrays as a row of numbers, and the group of devices that exchange such rows."""
+"""Nested arrays as a row of numbers, how chunks of it are exchanged, and the group of devices that do so."""
 
 from itertools import accumulate, chain
 

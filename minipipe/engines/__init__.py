@@ -1,4 +1,8 @@
-"""Other drivers of the programs that a cluster runs: on real hardware, in measured seconds."""
+"""Other drivers of the programs that a cluster runs: on real hardware, in measured seconds.
+
+Where to read: `threads` and `mpi` run programs, `packing` makes bytes of their messages, `gathering` one
+trace of what all processes have seen, and `links` measures what a message takes.
+"""
 
 from .links import measured_link
 from .mpi import Mpi, check_size

@@ -1,4 +1,4 @@
-"""The trace of a run on many processes: each writes down its half of every message."""
+"""The trace of a run on many processes: each writes down, by its own clock, its half of every message."""
 
 import platform
 from time import perf_counter
@@ -69,6 +69,8 @@ def _on_one_computer(comm):
     comm.Allgather(name, names)
     return bool((names == names[0]).all())
 
+
+# What each process writes down, and the trace of them all.
 
 class Half:
     """What one process has seen of a run, by its own clock; lanes have the numbers of all devices' lanes.

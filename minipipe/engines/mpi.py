@@ -35,7 +35,7 @@ class Mpi:
     called "engine". Values travel as plain bytes, see `minipipe.engines.packing`.
 
     An exception is raised on the rank where it happens; `World.end` ends the other processes. If a message
-    does not come for too long, `TimeoutError` says which, see `minipipe.engines.threads`.
+    does not come for too long, `TimeoutError` says which, see `Threads`.
     """
 
     def __init__(self, programs, synchronous=False, shares=None, labels=()):

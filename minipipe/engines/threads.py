@@ -1,4 +1,8 @@
-"""The programs of a cluster on threads of this computer: the same numbers, in measured seconds."""
+"""The programs of a cluster on threads of this computer: the same numbers, in measured seconds.
+
+First what MPI ranks need, too: how a trace calls what an engine does for itself, how long a program may wait,
+and memory that stays with the process.
+"""
 
 import contextvars
 import ctypes
@@ -15,8 +19,6 @@ from ..cluster.errors import (
 )
 from ..cluster.record import ARRIVED, SECONDS, Record
 
-
-# What engines do for themselves, in a measured trace.
 
 OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a message, or waits for its turn
 
@@ -76,6 +78,8 @@ def keep_memory():
         mallopt(MMAP_THRESHOLD, LARGEST_MMAP_THRESHOLD)
 
 
+# The threads.
+
 PAUSE = 0.05  # seconds after which the main thread looks whether somebody has lost patience
 
 
@@ -94,8 +98,8 @@ class Threads:
 
     An exception in one program stops all of them, and is raised by `run`. If all programs wait,
     `DeadlockError` says for what; if one of them waits too long for another that works, `TimeoutError` does,
-    see `minipipe.engines.threads`. The work then goes on in its thread, and what it works with is of no use
-    any more.
+    after the seconds of the variable `MINIPIPE_PATIENCE` or else 600. The work then goes on in its thread,
+    and what it works with is of no use any more.
 
     >>> def left():
     ...     yield Send("news", "hello", to=1)

@@ -1,7 +1,7 @@
 """Federated averaging: clients with data of their own, and a server that averages what they come to.
 
-Where to read: `programs` has what the server and a client do in a round, `client` how a client trains,
-`uploads` the average, `secure` the masks that hide its terms.
+Where to read: `clients` has how a client trains, `programs` what the server and a client do in a round: the
+average, and the masks that hide its terms.
 """
 
 from .clients import clients_of

@@ -1,4 +1,7 @@
-"""The programs of a round: device 0 is the server, device 1 + k the k-th of the chosen clients."""
+"""The programs of a round, the average that they make, and the masks that hide its terms.
+
+Device 0 is the server, device 1 + k the k-th of the chosen clients.
+"""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -23,7 +26,7 @@ from ..sums import TreeSum
 #
 # In the sum of all y each s_ij stands once with + and once with -, so it is the sum of all x mod R: exactly,
 # since these are whole numbers. It is the sum itself as long as that lies in the range of R, see `to_whole`.
-# If a client drops out behind the exchange of secrets, its masks stay in the others' y; these then tell the
+# If a client drops out after the exchange of secrets, its masks stay in the others' y; these then tell the
 # server the secrets that they shared with it, and the server takes the masks out.
 #
 # What that gives: the server learns the sum and no client's numbers, as long as at least two report and it
@@ -170,6 +173,8 @@ def revealed(uploads, secrets, like):
     J = sum(upload.J for upload in uploads.values()) / len(uploads)
     return np.split(np.array(row, like[0].dtype), ends[:-1]), J
 
+
+# The programs.
 
 DOWN, UP, MISSING, SECRETS = "weights", "update", "missing", "secrets"  # the names of the messages
 

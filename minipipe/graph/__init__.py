@@ -1,10 +1,8 @@
 """Tasks, and the arrays that they read and write: what may run at once is found, not written by hand.
 
-tasks: what there is to do, and what must be over before.
-listing: list scheduling, which says where and when.
-accesses, containers, recording: the graph of calls of plain functions, and its runs.
-training: a mini-batch of a network as tasks.
-asynchronous: calls that begin at once, in the background.
+Where to read: `tasks` has graphs of tasks, and list scheduling: which task goes where and when. `recording`
+makes a graph of calls of plain functions, and runs it. `training` has a mini-batch of a network as tasks,
+`asynchronous` calls that begin at once, in the background.
 """
 
 from .asynchronous import Asynchronous

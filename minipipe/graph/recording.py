@@ -212,6 +212,8 @@ def _share(left, right):
         return True
 
 
+# The calls, and the graph of them.
+
 ENGINES = {"one": Cluster, "cluster": Cluster, "threads": Threads}
 
 

@@ -1,7 +1,9 @@
 """Layers by hand: one class per formula, samples in columns.
 
 Each file of this room registers its layers in `LAYERS`; they are found there, and `minipipe` hands them on.
-What networks and stages do with a list of layers is in `through`.
+
+Where to read: `layer` is the contract, `linear` the model that keeps it; what networks and stages do with a
+list of layers is in `through`, and where devices share the work inside them, in `exchanging`.
 """
 
 from .blocks import Block  # noqa: F401 (for subclasses)

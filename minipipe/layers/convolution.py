@@ -1,4 +1,4 @@
-"""Convolution over one, two or three axes."""
+"""Convolution and transposed convolution over one, two or three axes."""
 
 import math
 from dataclasses import replace
@@ -211,8 +211,6 @@ class Conv3d(Convolution):
 
     n_axes = 3
 
-
-# Transposed convolution over one, two or three axes.
 
 class TransposedConvolution(Kernel):
     """Each number of A_prev paints a kernel into Z, `stride` positions further on than its neighbour.

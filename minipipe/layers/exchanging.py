@@ -1,4 +1,5 @@
-"""Layers that talk to the other devices of a group, which share the work of the layers between them.
+"""Layers that talk to the other devices of a group, which share the work of the layers between them, and the
+way through them.
 
 What all devices have alike is *whole*; what each has its own part of is *split*, along an axis of units; and
 where each has a summand of the whole, it is *partial*. Each of these layers makes one of another, and its
@@ -38,8 +39,6 @@ from .through import (
 )
 
 
-# Where a layer talks to other devices, in the middle of a forward or a backward.
-#
 # The way through such layers is a program: it yields an `Exchange`, and is resumed with its result.
 
 class Exchange(NamedTuple):

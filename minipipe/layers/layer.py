@@ -65,7 +65,7 @@ def commit(layers, statistics):
             layer.commit(counted)
 
 
-# The parameters of a list of layers, one by one, with their gradients.
+# The parameters of a list of layers, with their gradients.
 
 def pairs_of_layers(layers):
     """Return (W, b) of each layer: arrays, None, or tuples for a layer made of layers."""
@@ -100,7 +100,7 @@ def _owners(layer, gradient):
     return [(layer, gradient)]
 
 
-# A layer's backward, whole or in halves: what a class does not write is made from what it writes.
+# A backward, whole or in halves: what a class does not write is made from what it writes.
 
 class Halves:
     """The base of `Layer` that has `backward`, `backward_input` and `backward_weight`.
@@ -209,6 +209,8 @@ def _writer(kind, method):
     """Return the class, `kind` or a base of it, that writes this method."""
     return next(base for base in kind.__mro__ if method in vars(base))
 
+
+# The contract.
 
 LAYERS = Registry("minipipe.layers", Examples)  # examples: (layer, shape of a sample), or of a pair of them
 

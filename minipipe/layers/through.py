@@ -1,7 +1,7 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
 Whatever goes into a layer, leaves it, or is a parameter is made to lie `in_one_piece` here, and nowhere else.
-The way through layers that communicate is in `exchange`.
+The way through layers that communicate is in `exchanging`.
 """
 
 import math

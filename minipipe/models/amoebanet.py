@@ -162,6 +162,8 @@ def check_pair(layer, shapes):
         )
 
 
+# The network.
+
 def amoebanet_d(L, D, n_classes=1000, input_channels=3):
     """AmoebaNet-D with L normal cells and D filters, as a list of layers.
 

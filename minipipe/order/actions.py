@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 
-# What each kind of action needs, forbids, adds and hands on. Whoever wants to know it asks this table.
+# What each kind of action needs, forbids, adds and hands on. Whoever wants to know it asks `RULES`.
 
 # What can have been done on a stage for a micro-batch, as bits of one number.
 FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED = 1, 2, 4, 8, 16, 32
@@ -126,6 +126,8 @@ def one_of(words):
     return f"{', '.join(first)} or {last}"
 
 
+# The actions, and how they are written.
+
 class ScheduleError(ValueError):
     """A schedule that cannot be read, or cannot run; the message lists every fault."""
 
@@ -137,7 +139,7 @@ class ScheduleWarning(UserWarning):
 class Action(NamedTuple):
     """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
 
-    kind: one of these; what each of them needs and gives is in `minipipe.order.actions`.
+    kind: one of these; what each of them needs and gives is in `RULES`.
         "F" forward;
         "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights);
         "W*" late W: the weight gradients of all micro-batches in one product;
@@ -233,7 +235,7 @@ def _parse_part(part, word, device):
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))
 
 
-# A list of faults that somebody can read.
+# Faults as a list that somebody can read.
 
 MOST = 20  # faults that a message shows
 

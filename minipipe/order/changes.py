@@ -1,4 +1,4 @@
-"""Functions that change a schedule: recomputation, overlaps, copies, all-reduces and updates."""
+"""Functions that change a schedule: recomputation, overlaps, copies, all-reduces, updates, ZeRO, segments."""
 
 from dataclasses import fields, replace
 from itertools import accumulate, chain, zip_longest

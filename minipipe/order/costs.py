@@ -53,7 +53,7 @@ def in_floats(table, beside):
     return {kind: list(map(as_float, ticks)) for kind, ticks in table.items()}
 
 
-# The sizes and limits that make sense, for those who make schedules.
+# Which sizes and limits make sense, for those who make schedules.
 
 MOST_ACTIONS = 4_000_000  # of all devices, F and B counted as two; a run of them takes gigabytes
 

@@ -10,7 +10,7 @@ from .costs import MOST_ACTIONS, as_float, one_for_each, share
 from .playing import deadlock, play
 
 
-# All that can be wrong with who has which parameters, in an order where devices update parts of them.
+# Who has which parameters, in an order where devices update parts of them.
 
 def whole_faults(schedule, parts_of):
     """The faults of the `G` and `X` of an order with S, in which everything else is as it should be.
@@ -71,7 +71,7 @@ def _as(kind, part):
     return part._replace(kind=kind)
 
 
-# All that can be wrong with what closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
+# What closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
 #
 # An order without any `A` is complete: the gradients of all copies are added up at its end. So is one without
 # any `U`: the optimizer makes its step after it. An order with some must have all, on each stage of each
@@ -213,6 +213,8 @@ def _faults_between_devices(schedule, parts_of):
 def _listed(numbers):
     return ", ".join(map(str, numbers))
 
+
+# All faults; and those of sizes, of counts, of what comes before what, and of limits.
 
 def faults(schedule, most_alive=None, most_versions=None):
     """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""

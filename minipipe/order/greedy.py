@@ -17,7 +17,7 @@ from .names import SCHEDULES, names_having
 from .schedule import Schedule
 
 
-# The time of a search: a schedule that grows action by action, and when each of them begins and ends.
+# A schedule that grows action by action, and when each of them begins and ends.
 
 class Clock:
     """The actions that each device has done so far.
@@ -359,6 +359,8 @@ def _in_kinds(schedule, kinds):
     return replace(schedule, devices=tuple(devices), name=schedule.name + NAMES[kinds])
 
 
+# The search: all drafts of an order, each timed with its W in several places.
+
 def greedy_schedule(
     n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0,
     kept_for_W=1, objective="makespan",
@@ -382,11 +384,11 @@ def greedy_schedule(
     Raises `ValueError` for what makes no sense.
 
     Every schedule with a name that has one copy of the network, these stages and this memory is tried, so
-    none of them is better. So are the orders that a few simple rules make (`by_rules`): after a forward a
+    none of them is better. So are the orders that a few simple rules make: after a forward a
     device prefers a backward, or another forward; after a backward the same or the other. A cap keeps the
     forwards of a stage from running ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B
     does on stage s of S, where n = S, and ZB-H2 with n = 2S. Several caps, and no cap, are tried under each
-    rule. With halves, the W of each order are tried in other places, too (`filling`).
+    rule. With halves, the W of each order are tried in other places, too.
 
     What is found is called "greedy", or by the name that its order has, with "+halves" or "+whole" where the
     backwards of that were not as asked for, and "+filled" where its W are in other places. Source: Qi et al.

@@ -103,7 +103,7 @@ def names_having(**facts):
     ]
 
 
-# The schedules by name.
+# A schedule by its name.
 
 def build(name, n_devices, n_microbatches):
     """Return the schedule called `name`, one of `SCHEDULES`.

@@ -1,4 +1,4 @@
-"""A schedule performed action by action: whether it comes to its end."""
+"""A schedule performed action by action: whether it comes to its end, and who waits for whom if not."""
 
 from collections import deque
 from typing import NamedTuple
@@ -170,8 +170,6 @@ def _meet(lanes, device, holders):
             took_part += devices
     return took_part
 
-
-# Orders in which devices wait for each other: a cycle, in words.
 
 def deadlock(schedule, stop):
     """The cycle of who waits for whom, where `play` comes to this `Stop`.

@@ -13,6 +13,9 @@ from ..collectives import (
 from ..sums import TreeSum
 from .actions import CLOSING, MEETING, RULES, SUMMED, Action, adding
 
+
+# What travels between the stages.
+
 MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
 NOTHING = None, {}  # (outgoing, skips) of what sends nothing; nobody writes into it
 
@@ -288,7 +291,7 @@ def _groups(wires, own, device):
     return found
 
 
-# A schedule turned into programs for the devices of a cluster.
+# The programs.
 
 def program(order, wires, perform, close=()):
     """The pipeline on one device: receive what an action needs, perform it, send what it gives.

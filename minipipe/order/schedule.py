@@ -15,7 +15,7 @@ from .csv_format import parse_table, read_table, table_text
 from .faults import faults, wrong_form
 
 
-# What a table of actions says without saying it: how many micro-batches there are, and copies.
+# What follows from the actions alone: how many micro-batches there are, and copies of the network.
 
 def n_microbatches_of(devices):
     """How many micro-batches the orders of `devices` have: one more than the largest that several have.

@@ -1,16 +1,13 @@
 """Published results, as data with their sources, and the same results by simulation.
 
-published: the cells of GPipe's tables 1, 2, 3 and 4, and those of torchgpipe.
-devices: the accelerators behind them.
-hardware: latencies and bandwidths every programmer should know; a row gives a `Link`.
-formulas: the idle times that papers state.
-idle: the same, counted.
-zero_bubble: the bubbles of Zero Bubble's tables, simulated and searched.
-dimensions: copies, shards and stages of a network of equal layers, by closed formulas.
-narayanan: how ten Transformers were divided among up to 3,072 GPUs, and how an estimate would.
-largest: table 1 by `describe` and arrays without numbers.
-throughput: tables 2 and 3 by `simulate`.
-texts: the tables as text; `minipipe papers` prints all of them.
+tables: the cells of GPipe's tables 1 to 4, of torchgpipe and of Zero Bubble's tables; and all of them as
+    text, which `minipipe papers` prints.
+devices: the accelerators behind them; and latencies and bandwidths that every programmer should know, each
+    row of which gives a `Link`.
+formulas: the idle times that papers state; and copies, shards and stages of a network of equal layers.
+idle: the same idle times, counted; and the bubbles of Zero Bubble's tables, simulated and searched.
+gpipe: table 1 by `describe` and arrays without numbers, tables 2 and 3 by `simulate`.
+narayanan: how ten Transformers were divided among up to 3,072 GPUs, and how an estimate would divide them.
 """
 
 from .devices import A100, H100, HARDWARE, P100, TPU_V2, TPU_V3, V100, Device, Hardware

@@ -134,6 +134,8 @@ _ROWS += tuple(Hardware(*row, "rule of thumb", D2L) for row in _OF_D2L)
 HARDWARE = {row.name: row for row in _ROWS}
 
 
+# The accelerators.
+
 @dataclass(frozen=True)
 class Device:
     """What a device is, as far as the tables and a plan need it; times in seconds.

@@ -1,4 +1,4 @@
-"""What papers state in closed form, and costs from the times that they profile.
+"""What papers state in closed form, costs from the times that they profile, and a search on paper.
 
 T_F, T_B, T_W: the time of a micro-batch's forward on a device, of its input gradient alone, and of its
     weight gradient.

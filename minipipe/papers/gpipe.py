@@ -1,10 +1,5 @@
-"""GPipe's tables 2 and 3 by simulation: its schedule, with recomputation.
+"""GPipe's tables 1, 2 and 3, computed: the largest networks that fit, and the throughput of its schedule.
 
-A stage costs what its products cost. AmoebaNet-D is cut by the rule of GPipe's released code, the histogram,
-over the multiply-accumulates (MACs) of its layers. The Transformer is its blocks alone, equally many on each
-device: the last matrix, for 32,000 words, costs as much as 1.2 blocks, and a stage that had it as well would
-be slower than the cells of K = 8 leave room for; `other_assumptions` shows that. A micro-batch has as many
-samples as table 1 gives 32 of them: 4 images, 1 sequence. A backward costs two forwards, a recomputation one.
 `minipipe.papers.devices` says what is assumed of the devices.
 """
 
@@ -134,7 +129,7 @@ def _memory(network, counts, N, M):
 
 
 def blocks_that_fit(n_devices, device=TPU_V3):
-    """The most Transformer blocks that `n_devices` hold, under the assumptions above.
+    """The most Transformer blocks that `n_devices` hold, under the assumptions for table 1.
 
     The first device also holds the embedding, the last one the final norm, the last Linear and the loss's
     cache. What a block takes is what a stage with 2 of them takes more than one with 1. Raises `ValueError`
@@ -164,6 +159,15 @@ def _stages_of_blocks(n_devices, n):
     memory = _memory(without_numbers("Transformer", (n * n_devices,)), counts, N_SAMPLES["Transformer"], M)
     return list(map(sum, zip(*memory)))
 
+
+# GPipe's tables 2 and 3 by simulation: its schedule, with recomputation.
+#
+# A stage costs what its products cost. AmoebaNet-D is cut by the rule of GPipe's released code, the
+# histogram, over the multiply-accumulates (MACs) of its layers. The Transformer is its blocks alone, equally
+# many on each device: the last matrix, for 32,000 words, costs as much as 1.2 blocks, and a stage that had it
+# as well would be slower than the cells of K = 8 leave room for; `other_assumptions` shows that. A
+# micro-batch has as many samples as table 1 gives 32 of them: 4 images, 1 sequence. A backward costs two
+# forwards, a recomputation one.
 
 WITH_SOFTMAX = "Transformer with its last matrix"
 SAMPLES = {"AmoebaNet-D": 4, "Transformer": 1, WITH_SOFTMAX: 1}

@@ -1,4 +1,4 @@
-"""Idle times that papers state in closed form, beside those that are counted in simulations."""
+"""Idle times that papers state, in closed form or in tables, beside those that are counted in simulations."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The cells of published tables, as they are printed.
+"""The cells of published tables, as they are printed, and the tables as text.
 
 GPipe: Huang et al. 2018, arXiv 1811.06965 v5. Zero Bubble: Qi et al. 2023, arXiv 2401.10241.
 """

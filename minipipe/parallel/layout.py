@@ -1,4 +1,4 @@
-"""Where the numbers of each parameter lie, and the way from the whole to its parts and back."""
+"""Where the numbers of each parameter lie, the way from the whole to its parts and back, and ZeRO's parts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple

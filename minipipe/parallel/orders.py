@@ -166,6 +166,8 @@ def _nearest_root(n: int) -> int:
     return root + (n > root * (root + 1))
 
 
+# The order of a whole network.
+
 Order = str | Schedule | Callable[[int, int], Schedule]  # what a network takes as its schedule
 
 

@@ -399,7 +399,7 @@ def joined(holdings):
     return held
 
 
-# A stage with layers that talk to other devices: its forward and its backward are programs.
+# A stage with layers that talk to other devices.
 
 class TalkingStage(Stage):
     """A `Stage` whose actions, its forward, recompute and backward, are programs.

@@ -137,7 +137,7 @@ class Totals:
         return of_gradients, self._statistics.n_pending
 
 
-# The weight gradients of one layer for all micro-batches at once, as a late W makes them.
+# The weight gradients that a late W makes.
 
 def late_gradients(layer, halves):
     """(dW, db) of a layer for all samples of a mini-batch.
@@ -169,7 +169,7 @@ def _of_block(block, halves):
     return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
 
 
-# Which versions of its weights a stage keeps where updates do not wait for all micro-batches.
+# The versions of its weights that a stage keeps, where updates do not wait for all micro-batches.
 
 class Versions(dict):
     """{version: weights} of a stage: the `newest`, and each older one until no backward needs it any more.

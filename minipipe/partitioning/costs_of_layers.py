@@ -70,6 +70,8 @@ def readable(integer, scale):
     return number if Fraction(number) >= Fraction(integer, scale) else math.nextafter(number, math.inf)
 
 
+# The costs of the layers.
+
 COUNTED = {"macs": "macs", "bytes": "n_bytes"}  # and how they are called in a `Description`
 KINDS = ("parameters", *COUNTED, "time")
 

@@ -180,6 +180,8 @@ def _what_is_missing(memory, limits, missing, shown):
     )
 
 
+# The cuts themselves.
+
 def loads(costs, counts):
     """The sum of the costs in each stage, for a cut with `counts[s]` consecutive layers in stage s.
 

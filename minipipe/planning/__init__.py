@@ -1,4 +1,9 @@
-"""What a way of training will take, in ticks and in bytes, and the search for the best one."""
+"""What a way of training will take, in ticks and in bytes, and the search for the best one.
+
+Where to read: `one_microbatch` and `measuring` have the bytes and seconds of one micro-batch, `foresight` the
+bytes of a run, `without_numbers` and `rehearsal` those of networks that are never built; `fitting`, `search`
+and `profiles` look for the best, `pricing` has what each candidate takes.
+"""
 
 from .fitting import Setting, what_fits
 from .footprints import footprints, temporaries

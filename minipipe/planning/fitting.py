@@ -1,4 +1,7 @@
-"""The settings of a search for what fits: how long each takes, what it holds, and which is the best."""
+"""Which way of training a network fits some devices, and is the fastest; nothing is built or run.
+
+First the settings, how long each takes and what it holds, then the search.
+"""
 
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, product
@@ -192,7 +195,7 @@ def _rounded(makespan):
     return float(f"{float(makespan):.9g}")
 
 
-# Which way of training a network fits some devices, and is the fastest; nothing is built or run.
+# The search.
 
 DEVICES = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64

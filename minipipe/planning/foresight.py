@@ -14,9 +14,6 @@ from ..parallel.totals import Totals, Versions
 from ..ties import Tied, program_of_ties
 from .one_microbatch import Footprint
 
-
-# What stands for a stage in a run in which there are only bytes.
-
 ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
 
 

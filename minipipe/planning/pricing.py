@@ -1,4 +1,4 @@
-"""What a candidate of a plan takes: bounds of it, and a simulation of its whole run."""
+"""What a candidate of a plan takes: bounds of it, and a simulation of its whole run. And the plans found."""
 
 from dataclasses import replace
 from functools import cache
@@ -22,7 +22,7 @@ from .one_microbatch import numbers_kept
 from .rehearsal import rehearse, without_arrays
 
 
-# When copies on one device each have ended at the earliest, if they exchange bucket by bucket.
+# The earliest end of copies on one device each that exchange bucket by bucket.
 
 def least_with_buckets(M, F, B, scatter, gather, zero=0):
     """A time below which the makespan cannot be.
@@ -186,6 +186,8 @@ class Plans(NamedTuple):
         )
         return "\n".join([*rows, *(f"not tried: {sentence}" for sentence in self.not_tried)])
 
+
+# What a candidate takes.
 
 class Pricing:
     """What the candidates of a plan take; what many of them need is computed once.

@@ -157,6 +157,8 @@ def _within(time, limit, n_layers, n_devices, sizes, most):
     return min(found, key=lambda one: one[0]) if found else None
 
 
+# A profile, and the fastest schedule for it.
+
 COLUMNS = ("name", "forward", "backward", "weight backward", "bytes")
 GREEDY = "greedy"  # no name of a schedule, but a search by rules
 

@@ -1,4 +1,4 @@
-"""A run of any split of any network, in which there are only arrays without numbers."""
+"""A run in which nothing is computed: of any split of any network, or of a schedule in shards."""
 
 from functools import partial
 from itertools import product
@@ -80,7 +80,7 @@ def without_arrays(layers, dtype):
     return layers
 
 
-# The run of a schedule without any arithmetic, where several devices share the work inside each layer.
+# A schedule in shards: several devices share the work inside each layer.
 
 EXCHANGES = 2  # of a Transformer's layer, each way
 GOING_THROUGH = FORWARD | INPUT | AGAIN  # the layers; a weight gradient needs no other device

@@ -139,6 +139,8 @@ def _numbers(name, numbers):
     return [whole_number(name, n, 1) for n in listed(name, numbers)]
 
 
+# The search.
+
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v")
 NOT_TRIED = [
     f"schedules with two copies of the network on the same devices ({', '.join(names_having(copies=2))})",

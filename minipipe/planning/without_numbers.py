@@ -1,4 +1,4 @@
-"""A network of arrays without numbers, of which the bytes of any cut can be counted."""
+"""A network of arrays without numbers, of which the bytes of any cut can be counted, and bytes of numbers."""
 
 import copy
 import pickle
@@ -24,7 +24,7 @@ from .one_microbatch import (
 )
 
 
-# How many bytes numbers take, by what they are for.
+# The bytes of numbers.
 
 @dataclass(frozen=True)
 class Precision:
@@ -91,7 +91,7 @@ def precision_of(precision, dtype):
     return PRECISIONS[precision]
 
 
-# What a network needs in which there are only arrays without numbers.
+# What a network without numbers needs: random numbers that are not drawn, and errors that say who fails.
 
 class NoNumbers:
     """A generator of random numbers that draws none."""
@@ -126,6 +126,8 @@ def say_who_fails(owner, methods, name=None):
     for method in methods:
         setattr(owner, method, saying(getattr(owner, method)))
 
+
+# The network.
 
 class Kept(NamedTuple):
     """The bytes that a stage keeps of a micro-batch between its forward and its backward.

@@ -121,6 +121,8 @@ def _agree(home, other):
     return all(home.get(stage, device) == device for stage, device in other.items())
 
 
+# The boxes.
+
 UNNUMBERED = ("A", "S", "U", "G", "W*")  # they take in many micro-batches at once
 MARK_HEIGHT = 0.94       # of the line that stands for work that takes no time, where a box has HEIGHT
 

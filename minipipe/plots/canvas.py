@@ -84,6 +84,8 @@ def ink(colour):
     return "black" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "white"
 
 
+# Empty figures, and texts in them.
+
 def new_figure(width, height):
     """A matplotlib `Figure` of so many inches, which needs no display."""
     from matplotlib.figure import Figure

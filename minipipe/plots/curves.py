@@ -1,4 +1,4 @@
-"""Curves of trainings, and how stale their updates were."""
+"""Curves of trainings, how stale their updates were, learning rates, and the cut of a network."""
 
 from collections import Counter
 
@@ -111,7 +111,7 @@ def draw_rates(ax, rates, n_epochs, n_updates):
     ax.legend(frameon=False, fontsize=10)
 
 
-# A cut of a network: the cost of each layer, the stages behind, and the one that all others wait for.
+# The cut of a network, and the stage that all others wait for.
 
 BACKGROUNDS = ("#FFFFFF", "#E4E4E4")        # of the stages in turn
 BAR, BOTTLENECK = "#0072B2", "#D55E00"      # of Okabe and Ito, for colour-blind readers

@@ -1,4 +1,4 @@
-"""A run as a web page: one file that needs no network, with a slider over its ticks."""
+"""A run as a web page: one file that needs no network, with a slider over its ticks. And in a notebook."""
 
 import json
 import math
@@ -209,7 +209,7 @@ def _memory(trace):
         return (curves, "micro-batches alive") if any(curves) else ([], "")
 
 
-# A run as a cell of a notebook shows it: the player of its web page, and a still picture.
+# A run in a cell of a notebook: the player of its web page, and a still picture.
 
 @SHOWS(gives="HTML")
 def player(run):

@@ -1,6 +1,6 @@
 """What each device holds, over time: bytes where a run has counted them, or micro-batches.
 
-The curves stand alone, or under the timeline.
+The curves stand alone, or under the timeline; one device alone is shown by kind.
 """
 
 from ..arguments import argument, optional
@@ -146,7 +146,7 @@ def _draw_apart(ax):
         line.set_transform(ax.transData + ScaledTranslation(0, number * step / 72, ax.figure.dpi_scale_trans))
 
 
-# What one device holds, over time, by kind: parameters, gradients, stashes, caches, messages.
+# One device alone, by kind: parameters, gradients, stashes, caches, messages.
 
 KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
     "parameters": "#000000",

@@ -1,4 +1,4 @@
-"""The timeline of a run in characters."""
+"""The timeline of a run in characters, in ticks or in seconds."""
 
 from fractions import Fraction
 from math import ceil, floor, gcd, lcm, log10
@@ -9,7 +9,7 @@ from .boxes import UNNUMBERED, rows_of
 from .canvas import STYLES, parts_of
 
 
-# The timeline of a measured run in characters: its times fall on no grid.
+# The timeline of a measured run, whose times fall on no grid.
 
 UNITS = {"s": 1, "ms": 1e3, "us": 1e6}  # how many of them are a second
 OVERHEAD = ":"                          # what a lane has done for the engine
@@ -61,6 +61,8 @@ def _ruler(makespan, width):
         ruler = ruler.ljust(round(number * step / whole * width)) + f"{number * step:g}"
     return unit, ruler
 
+
+# The timeline of a run in ticks.
 
 MOST_COLUMNS = 4000
 

@@ -1,4 +1,7 @@
-"""The timeline of a run: one row per device, one box per action, and the bubble as empty space."""
+"""The timeline of a run: one row per device, one box per action, and the bubble as empty space.
+
+Messages are arrows over it, and the critical path can be drawn onto it.
+"""
 
 from bisect import bisect_right
 from itertools import groupby
@@ -88,6 +91,8 @@ def _arrow(message, rows):
     x, y = float(message.sent), source.middle + inwards * source.height
     return x, y, float(message.arrived) - x, to.middle - inwards * to.height - y
 
+
+# The timeline itself.
 
 LARGEST, SMALLEST = 8, 6    # points: the numbers in the boxes, and what cannot be read at half the size
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
@@ -264,7 +269,7 @@ def _middle(box):
     return round((box.top + box.bottom) / 2, 6)
 
 
-# The critical path of a run, drawn onto its timeline.
+# The critical path.
 
 PATH_STYLE = {"linewidth": 2.2, "zorder": 3}
 

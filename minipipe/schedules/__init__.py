@@ -1,6 +1,7 @@
-"""Who does what in which order: pure functions (n_devices, n_microbatches) -> Schedule.
+"""The schedules with a name: pure functions (n_devices, n_microbatches) -> Schedule.
 
-Those with a name are found in the files of this room, see `SCHEDULES`: a new one is one new file.
+They are found in the files of this room, see `SCHEDULES`: a new one is one new file. `replicas` has those of
+copies, which have no name. What a `Schedule` is, and what can be made of one, is in `minipipe.order`.
 """
 
 # The order of these is that of all lists of names; those of other files come after them.

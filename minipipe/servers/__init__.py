@@ -1,7 +1,7 @@
 """Parameter servers: they have the weights, and workers send them gradients.
 
-Where to read: `programs` has what workers and servers do, `share` how a server updates, `hogwild` the same
-without a lock, `costs` what a round takes.
+Where to read: `programs` has what workers and servers do, with a lock and without one, `share` how a server
+updates, `places` what a round takes.
 """
 
 from .options import MODES, Pace, Servers

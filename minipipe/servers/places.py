@@ -1,4 +1,4 @@
-"""Which device is a server, which a worker, how long a worker takes, and what a round takes."""
+"""Which device is a server, which a worker, what a gradient and a round take, and a line of mini-batches."""
 
 from fractions import Fraction
 from itertools import count, islice
@@ -186,8 +186,6 @@ def _ticks_of_a_part(n_bytes, bandwidth, n_servers):
     n_bytes, bandwidth = argument("n_bytes", n_bytes), argument("bandwidth", bandwidth)
     return Fraction(n_bytes) / (argument("n_servers", n_servers) * Fraction(bandwidth))
 
-
-# The mini-batches of several passes over the data, in one line.
 
 def mini_batches(X, Y, batch_size, n, seed=0):
     """The first n mini-batches of one pass over the samples after the other: a list of (X, Y).

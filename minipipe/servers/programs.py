@@ -2,7 +2,8 @@
 
 A worker computes a gradient, pushes to each server its part of it, and waits for the answers: each server's
 part of the weights, and from server 0 the number of the mini-batch to go on with. A server waits for the next
-gradient, whoever sends it. What the modes differ in is when it answers.
+gradient, whoever sends it. What the modes differ in is when it answers; without a lock, as in Hogwild,
+workers read and write the weights of a memory as they like.
 """
 
 from math import inf

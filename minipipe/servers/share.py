@@ -1,4 +1,4 @@
-"""The part of the parameters that a server has, and the replica of a worker."""
+"""The part of the parameters that a server has, the replica of a worker, and what they tell each other."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from ..sums import TreeSum
 from ..ties import sum_of_tied
 
 
-# What workers and servers do, as the trace calls it.
+# What workers and servers do, as the trace calls it, and what they send.
 
 class Gradient(NamedTuple):
     """A worker computes the gradient of a mini-batch, or of its part of it.
@@ -243,8 +243,6 @@ def compensated(gradient, now, read, factor):
         for g, w, w_read in zip(gradient, now, read, strict=True)
     ]
 
-
-# A worker's copy of the network.
 
 class Replica:
     """A copy of the network that computes gradients of mini-batches.

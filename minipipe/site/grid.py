@@ -1,4 +1,4 @@
-"""Which runs the site has, and their numbers: all are computed by the engine."""
+"""Which runs the site has, and their numbers, all computed by the cluster; and how they are packed."""
 
 import json
 import zlib

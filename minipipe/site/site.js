@@ -37,7 +37,7 @@ function when(start, end) {
   return `tick ${start} to ${end} (${end - start} tick${end - start === 1 ? "" : "s"})`;
 }
 
-async function runOf(name, size, setting) {  // what packing.py has packed
+async function runOf(name, size, setting) {  // what grid.py has packed
   await load(name);
   if (!window.DecompressionStream) throw Error("This browser is too old: use one of 2023 or later.");
   const [table, pages] = await inflated(site.groups[name][size]), run = {};

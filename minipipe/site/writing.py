@@ -1,4 +1,4 @@
-"""The files of the site."""
+"""The files of the site, and what its pages say about the schedules."""
 
 import inspect
 import json

@@ -1,6 +1,7 @@
-"""Does a pipeline equal its reference? Compared for J and for every parameter, never for sums or norms.
+"""Does a pipeline equal its reference, or differ from it by no more than rounding can explain?
 
-Each verdict runs `pipe` on the mini-batch X, Y, so that `pipe.trace` is the trace of the run just judged.
+Compared for J and for every parameter, never for sums or norms. Each verdict runs `pipe` on the mini-batch
+X, Y, so that `pipe.trace` is the trace of the run just judged.
 """
 
 from collections.abc import Iterable
@@ -122,6 +123,8 @@ class Gamma:
 def _double(*arrays):
     return [np.asarray(array, np.float64) for array in arrays]
 
+
+# The verdicts.
 
 def equals_full_batch(pipe, X, Y):
     """Whether J, dW and db are `==` to those of one full-width batch.
