@@ -195,7 +195,7 @@ def test_statistics_wait_for_the_step(make):
 def test_numbers_far_from_0_lose_no_digits_of_their_variance(n_microbatches):
     """N numbers of 10^6 + noise, in float64, against the truth in rational numbers.
 
-    Notation of `verification.rounding`; a = max |x|, r = max x - min x, M micro-batches, L levels
+    Notation of `verification.verdicts`; a = max |x|, r = max x - min x, M micro-batches, L levels
     of the tree. A mean is a sum of at most N numbers divided by their count, and each level of the tree
     adds at most 5 roundings of numbers up to a: all means are off by at most d = gamma(N + 5 L + 1) a.
     A sum of squares about a mean that is off by d is too large by n d^2, and rounded N + 3 times.
