@@ -44,6 +44,7 @@ _PLACES = {  # file or room -> the names that are handed on from there
     "planning": ["Nodes", "footprints", "measure", "plan", "rehearse", "temporaries", "what_fits"],
     "servers": ["Pace", "ParameterServer", "Servers"],
     "training": ["fit"],
+    "verification": ["check"],
 }
 _HOMES = {name: place for place, names in _PLACES.items() for name in names}
 

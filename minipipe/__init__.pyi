@@ -125,6 +125,7 @@ from .servers.options import Pace as Pace
 from .servers.options import Servers as Servers
 from .servers.parameter_server import ParameterServer as ParameterServer
 from .training import fit as fit
+from .verification.checking import check as check
 
 __version__: str
 

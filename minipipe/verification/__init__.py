@@ -7,12 +7,13 @@ X, Y)`: on any floats, the difference to the full batch as a share of the roundi
 compare is returned by `against_full_batch`, `against_same_groups` and `against_one_device`.
 """
 
+from .checking import check
 from .verdicts import (
     Bounds, against_full_batch, against_one_device, against_same_groups, equals_full_batch,
     equals_same_groups, rounding_bounds, same_bits, share_of_bound,
 )
 
 __all__ = [
-    "Bounds", "against_full_batch", "against_one_device", "against_same_groups", "equals_full_batch",
+    "Bounds", "against_full_batch", "against_one_device", "against_same_groups", "check", "equals_full_batch",
     "equals_same_groups", "rounding_bounds", "same_bits", "share_of_bound",
 ]

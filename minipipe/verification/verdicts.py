@@ -202,6 +202,32 @@ def against_one_device(pipe, X, Y):
     return _run(pipe, X, Y), reference
 
 
+def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str | None:
+    """Return the first difference between two (J, gradients) in words, or None if they are equal.
+
+    exact: whether equal means `==`; if not, floats may differ by 1e-9 of the largest entry.
+    """
+    (J, gradients), (J_reference, gradients_reference) = run, reference
+    pairs = [("J", np.asarray(J), np.asarray(J_reference))]
+    for index, (mine, theirs) in enumerate(zip(gradients, gradients_reference, strict=True)):
+        mine, theirs = leaves(mine), leaves(theirs)
+        names = ("dW", "db") if len(mine) <= 2 else [f"gradient {k}" for k in range(len(mine))]
+        for name, one, other in zip(names, mine, theirs):
+            pairs.append((f"{name} of layer {index}", one, other))
+    for name, found, expected in pairs:
+        if found.shape != expected.shape or found.dtype != expected.dtype:
+            expected = f"{expected.shape} of {expected.dtype}"
+            return f"{name} has shape {found.shape} of {found.dtype}, expected {expected}"
+        equal = np.array_equal(found, expected)
+        if not exact and not equal:
+            slack = 1e-9 * (1 + float(abs(expected).max(initial=0)))
+            equal = bool((abs(found - expected) <= slack).all())
+        if not equal:
+            index = np.unravel_index(np.argmax(found != expected), found.shape)
+            return f"{name} differs: found {found[index]}, expected {expected[index]}"
+    return None
+
+
 def share_of_bound(pipe, X, Y):
     """The largest difference to one full-width batch, as a share of what rounding can explain.
 

@@ -1,0 +1,263 @@
+"""`check`: does a layer, a network or a schedule keep what it promises? A line for each promise.
+
+For what is broken, a line says what was found and which mistake is likely. All comparisons with the full
+batch are those of `verdicts`.
+"""
+
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import one_hot, shape_of
+from ..exact import rational
+from ..layers import Layer, Linear
+from ..layers.through import forward_through
+from ..losses import LOSSES, MeanSquaredError
+from ..network import Network, Sequential
+from ..order import Schedule, ScheduleError, peak_microbatches, simulate
+from ..parallel import Pipeline
+from ..parallel.proved import trust
+from ..schedules import SCHEDULES, build
+from .promises import CannotTry, Trial, coarse, forward, promises_of_layer
+from .verdicts import against_full_batch, against_one_device, against_same_groups, difference_in_words
+
+
+class Verdict(NamedTuple):
+    """What became of one promise.
+
+    promise: in words.
+    holds: whether it is kept; None where it could not be tried.
+    why: what was found, and the likely mistake; or why it could not be tried.
+    """
+
+    promise: str
+    holds: bool | None
+    why: str = ""
+
+    def __str__(self) -> str:
+        line = f"  {WORDS[self.holds]:4}{self.promise}"
+        return f"{line}\n        {self.why}" if self.why else line
+
+
+WORDS = {True: "yes", False: "NO", None: "-"}
+
+
+class Report(tuple):
+    """The `Verdict`s of a check: true if no promise is broken and some are kept. It prints as lines."""
+
+    what: str
+
+    def __new__(cls, what: str, verdicts: Sequence[Verdict]) -> Report:
+        report = super().__new__(cls, verdicts)
+        report.what = what
+        return report
+
+    def __bool__(self) -> bool:
+        found = {verdict.holds for verdict in self}
+        return True in found and False not in found
+
+    def __repr__(self) -> str:
+        tried = [verdict.holds for verdict in self if verdict.holds is not None]
+        return "\n".join([f"{self.what}: {sum(tried)} of {len(tried)} promises kept", *map(str, self)])
+
+
+def check(
+    what: Layer | Sequence[Layer] | Network | str | Schedule, shape: tuple | None = None, K: int = 4,
+    M: int = 8,
+) -> Report:
+    """Return a `Report`: what a layer, a network or a schedule promises, tried on small random data.
+
+    what: a layer; a list of layers, or a network; or a schedule, by its name or as a `Schedule`.
+    shape: of one sample, for a layer or a network: (3,) for A_prev (3, m), (2, 8, 8) for images. Where A_prev
+        is a pair of arrays, a pair of shapes.
+    K, M: for the name of a schedule, its devices and micro-batches.
+
+    Of a layer: shapes and dtypes; that it writes into nothing it was handed; its derivatives, beside slopes
+    by central differences; that `cache` has all that backward needs; that micro-batches of any sizes add up
+    to the full batch, with `==` and in fractions where the layer can; and the same in a pipeline, at each
+    cut, with and without recomputation. A class whose layer kept all of it is trusted like the package's own
+    from then on: its bytes are counted once, and its gradients may take up a sum.
+
+    A check tries; it does not prove. It takes one to a few seconds.
+
+    >>> from minipipe import Linear
+    >>> bool(check(Linear(3, 2), (3,)))
+    True
+    >>> class PerSample(Linear):
+    ...     def backward_weight(self, dZ):
+    ...         dW, db = super().backward_weight(dZ)
+    ...         return dW / dZ.shape[-1], db
+    >>> print(check(PerSample(3, 2), (3,))[4])
+      NO  its derivatives are the slopes of its output
+            dW is 5 times too small: does backward divide by its own m? The loss has done that
+    """
+    if isinstance(what, (str, Schedule)):
+        schedule = build(what, K, M) if isinstance(what, str) else what
+        return _report(repr(schedule), _of_schedule(schedule, what if isinstance(what, str) else None))
+    if shape is None:
+        raise ValueError("shape is missing: pass that of one sample, such as shape=(3,) for A_prev (3, m)")
+    if isinstance(what, Layer):
+        report = _report(f"{what!r}, samples of shape {shape}", promises_of_layer(what, shape))
+        if report:
+            trust(type(what))
+        return report
+    net = what if isinstance(what, Network) else Sequential(what, MeanSquaredError())
+    return _report(f"a network of {len(net.layers)} layers", _of_network(net.layers, net.loss, shape))
+
+
+def _report(name, promises):
+    """Try promises, rows (words, function, whether the ones after it need it), one after another."""
+    verdicts, broken = [], None
+    for words, attempt, is_needed in promises:
+        if broken is not None:
+            verdicts.append(Verdict(words, None, f"not tried: {broken} comes first"))
+            continue
+        verdict = _tried(words, attempt)
+        verdicts.append(verdict)
+        if is_needed and verdict.holds is False:
+            broken = f'"{words}"'
+    return Report(name, verdicts)
+
+
+def _tried(words, attempt):
+    """Return the `Verdict` of an attempt, which returns None or what is wrong, or raises `CannotTry`."""
+    try:
+        wrong = attempt()
+    except CannotTry as reason:
+        return Verdict(words, None, str(reason))
+    except Exception as error:  # of a layer from elsewhere
+        wrong = f"{type(error).__name__}: {error}"
+    return Verdict(words, wrong is None, wrong or "")
+
+
+def _of_network(layers, loss, shape):
+    """Return the promises of a network: those of each layer, then its gradients in pipelines."""
+    trial = Trial(layers[0], shape)
+    layers = [layer.copy() for layer in layers]
+    for index, layer in enumerate(layers):
+        layer.initialize(np.random.default_rng(index))
+    rows, met = [], []
+
+    def call(layer, A_prev):
+        met.append((layer, shape_of(A_prev)))
+        return forward(layer, A_prev)
+
+    A = forward_through(layers, trial.data(), {}, call)
+    for index, (layer, full) in enumerate(met):
+        of_sample = tuple(part[:-1] for part in full) if isinstance(full[0], tuple) else full[:-1]
+        rows.append((f"layer {index}, {layer!r}", partial(_first_broken, layer, of_sample), False))
+    for recompute in ("never", "always"):
+        words = f"in pipelines it equals the full batch, recompute={recompute!r}"
+        rows.append((words, partial(_in_pipelines, layers, loss, trial, A.shape, recompute), False))
+    return rows
+
+
+def _first_broken(layer, shape):
+    """Return what is wrong with one layer of a network."""
+    report = _report(repr(layer), promises_of_layer(layer, shape))
+    return next((f"{one.promise}: NO. {one.why}" for one in report if one.holds is False), None)
+
+
+def _in_pipelines(layers, loss, trial, shape, recompute):
+    """Compare pipelines of 2 stages, and of one layer a stage, with the full batch."""
+    convert, exact = rational, True
+    try:
+        _compared(layers, loss, trial, shape, convert, (1, 1, "gpipe", "never"))
+    except (AttributeError, TypeError):  # of a layer that cannot compute with fractions
+        convert, exact = np.float64, False
+    for K, M, schedule in ((2, 2, "gpipe"), (len(layers), 3, "1f1b"), (len(layers), 3, "zb-h1")):
+        setting = min(K, len(layers)), M, schedule, recompute
+        wrong = difference_in_words(*_compared(layers, loss, trial, shape, convert, setting), exact)
+        if wrong:
+            return f"{wrong}, in {setting[0]} stages, {M} micro-batches, {schedule}"
+    return None
+
+
+def _compared(layers, loss, trial, shape, convert, setting):
+    """Return (J, gradients) of a pipeline and of the full batch. setting: K, M, schedule, recompute."""
+    layers = [layer.copy(lambda parameter: convert(coarse(parameter))) for layer in layers]
+    X, Y = trial.data(convert), convert(_labels(loss, shape))
+    compare = against_full_batch if all(one.alone_per_sample for one in layers) else against_same_groups
+    K, M, schedule, recompute = setting
+    return compare(Pipeline(layers, loss, K, M, schedule, recompute), X, Y)
+
+
+def _labels(loss, shape):
+    """Return labels of the kind that the loss takes, for an output of this shape."""
+    rng = np.random.default_rng(5)
+    name = type(loss).__name__
+    kinds = {kind for _, kind in LOSSES.facts[name].examples()} if LOSSES.get(name) is type(loss) else set()
+    if "classes" in kinds:
+        return one_hot(rng.integers(0, shape[0], shape[1:]), shape[0])
+    return rng.integers(0, 2, shape).astype(float) if "bits" in kinds else coarse(rng.standard_normal(shape))
+
+
+def _of_schedule(schedule, name):
+    """Return the promises of a schedule. name: in `SCHEDULES`, or None."""
+    trial = ScheduleTrial(schedule, name)
+    return [
+        ("it has no faults: each action has what it needs, and no device waits for ever", trial.faults, True),
+        ("its run takes as many ticks as its formula says", trial.ticks, False),
+        ("as many micro-batches are alive on each device as its formula says", trial.peaks, False),
+        ("its gradients are the full batch's, in fractions (==)", trial.gradients, False),
+        ("its gradients have the bits of one device, in floats", trial.bits, False),
+    ]
+
+
+class ScheduleTrial:
+    """A schedule, and a network of one small layer for each of its stages."""
+
+    def __init__(self, schedule: Schedule, name: str | None) -> None:
+        self.schedule, self.facts = schedule, SCHEDULES.facts.get(name)
+
+    def faults(self) -> str | None:
+        """Return the faults in words, or None."""
+        try:
+            self.schedule.validate()
+        except ScheduleError as error:
+            return str(error)
+        return None
+
+    def ticks(self) -> str | None:
+        """Compare the makespan of a simulation with the closed form."""
+        formula = self._fact("ticks")
+        counted = simulate(self.schedule).makespan
+        return None if counted == formula else f"counted {counted} ticks, the formula gives {formula}"
+
+    def peaks(self) -> str | None:
+        """Compare the most micro-batches alive in a simulation with the closed form."""
+        formula, counted = self._fact("peaks"), peak_microbatches(simulate(self.schedule))
+        counted = counted if len(formula) > 1 else [max(counted)]
+        return None if counted == formula else f"counted {counted}, the formula gives {formula}"
+
+    def gradients(self) -> str | None:
+        """Compare the gradients with those of one full-width batch."""
+        return difference_in_words(*against_full_batch(*self._network(rational)))
+
+    def bits(self) -> str | None:
+        """Compare the gradients with those of the same micro-batches on one device."""
+        return difference_in_words(*against_one_device(*self._network(np.float64)))
+
+    def _fact(self, name):
+        """Return what the closed form called `name` gives for these sizes."""
+        K, M = len(self.schedule.devices), self.schedule.n_microbatches
+        found = None if self.facts is None else getattr(self.facts, name)(K=K, M=M)
+        if found is None:
+            raise CannotTry("no closed form is known for it")
+        return found
+
+    def _network(self, convert):
+        """Return (pipeline, X, Y) of small layers, with one sample more than there are micro-batches."""
+        if "U" in self.schedule.kinds:
+            raise CannotTry("it updates the weights on the way: compare trainings, see `Pipeline`")
+        rng, K, M = np.random.default_rng(6), self.schedule.n_stages, self.schedule.n_microbatches
+        layers = [Linear(2, 2) for _ in range(K)]
+        for layer in layers:
+            layer.initialize(rng)
+        layers = [layer.copy(lambda parameter: convert(coarse(parameter))) for layer in layers]
+        X, Y = (convert(coarse(rng.standard_normal((2, M + 1)))) for _ in range(2))
+        return Pipeline(layers, MeanSquaredError(), K, M, self.schedule), X, Y
