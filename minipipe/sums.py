@@ -45,7 +45,7 @@ class TreeSum:
 
         It is merged with its partner, that sum with its own, and so on, as long as they are there.
         """
-        pending, last = self.pending, self.n - 1 >> level  # the last place at this level
+        pending, last = self.pending, (self.n - 1) >> level  # the last place at this level
         may_change = not self._keeps_terms  # a term may be somebody else's array, but a sum of two is ours
         while last:
             partner = level, place ^ 1
@@ -54,6 +54,7 @@ class TreeSum:
                 may_change = True
             elif partner[1] <= last:
                 break
+            # without any partner at this level, the term moves up alone
             level, place, last = level + 1, place >> 1, last >> 1
         pending[level, place] = term
 

@@ -196,7 +196,7 @@ class Cluster:
     def _do(self, due, only_ends):
         """Do what happens in one tick, or only end what is over, and start nothing.
 
-        Each lane goes on with its own number of the tick: others may count in floats.
+        Each lane goes on with its own number of the tick: one may count 2, another 2.0.
         """
         lanes, resuming, starting = self._lanes, due.resuming, due.starting
         while True:

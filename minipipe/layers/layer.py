@@ -233,7 +233,8 @@ class Layer(AsCode, Halves):
     that can be taken out and put back while other micro-batches pass through.
 
     After `backward_input`, `cache` holds only what `backward_weight` still reads beside its dZ. Where
-    `weight_after_input` is True, it reads no dZ: the sums over dZ are done already, or lie with its layers.
+    `weight_after_input` is True, it reads no dZ: the sums over dZ are done already, or are in the
+    caches of the layers it is made of.
 
     The dtype of the input is the dtype of the result. A layer writes into no array that it was
     handed; the input must stay unchanged until `backward`, because `cache` may refer to it.
@@ -268,11 +269,11 @@ class Layer(AsCode, Halves):
     training, step, first_sample = True, 0, 0
     index = None         # in its network's list, as errors name it; layers within a layer have its own
     recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
-    over_copies = False       # whether these are the copies of the network, rather than shards of the layer
     exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
+    over_copies = False       # whether these devices have copies of the network, not shards of the layer
     splits: ClassVar = {}  # how devices may share its work, see `part`
     halo = 0             # how many rows above and below its own a device needs, where rows are split
-    partial = False      # whether its gradients are one summand, of which each device of a group has another
+    partial = False      # whether each device of its group has only a summand of the gradients
     can_overflow = True  # whether finite numbers may become too large in a forward
     errors = None        # errors(A_prev, E, A, gamma) bounds rounding, see `rounding_bounds`
 
@@ -376,7 +377,7 @@ class Layer(AsCode, Halves):
     def cached(self, dZ, shape_of_input=np.shape):
         """`cache`, after checking that there is one and that `dZ` fits it.
 
-        Without parameters there is no second half to read it again, so the layer then has none.
+        Without parameters there is no second half to read it again, so its cache is dropped.
 
         shape_of_input: a function of the cache that gives the shape of A_prev.
         """

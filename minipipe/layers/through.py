@@ -94,7 +94,7 @@ def forward_through(layers, A, skips, call=handed_on):
             raise talks_alone(layer)
         A = call(layer, A)
         if layer.fork is not None:
-            A, skips[layer.fork] = A
+            A, skips[layer.fork] = A  # a Fork returns a pair
     return A
 
 
@@ -135,7 +135,7 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
             dZ = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
             raise talks_alone(layer)
-        if index > first or wants_dX or layer.weight_after_input:
+        if index > first or wants_dX or layer.weight_after_input:  # the latter leaves dW on its way
             dA = in_one_piece(layer.backward_input(dZ))
         else:
             dA = None

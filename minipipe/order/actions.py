@@ -18,8 +18,8 @@ class Rule(NamedTuple):
     adds: what has been done after it.
     way: its result goes to the stage this many stages on, and it waits for one from as many stages before; 0:
         neither.
-    message: the kind that its message is called by; a gradient has one name, whether its sender halves the
-        backward or not.
+    message: the kind in the label of its message. An I sends as B does, so that a receiver need not know
+        whether the backward is in halves.
     alive: by how many micro-batches more its device keeps activations after it.
     wide: whether it does this for all micro-batches of the mini-batch at once, the last of which names it.
     meets: whether it only starts an exchange, which is over when all devices with the stage have come to it.

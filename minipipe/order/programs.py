@@ -27,8 +27,8 @@ class Wires:
     skips: (name, stage where it begins, stage where it ends) of each skip connection from one stage to
         another: what a Fork puts aside travels to its Join beside A, and the derivative by it travels back
         beside dA.
-    ranks: for each device of the schedule, its number on the cluster; left out, the same. Where each stands
-        for several devices, which share the work inside its layers, there are several `Wires`.
+    ranks: for each device of the schedule, its number on the cluster; left out, the same. With T shards
+        there are T `Wires`, each with its own ranks.
 
     >>> from .actions import Action
     >>> from ..schedules import gpipe

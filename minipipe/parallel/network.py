@@ -348,8 +348,9 @@ class Parallel(InStages):
         if self._committed:
             return
         with self._run.as_a_whole():
-            gradients, changes = self._finite_gradients(), Changes()
+            gradients = self._finite_gradients()
         self._run.finish()
+        changes = Changes()
         if self.has_updates:
             self._take_updates(changes)
         else:

@@ -67,15 +67,15 @@ class Stage:
         self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
         self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.owned = None  # what the device owns of its parameters, where that is a part
-        self.begin(MicroBatches([], 1, 0))
+        self.begin(MicroBatches([], 1, 0))  # an empty run, so that all attributes are there
 
     def begin(
         self, line, accumulate="tree", recomputed=(), memory=None, wanted=None, optimizer=None, place=None
     ):
         """Start a run.
 
-        line: the `MicroBatches`, kept until the run is over. Below, a micro-batch is a grain of one, where
-            they are cut into grains.
+        line: the `MicroBatches`, kept until the run is over. Where these are cut into grains, each i below is
+            the number of a grain.
         accumulate: how gradients are summed over them, as in `Sums`.
         recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
         memory: what an optimizer remembers for the parameters here, as in its `memory`.
