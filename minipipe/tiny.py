@@ -1,6 +1,6 @@
 """Pipeline-parallel training, the whole idea in plain NumPy: read it, then run `python -m minipipe.tiny`.
 
-K devices work on M micro-batches, numbered i, of m samples in all. Samples are columns; the letters are Andrew Ng's.
+K devices work on M micro-batches, numbered i, of m samples in all. Samples are columns; the letters are Ng's.
 """
 
 import numpy as np
