@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 
-from .checks import path_of, shown
+from .checks import path_of, shown, write_whole
 from .network import Network
 from .state import HANDED, OptimizerState, State
 
@@ -90,16 +90,14 @@ def _write(path, arrays):
         raise ValueError(f"path={str(path)!r} names no file: add a name")
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+
+    def write(beside):
         with beside.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+
+    write_whole(path, write)
 
 
 def _read(path):

@@ -6,6 +6,7 @@ Numbers leave as Python's own: those of NumPy overflow.
 import operator
 import os
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from math import inf
 from numbers import Integral, Real
@@ -140,6 +141,21 @@ def path_of(name, value):
     if not can_be:
         raise ValueError(f"{name}={shown(value)} must be a path")
     return path
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file whole or not at all: into a file beside it, which then takes its name.
+
+    path: where it belongs.
+    write: a function that writes to the path that it gets.
+    """
+    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")  # writers go by the ending
+    try:
+        write(beside)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def listed(name, values, least=1):

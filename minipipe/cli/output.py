@@ -1,15 +1,13 @@
 """What commands print of a trace, and the files that they write."""
 
-import os
 from pathlib import Path
 
+from ..checks import write_whole
 from ..cluster import BUBBLES, duration
 from ..order import peak_microbatches
 from ..plots import text
-from ..plots.canvas import new_figure
+from ..plots.saving import DOTS_PER_INCH, checked_path, picture_formats
 from ..plots.timeline import timeline_figure
-
-DOTS_PER_INCH = 150  # of pictures
 
 
 def title_of(schedule, n_shards=1):
@@ -40,30 +38,11 @@ def save(trace, path, title):
     write(timeline_figure(trace, title), path)
 
 
-def picture_formats():
-    return sorted(new_figure(1, 1).canvas.get_supported_filetypes())
-
-
 def checked_picture(path):
     """`path`, or `ValueError` if no picture can be written there; worth knowing before a long job."""
     return checked_path(path, picture_formats())
 
 
-def checked_path(path, endings=None):
-    """`path`, or `ValueError` if no file can be written there, or its name has another ending.
-
-    By default, any ending will do.
-    """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ValueError(f"cannot write {path}: it is a folder, or this user may not write there")
-    if endings is not None and path.suffix[1:].lower() not in endings:
-        raise ValueError(f"cannot write {path}: its name must end in one of .{', .'.join(endings)}")
-    return path
-
-
 def write(figure, path):
-    figure.savefig(path, dpi=DOTS_PER_INCH)
+    write_whole(Path(path), lambda beside: figure.savefig(beside, dpi=DOTS_PER_INCH))
     print(f"written: {path}")

@@ -12,7 +12,7 @@ from .mail import Mail
 from .memory import Accounts
 from .record import TICKS, Record
 from .requests import Compute, Receive, Send
-from .trace import Trace
+from .trace import Tick, Trace
 
 
 # What is to happen, tick by tick.
@@ -158,10 +158,10 @@ class Cluster:
         return Trace(self.record.snapshot())
 
     def tick(self):
-        """Move every device by one tick; returns whether there is more to do."""
+        """Move every device by one tick; return a `Tick`, which is true while there is more to do."""
         self.now += 1
         self._advance(self.now)
-        return not self.done
+        return Tick(self, self.now, not self.done)
 
     def run(self):
         """Go on to the end of all programs, and return the trace."""

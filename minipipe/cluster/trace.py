@@ -7,7 +7,7 @@ from numbers import Integral
 from ..checks import listed, shown
 from ..registry import Registry
 from .critical_path import critical_path, duration
-from .devices import COMPUTE
+from .devices import COMPUTE, lane_name
 from .record import MESSAGE_WIDTH, Idle, Message, Span, changes_of_memory, rows
 from .why import explain
 
@@ -164,7 +164,7 @@ class Trace:
                 busy[device] += end - start
         return busy
 
-    def bubble(self, of):
+    def bubble(self, of="total"):
         """The share of time that devices do not compute. Four shares go by the name of bubble, see `BUBBLES`:
 
         of="total": idle / (devices * makespan), summed over devices. GPipe's (K - 1)/(M + K - 1).
@@ -273,6 +273,14 @@ class Trace:
             shows["critical_path"](self, ax[0] if memory else ax, until)
         return ax
 
+    def save(self, path, title=None):
+        """Write the timeline into a file, whole or not at all, as its ending says, by `minipipe.plots.save`.
+
+        path: .png, .pdf, .svg and other pictures; .gif, a film; .html, a page; .json, for ui.perfetto.dev.
+        title: above a picture.
+        """
+        SHOWS.load()["save"](self, path, title)
+
     def to_text(self):
         """The timeline in characters, written by `minipipe.plots.text`."""
         return SHOWS.load()["text"](self)
@@ -300,8 +308,33 @@ class Trace:
         length = duration(self.makespan, self.unit)
         return f"<Trace of {self.n_devices} devices, {len(self.spans)} spans, {length}>"
 
+    def __str__(self):
+        """Return the timeline in characters, its length, and how much of it is idle."""
+        text = f"{self.to_text()}\n{duration(self.makespan, self.unit)}"
+        return f"{text}, {100 * float(self.bubble()):.1f} % idle" if any(self.busy_ticks()) else text
+
     def __eq__(self, other):
         if not isinstance(other, Trace):
             return NotImplemented
         names = "lanes", "spans", "messages", "idle", "queued", "_memory_by_device"
         return all(getattr(self, name) == getattr(other, name) for name in names)
+
+
+class Tick(int):
+    """A tick that has passed: 1 while there is more to do, else 0. It prints what each device did in it.
+
+    now: its number, from 1.
+    """
+
+    def __new__(cls, cluster, now, is_more):
+        tick = super().__new__(cls, is_more)
+        tick._cluster, tick.now = cluster, now
+        return tick
+
+    def __repr__(self):
+        trace, words = self._cluster.trace, []
+        for device, lane in trace.lanes:
+            spans = trace.spans_of(device, lane)
+            labels = [str(span.label) for span in spans if span.start < self.now and span.end > self.now - 1]
+            words.append(f"{lane_name(device, lane)} {' '.join(labels) or 'waits'}")
+        return f"tick {self.now}: {', '.join(words)}{'' if self else '. All is done'}"

@@ -313,6 +313,14 @@ class Schedule:
             return text
         Path(path).write_text(text, encoding="utf-8", newline="\n")
 
+    def plot(self, ax=None, title=None):
+        """Draw its run with the standard costs; return the matplotlib axes. `simulate` takes other costs.
+
+        ax: matplotlib axes; new ones if None.
+        title: above the picture; its name if None.
+        """
+        return SHOWS.load()["timeline_of"](self, ax, title)
+
     def _repr_html_(self):
         """The player of its run with the standard costs, or its faults: how Jupyter shows the schedule."""
         return SHOWS.load()["player"](self)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..cluster import Trace
+from ..cluster.trace import Tick
 from ..layers import Layer, every_layer
 from ..layers.exchanging import check_positions
 from ..layers.layer import pairs_of_layers, parameters_with
@@ -194,16 +195,16 @@ class Parallel(InStages):
         self._prepare(self.schedule)
         self._load(batches, optimizer)
 
-    def tick(self) -> bool:
-        """Move every device by one tick; returns whether the mini-batch needs more of them.
+    def tick(self) -> Tick:
+        """Move every device by one tick; return a `Tick`, which is true while the mini-batch needs more.
 
         After the last tick, J, gradients and trace are those that `forward_backward` would have left.
         """
         self._check_ticks()
-        unfinished = self._loaded_run().tick()
-        if not unfinished:
+        passed = self._loaded_run().tick()
+        if not passed:
             self._commit()
-        return unfinished
+        return passed
 
     def train(self, batches: Sequence[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
         """Update with `optimizer` after each mini-batch; return the costs.

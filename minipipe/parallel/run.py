@@ -124,7 +124,7 @@ class Run:
             self.cluster.record.memory = self._known_bytes
 
     def tick(self):
-        """Move every device by one tick; returns whether there is more to do."""
+        """Move every device by one tick; return a `Tick`, which is true while there is more to do."""
         self._check_not_failed()
         with self.as_a_whole():
             return self.cluster.tick()

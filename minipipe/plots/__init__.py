@@ -10,11 +10,12 @@ from .comparison import compare
 from .curves import curves, cut, learning_rates, staleness
 from .html import html, player, still
 from .memory import alive, ledger, memory, timeline_with_memory
+from .saving import save
 from .text import text
-from .timeline import critical_path, timeline
+from .timeline import critical_path, timeline, timeline_of
 
 __all__ = [
     "alive", "animate", "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
-    "learning_rates", "ledger", "memory", "player", "staleness", "still", "text", "timeline",
-    "timeline_with_memory",
+    "learning_rates", "ledger", "memory", "player", "save", "staleness", "still", "text",
+    "timeline", "timeline_of", "timeline_with_memory",
 ]

@@ -10,6 +10,7 @@ from operator import add
 from ..arguments import argument, optional
 from ..checks import shown
 from ..cluster import COMPUTE, SHOWS
+from ..order import simulate
 from .boxes import MARGIN, boxes, ends_of, height_of, places_of, rows_of
 from .canvas import (
     EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, new_figure, printable, styles_of,
@@ -272,6 +273,12 @@ def _middle(box):
 # The critical path.
 
 PATH_STYLE = {"linewidth": 2.2, "zorder": 3}
+
+
+@SHOWS(gives="axes")
+def timeline_of(schedule, ax=None, title=None):
+    """Draw the run of a schedule with its standard costs into matplotlib axes, and return the axes."""
+    return timeline(simulate(schedule), ax, title=schedule.name if title is None else title)
 
 
 @SHOWS(gives="the axes")

@@ -1,6 +1,7 @@
 """The commands that train, prove and draw, as a user meets them."""
 
 import time
+from pathlib import Path
 
 import pytest
 from command_line.test_cli import run
@@ -201,11 +202,12 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
      ["20 clients with 71 to 72 digits of 10 to 10 classes each; 4 in a round", "20 % reached in round 1\n",
       "sent: 76,960 bytes to the clients, 153,952 bytes back"]),  # 4,811 of 8 bytes, with how many samples
 ])
-def test_servers_and_clients_train_and_say_what_happened(capsys, monkeypatch, words, sentences):
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, dpi: print("drawn into", path))
+def test_servers_and_clients_train_and_say_what_happened(capsys, monkeypatch, tmp_path, words, sentences):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, dpi: path.write_text("drawn"))
     status, out, _ = run(capsys, words)
     assert status == 0 and all(sentence in out for sentence in sentences), out
-    assert "drawn into " in out
+    assert "written: " in out and Path(out.split()[-1]).read_text() == "drawn"
 
 
 def test_a_server_scores_the_weights_on_the_way_and_counts_the_staleness(capsys, tmp_path):

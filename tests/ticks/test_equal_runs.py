@@ -155,7 +155,7 @@ def test_after_the_second_there_is_nothing_to_tick_and_it_can_be_copied():
         J = pipe.forward_backward(*batch(13, 0))
     twin = pickle.loads(pickle.dumps(pipe))
     for each in (pipe, twin):
-        assert each.tick() is False and each.J == J and each.trace == pipe.trace
+        assert not each.tick() and each.J == J and each.trace == pipe.trace
         assert each.forward_backward(*batch(13, 0)) == J
 
 
