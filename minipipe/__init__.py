@@ -28,6 +28,7 @@ _REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__a
 _PLACES = {  # file or room -> the names that are handed on from there
     "arrays": ["accuracy", "blas_threads", "one_hot"],
     "checkpoints": ["load", "save"],
+    "comparison": ["compare"],
     "cluster": [
         "ANY", "Cluster", "Compute", "DeadlockError", "Label", "Link", "MemoryLimitError", "Port", "Receive",
         "Send", "Trace",

@@ -35,6 +35,7 @@ from .cluster.requests import Label as Label
 from .cluster.requests import Receive as Receive
 from .cluster.requests import Send as Send
 from .cluster.trace import Trace as Trace
+from .comparison import compare as compare
 from .description import describe as describe
 from .federated.clients import clients_of as clients_of
 from .federated.federated_averaging import FederatedAveraging as FederatedAveraging

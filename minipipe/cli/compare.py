@@ -1,7 +1,6 @@
 """`minipipe compare`: several schedules on the same devices, as a table and on one time axis."""
 
-from ..cluster import BUBBLES, ticks
-from ..order import peak_microbatches
+from ..comparison import NOTES, table_of
 from ..plots import compare
 from ..schedules import SCHEDULES
 from .options import (
@@ -42,22 +41,8 @@ def run(options):
     print(
         f"{devices_of(options, devices)}, {microbatches} micro-batches, costs of a device {options.costs}\n"
     )
-    print_table(traces)
+    print(f"{table_of(traces)}\n\n{NOTES}")
     write(compare(traces), path)
-
-
-def print_table(traces):
-    """A row for each schedule, with each of the four bubbles under its own name."""
-    width = max(len(name) for name in ["schedule", *traces]) + 2
-    line = f"{{:{width}}}{{:>9}}{{:>12}}{{:>12}}{{:>14}}{{:>13}}{{:>7}}{{:>10}}"
-    bubbles = "idle/total", "idle/ideal", "idle in span", "worst span"
-    print(line.format("schedule", "makespan", *bubbles, "peak", "messages"))
-    for name, trace in traces.items():
-        bubbles = (f"{float(100 * trace.bubble(of)):.2f} %" for of in BUBBLES)
-        peak = max(peak_microbatches(trace))
-        print(line.format(name, ticks(trace.makespan), *bubbles, str(peak), len(trace.messages)))
-    print(f"\nFour bubbles: {', '.join(BUBBLES.values())}.")
-    print("Peak: the most micro-batches alive on a device.")
 
 
 def _schedule(name, options):

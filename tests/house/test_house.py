@@ -31,7 +31,7 @@ FLOORS = {
     "parallel": 7,
     "servers": 8, "planning": 8, "verification": 8,
     "federated": 9, "plots": 9, "papers": 9,
-    "site": 10,
+    "site": 10, "comparison": 10,
     "cli": 11,
 }
 NEVER = {("plots", "parallel")}  # plots draw traces, whoever made them

@@ -1,0 +1,55 @@
+"""`compare`: schedules next to each other, by name, as objects and as functions."""
+
+import pytest
+
+import minipipe as mp
+from minipipe.order import ScheduleError
+from minipipe.schedules import build
+
+
+def all_forwards_first(device, K, M):
+    return [f"F{i}" for i in range(M)] + [f"B{i}" for i in range(M)]
+
+
+def test_a_row_has_what_was_counted_in_the_run():
+    found = mp.compare("naive", "gpipe", "1f1b", K=4, M=8)
+    head, *rows = repr(found).splitlines()[:4]
+    columns = "schedule makespan idle/total idle/ideal idle in span worst span peak messages"
+    assert head.split() == columns.split()
+    assert [(row.split()[0], row.split()[1], row.split()[-2]) for row in rows] == [
+        ("naive", "96", "1"), ("gpipe", "33", "8"), ("1f1b", "33", "4"),
+    ]
+    assert found["gpipe"] == mp.simulate(build("gpipe", 4, 8)) and len(found) == 3
+
+
+def test_a_function_and_a_schedule_are_taken_as_well():
+    own = build("1f1b", 2, 3)
+    found = mp.compare(all_forwards_first, own, "1f1b", K=2, M=3, costs=mp.Costs(F=1, B=3))
+    assert [*found] == ["all_forwards_first", "1f1b", "1f1b (2)"]
+    assert found["1f1b"] == found["1f1b (2)"] == mp.simulate(own, mp.Costs(F=1, B=3))
+    assert found["all_forwards_first"].makespan == 16  # (M + K - 1)(F + B)
+
+
+def test_it_shows_and_saves_its_picture(tmp_path):
+    found = mp.compare("gpipe", "1f1b", K=2, M=2)
+    found.save(tmp_path / "both.svg")
+    text = (tmp_path / "both.svg").read_text()
+    assert text.startswith("<?xml") and [*tmp_path.iterdir()] == [tmp_path / "both.svg"]
+    assert [ax.get_title(loc="left").split(":")[0] for ax in found.plot().axes[:2]] == ["gpipe", "1f1b"]
+    page = found._repr_html_()
+    assert page.startswith("<pre>schedule") and "data:image/png;base64," in page
+    with pytest.raises(ValueError, match="its name must end in one of"):
+        found.save(tmp_path / "both.txt")
+
+
+@pytest.mark.parametrize("make, error, words", [
+    (lambda: mp.compare(), ValueError, "there is nothing to compare: pass schedules"),
+    (lambda: mp.compare("gpip"), ValueError, "did you mean 'gpipe'"),
+    (lambda: mp.compare(3), ValueError, "3 is not a schedule: pass a name"),
+    (lambda: mp.compare("gpipe", K=0), ValueError, "n_devices=0 must be at least 1"),
+    (lambda: mp.compare(lambda device, K, M: ["F0"]), ScheduleError, "<lambda>.*device 0 never does 0B0"),
+    (lambda: mp.compare(lambda device, K, M: [1]), ScheduleError, "<lambda>: .*1"),
+])
+def test_what_cannot_be_compared_is_named(make, error, words):
+    with pytest.raises(error, match=f"(?s){words}"):
+        make()
