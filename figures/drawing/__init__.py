@@ -7,6 +7,7 @@ from functools import partial
 
 from .batch_sizes import learning_rates, steps_against_batch_size
 from .cut import cuts
+from .hero import hero
 from .memory_by_devices import memory_by_devices
 from .memory_over_time import memory_over_time
 from .slow_links import slow_links
@@ -17,6 +18,7 @@ from .timelines import TIMELINES, one_timeline, schedules, zoo
 __all__ = ["FIGURES"]
 
 FIGURES = {
+    "hero": hero,
     **{name: partial(one_timeline, name) for name in TIMELINES},
     "schedules": schedules,
     "zoo": zoo,

@@ -14,7 +14,11 @@ EPILOG = """examples:
   mpiexec -n 4 python3 -m minipipe mpi
   mpiexec -n 2 python3 -m minipipe mpi --size 1024 --batch-size 512
   mpiexec -n 4 python3 -m minipipe mpi --schedule gpipe --replicas 2
-It needs mpi4py and an MPI: in a virtual environment, pip install "minipipe[mpi]".
+It needs mpi4py and an MPI: in a virtual environment (a folder of pip's --target cannot load one),
+pip install "minipipe[mpi]", or pip install -e ".[mpi]" in a clone. On a cluster with an MPI of its own,
+leave mpich out, pip install -e . mpi4py, and start as its manual says, such as
+    srun -n 4 python3 -m minipipe mpi
+Ranks may lie on several machines, if these share the folder. A rank computes with one thread.
 """
 
 

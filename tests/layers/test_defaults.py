@@ -1,4 +1,4 @@
-"""The README's table of defaults that differ from PyTorch's: our column is what the code does."""
+"""The table of defaults that differ from PyTorch's, in minipipe/layers: our column is what the code does."""
 
 from inspect import Parameter, signature
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 import minipipe as mp
 from minipipe.exact import Rational, rational
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-TABLE = README.partition("### Defaults that differ from PyTorch's")[2].partition("\n#")[0]
+README = (Path(__file__).parents[2] / "minipipe" / "layers" / "README.md").read_text(encoding="utf-8")
+TABLE = README.partition("## Defaults that differ from PyTorch's")[2].partition("\n#")[0]
 N = 300
 
 

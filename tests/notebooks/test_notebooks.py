@@ -41,11 +41,11 @@ def test_notebook_runs_and_its_outputs_are_fresh(path, run):
         assert texts[0] == texts[1], remedy
 
 
-def test_the_readme_lists_all_notebooks():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[(\w+)\]\(notebooks/(\w+)\.ipynb\) \|", readme, re.MULTILINE)
+def test_their_readme_lists_all_notebooks():
+    readme = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(\w+)\]\((\w+)\.ipynb\) \|", readme, re.MULTILINE)
     assert rows == [(path.stem, path.stem) for path in NOTEBOOKS]
-    assert f"[{len(NOTEBOOKS)} notebooks](#the-notebooks)" in readme
+    assert f"in {len(NOTEBOOKS)} notebooks" in readme
 
 
 def test_the_map_has_all_notebooks():

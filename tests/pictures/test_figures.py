@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 from figures import draw
+from figures.drawing.hero import hero_runs
+
+from minipipe.order import peak_microbatches
 
 FOLDER = Path(draw.__file__).parent
 KEPT = {path.stem for path in FOLDER.glob("*.png")}
@@ -32,7 +35,7 @@ def test_the_script_draws_one_of_them_from_any_folder(tmp_path):
 def test_an_unknown_name_is_refused_before_anything_is_drawn(capsys, tmp_path):
     with pytest.raises(SystemExit):
         draw.main(["naive", "zo", "--folder", str(tmp_path)])
-    assert "there is no picture 'zo': choose from naive, gpipe, " in capsys.readouterr().err
+    assert "there is no picture 'zo': choose from hero, naive, " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -40,3 +43,11 @@ def test_the_list_has_a_row_for_each():
     lines = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
     listed = [line.partition("](")[2].partition(".png)")[0] for line in lines if line.startswith("| [")]
     assert sorted(listed) == sorted(KEPT) and {*draw.FIGURES} == KEPT - {OF_A_COMMAND}
+
+
+def test_the_four_runs_of_the_readme_have_the_ticks_and_the_memory_that_it_names():
+    found = {name: (trace.makespan, peak_microbatches(trace)) for name, trace in hero_runs().items()}
+    assert found == {
+        "naive": (96, [1, 1, 1, 1]), "gpipe": (33, [8, 8, 8, 8]),
+        "1f1b": (33, [4, 3, 2, 1]), "zb-h1": (27, [4, 4, 4, 4]),
+    }
