@@ -8,6 +8,7 @@ In the order in which one meets them:
     options     Cut, Split, Shards, Memory, Sums, Machine, Weights; Costs, Link, Port
     training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
     many ranks  ParameterServer with Servers and Pace, FederatedAveraging with Rounds, clients_of
+    proof       check, of a layer, a network or a schedule; more of it in the room verification
     time        simulate, Trace, Schedule, and the rooms order, schedules, cluster, collectives, plots
     planning    describe, partition, measure, footprints, what_fits, plan, rehearse
 

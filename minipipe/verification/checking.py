@@ -6,23 +6,27 @@ batch are those of `verdicts`.
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import one_hot, shape_of
+from ..arguments import arguments
+from ..arrays import computing, one_hot, shape_of
+from ..checks import shown, whole_numbers
 from ..exact import rational
 from ..layers import Layer, Linear
 from ..layers.through import forward_through
-from ..losses import LOSSES, MeanSquaredError
+from ..losses import LOSSES, Loss, MeanSquaredError
 from ..network import Network, Sequential
 from ..order import Schedule, ScheduleError, peak_microbatches, simulate
 from ..parallel import Pipeline
-from ..parallel.proved import trust
+from ..parallel.proved import is_proved, trust
 from ..schedules import SCHEDULES, build
-from .promises import CannotTry, Trial, coarse, forward, promises_of_layer
+from .promises import promises_of_layer
+from .trial import CannotTry, Remark, Trial, coarse, forward
 from .verdicts import against_full_batch, against_one_device, against_same_groups, difference_in_words
 
 
@@ -31,7 +35,7 @@ class Verdict(NamedTuple):
 
     promise: in words.
     holds: whether it is kept; None where it could not be tried.
-    why: what was found, and the likely mistake; or why it could not be tried.
+    why: what was found, and the likely mistake; or why it could not be tried, or was tried in floats only.
     """
 
     promise: str
@@ -76,13 +80,18 @@ def check(
         is a pair of arrays, a pair of shapes.
     K, M: for the name of a schedule, its devices and micro-batches.
 
-    Of a layer: shapes and dtypes; that it writes into nothing it was handed; its derivatives, beside slopes
-    by central differences; that `cache` has all that backward needs; that micro-batches of any sizes add up
-    to the full batch, with `==` and in fractions where the layer can; and the same in a pipeline, at each
-    cut, with and without recomputation. A class whose layer kept all of it is trusted like the package's own
-    from then on: its bytes are counted once, and its gradients may take up a sum.
+    Of a layer: shapes and dtypes; that it writes into nothing it was handed; its derivatives, compared with
+    slopes by differences, at kinks on both sides; that `cache` has all that backward needs; that
+    micro-batches of any sizes add up to the full batch, with `==` and in fractions where the layer can; and
+    the same in a pipeline, at each cut, with and without recomputation; large inputs; and predictions. A
+    class whose layer kept all of it is trusted like the package's own from then on: its bytes are counted
+    once, and its gradients may take up a sum.
 
-    A check tries; it does not prove. It takes one to a few seconds.
+    Of a network: the same of each layer, and then pipelines of it. Of a schedule: that it can run; ticks and
+    memory, where a closed form is known; and the gradients of a small network.
+
+    A check tries; it does not prove. It takes less than a second for most layers, and up to 20 seconds for a
+    Transformer block in fractions. Raises `ValueError` for what cannot be checked.
 
     >>> from minipipe import Linear
     >>> bool(check(Linear(3, 2), (3,)))
@@ -95,18 +104,65 @@ def check(
       NO  its derivatives are the slopes of its output
             dW is 5 times too small: does backward divide by its own m? The loss has done that
     """
+    K, M = arguments(K=K, M=M)
     if isinstance(what, (str, Schedule)):
         schedule = build(what, K, M) if isinstance(what, str) else what
         return _report(repr(schedule), _of_schedule(schedule, what if isinstance(what, str) else None))
-    if shape is None:
-        raise ValueError("shape is missing: pass that of one sample, such as shape=(3,) for A_prev (3, m)")
+    if not isinstance(what, (Layer, Network, list, tuple)):
+        raise ValueError(
+            f"what={shown(what)} must be a layer, a list of layers, a network, a schedule or its name: pass "
+            "an object, such as Linear(3, 2)"
+        )
+    shape = _checked_shape(shape)
     if isinstance(what, Layer):
+        _check_fit(what, shape)
         report = _report(f"{what!r}, samples of shape {shape}", promises_of_layer(what, shape))
         if report:
             trust(type(what))
         return report
     net = what if isinstance(what, Network) else Sequential(what, MeanSquaredError())
     return _report(f"a network of {len(net.layers)} layers", _of_network(net.layers, net.loss, shape))
+
+
+MOST_NUMBERS = 10_000  # of a sample: a derivative takes some sixty forwards
+
+
+def _checked_shape(shape):
+    """Return the shape of a sample, or of a pair of them, as tuples; raise `ValueError` for anything else."""
+    if shape is None:
+        raise ValueError("shape is missing: pass that of one sample, such as shape=(3,) for A_prev (3, m)")
+    if not isinstance(shape, (tuple, list)):
+        raise ValueError(f"shape={shown(shape)} must be a tuple, such as (3,) for A_prev (3, m)")
+    is_pair = len(shape) == 2 and all(isinstance(one, (tuple, list)) for one in shape)
+    shapes = [whole_numbers("shape", one, 1) for one in (shape if is_pair else [shape])]
+    n = max(map(math.prod, shapes))
+    if n > MOST_NUMBERS:
+        raise ValueError(
+            f"shape={shown(shape)} has {n:,} numbers in a sample, more than {MOST_NUMBERS:,}: pass a smaller "
+            "one; what a layer promises does not depend on its size"
+        )
+    return tuple(shapes) if is_pair else shapes[0]
+
+
+def _check_fit(layer, shape):
+    """Raise `ValueError` if the shape does not fit a layer that is known to be right, or that says so."""
+    trial = Trial(layer, shape)
+    try:
+        layer.output_shape(shape_of(trial.data()))
+        if is_proved(type(layer)):
+            forward(trial.drawn(), trial.data())
+    except ValueError:
+        if not trial.takes_pair and layer.join is None:
+            raise  # it has both numbers and the remedy
+        raise _does_not_fit(layer, shape) from None
+    except Exception:
+        if is_proved(type(layer)):
+            raise _does_not_fit(layer, shape) from None
+
+
+def _does_not_fit(layer, shape):
+    fitting = "a pair of shapes, such as ((3,), (3,))" if layer.join else "that of one sample, such as (3,)"
+    return ValueError(f"shape={shape} does not fit {layer!r}: pass {fitting}, without the axis of samples")
 
 
 def _report(name, promises):
@@ -126,64 +182,87 @@ def _report(name, promises):
 def _tried(words, attempt):
     """Return the `Verdict` of an attempt, which returns None or what is wrong, or raises `CannotTry`."""
     try:
-        wrong = attempt()
+        with computing(), np.errstate(all="ignore"):  # what overflows is a finding
+            wrong = attempt()
     except CannotTry as reason:
         return Verdict(words, None, str(reason))
     except Exception as error:  # of a layer from elsewhere
         wrong = f"{type(error).__name__}: {error}"
-    return Verdict(words, wrong is None, wrong or "")
+    return Verdict(words, wrong is None or isinstance(wrong, Remark), wrong or "")
 
 
 def _of_network(layers, loss, shape):
     """Return the promises of a network: those of each layer, then its gradients in pipelines."""
-    trial = Trial(layers[0], shape)
-    layers = [layer.copy() for layer in layers]
-    for index, layer in enumerate(layers):
-        layer.initialize(np.random.default_rng(index))
-    rows, met = [], []
-
-    def call(layer, A_prev):
-        met.append((layer, shape_of(A_prev)))
-        return forward(layer, A_prev)
-
-    A = forward_through(layers, trial.data(), {}, call)
-    for index, (layer, full) in enumerate(met):
-        of_sample = tuple(part[:-1] for part in full) if isinstance(full[0], tuple) else full[:-1]
-        rows.append((f"layer {index}, {layer!r}", partial(_first_broken, layer, of_sample), False))
+    trial = NetworkTrial(layers, loss, shape)
+    rows = [
+        (f"layer {index}, {layer!r}", partial(trial.of_layer, layer, of_sample), False)
+        for index, (layer, of_sample) in enumerate(trial.met)
+    ]
     for recompute in ("never", "always"):
         words = f"in pipelines it equals the full batch, recompute={recompute!r}"
-        rows.append((words, partial(_in_pipelines, layers, loss, trial, A.shape, recompute), False))
+        rows.append((words, partial(trial.in_pipelines, recompute), False))
     return rows
 
 
-def _first_broken(layer, shape):
-    """Return what is wrong with one layer of a network."""
-    report = _report(repr(layer), promises_of_layer(layer, shape))
-    return next((f"{one.promise}: NO. {one.why}" for one in report if one.holds is False), None)
+class NetworkTrial:
+    """A network with parameters of its own, whose layers are tried before the whole.
 
+    met: [(layer, shape of a sample that it takes)], up to the first that does not run.
+    """
 
-def _in_pipelines(layers, loss, trial, shape, recompute):
-    """Compare pipelines of 2 stages, and of one layer a stage, with the full batch."""
-    convert, exact = rational, True
-    try:
-        _compared(layers, loss, trial, shape, convert, (1, 1, "gpipe", "never"))
-    except (AttributeError, TypeError):  # of a layer that cannot compute with fractions
-        convert, exact = np.float64, False
-    for K, M, schedule in ((2, 2, "gpipe"), (len(layers), 3, "1f1b"), (len(layers), 3, "zb-h1")):
-        setting = min(K, len(layers)), M, schedule, recompute
-        wrong = difference_in_words(*_compared(layers, loss, trial, shape, convert, setting), exact)
-        if wrong:
-            return f"{wrong}, in {setting[0]} stages, {M} micro-batches, {schedule}"
-    return None
+    def __init__(self, layers: Sequence[Layer], loss: Loss, shape: tuple) -> None:
+        self.first, self.loss, self.met, self.broken = Trial(layers[0], shape), loss, [], False
+        self.layers = [layer.copy() for layer in layers]
+        self.alone_per_sample = all(layer.alone_per_sample for layer in layers)
+        for index, layer in enumerate(self.layers):
+            layer.initialize(np.random.default_rng(index))
+        try:
+            self.output_shape = forward_through(self.layers, self.first.data(), {}, self._meet).shape
+        except Exception as error:  # of a layer from elsewhere; ours say what does not fit
+            if not self.met or is_proved(type(self.met[-1][0])):
+                raise ValueError(f"shape={shape} does not fit the network: {error}") from None
 
+    def _meet(self, layer, A_prev):
+        """Note a layer with the shape of its A_prev, and return its A."""
+        full = shape_of(A_prev)
+        is_pair = isinstance(full[0], tuple)
+        self.met.append((layer, tuple(part[:-1] for part in full) if is_pair else full[:-1]))
+        return forward(layer, A_prev)
 
-def _compared(layers, loss, trial, shape, convert, setting):
-    """Return (J, gradients) of a pipeline and of the full batch. setting: K, M, schedule, recompute."""
-    layers = [layer.copy(lambda parameter: convert(coarse(parameter))) for layer in layers]
-    X, Y = trial.data(convert), convert(_labels(loss, shape))
-    compare = against_full_batch if all(one.alone_per_sample for one in layers) else against_same_groups
-    K, M, schedule, recompute = setting
-    return compare(Pipeline(layers, loss, K, M, schedule, recompute), X, Y)
+    def of_layer(self, layer: Layer, shape: tuple) -> str | None:
+        """Return what is wrong with one layer."""
+        report = _report(repr(layer), promises_of_layer(layer, shape))
+        for one in report:
+            if one.holds is False:
+                self.broken = True
+                return f"{one.promise}: NO. {one.why}"
+        return None
+
+    def in_pipelines(self, recompute: str) -> str | None:
+        """Compare pipelines of 2 stages, and of one layer a stage, with the full batch."""
+        if self.broken:
+            raise CannotTry("not tried: a layer with a NO comes first")
+        convert, note = rational, None
+        try:
+            self._compared(convert, (1, 1, "gpipe", "never"))
+        except (AttributeError, TypeError) as error:  # of a layer that cannot compute with fractions
+            convert = np.float64
+            note = Remark(f"in floats, but for rounding; with fractions, {type(error).__name__}: {error}")
+        n, most = len(self.layers), 3 if self.alone_per_sample else 2  # batch norm needs two samples
+        for K, M, schedule in ((2, 2, "gpipe"), (n, most, "1f1b"), (n, most, "zb-h1")):
+            setting = min(K, n), M, schedule, recompute
+            wrong = difference_in_words(*self._compared(convert, setting), exact=note is None)
+            if wrong:
+                return f"{wrong}, in {setting[0]} stages, {M} micro-batches, {schedule}"
+        return note
+
+    def _compared(self, convert, setting):
+        """Return (J, gradients) of a pipeline and of a reference. setting: K, M, schedule, recompute."""
+        layers = [layer.copy(lambda parameter: convert(coarse(parameter))) for layer in self.layers]
+        X, Y = self.first.data(convert), convert(_labels(self.loss, self.output_shape))
+        compare = against_full_batch if self.alone_per_sample else against_same_groups
+        K, M, schedule, recompute = setting
+        return compare(Pipeline(layers, self.loss, K, M, schedule, recompute), X, Y)
 
 
 def _labels(loss, shape):

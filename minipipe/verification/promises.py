@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 
@@ -12,79 +11,15 @@ from ..arrays import even_slices, leaves, shape_of
 from ..cluster import bytes_by_kind
 from ..exact import rational
 from ..layers import Flatten, Layer, Linear, every_layer
+from ..layers.layer import check_halves
 from ..layers.through import prepare_forward
 from ..losses import MeanSquaredError
 from ..parallel import Pipeline
+from .slopes import slopes
+from .trial import A_PREV, CannotTry, M, Remark, Trial, coarse, forward, named, part_of
 from .verdicts import against_full_batch, against_same_groups, difference_in_words
 
-M = 5  # samples of the mini-batch
-MOST_ENTRIES = 30     # of an array whose slopes are tried
-STEP = 2.0 ** -17     # of a central difference, whose square and rounding then are both below 1e-9
-NEAR = 1e-6           # how near a slope must be, as a share of 1 + |slope|
-A_PREV = "dA_prev"
-
-
-class CannotTry(Exception):
-    """A promise that cannot be tried, with the reason."""
-
-
-class Trial:
-    """A layer with parameters and data of its own, made anew for each promise."""
-
-    def __init__(self, layer: Layer, shape: tuple) -> None:
-        self.layer, self.shape = layer, shape
-        self.takes_pair = bool(shape) and isinstance(shape[0], tuple)
-
-    def drawn(self, convert: Callable = np.float64) -> Layer:
-        """Return a copy of the layer whose parameters are drawn, coarse, and converted."""
-        twin = self.layer.copy()
-        for one in every_layer([twin]):
-            one.cache = None
-        twin.initialize(np.random.default_rng(0), np.float64)
-        return twin.copy(lambda parameter: convert(coarse(parameter)))
-
-    def data(self, convert: Callable = np.float64, m: int = M, seed: int = 1):
-        """Return A_prev of m samples, multiples of 1/8; tokens where the layer takes some."""
-        rng = np.random.default_rng(seed)
-        if self.layer.takes == "tokens":
-            n_tokens = next(one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens"))
-            return rng.integers(0, n_tokens, (*self.shape, m))
-        shapes = self.shape if self.takes_pair else (self.shape,)
-        found = tuple(convert(coarse(rng.standard_normal((*shape, m)))) for shape in shapes)
-        return found if self.takes_pair else found[0]
-
-    def run(self, layer, A_prev, dZ=None, first_sample=0):
-        """Return (A, dZ, {name: derivative}) of a forward and a backward."""
-        A = forward(layer, A_prev, first_sample)
-        dZ = self.slopes_of_cost(A) if dZ is None else dZ
-        dA_prev, dW, db = layer.backward(dZ)
-        return A, dZ, named(layer, dA_prev, dW, db)
-
-    def slopes_of_cost(self, A, seed=2):
-        """Return dZ, multiples of 1/8, in the form of A."""
-        rng = np.random.default_rng(seed)
-        made = [like(coarse(rng.standard_normal(part.shape)), part) for part in leaves(A)]
-        return tuple(made) if isinstance(A, tuple) else made[0]
-
-
-def forward(layer, A_prev, first_sample=0):
-    """Return A of a forward in training, as a network prepares it."""
-    prepare_forward(every_layer([layer]), training=True, first_sample=first_sample)
-    return layer.forward(A_prev)
-
-
-def named(layer, dA_prev, dW, db):
-    """Return {name: array} of all derivatives that are there."""
-    found = {}
-    for name, tree in ((A_PREV, dA_prev), ("dW", dW), ("db", db)):
-        parts = leaves(tree)
-        found |= {name if len(parts) == 1 else f"{name}[{k}]": part for k, part in enumerate(parts)}
-    return found
-
-
-def like(array, other):
-    """Return `array` with the kind of numbers of `other`."""
-    return rational(array) if other.dtype == object else array.astype(other.dtype)
+LARGE = 1000  # times the data: e^1000 is infinite
 
 
 def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
@@ -92,28 +27,29 @@ def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
     trial = Trial(layer, shape)
     rows = [
         ("it runs, and shapes are as they must be", shapes, True),
+        ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
         ("the same input gives the same output", repeats, True),
-        ("float32 in, float32 out", keeps_dtype, False),
-        ("it writes into no array that it was handed", leaves_inputs, False),
+        ("float32 in, float32 out, and float64 likewise", keeps_dtype, False),
         ("its derivatives are the slopes of its output", slopes, False),
         ("between the halves of its backward, it has what the second needs", halves, False),
         ("all that backward needs is in cache, which can be taken out and put back", cached, True),
         ("micro-batches of any sizes add up to the full batch", adds_up, False),
         ("pipelines equal the full batch, at each cut, with and without recomputation", pipelined, False),
         ("its gradients are arrays of its own, and what it keeps depends on shapes alone", owns, False),
+        ("large inputs give numbers, too", large, False),
+        ("a prediction for a sample depends on that sample alone", predicts, False),
     ]
     return [(words, partial(attempt, trial), needed) for words, attempt, needed in rows]
 
 
 def shapes(trial):
     """Run forward and backward, and compare all shapes."""
+    for one in every_layer([trial.layer]):
+        check_halves(type(one))
     layer, A_prev = trial.drawn(), trial.data()
-    try:
-        A, _, found = trial.run(layer, A_prev)
-    except Exception as error:  # whatever a user's layer raises is the finding
-        return f"{type(error).__name__}: {error}"
+    A, _, found = trial.run(layer, A_prev)
     wanted = named(layer, A_prev, layer.W, layer.b)
-    if trial.layer.takes == "tokens":
+    if trial.takes_tokens:
         wanted.pop(A_PREV)
         found.pop(A_PREV, None)
     for name in {**wanted, **found}:
@@ -121,139 +57,124 @@ def shapes(trial):
             what = "is missing" if name not in found else "is there, but the layer has no such parameter"
             return f"{name} {what}: return None for dW and db where there is no W and b, and arrays elsewhere"
         if found[name].shape != wanted[name].shape:
-            turned = found[name].shape == wanted[name].shape[::-1]
-            hint = "it is transposed; dW = dZ @ A_prev.T" if turned else f"it must be {wanted[name].shape}"
-            return f"{name} has shape {found[name].shape}: {hint}"
-    m = {part.shape[-1] for part in leaves(A)}
-    return None if m == {M} else f"A has shape {shape_of(A)}: samples are the last axis, here of {M}"
+            return f"{name} has shape {found[name].shape}: {_words_of_shape(found[name], wanted[name])}"
+    if {part.shape[-1] for part in leaves(A)} != {M}:
+        return f"A has shape {shape_of(A)}: samples are the last axis, here of {M}"
+    promised = layer.output_shape(shape_of(A_prev))
+    if promised != shape_of(A):
+        return (
+            f"output_shape promises {promised}, but A has shape {shape_of(A)}: write "
+            "output_shape(self, shape) in the class"
+        )
+    finite = all(np.isfinite(part).all() for part in [*leaves(A), *found.values()])
+    return None if finite else "A or a derivative is infinite, or not a number, for inputs between -3 and 3"
+
+
+def _words_of_shape(found, wanted):
+    """Return what is likely wrong with a derivative of another shape than its array."""
+    if found.shape == wanted.shape[::-1]:
+        return f"it is transposed, {wanted.shape} is right; for Z = W @ A_prev, dW = dZ @ A_prev.T"
+    if found.size == wanted.size:
+        return f"it must be {wanted.shape}; a sum with keepdims=True keeps its axis"
+    if found.shape[-1:] == (M,):
+        return f"it must be {wanted.shape}: is the sum over the samples missing?"
+    return f"it must be {wanted.shape}"
+
+
+def leaves_arrays(trial):
+    """Compare arrays that were handed in or returned with copies made before."""
+    layer, A_prev = trial.drawn(), trial.data()
+    dZ = trial.slopes_of_cost(forward(layer, trial.data()))
+    handed = {"A_prev": leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b)}
+    before = _copies(handed)
+    trial.run(layer, A_prev, dZ)
+    if name := _changed(handed, before):
+        return f"{name} was changed: an operation in place, such as -= or out=, needs a copy first"
+    A, _, derivatives = trial.run(layer, A_prev, dZ)
+    returned = {"A": leaves(A)} | {name: [array] for name, array in derivatives.items()}
+    before = _copies(returned)
+    trial.run(layer, trial.data(seed=3), dZ)
+    if name := _changed(returned, before):
+        return (
+            f"the next micro-batch has changed {name} of this one: return a new array each time, and add "
+            "nothing up in the layer; the network adds gradients"
+        )
+    return None
+
+
+def _copies(arrays):
+    return {name: [part.copy() for part in parts] for name, parts in arrays.items()}
+
+
+def _changed(arrays, before):
+    """Return the name of the first arrays that are not as they were, or None."""
+    for name, parts in arrays.items():
+        if not all(map(np.array_equal, parts, before[name])):
+            return name
+    return None
 
 
 def repeats(trial):
-    """Run the same forward twice, with another mini-batch in between."""
+    """Run the same forward and backward twice, with another mini-batch in between."""
     layer = trial.drawn()
-    first = forward(layer, trial.data())
-    forward(layer, trial.data(seed=3))
-    again = forward(layer, trial.data())
-    if all(map(np.array_equal, leaves(first), leaves(again))):
-        return None
-    return (
-        "A is another one the second time: does a forward use what an earlier one has left, or draw random "
-        "numbers from a generator of its own? They must follow from step, index and first_sample"
-    )
-
-
-def keeps_dtype(trial):
-    """Compare all dtypes of a run in float32."""
-    layer = trial.drawn(np.float32)
-    A, _, found = trial.run(layer, trial.data(np.float32))
-    for name, array in {"A": leaves(A)[0], **found}.items():
-        if array.dtype != np.float32:
+    A, dZ, first = trial.run(layer, trial.data())
+    trial.run(layer, trial.data(seed=3))
+    A_again, _, again = trial.run(layer, trial.data(), dZ)
+    if not all(map(np.array_equal, leaves(A), leaves(A_again))):
+        return (
+            "A is another one the second time: does a forward use what an earlier one has left, or draw "
+            "random numbers from a generator of its own? They must follow from step, index and first_sample"
+        )
+    for name in first:
+        if not np.array_equal(first[name], again[name]):
             return (
-                f"{name} is {array.dtype}: a constant or an array made on the way has another dtype; "
-                "make it with constant(value, A_prev) or np.zeros_like(A_prev)"
+                f"{name} is another one the second time: does backward add to what an earlier one has left, "
+                "or draw random numbers again?"
             )
     return None
 
 
-def leaves_inputs(trial):
-    """Compare A_prev, dZ and the parameters with copies made before."""
-    layer, A_prev = trial.drawn(), trial.data()
-    dZ = trial.slopes_of_cost(forward(layer, A_prev))
-    handed = {"A_prev": leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b)}
-    before = {name: [array.copy() for array in arrays] for name, arrays in handed.items()}
-    trial.run(layer, A_prev, dZ)
-    for name, arrays in handed.items():
-        if not all(map(np.array_equal, arrays, before[name])):
-            return f"{name} was changed: an operation in place, such as -= or out=, needs a copy first"
+def keeps_dtype(trial):
+    """Compare all dtypes of a run in float32, and of one in float64."""
+    for dtype in (np.float32, np.float64):
+        layer = trial.drawn(dtype)
+        A, _, found = trial.run(layer, trial.data(dtype))
+        for name, array in {"A": leaves(A)[0], **found}.items():
+            if array.dtype != dtype:
+                return (
+                    f"{name} is {array.dtype} in a run in {dtype.__name__}: a constant or an array made on "
+                    "the way has another dtype; make it with constant(value, A_prev) or np.zeros_like(A_prev)"
+                )
     return None
-
-
-def slopes(trial):
-    """Compare the derivatives with central differences; where there is a kink, with both sides of it."""
-    layer, A_prev = trial.drawn(), trial.data()
-    _, dZ, found = trial.run(layer, A_prev)
-    arrays = named(layer, A_prev, layer.W, layer.b)
-    if trial.layer.takes == "tokens":
-        arrays.pop(A_PREV)
-
-    def cost():
-        return float(sum((part * d).sum() for part, d in zip(leaves(forward(layer, A_prev)), leaves(dZ))))
-
-    middle = cost()
-    for name, array in arrays.items():
-        right_ones, wrong = [], None
-        for index in _some_indices(array):
-            low, high = _slopes_at(array, index, cost, middle)
-            given, slack = float(found[name][index]), NEAR * (1 + abs(low) + abs(high))
-            right_ones.append((given, (low + high) / 2))
-            if not min(low, high) - slack <= given <= max(low, high) + slack:
-                wrong = wrong or (index, given, low, high)
-        if wrong is not None:
-            return _words_of_slopes(name, wrong, right_ones)
-    return None
-
-
-def _slopes_at(array, index, cost, middle):
-    """Return the slopes of the cost to the left and to the right of an entry; equal, if there is no kink."""
-    value = array[index]
-    array[index] = value + STEP
-    above = cost()
-    array[index] = value - STEP
-    below = cost()
-    array[index] = value
-    left, right = (middle - below) / STEP, (above - middle) / STEP
-    is_kink = abs(right - left) > 1e-3 * (1 + abs(left) + abs(right))
-    return (left, right) if is_kink else ((above - below) / (2 * STEP),) * 2
-
-
-def _words_of_slopes(name, wrong, pairs):
-    """Return what is wrong with the derivatives of an array.
-
-    wrong: (index, derivative, slope on the left, slope on the right) of an entry.
-    pairs: (derivative, slope) of the entries tried.
-    """
-    ratios = {round(given / slope, 4) for given, slope in pairs if abs(slope) > NEAR}
-    if len(ratios) == 1:
-        ratio = ratios.pop()
-        if ratio == round(1 / M, 4):
-            return f"{name} is {M} times too small: does backward divide by its own m? The loss has done that"
-        if ratio == M:
-            return f"{name} is {M} times too large: is it summed over the samples twice, or multiplied by m?"
-        if ratio == -1:
-            return f"{name} has the wrong sign"
-        if ratio == 0:
-            return f"{name} is 0: is a term missing, or a cache overwritten?"
-        return f"{name} is {ratio:g} times the slope, at each entry"
-    index, given, low, high = wrong
-    slope = f"the slope is {low:.6g}"
-    if low != high:
-        slope = f"the slopes on both sides are {low:.6g} and {high:.6g}"
-    place = ", ".join(map(str, index))
-    return f"{name}[{place}] = {given:.6g}, but {slope}"
-
-
-def _some_indices(array):
-    """Return indices of at most `MOST_ENTRIES` entries, spread over the array."""
-    flat = np.linspace(0, array.size - 1, min(array.size, MOST_ENTRIES)).astype(int)
-    return [np.unravel_index(place, array.shape) for place in flat]
 
 
 def halves(trial):
-    """Compare a whole backward with its two halves, the cache taken out in between."""
+    """Compare a whole backward with its two halves, between which another micro-batch passes."""
     layer, A_prev = trial.drawn(), trial.data()
     _, dZ, whole = trial.run(layer, A_prev)
     forward(layer, A_prev)
     dA_prev = layer.backward_input(dZ)
-    cache, layer.cache = layer.cache, None
     if not layer.has_parameters:
         found = named(layer, dA_prev, None, None)
     else:
+        cache = layer.cache
+        forward(layer, trial.data(seed=3))
+        layer.backward_input(trial.slopes_of_cost(dZ, seed=4))
         layer.cache = cache
-        found = named(layer, dA_prev, *layer.backward_weight(None if layer.weight_after_input else dZ))
+        try:
+            found = named(layer, dA_prev, *layer.backward_weight(None if layer.weight_after_input else dZ))
+        except Exception as error:
+            return f"{_words(error)}. {BETWEEN_HALVES}"
     for name in whole:
         if name not in found or not np.array_equal(found[name], whole[name]):
-            return f"{name} of the two halves is not that of the whole backward: write both by one formula"
+            return f"{name} of the two halves is not that of the whole backward: {BETWEEN_HALVES}"
     return None
+
+
+BETWEEN_HALVES = (
+    "backward_weight may read dZ, and what backward_input has left in cache, and nothing else; and both "
+    "compute what backward does, by one formula"
+)
 
 
 def cached(trial):
@@ -263,13 +184,17 @@ def cached(trial):
     forward(layer, trial.data())
     before = {name: id(value) for name, value in vars(layer).items()}
     cache, layer.cache = layer.cache, None
+    arrays = {"cache": _arrays_in(cache)}
+    copies = _copies(arrays)
     forward(layer, trial.data(seed=3))
+    if _changed(arrays, copies):
+        return "the next forward has written into the arrays in cache: put new ones there each time"
     changed = [name for name, value in vars(layer).items() if before.get(name) != id(value)]
     layer.cache = cache
     try:
         found = named(layer, *layer.backward(dZ))
     except Exception as error:
-        return f"{type(error).__name__}: {error}. Put all that backward needs into self.cache"
+        return f"{_words(error)}. Put all that backward needs into self.cache"
     wrong = [name for name in alone if not np.array_equal(found[name], alone[name])]
     if not wrong:
         return None
@@ -278,28 +203,41 @@ def cached(trial):
     return f"{wrong[0]} is that of another micro-batch.{where} Put all that backward needs into self.cache"
 
 
+def _arrays_in(tree):
+    return [one for one in leaves(tree) if isinstance(one, np.ndarray)]
+
+
 def adds_up(trial):
-    """Compare sums over micro-batches with the full batch, for 2 to m of them, and ragged ones."""
+    """Compare sums over micro-batches with the full batch, for m to 2 of them, and ragged ones."""
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
     convert, note = _numbers_for(trial)
     layer, A_prev = trial.drawn(convert), trial.data(convert)
     A, dZ, whole = trial.run(layer, A_prev)
     ragged = [slice(0, 1), slice(1, M)]
-    for parts in (*(even_slices(M, n) for n in range(2, M + 1)), ragged):
+    for parts in (*(even_slices(M, n) for n in range(M, 1, -1)), ragged):
         total = {}
         for part in parts:
-            of_part = [_cut(tree, part) for tree in (A_prev, dZ)]
-            A_part, _, found = trial.run(layer, *of_part, first_sample=part.start)
-            for name, array in {"A": leaves(A_part)[0], **found}.items():
-                is_per_sample = name == "A" or name.startswith(A_PREV)
-                add = _side_by_side if is_per_sample else np.add
-                total[name] = add(total[name], array) if name in total else array
+            try:
+                _add_part(trial, layer, total, part, (A_prev, dZ))
+            except Exception as error:
+                size = f"on a micro-batch of {part.stop - part.start} of {M} samples"
+                return f"{size}, {_words(error)}: take m from A_prev.shape[-1]"
         for name, wanted in {"A": leaves(A)[0], **whole}.items():
-            wrong = _differ(name, total[name], wanted, len(parts), note)
-            if wrong:
-                return wrong
-    return None
+            if not _equal(total[name], wanted, note):
+                return _words_of_sum(trial, name, total[name], wanted, len(parts), note)
+    return _remark(note)
+
+
+def _add_part(trial, layer, total, part, trees):
+    """Run a micro-batch. Add its gradients to those in `total`, and put A and dA_prev side by side there."""
+    A, _, found = trial.run(layer, *(part_of(tree, part) for tree in trees), first_sample=part.start)
+    for name, array in {"A": leaves(A)[0], **found}.items():
+        is_per_sample = name == "A" or name.startswith(A_PREV)
+        if is_per_sample and array.shape[-1:] != (part.stop - part.start,):
+            raise ValueError(f"{name} has shape {array.shape}")
+        add = _side_by_side if is_per_sample else np.add
+        total[name] = add(total[name], array) if name in total else array
 
 
 def _side_by_side(left, right):
@@ -311,30 +249,54 @@ def _numbers_for(trial):
     try:
         trial.run(trial.drawn(rational), trial.data(rational))
     except Exception as error:
-        return np.float64, f"{type(error).__name__}: {error}"
+        return np.float64, _words(error)
     return rational, ""
 
 
-def _differ(name, found, wanted, n_parts, note):
-    """Return what is wrong with a sum over micro-batches, or None."""
-    equal = np.array_equal(found, wanted)
-    if note:  # floats: in another order they round otherwise
-        equal = np.allclose(found, wanted, rtol=1e-9, atol=1e-9 * (1 + float(abs(wanted).max(initial=0))))
-    if equal:
-        return None
+def _remark(note):
+    """Return that a comparison was made in floats, or None where it was made in fractions."""
+    return Remark(f"in floats, but for rounding; with fractions, {note}") if note else None
+
+
+def _words(error):
+    return f"{type(error).__name__}: {error}"
+
+
+def _equal(found, wanted, note):
+    """Compare with `==`, or but for rounding: in another order, floats round otherwise."""
+    if not note:
+        return np.array_equal(found, wanted)
+    slack = 1e-9 * (1 + float(abs(wanted).max(initial=0)))
+    return found.shape == wanted.shape and bool((abs(found - wanted) <= slack).all())
+
+
+def _words_of_sum(trial, name, found, wanted, n_parts, note):
+    """Return what is wrong with what micro-batches have for the full batch."""
     if name == "A":
+        if _depends_on_others(trial):
+            return (
+                "A of a sample depends on the other samples of its micro-batch: if that is meant, say "
+                "alone_per_sample = False in the class"
+            )
         return (
-            "A of a sample depends on the other samples of its micro-batch: if that is meant, say "
-            "alone_per_sample = False in the class"
+            "A of a sample depends on its place in the micro-batch, or on how many samples there are: random "
+            "numbers must follow from step, index and first_sample"
         )
-    if np.array_equal(found, n_parts * wanted):
-        times = f"is {n_parts} times too large"
-        return f"{name} of {n_parts} micro-batches {times}: does backward divide by its own m?"
-    return f"{name} of {n_parts} micro-batches is not that of the full batch: is it a sum over the samples?"
+    of_parts = f"{name} of {n_parts} micro-batches is"
+    if _equal(found, wanted * n_parts, note):
+        return f"{of_parts} {n_parts} times too large: does backward divide by its own m?"
+    return f"{of_parts} not that of the full batch: is it a sum over the samples, without a factor of m?"
 
 
-def _cut(tree, part):
-    return tuple(array[..., part] for array in tree) if isinstance(tree, tuple) else tree[..., part]
+def _depends_on_others(trial):
+    """Tell whether the first sample's A is another one among other samples."""
+    layer, A_prev, others = trial.drawn(), trial.data(), trial.data(seed=3)
+    first = part_of(A_prev, slice(0, 1))
+    mixed = [_side_by_side(*pair) for pair in zip(leaves(first), leaves(part_of(others, slice(1, M))))]
+    A = forward(layer, A_prev)
+    among_others = forward(layer, tuple(mixed) if trial.takes_pair else mixed[0])
+    pairs = zip(leaves(A), leaves(among_others))
+    return not all(np.array_equal(one[..., 0], other[..., 0]) for one, other in pairs)
 
 
 class _Scale(Layer):
@@ -377,7 +339,7 @@ def pipelined(trial):
         wrong = difference_in_words(*compare(pipe, X, Y), exact=not note)
         if wrong:
             return f"{wrong}, in {K} stages, 2 micro-batches, {schedule}, recompute={recompute!r}"
-    return None
+    return _remark(note)
 
 
 def owns(trial):
@@ -387,20 +349,57 @@ def owns(trial):
     cache = layer.cache
     _, dZ, found = trial.run(layer, A_prev)
     others = {"A_prev": A_prev, "dZ": dZ, "cache": [layer.cache, cache], "W": layer.W, "b": layer.b}
-    for name in ("dW", "db"):
+    for name in (name for name in found if not name.startswith(A_PREV)):
         for other, tree in others.items():
-            arrays = [one for one in leaves(tree) if isinstance(one, np.ndarray)]
-            if name in found and any(np.shares_memory(found[name], one) for one in arrays):
+            if any(np.shares_memory(found[name], one) for one in _arrays_in(tree)):
                 return f"{name} shares memory with {other}: return a new array, {name}.copy() for instance"
     sizes = []
     for seed in (1, 3):
         forward(layer, trial.data(seed=seed))
         sizes.append(bytes_by_kind({"cache": [layer.cache]})["cache"])
     if sizes[0] != sizes[1]:
-        return f"cache has {sizes[0]} bytes for one mini-batch and {sizes[1]} for another of the same shape"
+        return (
+            f"cache has {sizes[0]} bytes for one mini-batch and {sizes[1]} for another of the same shape: "
+            "keep a mask rather than the positions where it is true"
+        )
     return None
 
 
-def coarse(array):
-    """Round to multiples of 1/8, which fractions and floats hold exactly."""
-    return np.round(8 * np.asarray(array, np.float64)) / 8
+def large(trial):
+    """Look for results that are no numbers where A_prev is large."""
+    if trial.takes_tokens:
+        raise CannotTry("it takes tokens, which are never large")
+    layer, A_prev = trial.drawn(), trial.data()
+    A_prev = tuple(LARGE * part for part in A_prev) if trial.takes_pair else LARGE * A_prev
+    A, _, found = trial.run(layer, A_prev)
+    infinite = any(np.isinf(part).any() for part in leaves(A))
+    for name, array in [*(("A", part) for part in leaves(A)), *({} if infinite else found).items()]:
+        if np.isnan(array).any():
+            return f"{name} {NO_NUMBERS}"
+    if infinite and not layer.can_overflow:
+        return "A is infinite for large inputs, but the class says can_overflow = False"
+    return None
+
+
+NO_NUMBERS = (
+    f"has entries that are not a number for inputs of about {LARGE:,}: does an exponential overflow? Shift "
+    "it by the largest entry, or take it of -abs(Z)"
+)
+
+
+def predicts(trial):
+    """Compare predictions for a mini-batch with those for its samples one by one, after another update."""
+    layer, A_prev = trial.drawn(), trial.data()
+    parts = every_layer([layer])
+    prepare_forward(parts, training=False)
+    together = leaves(layer.forward(A_prev))
+    for k in range(M):
+        prepare_forward(parts, training=False, step=1, first_sample=k + 1)
+        alone = leaves(layer.forward(part_of(A_prev, slice(k, k + 1))))
+        for one, other in zip(alone, together):
+            if not _equal(one, other[..., k:k + 1], "floats"):
+                return (
+                    "where training is False, A still depends on the other samples, on step or on "
+                    "first_sample: does forward look at self.training?"
+                )
+    return None

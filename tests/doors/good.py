@@ -152,6 +152,7 @@ EXCEPTIONS = {
     "bytes_by_kind.holdings": lambda: {"stash": []},
     "bigram_cross_entropy.train_ids": lambda: np.array([0, 1, 0]),
     "bigram_cross_entropy.test_ids": lambda: np.array([1, 0]),
+    "check.what": lambda: mp.Linear(2, 4), "check.shape": lambda: (2,),
     "checked_ports.ports": lambda: [mp.Port(8, [0])], "choices.row": lambda: papers.narayanan.TABLE[0],
     "curves.series": lambda: {"J": ([1, 2], [1.0, 0.5])}, "cut.costs": lambda: [1, 2],
     "loads.costs": lambda: [1, 2], "histogram.costs": lambda: [1, 2], "min_max.costs": lambda: [1, 2],

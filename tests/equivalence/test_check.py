@@ -1,0 +1,931 @@
+"""`check` names the mistake in wrong layers, networks and schedules, and finds none in the package's own."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from minipipe.layers import LAYERS, Layer
+from minipipe.parallel.proved import is_proved
+from minipipe.schedules import SCHEDULES, build
+
+# Wrong layers, each with one mistake, and a piece of the sentence that must name it.
+
+
+class DividesByItsM(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dW / dZ.shape[-1], db
+
+
+class MeanOfBias(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], dZ.mean(axis=1, keepdims=True)
+
+
+class MultipliesByM(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dZ.shape[-1] * dW, db
+
+
+class InputOverM(mp.Linear):
+    def backward_input(self, dZ):
+        return super().backward_input(dZ) / dZ.shape[-1]
+
+
+class ForgetsTheSum(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], dZ.copy()
+
+
+class FlatBias(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], dZ.sum(axis=1)
+
+
+class Transposed(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dW.T.copy(), db
+
+
+class InputByW(mp.Linear):
+    def backward_input(self, dZ):
+        return self.W @ dZ
+
+
+class WrongSign(mp.Linear):
+    def backward_input(self, dZ):
+        return -super().backward_input(dZ)
+
+
+class BiasIsZero(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], np.zeros_like(self.b)
+
+
+class BiasIsMissing(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], None
+
+
+class Sum(Layer):  # A = sum of A_prev along axis 0, for the classes below and for their mistakes
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev.sum(axis=0, keepdims=True)
+
+    def backward(self, dZ):
+        return dZ + np.zeros_like(self.cache), None, None
+
+
+class ForgetsOutputShape(Sum):
+    pass
+
+
+class SamplesFirst(Layer):
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev.T.copy()
+
+    def backward(self, dZ):
+        return dZ.T.copy(), None, None
+
+
+class ForgetsAFactor(Layer):
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev * A_prev
+
+    def backward(self, dZ):
+        return self.cache * dZ, None, None
+
+
+class ForgetsTheSlope(mp.Tanh):
+    def backward_input(self, dA):
+        return dA.copy()
+
+
+class SlopeOfZ(mp.Sigmoid):
+    def forward(self, Z):
+        A = super().forward(Z)
+        self.cache = Z
+        return A
+
+
+class NotSquared(mp.Tanh):
+    def slope(self, A):
+        return 1 - A
+
+
+class ForgetsTheSkip(mp.Tanh):  # A = Z + tanh(Z)
+    def forward(self, Z):
+        return Z + super().forward(Z)
+
+
+class DiagonalOfSoftmax(mp.Softmax):
+    def backward_input(self, dA):
+        return dA * self.cache * (1 - self.cache)
+
+
+class MeanIsConstant(Layer):  # A = A_prev - its mean over the features
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev - A_prev.mean(axis=0, keepdims=True)
+
+    def backward(self, dZ):
+        return 1 * dZ, None, None
+
+
+class ScaleOfGamma(mp.LayerNorm):  # right while gamma is 1, as it is at first
+    def backward_input(self, dZ):
+        W, self.W = self.W, np.ones_like(self.W)
+        dA_prev = super().backward_input(dZ)
+        self.W = W
+        return dA_prev
+
+
+class WrongAtZero(Layer):  # abs(Z), whose slopes at 0 are -1 and 1
+    def forward(self, Z):
+        self.cache = np.where(Z < 0, -1.0, 1.0).astype(Z.dtype) + (Z == 0)
+        return abs(Z)
+
+    def backward(self, dA):
+        return dA * self.cache, None, None
+
+
+class NeitherSide(Layer):  # a leaky ReLU whose masks both leave 0 out
+    def forward(self, Z):
+        self.cache = ((Z > 0) + (Z < 0) * 0.5).astype(Z.dtype)
+        return Z * self.cache
+
+    def backward(self, dA):
+        return dA * self.cache, None, None
+
+
+class EachOfTheLargest(Layer):  # a maximum over the features; equal ones all get the whole dZ
+    def output_shape(self, shape):
+        return 1, *shape[1:]
+
+    def forward(self, A_prev):
+        A = A_prev.max(axis=0, keepdims=True)
+        self.cache = A_prev == A
+        return A
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
+class AssignsTokens(mp.Embedding):
+    def backward_weight(self, dZ):
+        dW = np.zeros((self.n_tokens, self.d), dZ.dtype)
+        dW[self.cache] += np.moveaxis(dZ, 0, -1)
+        return dW, None
+
+
+class KeepsItsInput(Layer):
+    def forward(self, A_prev):
+        self.A_prev = A_prev
+        return A_prev * A_prev
+
+    def backward(self, dZ):
+        return 2 * self.A_prev * dZ, None, None
+
+
+class ReusesItsCache(Layer):
+    def forward(self, A_prev):
+        if getattr(self, "buffer", None) is None or self.buffer.shape != A_prev.shape:
+            self.buffer = np.empty_like(A_prev)
+        self.buffer[...] = A_prev
+        self.cache = self.buffer
+        return A_prev * A_prev
+
+    def backward(self, dZ):
+        return 2 * self.cache * dZ, None, None
+
+
+class ReusesItsOutput(Layer):
+    def forward(self, A_prev):
+        if getattr(self, "out", None) is None or self.out.shape != A_prev.shape:
+            self.out = np.empty_like(A_prev)
+        return np.multiply(A_prev, 2, out=self.out)
+
+    def backward(self, dZ):
+        return 2 * dZ, None, None
+
+
+class AddsInPlace(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        self.dW = getattr(self, "dW", np.zeros_like(dW))
+        self.dW += dW
+        return self.dW, db
+
+
+class AddsUp(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        self.dW = getattr(self, "dW", 0) + dW
+        return self.dW.copy(), db
+
+
+class ChangesItsInput(mp.ReLU):
+    def forward(self, Z):
+        A = super().forward(Z)
+        Z *= Z > 0
+        return A
+
+
+class ChangesItsGradient(mp.ReLU):
+    def backward_input(self, dA):
+        dA[~self.cache] = 0
+        return dA
+
+
+class UpdatesItself(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        self.W -= dW / 8
+        return dW, db
+
+
+class CountsForwards(mp.ReLU):
+    n = 0
+
+    def forward(self, Z):
+        self.n += 1
+        return super().forward(Z) * self.n
+
+
+class DrawsAnew(Layer):
+    rng = np.random.default_rng(0)
+
+    def forward(self, A_prev):
+        self.cache = self.rng.integers(0, 2, A_prev.shape).astype(A_prev.dtype)
+        return A_prev * self.cache
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
+class DrawsAgain(Layer):
+    rng = np.random.default_rng(0)
+
+    def forward(self, A_prev):
+        return 2 * A_prev
+
+    def backward(self, dZ):
+        return dZ * self.rng.integers(0, 2, dZ.shape), None, None
+
+
+class SameMaskInEachPart(Layer):
+    def forward(self, A_prev):
+        rng = np.random.default_rng(self.step)
+        self.cache = (rng.random(A_prev.shape) < 0.5).astype(A_prev.dtype)
+        return A_prev * self.cache
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
+class ForgetsToScaleBack(mp.Dropout):
+    def backward_input(self, dZ):
+        return dZ * (self.cache > 0)
+
+
+class DropsInPredictions(mp.Dropout):
+    def forward(self, A_prev):
+        training, self.training = self.training, True
+        A = super().forward(A_prev)
+        self.training = training
+        return A
+
+
+class MeanOfTheBatch(Layer):  # a mean over samples, but alone_per_sample is left at True
+    def forward(self, A_prev):
+        return A_prev - A_prev.mean(axis=-1, keepdims=True)
+
+    def backward(self, dZ):
+        return dZ - dZ.mean(axis=-1, keepdims=True), None, None
+
+
+class OfFiveSamples(Layer):
+    def forward(self, A_prev):
+        return A_prev + np.ones((3, 5), A_prev.dtype)
+
+    def backward(self, dZ):
+        return 1 * dZ, None, None
+
+
+class Squeezes(Sum):
+    def output_shape(self, shape):
+        return 1, *shape[1:]
+
+    def forward(self, A_prev):
+        A = super().forward(A_prev)
+        return A.squeeze()[None] if A.shape[-1] > 1 else A.squeeze()
+
+
+class LosesTheDtype(mp.Linear):
+    def forward(self, A_prev):
+        return super().forward(A_prev) + np.zeros((self.n, 1))
+
+
+class GradientInFloat64(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dW.astype(np.float64) if dW.dtype != object else dW, db
+
+
+class LeavesItBesideTheCache(mp.Linear):  # between the halves
+    weight_after_input = True
+
+    def backward_input(self, dZ):
+        self.dZ = dZ
+        return super().backward_input(dZ)
+
+    def backward_weight(self, dZ):
+        return super().backward_weight(self.dZ)
+
+
+class DropsItsCache(mp.Linear):
+    def backward_input(self, dZ):
+        dA_prev = super().backward_input(dZ)
+        self.cache = None
+        return dA_prev
+
+    def backward_weight(self, dZ):
+        if self.cache is None:
+            raise RuntimeError("the cache is gone")
+        return super().backward_weight(dZ)
+
+    def backward(self, dZ):
+        gradients = self.backward_weight(dZ)
+        return self.backward_input(dZ), *gradients
+
+
+class WholeOfALinear(mp.Linear):  # no network calls it
+    def backward(self, dZ):
+        dA_prev, dW, db = super().backward(dZ)
+        return dA_prev, dW, 2 * db
+
+
+class TwoFormulas(mp.Tanh):
+    def backward(self, dA):
+        return dA - dA * self.cache * self.cache, None, None
+
+    def backward_input(self, dA):
+        return dA * (1 - self.cache) * (1 + self.cache)
+
+
+class ViewOfItsCache(Layer):  # A = W + A_prev, of one sample's width
+    def __init__(self):
+        self.W = np.ones((1, 1))
+
+    def forward(self, A_prev):
+        self.cache = np.ones((1, A_prev.shape[-1] + 1), A_prev.dtype)
+        return self.W.astype(A_prev.dtype) + A_prev
+
+    def backward(self, dZ):
+        self.cache[0, -1] = dZ.sum()
+        return 1 * dZ, self.cache[:, -1:], None
+
+
+class Positions(mp.ReLU):  # as many numbers as there are positive ones
+    def forward(self, Z):
+        A = super().forward(Z)
+        self.cache = np.flatnonzero(Z > 0)
+        return A
+
+    def backward_input(self, dA):
+        kept = np.zeros(dA.size, dA.dtype)
+        kept[self.cache] = 1
+        return dA * kept.reshape(dA.shape)
+
+
+class Overflows(mp.Softmax):
+    def forward(self, Z):
+        self.cache = np.exp(Z) / np.exp(Z).sum(axis=0, keepdims=True)
+        return self.cache
+
+
+class SaysItIsSmall(Layer):
+    can_overflow = False
+
+    def forward(self, Z):
+        self.cache = np.exp(Z)
+        return self.cache
+
+    def backward(self, dA):
+        return dA * self.cache, None, None
+
+
+class DividesByZero(Layer):
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev / (A_prev.sum(axis=0, keepdims=True) * 0)
+
+    def backward(self, dZ):
+        return dZ, None, None
+
+
+class AlwaysFloat32(Layer):
+    def forward(self, A_prev):
+        return A_prev.astype(np.float32) * 2
+
+    def backward(self, dZ):
+        return dZ * 2, None, None
+
+
+class InputAlone(Layer):
+    def forward(self, A_prev):
+        return 2 * A_prev
+
+    def backward(self, dZ):
+        return 2 * dZ
+
+
+class NoReturn(mp.ReLU):
+    def forward(self, Z):
+        super().forward(Z)
+
+
+RUNS, ARRAYS, REPEATS, DTYPE = "it runs", "writes into no array", "same input", "float32"
+SLOPES, HALVES, CACHE, SUMS = "slopes", "between the halves", "all that backward needs", "add up"
+OWN, LARGE, PREDICTIONS = "arrays of its own", "large inputs", "prediction"
+WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the sentence)
+    (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
+    (MeanOfBias(3, 2), (3,), SLOPES, "db is 5 times too small: does backward divide by its own m?"),
+    (MultipliesByM(3, 2), (3,), SLOPES, "dW is 5 times too large"),
+    (InputOverM(3, 2), (3,), SLOPES, "dA_prev is 5 times too small"),
+    (ForgetsTheSum(3, 2), (3,), RUNS, "db has shape (2, 5): it must be (2, 1): is the sum over the samples"),
+    (FlatBias(3, 2), (3,), RUNS, "db has shape (2,): it must be (2, 1); a sum with keepdims=True"),
+    (Transposed(3, 2), (3,), RUNS, "dW has shape (3, 2): it is transposed, (2, 3) is right"),
+    (Transposed(3, 3), (3,), SLOPES, "dW is transposed"),
+    (InputByW(3, 3), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (WrongSign(3, 2), (3,), SLOPES, "dA_prev has the wrong sign"),
+    (BiasIsZero(3, 2), (3,), SLOPES, "db is 0: is a term missing"),
+    (BiasIsMissing(3, 2), (3,), RUNS, "db is missing: return None for dW and db where there is no W and b"),
+    (ForgetsOutputShape(), (3,), RUNS, "output_shape promises (3, 5), but A has shape (1, 5): write"),
+    (SamplesFirst(), (3,), RUNS, "A has shape (5, 3): samples are the last axis"),
+    (NoReturn(), (3,), RUNS, "forward has returned None"),
+    (InputAlone(), (3,), RUNS, "end it with `return dA_prev, dW, db`"),
+    (DividesByZero(), (3,), RUNS, "A or a derivative is infinite, or not a number"),
+    (ForgetsAFactor(), (3,), SLOPES, "is 0.5 times the slope, at each entry: is a factor"),
+    (ForgetsTheSlope(), (3,), SLOPES, "dA_prev is dZ itself: the derivative of what forward computes is"),
+    (SlopeOfZ(), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (NotSquared(), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (ForgetsTheSkip(), (3,), SLOPES, "dA_prev lacks the summand dZ: is a path past the layer"),
+    (DiagonalOfSoftmax(), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (MeanIsConstant(), (3,), SLOPES, "dA_prev is dZ itself"),
+    (ScaleOfGamma(3), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (WrongAtZero(), (3,), SLOPES, "there is a kink, and the slopes on both sides are"),
+    (NeitherSide(), (3,), SLOPES, "= 0, but there is a kink, and the slopes on both sides are"),
+    (EachOfTheLargest(), (3,), SLOPES, "where entries are equal, does each of them get the whole dZ?"),
+    (AssignsTokens(2, 3), (4,), SLOPES, "np.add.at(dW, ids, ...) adds, and dW[ids] += keeps one"),
+    (KeepsItsInput(), (3,), CACHE, "It keeps A_prev of the last forward. Put all that backward needs into"),
+    (ReusesItsCache(), (3,), CACHE, "the next forward has written into the arrays in cache"),
+    (ReusesItsOutput(), (3,), ARRAYS, "the next micro-batch has changed A of this one: return a new array"),
+    (AddsInPlace(3, 2), (3,), ARRAYS, "the next micro-batch has changed dW of this one"),
+    (AddsUp(3, 2), (3,), REPEATS, "dW is another one the second time: does backward add to what an earlier"),
+    (ChangesItsInput(), (3,), ARRAYS, "A_prev was changed: an operation in place"),
+    (ChangesItsGradient(), (3,), ARRAYS, "dZ was changed: an operation in place"),
+    (UpdatesItself(3, 2), (3,), ARRAYS, "W was changed: an operation in place"),
+    (CountsForwards(), (3,), REPEATS, "A is another one the second time: does a forward use what an earlier"),
+    (DrawsAnew(), (3,), REPEATS, "or draw random numbers from a generator of its own?"),
+    (DrawsAgain(), (3,), REPEATS, "dA_prev is another one the second time"),
+    (SameMaskInEachPart(), (3,), SUMS, "A of a sample depends on its place in the micro-batch"),
+    (ForgetsToScaleBack(0.5), (3,), SLOPES, "dA_prev is 0.5 times the slope"),
+    (DropsInPredictions(0.5), (3,), PREDICTIONS, "does forward look at self.training?"),
+    (MeanOfTheBatch(), (3,), SUMS, "A of a sample depends on the other samples of its micro-batch"),
+    (OfFiveSamples(), (3,), SUMS, "on a micro-batch of 1 of 5 samples, ValueError"),
+    (Squeezes(), (3,), SUMS, "on a micro-batch of 1 of 5 samples"),
+    (LosesTheDtype(3, 2), (3,), DTYPE, "A is float64 in a run in float32: a constant or an array made"),
+    (AlwaysFloat32(), (3,), DTYPE, "A is float32 in a run in float64"),
+    (GradientInFloat64(3, 2), (3,), DTYPE, "dW is float64"),
+    (LeavesItBesideTheCache(3, 2), (3,), HALVES, "dW of the two halves is not that of the whole backward"),
+    (DropsItsCache(3, 2), (3,), HALVES, "what backward_input has left in cache, and nothing else"),
+    (WholeOfALinear(3, 2), (3,), RUNS, "WholeOfALinear writes backward, but a network calls backward_input"),
+    (TwoFormulas(), (3,), HALVES, "both compute what backward does, by one formula"),
+    (ViewOfItsCache(), (1,), OWN, "dW shares memory with cache: return a new array"),
+    (Positions(), (3,), OWN, "keep a mask rather than the positions"),
+    (Overflows(), (3,), LARGE, "A has entries that are not a number for inputs of about 1,000: does an exp"),
+    (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
+]
+
+
+def line_of(report, promise):
+    """Return the verdict of a report whose promise has these words."""
+    return next(verdict for verdict in report if promise in verdict.promise)
+
+
+def no_lines(report):
+    """Return the verdicts that say NO."""
+    return [verdict for verdict in report if verdict.holds is False]
+
+
+@pytest.mark.parametrize("layer, shape, promise, sentence", [
+    pytest.param(*row, id=f"{row[0]!r}") for row in WRONG
+])
+def test_a_wrong_layer_is_named(layer, shape, promise, sentence):
+    """Its report is false, and the first line that says NO has the promise and the likely mistake."""
+    report = mp.check(layer, shape)
+    assert not report
+    first = no_lines(report)[0]
+    assert promise in first.promise and sentence in first.why, f"{first.promise}: {first.why}"
+    assert not is_proved(type(layer)), "it has failed, and is trusted"
+
+
+def test_the_sum_of_micro_batches_is_named_too():
+    """The same mistake shows in the slopes, and where micro-batches are compared with the full batch."""
+    sentence = line_of(mp.check(DividesByItsM(3, 2), (3,)), SUMS).why
+    assert sentence == "dW of 5 micro-batches is 5 times too large: does backward divide by its own m?"
+
+
+def test_kinks_are_looked_at_where_there_are_some():
+    """`ReLU` may have either slope at 0, or one between; so may a maximum give dZ to one of its equals."""
+    class Half(mp.ReLU):
+        def forward(self, Z):
+            A = super().forward(Z)
+            self.cache = (self.cache + 0.5 * (Z == 0)).astype(Z.dtype)
+            return A
+
+        def backward_input(self, dA):
+            return dA * self.cached(dA)
+
+    class Outside(Half):
+        def backward_input(self, dA):
+            cache = self.cached(dA)
+            return dA * (cache - 0.75 * (cache == 0.5))
+
+    assert line_of(mp.check(Half(), (3,)), SLOPES).holds
+    assert "and the slopes on both sides are" in line_of(mp.check(Outside(), (3,)), SLOPES).why
+    assert mp.check(mp.MaxPool1d(2), (2, 4))
+
+
+# Right layers.
+
+EXAMPLES = LAYERS.load().examples()
+SLOW = (  # more than half a second, in fractions
+    "MultiHeadAttention", "TransformerBlock", "Conv2d(4, 6", "Conv2d(3, 6", "Conv3d", "ConvTranspose2d(4",
+    "Residual(Conv2d",
+)
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] if name.startswith(SLOW) else []) for name in EXAMPLES
+])
+def test_every_layer_of_the_package_keeps_all(name):
+    """No line says NO, and what is not tried has a reason of its own: nothing is tried in floats only."""
+    report = mp.check(*EXAMPLES[name])
+    assert report, report
+    reasons = {verdict.why for verdict in report if verdict.why}
+    allowed = "alone_per_sample = False", "a pair of arrays", "takes tokens", "without axes"
+    assert all(any(words in why for words in allowed) for why in reasons), reasons
+
+
+class PReLU(Layer):  # A = Z where Z > 0, else W * Z
+    def __init__(self, n):
+        self.W = np.full((n, 1), 0.25)
+
+    def forward(self, Z):
+        self.cache = Z
+        return np.where(Z > 0, Z, self.W.astype(Z.dtype) * Z)
+
+    def backward(self, dA):
+        Z = self.cache
+        slope = np.where(Z > 0, Z * 0 + 1, self.W.astype(Z.dtype))
+        return dA * slope, (dA * Z * (Z <= 0)).sum(axis=1, keepdims=True), None
+
+
+class Unit(Layer):  # A = A_prev / |A_prev|, which a column of zeros does not have
+    def forward(self, A_prev):
+        length = np.sqrt((A_prev * A_prev).sum(axis=0, keepdims=True))
+        self.cache = A_prev / length, length
+        return self.cache[0].copy()
+
+    def backward(self, dZ):
+        A, length = self.cache
+        return (dZ - A * (A * dZ).sum(axis=0, keepdims=True)) / length, None, None
+
+
+class Largest(Layer):  # of equal ones the first has the whole dZ
+    def output_shape(self, shape):
+        return 1, *shape[1:]
+
+    def forward(self, A_prev):
+        self.cache = np.arange(len(A_prev))[:, None] == A_prev.argmax(axis=0)
+        return A_prev.max(axis=0, keepdims=True)
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
+class LargestTogether(Largest):  # equal ones share dZ
+    def forward(self, A_prev):
+        A = super().forward(A_prev)
+        self.cache = A_prev == A
+        return A
+
+    def backward(self, dZ):
+        return dZ * self.cache / self.cache.sum(axis=0, keepdims=True).astype(dZ.dtype), None, None
+
+
+class Sorted(Layer):
+    def forward(self, A_prev):
+        self.cache = np.argsort(A_prev, axis=0, kind="stable")
+        return np.take_along_axis(A_prev, self.cache, 0)
+
+    def backward(self, dZ):
+        dA_prev = np.zeros_like(dZ)
+        np.put_along_axis(dA_prev, self.cache, dZ, 0)
+        return dA_prev, None, None
+
+
+class FewUnits(Layer):  # two units W relu(W^T A_prev), both of which bend where A_prev is 0
+    def __init__(self):
+        self.W = np.array([[1.0, 2.0], [-1.0, 0.5], [1.0, 0.5]])
+
+    def forward(self, A_prev):
+        W = self.W.astype(A_prev.dtype)
+        Z = W.T @ A_prev
+        self.cache = A_prev, Z
+        return W @ (Z * (Z > 0))
+
+    def backward(self, dZ):
+        (A_prev, Z), W = self.cache, self.W.astype(dZ.dtype)
+        dH = W.T @ dZ * (Z > 0)
+        return W @ dH, A_prev @ dH.T + dZ @ (Z * (Z > 0)).T, None
+
+
+class Exponential(Layer):  # it may overflow, and says so
+    def forward(self, Z):
+        self.cache = np.exp(Z)
+        return self.cache.copy()
+
+    def backward(self, dA):
+        return dA * self.cache, None, None
+
+
+class Identity(Layer):  # arrays may be handed on as they are
+    def forward(self, A_prev):
+        return A_prev
+
+    def backward(self, dZ):
+        return dZ, None, None
+
+
+@pytest.mark.parametrize("layer", [
+    PReLU(3), Unit(), Largest(), LargestTogether(), Sorted(), FewUnits(), Exponential(), Identity(),
+], ids=repr)
+def test_right_layers_of_a_user_keep_all(layer):
+    """Among them those with kinks at which any derivative between both sides will do."""
+    report = mp.check(layer, (3,))
+    assert report, report
+    assert {verdict.holds for verdict in report} == {True}
+
+
+def test_a_layer_that_cannot_compute_with_fractions_is_compared_in_floats():
+    class Third(Layer):
+        def forward(self, A_prev):
+            return A_prev * 0.25
+
+        def backward(self, dZ):
+            return dZ * 0.25, None, None
+
+    report = mp.check(Third(), (3,))
+    assert report
+    why = "in floats, but for rounding; with fractions, TypeError: exact arithmetic met the float 0.25"
+    assert [verdict.promise for verdict in report if verdict.why.startswith(why)] == [
+        line_of(report, SUMS).promise, line_of(report, "pipelines").promise,
+    ]
+
+
+# Schedules.
+
+@pytest.mark.parametrize("name", SCHEDULES.load())
+def test_every_schedule_keeps_all(name):
+    """With 4 devices and 8 micro-batches all of them exist; asynchronous ones have no full batch."""
+    report = mp.check(name, K=4, M=8)
+    assert report, report
+    if "U" not in build(name, 4, 8).kinds:
+        assert line_of(report, "in fractions").holds and line_of(report, "bits of one device").holds
+    facts = SCHEDULES.facts[name]
+    for words, formula in (("ticks", facts.ticks), ("alive", facts.peaks)):
+        assert line_of(report, words).holds is (None if formula(K=4, M=8) is None else True)
+
+
+def test_a_schedule_of_ones_own_keeps_all():
+    report = mp.check(mp.Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]))
+    assert report, report
+    assert "no closed form is known" in line_of(report, "ticks").why
+
+
+@pytest.mark.parametrize("fact, promise, wrong, sentence", [
+    ("makespan", "ticks", lambda K, M: 3 * (M + K - 1) + 1, "counted 33 ticks, the formula gives 34"),
+    ("alive", "alive", lambda K, M, device: M + (device == 0),
+     "counted [8, 8, 8, 8], the formula gives [9, 8, 8, 8]"),
+], ids=["makespan", "alive"])
+def test_a_wrong_formula_is_named(monkeypatch, fact, promise, wrong, sentence):
+    facts = SCHEDULES.facts["gpipe"]
+    monkeypatch.setitem(SCHEDULES.facts, "gpipe", replace(facts, **{fact: wrong}))
+    report = mp.check("gpipe", K=4, M=8)
+    assert not report
+    assert [(verdict.promise, verdict.why) for verdict in no_lines(report)] == [
+        (line_of(report, promise).promise, sentence)
+    ]
+
+
+@pytest.mark.parametrize("rows, sentence", [
+    (["F0 F1 B0", "F0 B0 F1 B1"], "B1"), (["B0 F0", "F0 B0"], "B0"), (["F0 B0", "B0 F0"], "device 1"),
+])
+def test_a_fault_of_a_schedule_is_named(rows, sentence):
+    """And nothing else is tried, since it cannot run."""
+    report = mp.check(mp.Schedule.from_text(rows))
+    assert not report
+    assert "it has no faults" in report[0].promise and sentence in report[0].why
+    assert {verdict.holds for verdict in report[1:]} == {None}
+
+
+# Networks.
+
+CE, BCE, MSE = mp.SoftmaxCrossEntropy(), mp.BinaryCrossEntropy(), mp.MeanSquaredError()
+NETWORKS = {
+    "classes": (mp.Sequential([mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 3)], CE), (3,)),
+    "bits": (mp.Sequential([mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2), mp.Sigmoid()], BCE), (3,)),
+    "a list": ([mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2)], (3,)),
+    "a pipeline": (mp.Pipeline([mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2)], MSE, 2, 2), (3,)),
+    "BatchNorm": ([mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Linear(4, 2)], (3,)),
+    "Fork and Join": (
+        mp.Sequential(
+            [mp.Fork("skip"), mp.Conv2d(1, 2, 3, padding=1), mp.ReLU(), mp.Join("skip", "concat"),
+             mp.Flatten(), mp.Linear(12, 2)], CE,
+        ), (1, 2, 2),
+    ),
+    "tokens": (mp.Sequential([mp.Embedding(5, 4), mp.LayerNorm(4), mp.Linear(4, 5)], CE), (3,)),
+    "dropout": ([mp.Linear(3, 4), mp.Dropout(0.5), mp.Linear(4, 2)], (3,)),
+    "tied": ([mp.Embedding(3, 4, tie="w"), mp.Linear(4, 3, tie="w")], (2,)),
+    "one layer": ([mp.Linear(3, 2)], (3,)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_right_networks_keep_all(name):
+    """A line for each layer, and two for pipelines."""
+    net, shape = NETWORKS[name]
+    report = mp.check(net, shape)
+    assert report, report
+    assert {verdict.holds for verdict in report} == {True}
+    layers = net if isinstance(net, list) else net.layers
+    assert [verdict.promise[:7] for verdict in report] == [
+        *(f"layer {index}" for index in range(len(layers))), *["in pipe"] * 2
+    ]
+
+
+@pytest.mark.parametrize("wrong, sentence", [
+    (DividesByItsM(4, 4), "its derivatives are the slopes of its output: NO. dW is 5 times too small"),
+    (NoReturn(), "forward has returned None"), (OfFiveSamples(), "it runs"),
+])
+def test_a_wrong_layer_in_the_middle_of_a_network_is_named(wrong, sentence):
+    """Its line is the only one that says NO: pipelines are not tried, which would only repeat it."""
+    report = mp.check([mp.Linear(3, 4), mp.Tanh(), wrong, mp.Linear(4, 2)], (3,))
+    assert not report
+    (line,) = no_lines(report)
+    assert line.promise == f"layer 2, {wrong!r}" and sentence in line.why
+    assert {verdict.why for verdict in report[-2:]} == {"not tried: a layer with a NO comes first"}
+
+
+def test_a_network_is_left_as_it_was():
+    net = mp.Sequential([mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 2)], MSE)
+    before = [layer.W.copy() for layer in net.layers if layer.has_parameters]
+    assert mp.check(net, (3,))
+    assert all(map(np.array_equal, before, [layer.W for layer in net.layers if layer.has_parameters]))
+    assert all(layer.cache is None for layer in net.layers)
+
+
+# Trust.
+
+def cell(factor):
+    """Define a class, as a cell of a notebook does each time it runs."""
+    class Doubled(mp.ReLU):
+        def forward(self, Z):
+            return 2 * super().forward(Z)
+
+        def backward_input(self, dA):
+            return factor * super().backward_input(dA)
+
+    return Doubled
+
+
+def test_a_class_that_has_passed_is_trusted_and_one_that_has_failed_is_not():
+    """A cell that runs again makes a new class, which has passed nothing yet."""
+    right, wrong, again = cell(2), cell(3), cell(2)
+    assert not is_proved(right)
+    assert mp.check(right(), (3,)) and not mp.check(wrong(), (3,))
+    assert is_proved(right)
+    assert not is_proved(wrong)
+    assert not is_proved(again)
+
+
+def test_a_class_is_not_trusted_for_what_it_inherits():
+    right = cell(2)
+    assert mp.check(right(), (3,))
+
+    class Changed(right):
+        def forward(self, Z):
+            return super().forward(Z) + 1
+
+    assert not is_proved(Changed)
+
+
+# The report.
+
+def test_a_report_prints_a_line_for_each_promise():
+    report = mp.check(DividesByItsM(3, 2), (3,))
+    lines = str(report).splitlines()
+    assert lines[0] == "DividesByItsM(3, 2), samples of shape (3,): 9 of 12 promises kept"
+    assert [line[:6] for line in lines if re.match("  (yes|NO|-) ", line)] == [
+        {True: "  yes ", False: "  NO  "}[verdict.holds] for verdict in report
+    ]
+    assert lines[5:7] == [
+        "  NO  its derivatives are the slopes of its output",
+        "        dW is 5 times too small: does backward divide by its own m? The loss has done that",
+    ]
+    assert len(report) == 12 and bool(report) is False and repr(report) == str(report)
+
+
+def test_what_comes_after_a_needed_promise_is_not_tried():
+    report = mp.check(NoReturn(), (3,))
+    assert [verdict.holds for verdict in report] == [False, *[None] * 11]
+    assert all("comes first" in verdict.why for verdict in report[1:])
+    assert "0 of 1 promises kept" in str(report)
+
+
+def test_a_report_in_which_nothing_was_tried_is_false():
+    from minipipe.verification.checking import Report, Verdict
+
+    assert not Report("nothing", [Verdict("it cannot be tried", None, "for a reason")])
+    assert not Report("nothing", [])
+    assert Report("one", [Verdict("it holds", True), Verdict("it cannot be tried", None)])
+
+
+def test_the_same_check_gives_the_same_report():
+    assert str(mp.check(InputByW(3, 3), (3,))) == str(mp.check(InputByW(3, 3), (3,)))
+
+
+# The door.
+
+LAYER = mp.Linear(3, 2)
+REFUSED = [  # (arguments, a piece of the sentence)
+    ((LAYER,), "shape is missing: pass that of one sample, such as shape=(3,)"),
+    ((LAYER, 3), "shape=3 must be a tuple, such as (3,)"),
+    ((LAYER, "abc"), "shape='abc' must be a tuple"),
+    ((LAYER, (0,)), "shape[0]=0 must be at least 1"),
+    ((LAYER, (2.5,)), "shape[0]=2.5 must be a whole number"),
+    ((LAYER, (4,)), "Linear(3, 2) needs A_prev of shape (3, m), got (4, 5)"),
+    ((LAYER, ()), "Linear(3, 2) needs A_prev of shape (3, m), got (5,)"),
+    ((LAYER, ((3,), (3,))), "shape=((3,), (3,)) does not fit Linear(3, 2): pass that of one sample"),
+    ((LAYER, (10**9,)), "1,000,000,000 numbers in a sample, more than 10,000"),
+    ((mp.ReLU(), ((3,), (3,))), "shape=((3,), (3,)) does not fit ReLU(): pass that of one sample"),
+    ((mp.Join("a"), (3,)), "does not fit Join('a'): pass a pair of shapes, such as ((3,), (3,))"),
+    ((mp.Join("a"), ((3,), (4,))), "Join"),
+    (([LAYER, mp.Linear(4, 2)], (3,)), "Linear(4, 2) needs A_prev of shape (4, m), got (2, 5)"),
+    (([LAYER], (4,)), "Linear(3, 2) needs A_prev of shape (3, m), got (4, 5)"),
+    (([LAYER, 3], (3,)), "layers[1] is 3: pass a layer object"),
+    (([mp.Fork("a")], (3,)), "Fork('a') has no Join"),
+    (([], (3,)), "layers is an empty list"),
+    ((mp.Linear, (3,)), "must be a layer, a list of layers, a network, a schedule or its name"),
+    ((mp.MeanSquaredError(), (3,)), "must be a layer, a list of layers"),
+    ((None,), "what=None must be a layer"),
+    ((np.ones(3), (3,)), "must be a layer"),
+    (("gpip",), "did you mean 'gpipe'?"),
+    (("gpipe", None, 0), "K=0 must be at least 1"),
+    (("gpipe", None, 4, 2.5), "M=2.5 must be a whole number"),
+    (("dualpipe", None, 3), "dualpipe needs an even number of devices, n_devices=3 is not: use 2 or 4"),
+]
+
+
+@pytest.mark.parametrize("arguments, sentence", [pytest.param(*row, id=row[1][:40]) for row in REFUSED])
+def test_wrong_calls_are_refused_at_the_door(arguments, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        mp.check(*arguments)
+
+
+def test_a_users_layer_that_raises_is_a_finding():
+    """Also where it raises at the shape that it was given: only the package's own are known to be right."""
+    class Broken(Layer):
+        def output_shape(self, shape):
+            return shape[7]
+
+        def forward(self, A_prev):
+            raise KeyError("of my own")
+
+    report = mp.check(Broken(), (3,))
+    assert not report and "KeyError: 'of my own'" in report[0].why
+    assert "KeyError: 'of my own'" in mp.check([LAYER, Broken()], (3,))[1].why
+
+
+def test_a_layer_may_be_given_with_its_parameters_and_a_list_as_its_shape():
+    assert mp.check(mp.Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]]), [2])
