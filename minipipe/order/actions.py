@@ -116,10 +116,10 @@ def works_on(action, copies=()):
     return [i for i in range(last + 1) if not copies or copies[i] == copies[last]]
 
 
-def one_of(words):
+def join_with_or(words):
     """`words` as a sentence lists them.
 
-    >>> one_of("FBU")
+    >>> join_with_or("FBU")
     'F, B or U'
     """
     *first, last = words
@@ -228,8 +228,8 @@ def _parse_part(part, word, device):
     match = re.fullmatch(r"(\d{0,9})([A-Za-z]\*?)(\d{1,9})", part, re.ASCII)
     if not match:
         raise ScheduleError(
-            f"device {device}: {word!r} is not an action: write {one_of(kind + '0' for kind in RULES)}, 2F0 "
-            "for stage 2, or 0F5&3B2 for an overlap"
+            f"device {device}: {word!r} is not an action: "
+            f"write {join_with_or(kind + '0' for kind in RULES)}, 2F0 for stage 2, or 0F5&3B2 for an overlap"
         )
     stage, kind, microbatch = match.groups()
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))

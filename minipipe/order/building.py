@@ -5,7 +5,7 @@ from .costs import check_sizes
 from .schedule import Schedule
 
 
-def schedule_of(name, n_devices, n_microbatches, order, v=1, copy_of=(), versions=()):
+def make_schedule(name, n_devices, n_microbatches, order, v=1, copy_of=(), versions=()):
     """The schedule in which device r does the actions of `order(r)`; `ValueError` for sizes without sense.
 
     v: stages on each device.

@@ -6,7 +6,7 @@ from itertools import accumulate, chain, zip_longest
 from ..arguments import argument
 from ..checks import python_number, shown, whole_numbers
 from .actions import CLOSING, INPUT, MEETING, RULES, WEIGHT, Action, Overlap
-from .costs import Costs, check_number_of_actions, checked_costs, one_for_each, share
+from .costs import Costs, check_number_of_actions, checked_costs, divide_exactly, one_for_each
 from .schedule import checked_schedule
 
 
@@ -341,7 +341,7 @@ def costs_in_segments(costs, schedule, n):
         if cost is not None and name not in (*segments, "unit"):
             parts = n if hasattr(cost, "__len__") else [a * b for a, b in zip(n, schedule.sharing)]
             whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
-            segments[name] = [[share(*pair)] * length for *pair, length in zip(whole, parts, n)]
+            segments[name] = [[divide_exactly(*pair)] * length for *pair, length in zip(whole, parts, n)]
     lists = {name: list(chain(*of_stages)) for name, of_stages in segments.items()}
     return Costs(**lists, unit=costs.unit)
 

@@ -8,17 +8,17 @@ from functools import partial
 from itertools import chain
 from numbers import Integral, Rational
 
-from ..arguments import argument
+from ..arguments import MOST_ACTIONS, argument
 from ..checks import checked_name, items_of, one_of, python_number, real_number, shown, whole_number
 from .actions import CLOSING, Overlap, works_on
 
 
 # Parts of a device's share of the network, exact where numbers can be.
 
-def share(whole, n):
+def divide_exactly(whole, n):
     """An n-th of `whole`: exactly, for whole numbers and fractions.
 
-    >>> share(6, 3), share(1, 3), share(Fraction(6), 3), share(1.5, 3)
+    >>> divide_exactly(6, 3), divide_exactly(1, 3), divide_exactly(Fraction(6), 3), divide_exactly(1.5, 3)
     (2, Fraction(1, 3), Fraction(2, 1), 0.5)
     """
     if not isinstance(whole, Integral):
@@ -55,7 +55,6 @@ def in_floats(table, beside):
 
 # Which sizes and limits make sense, for those who make schedules.
 
-MOST_ACTIONS = 4_000_000  # of all devices, F and B counted as two; a run of them takes gigabytes
 
 
 def check_sizes(n_devices, n_microbatches, v=1, latency=0):
@@ -211,14 +210,14 @@ class Costs:
             cost = self._given(kind)
             if cost is not None or kind in ("F", "B"):
                 ticks = _per_stage(FIELDS.get(kind, kind), cost, n_stages, may_be_0=kind in CLOSING)
-                table[kind] = ticks if hasattr(cost, "__len__") else list(map(share, ticks, sharing))
+                table[kind] = ticks if hasattr(cost, "__len__") else list(map(divide_exactly, ticks, sharing))
         B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
-            I = [share(b, 2) for b in B] if W is None else _difference("I = B - W", B, W)
+            I = [divide_exactly(b, 2) for b in B] if W is None else _difference("I = B - W", B, W)
         if W is None:
             W = _difference("W = B - I", B, I)
         table = {"R": table["F"], "W*": W} | table | {"I": I, "W": W}
-        given = [cost for kind in table for cost in _listed(self._given(kind))]
+        given = [cost for kind in table for cost in _as_list(self._given(kind))]
         if any(isinstance(number, Fraction) for number in given):
             return table
         return in_floats(table, beside)
@@ -231,7 +230,7 @@ class Costs:
         """
         n_stages = len(sharing)
         table = {kind: [0] * n_stages for kind in CLOSING} | self.table(sharing, beside)
-        return partial(_ticks, table, copies)  # not a closure: a network that has run can be pickled
+        return partial(_action_ticks, table, copies)  # not a closure: a network that has run can be pickled
 
     def _given(self, kind):
         return getattr(self, FIELDS.get(kind, kind))
@@ -241,7 +240,7 @@ class Costs:
         return _per_stage("message_bytes", self.message_bytes, n_stages, may_be_0=True, unit="bytes")
 
 
-def _ticks(table, copies, action):
+def _action_ticks(table, copies, action):
     """Return the ticks of an action, from those of each kind in each stage."""
     if action.__class__ is Overlap:
         forward, backward = action[0][1], action[1][1]
@@ -258,7 +257,7 @@ def checked_costs(costs):
     return costs
 
 
-def _listed(cost):
+def _as_list(cost):
     return cost if hasattr(cost, "__len__") else [cost]
 
 

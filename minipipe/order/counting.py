@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from ..arguments import argument
 from .actions import RULES, WEIGHT, WIDE, works_on
-from .costs import as_float, share
+from .costs import as_float, divide_exactly
 from .schedule import checked_schedule
 
 
@@ -32,7 +32,8 @@ def alive_microbatches(trace, device):
         changes[tick] -= sum(other.stage == part.stage for other in starts) if is_wide else -part.alive
     ticks = sorted(changes)
     alive = accumulate(changes[tick] for tick in ticks)
-    return [(tick, as_float(share(count, trace.shares[device]))) for tick, count in zip(ticks, alive)]
+    share = trace.shares[device]
+    return [(tick, as_float(divide_exactly(count, share))) for tick, count in zip(ticks, alive)]
 
 
 def peak_microbatches(trace):

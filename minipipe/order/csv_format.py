@@ -14,8 +14,8 @@ import warnings
 from collections import Counter, deque
 from pathlib import Path
 
+from ..arguments import MOST_ACTIONS
 from .actions import CLOSING, RULES, ScheduleError, ScheduleWarning, listing, parse
-from .costs import MOST_ACTIONS
 
 MOST_CHARACTERS = 10 * MOST_ACTIONS  # of a table
 

@@ -3,10 +3,11 @@
 from collections import Counter
 from numbers import Integral
 
+from ..arguments import MOST_ACTIONS
 from .actions import (
-    CLOSING, FORWARD, INPUT, REPEATED, RULES, SUMMED, WEIGHT, Action, adding, one_of, works_on,
+    CLOSING, FORWARD, INPUT, REPEATED, RULES, SUMMED, WEIGHT, Action, adding, join_with_or, works_on,
 )
-from .costs import MOST_ACTIONS, as_float, one_for_each, share
+from .costs import as_float, divide_exactly, one_for_each
 from .playing import deadlock, play
 
 
@@ -167,7 +168,7 @@ def _closing_faults_of_stage(schedule, parts):
     for kind in [kind for kind in left_out if left_out[kind] and gradients]:
         yield (
             f"no {RULES[kind].name} of stage {stage} takes in micro-batch{'es' * (len(gradients) > 1)} "
-            f"{_listed(sorted(gradients))}: an order with some {kind} has all of them, so put "
+            f"{_text_of(sorted(gradients))}: an order with some {kind} has all of them, so put "
             f"{stage}{kind}{max(gradients)} behind the stage's last backward"
         )
 
@@ -195,12 +196,12 @@ def _faults_between_devices(schedule, parts_of):
         numbers = [sum(part.kind in sums for part in parts_of[r, stage]) for r in devices]
         if len(devices) > 1 and not sums:
             yield (
-                f"stage {stage} is on devices {_listed(devices)}, so an update needs the sum of their "
+                f"stage {stage} is on devices {_text_of(devices)}, so an update needs the sum of their "
                 "gradients: put an A before each U, as with_all_reduce does"
             )
         elif len(set(numbers)) > 1:
             yield (
-                f"devices {_listed(devices)} have {_listed(numbers)} {RULES[sums[0]].name}s of stage "
+                f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[sums[0]].name}s of stage "
                 f"{stage}: each of them is a meeting of all, so put equally many on each"
             )
         elif len(devices) == 1 and "S" in schedule.kinds:
@@ -210,7 +211,7 @@ def _faults_between_devices(schedule, parts_of):
             )
 
 
-def _listed(numbers):
+def _text_of(numbers):
     return ", ".join(map(str, numbers))
 
 
@@ -248,7 +249,7 @@ def wrong_form(schedule):
         yield f"{sizes} make more than {MOST_ACTIONS:,} actions: use fewer"
         return
     copies = schedule.copy_of
-    if copies and (len(copies) != n_microbatches or not all(map(_counts, copies))):
+    if copies and (len(copies) != n_microbatches or not all(map(_is_count, copies))):
         yield f"copy_of={copies} must have a copy, 0, 1, ..., for each of the {n_microbatches} micro-batches"
     elif copies and max(copies) >= len(set(copies)):
         idle = min(set(range(n_microbatches)) - set(copies))
@@ -262,7 +263,7 @@ def wrong_form(schedule):
             f"versions has rows of lengths {shape}: give it {n_stages} rows, one for each stage, of "
             f"{n_microbatches} numbers"
         )
-    wrong = [version for row in schedule.versions for version in row if not _counts(version)]
+    wrong = [version for row in schedule.versions for version in row if not _is_count(version)]
     if wrong:
         yield (
             f"versions has {wrong[0]!r}: it counts the updates in the weights, so write whole numbers of at "
@@ -287,7 +288,7 @@ def _late_W_out_of_place(schedule):
             )
 
 
-def _counts(number):
+def _is_count(number):
     return isinstance(number, Integral) and number >= 0
 
 
@@ -298,7 +299,7 @@ def _is_known(part, schedule):
 def _unknown(schedule):
     for device, part in dict.fromkeys((device, part) for device, part, _ in schedule.walk()):
         if part.kind not in RULES:
-            yield f"device {device}: {part} is of unknown kind {part.kind!r}: use {one_of(RULES)}"
+            yield f"device {device}: {part} is of unknown kind {part.kind!r}: use {join_with_or(RULES)}"
         elif not 0 <= part.stage < schedule.n_stages:
             yield f"device {device}: {part} is unknown: stages are 0..{schedule.n_stages - 1}"
         elif not _is_known(part, schedule):
@@ -441,7 +442,7 @@ def _too_many_alive(schedule, most_alive):
         kept = 0
         for action in schedule.devices[device]:
             kept += sum(part.alive for part in action.parts if part.alive > 0)
-            alive = as_float(share(kept, schedule.stages_on[device]))
+            alive = as_float(divide_exactly(kept, schedule.stages_on[device]))
             if not alive <= limit:
                 yield (
                     f"device {device}: with {action}, {alive} micro-batches are alive at once, above the "

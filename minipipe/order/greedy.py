@@ -19,7 +19,7 @@ from .schedule import Schedule
 
 # A schedule that grows action by action, and when each of them begins and ends.
 
-class Clock:
+class GrowingSchedule:
     """The actions that each device has done so far.
 
     request: the `Request` whose ticks they take.
@@ -78,10 +78,10 @@ class Clock:
         return Schedule(devices, self.request.n_stages, self.request.n_microbatches, name)
 
 
-# A given order on the clock: as it is, or with each W put where its device would wait.
+# A given order with its times: as it is, or with each W put where its device would wait.
 
 def timed(request, orders, allowance=None):
-    """The `Clock` after the `orders` of all devices, or None if one of them keeps more than its limit.
+    """The `GrowingSchedule` after the `orders` of all devices, or None if one keeps more than its limit.
 
     orders: for each device, its actions; those of a schedule without faults, of the kinds of `request`.
     allowance: None, and the actions come as they are. Otherwise each W is taken out and put back, the oldest
@@ -92,7 +92,7 @@ def timed(request, orders, allowance=None):
     The order on each device is given, so it does not matter which one is looked at first: each goes on until
     something is missing. Source of the rule: Qi et al. 2023, arXiv 2401.10241, section 3.1.
     """
-    clock, waiting, filled = Clock(request), {}, allowance is not None
+    growing, waiting, filled = GrowingSchedule(request), {}, allowance is not None
     orders = [[action for action in order if not (filled and action.kind == "W")] for order in orders]
     heads, weights = [0] * len(orders), [deque() for _ in orders]
     ready = list(range(len(orders)))
@@ -101,35 +101,35 @@ def timed(request, orders, allowance=None):
         order = orders[device]
         for head in range(heads[device], len(order)):
             action = order[head]
-            start = clock.start(action)
+            start = growing.start(action)
             if start is None:
-                waiting[clock.source(action)], heads[device] = device, head
+                waiting[growing.source(action)], heads[device] = device, head
                 break
             if weights[device]:
-                start = _fill(clock, device, action, start, weights[device], allowance)
-            if action.kind == "F" and not clock.has_room(device):
+                start = _fill(growing, device, action, start, weights[device], allowance)
+            if action.kind == "F" and not growing.has_room(device):
                 return None
-            clock.do(action, start)
+            growing.do(action, start)
             if filled and action.kind == "I":
                 weights[device].append(action._replace(kind="W"))
             if action in waiting:
                 ready.append(waiting.pop(action))
     for device, left in enumerate(weights):
         for action in left:
-            clock.do(action, clock.free[device])
-    return clock
+            growing.do(action, growing.free[device])
+    return growing
 
 
-def _fill(clock, device, action, start, weights, allowance):
+def _fill(growing, device, action, start, weights, allowance):
     """Do the W that come before `action`, which could begin at `start`. When it can begin behind them."""
     while weights:
-        gap = start - clock.free[device]
-        fits = gap >= clock.request.ticks["W"][weights[0].stage]
-        waits = gap > 0 and clock.idle[device] + gap > allowance
-        if not (fits or waits or (action.kind == "F" and not clock.has_room(device))):
+        gap = start - growing.free[device]
+        fits = gap >= growing.request.ticks["W"][weights[0].stage]
+        waits = gap > 0 and growing.idle[device] + gap > allowance
+        if not (fits or waits or (action.kind == "F" and not growing.has_room(device))):
             break
-        clock.do(weights.popleft(), clock.free[device])
-        start = max(start, clock.free[device])
+        growing.do(weights.popleft(), growing.free[device])
+        start = max(start, growing.free[device])
     return start
 
 
@@ -163,7 +163,7 @@ class _Run:
     """
 
     def __init__(self, request, after_forward, after_backward, cap):
-        self.request, self.clock, self.cap = request, Clock(request), cap
+        self.request, self.growing, self.cap = request, GrowingSchedule(request), cap
         self.after = dict.fromkeys(request.kinds, after_backward) | {"F": after_forward}
         stages, devices = range(request.n_stages), range(len(request.limits))
         self.stages = [[s for s in stages if request.placement[s] == r] for r in devices]
@@ -182,7 +182,7 @@ class _Run:
                 candidates[device].pop(0)
                 refused.add(device)
                 continue
-            self.clock.do(action, start)
+            self.growing.do(action, start)
             self.done[action.kind][action.stage] += 1
             if action.kind != "W":
                 self.preferred[device] = self.after[action.kind]
@@ -193,7 +193,7 @@ class _Run:
             refused = set()
             for other in changed:
                 candidates[other] = self._candidates(other)
-        return self.clock.orders
+        return self.growing.orders
 
     def _candidates(self, device):
         """What the device could do next, best first: (start, rank by kind, rank by stage, action)."""
@@ -201,7 +201,7 @@ class _Run:
         for stage in self.stages[device]:
             for kind in self.request.kinds:
                 action = Action(kind, stage, self.done[kind][stage])
-                start = self.clock.start(action) if self._can_do(action) else None
+                start = self.growing.start(action) if self._can_do(action) else None
                 if start is not None:
                     rank = self.preferred[device].index(kind)
                     found.append((start, rank, -stage if kind == "F" else stage, action))
@@ -215,7 +215,7 @@ class _Run:
         if kind != "F":
             return True
         ahead = i - self.done[self.request.kinds[1]][stage]
-        return ahead < self.cap[stage] and self.clock.has_room(self.request.placement[stage])
+        return ahead < self.cap[stage] and self.growing.has_room(self.request.placement[stage])
 
     def _has_room_after(self, stage):
         """Whether, after the stage's next forward, all micro-batches could still end, oldest first.
@@ -320,7 +320,7 @@ def _placement(n_devices, v, placement):
 # The schedules with a name that answer a request: a search that starts from them never loses to one.
 
 INSTEAD = {"B": "IW", "I": "B", "W": ""}  # kind -> what does its work, where the order has no such kind
-NAMES = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name then
+NAME_ENDINGS = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name then
 
 
 def named_schedules(request):
@@ -356,7 +356,7 @@ def _in_kinds(schedule, kinds):
         for kind, stage, i in schedule.parts(device):
             order += [Action(other, stage, i) for other in (kind if kind in kinds else INSTEAD[kind])]
         devices.append(tuple(order))
-    return replace(schedule, devices=tuple(devices), name=schedule.name + NAMES[kinds])
+    return replace(schedule, devices=tuple(devices), name=schedule.name + NAME_ENDINGS[kinds])
 
 
 # The search: all drafts of an order, each timed with its W in several places.
@@ -417,10 +417,10 @@ def greedy_answer(request):
     best, cost = None, math.inf
     for allowance in _allowances(request):
         for name, orders in drafts:
-            clock = timed(request, orders, allowance)
-            if clock is not None and clock.cost() < cost:
+            growing = timed(request, orders, allowance)
+            if growing is not None and growing.cost() < cost:
                 filled = allowance is not None and name != "greedy"
-                best, cost = clock.schedule(f"{name}+filled" if filled else name), clock.cost()
+                best, cost = growing.schedule(f"{name}+filled" if filled else name), growing.cost()
     return best, cost
 
 

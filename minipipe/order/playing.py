@@ -28,7 +28,7 @@ def play(schedule):
     n_microbatches, copies = schedule.n_microbatches, schedule.copies
     done = [bytearray(n_microbatches) for _ in range(schedule.n_stages)]
     closing = _Closing(schedule, done) if schedule.versions or schedule.kinds & (CLOSING | WIDE) else None
-    (begins, ends), stages_on = _steps(done), _stages_on(schedule)
+    (begins, ends), stages_on = _lookups(done), _stages_on(schedule)
     waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
     heads, ready = [0] * len(schedule.devices), list(range(len(schedule.devices)))
     while ready:
@@ -67,7 +67,7 @@ def play(schedule):
     return None if complete and not any(left) and not any(lanes) else Stop(left, lanes)
 
 
-def _steps(done):
+def _lookups(done):
     """What `play` looks up for an action of each kind, from the rules and what is `done` on each stage.
 
     Two dicts, for its beginning {kind: (needs and forbids, needs, way, handed on, for each stage the row that

@@ -332,7 +332,7 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def programs_of(wires, perform_on, stages=None, sum_tied=None, all_reduce=OWNERS):
+def programs_of_schedule(wires, perform_on, stages=None, sum_tied=None, all_reduce=OWNERS):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
     wires: as for `program`.
@@ -358,7 +358,7 @@ def cluster_of(
 ):
     """A cluster that runs the programs of a schedule.
 
-    programs: as `programs_of` gives them.
+    programs: as `programs_of_schedule` gives them.
     costs, link: the ticks of its actions, and of its messages.
     holdings, memory_limit, ports: as for `Cluster`.
     shares: for each device, how many stages share it; left out, as in the schedule.
@@ -372,8 +372,8 @@ def cluster_of(
     )
 
 
-def without_numbers(costs, n_stages):
-    """A `perform_on` for `programs_of`: all devices only take their time, and send the bytes of `costs`."""
+def perform_without_numbers(costs, n_stages):
+    """Return a `perform_on` for `programs_of_schedule`: it takes the ticks and sends the bytes of `costs`."""
     sent = sent_without_numbers(costs, n_stages)
 
     def perform(action, inputs):

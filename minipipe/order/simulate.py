@@ -9,7 +9,7 @@ from ..cluster import Link
 from ..collectives import ALL_REDUCES, OWNERS
 from ..registry import Registry
 from .costs import Costs, checked_costs
-from .programs import Wires, cluster_of, programs_of, without_numbers
+from .programs import Wires, cluster_of, perform_without_numbers, programs_of_schedule
 from .schedule import checked_schedule
 
 
@@ -55,11 +55,11 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=O
 def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
     """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
     if footprints is None:
-        perform_on = without_numbers(costs, schedule.n_stages)
-        programs = programs_of(Wires(schedule), perform_on, all_reduce=all_reduce)
+        perform_on = perform_without_numbers(costs, schedule.n_stages)
+        programs = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce)
         return cluster_of(programs, schedule, costs, link, ports=ports)
     foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
-    programs = programs_of(
+    programs = programs_of_schedule(
         foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.sum_tied, all_reduce
     )
     return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports)

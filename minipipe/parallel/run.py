@@ -10,8 +10,8 @@ from ..cluster.record import rows
 from ..collectives import Group
 from ..engines import Mpi, Threads, keep_memory, world
 from ..layers.exchanging import join_group
-from ..order.costs import share
-from ..order.programs import cluster_of, programs_of
+from ..order.costs import divide_exactly
+from ..order.programs import cluster_of, programs_of_schedule
 from ..ties import program_of_ties
 from .options import CLUSTER, MPI, THREADS, Options
 from .stage import Holdings, Stage, joined
@@ -84,7 +84,8 @@ class Run:
             self._begin(placed, optimizer, memories, shard, options.sums.accumulate)
             self.stages |= placed
             sum_tied = program_of_ties(tied, shard, self.stages)
-            made = programs_of(shard, self._perform_on, self.stages, sum_tied, options.sums.all_reduce)
+            all_reduce = options.sums.all_reduce
+            made = programs_of_schedule(shard, self._perform_on, self.stages, sum_tied, all_reduce)
             programs |= zip(shard.ranks, made)
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
@@ -204,7 +205,7 @@ class Run:
                     own.gather([vectors[device] for device in holders])
 
     def _perform_on(self, device):
-        """For `programs_of`."""
+        """For `programs_of_schedule`."""
         return partial(self._perform, device)
 
     def _perform(self, device, action, inputs):
@@ -215,7 +216,8 @@ class Run:
         if self._ticks is None:
             return (yield Compute(action, self._act, device, action.parts, inputs))
         n_exchanges = sum([self.stages[part.stage, device].n_exchanges(part) for part in action.parts])
-        ticks, work = share(self._ticks(action), 1 + n_exchanges), self._work(device, action.parts, inputs)
+        ticks = divide_exactly(self._ticks(action), 1 + n_exchanges)
+        work = self._work(device, action.parts, inputs)
         exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
         while exchange is not None:
             answer = yield from exchange.program

@@ -169,7 +169,7 @@ class Foresight:
         self._sent = [sent[id(stages)] for stages in footprints]
 
     def perform_on(self, device):
-        """For `programs_of`: actions take their time; arguments, results and messages have their bytes."""
+        """For `programs_of_schedule`: actions take their time; arguments, results, messages have bytes."""
         stages = {stage: stand_in for (stage, place), stand_in in self.stages.items() if place == device}
 
         def perform(action, inputs):

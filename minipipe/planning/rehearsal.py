@@ -14,8 +14,8 @@ from ..layers.layer import checked_layers
 from ..meta import MetaArray
 from ..order import Costs
 from ..order.actions import AGAIN, FORWARD, INPUT, RULES
-from ..order.costs import checked_costs, share
-from ..order.programs import Wires, cluster_of, programs_of, sent_without_numbers
+from ..order.costs import checked_costs, divide_exactly
+from ..order.programs import Wires, cluster_of, programs_of_schedule, sent_without_numbers
 from ..order.schedule import checked_schedule
 from ..parallel import Parallel
 from .without_numbers import NoNumbers, WithoutNumbers
@@ -113,21 +113,21 @@ def simulate_in_shards(schedule, n_shards, costs=Costs(), link=Link(), ports=(),
         groups = {rank: Group(shard, range(rank - shard, rank - shard + n_shards), f"shards of device {d}: ")
                   for d, rank in enumerate(ranks)}
         wires = Wires(schedule, ranks=ranks)
-        programs |= zip(ranks, programs_of(wires, _performing(wires, groups, costs, exchanges)))
+        programs |= zip(ranks, programs_of_schedule(wires, _performing(wires, groups, costs, exchanges)))
         shares |= zip(ranks, schedule.stages_on)
     programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
     return cluster_of(programs, schedule, costs, link, ports=ports, shares=shares).run()
 
 
 def _performing(wires, groups, costs, exchanges):
-    """`perform_on`, as `programs_of` takes it, for one shard. groups: {device: its `Group`}."""
+    """`perform_on`, as `programs_of_schedule` takes it, for one shard. groups: {device: its `Group`}."""
     schedule = wires.schedule
     sizes, duration = costs.bytes_sent(schedule.n_stages), costs.duration(schedule.sharing)
     sent = sent_without_numbers(costs, schedule.n_stages)
 
     def perform(group, action, inputs):
         stages = [stage for kind, stage, _ in action.parts if RULES[kind].adds & GOING_THROUGH] * exchanges
-        ticks = share(duration(action), 1 + len(stages))
+        ticks = divide_exactly(duration(action), 1 + len(stages))
         for stage in stages:
             yield Compute(action, ticks=ticks)
             yield from all_reduce(group, Bytes(round(sizes[stage])))

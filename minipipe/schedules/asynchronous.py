@@ -6,7 +6,7 @@ Those have used older weights. Each builder says which weights a stage uses for 
 
 from ..arguments import argument
 from ..checks import whole_number
-from ..order.building import forwards_and_backwards, in_turn, schedule_of
+from ..order.building import forwards_and_backwards, in_turn, make_schedule
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
 
@@ -102,4 +102,4 @@ def _endless(name, n_devices, n_microbatches, per_update, versions):
                 actions.append(action._replace(kind="U"))
         return actions
 
-    return schedule_of(name, n_devices, n_microbatches, order, versions=versions)
+    return make_schedule(name, n_devices, n_microbatches, order, versions=versions)

@@ -8,7 +8,7 @@ added. Each device has two stages, each of them as long as with one copy, so par
 from fractions import Fraction
 
 from ..order.actions import Action
-from ..order.building import Turns, schedule_of
+from ..order.building import Turns, make_schedule
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
 
@@ -46,7 +46,7 @@ def dualpipe_v(n_devices, n_microbatches):
     def order(r):
         return _eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches)
 
-    return schedule_of("dualpipe-v", n_devices, n_microbatches, order, v=2)
+    return make_schedule("dualpipe-v", n_devices, n_microbatches, order, v=2)
 
 
 def _of_both_ways(K, M, F, I, W):
@@ -80,7 +80,7 @@ def dualpipe(n_devices, n_microbatches):
             return _eight_steps(Turns(r, K - 1 - r, first=(0, half)), K // 2, r, half)
         return _eight_steps(Turns(K - 1 - r, r, first=(half, 0)), K // 2, K - 1 - r, half)
 
-    return schedule_of("dualpipe", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
+    return make_schedule("dualpipe", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
 
 
 def _of_chimera(K, M, F, B):
@@ -135,7 +135,7 @@ def chimera(n_devices, n_microbatches):
                 slots[begin + 2 * K - 1 - s] = Action("B", s, copy * half + j)
         return [action for _, action in sorted(slots.items())]
 
-    return schedule_of("chimera", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
+    return make_schedule("chimera", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
 
 
 def _eight_steps(turns, K, r, M):

@@ -8,7 +8,7 @@ stage, `f` one of its second.
 from fractions import Fraction
 
 from ..order.actions import Action
-from ..order.building import in_turn, schedule_of
+from ..order.building import in_turn, make_schedule
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
 
@@ -38,7 +38,7 @@ def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
         warm_up = 2 * (n_devices - r - 1) + (v - 1) * group
         return in_turn(*in_groups(n_devices, n_microbatches, v, group, r), warm_up)
 
-    return schedule_of("interleaved", n_devices, n_microbatches, order, v)
+    return make_schedule("interleaved", n_devices, n_microbatches, order, v)
 
 
 @SCHEDULES(
@@ -62,7 +62,7 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
         forwards = [Action("F", c * n_devices + r, i) for c in range(v) for i in range(n_microbatches)]
         return forwards + [Action("B", stage, i) for _, stage, i in reversed(forwards)]
 
-    return schedule_of("looped", n_devices, n_microbatches, order, v)
+    return make_schedule("looped", n_devices, n_microbatches, order, v)
 
 
 def in_groups(n_devices, n_microbatches, v, group, r):

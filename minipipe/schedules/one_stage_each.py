@@ -2,7 +2,7 @@
 
 from ..checks import shown
 from ..order.actions import Action
-from ..order.building import forwards_and_backwards, in_turn, schedule_of
+from ..order.building import forwards_and_backwards, in_turn, make_schedule
 from ..order.names import SCHEDULES
 
 
@@ -25,7 +25,7 @@ def naive(n_stages, n_microbatches):
     def order(r):
         return [Action(kind, r, i) for i in range(n_microbatches) for kind in "FB"]
 
-    return schedule_of("naive", n_stages, n_microbatches, order)
+    return make_schedule("naive", n_stages, n_microbatches, order)
 
 
 def _filled_and_drained(K, M, F, B):
@@ -57,7 +57,7 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
         forwards, backwards = forwards_and_backwards(r, n_microbatches)
         return forwards + backwards[::step]
 
-    return schedule_of(name, n_stages, n_microbatches, order)
+    return make_schedule(name, n_stages, n_microbatches, order)
 
 
 @SCHEDULES(
@@ -98,7 +98,7 @@ def one_f_one_b(n_stages, n_microbatches):
     def order(r):
         return in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_stages - r - 1)
 
-    return schedule_of("1f1b", n_stages, n_microbatches, order)
+    return make_schedule("1f1b", n_stages, n_microbatches, order)
 
 
 @SCHEDULES(
@@ -122,4 +122,4 @@ def eager_one_f_one_b(n_stages, n_microbatches):
     def order(r):
         return in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=2 * (n_stages - r - 1))
 
-    return schedule_of("eager-1f1b", n_stages, n_microbatches, order)
+    return make_schedule("eager-1f1b", n_stages, n_microbatches, order)

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from ..order.building import Turns, forwards_and_backwards, halved, in_turn, schedule_of
+from ..order.building import Turns, forwards_and_backwards, halved, in_turn, make_schedule
 from ..order.names import SCHEDULES
 from .interleaved import group_of, in_groups
 
@@ -33,7 +33,7 @@ def zero_bubble_h1(n_devices, n_microbatches):
         whole = in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_devices - r - 1)
         return halved(whole, delay=r)
 
-    return schedule_of("zb-h1", n_devices, n_microbatches, order)
+    return make_schedule("zb-h1", n_devices, n_microbatches, order)
 
 
 @SCHEDULES(
@@ -53,7 +53,7 @@ def zero_bubble_h2(n_devices, n_microbatches):
         whole = in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=2 * (n_devices - r - 1))
         return halved(whole, delay=2 * r)
 
-    return schedule_of("zb-h2", n_devices, n_microbatches, order)
+    return make_schedule("zb-h2", n_devices, n_microbatches, order)
 
 
 def _of_v(K, M, F, I, W):
@@ -93,7 +93,7 @@ def zero_bubble_v(n_devices, n_microbatches):
         turns.do(" ".join(sorted((f"W{position}" for position, _ in turns.halves), reverse=True)))
         return [action for action in turns.actions if action.microbatch < n_microbatches]
 
-    return schedule_of("zb-v", n_devices, n_microbatches, order, v=2)
+    return make_schedule("zb-v", n_devices, n_microbatches, order, v=2)
 
 
 @SCHEDULES(
@@ -116,4 +116,4 @@ def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
         warm_up = (n_devices - r - 1) + (v - 1) * group
         return halved(in_turn(*in_groups(n_devices, n_microbatches, v, group, r), warm_up), delay=r)
 
-    return schedule_of("interleaved-zb", n_devices, n_microbatches, order, v)
+    return make_schedule("interleaved-zb", n_devices, n_microbatches, order, v)

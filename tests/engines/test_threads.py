@@ -28,7 +28,7 @@ from minipipe.cluster.record import Record
 from minipipe.engines import Threads
 from minipipe.engines.threads import OVERHEAD
 from minipipe.order import RECOMPUTE, Action, peak_microbatches
-from minipipe.order.programs import Wires, programs_of, without_numbers
+from minipipe.order.programs import Wires, perform_without_numbers, programs_of_schedule
 from minipipe.schedules import build, names_for, names_for_stages
 
 LAYERS = network()
@@ -68,7 +68,8 @@ def test_schedules_that_rely_on_stored_messages_deadlock_where_a_rendezvous_make
     stuck = {}
     for name in names_for(4, 8):
         schedule = build(name, 4, 8)
-        programs = programs_of(Wires(schedule), without_numbers(mp.Costs(), schedule.n_stages))
+        perform_on = perform_without_numbers(mp.Costs(), schedule.n_stages)
+        programs = programs_of_schedule(Wires(schedule), perform_on)
         stuck[name] = deadlock(Threads(programs, synchronous=True).run)
         rendezvous = Link(rendezvous=True)
         assert stuck[name] == deadlock(partial(mp.simulate, schedule, link=rendezvous))

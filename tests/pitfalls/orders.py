@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import minipipe as mp
 from minipipe.order import Action, Schedule, faults, peak_microbatches, schedule
-from minipipe.order.building import schedule_of
+from minipipe.order.building import make_schedule
 from minipipe.partitioning import loads, solvers
 from minipipe.schedules import SCHEDULES, bidirectional, build
 
@@ -71,7 +71,7 @@ def hang_when_M_is_less_than_K(monkeypatch):
             actions += [("B", i) for i in range(n_microbatches - warm_up, n_microbatches)]
             return [Action(kind, device, i) for kind, i in actions]
 
-        return schedule_of("1f1b", n_stages, n_microbatches, order)
+        return make_schedule("1f1b", n_stages, n_microbatches, order)
 
     monkeypatch.setitem(SCHEDULES, "1f1b", for_many_microbatches)
 
