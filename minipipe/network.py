@@ -22,7 +22,7 @@ from .state import (
     restore, state_of_optimizer,
 )
 from .sums import TreeSum
-from .ties import each_once, share, sum_of_tied, ties_of
+from .ties import copy_tied_weight, each_once, sum_of_tied, ties_of
 
 
 class Network:
@@ -56,7 +56,7 @@ class Network:
         self.ties = ties_of(self.layers)
         for index, layer in enumerate(self.layers):
             if layer.tie is not None:
-                share(self.layers, self.ties[layer.tie], index)
+                copy_tied_weight(self.layers, self.ties[layer.tie], index)
             layer.initialize(np.random.default_rng([seed, index]), dtype)
             for part in every_layer([layer]):
                 part.index = index

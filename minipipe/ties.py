@@ -27,7 +27,7 @@ def ties_of(layers):
     return ties
 
 
-def share(layers, indices, index):
+def copy_tied_weight(layers, indices, index):
     """Give layer `index` a copy of the W that a layer tied to it, one of those at `indices`, has already."""
     first = next((tied for tied in indices if layers[tied].W is not None), None)
     if first is None:
@@ -120,21 +120,21 @@ def exchange_tied(ties, placements, stages, device):
     for (name, _, first), family in families.items():
         for tied, place in family:
             if place == device:
-                yield Send(_label("dW of", name, tied), stages[tied.stage, device].dW(tied.index), first)
+                yield Send(_tie_label("dW of", name, tied), stages[tied.stage, device].dW(tied.index), first)
     for (name, own, first), family in families.items():
         if first == device:
             stage = stages[own.stage, device]
             parts = {own: stage.dW(own.index)}
             for tied, place in family:
-                parts[tied] = yield Receive(_label("dW of", name, tied), place)  # on all devices the same
+                parts[tied] = yield Receive(_tie_label("dW of", name, tied), place)  # on all devices the same
             total = sum_of_tied(parts.values())
             stage.totals.keep_tied(own.index, total)
             for tied, place in family:
-                yield Send(_label("sum for", name, tied), total, place)
+                yield Send(_tie_label("sum for", name, tied), total, place)
     for (name, _, first), family in families.items():
         for tied, place in family:
             if place == device:
-                total = yield Receive(_label("sum for", name, tied), first)
+                total = yield Receive(_tie_label("sum for", name, tied), first)
                 stages[tied.stage, device].totals.keep_tied(tied.index, total)
 
 
@@ -153,7 +153,7 @@ def exchange_tied_parts(ties, stages, device):
         for tied in here:
             for other, to, numbers in _in_common(tied, family, device):
                 if to != device:
-                    label = _label("a part of dW of", f"{name}, {other.layer}", tied)
+                    label = _tie_label("a part of dW of", f"{name}, {other.layer}", tied)
                     yield Send(label, _numbers_of(tied, own[tied.layer], device, numbers), to)
         totals = []
         for tied in here:
@@ -162,7 +162,7 @@ def exchange_tied_parts(ties, stages, device):
                 if source == device:
                     piece = _numbers_of(other, own[other.layer], device, numbers)
                 else:
-                    label = _label("a part of dW of", f"{name}, {tied.layer}", other)
+                    label = _tie_label("a part of dW of", f"{name}, {tied.layer}", other)
                     piece = yield Receive(label, source)
                 pieces[other.layer].append(piece)
             totals.append(sum_of_tied(map(in_a_row, pieces.values())))
@@ -188,5 +188,5 @@ def _numbers_of(tied, vector, device, numbers):
     return vector[numbers.start - first:numbers.stop - first]
 
 
-def _label(what, name, tied):
+def _tie_label(what, name, tied):
     return f"{what} layer {tied.layer} ({name})"

@@ -13,7 +13,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..optimizers import SGD, Adam, RMSProp
 from ..papers import A100, H100, P100, TPU_V2, TPU_V3, V100
 from ..planning import PRECISIONS, what_fits
-from ..planning.fitting import DEVICES as TO_TRY, MODES, modes_for
+from ..planning.fitting import DEVICES as TO_TRY, RECOMPUTE_MODES, modes_for
 from ..schedules import names_having
 from ..watching import say
 from ..sums import SUMS
@@ -87,7 +87,7 @@ def add_options(parser):
         "--recompute",
         nargs="+",
         metavar="MODE",
-        help=f"out of {', '.join(MODES)} (default: all, the last one for networks with attention)",
+        help=f"out of {', '.join(RECOMPUTE_MODES)} (default: all, the last one for networks with attention)",
     )
     parser.add_argument(
         "--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)"

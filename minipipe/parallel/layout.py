@@ -87,7 +87,7 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
     work, memory, first = {}, {}, {}  # first: parameter -> how many entries the shards before this one have
     for t, (stages, devices_of_stages) in enumerate(zip(shards, holders, strict=True)):
         for s, (of_stage, devices) in enumerate(zip(stages, devices_of_stages, strict=True)):
-            blocks = {held.key: _block(held, t, first) for held in of_stage}
+            blocks = {held.key: _block_of_shard(held, t, first) for held in of_stage}
             for rank, device in enumerate(devices):
                 work[s, device] = {
                     key: piece._replace(counts=piece.counts and rank == 0) for key, piece in blocks.items()
@@ -98,7 +98,7 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
     return Layout(work, memory)
 
 
-def _block(held: Held, t: int, first: dict) -> Piece:
+def _block_of_shard(held: Held, t: int, first: dict) -> Piece:
     """Return the block of a parameter that shard t has; `first` then says where that of the next begins."""
     if held.axis is None:
         return Piece(held.parameter, None, range(0), held.shape, None, counts=t == 0)
@@ -134,7 +134,7 @@ def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
     }
 
 
-def whole(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
+def join_pieces(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
     """Return the arrays of which `parts` has made these; it is enough to have the pieces that count."""
     found: dict = {}  # parameter -> beginning of a block -> [(beginning of its numbers, piece, arrays)]
     for place, here in pieces.items():
@@ -195,7 +195,7 @@ class MemoryInParts(Mapping):
                     f"what this optimizer remembers lies on {len(elsewhere)} other MPI ranks, too: "
                     "use the optimizer that net.collect(optimizer) returns, a call that all ranks make"
                 )
-            self._whole = whole(self.pieces, self.parts)
+            self._whole = join_pieces(self.pieces, self.parts)
         return self._whole
 
 

@@ -25,7 +25,7 @@ from ..state import Changes
 from ..ties import tied_in_parts
 from .batches import MicroBatches, checked_batches
 from .in_stages import InStages
-from .layout import MemoryInParts, layout_of, memories_in, pairs_of, parts, whole
+from .layout import MemoryInParts, join_pieces, layout_of, memories_in, pairs_of, parts
 from .options import (
     CLUSTER, Machine, Memory, Options, Split, Sums, Weights, check_kinds,
 )
@@ -411,7 +411,7 @@ class Parallel(InStages):
             found = parameters_with(stage.layers, of_stage(stage))
             return {key: [array] for key, (_, _, array) in found.items()}
 
-        return whole(self._layout_of_run.work, self._run.of_first_copy(by_key))
+        return join_pieces(self._layout_of_run.work, self._run.of_first_copy(by_key))
 
     def _finite_gradients(self):
         """Return the gradients of the run, or None if its order has applied them itself (`U`).

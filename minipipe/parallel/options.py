@@ -25,7 +25,7 @@ from ..sums import checked_accumulate
 CLUSTER, THREADS, MPI = ENGINES = "cluster", "threads", "mpi"
 AXES = "tp", "dp", "pp"
 EVERY_SQRT = "sqrt"
-MODES = *RECOMPUTE, EVERY_SQRT, SELECTIVE  # of recomputation
+RECOMPUTE_MODES = *RECOMPUTE, EVERY_SQRT, SELECTIVE  # of recomputation
 DDP, LAYER = "ddp", "layer"                # names of buckets
 
 
@@ -224,7 +224,7 @@ class Memory(Plain):
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        one_of("recompute", self.recompute, MODES)
+        one_of("recompute", self.recompute, RECOMPUTE_MODES)
         self._keep(zero=argument("zero", self.zero), limit=optional("limit", self.limit))
 
 

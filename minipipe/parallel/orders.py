@@ -24,7 +24,7 @@ from ..partitioning.partition import counts_of, cut
 from ..partitioning.solvers import equal_counts
 from ..schedules import SCHEDULES, build_for_stages, data_parallel, is_name, names_having
 from .options import DDP, EVERY_SQRT, LAYER, Memory, Options, Split, Sums
-from .rules import Setting, check_rules
+from .rules import ChosenOptions, check_rules
 
 
 # Which gradients travel together.
@@ -193,7 +193,7 @@ def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mappin
     """
     split, memory, sums = options.split, options.memory, options.sums
     order, stream = order_of_copies(options.schedule, split)
-    check_rules(Setting(split, memory, sums, options.on, order, stream is not None, ties))
+    check_rules(ChosenOptions(split, memory, sums, options.on, order, stream is not None, ties))
     of_stages = cut(layers, counts_of(split.stages, layers, loss))
     units = [units_of(part, memory, sums, options.weights.dtype) for part in of_stages]
     if stream is not None:

@@ -9,7 +9,7 @@ from ..order.actions import MEETING
 from .options import CLUSTER, Machine, Memory, Split, Sums
 
 
-class Setting(NamedTuple):
+class ChosenOptions(NamedTuple):
     """What the rules look at.
 
     split, memory, sums, on: the options of the network.
@@ -32,7 +32,7 @@ class Setting(NamedTuple):
         return "S" in self.order.kinds or (self.memory.zero > 0 and self.order.has_copied_stages)
 
 
-class Rule(NamedTuple):
+class Refusal(NamedTuple):
     """A pair of options that is refused.
 
     name: of both.
@@ -45,69 +45,69 @@ class Rule(NamedTuple):
     sentence: Callable
 
 
-RULES = (
-    Rule(
+REFUSALS = (
+    Refusal(
         "schedule, replicas",
         lambda s: s.order.n_copies % s.split.D or len(s.order.devices) % s.split.D,
         lambda s: f"the order of {s.order.name!r} has {s.order.n_copies} copies of the network on "
         f"{len(s.order.devices)} devices, which are not {s.split.D} replicas: pass the order of one replica, "
         "or leave replicas out",
     ),
-    Rule(
+    Refusal(
         "limit, engine",
         lambda s: s.memory.limit is not None and s.on.engine != CLUSTER,
         lambda s: "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
     ),
-    Rule(
+    Refusal(
         "grain, accumulate",
         lambda s: s.sums.grain is not None and s.sums.accumulate != "tree",
         lambda s: f"grain={s.sums.grain} needs accumulate='tree', not {s.sums.accumulate!r}, to keep its "
         "bits",
     ),
-    Rule(
+    Refusal(
         "grain, all_reduce",
         lambda s: s.sums.grain is not None and s.sums.all_reduce != OWNERS and s.order.n_copies > 1,
         lambda s: f"grain={s.sums.grain} needs all_reduce={OWNERS!r}, not {s.sums.all_reduce!r}, to keep its "
         "bits",
     ),
-    Rule(
+    Refusal(
         "grain, sync_batch_norm",
         lambda s: s.sums.grain is not None and s.sums.sync_batch_norm,
         lambda s: f"sync_batch_norm=True with grain={s.sums.grain}: the copies meet in each "
         "micro-batch, not in each grain, so leave one of them out",
     ),
-    Rule(
+    Refusal(
         "replicas, sync_batch_norm",
         lambda s: s.sums.sync_batch_norm and not _is_alike(s.order, s.split.D),
         lambda s: f"sync_batch_norm=True with {s.split.M} micro-batches over {s.split.D} "
         f"replicas: the copies meet in each micro-batch, so use a multiple of {s.split.D}, and one "
         "order for all copies",
     ),
-    Rule(
+    Refusal(
         "copies, sync_batch_norm",
         lambda s: s.sums.sync_batch_norm and s.split.D == 1 and s.order.n_copies > 1,
         lambda s: f"sync_batch_norm=True with the {s.order.n_copies} copies that the order of "
         f"{s.order.name!r} has itself: only replicas are synchronised, so use these, or leave it out",
     ),
-    Rule(
+    Refusal(
         "schedule, sync_batch_norm",
         lambda s: s.sums.sync_batch_norm and s.is_stream,
         lambda s: f"sync_batch_norm=True with {s.order.name!r}, which has no flush: the statistics would be "
         "of other weights, so leave it out",
     ),
-    Rule(
+    Refusal(
         "zero, all_reduce",
         lambda s: s.has_parts and s.sums.all_reduce != OWNERS,
         lambda s: f"all_reduce={s.sums.all_reduce!r}, but with zero, or an S in the order, each "
         f"device owns a part of the sum: use {OWNERS!r}",
     ),
-    Rule(
+    Refusal(
         "zero, microbatches",
         lambda s: s.memory.zero == 3 and s.split.M % s.split.D,
         lambda s: f"zero=3 with {s.split.M} micro-batches over {s.split.D} replicas: all of them gather "
         f"parameters for each of their micro-batches, so use a multiple of {s.split.D}",
     ),
-    Rule(
+    Refusal(
         "zero, copies",
         lambda s: s.memory.zero and s.order.has_copied_stages and any(
             len(s.order.holders(stage)) == 1 for stage in range(s.order.n_stages)
@@ -115,13 +115,13 @@ RULES = (
         lambda s: f"zero={s.memory.zero} with {s.order.name!r}, in which some stages are on one device only: "
         "these have nobody to share with, so leave zero out, or use as many copies of each",
     ),
-    Rule(
+    Refusal(
         "schedule, ties",
         lambda s: s.ties and "U" in s.order.kinds and (s.is_stream or not _updates_at_the_end(s.order)),
         lambda s: f"tie={next(iter(s.ties))!r}: tied weights need a flush, which the order of "
         f"{s.order.name!r} does not have on each device: put all its U behind all other actions",
     ),
-    Rule(
+    Refusal(
         "schedule, zero",
         lambda s: s.memory.zero and s.order.kinds & (MEETING | {"U"}),
         lambda s: f"the order of {s.order.name!r} says itself what is summed or updated when: leave out "
@@ -130,11 +130,11 @@ RULES = (
 )
 
 
-def check_rules(setting: Setting) -> None:
+def check_rules(chosen: ChosenOptions) -> None:
     """Raise `ValueError` with the sentence of the first rule that is broken."""
-    for rule in RULES:
-        if rule.is_broken(setting):
-            raise ValueError(rule.sentence(setting))
+    for refusal in REFUSALS:
+        if refusal.is_broken(chosen):
+            raise ValueError(refusal.sentence(chosen))
 
 
 def _is_alike(order: Schedule, D: int) -> bool:

@@ -14,7 +14,7 @@ from ..order.costs import divide_exactly
 from ..order.programs import cluster_of, programs_of_schedule
 from ..ties import program_of_ties
 from .options import CLUSTER, MPI, THREADS, Options
-from .stage import Holdings, Stage, joined
+from .stage import Holdings, Stage, join_holdings
 
 
 # Between which devices the layers of a stage talk to each other inside an action.
@@ -265,7 +265,7 @@ class Run:
         on_device = [[] for _ in range(n_devices)]
         for (_, device), stage in self.stages.items():
             on_device[device].append(Holdings(stage))
-        return [joined(holdings) for holdings in on_device]
+        return [join_holdings(holdings) for holdings in on_device]
 
 
 def _go_on(work, answer, *held):

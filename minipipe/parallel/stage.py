@@ -387,7 +387,7 @@ class Holdings:
         return found
 
 
-def joined(holdings):
+def join_holdings(holdings):
     """One function for all that is held on a device. holdings: a function for each of its stages."""
     if len(holdings) == 1:
         return holdings[0]

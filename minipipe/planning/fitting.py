@@ -16,7 +16,7 @@ from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..order import Costs, Schedule
 from ..order.simulate import simulate
 from ..parallel import Parallel
-from ..parallel.options import MODES, Cut, Machine, Memory, Split, Sums, Weights
+from ..parallel.options import RECOMPUTE_MODES, Cut, Machine, Memory, Split, Sums, Weights
 from ..parallel.orders import recomputed
 from ..partitioning import costs_of_layers, loads, min_max
 from ..schedules import build, names_having
@@ -259,7 +259,7 @@ def what_fits(
     n_devices = [_checked_devices(K, len(layers)) for K in listed("n_devices", n_devices)]
     names = names_having(flush=True, late_w=False)
     schedules = chosen("schedules", names if schedules is None else schedules, names)
-    recompute = modes_for(layers) if recompute is None else chosen("recompute", recompute, MODES)
+    recompute = modes_for(layers) if recompute is None else chosen("recompute", recompute, RECOMPUTE_MODES)
     if not callable(seconds):
         raise ValueError(f"seconds={shown(seconds)} must be a function (multiply-accumulates) -> time")
     argument("what_fits.link", link)
@@ -291,7 +291,7 @@ def what_fits(
 
 def modes_for(layers):
     """The names of the modes of recomputation that a network with these layers can have."""
-    return [mode for mode in MODES if mode != SELECTIVE or can_recompute(layers)]
+    return [mode for mode in RECOMPUTE_MODES if mode != SELECTIVE or can_recompute(layers)]
 
 
 def _checked_sizes(batch_size, n_microbatches):

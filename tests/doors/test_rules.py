@@ -4,7 +4,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.order import Schedule
-from minipipe.parallel.rules import RULES
+from minipipe.parallel.rules import REFUSALS
 from minipipe.schedules import data_parallel, gpipe, replicated_stages
 
 LAYERS = [mp.Linear(2, 4), mp.ReLU(), mp.Linear(4, 2)]
@@ -78,7 +78,7 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
 
 
 def test_each_rule_has_a_name_of_its_own_and_a_network_that_breaks_it():
-    assert list(BROKEN) == [rule.name for rule in RULES]
+    assert list(BROKEN) == [rule.name for rule in REFUSALS]
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -6,7 +6,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.planning import Setting
-from minipipe.planning.fitting import MODES, Network, modes_for
+from minipipe.planning.fitting import RECOMPUTE_MODES, Network, modes_for
 
 LAYERS = [layer for _ in range(4) for layer in (mp.Linear(16, 16), mp.Tanh())]
 LOSS, BATCH = mp.MeanSquaredError(), 64
@@ -95,7 +95,7 @@ SLOW = [mp.Link(bandwidth=1), mp.Link(latency=100), mp.Link(latency=100, blockin
         (name, n_devices, ["1f1b", "gpipe", "zb-h1"], ["never"], link)
         for name, n_devices in (("tied", 2), ("skipping", 3)) for link in SLOW
     ),
-    ("transformer", 3, ["1f1b"], MODES, mp.Link()),
+    ("transformer", 3, ["1f1b"], RECOMPUTE_MODES, mp.Link()),
     pytest.param("cells", len(CELLS) - 2, ["naive"], ["never"], SLOW[0], marks=pytest.mark.slow),
 ])
 def test_what_is_found_takes_the_ticks_and_bytes_of_a_run(name, n_devices, schedules, modes, link):

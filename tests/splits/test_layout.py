@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.layers.layer import parameters_with
 from minipipe.order import in_copies, with_updates, with_zero
-from minipipe.parallel.layout import MemoryInParts, memories_in, parts, whole
+from minipipe.parallel.layout import MemoryInParts, join_pieces, memories_in, parts
 from minipipe.schedules import build, data_parallel
 
 LOSS = mp.MeanSquaredError()
@@ -83,10 +83,10 @@ def test_the_whole_comes_back_from_its_parts(net):
     memory, (layout, _) = numbered(net), laid_out(net)
     for pieces in layout:
         found = parts(pieces, memory)
-        assert_same(whole(pieces, found), memory)
+        assert_same(join_pieces(pieces, found), memory)
         alone = {place: {key: arrays for key, arrays in here.items() if pieces[place][key].counts}
                  for place, here in found.items()}
-        assert_same(whole(pieces, alone), memory)
+        assert_same(join_pieces(pieces, alone), memory)
         for array in [array for here in found.values() for arrays in here.values() for array in arrays]:
             assert array.flags.c_contiguous and array.dtype == float
             assert array.base is None or any(array is one for arrays in memory.values() for one in arrays)
