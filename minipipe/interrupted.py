@@ -7,7 +7,7 @@ import _signal as signal  # the module `signal` imports others, which takes as l
 import os
 import sys
 
-STATUS = 130  # that of a shell for a program that was interrupted
+INTERRUPTED = 130  # that of a shell for a program that was interrupted
 
 
 def is_command_line(program, arguments):
@@ -29,7 +29,7 @@ def is_command_line(program, arguments):
 def stop(number, frame):
     """End at once: an exception would come out of whatever is being imported, with a traceback."""
     os.write(2, b"minipipe: stopped\n")
-    os._exit(STATUS)
+    os._exit(INTERRUPTED)
 
 
 def raise_again():

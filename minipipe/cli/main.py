@@ -6,7 +6,7 @@ import sys
 import warnings
 
 from .. import __version__
-from ..interrupted import STATUS, raise_again
+from ..interrupted import INTERRUPTED, raise_again
 from ..order import ScheduleWarning
 from ..watching import watched
 from . import (
@@ -61,7 +61,7 @@ def main(arguments=None):
         return 2
     except KeyboardInterrupt:
         print("minipipe: stopped", file=sys.stderr)
-        return STATUS
+        return INTERRUPTED
 
 
 def note(message, *where):

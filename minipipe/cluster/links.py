@@ -180,7 +180,7 @@ def later(now, ticks):
 
 # The carrier of messages: when each sets out, and when it arrives.
 
-class Message:
+class MessageInFlight:
     """A message from its send on.
 
     row: where the record has it.

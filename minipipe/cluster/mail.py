@@ -2,7 +2,7 @@
 
 from ..checks import is_plain, real_number
 from .errors import sent_twice, two_wait, which_devices
-from .links import Carrier, Message
+from .links import Carrier, MessageInFlight
 from .memory import own
 from .requests import ANY
 
@@ -39,7 +39,7 @@ class Mail:
         if waiting is not None:  # half of all messages take this way
             self._deliver(waiting, row, value, now)
             return False
-        message = Message(label, source, to, value, n_bytes, row, arrival)
+        message = MessageInFlight(label, source, to, value, n_bytes, row, arrival)
         if receiver.inbox.setdefault(key, message) is not message:
             raise ValueError(sent_twice(source, label, to))
         if arrival is not None:

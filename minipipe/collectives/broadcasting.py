@@ -2,7 +2,7 @@
 
 import math
 
-from .group import cut, joined, ring_gather
+from .group import cut_into_chunks, join_chunks, ring_gather
 
 
 def distances(size):
@@ -50,7 +50,7 @@ def scatter_and_gather(group, vectors, root, label):
     (k + N - 1) alpha + 2 (N - 1)/N n beta for N = 2^k: fewer bytes than `binomial`, more messages.
     """
     place = (group.rank - root) % group.size
-    chunks = cut(vectors, group.size)
+    chunks = cut_into_chunks(vectors, group.size)
     for distance in reversed(distances(group.size)):
         if place % (2 * distance) == distance:
             chunks[place:place + distance] = yield group.receive(group.rank - distance, f"{label}: scatter")
@@ -58,7 +58,7 @@ def scatter_and_gather(group, vectors, root, label):
             there = slice(place + distance, place + 2 * distance)
             yield group.send(group.rank + distance, f"{label}: scatter", chunks[there])
     yield from ring_gather(group, chunks, place, f"{label}: gather")
-    return joined(chunks, vectors)
+    return join_chunks(chunks, vectors)
 
 
 def chain(group, vectors, root, label, n_segments):
@@ -68,13 +68,13 @@ def chain(group, vectors, root, label, n_segments):
     links); least for s = sqrt((N - 2) n beta/alpha). If not, (N - 1) (alpha + n/s beta) + (s - 1) n/s beta.
     """
     place = (group.rank - root) % group.size
-    segments = cut(vectors, n_segments)
+    segments = cut_into_chunks(vectors, n_segments)
     for number in range(n_segments):
         if place > 0:
             segments[number] = yield group.receive(group.rank - 1, f"{label} {number}")
         if place + 1 < group.size:
             yield group.send(group.rank + 1, f"{label} {number}", segments[number])
-    return joined(segments, vectors)
+    return join_chunks(segments, vectors)
 
 
 def best_segments(size, n_bytes, alpha, beta):

@@ -43,13 +43,13 @@ def unflattened(vectors, like):
     return _mapped(shaped, like)
 
 
-def cut(vectors, n):
+def cut_into_chunks(vectors, n):
     """n chunks of the row, as equal as can be: the first are longer by one number, if they must be.
 
     Each is a list of parts of the vectors.
 
     >>> import numpy as np
-    >>> cut([np.arange(3), np.arange(10, 12)], 3)
+    >>> cut_into_chunks([np.arange(3), np.arange(10, 12)], 3)
     [[array([0, 1])], [array([2]), array([10])], [array([11])]]
     """
     chunks, c, position = [[] for _ in range(n)], 0, 0
@@ -66,11 +66,11 @@ def cut(vectors, n):
     return chunks
 
 
-def joined(chunks, like):
-    """The vectors of which `cut` has made these chunks, with the sizes of the vectors `like`.
+def join_chunks(chunks, like):
+    """The vectors of which `cut_into_chunks` has made these chunks, with the sizes of the vectors `like`.
 
     >>> import numpy as np
-    >>> joined([[np.array([0, 1])], [np.array([2]), np.array([10])]], like=[np.ones(3), np.ones(1)])
+    >>> join_chunks([[np.array([0, 1])], [np.array([2]), np.array([10])]], like=[np.ones(3), np.ones(1)])
     [array([0, 1, 2]), array([10])]
     """
     parts, vectors = chain(*chunks), []

@@ -5,7 +5,7 @@ from fractions import Fraction
 from .all_reduces import ALL_REDUCES
 from .broadcasting import distances
 from .doubling import folded, power_of, sent_beyond, swapped, ticks_beyond
-from .group import begin, cut, joined, length
+from .group import begin, cut_into_chunks, join_chunks, length
 
 
 def _ticks(N, n, alpha, beta, gamma):
@@ -44,7 +44,7 @@ def halving(group, vectors):
     label = group.begin("halving all-reduce")
 
     def among(power, vectors):
-        chunks, first, behind, steps = cut(vectors, power), 0, power, []
+        chunks, first, behind, steps = cut_into_chunks(vectors, power), 0, power, []
         for distance in distances(power):
             middle = (first + behind) // 2
             mine, theirs = slice(first, middle), slice(middle, behind)
@@ -57,6 +57,6 @@ def halving(group, vectors):
             first, behind = mine.start, mine.stop
         for partner, mine, theirs in reversed(steps):
             chunks[theirs] = yield from swapped(group, partner, f"{label}: gather", chunks[mine])
-        return joined(chunks, vectors)
+        return join_chunks(chunks, vectors)
 
     return (yield from folded(group, vectors, label, among))

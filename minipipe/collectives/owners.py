@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from ..sums import TreeSum
 from .all_reduces import ALL_REDUCES
-from .group import cut, exchanged, flattened, joined, length, unflattened
+from .group import cut_into_chunks, exchanged, flattened, join_chunks, length, unflattened
 
 OWNERS = "owners"
 
@@ -41,7 +41,7 @@ def at_owners(group, total, beside=None):
     mine, besides = yield from own_chunk(group, total, f"{label}: add", beside)
     of_all = yield from exchanged(group, lambda c: mine, f"{label}: gather")
     like = next(iter(total.pending.values()), None)
-    return unflattened(joined(of_all, flattened(like)), like), besides
+    return unflattened(join_chunks(of_all, flattened(like)), like), besides
 
 
 def own_chunk(group, total, label, beside=None):
@@ -50,7 +50,7 @@ def own_chunk(group, total, label, beside=None):
 
     total, beside: as for `at_owners`.
     """
-    cuts = {node: cut(flattened(term), group.size) for node, term in total.pending.items()}
+    cuts = {node: cut_into_chunks(flattened(term), group.size) for node, term in total.pending.items()}
     chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(group.size)]
     return (yield from to_owners(group, chunks, type(total)(total.n), label, beside))
 

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from .all_reduces import ALL_REDUCES
-from .group import cut, joined, length, ring_add, ring_gather
+from .group import cut_into_chunks, join_chunks, length, ring_add, ring_gather
 
 
 def ring_ticks(N, n, alpha, beta, gamma):
@@ -30,7 +30,7 @@ def ring(group, vectors):
     No all-reduce sends fewer bytes.
     """
     label = group.begin("ring all-reduce")
-    chunks = cut(vectors, group.size)
+    chunks = cut_into_chunks(vectors, group.size)
     yield from ring_add(group, chunks, group.rank, f"{label}: add")
     yield from ring_gather(group, chunks, group.rank + 1, f"{label}: gather")
-    return joined(chunks, vectors)
+    return join_chunks(chunks, vectors)

@@ -6,7 +6,7 @@ from math import isqrt
 
 from ..arguments import argument
 from .all_reduces import ALL_REDUCES
-from .group import cut, joined, length, ring_add, ring_gather
+from .group import cut_into_chunks, join_chunks, length, ring_add, ring_gather
 from .ring import ring, ring_numbers, ring_ticks
 
 
@@ -51,8 +51,8 @@ def two_level(group, vectors, node_size=None):
     node, place = divmod(group.rank, node_size)
     inside = group.part(range(node * node_size, (node + 1) * node_size))
     between = group.part(range(place, group.size, node_size))
-    chunks = cut(vectors, node_size)
+    chunks = cut_into_chunks(vectors, node_size)
     yield from ring_add(inside, chunks, place - 1, f"{label}: add")
     chunks[place] = yield from ring(between, chunks[place])
     yield from ring_gather(inside, chunks, place, f"{label}: gather")
-    return joined(chunks, vectors)
+    return join_chunks(chunks, vectors)

@@ -34,7 +34,7 @@ def measured_link(engine, n_devices, n_bytes, n_rounds=20):
     there, back = ({str(message.label): message for message in machine.trace.messages if message.to == to}
                    for to in (1, 0))
     small, large = (
-        median((back[label].received - there[label].sent) / 2 for label in _labels(size, n_rounds))
+        median((back[label].received - there[label].sent) / 2 for label in _message_labels(size, n_rounds))
         for size in ("small", "large")
     )
     bandwidth = (n_bytes - 1) / (large - small) if large > small else inf
@@ -45,7 +45,7 @@ def _there_and_back(device, n_bytes, n_rounds):
     """The program of a device: the first two send each other messages of one byte, and then larger ones."""
     for size, n in (("small", 1), ("large", n_bytes)):
         value = np.zeros(n, np.uint8)
-        for label in _labels(size, n_rounds):
+        for label in _message_labels(size, n_rounds):
             if device == 0:
                 yield Send(label, value, to=1)
                 yield Receive(label, source=1)
@@ -54,5 +54,5 @@ def _there_and_back(device, n_bytes, n_rounds):
                 yield Send(label, value, to=0)
 
 
-def _labels(size, n_rounds):
+def _message_labels(size, n_rounds):
     return [f"{size} {number}" for number in range(n_rounds)]

@@ -17,7 +17,7 @@ import numpy as np
 MAGIC, PIECES = (np.frombuffer(word, np.uint8) for word in (b"minipipe", b"inpieces"))
 START = 16  # where the header begins
 ALIGNED = 16  # arrays begin at multiples of that, as new ones do in memory
-KINDS = "biufc"  # numbers of a fixed size
+DTYPE_KINDS = "biufc"  # numbers of a fixed size
 FOLDED = 2**15  # bytes, of which a check sum is computed in the place of more
 
 
@@ -61,7 +61,7 @@ def _with_header(magic, value, note):
     magic: what the row begins with: `MAGIC`, and it has places for the arrays, or `PIECES`.
     """
     arrays = []
-    header = json.dumps([note, _described(value, arrays)]).encode()
+    header = json.dumps([note, _header_entry(value, arrays)]).encode()
     begin = _next(START + len(header))
     size = begin + (arrays[-1][0] + arrays[-1][1].nbytes if arrays and magic is MAGIC else 0)
     packed = np.empty(size, np.uint8)
@@ -111,14 +111,14 @@ def check_sum(arrays):
 
 
 def _check_fixed_size(array):
-    if array.dtype.kind not in KINDS:
+    if array.dtype.kind not in DTYPE_KINDS:
         raise ValueError(
             f"numbers of {array.dtype} have no fixed size, so processes cannot send them: use floats, or "
             "on=Machine('cluster') for rational numbers"
         )
 
 
-def _described(value, arrays):
+def _header_entry(value, arrays):
     """What the header says of `value`; its arrays are added to `arrays`."""
     if value is None or type(value) in (bool, int, str):
         return value
@@ -131,13 +131,13 @@ def _described(value, arrays):
         kind = "array" if isinstance(value, np.ndarray) else "number"
         return [kind, value.dtype.str, value.shape, place]
     if isinstance(value, dict):
-        return ["dict", [[_described(part, arrays) for part in item] for item in value.items()]]
+        return ["dict", [[_header_entry(part, arrays) for part in item] for item in value.items()]]
     if isinstance(value, (list, tuple)):
         kind = type(value).__name__ if type(value) in (list, tuple) else None
         if kind is None and not hasattr(value, "_make"):
             raise TypeError(f"processes cannot send a {type(value).__name__}: use lists, tuples and dicts")
         kind = kind or f"{type(value).__module__}:{type(value).__qualname__}"
-        return [kind, [_described(part, arrays) for part in value]]
+        return [kind, [_header_entry(part, arrays) for part in value]]
     raise TypeError(
         f"processes send arrays, numbers and strings, and lists, tuples and dicts of them, "
         f"not a {type(value).__name__}"

@@ -25,19 +25,21 @@ OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a messag
 
 # How long a program may wait on real hardware before the run gives up.
 
-PATIENCE = "MINIPIPE_PATIENCE"  # the variable of the environment with the seconds
+PATIENCE_VARIABLE = "MINIPIPE_PATIENCE"  # the variable of the environment with the seconds
 DEFAULT_PATIENCE = 600
 
 
 def patience():
     """The seconds that a wait may take: those of the variable `MINIPIPE_PATIENCE`, or 600."""
-    text = os.environ.get(PATIENCE)
+    text = os.environ.get(PATIENCE_VARIABLE)
     if text is None:
         return DEFAULT_PATIENCE
     try:
-        return real_number(PATIENCE, float(text), above=0)
+        return real_number(PATIENCE_VARIABLE, float(text), above=0)
     except ValueError:
-        raise ValueError(f"{PATIENCE}={text!r} must be seconds, a number above 0, such as 60") from None
+        raise ValueError(
+            f"{PATIENCE_VARIABLE}={text!r} must be seconds, a number above 0, such as 60"
+        ) from None
 
 
 def out_of_patience(lanes, seconds):
@@ -49,7 +51,7 @@ def out_of_patience(lanes, seconds):
     works = [f"device {lane.device} works on {lane.starts.label}" for lane in lanes if lane.starts]
     return TimeoutError(
         f"{', '.join(waits + works)}: for more than {seconds:g} seconds. "
-        f"If that is no mistake, set {PATIENCE} to more seconds"
+        f"If that is no mistake, set {PATIENCE_VARIABLE} to more seconds"
     )
 
 
@@ -80,7 +82,7 @@ def keep_memory():
 
 # The threads.
 
-PAUSE = 0.05  # seconds after which the main thread looks whether somebody has lost patience
+CHECK_INTERVAL = 0.05  # seconds after which the main thread looks whether somebody has lost patience
 
 
 class Threads:
@@ -152,7 +154,7 @@ class Threads:
                 thread.start()
             for thread in threads:
                 while thread.is_alive() and not isinstance(self.failure, TimeoutError):
-                    thread.join(PAUSE)
+                    thread.join(CHECK_INTERVAL)
         except BaseException as error:  # the user's interrupt: what is being computed comes to its end
             self._stop(error)
             for thread in threads:

@@ -9,14 +9,14 @@ from functools import cache
 
 import numpy as np
 
-from ..interrupted import STATUS as INTERRUPTED
+from ..interrupted import INTERRUPTED
 from .gathering import Clock
 from .packing import check_sum, pack, unpack
 from .threads import patience
 
 STATUS = 2             # of a job that has ended by a mistake
 # seconds: in which a lower rank may speak first; that words need; after which a job ends in any case
-GRACE, SPOKEN, LAST = 0.5, 0.3, 10
+GRACE, SPOKEN, ABORT_AFTER = 0.5, 0.3, 10
 FAILED = 1             # the tag of an empty message from a rank that ends the job
 SPIN, NAP = 0.002, 5e-5  # seconds of asking without a rest, and of each rest after that
 
@@ -125,7 +125,7 @@ class World:
             print(words, file=sys.stderr, flush=True)
             time.sleep(SPOKEN)  # until mpiexec has passed it on
         else:
-            time.sleep(LAST)  # whoever has spoken ends this process, too
+            time.sleep(ABORT_AFTER)  # whoever has spoken ends this process, too
         self.MPI.COMM_WORLD.Abort(status)
         return sent
 

@@ -8,12 +8,12 @@ makes a graph of calls of plain functions, and runs it. `training` has a mini-ba
 from .asynchronous import Asynchronous
 from .recording import Accesses, Graph, Later
 from .tasks import (
-    Bounds, Listed, Task, TaskGraph, earliest_finish, from_names, list_schedule, programs_of, run_listed,
+    Listed, LowerBounds, Task, TaskGraph, earliest_finish, from_names, list_schedule, programs_of, run_listed,
 )
 from .training import schedule_of, training_tasks
 
 __all__ = [
-    "Accesses", "Asynchronous", "Bounds", "Graph", "Later", "Listed", "Task", "TaskGraph",
+    "Accesses", "Asynchronous", "Graph", "Later", "Listed", "LowerBounds", "Task", "TaskGraph",
     "earliest_finish", "from_names", "list_schedule", "programs_of", "run_listed", "schedule_of",
     "training_tasks",
 ]

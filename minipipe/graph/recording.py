@@ -26,10 +26,10 @@ except ImportError:  # NumPy below 2
 CONTAINERS = (list, tuple, dict, partial)
 
 
-def parts_of(value):
+def contents_of(value):
     """Return what a container holds, in order; for anything else an empty list.
 
-    >>> parts_of({"a": 1, "b": [2]}), parts_of(partial(max, 1, key=abs))
+    >>> contents_of({"a": 1, "b": [2]}), contents_of(partial(max, 1, key=abs))
     ([1, [2]], [<built-in function max>, 1, <built-in function abs>])
     """
     if isinstance(value, partial):
@@ -46,7 +46,7 @@ def nodes(value, kept=()):
     [[1, (2, [])], 1, (2, []), 2, []]
     """
     yield value
-    for part in [] if _is_among(value, kept) else parts_of(value):
+    for part in [] if _is_among(value, kept) else contents_of(value):
         yield from nodes(part, kept)
 
 
@@ -63,7 +63,7 @@ def mapped(function, value, kept=()):
         return function(value)
     if _is_among(value, kept):
         return value
-    parts = parts_of(value)
+    parts = contents_of(value)
     new = [mapped(function, part, kept) for part in parts]
     return value if all(a is b for a, b in zip(parts, new)) else with_parts(value, new)
 
@@ -76,7 +76,7 @@ def snapshot(value, is_leaf, kept=()):
     """
     if is_leaf(value) or _is_among(value, kept) or not any(map(is_leaf, nodes(value))):
         return value
-    return with_parts(value, [snapshot(part, is_leaf, kept) for part in parts_of(value)])
+    return with_parts(value, [snapshot(part, is_leaf, kept) for part in contents_of(value)])
 
 
 def with_parts(value, parts):
@@ -176,7 +176,7 @@ class Accesses:
             return [self._record(thing)]
         stretch = self._stretch(thing)
         return [] if stretch is None else [
-            record for record in stretch.records.values() if _share(record.thing, thing)
+            record for record in stretch.records.values() if _share_bytes(record.thing, thing)
         ]
 
     def _stretch(self, array):
@@ -200,7 +200,7 @@ class Accesses:
         return joined
 
 
-def _share(left, right):
+def _share_bytes(left, right):
     """Whether two arrays share a byte; True where that is hard to say."""
     if left is right:
         return True
@@ -214,7 +214,7 @@ def _share(left, right):
 
 # The calls, and the graph of them.
 
-ENGINES = {"one": Cluster, "cluster": Cluster, "threads": Threads}
+ENGINE_CLASSES = {"one": Cluster, "cluster": Cluster, "threads": Threads}
 
 
 class Later:
@@ -353,7 +353,7 @@ class Graph:
         A further run makes the same calls again. `ValueError` if an array that the graph reads was changed
         since it was recorded, or since the last run: nothing is computed then.
         """
-        one_of("engine", engine, ENGINES)
+        one_of("engine", engine, ENGINE_CLASSES)
         if engine == "one":
             tasks = [task._replace(ticks=_one(task.ticks), lane=0) for task in self.tasks]
             orders = {(0, COMPUTE): list(range(len(tasks)))}
@@ -366,8 +366,8 @@ class Graph:
             call.result, call.is_over = None, False
         functions = [partial(make, call) for call in self._calls]
         with computing():
-            trace = ENGINES[engine](programs_of(tasks, orders, functions)).run()
-        self._untouched = {key: (array, _sum(array)) for key, (array, _) in self._untouched.items()}
+            trace = ENGINE_CLASSES[engine](programs_of(tasks, orders, functions)).run()
+        self._untouched = {key: (array, _checksum(array)) for key, (array, _) in self._untouched.items()}
         return trace
 
     def value_of(self, later):
@@ -382,11 +382,11 @@ class Graph:
         if isinstance(one, np.ndarray):
             key = id(one)
             if key not in self._untouched:
-                self._untouched[key] = one, _sum(one)
+                self._untouched[key] = one, _checksum(one)
 
     def _check_untouched(self):
         for array, total in self._untouched.values():
-            if _sum(array) != total:
+            if _checksum(array) != total:
                 raise ValueError(
                     f"an array of shape {array.shape} was changed behind the graph's back, since a call with "
                     "it was recorded: run the graph first, or record the change, graph.call(np.copyto, "
@@ -463,7 +463,7 @@ def _arrays_of(owner):
     return [value for value in nodes(list(values)) if isinstance(value, np.ndarray)]
 
 
-def _sum(array):
+def _checksum(array):
     """A check sum of its numbers."""
     if array.dtype.hasobject:
         return zlib.crc32(repr(array.tolist()).encode())

@@ -26,7 +26,7 @@ class Task(NamedTuple):
     kind: str = ""
 
 
-class Bounds(NamedTuple):
+class LowerBounds(NamedTuple):
     """Three times, in ticks, below which no order of the tasks can end.
 
     critical_path: the longest chain of tasks that must follow each other.
@@ -117,7 +117,7 @@ class TaskGraph:
         self.ranks = self._ranks(self.means)
 
     def bounds(self):
-        """The `Bounds` of every order."""
+        """The `LowerBounds` of every order."""
         least, ranks = self.means, self.ranks
         if any(task.ticks.__class__ is tuple for task in self.tasks):
             least = [min(task.ticks) if task.ticks.__class__ is tuple else task.ticks for task in self.tasks]
@@ -138,7 +138,7 @@ class TaskGraph:
             min(heads[number] for number in numbers) + sum(least[number] for number in numbers)
             + min(ranks[number] - least[number] for number in numbers) for numbers in of_lanes.values()
         ), default=0)
-        return Bounds(max(ranks, default=0), computed / self.n_devices, busiest)
+        return LowerBounds(max(ranks, default=0), computed / self.n_devices, busiest)
 
     def _order(self):
         missing = [len(task.after) for task in self.tasks]
@@ -211,13 +211,13 @@ class Listed(NamedTuple):
     orders: {(device, lane): the numbers of its tasks, in order}.
     starts: for each task, the tick at which it starts.
     makespan: the tick at which all are over.
-    bounds: the `Bounds` below which no makespan can be.
+    bounds: the `LowerBounds` below which no makespan can be.
     """
 
     orders: dict
     starts: list
     makespan: float
-    bounds: Bounds
+    bounds: LowerBounds
 
 
 def list_schedule(tasks, n_devices=None, priority=None):

@@ -9,7 +9,7 @@ from ..checks import listed, shown, whole_number, whole_numbers
 from ..cluster import COMPUTE
 from ..order import Action, Schedule
 
-LINK = "communication"  # the lane of a device beside its computing
+LINK_LANE = "communication"  # the lane of a device beside its computing
 
 
 class Part(NamedTuple):
@@ -84,12 +84,12 @@ def training_tasks(
         """The name of what brings `what` from one layer to another."""
         if devices[source] == devices[to] or not transfer:
             return what
-        return add((kind, source, i), transfer, (devices[source], LINK), what)
+        return add((kind, source, i), transfer, (devices[source], LINK_LANE), what)
 
     def gathered(layer, way):
         if gather is None:
             return None
-        return add(("G", layer, way), gather[layer], (devices[layer], LINK))
+        return add(("G", layer, way), gather[layer], (devices[layer], LINK_LANE))
 
     for i in range(M):
         before = None
@@ -106,7 +106,8 @@ def training_tasks(
             if W is not None:
                 add(("W", layer, i), W[layer], devices[layer], before)
     for layer in reversed(range(n_layers)) if all_reduce is not None else ():
-        add(("A", layer, 0), all_reduce[layer], (devices[layer], LINK), *((last, layer, i) for i in range(M)))
+        after = ((last, layer, i) for i in range(M))
+        add(("A", layer, 0), all_reduce[layer], (devices[layer], LINK_LANE), *after)
     return _in_rooms(tasks, numbers, rooms, n_layers, M, last)
 
 

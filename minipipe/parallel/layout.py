@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..collectives.group import begin, cut, flattened, joined
+from ..collectives.group import begin, cut_into_chunks, flattened, join_chunks
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
 
@@ -256,7 +256,7 @@ def parameters_in_parts(layers, size):
     >>> parameters_in_parts([Linear(2, 1, W=np.array([[1.0, 2.0]]), b=np.array([[3.0]]))], 2)
     [[array([1., 2.])], [array([3.])]]
     """
-    return cut(flattened(pairs_of_layers(layers)), size)
+    return cut_into_chunks(flattened(pairs_of_layers(layers)), size)
 
 
 def decaying_in_part(layers, rank, size):
@@ -270,7 +270,7 @@ def decaying_in_part(layers, rank, size):
         np.broadcast_to(key[1] in owner.decays, array.size)
         for key, (owner, array, _) in parameters_with(layers, pairs_of_layers(layers)).items()
     ]
-    return [bool(vector[0]) for vector in cut(marks, size)[rank]]
+    return [bool(vector[0]) for vector in cut_into_chunks(marks, size)[rank]]
 
 
 def update_part(optimizer, layers, gradients, rank, size):
@@ -297,7 +297,7 @@ def updated(optimizer, vectors, gradients, decaying):
 def put_together(layers, parts):
     """Write the parts of all ranks into the parameters of `layers`, which are returned as vectors."""
     vectors = flattened(pairs_of_layers(layers))
-    for vector, new in zip(vectors, joined(parts, vectors), strict=True):
+    for vector, new in zip(vectors, join_chunks(parts, vectors), strict=True):
         vector[...] = new
     return vectors
 

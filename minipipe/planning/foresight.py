@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import accumulate, chain
 
 from ..cluster import Bytes, Compute, Counted
-from ..collectives.group import cut
+from ..collectives.group import cut_into_chunks
 from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, WIDE, works_on
 from ..order.counting import check_versions, updates
 from ..order.programs import NOTHING, Wires
@@ -44,7 +44,7 @@ class StandIn:
         self._part, self._in_parts = None, in_parts
         if place is not None:
             rank, size = place
-            self._part = (cut([self._gradients], size)[rank] or [Bytes(0)])[0]
+            self._part = (cut_into_chunks([self._gradients], size)[rank] or [Bytes(0)])[0]
             if self._gradients.size:  # as much for each number
                 state = state * self._part.size // self._gradients.size
         self._held.update(zip(ALWAYS, (first.parameters, state), strict=True))

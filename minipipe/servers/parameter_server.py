@@ -10,7 +10,7 @@ import numpy as np
 from ..arguments import argument
 from ..arrays import even_slices, leaves
 from ..checks import listed, shown, whole_number, whole_numbers
-from ..collectives.group import flattened, joined
+from ..collectives.group import flattened, join_chunks
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers
 from ..losses import Loss
@@ -269,7 +269,8 @@ class ParameterServer(Network):
         """The weights of which the servers have these parts, as a list of arrays."""
         vectors = self._vectors()
         shapes = [array.shape for array in leaves(pairs_of_layers(self.layers))]
-        return [vector.reshape(shape) for vector, shape in zip(joined(parts, vectors), shapes, strict=True)]
+        whole = join_chunks(parts, vectors)
+        return [vector.reshape(shape) for vector, shape in zip(whole, shapes, strict=True)]
 
     def _vectors(self):
         return flattened(pairs_of_layers(self.layers))

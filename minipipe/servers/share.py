@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import constant
-from ..collectives.group import cut, flattened, unflattened
+from ..collectives.group import cut_into_chunks, flattened, unflattened
 from ..layers import every_layer
 from ..layers.layer import commit, finite, pairs_of_layers
 from ..parallel.batches import MicroBatches
@@ -281,7 +281,7 @@ class Replica:
         chunks = [{} for _ in range(self._size)]
         for node, term in stage.totals.gradients(0).pending.items():
             vectors = flattened([pair for _, pair in sorted(term.items())])
-            for chunk, part in zip(chunks, cut(vectors, self._size), strict=True):
+            for chunk, part in zip(chunks, cut_into_chunks(vectors, self._size), strict=True):
                 chunk[node] = part
         m_here = sum(line.labels[i].shape[-1] for i in self._run)
         extra = [(costs, statistics), *[(None, None)] * (self._size - 1)]

@@ -8,7 +8,7 @@ import pytest
 from command_line.test_cli import run
 
 from minipipe.cli.main import COMMANDS, command_line
-from minipipe.interrupted import STATUS
+from minipipe.interrupted import INTERRUPTED
 
 
 @pytest.mark.parametrize("words, sentence", [
@@ -114,7 +114,7 @@ def test_an_interrupt_is_one_line(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("minipipe.cli.explain.run", stopped)
-    assert run(capsys, "explain") == (STATUS, "", "minipipe: stopped\n")
+    assert run(capsys, "explain") == (INTERRUPTED, "", "minipipe: stopped\n")
 
 
 def test_python_m_minipipe_is_the_command_line(capsys, monkeypatch):

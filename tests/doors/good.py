@@ -212,9 +212,9 @@ EXCEPTIONS = {
 RECORDS = {
     "Arranged", "Bounds", "Buffers",
     "Cell", "Compared", "Counted", "Dataset", "Dimensions", "Estimate", "Explanation",
-    "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Late", "Later", "Listed", "Measured",
-    "Message", "Pair", "Plan", "Plans", "Round", "Setting", "Shared", "Span", "Step", "Text",
-    "Times", "Trace", "Update", "graph.Bounds", "verification.Bounds",
+    "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Late", "Later", "Listed", "LowerBounds",
+    "Measured", "Message", "Pair", "Plan", "Plans", "Round", "Setting", "Shared", "Span", "Step", "Text",
+    "Times", "Trace", "Update",
 }
 
 

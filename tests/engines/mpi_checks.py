@@ -28,7 +28,7 @@ from minipipe.cli.main import main
 from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
 from minipipe.engines import Mpi, world
 from minipipe.engines.gathering import Clock
-from minipipe.engines.threads import PATIENCE
+from minipipe.engines.threads import PATIENCE_VARIABLE
 
 
 def requests():
@@ -190,7 +190,7 @@ def silent():
     def waits(source):
         yield Receive("news", source)
 
-    with patch.dict(os.environ, {PATIENCE: "0.5"}):
+    with patch.dict(os.environ, {PATIENCE_VARIABLE: "0.5"}):
         Mpi([waits(1), waits(0)]).run()
 
 
