@@ -21,7 +21,7 @@ from ..optimizers import Optimizer, checked_optimizer
 from ..parallel.driving import checked_machine, run_programs, shared
 from ..parallel.options import MPI, Machine, Weights, check_kinds
 from ..servers.options import Pace
-from ..servers.places import Times
+from ..servers.places import GradientTimes
 from ..state import Changes, check_optimizer_state, restore
 from . import programs
 from .clients import Client
@@ -105,7 +105,7 @@ class FederatedAveraging(Network):
         ]
         K = len(self.clients)
         self.n_chosen = self._checked_share(K)
-        self._times, self._machine = Times(K, pace), checked_machine(on, 1 + self.n_chosen)
+        self._times, self._machine = GradientTimes(K, pace), checked_machine(on, 1 + self.n_chosen)
         if rounds.keep_memory and on.engine == MPI:
             raise ValueError(
                 "keep_memory=True with Machine('mpi'): a client may come to another rank, without its "
@@ -232,9 +232,9 @@ class FederatedAveraging(Network):
         n_least = 2 if self._rounds.secure else 1  # the sum of one is its own numbers
         secret = [self._seed, number] if self._rounds.secure else None
         state = state_of(self.layers)
-        server = programs.server(state, chosen, n_least, self._rounds.secure, self._average, found)
+        server = programs.federated_server(state, chosen, n_least, self._rounds.secure, self._average, found)
         return [server] + [
-            programs.client(
+            programs.federated_client(
                 one, chosen, self._rounds.n_epochs, self._times.of(k, number), number, drops_out, secret
             )
             for (k, one), drops_out in zip(working.items(), leaves_early, strict=True)

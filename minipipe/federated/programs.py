@@ -50,7 +50,7 @@ def mask(of_pair, n, modulus=R):
     return np.random.default_rng(of_pair).integers(0, modulus, n, dtype=np.uint64)
 
 
-def masked(values, i, masks, modulus=R):
+def add_masks(values, i, masks, modulus=R):
     """y_i of client i. values: whole numbers below the modulus. masks: {j: s_ij} of all others."""
     total = np.asarray(values, np.uint64)
     for j, numbers in masks.items():
@@ -65,8 +65,8 @@ def summed(sent, left_over=(), modulus=R):
     left_over: [(i, j, s_ij)] for each i that has reported and each j that has not.
 
     >>> s01, s02, s12 = ([number] for number in (47, 88, 20))
-    >>> sent = {0: masked([3], 0, {1: s01, 2: s02}, 100), 1: masked([5], 1, {0: s01, 2: s12}, 100)}
-    >>> sent[2] = masked([9], 2, {0: s02, 1: s12}, 100)
+    >>> sent = {0: add_masks([3], 0, {1: s01, 2: s02}, 100), 1: add_masks([5], 1, {0: s01, 2: s12}, 100)}
+    >>> sent[2] = add_masks([9], 2, {0: s02, 1: s12}, 100)
     >>> [int(y[0]) for y in sent.values()], summed(sent, modulus=100)
     ([38, 78, 1], array([17], dtype=uint64))
     >>> del sent[2]                     # it has dropped out: s02 and s12 are left over
@@ -153,7 +153,7 @@ def hidden(upload, client, others, seed):
     whole = to_whole(row, SCALE, 1 + len(others), client)
     values = np.append(whole, np.uint64(upload.n))
     masks = {j: mask(secret(seed, client, j), len(values)) for j in others}
-    return Upload(None, [masked(values, client, masks)], upload.J)
+    return Upload(None, [add_masks(values, client, masks)], upload.J)
 
 
 def revealed(uploads, secrets, like):
@@ -212,7 +212,7 @@ def take(layers, state):
         setattr(layer, name, vector.reshape(getattr(layer, name).shape))
 
 
-def server(state, chosen, n_least, is_secure, average, found):
+def federated_server(state, chosen, n_least, is_secure, average, found):
     """The server: it sends out the weights, collects what those send who report, and averages.
 
     state: what each client starts from.
@@ -242,7 +242,7 @@ def server(state, chosen, n_least, is_secure, average, found):
         found["state"], found["J"] = yield Compute(Label("average", "U"), average, uploads, secrets, ticks=0)
 
 
-def client(one, chosen, n_passes, ticks, number, drops_out, seed):
+def federated_client(one, chosen, n_passes, ticks, number, drops_out, seed):
     """A client: it gets the weights, trains on its own samples, and sends back what it has come to.
 
     one: the `Client`.

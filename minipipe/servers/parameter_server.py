@@ -22,8 +22,8 @@ from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, pu
 from ..parallel.options import Machine, Weights, check_kinds
 from ..state import Changes
 from .options import HOGWILD, SYNC, Pace, Servers
-from .places import Places, Times
-from .programs import Memory, asynchronous, hogwild_memory, hogwild_worker, synchronous, worker
+from .places import GradientTimes, Places
+from .programs import SharedMemory, asynchronous, hogwild_memory, hogwild_worker, synchronous, training_worker
 from .share import Replica, Share, counted_places
 
 
@@ -89,7 +89,7 @@ class ParameterServer(Network):
         if servers.on_workers and s > N:
             raise ValueError(f"n={s} servers on the devices of {N} workers: use at most {N}")
         self._places = Places.of(s, N, servers.on_workers)
-        self._times, self._update_ticks = Times(N, pace, weights.seed), pace.update_ticks
+        self._times, self._update_ticks = GradientTimes(N, pace, weights.seed), pace.update_ticks
         self._machine = checked_machine(on, 1 + max(self._places.servers + self._places.workers))
         self._shares, self.trace, self.updates, self.late, self.arrivals, self.kept = (), None, [], [], [], {}
 
@@ -212,7 +212,7 @@ class ParameterServer(Network):
             if self._servers.mode == HOGWILD:
                 workers.append(hogwild_worker(*given, learning_rate, self._update_ticks))
             else:
-                workers.append(worker(*given))
+                workers.append(training_worker(*given))
         servers = [self._server(share, batches, order) for share, order in zip(shares, orders, strict=True)]
         return self._places.programs(servers, workers)
 
@@ -231,7 +231,7 @@ class ParameterServer(Network):
         return layout_of([[held]], [[range(self.n_servers)]], in_ranges=self.n_servers > 1).memory
 
     def _share(self, k, keep_every, optimizer, memory):
-        kind, own = Memory if self._servers.mode == HOGWILD else Share, copy.copy(optimizer)
+        kind, own = SharedMemory if self._servers.mode == HOGWILD else Share, copy.copy(optimizer)
         own.memory = dict(memory)
         return kind(
             self._copies(), self.ties, k, self.n_servers, own, self.n_microbatches,

@@ -56,14 +56,14 @@ class Places(NamedTuple):
         return [(first + step) % n for step in range(n)]
 
 
-class Times:
+class GradientTimes:
     """How long each gradient of each worker takes.
 
     n_workers: how many workers there are.
     pace: the `Pace`.
     seed: of the random delays.
 
-    >>> times = Times(2, Pace(ticks=2, speeds=[1, Fraction(1, 4)]))
+    >>> times = GradientTimes(2, Pace(ticks=2, speeds=[1, Fraction(1, 4)]))
     >>> times.of(0, 0), times.of(1, 0)
     (2, 8)
     """

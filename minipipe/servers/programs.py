@@ -18,13 +18,13 @@ from .share import Answer, Gradient, Share, Update
 PUSH, PULL = "gradient", "weights"  # the names of the messages
 
 
-def worker(number, first, replica, times, places):
+def training_worker(number, first, replica, times, places):
     """A worker, until it is handed no mini-batch any more.
 
     number: of the worker.
     first: the mini-batch that it begins with, or None.
     replica: its `Replica`, with the first weights.
-    times: the `Times` of gradients.
+    times: the `GradientTimes`.
     places: the `Places`.
     """
     batch, versions, n_done, order = first, (0,) * len(places.servers), 0, places.from_next(number)
@@ -72,7 +72,7 @@ def synchronous(share, places, n_wanted, m_of, arrivals=None, ticks=0):
                 pushes[sender] = push
         label = share.label(pushes)
         yield Compute(label, share.update, label, pushes, m if n_wanted < n_workers else None, ticks=ticks)
-        for sender in in_turn(pushes, share.rank):
+        for sender in rotate_to(pushes, share.rank):
             yield answer(sender)
     for _ in range(n_workers - n_wanted):
         sender, push = yield from next_push(share, places, order)
@@ -141,10 +141,10 @@ def next_push(share, places, order):
     return number, push
 
 
-def in_turn(numbers, first):
+def rotate_to(numbers, first):
     """`numbers` in order, beginning with the first that is at least `first`.
 
-    >>> in_turn([0, 2, 3], 1)
+    >>> rotate_to([0, 2, 3], 1)
     [2, 3, 0]
     """
     return sorted(numbers, key=lambda number: (number < first, number))
@@ -160,7 +160,7 @@ def in_turn(numbers, first):
 ACCESS = "access"
 
 
-class Memory(Share):
+class SharedMemory(Share):
     """The weights of all, as one row of numbers that everybody reads and writes."""
 
     touched = ()  # for each update, the places of the numbers that it has written
@@ -191,7 +191,7 @@ class Memory(Share):
 def hogwild_memory(share, places, n_batches, arrivals=None):
     """The memory: it serves one access after the other, as they come.
 
-    share: the `Memory`.
+    share: the `SharedMemory`.
     n_batches: the mini-batches, which it hands out one after the other.
     arrivals: None, or the order of the workers' accesses, as recorded in another run.
     """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.federated.programs import (
-    R, Upload, averaged, from_whole, hidden, mask, masked, revealed, secret, summed, to_whole,
+    R, Upload, add_masks, averaged, from_whole, hidden, mask, revealed, secret, summed, to_whole,
 )
 from asynchronous.server_cases import (
     LAYERS, LOSS, clients, exact_clients, exact_layers, sequential, weights,
@@ -215,7 +215,7 @@ def test_masks_cancel_for_every_subset_that_reports(K, data):
     values = rng.integers(-10**6, 10**6, (K, 3))
     pair = partial(secret, [7, 1])
     masks = [{j: mask(pair(k, j), 3) for j in range(K) if j != k} for k in range(K)]
-    sent = [masked(to_whole(values[k], 1, K, k), k, masks[k]) for k in range(K)]
+    sent = [add_masks(to_whole(values[k], 1, K, k), k, masks[k]) for k in range(K)]
     assert all(not np.array_equal(sent[k], values[k] % R) for k in range(K))
     for size in range(2, K + 1):
         for here in combinations(range(K), size):

@@ -81,7 +81,7 @@ def check_updates_without_a_lock():
 
 def lost_updates_are_not_named(monkeypatch):
     """A write without a lock is taken for one with a lock."""
-    monkeypatch.setattr(programs.Memory, "overwrites", lambda self, places, loaded: ())
+    monkeypatch.setattr(programs.SharedMemory, "overwrites", lambda self, places, loaded: ())
 
 
 def check_lost_updates_are_not_named():
