@@ -117,7 +117,7 @@ MOST_ACTIONS = 4_000_000  # of a schedule, of all devices: a run of them takes g
 MOST_SAMPLES = 10**12  # of a mini-batch: far more than anybody has, and far less than would overflow
 
 COUNT, COUNT_OR_0, TRUTH = Whole(), Whole(0), Truth()
-TICKS = Real(least=0, note=" ticks", clock=True)
+TIME_IN_TICKS = Real(least=0, note=" ticks", clock=True)
 BYTES = Real(least=0, note=" bytes", clock=True)
 ABOVE_0, AT_LEAST_0 = Real(above=0), Real(least=0)
 BANDWIDTH = Real(
@@ -127,7 +127,7 @@ SHARE, SHARE_OR_1 = Real(least=0, below=1), Real(least=0, most=1)
 SAMPLES, RANKS = Whole(most=MOST_SAMPLES), Whole(most=MOST_RANKS)
 OF_NAMED_NETWORKS = Whole(most=MOST_LAYERS)
 LINK = Made("minipipe.cluster.links", "Link", "pass one, such as Link(latency=1)")
-AXES = Has(("plot", "set_xlim"), "pass matplotlib axes, such as those of plt.subplots()")
+PLOT_AXES = Has(("plot", "set_xlim"), "pass matplotlib axes, such as those of plt.subplots()")
 
 ARGUMENTS = {
     # how many
@@ -226,8 +226,8 @@ ARGUMENTS = {
     # times, bytes and speeds
     "all_reduce_ticks.n": AT_LEAST_0,
     "bandwidth": Real(above=0, note=" bytes per tick", clock=True),
-    "delay": TICKS,
-    "gamma": TICKS,
+    "delay": TIME_IN_TICKS,
+    "gamma": TIME_IN_TICKS,
     "EqualLayers.again": AT_LEAST_0,
     "EqualLayers.exchanged": AT_LEAST_0,
     "EqualLayers.gradients": AT_LEAST_0,
@@ -237,7 +237,7 @@ ARGUMENTS = {
     "EqualLayers.work": AT_LEAST_0,
     "in_dimensions.between": AT_LEAST_0,
     "in_dimensions.inside": AT_LEAST_0,
-    "latency": TICKS,
+    "latency": TIME_IN_TICKS,
     "Link.bandwidth": BANDWIDTH,
     "Port.bandwidth": BANDWIDTH,
     "n_bytes": BYTES,
@@ -248,13 +248,13 @@ ARGUMENTS = {
     "limit": Real(above=0, note=" bytes, such as 8 * 2**30", infinite=True),
     "memory_limit": Real(above=0, note=" bytes, such as 8 * 2**30", infinite=True),
     "put_off": COUNT_OR_0,
-    "T_B": TICKS,
-    "T_comm": TICKS,
-    "T_F": TICKS,
-    "T_W": TICKS,
-    "ticks": TICKS,
-    "update": TICKS,
-    "update_ticks": TICKS,
+    "T_B": TIME_IN_TICKS,
+    "T_comm": TIME_IN_TICKS,
+    "T_F": TIME_IN_TICKS,
+    "T_W": TIME_IN_TICKS,
+    "ticks": TIME_IN_TICKS,
+    "update": TIME_IN_TICKS,
+    "update_ticks": TIME_IN_TICKS,
     # numbers of a training
     "BatchNorm.momentum": Real(above=0, most=1, note=": it is the share of the newest mini-batch"),
     "BatchNorm.gamma": Real(),
@@ -277,9 +277,9 @@ ARGUMENTS = {
     "trust": ABOVE_0,
     "weight_decay": AT_LEAST_0,
     "animate.interval": ABOVE_0,
-    "longest": TICKS,
+    "longest": TIME_IN_TICKS,
     "ticks_per_frame": Real(infinite=True),
-    "until": TICKS,
+    "until": TIME_IN_TICKS,
     # shares
     "base_share": SHARE,
     "drop_out": SHARE,
@@ -320,8 +320,8 @@ ARGUMENTS = {
     "Recipe.warm_up": ABOVE_0,
     "Recipe.weight_decay": AT_LEAST_0,
     # objects, and functions
-    "axes": Each(AXES, 1),
-    "ax": AXES,
+    "axes": Each(PLOT_AXES, 1),
+    "ax": PLOT_AXES,
     "build": Function(),
     "cut.costs": Each(AT_LEAST_0, 1),
     "cut.counts": Each(COUNT_OR_0, 1),

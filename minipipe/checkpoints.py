@@ -45,7 +45,7 @@ def save(path, model, optimizer=None):
     True
     """
     path = path_of("path", path)
-    state = _checked(model).state(optimizer)
+    state = _checked_model(model).state(optimizer)
     arrays = dict(state.arrays)
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("rational numbers cannot be written as plain arrays: save a network of floats")
@@ -74,10 +74,10 @@ def load(path, model, optimizer=None):
     file that is damaged, of something else, or of another network or optimizer; nothing has moved then.
     """
     path = path_of("path", path)
-    _checked(model).resume(_read(path), optimizer)
+    _checked_model(model).resume(_read(path), optimizer)
 
 
-def _checked(model):
+def _checked_model(model):
     """Return `model`, if it is a network; raise `ValueError` for anything else."""
     if not isinstance(model, Network):
         raise ValueError(f"model={shown(model)} is not a network: pass a Sequential, a Pipeline or another")
@@ -132,7 +132,7 @@ def _state_in(path, about, arrays):
     optimizers = {
         name: OptimizerState(
             one["class"], one["memories"], one["updates"], one["learning_rate"], one["last_rate"],
-            _memory(name, arrays),
+            _optimizer_state(name, arrays),
         )
         for name, one in found.items() if one is not None
     }
@@ -141,7 +141,7 @@ def _state_in(path, about, arrays):
     )
 
 
-def _memory(optimizer, arrays):
+def _optimizer_state(optimizer, arrays):
     """Return {(index of the layer, "W" or "b", position): arrays} of the optimizer of this name."""
     memory = {}
     for name in sorted(arrays):

@@ -14,11 +14,11 @@ from .layers.skips import skip_routes
 from .layers.through import forward_through
 
 LONGEST_NAME = 52
-HEADER = ("layer", "output", "parameters", "MACs", "bytes")
-READABLE = "{:,}".format
+HEADINGS = ("layer", "output", "parameters", "MACs", "bytes")
+WITH_COMMAS = "{:,}".format
 
 
-class Row(NamedTuple):
+class LayerRow(NamedTuple):
     """One layer of the list, for one sample.
 
     name: its repr.
@@ -51,12 +51,12 @@ class Description:
     n_bytes = property(lambda self: sum(row.n_bytes for row in self.rows))
 
     def __str__(self):
-        lines = [("", *HEADER), ("", "input", str(self.input_shape), "", "", "")]
+        lines = [("", *HEADINGS), ("", "input", str(self.input_shape), "", "", "")]
         lines += [
-            (str(index), _short(row.name), str(row.output_shape), *map(READABLE, row[2:5]))
+            (str(index), _short(row.name), str(row.output_shape), *map(WITH_COMMAS, row[2:5]))
             for index, row in enumerate(self.rows)
         ]
-        lines.append(("", "total", "", *map(READABLE, (self.parameters, self.macs, self.n_bytes))))
+        lines.append(("", "total", "", *map(WITH_COMMAS, (self.parameters, self.macs, self.n_bytes))))
         widths = [max(map(len, column)) for column in zip(*lines)]
         aligned = [
             f"{index:>{widths[0]}}  {name:<{widths[1]}}  {shape:<{widths[2]}}  "
@@ -112,7 +112,7 @@ def describe(layers, input_shape, dtype=np.float32):
         sample = without_samples(output_shape)
         n_bytes = _count(sample) * dtype.itemsize
         macs, again = layer.macs(shape), layer.macs_again(shape)
-        rows.append(Row(repr(layer), sample, parameters[index], macs, n_bytes, again))
+        rows.append(LayerRow(repr(layer), sample, parameters[index], macs, n_bytes, again))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)

@@ -124,9 +124,11 @@ def noise_of_updates(learning_rate, batch, n_samples):
 # As in Goyal et al. 2017, arXiv 1706.02677: momentum 0.9, weight decay, the rate times 1/10 after 1/3, 2/3
 # and 8/9 of the epochs, and the test error as the median of the last five epochs.
 
-RULES = {"linear": linear_scaled, "square root": square_root_scaled, "fixed": lambda base, *batches: base}
+SCALING_RULES = {
+    "linear": linear_scaled, "square root": square_root_scaled, "fixed": lambda base, *batches: base,
+}
 WARM_UPS = {"gradual": GradualWarmUp, "constant": ConstantWarmUp, "none": None}
-LAST = 5  # epochs of which the error is the median
+N_LAST_EPOCHS = 5  # epochs of which the error is the median
 VARIANTS = {  # the name of a line: (rule, warm-up)
     "linear, gradual warm-up": ("linear", "gradual"),
     "linear, no warm-up": ("linear", "none"),
@@ -166,7 +168,7 @@ class Recipe:
         >>> rate(0), rate(4), rate(8), round(rate(15), 3)
         (0.125, 0.3125, 0.5, 0.05)
         """
-        top = RULES[one_of("rule", rule, RULES)](self.base, batch_size, self.reference)
+        top = SCALING_RULES[one_of("rule", rule, SCALING_RULES)](self.base, batch_size, self.reference)
         drops = [self.n_epochs * share for share in (1 / 3, 2 / 3, 8 / 9)]
         rate, kind = StepDecay(top, drops), WARM_UPS[one_of("warm_up", warm_up, WARM_UPS)]
         return rate if kind is None or top <= self.base else kind(rate, self.base, self.warm_up)
@@ -209,7 +211,7 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
         history = fit(net, X, Y, optimizer, recipe.n_epochs, batch_size, test, score, seed, iter, None, rate)
     except FloatingPointError:
         return Outcome(100.0, [])
-    return Outcome(100 * (1 - statistics.median(epochs[-LAST:])), [epoch.J for epoch in history])
+    return Outcome(100 * (1 - statistics.median(epochs[-N_LAST_EPOCHS:])), [epoch.J for epoch in history])
 
 
 def errors_of(layers, data, recipe, sizes, variants, n_seeds, grain=None):
@@ -272,13 +274,13 @@ def steps_to_target(layers, data, batch_size, rates, target, most=2000, seed=0):
     best, of_best = argument("most", most) + 1, None
     for rate in rates:
         net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype)
-        steps = _steps(net, X, Y, batch_size, rate, target, best)
+        steps = _count_steps(net, X, Y, batch_size, rate, target, best)
         if steps < best:
             best, of_best = steps, rate
     return best, of_best
 
 
-def _steps(net, X, Y, batch_size, rate, target, limit):
+def _count_steps(net, X, Y, batch_size, rate, target, limit):
     """Updates to the target, or `limit`."""
     optimizer, rng = SGD(rate), np.random.default_rng(0)
     loss, m, order = SoftmaxCrossEntropy(), X.shape[-1], np.arange(0)

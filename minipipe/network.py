@@ -18,7 +18,7 @@ from .layers.through import (
     backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
 )
 from .state import (
-    HANDED, Changes, State, check_layers, check_optimizer_state, checked_array, checked_state, places_of,
+    HANDED, Changes, State, check_layers, check_optimizer_state, checked_array, checked_state, named_arrays,
     restore, state_of_optimizer,
 )
 from .sums import TreeSum
@@ -243,7 +243,7 @@ class Network:
         if optimizer is not None:
             self._check_remembers(optimizer)
         optimizers = {HANDED: self.collect(optimizer), **self._own_optimizers()}
-        arrays = {name: getattr(layer, array).copy() for name, layer, array in places_of(self.layers)}
+        arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
         return State(
             list(map(repr, self.layers)), arrays, self.n_steps,
             {name: state_of_optimizer(one) for name, one in optimizers.items() if one is not None},
@@ -261,7 +261,7 @@ class Network:
         """
         check_layers(checked_state(state), self.layers)
         changes = Changes()
-        for name, layer, array in places_of(self.layers):
+        for name, layer, array in named_arrays(self.layers):
             changes.of(layer, **{array: checked_array(state, name, getattr(layer, array))})
         changes.of(self, n_steps=state.n_steps)
         if optimizer is not None:

@@ -111,7 +111,7 @@ def state_of_optimizer(optimizer) -> OptimizerState:
     )
 
 
-def places_of(layers: Sequence) -> list[tuple]:
+def named_arrays(layers: Sequence) -> list[tuple]:
     """Return [(name in a `State`, layer, name of the array in it)] of what a training moves or draws."""
     return [
         (f"{path}/{array}", layer, array)

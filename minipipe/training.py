@@ -12,7 +12,7 @@ from .arguments import argument
 from .checks import function, shown
 from .arrays import accuracy, computing, even_slices
 from .rates import rates_of
-from .watching import text_of_seconds, watched, with_progress
+from .watching import text_of_duration, watched, with_progress
 
 
 class Epoch(NamedTuple):
@@ -93,7 +93,7 @@ def fit(
         history.append(Epoch(number, J, score))
         if report is not None:
             left = (time.perf_counter() - begin) / number * (n_epochs - number)
-            left = text_of_seconds(left)
+            left = text_of_duration(left)
             report(f"epoch {number:{len(str(n_epochs))}}/{n_epochs}   {history[-1]}   {left} left")
     return history
 

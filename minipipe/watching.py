@@ -61,7 +61,7 @@ def _shown(things, what):
             now = time.perf_counter()
             if done and now >= due:
                 due = now + PAUSE
-                left = text_of_seconds((now - begin) / done * (n - done))
+                left = text_of_duration((now - begin) / done * (n - done))
                 _line.show(f"{done:,} of {n:,} {what}, {left} left")
             yield thing
     finally:
@@ -69,9 +69,9 @@ def _shown(things, what):
         _line.taken = False
 
 
-def text_of_seconds(seconds):
+def text_of_duration(seconds):
     """
-    >>> text_of_seconds(3.2), text_of_seconds(100), text_of_seconds(9000)
+    >>> text_of_duration(3.2), text_of_duration(100), text_of_duration(9000)
     ('3 s', '1 min 40 s', '2 h 30 min')
     """
     minutes, seconds = divmod(round(seconds), 60)

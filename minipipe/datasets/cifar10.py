@@ -37,12 +37,12 @@ def cifar10(folder):
 
 
 def _part(paths):
-    batches = [_read(path) for path in paths]
+    batches = [_read_batch(path) for path in paths]
     X = samples_last(np.concatenate([pixels for pixels, _ in batches]))
     return X, np.concatenate([Y for _, Y in batches], axis=1)
 
 
-def _read(path):
+def _read_batch(path):
     """The pixels (m, 3, 32, 32) and the labels, one-hot.
 
     A record is one byte for the label and 3,072 for the pixels.

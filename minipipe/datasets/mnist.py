@@ -39,11 +39,11 @@ def mnist(folder):
     Traceback (most recent call last):
     FileNotFoundError: not/yet is not a folder, expected one with 4 files, train-images-idx3-ubyte among ...
     """
-    paths = located(folder, [_names(file) for file in FILES], REMEDY)
+    paths = located(folder, [_file_names(file) for file in FILES], REMEDY)
     return Dataset(_part(*paths[:2]), _part(*paths[2:]))
 
 
-def _names(file):
+def _file_names(file):
     return [name + packed for name in (file, file.replace("-idx", ".idx")) for packed in ("", ".gz")]
 
 
@@ -53,7 +53,7 @@ def _part(images, labels):
         raise ValueError(f"{images} holds 0 images, expected some: remove it, and {REMEDY}")
     if pixels.shape[1:] != (28, 28):
         raise ValueError(
-            f"{images} holds images of {_times(pixels.shape[1:])}, expected 28 x 28: remove it, and {REMEDY}"
+            f"{images} holds images of {_sizes(pixels.shape[1:])}, expected 28 x 28: remove it, and {REMEDY}"
         )
     if len(pixels) != len(classes):
         raise ValueError(
@@ -84,7 +84,7 @@ def _read_idx(path, n_dimensions):
         )
     shape = np.frombuffer(data, ">u4", n_dimensions, offset=4).tolist()
     expected = header + math.prod(shape)
-    announced = f"its header announces {header} + {_times(shape)} = {expected:,}"
+    announced = f"its header announces {header} + {_sizes(shape)} = {expected:,}"
     if expected > MOST_BYTES:
         raise ValueError(
             f"{path}: {announced} bytes, above the limit of {MOST_BYTES:,}: remove it, and {REMEDY}"
@@ -96,5 +96,5 @@ def _read_idx(path, n_dimensions):
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
-def _times(shape):
+def _sizes(shape):
     return " x ".join(f"{size:,}" for size in shape)

@@ -9,7 +9,7 @@ from ..arguments import argument
 from ..arrays import one_hot, real_numbers
 from ..checks import shown, whole_number
 
-MOST_CHARACTERS = 0x110000  # that Unicode has
+N_CODE_POINTS = 0x110000  # that Unicode has
 
 
 class Text(NamedTuple):

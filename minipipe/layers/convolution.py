@@ -8,7 +8,7 @@ import numpy as np
 from ..arguments import argument
 from .layer import LAYERS, Layer, as_dtype_of, he
 from .through import in_one_piece
-from .windows import ARGUMENTS, Windows, convolve, convolve_transposed, correlate, per_axis, shortest
+from .windows import WINDOW_ARGUMENTS, Windows, convolve, convolve_transposed, correlate, per_axis, shortest
 
 
 class Kernel(Layer):
@@ -68,7 +68,7 @@ class Kernel(Layer):
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
 
     def argument(self, name):
-        return self.windows.argument(name) if name in ARGUMENTS else super().argument(name)
+        return self.windows.argument(name) if name in WINDOW_ARGUMENTS else super().argument(name)
 
     def parameter_shapes(self):
         shape_of_b = self.out_channels, *(1,) * (self.n_axes + 1)

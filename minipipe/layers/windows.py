@@ -12,7 +12,7 @@ from ..checks import shown, whole_number
 
 BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
 EVERY = slice(None)
-ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # of `Windows.of`
+WINDOW_ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # of `Windows.of`
 
 
 @dataclass(frozen=True)

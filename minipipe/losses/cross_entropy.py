@@ -182,7 +182,7 @@ class BinaryCrossEntropy(Loss):
         self.cache = A, Y, m
         if self.from_logits:
             return (A * (A > 0) - A * Y + np.log1p(np.exp(-abs(A)))).sum() / m
-        return -(_where(Y != 0, np.log, A, Y) + _where(Y != 1, np.log, 1 - A, 1 - Y)).sum() / m
+        return -(_apply_where(Y != 0, np.log, A, Y) + _apply_where(Y != 1, np.log, 1 - A, 1 - Y)).sum() / m
 
     def _check_probabilities(self, A, Y):
         least = np.finfo(A.dtype).tiny if A.dtype.kind == "f" else 0  # below it, 1/a overflows
@@ -202,7 +202,8 @@ class BinaryCrossEntropy(Loss):
     def derivative(self, A, Y, m):
         if self.from_logits:
             return (sigmoid(A) - Y) / m
-        return (_where(Y != 1, np.reciprocal, 1 - A, 1 - Y) - _where(Y != 0, np.reciprocal, A, Y)) / m
+        of_zeros = _apply_where(Y != 1, np.reciprocal, 1 - A, 1 - Y)
+        return (of_zeros - _apply_where(Y != 0, np.reciprocal, A, Y)) / m
 
     def errors(self, A, E, Y, gamma) -> tuple:
         m, u = A.shape[-1], gamma.u
@@ -234,7 +235,7 @@ class BinaryCrossEntropy(Loss):
             )
 
 
-def _where(relevant, function, values, factors):
+def _apply_where(relevant, function, values, factors):
     """factors * function(values), and 0 where not `relevant`, without computing function there."""
     # a 1 of the factors' own kind, Rational among Rationals
     safe = np.where(relevant, values, factors * 0 + 1)

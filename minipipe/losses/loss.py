@@ -33,7 +33,7 @@ class Loss(AsCode):
     errors = None             # errors(A, E, Y, gamma) bounds rounding, see `verification.rounding_bounds`
 
     def forward(self, A, Y, m=None):
-        A, Y = _array("A", A), _array("Y", Y)
+        A, Y = _as_numbers("A", A), _as_numbers("Y", Y)
         m = A.shape[-1] if m is None else argument("m", m)
         if A.shape != Y.shape:
             raise ValueError(self._shape_message(A.shape, Y.shape))
@@ -82,7 +82,7 @@ class Loss(AsCode):
         return message + "one column of labels for each sample, one row for each output"
 
 
-def _array(name, values):
+def _as_numbers(name, values):
     """`values`, if that is an array of numbers or one without; a list becomes one."""
     is_array = not isinstance(values, (type, np.ma.MaskedArray)) and getattr(values, "ndim", 0)
     if not is_array or values.dtype.kind not in "fiubO":

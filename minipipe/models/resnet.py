@@ -39,12 +39,12 @@ def resnet(depth=20, n_classes=10, input_channels=3, last_gamma=1):
     layers = [*_convolution(input_channels, channels), ReLU()]
     for n in CHANNELS:
         for _ in range(n_blocks):
-            layers += [_block(channels, n, last_gamma), ReLU()]
+            layers += [_residual_block(channels, n, last_gamma), ReLU()]
             channels = n
     return [*layers, GlobalAvgPool(), Linear(channels, n_classes, xavier)]
 
 
-def _block(n_prev, n, last_gamma):
+def _residual_block(n_prev, n, last_gamma):
     stride = 1 if n == n_prev else 2
     f = [*_convolution(n_prev, n, stride=stride), ReLU(), *_convolution(n, n, gamma=last_gamma)]
     return Residual(*f) if n == n_prev else Add(f, _convolution(n_prev, n, kernel_size=1, stride=2))

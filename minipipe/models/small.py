@@ -35,7 +35,7 @@ def mlp(sizes, activation=ReLU, initialization=he):
 
 # LeNet-5, which read the digits on cheques.
 
-UNITS = (120, 84)
+HIDDEN_UNITS = (120, 84)
 
 
 def lenet5(
@@ -84,7 +84,7 @@ def lenet5(
         n_prev = n
     layers.append(Flatten())
     n_features, _ = Chain(*layers).output_shape((*input_shape, 1))
-    sizes = (n_features, *UNITS, n_classes)
+    sizes = (n_features, *HIDDEN_UNITS, n_classes)
     return layers + (mlp(sizes, Tanh, xavier) if classic else mlp(sizes, ReLU, he))
 
 
