@@ -200,7 +200,7 @@ ARGUMENTS = {
     "prefetch": COUNT_OR_0,
     "rank": COUNT,
     "reference": SAMPLES,
-    "replicated_stages.n_devices": Whole(most=1000),
+    "partition_with_replicas.n_devices": Whole(most=1000),
     "resnet.depth": Whole(None, MOST_LAYERS),
     "small": SAMPLES,
     "transformer.n_layers": OF_NAMED_NETWORKS,
@@ -241,7 +241,7 @@ ARGUMENTS = {
     "Link.bandwidth": BANDWIDTH,
     "Port.bandwidth": BANDWIDTH,
     "n_bytes": BYTES,
-    "replicated_stages.bandwidth": ABOVE_0,
+    "partition_with_replicas.bandwidth": ABOVE_0,
     "buckets": Real(above=0, note=" bytes, 'ddp' or 'layer'", infinite=True),
     "choices.memory": Real(above=0, note=" bytes", infinite=True),
     "Nodes.memory": Real(above=0, note=" bytes, such as 8 * 2**30", infinite=True),
@@ -336,7 +336,9 @@ ARGUMENTS = {
     "total": Has(("pending", "n"), "add terms to a TreeSum or a RunningSum of minipipe.sums"),
     "world": Has(("size",), "minipipe.engines.world() returns it"),
     "cells": Each(Made("minipipe.papers.gpipe", "Compared", "table_2() makes a list of them")),
-    "blocks_that_fit.device": Made("minipipe.papers.devices", "Device", "take one such as papers.TPU_V3"),
+    "blocks_that_fit.device": Made(
+        "minipipe.papers.devices", "Accelerator", "take one such as papers.TPU_V3"
+    ),
     "estimates": Each(Made("minipipe.papers.gpipe", "Estimate", "table_1() makes a list of them")),
     "in_dimensions.layers": Made("minipipe.papers.formulas", "EqualLayers", "EqualLayers(...) makes one"),
     "profiles": Each(Made("minipipe.papers.tables", "Profile", "minipipe.papers.ZERO_BUBBLE has some")),

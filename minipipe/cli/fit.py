@@ -13,7 +13,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..optimizers import SGD, Adam, RMSProp
 from ..papers import A100, H100, P100, TPU_V2, TPU_V3, V100
 from ..planning import PRECISIONS, what_fits
-from ..planning.fitting import DEVICES as TO_TRY, RECOMPUTE_MODES, modes_for
+from ..planning.fitting import DEVICE_COUNTS, RECOMPUTE_MODES, modes_for
 from ..schedules import names_having
 from ..watching import say
 from ..sums import SUMS
@@ -131,7 +131,7 @@ def run(options):
     n_bytes = PRECISIONS[options.precision].numbers
     seconds = partial(device.seconds, n_bytes=n_bytes)
     found = []
-    for K in [K for K in TO_TRY if K <= len(layers)] if options.devices is None else options.devices:
+    for K in [K for K in DEVICE_COUNTS if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
             layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
             modes, seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],

@@ -17,7 +17,7 @@ from ..order import in_copies, simulate
 from ..parallel import Parallel
 from ..parallel.options import Machine, Split, Weights
 from ..planning import measure
-from ..planning.measuring import KINDS, mean_of
+from ..planning.measuring import TIMED_KINDS, mean_of
 from ..plots import compare, text
 from ..schedules import build, names_having
 from ..training import fit
@@ -126,7 +126,7 @@ def _measured(engine, n_devices, *setting):
     """(`Costs`, `Link`): costs that all devices measure at the same time, in the mean, and their messages."""
     if engine == "mpi":
         mine = measure(*setting, dtype=np.float32).costs
-        of_ranks = world().gathered({kind: getattr(mine, kind) for kind in KINDS}, "the measured costs")
+        of_ranks = world().gathered({kind: getattr(mine, kind) for kind in TIMED_KINDS}, "the measured costs")
         costs = mean_of([replace(mine, **of_rank) for of_rank in of_ranks])
     else:
         costs = measure(*setting, dtype=np.float32, at_once=n_devices).costs

@@ -7,7 +7,7 @@ from ..description import describe
 from ..losses import SoftmaxCrossEntropy
 from ..papers import HARDWARE
 from ..planning import PRECISIONS, Nodes, arrange, plan, read_profile
-from ..planning.search import SCHEDULES, of_one_copy
+from ..planning.search import PLANNED_SCHEDULES, of_one_copy
 from .fit import DEVICES, MODELS, OPTIMIZERS, bytes_from, input_shape_from, layers_from
 from .options import MICRO_BATCHES
 from .output import checked_path
@@ -51,8 +51,8 @@ def add_options(parser):
                         "longer (default: 1)")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="(default: %(default)s)")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="(default: %(default)s)")
-    parser.add_argument("--schedules", nargs="+", default=SCHEDULES, metavar="NAME",
-                        help=f"out of {', '.join(of_one_copy())} (default: {' '.join(SCHEDULES)})")
+    parser.add_argument("--schedules", nargs="+", default=PLANNED_SCHEDULES, metavar="NAME",
+                        help=f"out of {', '.join(of_one_copy())} (default: {' '.join(PLANNED_SCHEDULES)})")
     parser.add_argument("--profile", metavar="FILE", help="measured costs, instead of a model")
     parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, metavar="M",
                         help="for a profile (default: %(default)s)")

@@ -18,7 +18,7 @@ time; its row M = 32 is met within 5 %. Table 1's parameters are met within 3 %;
 ZB-H1 and ZB-H2 are met to all four digits, those of its searched schedules within 0.002.
 """
 
-from .devices import A100, H100, HARDWARE, P100, TPU_V2, TPU_V3, V100, Device, Hardware
+from .devices import A100, H100, HARDWARE, P100, TPU_V2, TPU_V3, V100, Accelerator, Hardware
 from .formulas import (
     Dimensions, EqualLayers, all_dimensions, chimera_bubble, costs_of, gpipe_bubble, in_dimensions,
     megatron_activations, megatron_bubble, megatron_parameters, zero_bubble_h1_idle, zero_bubble_h2_idle,
@@ -36,7 +36,7 @@ from .tables import (
 )
 
 __all__ = [
-    "A100", "ACCURACIES", "Compared", "Device", "Dimensions", "EqualLayers", "Estimate", "H100",
+    "A100", "ACCURACIES", "Accelerator", "Compared", "Dimensions", "EqualLayers", "Estimate", "H100",
     "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3",
     "V100", "ZERO_BUBBLE", "all_dimensions", "amoebanet", "blocks_that_fit", "chimera_bubble",
     "chimera_table", "choices", "costs_of", "equal_stages", "estimate", "gpipe_bubble", "idle_times",

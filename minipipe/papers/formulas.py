@@ -228,7 +228,7 @@ def in_dimensions(layers, D, T, P, M, b, node_size, inside, between):
     1F1B. Layers are not cut, messages between stages are free, and nothing overlaps; `plan` simulates all
     that. Whole numbers and fractions stay exact.
     """
-    _check(layers)
+    _checked_layers(layers)
     D, T, P, M, b, node_size = arguments(D=D, T=T, P=P, M=M, b=b, node_size=node_size)
     inside = argument("in_dimensions.inside", inside)
     between = argument("in_dimensions.between", between)
@@ -253,7 +253,7 @@ def all_dimensions(layers, batch_size, n_devices, node_size, inside, between, me
     >>> len(found), found[0]
     (40, Dimensions(D=4, T=1, P=2, M=4, b=1, time=63.0, n_bytes=136.0))
     """
-    n_layers = _check(layers).n_layers
+    n_layers = _checked_layers(layers).n_layers
     batch_size = argument("all_dimensions.batch_size", batch_size)
     memory_limit = argument("memory_limit", memory_limit)
     found = []
@@ -269,7 +269,7 @@ def all_dimensions(layers, batch_size, n_devices, node_size, inside, between, me
     return sorted(found, key=lambda one: (one.time, one.n_bytes))
 
 
-def _check(layers):
+def _checked_layers(layers):
     """Return `layers`; raise `ValueError` unless these are `EqualLayers` with numbers that can be."""
     argument("n_layers", argument("in_dimensions.layers", layers).n_layers)
     for name, number in zip(layers._fields[1:], layers[1:]):

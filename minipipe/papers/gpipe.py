@@ -15,7 +15,7 @@ from ..losses import SoftmaxCrossEntropy
 from ..models import amoebanet_d, transformer
 from ..order import Costs, simulate, with_recompute
 from ..partitioning import equal_counts, histogram
-from ..partitioning.partition import cut
+from ..partitioning.partition import cut_into_stages
 from ..planning.without_numbers import WithoutNumbers
 from ..schedules import gpipe
 from .devices import P100, TPU_V2, TPU_V3
@@ -34,7 +34,7 @@ FAMILIES = {  # what makes (layers, shape of a sample) from a size
 
 def amoebanet(L, D):
     """The `Description` of AmoebaNet-D (L, D) for 224 x 224 images and 1000 classes."""
-    return _described("AmoebaNet-D", argument("amoebanet_d.L", L), argument("amoebanet_d.D", D))
+    return _description("AmoebaNet-D", argument("amoebanet_d.L", L), argument("amoebanet_d.D", D))
 
 
 def transformer_family(n_layers):
@@ -43,15 +43,15 @@ def transformer_family(n_layers):
     >>> [transformer_family(L).parameters for L in (3, 13, 103)]
     [282182912, 785765632, 5318010112]
     """
-    return _described("Transformer", argument("transformer.n_layers", n_layers))
+    return _description("Transformer", argument("transformer.n_layers", n_layers))
 
 
 @lru_cache
-def _described(family, *size):
+def _description(family, *size):
     return describe(*FAMILIES[family](*size))
 
 
-def without_numbers(family, size):
+def meta_network(family, size):
     """The network as `WithoutNumbers`, in float32 and with its loss."""
     layers, shape = FAMILIES[family](*size)
     return WithoutNumbers(layers, SoftmaxCrossEntropy(), shape, np.float32, optimizer=None)
@@ -74,7 +74,7 @@ def without_numbers(family, size):
 BYTES_PER_PARAMETER = 12
 M = 32
 N_SAMPLES = {"AmoebaNet-D": 128, "Transformer": 32}
-DEVICES = {"AmoebaNet-D": TPU_V2, "Transformer": TPU_V3}
+ACCELERATOR_OF = {"AmoebaNet-D": TPU_V2, "Transformer": TPU_V3}
 
 
 class Estimate(NamedTuple):
@@ -104,24 +104,24 @@ def table_1():
 
 @lru_cache
 def _estimate(column):
-    network, unit = without_numbers(column.family, column.size), MEMORY_UNIT[column.family]
+    network, unit = meta_network(column.family, column.size), MEMORY_UNIT[column.family]
     counts = histogram([row.macs for row in network.description.rows], column.n_devices)
-    parameters, activations = _memory(
+    parameters, activations = _stage_bytes(
         network, counts, N_SAMPLES[column.family], M if column.pipeline else None
     )
     computed = network.description.parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
     errors = tuple(here / there - 1 for here, there in zip(computed, printed))
     fullest = max(map(sum, zip(parameters, activations)))
-    return Estimate(column, *computed, errors, fullest, DEVICES[column.family].memory)
+    return Estimate(column, *computed, errors, fullest, ACCELERATOR_OF[column.family].memory)
 
 
-def _memory(network, counts, N, M):
+def _stage_bytes(network, counts, N, M):
     """(bytes of parameters, bytes of activations), each a list over the stages.
 
     M is None where nothing is recomputed.
     """
-    stages = cut(network.description.rows, counts)
+    stages = cut_into_stages(network.description.rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
     if M is None:
         return parameters, [caches for _, caches in network.kept(counts, N)]
@@ -156,7 +156,7 @@ def _stages_of_blocks(n_devices, n):
     counts = [n] * n_devices
     counts[0] += 1   # the embedding
     counts[-1] += 2  # the final norm, the last Linear
-    memory = _memory(without_numbers("Transformer", (n * n_devices,)), counts, N_SAMPLES["Transformer"], M)
+    memory = _stage_bytes(meta_network("Transformer", (n * n_devices,)), counts, N_SAMPLES["Transformer"], M)
     return list(map(sum, zip(*memory)))
 
 
@@ -170,7 +170,7 @@ def _stages_of_blocks(n_devices, n):
 # forwards, a recomputation one.
 
 WITH_SOFTMAX = "Transformer with its last matrix"
-SAMPLES = {"AmoebaNet-D": 4, "Transformer": 1, WITH_SOFTMAX: 1}
+MICRO_BATCH_SIZE = {"AmoebaNet-D": 4, "Transformer": 1, WITH_SOFTMAX: 1}
 BOUNDS = {"table 2": 0.07, "table 3": 0.05}  # of relative errors that need no reason
 
 
@@ -261,10 +261,10 @@ def samples_per_second(family, size, K, M, device):
 
     family, size: which network.
     K, M: stages and micro-batches.
-    device: a `Device`.
+    device: an `Accelerator`.
     """
     stages = stages_for(family, size, K)
-    n = SAMPLES[family]
+    n = MICRO_BATCH_SIZE[family]
     seconds = [device.seconds(n * max(sum(row.macs for row in stage), 1)) for stage in stages]
     sent = [n * stage[-1].n_bytes for stage in stages]
     return n * M / _makespan(seconds, M, device.early, sent, device.link)
@@ -274,9 +274,9 @@ def stages_for(family, size, K):
     """The rows of each of K stages."""
     if family == "Transformer":
         rows = [row for row in transformer_family(*size).rows if row.name.startswith("TransformerBlock")]
-        return cut(rows, equal_counts(len(rows), K))
+        return cut_into_stages(rows, equal_counts(len(rows), K))
     rows = (transformer_family if family == WITH_SOFTMAX else amoebanet)(*size).rows
-    return cut(rows, histogram([row.macs for row in rows], K))
+    return cut_into_stages(rows, histogram([row.macs for row in rows], K))
 
 
 def share_of_slowest(family, size, K):

@@ -14,7 +14,7 @@ from .formulas import (
 from .tables import ZERO_BUBBLE, Profile
 
 
-class Idle(NamedTuple):
+class IdleTime(NamedTuple):
     """An idle time that a paper states.
 
     schedule: whose it is.
@@ -30,7 +30,7 @@ class Idle(NamedTuple):
 
 
 def idle_times(K, M, v=2, T_F=1, T_B=1, T_W=1):
-    """A list of `Idle` for GPipe, Megatron, Chimera and Zero Bubble.
+    """A list of `IdleTime` for GPipe, Megatron, Chimera and Zero Bubble.
 
     K, M: devices and micro-batches; K must divide M.
     v: stages on each device in the interleaved schedule.
@@ -41,17 +41,19 @@ def idle_times(K, M, v=2, T_F=1, T_B=1, T_W=1):
     costs, equal = costs_of(T_F, T_B, T_W)[0], costs_of(2, 1, 1)[0]
     peaks = zero_bubble_peaks(K)
     rows = [
-        Idle("GPipe", "idle / total", gpipe_bubble(K, M), simulate(gpipe(K, M), costs).bubble("total")),
-        Idle(
+        IdleTime("GPipe", "idle / total", gpipe_bubble(K, M), simulate(gpipe(K, M), costs).bubble("total")),
+        IdleTime(
             "1F1B", "idle / ideal", megatron_bubble(K, M), simulate(one_f_one_b(K, M), costs).bubble("ideal")
         ),
-        Idle(
+        IdleTime(
             f"1F1B, v = {v}",
             "idle / ideal",
             megatron_bubble(K, M, v),
             simulate(interleaved_one_f_one_b(K, M, v), costs).bubble("ideal"),
         ),
-        Idle("Chimera", "idle / total", chimera_bubble(K, M), simulate(chimera(K, M), equal).bubble("total")),
+        IdleTime(
+            "Chimera", "idle / total", chimera_bubble(K, M), simulate(chimera(K, M), equal).bubble("total")
+        ),
     ]
     for name, builder, formula in [
         ("ZB-H1", zero_bubble_h1, zero_bubble_h1_idle),
@@ -60,8 +62,8 @@ def idle_times(K, M, v=2, T_F=1, T_B=1, T_W=1):
         trace = simulate(builder(K, M), costs)
         idle = trace.spans_of(0)[-1].end - trace.busy_ticks()[0]  # it begins at once
         rows += [
-            Idle(name, "ticks idle, first device", formula(K, T_F, T_B, T_W), idle),
-            Idle(name, "micro-batches alive", peaks[name.lower()], max(peak_microbatches(trace))),
+            IdleTime(name, "ticks idle, first device", formula(K, T_F, T_B, T_W), idle),
+            IdleTime(name, "micro-batches alive", peaks[name.lower()], max(peak_microbatches(trace))),
         ]
     return rows
 
@@ -71,8 +73,8 @@ def chimera_table(K):
 
     A list of (schedule, copies of the weights, bubble, alive).
 
-    bubble: idle / total time with equal forwards and backwards, as an `Idle`.
-    alive: micro-batches alive on the device with the fewest and on that with the most, as two `Idle`s.
+    bubble: idle / total time with equal forwards and backwards, as an `IdleTime`.
+    alive: micro-batches alive on the device with the fewest and on that with the most, as two `IdleTime`s.
 
     Source: Li, Hoefler 2021, arXiv 2107.06925.
     """
@@ -88,9 +90,9 @@ def chimera_table(K):
         peaks = peak_microbatches(trace)
         rows.append((
             name, copies,
-            Idle(name, "idle / total", bubble, trace.bubble("total")),
-            Idle(name, "fewest alive", alive[0], min(peaks)),
-            Idle(name, "most alive", alive[1], max(peaks)),
+            IdleTime(name, "idle / total", bubble, trace.bubble("total")),
+            IdleTime(name, "fewest alive", alive[0], min(peaks)),
+            IdleTime(name, "most alive", alive[1], max(peaks)),
         ))
     return rows
 

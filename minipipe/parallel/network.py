@@ -20,7 +20,7 @@ from ..network import check_finite_cost, check_finite_run
 from ..optimizers import Optimizer
 from ..order import Schedule
 from ..order.programs import Wires, skips_across_stages
-from ..partitioning.partition import cut
+from ..partitioning.partition import cut_into_stages
 from ..state import Changes
 from ..ties import tied_in_parts
 from .batches import MicroBatches, checked_batches
@@ -107,7 +107,7 @@ class Parallel(InStages):
         on.check(split.T * len(self.schedule.devices))
         self._options = options._replace(on=replace(on, costs=costs))
         self._at_work = tuple(map(synchronised, self.layers)) if sums.sync_batch_norm else self.layers
-        parts_of_stages = cut(self._at_work, counts)
+        parts_of_stages = cut_into_stages(self._at_work, counts)
         last = len(counts) - 1
         self._own_stages = tuple(
             stage_of(s, part, loss if s == last else None) for s, part in enumerate(parts_of_stages)

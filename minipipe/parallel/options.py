@@ -19,7 +19,7 @@ from ..engines import check_size, world
 from ..layers.recomputing import SELECTIVE
 from ..order import RECOMPUTE, Costs
 from ..order.costs import checked_costs
-from ..partitioning.partition import NAMES
+from ..partitioning.partition import CUT_BY
 from ..sums import checked_accumulate
 
 CLUSTER, THREADS, MPI = ENGINES = "cluster", "threads", "mpi"
@@ -58,8 +58,8 @@ class Cut(Plain):
 
     def __post_init__(self) -> None:
         by, counts = self.by, items_of(self.stages)
-        if isinstance(by, type) or not (callable(by) or (isinstance(by, str) and by in NAMES)):
-            names = ", ".join(map(repr, NAMES))
+        if isinstance(by, type) or not (callable(by) or (isinstance(by, str) and by in CUT_BY)):
+            names = ", ".join(map(repr, CUT_BY))
             raise ValueError(
                 f"by={shown(by)} must be one of {names}, or a function (layer, input_shape) -> cost"
             )

@@ -20,7 +20,7 @@ from ..order import (
 )
 from ..order.actions import MEETING
 from ..order.counting import check_versions, updates
-from ..partitioning.partition import counts_of, cut
+from ..partitioning.partition import counts_of, cut_into_stages
 from ..partitioning.solvers import equal_counts
 from ..schedules import SCHEDULES, build_for_stages, data_parallel, is_name, names_having
 from .options import DDP, EVERY_SQRT, LAYER, Memory, Options, Split, Sums
@@ -194,7 +194,7 @@ def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mappin
     split, memory, sums = options.split, options.memory, options.sums
     order, stream = order_of_copies(options.schedule, split)
     check_rules(ChosenOptions(split, memory, sums, options.on, order, stream is not None, ties))
-    of_stages = cut(layers, counts_of(split.stages, layers, loss))
+    of_stages = cut_into_stages(layers, counts_of(split.stages, layers, loss))
     units = [units_of(part, memory, sums, options.weights.dtype) for part in of_stages]
     if stream is not None:
         stream = partial(_changed_stream, stream, units, options)

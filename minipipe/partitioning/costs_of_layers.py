@@ -73,7 +73,7 @@ def readable(integer, scale):
 # The costs of the layers.
 
 COUNTED = {"macs": "macs", "bytes": "n_bytes"}  # and how they are called in a `Description`
-KINDS = ("parameters", *COUNTED, "time")
+COST_KINDS = ("parameters", *COUNTED, "time")
 
 
 class Times(NamedTuple):
@@ -114,9 +114,9 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
     layers = checked_layers(layers)
     if not isinstance(by, str) and hasattr(by, "__iter__"):
         return checked("by", by, len(layers))
-    if not callable(by) and by not in KINDS:
+    if not callable(by) and by not in COST_KINDS:
         raise ValueError(
-            f"by={shown(by)} is not known: use one of {', '.join(map(repr, KINDS))}, "
+            f"by={shown(by)} is not known: use one of {', '.join(map(repr, COST_KINDS))}, "
             "a function (layer, input_shape), or a list of costs"
         )
     if by == "parameters":

@@ -1,10 +1,10 @@
 """Where to cut a network into stages."""
 
 from ..checks import shown, whole_number
-from .costs_of_layers import KINDS, costs_of_layers
+from .costs_of_layers import COST_KINDS, costs_of_layers
 from .solvers import equal_counts, min_max
 
-NAMES = ("count", *KINDS)  # of what a `Cut` balances
+CUT_BY = ("count", *COST_KINDS)  # of what a `Cut` balances
 
 
 def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, loss=None):
@@ -58,7 +58,7 @@ def _checked_counts(counts, n_layers):
     return counts
 
 
-def cut(layers, counts):
+def cut_into_stages(layers, counts):
     """`layers` as one list per stage, with `counts[s]` consecutive layers in stage s."""
     layers = iter(layers)
     return [[next(layers) for _ in range(count)] for count in counts]

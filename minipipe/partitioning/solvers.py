@@ -85,12 +85,12 @@ def _evened(ends, n_stages, limit):
 
 # The best cut for any price of a stage, in O(K L^2).
 
-LARGEST = 2**62  # the sum of two of these, less 1, is the largest integer of 64 bits
+LARGEST_COST = 2**62  # the sum of two of these, less 1, is the largest integer of 64 bits
 
 
 def integers(numbers, never):
     """An array of integers that sums up to twice `never` do not overflow."""
-    return np.array(numbers, np.int64 if never < LARGEST else object)
+    return np.array(numbers, np.int64 if never < LARGEST_COST else object)
 
 
 def best_cut(n_layers, n_stages, price, combine, never):

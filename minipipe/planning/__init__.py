@@ -11,7 +11,7 @@ from .measuring import Measured, measure
 from .one_microbatch import Footprint
 from .pricing import Plan, Plans
 from .profiles import (
-    Arranged, Profiled, Shared, arrange, meshed_stages, profile_of, read_profile, replicated_stages,
+    Arranged, Profiled, Shared, arrange, meshed_stages, partition_with_replicas, profile_of, read_profile,
 )
 from .rehearsal import rehearse, simulate_in_shards
 from .search import Nodes, plan
@@ -19,6 +19,6 @@ from .without_numbers import PRECISIONS, Precision
 
 __all__ = [
     "Arranged", "PRECISIONS", "Footprint", "Measured", "Nodes", "Plan", "Plans", "Precision", "Profiled",
-    "Setting", "Shared", "arrange", "footprints", "measure", "meshed_stages", "plan", "profile_of",
-    "read_profile", "rehearse", "replicated_stages", "simulate_in_shards", "temporaries", "what_fits",
+    "Setting", "Shared", "arrange", "footprints", "measure", "meshed_stages", "partition_with_replicas",
+    "plan", "profile_of", "read_profile", "rehearse", "simulate_in_shards", "temporaries", "what_fits",
 ]

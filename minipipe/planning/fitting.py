@@ -71,7 +71,7 @@ class Setting(NamedTuple):
 class Choice(NamedTuple):
     """A setting, without its makespan and its bytes, and the schedule that it leads to.
 
-    network: the `Network`, which counts them.
+    network: the `Estimator`, which counts them.
     m: the samples of a micro-batch.
     counts, costs: the number of layers and the costs of the schedule's stages, which are more than the
         setting's if these are recomputed in segments.
@@ -85,7 +85,7 @@ class Choice(NamedTuple):
     costs: Costs
 
 
-class Network:
+class Estimator:
     """What all settings have in common, but for those of "selective", whose layers keep less.
 
     network: the layers `WithoutNumbers`.
@@ -197,7 +197,7 @@ def _rounded(makespan):
 
 # The search.
 
-DEVICES = (1, 2, 4, 8)
+DEVICE_COUNTS = (1, 2, 4, 8)
 MOST_MICROBATCHES = 64
 
 
@@ -255,7 +255,7 @@ def what_fits(
     """
     layers, sizes = checked_layers(layers), _checked_sizes(batch_size, n_microbatches)
     if n_devices is None:
-        n_devices = [K for K in DEVICES if K <= len(layers)]
+        n_devices = [K for K in DEVICE_COUNTS if K <= len(layers)]
     n_devices = [_checked_devices(K, len(layers)) for K in listed("n_devices", n_devices)]
     names = names_having(flush=True, late_w=False)
     schedules = chosen("schedules", names if schedules is None else schedules, names)
@@ -268,7 +268,7 @@ def what_fits(
 
     def network(layers, modes):
         counted = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
-        return Network(counted, modes, of_layers, seconds, link)
+        return Estimator(counted, modes, of_layers, seconds, link)
 
     networks = [network(layers, [mode for mode in recompute if mode != SELECTIVE])]
     if SELECTIVE in recompute:

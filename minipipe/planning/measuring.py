@@ -15,7 +15,7 @@ from ..order import Costs
 from ..sums import checked_accumulate
 from .one_microbatch import PATTERNS, counts_for, footprint, in_network, one_micro_batch, stages_of
 
-KINDS = "FBRIW"  # of the actions that are timed
+TIMED_KINDS = "FBRIW"  # of the actions that are timed
 
 
 class Measured(NamedTuple):
@@ -74,7 +74,7 @@ def measure(
         for actions in performed.values():
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
-    times = {kind: [median(seconds[kind, stage]) for stage in range(len(stages))] for kind in KINDS}
+    times = {kind: [median(seconds[kind, stage]) for stage in range(len(stages))] for kind in TIMED_KINDS}
     names = dict(accumulate=accumulate, precision=floats(dtype).name)
     of_stages = [footprint(stage, performed, optimizer)._replace(**names) for stage in stages]
     footprints = in_network(of_stages, counts)
@@ -84,5 +84,5 @@ def measure(
 
 def mean_of(several):
     """The `Costs` in the mean of those that several have measured at the same time."""
-    times = {kind: list(map(fmean, zip(*(getattr(one, kind) for one in several)))) for kind in KINDS}
+    times = {kind: list(map(fmean, zip(*(getattr(one, kind) for one in several)))) for kind in TIMED_KINDS}
     return Costs(**times, message_bytes=several[0].message_bytes, unit=SECONDS)

@@ -18,7 +18,7 @@ from ..order.actions import RULES
 from ..parallel.batches import MicroBatches
 from ..parallel.options import Cut
 from ..parallel.stage import KEPT, Holdings, Stage
-from ..partitioning.partition import counts_of, cut
+from ..partitioning.partition import counts_of, cut_into_stages
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
 
@@ -86,7 +86,7 @@ def counts_for(n_stages, layers, loss, sample):
 
 def stages_of(layers, loss, counts):
     """The `Stage`s of a cut."""
-    parts = cut(layers, counts)
+    parts = cut_into_stages(layers, counts)
     return [Stage(s, part, loss if s == len(parts) - 1 else None) for s, part in enumerate(parts)]
 
 

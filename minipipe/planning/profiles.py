@@ -30,7 +30,7 @@ class Shared(NamedTuple):
     time: float
 
 
-def replicated_stages(times, output_bytes, parameter_bytes, bandwidth, n_devices):
+def partition_with_replicas(times, output_bytes, parameter_bytes, bandwidth, n_devices):
     """PipeDream's cut: stages of consecutive layers, each on several devices that share its mini-batches.
 
     It minimises the time of the slowest part, be it a stage or a place between two,
@@ -50,14 +50,14 @@ def replicated_stages(times, output_bytes, parameter_bytes, bandwidth, n_devices
     T(i+1..j, m'))), O(L^2 n^2); nothing is rounded. Source: Harlap et al. 2018, arXiv 1806.03377, section
     3.2; its published code adds where the formula has a max.
 
-    >>> replicated_stages([4, 4, 2], [8, 4, 1], [1, 1, 30], 4, 4)
+    >>> partition_with_replicas([4, 4, 2], [8, 4, 1], [1, 1, 30], 4, 4)
     Shared(stages=[(2, 3), (1, 1)], time=Fraction(8, 3))
     """
-    times, n_devices = checked("times", times), argument("replicated_stages.n_devices", n_devices)
+    times, n_devices = checked("times", times), argument("partition_with_replicas.n_devices", n_devices)
     n_layers = len(times)
     output_bytes = checked("output_bytes", output_bytes, n_layers)
     parameter_bytes = checked("parameter_bytes", parameter_bytes, n_layers)
-    bandwidth = Fraction(argument("replicated_stages.bandwidth", bandwidth))
+    bandwidth = Fraction(argument("partition_with_replicas.bandwidth", bandwidth))
     T, w = (sums(map(Fraction, numbers)) for numbers in (times, parameter_bytes))
 
     def of_stage(i, j, m):
@@ -124,7 +124,7 @@ def meshed_stages(stage_time, n_layers, n_devices, n_microbatches, sizes=None):
     for limit in limits:
         if M * limit >= best.time:
             break
-        found = _within(time, limit, n_layers, n_devices, sizes, most)
+        found = _least_within(time, limit, n_layers, n_devices, sizes, most)
         if found is not None:
             total, slowest, stages = found
             best = min(best, Shared(stages, total + (M - 1) * slowest), key=lambda one: one.time)
@@ -136,7 +136,7 @@ def meshed_stages(stage_time, n_layers, n_devices, n_microbatches, sizes=None):
     return best
 
 
-def _within(time, limit, n_layers, n_devices, sizes, most):
+def _least_within(time, limit, n_layers, n_devices, sizes, most):
     """(sum, largest, stages) of the least sum with no stage above `limit`; None if there is none."""
     behind = {(n_layers, 0): (0, 0, [])}  # (first layer, devices) of all stages behind -> the best of them
     found = []
@@ -224,7 +224,7 @@ def read_profile(path):
             found.append(Profiled(name, *map(float, numbers)))
         except ValueError:
             raise ValueError(f"{path}, line {line}: {', '.join(numbers)} are not all numbers") from None
-    return _checked(found)
+    return _checked_profile(found)
 
 
 def profile_of(measured, names):
@@ -233,7 +233,7 @@ def profile_of(measured, names):
     if len(names) != len(costs.F):
         raise ValueError(f"names has {len(names)} names for {len(costs.F)} layers: give each one")
     rows = zip(names, costs.F, costs.I, costs.W, costs.message_bytes, strict=True)
-    return _checked([Profiled(str(name), *numbers) for name, *numbers in rows])
+    return _checked_profile([Profiled(str(name), *numbers) for name, *numbers in rows])
 
 
 def names_to_try():
@@ -262,7 +262,7 @@ def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=None, mos
     """
     if most_alive is not None:
         real_number("most_alive", most_alive, above=0, infinite=True)
-    profile, link = _checked(profile), argument("arrange.link", link)
+    profile, link = _checked_profile(profile), argument("arrange.link", link)
     n_devices, M = argument("n_devices", n_devices), argument("n_microbatches", n_microbatches)
     found, reasons = [], []
     to_try = names_to_try()
@@ -307,7 +307,7 @@ def _stages(profile, partition):
     return [profile[start:end] for start, end in pairwise(accumulate(partition, initial=0))]
 
 
-def _checked(profile):
+def _checked_profile(profile):
     for number, layer in enumerate(listed("profile", profile)):
         if not isinstance(layer, Profiled):
             raise ValueError(f"profile[{number}] is no Profiled: use read_profile(path), or profile_of")

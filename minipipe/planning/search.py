@@ -108,9 +108,9 @@ def candidates(
         n_replicas = [D for D in range(1, n_devices + 1) if n_devices % D == 0]
     sizes = [
         (D, T, M)
-        for D in _numbers("n_replicas", n_replicas)
-        for T in _numbers("n_shards", n_shards)
-        for M in _numbers("n_microbatches", n_microbatches)
+        for D in _whole_numbers("n_replicas", n_replicas)
+        for T in _whole_numbers("n_shards", n_shards)
+        for M in _whole_numbers("n_microbatches", n_microbatches)
         if n_devices % (D * T) == 0 and batch_size % (D * M) == 0
     ]
     if not sizes:
@@ -119,7 +119,7 @@ def candidates(
             f"micro-batches out of {n_microbatches} divides {n_devices} devices and batch_size={batch_size}: "
             "try others"
         )
-    buckets = _numbers("n_buckets", n_buckets)
+    buckets = _whole_numbers("n_buckets", n_buckets)
     found = []
     for D, T, M in sizes:
         K, m = n_devices // (D * T), batch_size // (D * M)
@@ -135,17 +135,17 @@ def candidates(
     return found
 
 
-def _numbers(name, numbers):
+def _whole_numbers(name, numbers):
     return [whole_number(name, n, 1) for n in listed(name, numbers)]
 
 
 # The search.
 
-SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v")
+PLANNED_SCHEDULES = ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v")
 NOT_TRIED = [
     f"schedules with two copies of the network on the same devices ({', '.join(names_having(copies=2))})",
     "micro-batches that are no powers of two, or more than 64 for a copy",
-    "stages of one copy on unequally many devices (see replicated_stages and meshed_stages)",
+    "stages of one copy on unequally many devices (see partition_with_replicas and meshed_stages)",
 ]
 NO_SHARDS = "devices that share the work inside layers: pass n_shards=[1, 2], for instance"
 NO_SEQUENCE = "shards of positions, or of the rows of images (`Shards` with sequence and rows)"
@@ -159,8 +159,9 @@ def of_one_copy():
 
 def plan(
     layers, loss, input_shape, batch_size, cluster,
-    precision=None, dtype="float32", optimizer=None, schedules=SCHEDULES, recompute=("never", "always"),
-    zero=(0, 1, 2, 3), n_replicas=None, n_shards=(1,), n_microbatches=None, n_buckets=(1, 4),
+    precision=None, dtype="float32", optimizer=None,
+    schedules=PLANNED_SCHEDULES, recompute=("never", "always"), zero=(0, 1, 2, 3),
+    n_replicas=None, n_shards=(1,), n_microbatches=None, n_buckets=(1, 4),
     by="macs", accumulate="running", n_best=3,
 ):
     """The fastest ways to train a network on all devices of a cluster that fit into its memory: `Plans`.

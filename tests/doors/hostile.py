@@ -48,8 +48,8 @@ OURS = ValueError, TypeError, RuntimeError, FloatingPointError, NotImplementedEr
 SECONDS, BYTES = 20, 6 * 2**30
 # plain data that are checked where they are used, and arguments whose names have a row that is another one's
 OTHER_ROWS = {
-    "in_segments", "schedules.replicated_stages",
-    "Compute", "ConstantWarmUp", "Cosine", "Costs", "Device", "EqualLayers", "GradualWarmUp", "Group",
+    "in_segments", "replicated_stages",
+    "Accelerator", "Compute", "ConstantWarmUp", "Cosine", "Costs", "EqualLayers", "GradualWarmUp", "Group",
     "Hardware", "Precision", "Profiled", "Schedule", "Send", "Task",
     "alive_microbatches", "all_reduce_ticks", "bytes_by_kind", "checked_ports", "costs_in_segments",
     "costs_of", "idle_times", "lane_name", "learning_rates", "links_between", "plan", "player", "ports",

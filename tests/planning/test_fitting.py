@@ -6,7 +6,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.planning import Setting
-from minipipe.planning.fitting import RECOMPUTE_MODES, Network, modes_for
+from minipipe.planning.fitting import RECOMPUTE_MODES, Estimator, modes_for
 
 LAYERS = [layer for _ in range(4) for layer in (mp.Linear(16, 16), mp.Tanh())]
 LOSS, BATCH = mp.MeanSquaredError(), 64
@@ -114,7 +114,7 @@ def test_what_is_found_takes_the_ticks_and_bytes_of_a_run(name, n_devices, sched
 @pytest.mark.parametrize("link", one_in(3, SLOW))
 def test_what_the_search_goes_by_is_no_more_than_the_makespan(link, monkeypatch):
     """Where nothing fits, everything is foreseen: each makespan is compared with its two lower bounds."""
-    seen, foreseen = [], Network.foreseen
+    seen, foreseen = [], Estimator.foreseen
 
     def compared(network, choice):
         trace = foreseen(network, choice)
@@ -122,7 +122,7 @@ def test_what_the_search_goes_by_is_no_more_than_the_makespan(link, monkeypatch)
         assert network.work(choice) <= network.least_makespan(choice) <= trace.makespan
         return trace
 
-    monkeypatch.setattr(Network, "foreseen", compared)
+    monkeypatch.setattr(Estimator, "foreseen", compared)
     for layers, n_devices in ((LAYERS, [1, 2]), (TIED, [2]), (SKIPPING, [3])):
         mp.what_fits(layers, LOSS, (16,), 8, 1, n_devices, [4], SCHEDULES, link=link)
     cells = CELLS, mp.SoftmaxCrossEntropy(), (3, 32, 32)
@@ -132,8 +132,8 @@ def test_what_the_search_goes_by_is_no_more_than_the_makespan(link, monkeypatch)
 
 def test_what_cannot_be_the_fastest_is_not_foreseen(monkeypatch):
     """A naive device works as long as one of GPipe, but waits for the other: nobody counts its bytes."""
-    seen, foreseen = [], Network.foreseen
-    monkeypatch.setattr(Network, "foreseen", lambda *given: seen.append(given[1]) or foreseen(*given))
+    seen, foreseen = [], Estimator.foreseen
+    monkeypatch.setattr(Estimator, "foreseen", lambda *given: seen.append(given[1]) or foreseen(*given))
     mp.what_fits(LAYERS, LOSS, (16,), BATCH, 10**9, [2], [4], ["naive", "gpipe"], ["never"])
     assert [choice.setting.schedule for choice in seen] == ["gpipe"]
 

@@ -12,7 +12,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.order import with_all_reduce, with_zero
-from minipipe.partitioning.partition import cut
+from minipipe.partitioning.partition import cut_into_stages
 from minipipe.planning import Nodes, plan
 from minipipe.planning.pricing import Pricing, least_with_buckets
 from minipipe.planning.search import Candidate, candidates
@@ -152,8 +152,8 @@ def test_buckets_on_equal_links_take_exactly_the_bound(D, M, zero, latency, buck
 def test_a_device_that_is_twice_as_fast_gets_twice_the_layers():
     cluster = Nodes(1, 3, mp.Link(), seconds=float, speeds=(1, 2, 1))
     best = plan(network(8), LOSS, (16,), 64, cluster, schedules=["gpipe"], n_replicas=[1, 3]).best
-    assert [sum(isinstance(layer, mp.Linear) for layer in part) for part in cut(network(8), best.partition)] \
-        == [2, 4, 2]
+    stages = cut_into_stages(network(8), best.partition)
+    assert [sum(isinstance(layer, mp.Linear) for layer in stage) for stage in stages] == [2, 4, 2]
     assert len(set(best.costs.F)) == 1
 
 

@@ -12,7 +12,7 @@ from minipipe.cli.main import main
 from minipipe.papers import HARDWARE
 from minipipe.papers.formulas import EqualLayers, all_dimensions, megatron_parameters
 from minipipe.papers.narayanan import MEMORY, NODE, TABLE, S, V, choices, estimate, teraflops
-from minipipe.planning.profiles import meshed_stages, replicated_stages
+from minipipe.planning.profiles import meshed_stages, partition_with_replicas
 
 
 def compositions(total, n_parts, parts):
@@ -48,7 +48,7 @@ def test_pipedreams_example():
     plans = all_plans(3, 4, range(1, 5))
     assert len(plans) == 10
     assert slowest_part([(3, 4)], T, a, w, 4) == 6              # pure data parallelism
-    found = replicated_stages(T, a, w, 4, 4)
+    found = partition_with_replicas(T, a, w, 4, 4)
     assert found == ([(2, 3), (1, 1)], Fraction(8, 3))
     assert found.time == min(slowest_part(plan, T, a, w, 4) for plan in plans)
 
@@ -60,7 +60,7 @@ def test_pipedreams_program_equals_the_search_through_all_plans():
         n_layers, n_devices = chance.randint(1, 5), chance.randint(1, 5)
         T, a, w = ([chance.randint(low, 9) for _ in range(n_layers)] for low in (1, 0, 0))
         bandwidth = chance.randint(1, 6)
-        found = replicated_stages(T, a, w, bandwidth, n_devices)
+        found = partition_with_replicas(T, a, w, bandwidth, n_devices)
         plans = all_plans(n_layers, n_devices, range(1, n_devices + 1))
         assert found.time == min(slowest_part(plan, T, a, w, bandwidth) for plan in plans)
         assert found.time == slowest_part(found.stages, T, a, w, bandwidth)
