@@ -34,7 +34,7 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     from matplotlib.animation import FuncAnimation
     from matplotlib.collections import PolyCollection
 
-    times = _times(trace.makespan, ticks_per_frame)
+    times = _frame_ticks(trace.makespan, ticks_per_frame)
     rows = rows_of(trace)
     figure = new_figure(*figure_size([trace], sum(heights(trace)) if memory else height_of(rows)))
     if memory:
@@ -62,7 +62,7 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     return FuncAnimation(figure, show, times, init_func=lambda: show(0), interval=interval)
 
 
-def _times(makespan, step):
+def _frame_ticks(makespan, step):
     """The tick that each frame shows."""
     step = makespan / N_FRAMES if step is None else step
     if not (makespan > 0 and 0 < step < inf):

@@ -63,7 +63,7 @@ def ends_of(message, rows):
 
 # Which stage and which copy of the network a device works on.
 
-class Places(NamedTuple):
+class StagePlaces(NamedTuple):
     """Where each stage stands among those of its device, and the copy of the network that it belongs to.
 
     of: {(device, stage): its place among the device's stages, from 0}.
@@ -82,8 +82,8 @@ class Places(NamedTuple):
     copy_at: dict
 
 
-def places_of(trace):
-    """The `Places` of a trace: a device's stages by the copy of the network, then by number.
+def stage_places(trace):
+    """The `StagePlaces` of a trace: a device's stages by the copy of the network, then by number.
 
     Copy 0 is that of the first micro-batch. One that meets a stage on another device than all copies before
     have it on passes through the next copy.
@@ -113,7 +113,7 @@ def places_of(trace):
     }
     copies_at = {(device, copy) for (device, _), copy in copy_at.items()}
     shared = len(copies_at) > len({device for device, _ in copies_at})
-    return Places(of, max([1, *map(len, stages)]), max(1, len(copies)), shared, copy_of, copy_at)
+    return StagePlaces(of, max([1, *map(len, stages)]), max(1, len(copies)), shared, copy_of, copy_at)
 
 
 def _agree(home, other):
@@ -154,7 +154,7 @@ def boxes(trace, until=None, styles=None):
     styles: those of several runs that share a picture; by default, `styles_of` this one. An overlap has two
     halves.
     """
-    places, rows = places_of(trace), rows_of(trace)
+    places, rows = stage_places(trace), rows_of(trace)
     styles = styles_of([trace]) if styles is None else styles
     found = [
         box

@@ -113,10 +113,10 @@ def printable(text):
     >>> print(printable("F0 \\x00"))
     F0 \ufffd
     """
-    return "".join(c if c == "\n" or category(c)[0] != "C" else "\ufffd" for c in words_of(text))
+    return "".join(c if c == "\n" or category(c)[0] != "C" else "\ufffd" for c in text_of(text))
 
 
-def words_of(value):
+def text_of(value):
     """Return `value` as a text; of a number with too many digits, as errors show it."""
     try:
         return str(value)
@@ -128,13 +128,13 @@ def words_of(value):
 
 FONT_SIZE = 9
 
-_drawn = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
+_legends = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
 
 
 def legend_entries(boxes, places, styles):
     """(handles, labels) for the kinds of work among `boxes`.
 
-    places: a list, the `Places` of each trace that the boxes come from.
+    places: a list, the `StagePlaces` of each trace that the boxes come from.
     styles: of the kinds of work.
     """
     n_places = max(each.n for each in places)
@@ -157,7 +157,7 @@ def draw_legend(ax, handles, labels, title):
     handles, labels: what `legend_entries` gives.
     title: that of the axes, or None.
     """
-    _drawn[ax] = handles, labels, title
+    _legends[ax] = handles, labels, title
     width = ax.bbox.width * 72 / ax.figure.dpi
     n_columns = _columns(labels, width)
     n_rows = -(-len(labels) // n_columns)
@@ -173,7 +173,7 @@ def draw_legend(ax, handles, labels, title):
 
 def add_to_legend(ax, handle, label):
     """One more entry of the legend that `draw_legend` has drawn, if there is one."""
-    handles, labels, title = _drawn.get(ax, ([], [], None))
+    handles, labels, title = _legends.get(ax, ([], [], None))
     if labels and label not in labels:
         draw_legend(ax, [*handles, handle], [*labels, label], title)
 

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left, bisect_right
 from math import inf
 
-from .canvas import STYLES, words_of
+from .canvas import STYLES, text_of
 from ..arguments import argument
 from ..checks import path_of, shown
 from ..cluster import COMPUTE, SECONDS, SHOWS, TICKS, lane_name
@@ -16,9 +16,9 @@ from .memory import counts_bytes
 from .boxes import ends_of, rows_of
 
 MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
-NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forward and backward"}
+KIND_NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forward and backward"}
 # an arrow begins and ends this share of a box from the box's edge: viewers bind it to the box around it
-INSIDE = 0.01
+ARROW_INSET = 0.01
 
 
 @SHOWS(gives="a dict, which `path` gets as JSON if there is one")
@@ -45,8 +45,9 @@ def chrome_trace(runs, path=None, tick=None):
     names, events = [], []
     # viewers take process and thread 0 for the idle system
     for process, (name, trace) in enumerate(runs.items(), 1):
-        names += _names(name, trace, process)
-        events += _boxes(trace, process, unit) + _arrows(trace, process, unit) + _memory(trace, process, unit)
+        names += _name_events(name, trace, process)
+        events += _boxes(trace, process, unit) + _arrows(trace, process, unit)
+        events += _memory_counters(trace, process, unit)
     events.sort(key=lambda event: event["ts"])
     makespans = {name: _plain(trace.makespan) for name, trace in runs.items()}
     told = {time[:-1]: tick, f"microseconds per {time[:-1]}": unit, f"makespan in {time}": makespans}
@@ -65,7 +66,7 @@ def _time_of(runs, tick):
 
 
 def _microseconds(tick):
-    match = re.fullmatch(r"\s*([\d.]+)\s*(ns|us|ms|s)\s*", words_of(tick), re.ASCII)
+    match = re.fullmatch(r"\s*([\d.]+)\s*(ns|us|ms|s)\s*", text_of(tick), re.ASCII)
     try:
         unit = float(match[1]) * MICROSECONDS[match[2]]
     except (TypeError, ValueError):
@@ -83,7 +84,7 @@ def _plain(number):
     return int(number) if number.is_integer() else number
 
 
-def _names(name, trace, process):
+def _name_events(name, trace, process):
     events = [("process_name", 0, {"name": name})]
     for lane, thread in _threads(trace).items():
         events += [
@@ -112,7 +113,7 @@ def _boxes(trace, process, unit):
             "tid": threads[device, lane],
             "ts": _plain(start * unit),
             "dur": _plain((end - start) * unit),
-            "args": {"start": _plain(start), "end": _plain(end), **_place(label)},
+            "args": {"start": _plain(start), "end": _plain(end), **_position(label)},
         }
         for device, label, start, end, lane in trace.spans
     ]
@@ -120,10 +121,10 @@ def _boxes(trace, process, unit):
 
 def _category(kind):
     """The name of a kind of work; "work" if it has none."""
-    return NAMES.get(kind, kind if isinstance(kind, str) else "work")
+    return KIND_NAMES.get(kind, kind if isinstance(kind, str) else "work")
 
 
-def _place(label):
+def _position(label):
     """Stage and micro-batch of an action; of both, where two overlap."""
     positions = {
         str(part): {"stage": part.stage, "micro-batch": part.microbatch}
@@ -154,8 +155,8 @@ def _arrows(trace, process, unit):
         arrow = {"name": str(message.label), "cat": "message", "id": process * 10**9 + number, "pid": process}
         args = {when: _plain(getattr(message, when)) for when in ("sent", "arrived", "received")}
         args["bytes"] = int(message.n_bytes)
-        leaves = begin.end - INSIDE * (begin.end - begin.start)
-        comes = finish.start + INSIDE * (finish.end - finish.start)
+        leaves = begin.end - ARROW_INSET * (begin.end - begin.start)
+        comes = finish.start + ARROW_INSET * (finish.end - finish.start)
         events += [
             arrow | {"ph": "s", "tid": threads[source], "ts": _plain(leaves * unit), "args": args},
             arrow | {"ph": "f", "bp": "e", "tid": threads[to], "ts": _plain(comes * unit)},
@@ -163,7 +164,7 @@ def _arrows(trace, process, unit):
     return events
 
 
-def _memory(trace, process, unit):
+def _memory_counters(trace, process, unit):
     """One counter per device; none in a run that counted no memory."""
     threads = _threads(trace)
     return [

@@ -3,7 +3,7 @@
 from operator import add
 
 from ..arguments import argument
-from .boxes import boxes, height_of, places_of, rows_of
+from .boxes import boxes, height_of, rows_of, stage_places
 from .canvas import draw_legend_on_top, legend_entries, new_figure, styles_of
 from .timeline import entries_of_arrows, figure_size, timeline
 
@@ -49,7 +49,7 @@ def compare(traces, measured=None, arrows=False):
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
     shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
-    kinds = legend_entries(shown, list(map(places_of, traces.values())), styles)
+    kinds = legend_entries(shown, list(map(stage_places, traces.values())), styles)
     draw_legend_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
     return figure
 

@@ -81,7 +81,7 @@ def _axes(ax):
 # Learning rates over the epochs, before any training.
 
 RATE_COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#000000", "#009E73", "#CC79A7")  # of Okabe and Ito
-STYLES = ("--", "-.", "-", ":")
+DASHES = ("--", "-.", "-", ":")
 
 
 def learning_rates(rates, n_epochs, n_updates):
@@ -106,7 +106,7 @@ def draw_rates(ax, rates, n_epochs, n_updates):
     times = [epoch + i / n_updates for epoch in range(n_epochs) for i in range(n_updates)]
     for place, (name, rate) in enumerate(rates.items()):
         values = sum(rates_of(rate, [n_updates] * n_epochs), [])
-        ax.plot(times, values, STYLES[place % 4], color=RATE_COLOURS[place % 6], label=name, linewidth=1.8)
+        ax.plot(times, values, DASHES[place % 4], color=RATE_COLOURS[place % 6], label=name, linewidth=1.8)
     ax.set_yscale("log")
     ax.legend(frameon=False, fontsize=10)
 
@@ -140,7 +140,7 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
     costs, counts = argument("cut.costs", costs), argument("cut.counts", counts)
     names = None if names is None else listed("names", names)
     optional("ax", ax)
-    _check(costs, counts, names)
+    _check_counts(costs, counts, names)
     if ax is None:
         from matplotlib import pyplot
 
@@ -168,7 +168,7 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
     return ax
 
 
-def _check(costs, counts, names):
+def _check_counts(costs, counts, names):
     if sum(counts) != len(costs):
         raise ValueError(
             f"counts={counts} adds up to {sum(counts)} for {len(costs)} costs: "

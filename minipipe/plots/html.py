@@ -13,8 +13,8 @@ from ..checks import path_of
 from ..cluster import BUBBLES, SHOWS, Span, describe_path, duration, ticks
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
-from .boxes import UNNUMBERED, ends_of, places_of, rows_of
-from .canvas import OTHER, styles_of, words_of
+from .boxes import UNNUMBERED, ends_of, rows_of, stage_places
+from .canvas import OTHER, styles_of, text_of
 from .timeline import timeline_figure
 
 UPDATE = {"facecolor": "#808080", "label": "update"}  # a mark that is seen on dark paper, too
@@ -69,7 +69,7 @@ def page_texts(trace, title=None, explanation=None):
     explanation = trace.explain() if explanation is None else explanation
     path = describe_path(trace.critical_path(), unit=trace.unit)
     return {
-        "title": words_of("" if title is None else title) or f"A run on {trace.n_devices} devices",
+        "title": text_of("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
         "why": f"{explanation}\n\nthe critical path:\n{path}",
     }
@@ -92,7 +92,7 @@ def page_data(trace, explanation=None):
 
     explanation: what `trace.explain()` gives, for those who have it at hand.
     """
-    places, styles = places_of(trace), styles_of([trace]) | {"U": UPDATE}
+    places, styles = stage_places(trace), styles_of([trace]) | {"U": UPDATE}
     rows = {lane: number for number, lane in enumerate(rows_of(trace))}
     explanation = trace.explain() if explanation is None else explanation
 
@@ -118,7 +118,7 @@ def page_data(trace, explanation=None):
     lanes = [[device, row.name] for (device, _), row in rows_of(trace).items()]
     return {
         "devices": trace.n_devices,
-        "makespan": _number(trace.makespan),
+        "makespan": _to_json(trace.makespan),
         "time": trace.unit[:-1],
         "step": _step(trace),
         "most_stages": places.n,
@@ -132,12 +132,12 @@ def page_data(trace, explanation=None):
         ],
         "messages": [
             [str(message.label), *(rows[end] for end in ends_of(message, rows)),
-             _number(message.sent), _number(message.arrived)]
+             _to_json(message.sent), _to_json(message.arrived)]
             for message in trace.messages
             if message.arrived is not None
         ],
         "path": [step_row(step) for step in trace.critical_path()],
-        "memory": [[[_number(tick), _number(amount)] for tick, amount in curve] for curve in memory],
+        "memory": [[[_to_json(tick), _to_json(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
     } | ({"lanes": lanes} if len(lanes) > trace.n_devices else {})
 
@@ -180,10 +180,10 @@ def _parts(label, styles):
 
 
 def _from_to(period):
-    return _number(period.start), _number(period.end)
+    return _to_json(period.start), _to_json(period.end)
 
 
-def _number(time):
+def _to_json(time):
     """An int as it is, and a float for any other number, such as a Fraction."""
     return time if type(time) is int else float(time)
 
@@ -227,7 +227,7 @@ def player(run):
         trace, title = _traced(run)
     except ScheduleError as error:
         return f"<pre>{escape(str(error))}</pre>"
-    picture = b64encode(_drawn(trace, title)).decode()
+    picture = b64encode(_png(trace, title)).decode()
     page = html(trace, title=title).replace("&", "&amp;").replace('"', "&quot;")
     return (
         f'<div><img alt="{escape(repr(run))}" style="max-width: 100%" src="data:image/png;base64,{picture}">'
@@ -240,7 +240,7 @@ def player(run):
 def still(run):
     """The timeline of `run`, a `Trace` or a `Schedule`, as the bytes of a PNG; None if it cannot run."""
     try:
-        return _drawn(*_traced(run))
+        return _png(*_traced(run))
     except ScheduleError:
         return None
 
@@ -250,7 +250,7 @@ def _traced(run):
     return (simulate(run), run.name) if isinstance(run, Schedule) else (argument("player.run", run), None)
 
 
-def _drawn(trace, title):
+def _png(trace, title):
     file = BytesIO()
     timeline_figure(trace, title).savefig(file, format="png")
     return file.getvalue()

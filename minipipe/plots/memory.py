@@ -148,7 +148,7 @@ def _draw_apart(ax):
 
 # One device alone, by kind: parameters, gradients, stashes, caches, messages.
 
-KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
+MEMORY_KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
     "parameters": "#000000",
     "optimizer state": "#0072B2",
     "weight versions": "#999999",
@@ -178,10 +178,10 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     entries = trace.ledger(device)
     ax = new_axes(trace) if ax is None else ax
     ticks = [*(float(tick) for tick, _ in entries), float(trace.makespan)]  # matplotlib knows no fractions
-    kinds = [kind for kind in KINDS if any(kind in held for _, held in entries)]
+    kinds = [kind for kind in MEMORY_KINDS if any(kind in held for _, held in entries)]
     layers = [[held.get(kind, 0) / 1024 for _, held in (*entries, entries[-1])] for kind in kinds]
     ax.stackplot(
-        ticks, layers, step="post", labels=kinds, colors=[KINDS[kind] for kind in kinds], linewidth=0
+        ticks, layers, step="post", labels=kinds, colors=[MEMORY_KINDS[kind] for kind in kinds], linewidth=0
     )
     ax.set(xlim=(0, ticks[-1]), ylim=(0, None))
     label(ax, title, f"time ({trace.unit})", f"device {device} (KiB)")

@@ -12,7 +12,7 @@ from .canvas import STYLES, parts_of
 # The timeline of a measured run, whose times fall on no grid.
 
 UNITS = {"s": 1, "ms": 1e3, "us": 1e6}  # how many of them are a second
-OVERHEAD = ":"                          # what a lane has done for the engine
+OVERHEAD_MARK = ":"                          # what a lane has done for the engine
 
 
 def in_seconds(trace, spans, names, width):
@@ -42,7 +42,7 @@ def in_seconds(trace, spans, names, width):
 def _shortened(name, label, room):
     kind = getattr(label, "kind", None)
     if kind == "overhead":
-        return OVERHEAD * room
+        return OVERHEAD_MARK * room
     return (name if len(name) <= room else str(kind or name)[:1]).ljust(room, "-")
 
 
@@ -106,7 +106,7 @@ def text(trace, width=100):
     named = [(row.name, rows[lane]) for lane, row in rows_of(trace).items()]
     per_block = max(1, width // cell)
     return "\n\n".join(
-        _block(named, start, min(start + per_block, n_columns), cell, unit)
+        _lines_between(named, start, min(start + per_block, n_columns), cell, unit)
         for start in range(0, n_columns, per_block)
     )
 
@@ -127,7 +127,7 @@ def _mark_what_takes_no_time(rows, trace, unit, cell, gap):
                 row[position] = kind if kind in UNNUMBERED else "|"
 
 
-def _block(rows, start, stop, cell, unit):
+def _lines_between(rows, start, stop, cell, unit):
     margin = max(len(name) for name, _ in rows) + 2
     ruler, columns_per_tick = "", Fraction(unit).denominator
     step = 5 * columns_per_tick if columns_per_tick <= 4 else 5     # of a few columns per tick, whole ticks

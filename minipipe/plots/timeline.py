@@ -11,7 +11,7 @@ from ..arguments import argument, optional
 from ..checks import shown
 from ..cluster import COMPUTE, SHOWS
 from ..order import simulate
-from .boxes import MARGIN, boxes, ends_of, height_of, places_of, rows_of
+from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
     EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, new_figure, printable, styles_of,
 )
@@ -95,10 +95,11 @@ def _arrow(message, rows):
 
 # The timeline itself.
 
-LARGEST, SMALLEST = 8, 6    # points: the numbers in the boxes, and what cannot be read at half the size
+# points: the numbers in the boxes, and what cannot be read at half the size
+LARGEST_FONT, SMALLEST_FONT = 8, 6
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
 SMALL, SOFT = 8, "#59636E"  # points, and the colour: the name of a lane below that of its device
-MARK, OUTLINE = 2, 1.2      # points: the width of work that takes no time, and of its edges together
+MARK_WIDTH, OUTLINE = 2, 1.2  # points: the width of work that takes no time, and of its edges together
 
 
 @SHOWS(gives="axes")
@@ -135,7 +136,7 @@ def timeline(
     ticks = float(max(trace.makespan, until or 0, longest or 0)) or 1  # matplotlib knows no fractions
     shown = boxes(trace, until, styles)
     fill(ax, shown, styles)
-    write(ax, shown, ticks, height_of(rows))
+    write_numbers(ax, shown, ticks, height_of(rows))
     draw_arrows(ax, trace, arrows, until)
     ax.set(xlim=(0, ticks), ylim=(height_of(rows) - MARGIN, -MARGIN))
     ax.set_yticks([row.middle for row in rows.values()], [printable(row.name) for row in rows.values()])
@@ -146,7 +147,7 @@ def timeline(
     label(ax, title, f"time ({trace.unit})")
     ax.spines["left"].set_visible(False)
     if legend and shown:
-        kinds = legend_entries(shown, [places_of(trace)], styles)
+        kinds = legend_entries(shown, [stage_places(trace)], styles)
         draw_legend(ax, *map(add, kinds, entries_of_arrows([trace], arrows, until)), title)
     return ax
 
@@ -210,11 +211,11 @@ def _style_of_marks(colour):
     """A line of the colour that boxes of the kind have, with their edge."""
     from matplotlib.patheffects import withStroke
 
-    outline = withStroke(linewidth=MARK + OUTLINE, foreground=EDGE["edgecolor"])
-    return {"edgecolor": colour, "linewidth": MARK, "path_effects": [outline]}
+    outline = withStroke(linewidth=MARK_WIDTH + OUTLINE, foreground=EDGE["edgecolor"])
+    return {"edgecolor": colour, "linewidth": MARK_WIDTH, "path_effects": [outline]}
 
 
-def write(ax, shown, ticks, n_rows):
+def write_numbers(ax, shown, ticks, n_rows):
     """Write the number of its micro-batch into each box that has room for it, all in one size.
 
     ax: matplotlib axes.
@@ -227,15 +228,15 @@ def write(ax, shown, ticks, n_rows):
     _write_before_marks(ax, shown, wide)
     room = {
         box: min(
-            LARGEST,
+            LARGEST_FONT,
             0.92 * wide * (box.right - box.left) / (DIGIT * len(box.text)),
             0.9 * high * (box.bottom - box.top),
         )
         for box in shown
         if box.text
     }
-    legible = {box: size for box, size in room.items() if size >= SMALLEST}
-    common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST)
+    legible = {box: size for box, size in room.items() if size >= SMALLEST_FONT}
+    common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST_FONT)
     for box, size in legible.items():
         ax.text(
             (box.left + box.right) / 2, (box.top + box.bottom) / 2, box.text, color=ink(box.colour),
@@ -258,11 +259,11 @@ def _write_before_marks(ax, shown, wide):
         if mark.left == mark.right and mark.text and mark.kind not in STYLES:
             row = ends[_middle(mark)]
             free = row[bisect_right(row, mark.left) - 2]  # the last end before its own
-            needed = DIGIT * LARGEST * (len(mark.text) + 1) / wide
+            needed = DIGIT * LARGEST_FONT * (len(mark.text) + 1) / wide
             if mark.left - free >= needed:
                 ax.text(
                     mark.left - needed / 2, _middle(mark), mark.text, clip_on=True, ha="center", va="center",
-                    fontsize=LARGEST, path_effects=halo, zorder=4,
+                    fontsize=LARGEST_FONT, path_effects=halo, zorder=4,
                 )
 
 
@@ -308,7 +309,7 @@ def critical_path(trace, ax, until=None):
             row = rows[step.what.device, step.what.lane]
             corner, length = (step.start, row.middle - row.height / 2), step.end - step.start
             ax.add_patch(Rectangle(corner, length, row.height, fill=False, edgecolor="black", **PATH_STYLE))
-    stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _ends(step.what, rows))]
+    stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _rows_at(step.what, rows))]
     for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
         if source != to:
             half = 1 / 2 if rows[to].middle > rows[source].middle else -1 / 2
@@ -324,6 +325,6 @@ def critical_path(trace, ax, until=None):
     return ax
 
 
-def _ends(what, rows):
+def _rows_at(what, rows):
     """The keys of the rows between which a step of the path goes; twice the same one for work."""
     return 2 * ((what.device, what.lane),) if hasattr(what, "device") else ends_of(what, rows)

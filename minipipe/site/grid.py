@@ -10,7 +10,7 @@ from ..cluster import BUBBLES, Link
 from ..order import Costs, peak_microbatches, simulate
 from ..schedules import SCHEDULES, build
 
-NAMES = tuple(SCHEDULES)
+SCHEDULE_NAMES = tuple(SCHEDULES)
 HALVES = {"I", "W", "W*"}  # kinds of action: a schedule without any does not depend on the share of W
 
 
@@ -26,7 +26,7 @@ class Grid:
     A forward takes 1 tick and a backward 2, of a device's share of the network.
     """
 
-    names: tuple = NAMES
+    names: tuple = SCHEDULE_NAMES
     devices: tuple = (2, 4, 8)
     microbatches: tuple = (4, 8, 16)
     shares: tuple = (0.25, 0.375, 0.5)
@@ -48,12 +48,12 @@ def runs_of(schedule, grid):
     """{(share of W, latency): the trace}; where the order has no halves, the share is None."""
     shares = grid.shares if HALVES & set(schedule.kinds) else (None,)
     return {
-        (share, latency): simulate(schedule, costs_of(share), Link(latency=latency))
+        (share, latency): simulate(schedule, costs_with_share(share), Link(latency=latency))
         for share, latency in product(shares, grid.latencies)
     }
 
 
-def costs_of(share):
+def costs_with_share(share):
     """F = 1 and B = 2 ticks, of which W takes `share`; where it is None, nothing has halves."""
     return Costs(F=1, B=2) if share is None else Costs(F=1, B=2, W=2 * share)
 
@@ -81,7 +81,7 @@ ROWS = {"spans": ((0, 1, 2), 1, 2), "idle": ((0, 1), 1, 2), "messages": ((1, 2, 
 
 
 def packed(pages):
-    """`pages`, {key: what `page_of` gives}, as a text of ASCII characters.
+    """`pages`, {key: what `page_of_run` gives}, as a text of ASCII characters.
 
     It is base64 of zlib's format, and holds JSON: [table, {key: page}]. What stands in a page under a name is
     the place of its value in the table, and of a list of rows the places of its columns. So what pages have

@@ -14,7 +14,7 @@ INDEX = """<h1>The notebooks</h1>
 <p>As they were run last. What comes out below a <b>Predict</b> is folded away: predict, then open it.
 To run them, change them and solve the exercises, install minipipe.</p>
 """
-STYLES = {"light": "default", "dark": "github-dark"}  # Pygments's, of code
+CODE_STYLES = {"light": "default", "dark": "github-dark"}  # Pygments's, of code
 
 
 def why_not():
@@ -30,7 +30,7 @@ def write_notebooks(paths, folder, shell):
     names = [path.stem for path in paths]
     titles = []
     for number, path in enumerate(paths):
-        title, body, pictures = page_of(path)
+        title, body, pictures = page_of_notebook(path)
         titles.append(title)
         for name, picture in pictures.items():
             (folder / name).write_bytes(picture)
@@ -43,7 +43,7 @@ def write_notebooks(paths, folder, shell):
     return len(paths)
 
 
-def page_of(path):
+def page_of_notebook(path):
     """(the title of a notebook, its cells as HTML, {name: its pictures, each the bytes of a PNG})"""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     pictures = {}
@@ -127,5 +127,5 @@ def _smaller(picture):
 def _style_of_code():
     from pygments.formatters import HtmlFormatter
 
-    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in STYLES.values())
+    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in CODE_STYLES.values())
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"

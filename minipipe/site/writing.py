@@ -88,8 +88,8 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     for name in FOLDERS[:2]:
         (folder / name).mkdir(parents=True)
     for name in ASSETS:
-        write(folder / name, resource(name))
-    write(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
+        write_file(folder / name, resource(name))
+    write_file(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
     missing = why_not() if paths else "no folder of notebooks was found: pass --notebooks FOLDER"
     shell = Shell(has_notebooks=not missing)
     numbers, standard = write_runs(folder, grid)
@@ -102,7 +102,7 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     else:
         report(f"pages of notebooks    {write_notebooks(paths, folder / 'notebooks', shell)}")
     chooser = shell.page("Pipeline schedules, side by side", resource("chooser.html"), MARK)
-    write(folder / "index.html", chooser)
+    write_file(folder / "index.html", chooser)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     report(f"written: {folder / 'index.html'}, {size / 1e6:.1f} MB with all that belongs to it")
 
@@ -153,16 +153,17 @@ def write_runs(folder, grid):
             for setting, trace in traces.items():
                 key, explanation = key_of(*setting), trace.explain()
                 numbers[name][size][key] = numbers_of(trace, explanation)
-                pages[key] = page_of(trace, title, explanation)
+                pages[key] = page_of_run(trace, title, explanation)
             groups[size] = packed(pages)
-        write(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
+        write_file(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
     settings = {"K": grid.devices, "M": grid.microbatches, "share": grid.shares, "latency": grid.latencies}
     known = {"settings": settings, "bubbles": list(BUBBLES.values()), "runs": numbers, "refused": refused}
-    write(folder / "data" / "numbers.js", f"Object.assign(site, {json.dumps(known, allow_nan=False)});\n")
+    known = json.dumps(known, allow_nan=False)
+    write_file(folder / "data" / "numbers.js", f"Object.assign(site, {known});\n")
     return numbers, standard
 
 
-def page_of(trace, title, explanation):
+def page_of_run(trace, title, explanation):
     """What the page of a run says, for `packed`: its data and its pieces.
 
     The second line of a box's title, from when to when it is, is left out: it follows from the times.
@@ -187,14 +188,14 @@ def write_schedules(folder, grid, standard, shell):
             "name": name, "K": str(K), "M": str(M), "run": f"{name}|{key_of(K, M)}|{key_of(*setting)}",
             "text": escape(text(trace)), "choice": choice, "links": shell.links(grid.names, number),
         })
-        write(folder / "schedules" / f"{name}.html", shell.page(name, body, root="../"))
+        write_file(folder / "schedules" / f"{name}.html", shell.page(name, body, root="../"))
         makespan, bubbles, peaks, *_ = numbers_of(trace, trace.explain())
         cells = (K, M, makespan, f"{100 * bubbles[0]:.2f} %", max(peaks))
         numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
         head = f'<th scope="row"><a href="{name}.html">{name}</a></th>'
         rows.append(f"<tr>{head}<td>{words.idea}</td>{numbers}</tr>")
     body = filled(resource("schedules.html"), {"rows": "\n".join(rows), "count": str(len(rows))})
-    write(folder / "schedules" / "index.html", shell.page("The schedules", body, root="../"))
+    write_file(folder / "schedules" / "index.html", shell.page("The schedules", body, root="../"))
 
 
 def checked_folder(folder):
@@ -231,5 +232,5 @@ def resource(name):
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def write(path, content):
+def write_file(path, content):
     path.write_text(content, encoding="utf-8", newline="\n")

@@ -62,7 +62,7 @@ Read $W$.
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("notebooks") / "01_one.ipynb"
     path.write_text(json.dumps({"cells": CELLS}).replace("PICTURE", b64encode(png()).decode()))
-    return notebooks.page_of(path)
+    return notebooks.page_of_notebook(path)
 
 
 def test_text_code_and_what_came_out_stand_in_the_page(page):
@@ -107,7 +107,7 @@ def test_a_picture_that_lies_beside_the_notebooks_comes_with_the_page(tmp_path):
     path = tmp_path / "notebooks" / "01_one.ipynb"
     cell = {"cell_type": "markdown", "metadata": {}, "source": "# One\n![a curve](../figures/curve.png)"}
     path.write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
-    _, body, pictures = notebooks.page_of(path)
+    _, body, pictures = notebooks.page_of_notebook(path)
     assert [*pictures] == ["01_one_curve.png"] and '<img src="01_one_curve.png"' in body
 
 

@@ -19,7 +19,7 @@ from minipipe.cluster import BUBBLES, COMPUTE, Trace, describe_path
 from minipipe.cluster.record import Record
 from minipipe.order import Action, Overlap, Schedule, peak_microbatches
 from minipipe.plots import html
-from minipipe.plots.boxes import places_of
+from minipipe.plots.boxes import stage_places
 from minipipe.plots.html import page_data
 from minipipe.schedules import build
 
@@ -91,7 +91,7 @@ def test_the_page_and_the_picture_agree_on_the_stages_of_a_device(devices_swappe
     trace = mp.simulate(replace(schedule, devices=schedule.devices[::-1]) if devices_swapped else schedule)
     spans = page_data(trace)["spans"]
     places = {(device, part[1]): part[4] for device, *_, parts, _ in spans for part in parts}
-    assert places == places_of(trace).of
+    assert places == stage_places(trace).of
 
 
 def test_an_overlap_has_two_parts_and_both_count():

@@ -26,7 +26,7 @@ STUCK = mp.Schedule.from_text(["F0 B0 F1 B1", "F1 B1 F0 B0"], name="<stuck>")
 @pytest.fixture
 def undrawn(monkeypatch):
     """No still picture is drawn, which takes longest."""
-    monkeypatch.setattr(import_module("minipipe.plots.html"), "_drawn", lambda trace, title: b"PNG")
+    monkeypatch.setattr(import_module("minipipe.plots.html"), "_png", lambda trace, title: b"PNG")
 
 
 @pytest.mark.parametrize("name", sorted(mp.schedules.names_having(flush=True, late_w=False)))

@@ -20,9 +20,9 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import Label
 from minipipe.order import alive_microbatches, peak_microbatches, with_recompute
-from minipipe.plots.boxes import HEIGHT, places_of
+from minipipe.plots.boxes import HEIGHT, stage_places
 from minipipe.plots.canvas import STYLES, ink, parts_of, shade
-from minipipe.plots.memory import KINDS
+from minipipe.plots.memory import MEMORY_KINDS
 from minipipe.plots.timeline import figure_size
 from minipipe.schedules import build, names_having
 
@@ -224,7 +224,7 @@ def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory(counted):
         kind for kind in kinds if any(kind in held for _, held in counted.ledger(0))
     ]
     assert [to_hex(layer.get_facecolor()[0]).upper() for layer in ax.collections] == [
-        KINDS[layer.get_label()] for layer in ax.collections
+        MEMORY_KINDS[layer.get_label()] for layer in ax.collections
     ]
     assert labels_of(ax.get_legend()) == [layer.get_label() for layer in ax.collections][::-1]  # as they lie
     assert plots.ledger(counted, 0, ax=axes(), legend=False).get_legend() is None
@@ -266,7 +266,7 @@ def test_updates_are_lines_and_those_that_take_time_are_boxes():
 def test_every_action_is_a_box_of_its_kind_and_stage_with_its_number(name):
     """Of an overlap, the upper half of the box is the forward, the lower one the backward."""
     trace = mp.simulate(build(name, 4, 8))
-    ax, places = trace.plot(ax=Figure(figsize=(60, 4)).add_subplot()), places_of(trace)
+    ax, places = trace.plot(ax=Figure(figsize=(60, 4)).add_subplot()), stage_places(trace)
     expected, numbers = {}, {}
     for span in trace.spans:
         parts = parts_of(span.label)

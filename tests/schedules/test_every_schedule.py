@@ -26,7 +26,7 @@ from minipipe.exact import rational
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
 from minipipe.schedules import SCHEDULES, build, names_for, names_having
 from minipipe.site import write_site
-from minipipe.site.grid import NAMES, Grid
+from minipipe.site.grid import SCHEDULE_NAMES, Grid
 from minipipe.site.writing import words_of
 
 FACTS = SCHEDULES.facts
@@ -259,7 +259,7 @@ def test_the_site_has_its_page_with_an_idea_a_rule_and_a_source(name, tmp_path):
     page, words = (tmp_path / "schedules" / f"{name}.html").read_text(encoding="utf-8"), words_of(name)
     assert all(words[:3]) and all(part in page for part in words)
     assert re.search("Makespan|makespan|ticks", words.rule)
-    assert name in NAMES
+    assert name in SCHEDULE_NAMES
 
 
 def test_the_room_hands_on_every_builder():

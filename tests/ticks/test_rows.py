@@ -15,7 +15,7 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import COMPUTE, Label, Port, UnreceivedError
 from minipipe.order import Action
-from minipipe.plots.boxes import boxes, ends_of, height_of, places_of, rows_of
+from minipipe.plots.boxes import boxes, ends_of, height_of, rows_of, stage_places
 from minipipe.plots.canvas import STYLES, shade, styles_of
 from minipipe.plots.html import page_data
 from minipipe.schedules import build
@@ -407,12 +407,12 @@ def test_the_page_of_a_ring_names_its_work(tmp_path):
 # ---- copies, and runs that are not over ----
 
 def test_copies_on_own_devices_have_the_shades_of_stages(trace):
-    places = places_of(trace)
+    places = stage_places(trace)
     assert (places.n, places.n_copies, places.shared) == (2, 3, False)
     assert places.copy_of == {0: 0, 1: 1, 2: 2} and places.copy_at[2, 1] == 2
     names = [text.get_text() for text in trace.plot(ax=axes()).get_legend().get_texts()]
     assert names == ["forward", "backward", "all-reduce", "update", "device's 1st, 2nd stage"]
-    assert places_of(mp.simulate(build("chimera", 4, 4))).shared
+    assert stage_places(mp.simulate(build("chimera", 4, 4))).shared
 
 
 def test_a_message_that_nobody_knows_the_arrival_of_is_left_out():
