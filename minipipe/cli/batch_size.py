@@ -12,7 +12,7 @@ from ..plots.canvas import label, new_figure
 from ..rates import rates_of
 from ..watching import say
 from .options import add_picture
-from .output import checked_picture, write
+from .output import checked_picture, save_figure
 
 PURPOSE = "the test error against the size of the mini-batch, with and without scaled rates and a warm-up"
 EPILOG = f"""variants: {', '.join(map(repr, VARIANTS))}
@@ -23,9 +23,9 @@ examples:
   python3 -m minipipe batch-size --mnist FOLDER --network lenet --samples 6000 --sizes 64 1024
 """
 NETWORKS = ("mlp", "lenet", "resnet")
-SIZES = (32, 64, 128, 256, 512, 719, 1437)
-UNITS = (64, 64, 64, 64, 64, 64, 10)  # of the layers of "mlp"
-STYLES = {  # colour of Okabe and Ito, marker
+BATCH_SIZES = (32, 64, 128, 256, 512, 719, 1437)
+LAYER_SIZES = (64, 64, 64, 64, 64, 64, 10)  # of the layers of "mlp"
+LINE_STYLES = {  # colour of Okabe and Ito, marker
     "linear, gradual warm-up": ("#0072B2", "o"),
     "linear, no warm-up": ("#D55E00", "s"),
     "square root, gradual warm-up": ("#009E73", "^"),
@@ -43,8 +43,8 @@ def add_options(parser):
     )
     parser.add_argument("--samples", type=int, metavar="M", help="of the training data (default: all)")
     parser.add_argument(
-        "--sizes", type=int, nargs="+", default=list(SIZES), metavar="N",
-        help=f"samples in a mini-batch (default: {' '.join(map(str, SIZES))})",
+        "--sizes", type=int, nargs="+", default=list(BATCH_SIZES), metavar="N",
+        help=f"samples in a mini-batch (default: {' '.join(map(str, BATCH_SIZES))})",
     )
     parser.add_argument(
         "--variants", nargs="+", default=list(VARIANTS), metavar="NAME",
@@ -96,7 +96,7 @@ def run(options):
         print(f"{name:30}" + "".join(f"{mean:6.2f} ±{spread:4.2f}".rjust(12) for mean, spread in cells))
     print()
     title = f"{m:,} {where}, {options.network}, {options.epochs} epochs, {options.seeds} seeds"
-    write(_drawn(found, title), path)
+    save_figure(_drawn(found, title), path)
 
 
 def _drawn(found, title):
@@ -106,7 +106,7 @@ def _drawn(found, title):
     sizes = sorted({size for _, size in found})
     n_lines = len({name for name, _ in found})
     for place, name in enumerate(dict.fromkeys(name for name, _ in found)):
-        colour, marker = STYLES[name]
+        colour, marker = LINE_STYLES[name]
         rows = [mean_and_spread(found[name, size]) for size in sizes]
         beside = [size * 1.05 ** (place - (n_lines - 1) / 2) for size in sizes]
         ax.errorbar(beside, *zip(*[(mean, spread) for mean, spread in rows]), color=colour, marker=marker,
@@ -148,4 +148,4 @@ def _layers(network, shape):
         return lenet5(shape, padding=(2, 0) if shape[-1] == 28 else (0, 0))
     if network == "resnet":
         return resnet(8, input_channels=shape[0], last_gamma=0)
-    return with_batch_norm([shape[0], *UNITS[1:]])
+    return with_batch_norm([shape[0], *LAYER_SIZES[1:]])

@@ -7,7 +7,7 @@ from .options import (
     add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, named, read, sizes_from,
     split_trace_of,
 )
-from .output import checked_picture, devices_of, write
+from .output import checked_picture, describe_devices, save_figure
 
 PURPOSE = "run several schedules on the same devices: a table, and a picture on one time axis"
 EPILOG = f"""names: {', '.join(SCHEDULES)}
@@ -39,10 +39,11 @@ def run(options):
     traces = {name: _run_of(schedule, options) for name, schedule in schedules.items()}
     devices, microbatches = sizes_from(options)
     print(
-        f"{devices_of(options, devices)}, {microbatches} micro-batches, costs of a device {options.costs}\n"
+        f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
+        f"costs of a device {options.costs}\n"
     )
     print(f"{table_of(traces)}\n\n{NOTES}")
-    write(compare(traces), path)
+    save_figure(compare(traces), path)
 
 
 def _schedule(name, options):

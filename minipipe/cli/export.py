@@ -6,7 +6,7 @@ from pathlib import Path
 from .options import (
     add_hardware, add_schedule, add_simulated_splits, in_replicas, schedule_from, split_trace_of,
 )
-from .output import checked_path, picture_formats, save, title_of
+from .output import checked_path, picture_formats, save_timeline, title_of
 
 PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as a web page, text or picture"
 EPILOG = """\
@@ -22,7 +22,7 @@ examples:
   python3 -m minipipe export --devices 2 --replicas 2 --shards 2 --output hybrid.html
 """
 ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
-TEXTS = {
+WRITERS = {
     "csv": lambda schedule, options: schedule.to_csv(),
     "chrome": lambda schedule, options: json.dumps(
         split_trace_of(schedule, options).to_chrome_trace(tick=options.tick)
@@ -39,7 +39,7 @@ def add_options(parser):
     add_hardware(parser)
     add_simulated_splits(parser)
     parser.add_argument("--format", metavar="FORMAT",
-                        help=f"{', '.join(TEXTS)}, or a picture's (default: by the ending of --output)")
+                        help=f"{', '.join(WRITERS)}, or a picture's (default: by the ending of --output)")
     parser.add_argument(
         "--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")'
     )
@@ -48,25 +48,25 @@ def add_options(parser):
 
 def run(options):
     form = _format(options)
-    path = options.output and checked_path(options.output, None if form in TEXTS else [form])
+    path = options.output and checked_path(options.output, None if form in WRITERS else [form])
     schedule = in_replicas(schedule_from(options), options)
-    if form not in TEXTS:
-        save(split_trace_of(schedule, options), path, title_of(schedule, options.shards))
+    if form not in WRITERS:
+        save_timeline(split_trace_of(schedule, options), path, title_of(schedule, options.shards))
     elif path:
-        path.write_text(TEXTS[form](schedule, options), encoding="utf-8", newline="\n")
+        path.write_text(WRITERS[form](schedule, options), encoding="utf-8", newline="\n")
         print(f"written: {path}")
     else:
-        print(TEXTS[form](schedule, options), end="")
+        print(WRITERS[form](schedule, options), end="")
 
 
 def _format(options):
     ending = Path(options.output or "").suffix[1:].lower()
     form = options.format or ENDINGS.get(ending, ending)
-    formats = [*TEXTS, *picture_formats()]
+    formats = [*WRITERS, *picture_formats()]
     if form not in formats:
         output = f"--output {options.output}" if options.output else "no --format and no --output"
         what = f"--format {form!r}" if options.format else output
         raise ValueError(f"{what} does not say what to write: use --format with one of {', '.join(formats)}")
-    if form not in TEXTS and not options.output:
+    if form not in WRITERS and not options.output:
         raise ValueError(f"a picture needs a file to be written to: add --output schedule.{form}")
     return form

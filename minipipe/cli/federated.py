@@ -11,7 +11,7 @@ from ..parallel.options import Weights
 from ..plots import curves
 from ..plots.canvas import new_figure
 from .options import add_picture
-from .output import checked_picture, write
+from .output import checked_picture, save_figure
 
 PURPOSE = "train on digits that many clients keep to themselves, by averaging what they come to"
 EPILOG = """examples:
@@ -19,7 +19,7 @@ EPILOG = """examples:
   python3 -m minipipe federated --epochs 1 --batch-size 0 --learning-rate 1             FedSGD
   python3 -m minipipe federated --clients 20 --secure --drop-out 0.1
 """
-SIZES = (64, 64, 10)
+LAYER_SIZES = (64, 64, 10)
 
 
 def add_options(parser):
@@ -55,7 +55,7 @@ def run(options):
         drop_out=options.drop_out, secure=options.secure,
     )
     weights = Weights(options.seed, np.float32)
-    net = FederatedAveraging(mlp(SIZES), SoftmaxCrossEntropy(), clients, rounds, weights=weights)
+    net = FederatedAveraging(mlp(LAYER_SIZES), SoftmaxCrossEntropy(), clients, rounds, weights=weights)
     sizes = [Y.shape[-1] for _, Y in clients]
     classes = [int(Y.any(axis=-1).sum()) for _, Y in clients]
     print(
@@ -77,7 +77,7 @@ def run(options):
     name = "skewed clients" if options.skewed else "even clients"
     curves({name: [(done.number, 100 * done.score) for done in history]}, figure.subplots(), "rounds",
            "test accuracy (%)")
-    write(figure, path)
+    save_figure(figure, path)
 
 
 def _print_round(done):

@@ -36,15 +36,17 @@ examples:
   python3 -m minipipe fit --memory 4GiB --device A100 --precision mixed --optimizer adam
   python3 -m minipipe fit --memory 1MiB --model "lenet5()" --batch 64 --devices 1 2 --schedules gpipe 1f1b
 """
-DEVICES = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100, "V100": V100, "A100": A100, "H100": H100}
-OPTIMIZERS = {"sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RMSProp(), "adam": Adam()}
+ACCELERATORS = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100, "V100": V100, "A100": A100, "H100": H100}
+OPTIMIZER_CHOICES = {
+    "sgd": SGD(0.1), "momentum": SGD(0.1, momentum=0.9), "rmsprop": RMSProp(), "adam": Adam(),
+}
 INPUTS = {"amoebanet_d": (3, 224, 224), "lenet5": (1, 28, 28), "resnet": (3, 32, 32)}
 MODELS = [name for name in models.__all__ if name.islower()]
-TEXTS = {"running": "gradients in one running buffer", "tree": "gradients along the tree"}
+ACCUMULATE_TEXTS = {"running": "gradients in one running buffer", "tree": "gradients along the tree"}
 HEADER = "devices  micro-batches  schedule     recompute        samples/s  fullest device  and inside, to"
-UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
+BYTE_UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
          **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
-NAMES = names_having(flush=True, late_w=False)
+FLUSHING_SCHEDULES = names_having(flush=True, late_w=False)
 COMMON = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half")
 
 
@@ -82,7 +84,7 @@ def add_options(parser):
         help="how many; they divide the mini-batch (default: all powers of two that do, up to 64)",
     )
     parser.add_argument("--schedules", nargs="+", default=COMMON, metavar="NAME",
-                        help=f"out of {', '.join(NAMES)}; or all (default: {' '.join(COMMON)})")
+                        help=f"out of {', '.join(FLUSHING_SCHEDULES)}; or all (default: {' '.join(COMMON)})")
     parser.add_argument(
         "--recompute",
         nargs="+",
@@ -90,7 +92,8 @@ def add_options(parser):
         help=f"out of {', '.join(RECOMPUTE_MODES)} (default: all, the last one for networks with attention)",
     )
     parser.add_argument(
-        "--optimizer", choices=OPTIMIZERS, default="rmsprop", help="whose state counts (default: %(default)s)"
+        "--optimizer", choices=OPTIMIZER_CHOICES, default="rmsprop",
+        help="whose state counts (default: %(default)s)",
     )
     parser.add_argument(
         "--accumulate", choices=SUMS, default="running",
@@ -102,7 +105,8 @@ def add_options(parser):
         help="whose bytes count, and whose speed (default: %(default)s)",
     )
     parser.add_argument(
-        "--device", choices=DEVICES, default="TPUv2", help="its speed and its link (default: %(default)s)"
+        "--device", choices=ACCELERATORS, default="TPUv2",
+        help="its speed and its link (default: %(default)s)",
     )
     parser.add_argument(
         "--bandwidth", type=float, metavar="BYTES", help="per second, of a link instead of the device's own"
@@ -114,8 +118,8 @@ def add_options(parser):
 def run(options):
     """Print the table, row by row as it is found, and what follows from it; 1 if nothing fits."""
     limit, layers = bytes_from(options.memory), layers_from(options.model)
-    device, shape = DEVICES[options.device], input_shape_from(options)
-    schedules = NAMES if options.schedules == ["all"] else options.schedules
+    device, shape = ACCELERATORS[options.device], input_shape_from(options)
+    schedules = FLUSHING_SCHEDULES if options.schedules == ["all"] else options.schedules
     of_network = describe(layers, shape)
     modes = modes_for(layers) if options.recompute is None else options.recompute
     print(
@@ -123,7 +127,7 @@ def run(options):
         f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample\n"
         f"{options.batch} samples a mini-batch, "
         f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}, "
-        f"{options.precision}, {TEXTS[options.accumulate]}\n"
+        f"{options.precision}, {ACCUMULATE_TEXTS[options.accumulate]}\n"
         f"trying {len(schedules)} schedules with {len(modes)} modes of recomputation "
         "for each number of devices\n",
         flush=True,
@@ -134,7 +138,7 @@ def run(options):
     for K in [K for K in DEVICE_COUNTS if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
             layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
-            modes, seconds, link_from(options), optimizer=OPTIMIZERS[options.optimizer],
+            modes, seconds, accelerator_link(options), optimizer=OPTIMIZER_CHOICES[options.optimizer],
             accumulate=options.accumulate, precision=options.precision,
         )
         if len(found) == 1:
@@ -189,9 +193,10 @@ def text_of_devices(fit):
     return "1 device" if fit.n_devices == 1 else f"{fit.n_devices} devices"
 
 
-def link_from(options):
+def accelerator_link(options):
     """The device's own, but for what is given."""
-    link = DEVICES[options.device].link if options.bandwidth is None else Link(bandwidth=options.bandwidth)
+    own = ACCELERATORS[options.device].link
+    link = own if options.bandwidth is None else Link(bandwidth=options.bandwidth)
     return link if options.latency is None else replace(link, latency=options.latency)
 
 
@@ -213,7 +218,7 @@ def bytes_from(text):
     (8589934592, 1500000, 100)
     """
     match = re.fullmatch(r"([\d.]+) ?([a-zA-Z]*)", text.strip())
-    units = {unit.lower(): n_bytes for unit, n_bytes in UNITS.items()}
+    units = {unit.lower(): n_bytes for unit, n_bytes in BYTE_UNITS.items()}
     try:
         n_bytes = int(float(match[1]) * units[match[2].lower()])
     except (TypeError, KeyError, ValueError):

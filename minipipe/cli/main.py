@@ -33,7 +33,7 @@ COMMANDS = {
     "batch-size": batch_size,
 }
 DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."
-EXAMPLES = """examples:
+EXAMPLE_COMMANDS = """examples:
   python3 -m minipipe                                      train on digits, prove the gradients, draw the run
   python3 -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8
   python3 -m minipipe compare gpipe 1f1b zb-v --devices 4 --micro-batches 8
@@ -83,7 +83,7 @@ def command_line():
     parser = argparse.ArgumentParser(
         prog="minipipe",
         description=DESCRIPTION,
-        epilog=EXAMPLES,
+        epilog=EXAMPLE_COMMANDS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"minipipe {__version__}")

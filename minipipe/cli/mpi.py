@@ -22,14 +22,14 @@ Ranks may lie on several machines, if these share the folder. A rank computes wi
 """
 
 
-RANKS = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # variables in which an mpiexec says the number
-GRACE = 1.0  # seconds in which rank 0 may say what is wrong before another rank ends
+RANK_VARIABLES = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # in which an mpiexec says the number
+RANK_0_GRACE = 1.0  # seconds in which rank 0 may say what is wrong before another rank ends
 
 
 @contextmanager
 def one_voice(arguments):
     """A `with` block in which only one of several ranks says what is wrong with its arguments."""
-    is_another = any(os.environ.get(name, "0") != "0" for name in RANKS)
+    is_another = any(os.environ.get(name, "0") != "0" for name in RANK_VARIABLES)
     if arguments[:1] != ["mpi"] or not is_another:
         yield
         return
@@ -37,7 +37,7 @@ def one_voice(arguments):
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
             yield
     except SystemExit:
-        time.sleep(GRACE)
+        time.sleep(RANK_0_GRACE)
         raise
 
 
@@ -51,4 +51,4 @@ def run(options):
         command = " ".join(["mpiexec -n 4 python3 -m minipipe", *sys.argv[1:]])
         raise ValueError(f"one process is no pipeline: type\n\n    {command}\n")
     with ranks.job():
-        return on_hardware.train(options, "mpi", ranks.size, "processes", speaks=ranks.rank == 0)
+        return on_hardware.train_on_digits(options, "mpi", ranks.size, "processes", speaks=ranks.rank == 0)

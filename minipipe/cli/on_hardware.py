@@ -22,7 +22,7 @@ from ..plots import compare, text
 from ..schedules import build, names_having
 from ..training import fit
 from .options import SCHEDULE, add_picture, add_splits, add_training
-from .output import checked_picture, write
+from .output import checked_picture, save_figure
 
 N_RUNS = 7  # of which the one with the median makespan is shown
 
@@ -48,7 +48,7 @@ def add_options(parser):
     add_picture(parser, "measured.png", "of both runs")
 
 
-def train(options, engine, n_devices, kind, speaks=True):
+def train_on_digits(options, engine, n_devices, kind, speaks=True):
     """Train on the digits, check the bits, and show the measured run beside the simulated one.
 
     options: what `add_options` has read.
@@ -61,7 +61,7 @@ def train(options, engine, n_devices, kind, speaks=True):
     """
     say = (lambda line: print(line, flush=True)) if speaks else (lambda line: None)
     path = checked_picture(options.output)
-    schedule = schedule_of(options, n_devices)
+    schedule = schedule_on_devices(options, n_devices)
     new = partial(_network, options, schedule)
     (X, Y), (X_test, Y_test) = (
         tuple(np.asarray(array, np.float32) for array in part) for part in digits()
@@ -104,7 +104,7 @@ def train(options, engine, n_devices, kind, speaks=True):
     return 0 if same else 1
 
 
-def schedule_of(options, n_devices):
+def schedule_on_devices(options, n_devices):
     """The schedule of all copies; `ValueError` where they cannot share the devices."""
     for name, n in (("replicas", options.replicas), ("shards", options.shards)):
         if n < 1 or n_devices % n:
@@ -161,4 +161,4 @@ def _show(traces, path):
     first, *others = traces.values()
     for other in others:
         print(f"{'measured / simulated':46}{other.makespan / first.makespan:.3f}")
-    write(compare(traces), path)
+    save_figure(compare(traces), path)

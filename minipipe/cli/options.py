@@ -10,13 +10,14 @@ from ..planning import simulate_in_shards
 from ..planning.rehearsal import EXCHANGES
 from ..schedules import SCHEDULES, build
 
-SCHEDULE, DEVICES, MICRO_BATCHES = "1f1b", 4, 8
+SCHEDULE, N_DEVICES, N_MICRO_BATCHES = "1f1b", 4, 8
 
 
 def add_sizes(parser):
-    parser.add_argument("--devices", type=int, metavar="K", help=f"how many devices (default: {DEVICES})")
+    parser.add_argument("--devices", type=int, metavar="K", help=f"how many devices (default: {N_DEVICES})")
     parser.add_argument(
-        "--micro-batches", type=int, metavar="M", help=f"the parts of a mini-batch (default: {MICRO_BATCHES})"
+        "--micro-batches", type=int, metavar="M",
+        help=f"the parts of a mini-batch (default: {N_MICRO_BATCHES})",
     )
 
 
@@ -198,8 +199,8 @@ def in_replicas(schedule, options):
 def sizes_from(options):
     """(number of devices, number of micro-batches)"""
     return (
-        DEVICES if options.devices is None else options.devices,
-        MICRO_BATCHES if options.micro_batches is None else options.micro_batches,
+        N_DEVICES if options.devices is None else options.devices,
+        N_MICRO_BATCHES if options.micro_batches is None else options.micro_batches,
     )
 
 

@@ -17,7 +17,7 @@ def title_of(schedule, n_shards=1):
     return ", ".join(parts)
 
 
-def devices_of(options, devices):
+def describe_devices(options, devices):
     """How many devices there are, and how they share the work. devices: those of one copy and shard."""
     D, T = options.replicas, options.shards
     if D * T == 1:
@@ -33,9 +33,9 @@ def print_trace(trace):
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")
 
 
-def save(trace, path, title):
+def save_timeline(trace, path, title):
     """The timeline as a picture in the file `path`, drawn without any display."""
-    write(timeline_figure(trace, title), path)
+    save_figure(timeline_figure(trace, title), path)
 
 
 def checked_picture(path):
@@ -43,6 +43,6 @@ def checked_picture(path):
     return checked_path(path, picture_formats())
 
 
-def write(figure, path):
+def save_figure(figure, path):
     write_whole(Path(path), lambda beside: figure.savefig(beside, dpi=DOTS_PER_INCH))
     print(f"written: {path}")

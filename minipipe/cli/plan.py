@@ -8,8 +8,8 @@ from ..losses import SoftmaxCrossEntropy
 from ..papers import HARDWARE
 from ..planning import PRECISIONS, Nodes, arrange, plan, read_profile
 from ..planning.search import PLANNED_SCHEDULES, of_one_copy
-from .fit import DEVICES, MODELS, OPTIMIZERS, bytes_from, input_shape_from, layers_from
-from .options import MICRO_BATCHES
+from .fit import ACCELERATORS, MODELS, OPTIMIZER_CHOICES, bytes_from, input_shape_from, layers_from
+from .options import N_MICRO_BATCHES
 from .output import checked_path
 
 PURPOSE = (
@@ -42,19 +42,20 @@ def add_options(parser):
     parser.add_argument(
         "--devices", type=int, default=4, metavar="K", help="in each node (default: %(default)s)"
     )
-    parser.add_argument("--device", choices=DEVICES, default="A100", help="its speed and its link inside a "
-                        "node (default: %(default)s)")
+    parser.add_argument("--device", choices=ACCELERATORS, default="A100",
+                        help="its speed and its link inside a node (default: %(default)s)")
     parser.add_argument("--between", choices=HARDWARE, default="InfiniBand HDR", metavar="LINK",
                         help="between nodes, a row of `minipipe papers` (default: %(default)s)")
     parser.add_argument("--shards", type=int, nargs="+", default=[1], metavar="T",
                         help="how many devices may share the work inside each layer; above 1, it takes "
                         "longer (default: 1)")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="(default: %(default)s)")
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="(default: %(default)s)")
+    parser.add_argument("--optimizer", choices=OPTIMIZER_CHOICES, default="sgd",
+                        help="(default: %(default)s)")
     parser.add_argument("--schedules", nargs="+", default=PLANNED_SCHEDULES, metavar="NAME",
                         help=f"out of {', '.join(of_one_copy())} (default: {' '.join(PLANNED_SCHEDULES)})")
     parser.add_argument("--profile", metavar="FILE", help="measured costs, instead of a model")
-    parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES, metavar="M",
+    parser.add_argument("--micro-batches", type=int, default=N_MICRO_BATCHES, metavar="M",
                         help="for a profile (default: %(default)s)")
     parser.add_argument("--latency", type=float, default=0, metavar="TIME",
                         help="of a link, for a profile, in its unit (default: %(default)s)")
@@ -76,7 +77,7 @@ def run(options):
 
 def _for_model(options):
     layers, shape = layers_from(options.model), input_shape_from(options)
-    device = DEVICES[options.device]
+    device = ACCELERATORS[options.device]
     n_bytes = PRECISIONS[options.precision].numbers
     cluster = Nodes(
         options.nodes, options.devices, device.link, HARDWARE[options.between].link(),
@@ -91,7 +92,7 @@ def _for_model(options):
     )
     plans = plan(
         layers, SoftmaxCrossEntropy(), shape, options.batch, cluster, options.precision,
-        optimizer=OPTIMIZERS[options.optimizer], schedules=options.schedules, n_shards=options.shards,
+        optimizer=OPTIMIZER_CHOICES[options.optimizer], schedules=options.schedules, n_shards=options.shards,
     )
     print(f"{plans}\n\nmakespan in seconds, if only multiply-accumulates and links take time\n"
           f"the fastest: {plans.best}\nlayers of each stage: {' '.join(map(str, plans.best.partition))}")

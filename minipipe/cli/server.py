@@ -14,7 +14,7 @@ from ..plots.canvas import new_figure
 from ..plots.timeline import timeline
 from ..servers import MODES, Pace, ParameterServer, Servers, mini_batches, speeds_with
 from .options import add_latency, add_picture, latency_from, number
-from .output import checked_picture, write
+from .output import checked_picture, save_figure
 
 PURPOSE = "train on digits through a parameter server: who waits, how stale the updates are, and the error"
 EPILOG = """Each worker takes --batch-size samples at a time. Where the gradients of all workers make one
@@ -26,7 +26,7 @@ examples:
   python3 -m minipipe server --workers 4 --slow 3=3 --backups 1
   python3 -m minipipe server --mode async --workers 3 --threads
 """
-SIZES = (64, 128, 64, 10)
+LAYER_SIZES = (64, 128, 64, 10)
 FIRST = 24     # gradients of the run that is drawn
 N_SCORES = 12  # errors on the way
 
@@ -76,7 +76,7 @@ def run(options):
         f"{n_updates} updates of {options.batch_size * of_all} samples\n"
     )
     net.train(batches, _optimizer(options), keep_every=max(1, n_updates // N_SCORES))
-    repeated = _repeated(options, net, batches) if options.threads else True
+    repeated = _repeats_bits(options, net, batches) if options.threads else True
     trained, scores = _trace_and_scores(net, test)
     first = _network(options, "cluster")
     first.train(batches[:-(-FIRST // of_all)], _optimizer(options))
@@ -89,7 +89,7 @@ def run(options):
     left, right = below.subplots(1, 2)
     curves({options.mode: scores}, left, f"time ({trained.unit})", "test error (%)")
     staleness({options.mode: net.updates}, right)
-    write(figure, path)
+    save_figure(figure, path)
     return 0 if repeated else 1
 
 
@@ -102,7 +102,7 @@ def _network(options, engine):
     )
     speeds = speeds_with(options.workers, slower)
     return ParameterServer(
-        mlp(SIZES), SoftmaxCrossEntropy(), options.workers, servers,
+        mlp(LAYER_SIZES), SoftmaxCrossEntropy(), options.workers, servers,
         pace=Pace(speeds=speeds, delay=options.delay, update_ticks=options.update_ticks),
         on=Machine(engine, link=Link(latency_from(options)), ports=limited),
         weights=Weights(options.seed, np.float32),
@@ -124,7 +124,7 @@ def _slow(text):
         ) from None
 
 
-def _repeated(options, net, batches):
+def _repeats_bits(options, net, batches):
     """Whether the cluster, in the order in which the gradients came, gets the same bits."""
     again = _network(options, "cluster")
     again.train(batches, _optimizer(options), arrivals=net.arrivals)

@@ -17,4 +17,4 @@ def add_options(parser):
 
 
 def run(options):
-    return on_hardware.train(options, "threads", options.devices, "threads")
+    return on_hardware.train_on_digits(options, "threads", options.devices, "threads")

@@ -3,7 +3,7 @@
 from .options import (
     add_hardware, add_picture, add_schedule, add_simulated_splits, in_replicas, schedule_from, split_trace_of,
 )
-from .output import checked_picture, print_trace, save, title_of
+from .output import checked_picture, print_trace, save_timeline, title_of
 
 PURPOSE = "run a schedule without arithmetic, and draw it"
 EPILOG = """examples:
@@ -27,4 +27,4 @@ def run(options):
     trace, title = split_trace_of(schedule, options), title_of(schedule, options.shards)
     print(title)
     print_trace(trace)
-    save(trace, path, title)
+    save_timeline(trace, path, title)

@@ -14,9 +14,9 @@ from ..schedules import names_for_stages, names_having, stages_per_device
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
 from .options import SCHEDULE, add_picture, add_recompute, add_sizes, add_splits, add_training, sizes_from
-from .output import checked_picture, devices_of, print_trace, save
+from .output import checked_picture, describe_devices, print_trace, save_timeline
 
-SIZES = (64, 64, 64, 32, 10)
+LAYER_SIZES = (64, 64, 64, 32, 10)
 
 
 def add_options(parser):
@@ -55,10 +55,10 @@ def run(options):
             weights=Weights(options.seed),
         )
 
-    pipe = network(mlp(SIZES))
+    pipe = network(mlp(LAYER_SIZES))
     print(
-        f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, SIZES))} units,\n"
-        f"{devices_of(options, devices)}, {microbatches} micro-batches, "
+        f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, LAYER_SIZES))} units,\n"
+        f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
         f"schedule {pipe.schedule.name}\n"
     )
     fit(
@@ -75,7 +75,8 @@ def run(options):
     if options.shards == 1:
         print("and up to, inside a layer's action".ljust(39), f"{_inside(pipe, options.batch_size):,}")
     verdict = "gradients verified" if proved else "gradients WRONG"
-    save(pipe.trace, path, f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}")
+    title = f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}"
+    save_timeline(pipe.trace, path, title)
     return 0 if proved else 1
 
 
@@ -84,7 +85,7 @@ def _inside(pipe, batch_size):
     cut = Cut([len(stage.layers) for stage in pipe.stages])
     m = -(-batch_size // pipe.n_microbatches)
     patterns = sorted(set(patterns_of(pipe.schedule).values()))
-    of_stages = temporaries(mlp(SIZES), pipe.loss, cut, SIZES[:1], m, patterns=patterns)
+    of_stages = temporaries(mlp(LAYER_SIZES), pipe.loss, cut, LAYER_SIZES[:1], m, patterns=patterns)
     return max(max(of_stage.values()) for of_stage in of_stages)
 
 

@@ -22,12 +22,13 @@ EPILOG = """examples:
   python3 -m minipipe verify --all
   python3 -m minipipe verify --replicas 3 --shards 2
 """
-SIZES = [  # K, and of one copy M and m; 3 and 5 do not divide 8. A power of 2 keeps dyadic numbers exact
+# K, and of one copy M and m; 3 and 5 do not divide 8. A power of 2 keeps dyadic numbers exact
+PIPELINE_SIZES = [
     (1, 4, 8), (2, 3, 8), (2, 4, 8), (4, 2, 8), (4, 5, 8),
 ]
-NAMES = names_having(flush=True)
+VERIFIED_SCHEDULES = names_having(flush=True)
 SPLITS = [(3, 1), (1, 2), (2, 2)]  # D, T; with one schedule and fewer sizes
-OF_SPLITS = ["1f1b"], SIZES[:2]
+OF_SPLITS = ["1f1b"], PIPELINE_SIZES[:2]
 
 HEAD = """\
 Each run: D copies of a network of K stages, each on T devices that share its layers, against the same network
@@ -41,10 +42,10 @@ and one full-width batch; J and every parameter.
   bound    float32 and float64, any numbers: largest difference to the full batch, in % of what rounding can
            explain; - where no bound is derived
 """
-COLUMNS = "{:36}{:14}{:>3}{:>3}{:>3}{:>3}{:>4}  {:11}{:>5}{:>8}{:>6}{:>8}"
+ROW_FORMAT = "{:36}{:14}{:>3}{:>3}{:>3}{:>3}{:>4}  {:11}{:>5}{:>8}{:>6}{:>8}"
 OF_ALL = "{:22}{:>6}{:>8}{:>8}{:>8}{:>9}"
 
-MODES = "never", "always", SELECTIVE
+RECOMPUTE_CASES = "never", "always", SELECTIVE
 WORDS = {True: "yes", False: "NO", None: "-"}
 
 
@@ -80,7 +81,7 @@ class Trial(NamedTuple):
         """Return the line of this trial in the table. found: the `Verdicts`."""
         words = [WORDS[verdict] for verdict in (found.exact, found.dyadic, found.bits)]
         bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
-        line = COLUMNS.format(self.example.name, *self[1:], *words, bound)
+        line = ROW_FORMAT.format(self.example.name, *self[1:], *words, bound)
         return f"{line}  ragged" if self.m % self.M else line.rstrip()
 
 
@@ -103,7 +104,7 @@ def run(options):
         if options.all or not found.good:
             if not shown:
                 heads = "network", "schedule", "D", "T", "K", "M", "m", "recompute", "==", "dyadic", "bits"
-                say(COLUMNS.format(*heads, "bound"))
+                say(ROW_FORMAT.format(*heads, "bound"))
             shown = True
             say(trial.row(found))
     for what, rows in (("schedule", by_schedule), ("split", by_split)):
@@ -118,7 +119,7 @@ def run(options):
 
 def _trials(D, T):
     """All `Trial`s with D copies on T shards; if that is one device a stage, those of `SPLITS`, too."""
-    splits = [(D, T, NAMES, SIZES)]
+    splits = [(D, T, VERIFIED_SCHEDULES, PIPELINE_SIZES)]
     if D == T == 1:
         splits += [(*split, *OF_SPLITS) for split in SPLITS]
     return [trial for split in splits for trial in _trials_of(*split)]
@@ -127,7 +128,7 @@ def _trials(D, T):
 def _trials_of(D, T, schedules, sizes):
     return [
         Trial(example, schedule, D, T, K, D * M, m << (D - 1).bit_length(), mode)
-        for example, schedule, (K, M, m), mode in product(EXAMPLES, schedules, sizes, MODES)
+        for example, schedule, (K, M, m), mode in product(EXAMPLES, schedules, sizes, RECOMPUTE_CASES)
         if _exists(schedule, D, K, M)
         and not (M > m // 2 and example.has_batch_norm)  # of one sample, batch norm has no variance
         and (mode != SELECTIVE or can_recompute(example.layers))

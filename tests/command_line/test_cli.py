@@ -31,7 +31,9 @@ def test_timeline_reads_every_option_of_the_schedule_and_the_hardware(capsys, tm
     and those of device 0 at 13 + 2 + 3 + 2: B1 has left by then. With sends that block, device 0 sends F0,
     then F1, and device 1 B1, then B0.
     """
-    monkeypatch.setattr("minipipe.cli.timeline.save", lambda trace, path, title: print("drawn:", title))
+    monkeypatch.setattr(
+        "minipipe.cli.timeline.save_timeline", lambda trace, path, title: print("drawn:", title)
+    )
     table = tmp_path / "mine.csv"
     table.write_text("0F0,0F1,,0B1,0B0\n,1F0,1F1,1B1,1B0\n")
     for options, title, makespan in [
@@ -79,7 +81,7 @@ def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(
     as long.
     """
     monkeypatch.setattr("minipipe.cli.compare.compare", lambda traces: print("drawn:", *traces))
-    monkeypatch.setattr("minipipe.cli.compare.write", lambda figure, path: None)
+    monkeypatch.setattr("minipipe.cli.compare.save_figure", lambda figure, path: None)
     mine = tmp_path / "mine.csv"
     mine.write_text(build("1f1b", 4, 8).to_csv())
     status, out, _ = run(capsys, f"compare naive gpipe interleaved zb-v {mine} --costs F=1,I=1,W=1")

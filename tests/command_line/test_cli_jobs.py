@@ -58,7 +58,7 @@ def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_pat
     assert ("schedules and of one device are equal (==)" in out) == ("--shards" not in split)
     assert "device 0  F0" in out and picture.read_bytes().startswith(PNG)
     if not split:
-        pipe = mp.Pipeline(mlp(train.SIZES), mp.SoftmaxCrossEntropy(), 2, 2, "1f1b")
+        pipe = mp.Pipeline(mlp(train.LAYER_SIZES), mp.SoftmaxCrossEntropy(), 2, 2, "1f1b")
         pipe.forward_backward(*(part[:, :32] for part in mp.datasets.digits().train))
         peaks = " ".join(f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
         assert f"peak bytes per device, sums as a tree   {peaks}\nand up to, inside a layer's action" in out
@@ -90,7 +90,7 @@ def test_trained_parameters_have_the_bits_of_one_device_for_all_splits_with_as_m
 
 def one_device(monkeypatch, sizes, schedules):
     """`verify` tries these schedules alone, with one device a stage."""
-    for name, value in dict(SIZES=[sizes], NAMES=schedules, SPLITS=[]).items():
+    for name, value in dict(PIPELINE_SIZES=[sizes], VERIFIED_SCHEDULES=schedules, SPLITS=[]).items():
         monkeypatch.setattr(f"minipipe.cli.verify.{name}", value)
 
 
@@ -129,7 +129,7 @@ def test_each_single_negative_verdict_makes_the_command_fail(
     monkeypatch.setattr("minipipe.cli.verify.EXAMPLES", ONE_OF_EACH)
     one_device(monkeypatch, (1, 1, 8), ["gpipe"])
     monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
-    monkeypatch.setattr("minipipe.cli.train.save", lambda trace, path, title: print(title))
+    monkeypatch.setattr("minipipe.cli.train.save_timeline", lambda trace, path, title: print(title))
     job = {"train": f"--epochs 1 --micro-batches 2 --output {tmp_path / 'x.png'}", "verify": "verify"}[room]
     status, out, _ = run(capsys, job)
     assert status == 1 and words in out
@@ -156,7 +156,7 @@ def test_verify_splits_samples_and_layers_too_and_knows_late_w(capsys, monkeypat
     one_device(monkeypatch, (2, 3, 8), ["gpipe", "1f1b-late-w"])
     monkeypatch.setattr("minipipe.cli.verify.SPLITS", [(3, 1), (2, 2)])
     monkeypatch.setattr("minipipe.cli.verify.OF_SPLITS", (["1f1b"], [(2, 3, 8)]))
-    monkeypatch.setattr("minipipe.cli.verify.MODES", ["never"])
+    monkeypatch.setattr("minipipe.cli.verify.RECOMPUTE_CASES", ["never"])
     status, out, _ = run(capsys, "verify")
     found = [line[:22].rstrip() + ":" + " ".join(line[22:].split()[:4])
              for line in out.splitlines() if line.endswith(" %")]
@@ -222,7 +222,7 @@ def test_a_server_scores_the_weights_on_the_way_and_counts_the_staleness(capsys,
     rows = [line.removesuffix(" %").split() for line in table.splitlines()]
     assert [int(time) for time, _ in rows] == [0, 1, 2, 2, 3, 4, 4, 5, 5, 6, 7, 7, 8, 8]
     X, Y = (part.astype("float32") for part in mp.datasets.digits().test)
-    untrained = mp.Sequential(mlp(server.SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
+    untrained = mp.Sequential(mlp(server.LAYER_SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
     assert rows[0][1] == f"{100 * (1 - mp.accuracy(untrained.predict(X), Y)):.2f}"
     assert f"staleness                mean {72 / 26:.2f}, at most 12\n" in out
 
@@ -232,7 +232,7 @@ def test_workers_in_step_have_the_learning_rate_of_all_together(capsys, tmp_path
     command = f"server --workers 2 --gradients 2 --learning-rate 0.3 --output {tmp_path / 'run.png'}"
     _, out, _ = run(capsys, command)
     train, (X, Y) = ([part.astype("float32") for part in pair] for pair in mp.datasets.digits())
-    net = mp.Sequential(mlp(server.SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
+    net = mp.Sequential(mlp(server.LAYER_SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
     net.forward_backward(*mp.servers.mini_batches(*train, 64, 1, 0)[0])
     net.step(mp.SGD(0.6))
     assert f"\n           1{100 * (1 - mp.accuracy(net.predict(X), Y)):10.2f} %\n" in out

@@ -113,8 +113,8 @@ def test_an_epoch_says_how_long_it_takes(stderr):
      r"\d+ of \d+ looks at runs on 2 devices, at most, 0 s left"),
 ])
 def test_commands_say_how_long_they_take(stderr, capsys, monkeypatch, command, words):
-    monkeypatch.setattr("minipipe.cli.verify.SIZES", [(2, 2, 8)])
-    for name, few in (("NAMES", ["gpipe"]), ("SPLITS", [])):
+    monkeypatch.setattr("minipipe.cli.verify.PIPELINE_SIZES", [(2, 2, 8)])
+    for name, few in (("VERIFIED_SCHEDULES", ["gpipe"]), ("SPLITS", [])):
         monkeypatch.setattr(f"minipipe.cli.verify.{name}", few)
     assert main(command.split()) == 0
     lines = shown(stderr)
