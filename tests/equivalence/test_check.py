@@ -393,6 +393,26 @@ class ViewOfItsCache(Layer):  # A = W + A_prev, of one sample's width
         return 1 * dZ, self.cache[:, -1:], None
 
 
+class JoinsNothing(Layer):  # says that caches can be put side by side, which have the samples first
+    joins_samples = True
+
+    def __init__(self):
+        self.W = np.ones((2, 3))
+
+    def output_shape(self, shape):
+        return 2, *shape[1:]
+
+    def forward(self, A_prev):
+        self.cache = A_prev.T
+        return self.W.astype(A_prev.dtype) @ A_prev
+
+    def backward_input(self, dZ):
+        return self.W.astype(dZ.dtype).T @ dZ
+
+    def backward_weight(self, dZ):
+        return dZ @ self.cache, None
+
+
 class Positions(mp.ReLU):  # as many numbers as there are positive ones
     def forward(self, Z):
         A = super().forward(Z)
@@ -454,7 +474,7 @@ class NoReturn(mp.ReLU):
 
 RUNS, ARRAYS, REPEATS, DTYPE = "it runs", "writes into no array", "same input", "float32"
 SLOPES, HALVES, CACHE, SUMS = "slopes", "between the halves", "all that backward needs", "add up"
-OWN, LARGE, PREDICTIONS = "arrays of its own", "large inputs", "prediction"
+OWN, LARGE, PREDICTIONS, PIPELINES = "arrays of its own", "large inputs", "prediction", "pipelines equal"
 WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the sentence)
     (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
     (MeanOfBias(3, 2), (3,), SLOPES, "db is 5 times too small: does backward divide by its own m?"),
@@ -510,6 +530,7 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (WholeOfALinear(3, 2), (3,), RUNS, "WholeOfALinear writes backward, but a network calls backward_input"),
     (TwoFormulas(), (3,), HALVES, "both compute what backward does, by one formula"),
     (ViewOfItsCache(), (1,), OWN, "dW shares memory with cache: return a new array"),
+    (JoinsNothing(), (3,), PIPELINES, "gpipe-late-w, recompute='never'; is cache an array with the samples"),
     (Positions(), (3,), OWN, "keep a mask rather than the positions"),
     (Overflows(), (3,), LARGE, "A has entries that are not a number for inputs of about 1,000: does an exp"),
     (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
@@ -644,20 +665,23 @@ class Sorted(Layer):
         return dA_prev, None, None
 
 
-class FewUnits(Layer):  # two units W relu(W^T A_prev), both of which bend where A_prev is 0
+class FewUnits(Layer):  # relu(Z[0]) - relu(Z[1])/2, Z = W A_prev: both units bend where A_prev is 0
     def __init__(self):
-        self.W = np.array([[1.0, 2.0], [-1.0, 0.5], [1.0, 0.5]])
+        self.W = np.array([[1.0, 1.0, 2.0], [-1.0, 1.0, 0.5]])
+
+    def output_shape(self, shape):
+        return 1, *shape[1:]
 
     def forward(self, A_prev):
-        W = self.W.astype(A_prev.dtype)
-        Z = W.T @ A_prev
-        self.cache = A_prev, Z
-        return W @ (Z * (Z > 0))
+        Z = self.W.astype(A_prev.dtype) @ A_prev
+        self.cache = A_prev, Z > 0
+        A = Z * (Z > 0)
+        return A[:1] - A[1:] / 2
 
     def backward(self, dZ):
-        (A_prev, Z), W = self.cache, self.W.astype(dZ.dtype)
-        dH = W.T @ dZ * (Z > 0)
-        return W @ dH, A_prev @ dH.T + dZ @ (Z * (Z > 0)).T, None
+        A_prev, is_on = self.cache
+        dZ = np.concatenate([dZ, -dZ / 2]) * is_on
+        return self.W.astype(dZ.dtype).T @ dZ, dZ @ A_prev.T, None
 
 
 class Exponential(Layer):  # it may overflow, and says so
