@@ -4,7 +4,7 @@ from ..comparison import NOTES, table_of
 from ..plots import compare
 from ..schedules import SCHEDULES
 from .options import (
-    add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, named, read, sizes_from,
+    add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, read, schedule_named, sizes_from,
     split_trace_of,
 )
 from .output import checked_picture, describe_devices, save_figure
@@ -49,7 +49,7 @@ def run(options):
 def _schedule(name, options):
     if not name.endswith(".csv"):
         try:
-            return named(name, options)
+            return schedule_named(name, options)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     schedule, sizes = read(name), sizes_from(options)

@@ -174,11 +174,11 @@ def schedule_from(options):
     elif own:
         schedule = read(options.csv, options.micro_batches, options.copy_of)
     else:
-        schedule = named(options.schedule or SCHEDULE, options)
+        schedule = schedule_named(options.schedule or SCHEDULE, options)
     return with_recompute(schedule, options.recompute)
 
 
-def named(name, options):
+def schedule_named(name, options):
     """The schedule with that name, of the sizes that `add_sizes` has read, for one of the replicas."""
     devices, microbatches = sizes_from(options)
     if options.replicas < 1 or microbatches % options.replicas:

@@ -12,6 +12,7 @@ from ..layers.recomputing import SELECTIVE, can_recompute
 from ..parallel import Parallel
 from ..parallel.options import Memory, Split
 from ..schedules import names_for_stages, names_having
+from ..verification.checking import WORDS
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress
 from .options import add_splits
@@ -46,10 +47,9 @@ ROW_FORMAT = "{:36}{:14}{:>3}{:>3}{:>3}{:>3}{:>4}  {:11}{:>5}{:>8}{:>6}{:>8}"
 OF_ALL = "{:22}{:>6}{:>8}{:>8}{:>8}{:>9}"
 
 RECOMPUTE_CASES = "never", "always", SELECTIVE
-WORDS = {True: "yes", False: "NO", None: "-"}
 
 
-class Trial(NamedTuple):
+class VerifiedRun(NamedTuple):
     """One run of the table.
 
     M, m: micro-batches and samples of the whole mini-batch.
@@ -118,7 +118,7 @@ def run(options):
 
 
 def _trials(D, T):
-    """All `Trial`s with D copies on T shards; if that is one device a stage, those of `SPLITS`, too."""
+    """All `VerifiedRun`s with D copies on T shards; if that is one device a stage, those of `SPLITS`, too."""
     splits = [(D, T, VERIFIED_SCHEDULES, PIPELINE_SIZES)]
     if D == T == 1:
         splits += [(*split, *OF_SPLITS) for split in SPLITS]
@@ -127,7 +127,7 @@ def _trials(D, T):
 
 def _trials_of(D, T, schedules, sizes):
     return [
-        Trial(example, schedule, D, T, K, D * M, m << (D - 1).bit_length(), mode)
+        VerifiedRun(example, schedule, D, T, K, D * M, m << (D - 1).bit_length(), mode)
         for example, schedule, (K, M, m), mode in product(EXAMPLES, schedules, sizes, RECOMPUTE_CASES)
         if _exists(schedule, D, K, M)
         and not (M > m // 2 and example.has_batch_norm)  # of one sample, batch norm has no variance

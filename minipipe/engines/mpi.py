@@ -17,7 +17,8 @@ from .threads import OVERHEAD, keep_memory, out_of_patience, patience
 from .world import Pause, world
 
 MESSAGE, PIECE = 2, 3  # the tags of messages, which say what they are, and of the arrays that follow one
-LARGE = 2**18  # bytes of a message, from which on its arrays are sent by themselves if they stay as they are
+# bytes of a message, from which on its arrays are sent by themselves if they stay as they are
+LARGE_MESSAGE = 2**18
 
 
 class Mpi:
@@ -153,7 +154,7 @@ class Mpi:
             self._file(self.rank, str(label), row, own(value)[0])
             return
         note = [str(label), row]
-        pieces = in_pieces(value, note) if request.stays and n_bytes >= LARGE else [pack(value, note)]
+        pieces = in_pieces(value, note) if request.stays and n_bytes >= LARGE_MESSAGE else [pack(value, note)]
         for piece, tag in zip(pieces, chain([MESSAGE], repeat(PIECE))):
             self._sending.append((self._send_bytes(piece, to, tag), piece))
 

@@ -259,13 +259,13 @@ class NetworkTrial:
     def _compared(self, convert, setting):
         """Return (J, gradients) of a pipeline and of a reference. setting: K, M, schedule, recompute."""
         layers = [layer.copy(lambda parameter: convert(coarse(parameter))) for layer in self.layers]
-        X, Y = self.first.data(convert), convert(_labels(self.loss, self.output_shape))
+        X, Y = self.first.data(convert), convert(_labels_for(self.loss, self.output_shape))
         compare = against_full_batch if self.alone_per_sample else against_same_groups
         K, M, schedule, recompute = setting
         return compare(Pipeline(layers, self.loss, K, M, schedule, recompute), X, Y)
 
 
-def _labels(loss, shape):
+def _labels_for(loss, shape):
     """Return labels of the kind that the loss takes, for an output of this shape."""
     rng = np.random.default_rng(5)
     name = type(loss).__name__

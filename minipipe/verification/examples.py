@@ -131,7 +131,7 @@ def verdicts(example, m, pipeline_of, in_parts=False):
     pipeline_of: `pipeline_of(layers)` is the pipeline to be judged.
     in_parts: whether several devices share the work inside its layers.
     """
-    layers, X, Y = coarse(example, m, rational)
+    layers, X, Y = in_eighths(example, m, rational)
     equal = equals_same_groups if example.has_batch_norm else equals_full_batch
     exact = equal(pipeline_of(layers), X, Y)
     dyadic, bits, shares = [], [], []
@@ -161,7 +161,7 @@ def random(example, m, dtype):
     return layers, X, _labels(example, m, rng).astype(dtype)
 
 
-def coarse(example, m, convert):
+def in_eighths(example, m, convert):
     """The same, rounded to multiples of 1/8."""
     layers, X, Y = random(example, m, np.float64)
     if example.n_tokens is None:

@@ -16,7 +16,7 @@ from ..layers.through import prepare_forward
 from ..losses import MeanSquaredError
 from ..parallel import Pipeline
 from .slopes import slopes
-from .trial import A_PREV, CannotTry, M, Remark, Trial, coarse, forward, named, part_of
+from .trial import A_PREV, BATCH_SIZE, CannotTry, Remark, Trial, coarse, forward, named, part_of
 from .verdicts import against_full_batch, against_same_groups, difference_in_words
 
 LARGE = 1000  # times the data: e^1000 is infinite
@@ -58,8 +58,8 @@ def shapes(trial):
             return f"{name} {what}: return None for dW and db where there is no W and b, and arrays elsewhere"
         if found[name].shape != wanted[name].shape:
             return f"{name} has shape {found[name].shape}: {_words_of_shape(found[name], wanted[name])}"
-    if {part.shape[-1] for part in leaves(A)} != {M}:
-        return f"A has shape {shape_of(A)}: samples are the last axis, here of {M}"
+    if {part.shape[-1] for part in leaves(A)} != {BATCH_SIZE}:
+        return f"A has shape {shape_of(A)}: samples are the last axis, here of {BATCH_SIZE}"
     promised = layer.output_shape(shape_of(A_prev))
     if promised != shape_of(A):
         return (
@@ -76,7 +76,7 @@ def _words_of_shape(found, wanted):
         return f"it is transposed, {wanted.shape} is right; for Z = W @ A_prev, dW = dZ @ A_prev.T"
     if found.size == wanted.size:
         return f"it must be {wanted.shape}; a sum with keepdims=True keeps its axis"
-    if found.shape[-1:] == (M,):
+    if found.shape[-1:] == (BATCH_SIZE,):
         return f"it must be {wanted.shape}: is the sum over the samples missing?"
     return f"it must be {wanted.shape}"
 
@@ -214,17 +214,17 @@ def adds_up(trial):
     convert, note = _numbers_for(trial)
     layer, A_prev = trial.drawn(convert), trial.data(convert)
     A, dZ, whole = trial.run(layer, A_prev)
-    ragged = [slice(0, 1), slice(1, M)]
-    for parts in (*(even_slices(M, n) for n in range(M, 1, -1)), ragged):
+    ragged = [slice(0, 1), slice(1, BATCH_SIZE)]
+    for parts in (*(even_slices(BATCH_SIZE, n) for n in range(BATCH_SIZE, 1, -1)), ragged):
         total = {}
         for part in parts:
             try:
                 _add_part(trial, layer, total, part, (A_prev, dZ))
             except Exception as error:
-                size = f"on a micro-batch of {part.stop - part.start} of {M} samples"
+                size = f"on a micro-batch of {part.stop - part.start} of {BATCH_SIZE} samples"
                 return f"{size}, {_words(error)}: take m from A_prev.shape[-1]"
         for name, wanted in {"A": leaves(A)[0], **whole}.items():
-            if not _equal(total[name], wanted, note):
+            if not _equal_but_rounding(total[name], wanted, note):
                 return _words_of_sum(trial, name, total[name], wanted, len(parts), note)
     return _remark(note)
 
@@ -262,7 +262,7 @@ def _words(error):
     return f"{type(error).__name__}: {error}"
 
 
-def _equal(found, wanted, note):
+def _equal_but_rounding(found, wanted, note):
     """Compare with `==`, or but for rounding: in another order, floats round otherwise."""
     if not note:
         return np.array_equal(found, wanted)
@@ -283,7 +283,7 @@ def _words_of_sum(trial, name, found, wanted, n_parts, note):
             "numbers must follow from step, index and first_sample"
         )
     of_parts = f"{name} of {n_parts} micro-batches is"
-    if _equal(found, wanted * n_parts, note):
+    if _equal_but_rounding(found, wanted * n_parts, note):
         return f"{of_parts} {n_parts} times too large: does backward divide by its own m?"
     return f"{of_parts} not that of the full batch: is it a sum over the samples, without a factor of m?"
 
@@ -292,7 +292,8 @@ def _depends_on_others(trial):
     """Tell whether the first sample's A is another one among other samples."""
     layer, A_prev, others = trial.drawn(), trial.data(), trial.data(seed=3)
     first = part_of(A_prev, slice(0, 1))
-    mixed = [_side_by_side(*pair) for pair in zip(leaves(first), leaves(part_of(others, slice(1, M))))]
+    rest = part_of(others, slice(1, BATCH_SIZE))
+    mixed = [_side_by_side(*pair) for pair in zip(leaves(first), leaves(rest))]
     A = forward(layer, A_prev)
     among_others = forward(layer, tuple(mixed) if trial.takes_pair else mixed[0])
     pairs = zip(leaves(A), leaves(among_others))
@@ -330,7 +331,7 @@ def pipelined(trial):
     rng = np.random.default_rng(4)
     above[-1].initialize(rng)
     layers = [*below, layer, *(one.copy(lambda parameter: convert(coarse(parameter))) for one in above)]
-    X, Y = trial.data(convert), convert(coarse(rng.standard_normal((2, M))))
+    X, Y = trial.data(convert), convert(coarse(rng.standard_normal((2, BATCH_SIZE))))
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n = len(layers)
     cuts = [(2, "gpipe"), (n, "1f1b"), (n, "zb-h1"), (n, "gpipe-late-w")]
@@ -398,11 +399,11 @@ def predicts(trial):
     parts = every_layer([layer])
     prepare_forward(parts, training=False)
     together = leaves(layer.forward(A_prev))
-    for k in range(M):
+    for k in range(BATCH_SIZE):
         prepare_forward(parts, training=False, step=1, first_sample=k + 1)
         alone = leaves(layer.forward(part_of(A_prev, slice(k, k + 1))))
         for one, other in zip(alone, together):
-            if not _equal(one, other[..., k:k + 1], "floats"):
+            if not _equal_but_rounding(one, other[..., k:k + 1], "floats"):
                 return (
                     "where training is False, A still depends on the other samples, on step or on "
                     "first_sample: does forward look at self.training?"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import leaves
-from .trial import A_PREV, M, Trial, forward, named
+from .trial import A_PREV, BATCH_SIZE, Trial, forward, named
 
 MOST_ENTRIES = 30     # of an array whose slopes are tried
 STEP = 2.0 ** -17     # of a difference, whose square and rounding then are both below 1e-9
@@ -176,10 +176,10 @@ class Moves:
 
 def _words_of_ratio(ratio):
     """Return what it means if all derivatives are `ratio` times the slopes."""
-    if ratio == round(1 / M, 4):
-        return f"is {M} times too small: does backward divide by its own m? The loss has done that"
-    if ratio == M:
-        return f"is {M} times too large: is it summed over the samples twice, or multiplied by m?"
+    if ratio == round(1 / BATCH_SIZE, 4):
+        return f"is {BATCH_SIZE} times too small: does backward divide by its own m? The loss has done that"
+    if ratio == BATCH_SIZE:
+        return f"is {BATCH_SIZE} times too large: is it summed over the samples twice, or multiplied by m?"
     if ratio == -1:
         return "has the wrong sign"
     if ratio == 0:

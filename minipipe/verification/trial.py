@@ -12,7 +12,7 @@ from ..exact import rational
 from ..layers import Layer, every_layer
 from ..layers.through import prepare_forward
 
-M = 5  # samples of the mini-batch
+BATCH_SIZE = 5  # samples of the mini-batch
 A_PREV = "dA_prev"
 
 
@@ -52,14 +52,14 @@ class Trial:
         return twin.copy(moved)
 
     def data(self, convert: Callable = np.float64, seed: int = 1, grain: int = 8) -> np.ndarray | tuple:
-        """Return A_prev of `M` samples, multiples of 1/grain; tokens where the layer takes some."""
+        """Return A_prev of `BATCH_SIZE` samples, multiples of 1/grain; tokens where the layer takes some."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
             known = [one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens")]
             n_tokens = known[0] if known else 2
-            return rng.integers(0, n_tokens, (*self.shape, M))
+            return rng.integers(0, n_tokens, (*self.shape, BATCH_SIZE))
         shapes = self.shape if self.takes_pair else (self.shape,)
-        found = tuple(convert(coarse(rng.standard_normal((*shape, M)), grain)) for shape in shapes)
+        found = tuple(convert(coarse(rng.standard_normal((*shape, BATCH_SIZE)), grain)) for shape in shapes)
         return found if self.takes_pair else found[0]
 
     def run(self, layer: Layer, A_prev, dZ=None, first_sample: int = 0) -> tuple:

@@ -169,5 +169,5 @@ def in_pieces(name):
     """Another check where each array that need not be copied is sent by itself, however small it is, behind a
     message that says what it is; MPI stores none of them.
     """
-    with patch.object(mpi, "LARGE", 0):
+    with patch.object(mpi, "LARGE_MESSAGE", 0):
         return synchronous(name)
