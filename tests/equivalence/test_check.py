@@ -896,7 +896,7 @@ def test_a_report_in_which_nothing_was_tried_is_false():
 
 
 def test_the_same_check_gives_the_same_report():
-    assert str(mp.check(InputByW(3, 3), (3,))) == str(mp.check(InputByW(3, 3), (3,)))
+    assert str(mp.check(SlopeOfZ(), (3,))) == str(mp.check(SlopeOfZ(), (3,)))
 
 
 # The door.
