@@ -10,7 +10,7 @@ import pytest
 
 ROOMS = ["cluster", "collectives", "order", "schedules", "plots"]
 OUTSIDE = ["numpy", "matplotlib", "threadpoolctl"]
-SIZES = [(1, 1), (2, 4), (4, 8)]
+SIZES = [(1, 1), (2, 4), (4, 6)]
 
 
 def settings():
@@ -44,7 +44,8 @@ def shown():
     for name, schedule, costs, link, bounds in settings():
         schedule.validate()
         trace = simulate(schedule, costs, link, ports=bounds)
-        parts = [str(schedule), str(trace.spans), str(trace.messages), trace.to_text(), trace.to_html()]
+        parts = [str(schedule), str(trace.spans), str(trace.messages), trace.to_text()]
+        parts += [trace.to_html()] if schedule.n_microbatches == 4 else []  # which takes long
         found[name] = sha256("\n".join(parts).encode()).hexdigest()
     return found
 
