@@ -9,8 +9,7 @@ from io import BytesIO
 from typing import Any
 
 from . import plots
-from .arguments import argument
-from .checks import shown, write_whole
+from .checks import listed, shown, whole_number, write_whole
 from .cluster import BUBBLES, Link, Trace, ticks
 from .order import Costs, Schedule, ScheduleError, peak_microbatches, simulate
 from .plots.saving import DOTS_PER_INCH, checked_path, picture_formats
@@ -88,7 +87,7 @@ def compare(
         raise ValueError("there is nothing to compare: pass schedules, such as compare('gpipe', '1f1b')")
     traces = {}
     for one in schedules:
-        schedule = _made(one, argument("n_devices", K), argument("n_microbatches", M))
+        schedule = _made(one, whole_number("K", K, 1), whole_number("M", M, 1))
         name, again = schedule.name, 1
         while name in traces:
             again += 1
@@ -104,15 +103,15 @@ def _made(one, K, M):
     """Return the `Schedule` that a name, a schedule or a function stands for."""
     if isinstance(one, (str, Schedule)):
         return build(one, K, M) if isinstance(one, str) else one
-    if not callable(one):
+    if not callable(one) or isinstance(one, type):
         raise ValueError(
-            f"{shown(one)} is not a schedule: pass a name, a Schedule, or a function (device, K, M) that "
-            "returns the actions of a device"
+            f"schedules has {shown(one)}, which is not a schedule: pass a name, a Schedule, or a function "
+            "(device, K, M) that returns the actions of a device"
         )
     name = getattr(one, "__name__", "custom")
-    lines = [" ".join(map(str, one(device, K, M))) for device in range(K)]
+    orders = [listed(f"schedules: {name}({device}, {K}, {M})", one(device, K, M), 0) for device in range(K)]
     try:
-        return Schedule.from_text(lines, M, name)
+        return Schedule.from_text([" ".join(map(str, order)) for order in orders], M, name)
     except ScheduleError as error:
         raise ScheduleError(f"{name}: {error}") from None
 

@@ -125,7 +125,7 @@ def called(entry, arguments, parameters):
     named, positional = dict(arguments), []
     for name, parameter in parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
-            before = [other for other in parameters if other in named and other != name]
+            before = [other for other in [*parameters][:[*parameters].index(name)] if other in named]
             positional = [*(named.pop(other) for other in before), *named.pop(name, ())]
             break
     result = entry(*positional, **named)

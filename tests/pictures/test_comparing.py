@@ -45,8 +45,8 @@ def test_it_shows_and_saves_its_picture(tmp_path):
 @pytest.mark.parametrize("make, error, words", [
     (lambda: mp.compare(), ValueError, "there is nothing to compare: pass schedules"),
     (lambda: mp.compare("gpip"), ValueError, "did you mean 'gpipe'"),
-    (lambda: mp.compare(3), ValueError, "3 is not a schedule: pass a name"),
-    (lambda: mp.compare("gpipe", K=0), ValueError, "n_devices=0 must be at least 1"),
+    (lambda: mp.compare(3), ValueError, "schedules has 3, which is not a schedule: pass a name"),
+    (lambda: mp.compare("gpipe", K=0), ValueError, "K=0 must be at least 1"),
     (lambda: mp.compare(lambda device, K, M: ["F0"]), ScheduleError, "<lambda>.*device 0 never does 0B0"),
     (lambda: mp.compare(lambda device, K, M: [1]), ScheduleError, "<lambda>: .*1"),
 ])
