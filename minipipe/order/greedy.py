@@ -26,14 +26,15 @@ class GrowingSchedule:
     orders: for each device, its actions.
     begun, free: for each device, when its first action began (None: not yet), and when its last one ended.
     idle: for each device, for how long it waited in between.
-    kept: for each device, how much it keeps now, in the unit of the request's limits.
+    kept, most_kept: for each device, how much it keeps now, and has kept at most, in the unit of the
+        request's limits.
     """
 
     def __init__(self, request):
         self.request, self._lags = request, request.lags
         devices = range(len(request.limits))
         self.orders, self.begun = [[] for _ in devices], [None for _ in devices]
-        self.free, self.idle, self.kept = ([0 for _ in devices] for _ in range(3))
+        self.free, self.idle, self.kept, self.most_kept = ([0 for _ in devices] for _ in range(4))
         not_yet = [None] * request.n_microbatches
         self._ends = {kind: [not_yet.copy() for _ in request.placement] for kind in request.kinds}
 
@@ -62,6 +63,7 @@ class GrowingSchedule:
         self.free[device] = self._ends[kind][stage][i] = start + self.request.ticks[kind][stage]
         self.orders[device].append(action)
         self.kept[device] += self.request.keeps[kind]
+        self.most_kept[device] = max(self.most_kept[device], self.kept[device])
 
     def has_room(self, device):
         """Whether the device can keep the activations of one more forward."""
@@ -408,20 +410,26 @@ def greedy_schedule(
 
 
 def greedy_answer(request):
-    """(schedule, its cost by `request.objective`), the best of all drafts with their W in several places."""
+    """Return (schedule, its cost by `request.objective`): the best draft with its W in the best places.
+
+    Of equally good ones it is the one that keeps least on its fullest device, and then on all together.
+    """
     drafts = [
         ("greedy", order_by_rules(request, *rules, cap))
         for rules in RULES_OF[request.kinds] for cap in _caps(request)
     ]
     drafts += [(schedule.name, schedule.devices) for schedule in named_schedules(request)]
-    best, cost = None, math.inf
+    best, least = None, (math.inf,)
     for allowance in _allowances(request):
         for name, orders in drafts:
             growing = timed(request, orders, allowance)
-            if growing is not None and growing.cost() < cost:
+            if growing is None:
+                continue
+            takes = growing.cost(), max(growing.most_kept), sum(growing.most_kept)
+            if takes < least:
                 filled = allowance is not None and name != "greedy"
-                best, cost = growing.schedule(f"{name}+filled" if filled else name), growing.cost()
-    return best, cost
+                best, least = growing.schedule(f"{name}+filled" if filled else name), takes
+    return best, least[0]
 
 
 # By kinds of action, the rules: what a device prefers after a forward, and after a backward.

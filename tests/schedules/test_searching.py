@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.order import Action, Costs, best_schedule, greedy_schedule
+from minipipe.order import Action, Costs, best_schedule, greedy_schedule, peak_microbatches
 from minipipe.order.greedy import named_schedules, request_of, timed
 from minipipe.schedules import build, interleaved_one_f_one_b, names_for, one_f_one_b
 
@@ -170,6 +170,17 @@ def test_a_search_starts_from_names_in_the_kinds_asked_for():
         assert greedy.kinds == set("FIW" if halves else "FB")
 
 
+@pytest.mark.parametrize("K, M", [(2, 3), (3, 8), (4, 4), (4, 8), (5, 3)])
+def test_of_equally_fast_orders_the_one_that_keeps_least_is_found(K, M):
+    """As 1F1B does: min(M, K - r) micro-batches on device r; with halves, no more than that on any device."""
+    for search in (lambda *sizes: best_schedule(*sizes).schedule), greedy_schedule:
+        found = mp.simulate(search(K, M))
+        assert found.makespan == 3 * (M + K - 1)
+        assert peak_microbatches(found) == [min(M, K - r) for r in range(K)]
+    halves = best_schedule(K, M, Costs(F=1, I=1, W=1), halves=True).schedule
+    assert max(peak_microbatches(mp.simulate(halves))) <= min(M, K)
+
+
 def test_costs_of_tenths_are_compared_without_rounding():
     costs = Costs(F=0.1, B=0.2, I=0.1)
     for limit in (3, 5):
@@ -226,11 +237,13 @@ def test_the_greedy_schedule_reaches_the_closed_forms(K, M):
 
 
 def test_several_stages_on_each_device_without_halves():
-    """Interleaved 1F1B takes 28.5 ticks with 5.5 alive; the order of its variant with halves needs 4."""
-    for limit, name in [(4, "interleaved-zb+whole"), (5.5, "interleaved"), (5.25, "interleaved-zb+whole")]:
+    """Interleaved 1F1B takes 28.5 ticks with 5.5 alive; the order of its variant with halves needs 4, so that
+    is found, however much there is room for.
+    """
+    for limit in 4, 5.25, 5.5, None:
         greedy = greedy_schedule(4, 8, Costs(), limit, v=2)
         assert greedy.placement == [0, 1, 2, 3] * 2 and simulated(greedy.validate(limit), Costs()) == 28.5
-        assert greedy.name == name
+        assert greedy.name == "interleaved-zb+whole"
 
 
 def test_the_greedy_schedule_knows_how_long_messages_take():
