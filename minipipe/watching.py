@@ -26,13 +26,19 @@ _line = _Line()
 def watched(wanted=True):
     """In this `with` block, work shows its progress, if stderr is a terminal or belongs to a notebook."""
     before = _line.watched, _line.taken
-    seen = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
-    _line.watched = _line.watched or (wanted and seen)
+    _line.watched = _line.watched or (wanted and _somebody_watches())
     try:
         yield
     finally:
         _line.show("")
         _line.watched, _line.taken = before
+
+
+def _somebody_watches():
+    """Tell whether stderr is a terminal or belongs to a notebook; it may be closed, or None."""
+    if sys.stderr is None or getattr(sys.stderr, "closed", False):
+        return False
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
 
 
 def with_progress(things, what):

@@ -4,7 +4,7 @@ from math import inf
 
 from ..arguments import argument, optional
 from .boxes import height_of, rows_of
-from .canvas import new_figure
+from .canvas import import_matplotlib, new_figure
 from .memory import heights, timeline_with_memory
 from .timeline import figure_size, timeline
 
@@ -31,6 +31,7 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
     interval, memory = argument("animate.interval", interval), argument("animate.memory", memory)
     ticks_per_frame = optional("ticks_per_frame", ticks_per_frame)
     argument("trace", trace)
+    import_matplotlib()
     from matplotlib.animation import FuncAnimation
     from matplotlib.collections import PolyCollection
 

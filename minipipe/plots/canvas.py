@@ -1,5 +1,6 @@
 """Empty figures, colours, legends, and what all axes have in common."""
 
+import os
 from unicodedata import category
 from weakref import WeakKeyDictionary
 
@@ -86,8 +87,22 @@ def ink(colour):
 
 # Empty figures, and texts in them.
 
+def import_matplotlib():
+    """Import matplotlib; raise `ValueError` where the variable MPLBACKEND keeps it from that."""
+    try:
+        import matplotlib  # noqa: F401
+    except ValueError as error:
+        if "backend" not in str(error):
+            raise
+        raise ValueError(
+            f"MPLBACKEND={os.environ.get('MPLBACKEND')!r} is not a backend of matplotlib: unset that "
+            "variable, or use MPLBACKEND=agg"
+        ) from None
+
+
 def new_figure(width, height):
     """A matplotlib `Figure` of so many inches, which needs no display."""
+    import_matplotlib()
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

@@ -1,8 +1,10 @@
 """Several runs below each other on one time axis."""
 
+from collections.abc import Mapping
 from operator import add
 
 from ..arguments import argument
+from ..checks import shown
 from .boxes import boxes, height_of, rows_of, stage_places
 from .canvas import draw_legend_on_top, legend_entries, new_figure, styles_of
 from .timeline import entries_of_arrows, figure_size, timeline
@@ -24,8 +26,13 @@ def compare(traces, measured=None, arrows=False):
     devices are idle. Idle time is drawn grey.
     """
     if measured is not None:
-        traces = {**(traces if isinstance(traces, dict) else {"simulated": traces}), "measured": measured}
-    if not isinstance(traces, dict) or not traces:
+        traces = {**(traces if isinstance(traces, Mapping) else {"simulated": traces}), "measured": measured}
+    if not isinstance(traces, Mapping):
+        raise ValueError(
+            f"traces={shown(traces)} must be {{name: trace}}, such as "
+            "compare({'gpipe': trace, '1f1b': other_trace})"
+        )
+    if not traces:
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
     for trace in traces.values():
         argument("trace", trace)
@@ -48,8 +55,8 @@ def compare(traces, measured=None, arrows=False):
             ax.set_xlabel("")
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
-    shown = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
-    kinds = legend_entries(shown, list(map(stage_places, traces.values())), styles)
+    drawn = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
+    kinds = legend_entries(drawn, list(map(stage_places, traces.values())), styles)
     draw_legend_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
     return figure
 

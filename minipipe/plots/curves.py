@@ -5,7 +5,7 @@ from collections import Counter
 from ..arguments import argument, optional
 from ..checks import items_of, listed, real_number, shown
 from ..rates import rates_of
-from .canvas import label, new_figure
+from .canvas import import_matplotlib, label, new_figure
 from .memory import COLOURS
 
 STYLES_OF_LINES = "-", "--", "-.", ":"
@@ -73,6 +73,7 @@ def staleness(updates, ax=None, title=None):
 def _axes(ax):
     if ax is not None:
         return argument("ax", ax)
+    import_matplotlib()
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6.5, 3.2), layout="constrained")[1]

@@ -7,7 +7,7 @@ from ..arguments import argument, optional
 from ..cluster import SHOWS
 from ..order import alive_microbatches
 from .boxes import height_of, rows_of
-from .canvas import label
+from .canvas import import_matplotlib, label
 from .timeline import figure_size, new_axes, timeline
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
@@ -103,6 +103,7 @@ def heights(trace):
 
 
 def _new_pair(trace):
+    import_matplotlib()
     import matplotlib.pyplot as plt
 
     return plt.subplots(

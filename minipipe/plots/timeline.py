@@ -13,7 +13,8 @@ from ..cluster import COMPUTE, SHOWS
 from ..order import simulate
 from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
-    EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, new_figure, printable, styles_of,
+    EDGE, STYLES, add_to_legend, draw_legend, import_matplotlib, ink, label, legend_entries, new_figure,
+    printable, styles_of,
 )
 
 
@@ -161,6 +162,7 @@ def timeline_figure(trace, title=None):
 
 def new_axes(trace):
     """Axes in a new figure whose size suits the number of boxes and devices."""
+    import_matplotlib()
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=figure_size([trace], height_of(rows_of(trace))), layout="constrained")[1]

@@ -60,6 +60,16 @@ def test_it_is_shown_where_somebody_can_see_it(monkeypatch, stderr, stream, line
     assert bool(watching.sys.stderr.getvalue()) == lines
 
 
+def test_a_training_needs_no_stderr(monkeypatch):
+    """It is None where a program has no console, and may be closed."""
+    closed = io.StringIO()
+    closed.close()
+    net, X = mp.Sequential([mp.Linear(1, 1)], mp.MeanSquaredError()), np.ones((1, 4))
+    for stream in None, closed:
+        monkeypatch.setattr(watching, "sys", SimpleNamespace(stderr=stream))
+        assert len(mp.fit(net, X, X, mp.SGD(0.1), 2, 2, report=lambda line: None)) == 2
+
+
 def test_nobody_is_shown_what_he_did_not_ask_for(stderr):
     assert with_progress("abcd", "letters") == "abcd"
     with watched(False):
