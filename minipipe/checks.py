@@ -5,6 +5,7 @@ Numbers leave as Python's own: those of NumPy overflow.
 
 import operator
 import os
+import re
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -183,15 +184,39 @@ def function(name, value):
     return value
 
 
+def plain(name):
+    """Return a name without what does not matter in one: case, spaces, "_" and "-".
+
+    >>> plain("ZB_H1"), plain("micro-batches")
+    ('zbh1', 'microbatches')
+    """
+    return re.sub(r"[\s_-]", "", name).lower()
+
+
+def spelled(name, known):
+    """Return the one out of `known` that a text spells, or None: `plain` says what does not matter.
+
+    >>> spelled("zb_H1", ["1f1b", "zb-h1"]), spelled("zb", ["1f1b", "zb-h1"])
+    ('zb-h1', None)
+    """
+    if name in known:
+        return name
+    return next((one for one in known if plain(one) == plain(name)), None)
+
+
 def chosen(name, values, known):
-    """`values` as a list of at least one out of `known`; `ValueError` for anything else."""
+    """Return a list of at least one name out of `known`, as `spelled` reads them.
+
+    Raises `ValueError` for anything else.
+    """
+    known = list(known)
     wrong = ValueError(f"{name}={shown(values)} must be a list of names out of {', '.join(known)}")
     if isinstance(values, str):
         raise wrong
-    values = listed(name, values)
-    if any(not isinstance(value, str) or value not in list(known) for value in values):
+    found = [spelled(value, known) if isinstance(value, str) else None for value in listed(name, values)]
+    if None in found:
         raise wrong
-    return values
+    return found
 
 
 def truth(name, value):

@@ -4,12 +4,12 @@ They are found in the files of the room `minipipe.schedules`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import signature
 
 from ..arguments import argument
-from ..checks import shown
+from ..checks import chosen, items_of, shown, spelled
 from ..registry import Registry
 from .costs import check_sizes
 
@@ -41,6 +41,7 @@ class ScheduleFacts:
     alive: the most micro-batches whose activations a device keeps: a function of K, M and `device`, or of K
         and M for the fullest device; None as for `makespan`.
     source: the paper, or "no known paper".
+    also: {another name that the field has for it: where that is used}. Who types it is told ours.
     stages_per_device: how many stages each device has.
     copies: how many copies of the network share the devices.
     flush: whether it ends each mini-batch before the next begins; without, gradients are of older weights.
@@ -50,6 +51,7 @@ class ScheduleFacts:
     makespan: Callable | None
     alive: Callable | None
     source: str
+    also: dict[str, str] = field(default_factory=dict)
     stages_per_device: int = 1
     copies: int = 1
     flush: bool = True
@@ -105,10 +107,57 @@ def names_having(**facts):
 
 # A schedule by its name.
 
-def build(name, n_devices, n_microbatches):
-    """Return the schedule called `name`, one of `SCHEDULES`.
+def name_of(name):
+    """Return the name in `SCHEDULES` that a text spells: case, spaces, "_" and "-" do not matter.
 
-    `ValueError` names the nearest one.
+    Raises `ValueError` for anything else. For another name of the field, it says which one that is here; else
+    it names the nearest one.
+
+    >>> name_of("1F1B"), name_of("ZB_H1")
+    ('1f1b', 'zb-h1')
+    >>> name_of("DAPPLE")
+    Traceback (most recent call last):
+    ValueError: the schedule 'DAPPLE' is called '1f1b' here (that name is from Fan et al. 2020, arXiv \
+2007.01045): use '1f1b'
+    """
+    SCHEDULES.load()
+    if not isinstance(name, str):
+        raise ValueError(
+            f"schedule={shown(name)} is not a name: pass one of {', '.join(SCHEDULES)}, "
+            "or Schedule.from_text(...)"
+        )
+    refuse_other_name(name)
+    found = spelled(name, SCHEDULES)
+    if found is None:
+        nearest = get_close_matches(name.lower(), SCHEDULES, n=1, cutoff=0.4)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ValueError(f"unknown schedule {shown(name)}: {hint}there are {', '.join(SCHEDULES)}")
+    return found
+
+
+def refuse_other_name(name):
+    """Raise `ValueError` for a name that the field has for one of the schedules, and say which one it is."""
+    others = {other: key for key, facts in SCHEDULES.load().facts.items() for other in facts.also}
+    other = spelled(name, others)
+    if other is not None:
+        ours = others[other]
+        raise ValueError(
+            f"the schedule {name!r} is called {ours!r} here (that name is from "
+            f"{SCHEDULES.facts[ours].also[other]}): use {ours!r}"
+        )
+
+
+def chosen_schedules(schedules, known):
+    """Return a list of names out of `known`, as `name_of` reads them; `ValueError` for anything else."""
+    names = items_of(schedules)  # once, since they may come from an iterator
+    for name in names or []:
+        if isinstance(name, str):
+            refuse_other_name(name)
+    return chosen("schedules", schedules if names is None else names, known)
+
+
+def build(name, n_devices, n_microbatches):
+    """Return the schedule called `name`, one of `SCHEDULES`, as `name_of` reads it.
 
     Some put two stages on each device, see `stages_per_device`. Those with two copies of the network have a
     stage of each on each device, and need an even number of devices.
@@ -119,16 +168,7 @@ def build(name, n_devices, n_microbatches):
     >>> build("zb-v", 4, 8).n_stages
     8
     """
-    SCHEDULES.load()
-    if not isinstance(name, str):
-        raise ValueError(
-            f"schedule={shown(name)} is not a name: pass one of {', '.join(SCHEDULES)}, "
-            "or Schedule.from_text(...)"
-        )
-    if name not in SCHEDULES:
-        nearest = get_close_matches(name.lower(), SCHEDULES, n=1, cutoff=0.4)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ValueError(f"unknown schedule {name!r}: {hint}there are {', '.join(SCHEDULES)}")
+    name = name_of(name)
     n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
     return SCHEDULES[name](n_devices, n_microbatches)
 
@@ -139,12 +179,12 @@ def stages_per_device(name):
     >>> stages_per_device("zb-v"), stages_per_device("1f1b")
     (2, 1)
     """
-    return SCHEDULES.facts[name].stages_per_device if is_name(name) else 1
+    return SCHEDULES.facts[name_of(name)].stages_per_device if is_name(name) else 1
 
 
 def is_name(name):
-    """Tell whether a schedule is called `name`, which may be anything."""
-    return isinstance(name, str) and name in SCHEDULES.load()
+    """Tell whether a schedule is called `name`, as `name_of` reads it; it may be anything."""
+    return isinstance(name, str) and spelled(name, SCHEDULES.load()) is not None
 
 
 def build_for_stages(name, n_stages, n_microbatches):

@@ -22,7 +22,7 @@ from ..order.actions import MEETING
 from ..order.counting import check_versions, updates
 from ..partitioning.partition import counts_of, cut_into_stages
 from ..partitioning.solvers import equal_counts
-from ..schedules import SCHEDULES, build_for_stages, data_parallel, is_name, names_having
+from ..schedules import SCHEDULES, build_for_stages, data_parallel, is_name, name_of, names_having
 from .options import DDP, EVERY_SQRT, LAYER, Memory, Options, Split, Sums
 from .rules import ChosenOptions, check_rules
 
@@ -222,6 +222,8 @@ def order_of_copies(schedule: Order, split: Split) -> tuple[Schedule, Callable |
         updates goes on without a flush; so do the names without a flush.
     """
     D, K, M = split.D, split.K, split.M
+    if is_name(schedule):
+        schedule = name_of(schedule)
     if D > 1 and K == 1 and isinstance(schedule, str) and schedule == "1f1b":
         return data_parallel(D, M), None  # 1F1B of one stage, which alone takes an M that D does not divide
     is_of_all = isinstance(schedule, Schedule) and (D == 1 or schedule.n_microbatches == M)

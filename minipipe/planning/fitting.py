@@ -14,6 +14,7 @@ from ..cluster import Link
 from ..layers.layer import checked_layers
 from ..layers.recomputing import SELECTIVE, can_recompute, recomputing
 from ..order import Costs, Schedule
+from ..order.names import chosen_schedules
 from ..order.simulate import simulate
 from ..parallel import Parallel
 from ..parallel.options import RECOMPUTE_MODES, Cut, Machine, Memory, Split, Sums, Weights
@@ -258,7 +259,7 @@ def what_fits(
         n_devices = [K for K in DEVICE_COUNTS if K <= len(layers)]
     n_devices = [_checked_devices(K, len(layers)) for K in listed("n_devices", n_devices)]
     names = names_having(flush=True, late_w=False)
-    schedules = chosen("schedules", names if schedules is None else schedules, names)
+    schedules = chosen_schedules(names if schedules is None else schedules, names)
     recompute = modes_for(layers) if recompute is None else chosen("recompute", recompute, RECOMPUTE_MODES)
     if not callable(seconds):
         raise ValueError(f"seconds={shown(seconds)} must be a function (multiply-accumulates) -> time")

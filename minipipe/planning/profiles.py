@@ -8,9 +8,10 @@ from math import inf
 from typing import NamedTuple
 
 from ..arguments import argument
-from ..checks import checked_name, chosen, listed, path_of, real_number, shown, whole_numbers
+from ..checks import checked_name, listed, path_of, real_number, shown, whole_numbers
 from ..cluster import Link
 from ..order import Costs, Schedule, greedy_schedule, peak_microbatches
+from ..order.names import chosen_schedules
 from ..order.simulate import simulate
 from ..partitioning import min_max
 from ..partitioning.costs_of_layers import checked, sums
@@ -266,7 +267,7 @@ def arrange(profile, n_devices, n_microbatches, link=Link(), schedules=None, mos
     n_devices, M = argument("n_devices", n_devices), argument("n_microbatches", n_microbatches)
     found, reasons = [], []
     to_try = names_to_try()
-    for name in chosen("schedules", to_try if schedules is None else schedules, to_try):
+    for name in chosen_schedules(to_try if schedules is None else schedules, to_try):
         n_stages = n_devices * stages_per_device(name)
         try:
             partition = min_max([layer.F + layer.I + layer.W for layer in profile], n_stages)

@@ -11,6 +11,7 @@ from ..cluster import Link
 from ..cluster.links import checked_ports
 from ..layers.layer import checked_layers
 from ..order import RECOMPUTE
+from ..order.names import chosen_schedules
 from ..parallel import in_nodes
 from ..schedules import names_having, stages_per_device
 from ..watching import with_progress
@@ -208,7 +209,7 @@ def plan(
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision)
     pricing = Pricing(network, layers, loss, by, cluster)
     batch_size = argument("batch_size", batch_size)
-    names = chosen("schedules", schedules, of_one_copy()), chosen("recompute", recompute, RECOMPUTE)
+    names = chosen_schedules(schedules, of_one_copy()), chosen("recompute", recompute, RECOMPUTE)
     powers = [2**power for power in range(MOST_MICROBATCHES.bit_length())]
     settings = candidates(
         cluster.size, batch_size, *names, _levels(zero, layers, optimizer), n_replicas,

@@ -18,6 +18,7 @@ from ..order.names import SCHEDULES
     makespan=lambda K, M, F, B: (M + Fraction(K - 1, 2)) * (F + B) if M % K == 0 else None,
     alive=lambda K, M, device: Fraction(min(2 * M, 3 * K - 1 - 2 * device), 2) if M % K == 0 else None,
     source="Narayanan et al. 2021, arXiv 2104.04473",
+    also={"Interleaved1F1B": "PyTorch"},
     stages_per_device=2,
 )
 def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
@@ -46,6 +47,7 @@ def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
     makespan=lambda K, M, F, B: (M + Fraction(K - 1, 2)) * (F + B) if M >= K else None,
     alive=lambda K, M, device: M,
     source="Lamy-Poirier 2022, arXiv 2211.05953",
+    also={"LoopedBFS": "PyTorch", "breadth-first": "Lamy-Poirier 2022, arXiv 2211.05953"},
     stages_per_device=2,
 )
 def looped_breadth_first(n_devices, n_microbatches, v=2):

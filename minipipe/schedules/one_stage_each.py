@@ -38,6 +38,7 @@ def _filled_and_drained(K, M, F, B):
     makespan=_filled_and_drained,
     alive=lambda K, M, device: M,
     source="Huang et al. 2018, arXiv 1811.06965",
+    also={"F-then-B": "PaddlePaddle", "AFAB": "nanotron", "all-forward-all-backward": "nanotron"},
 )
 def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     """All forwards, then all backwards (fill and drain).
@@ -83,6 +84,10 @@ def gpipe_fifo(n_stages, n_microbatches):
     makespan=_filled_and_drained,
     alive=lambda K, M, device: min(M, K - device),
     source="Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045",
+    also={
+        "PipeDream-Flush": "Narayanan et al. 2020, arXiv 2006.09503",
+        "DAPPLE": "Fan et al. 2020, arXiv 2007.01045",
+    },
 )
 def one_f_one_b(n_stages, n_microbatches):
     """Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).

@@ -65,6 +65,7 @@ def _of_v(K, M, F, I, W):
     makespan=_of_v,
     alive=lambda K, M, device: K if M >= 2 * K - 1 else None,
     source=f"{PAPER}, section 6",
+    also={"ZBVZeroBubble": "PyTorch"},
     stages_per_device=2,
 )
 def zero_bubble_v(n_devices, n_microbatches):
@@ -101,6 +102,7 @@ def zero_bubble_v(n_devices, n_microbatches):
     makespan=lambda K, M, F, I, W: 3 * M * F + Fraction(K - 1, 2) * F if M % K == 0 and F == I == W else None,
     alive=lambda K, M, device: K if M % K == 0 else None,
     source=f"PyTorch's ScheduleInterleavedZeroBubble; {PAPER}",
+    also={"InterleavedZeroBubble": "PyTorch"},
     stages_per_device=2,
 )
 def interleaved_zero_bubble(n_devices, n_microbatches, v=2):

@@ -24,7 +24,7 @@ from ..network import Network, Sequential
 from ..order import Schedule, ScheduleError, peak_microbatches, simulate
 from ..parallel import Pipeline
 from ..parallel.proved import is_proved, trust
-from ..schedules import SCHEDULES, build
+from ..schedules import SCHEDULES, build, name_of
 from .promises import promises_of_layer
 from .trial import CannotTry, Remark, Trial, coarse, forward
 from .verdicts import against_full_batch, against_one_device, against_same_groups, difference_in_words
@@ -106,8 +106,9 @@ def check(
     """
     K, M = arguments(K=K, M=M)
     if isinstance(what, (str, Schedule)):
-        schedule = build(what, K, M) if isinstance(what, str) else what
-        return _report(repr(schedule), _of_schedule(schedule, what if isinstance(what, str) else None))
+        name = name_of(what) if isinstance(what, str) else None
+        schedule = what if name is None else build(name, K, M)
+        return _report(repr(schedule), _of_schedule(schedule, name))
     if not isinstance(what, (Layer, Network, list, tuple)):
         raise ValueError(
             f"what={shown(what)} must be a layer, a list of layers, a network, a schedule or its name: pass "

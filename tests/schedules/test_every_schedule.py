@@ -20,11 +20,14 @@ from engines.on_engines import work
 from sampling import one_in
 
 import minipipe as mp
+from minipipe.checks import spelled
 from minipipe.cli.main import main
 from minipipe.cluster import ticks
 from minipipe.exact import rational
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
-from minipipe.schedules import SCHEDULES, build, names_for, names_having
+from minipipe.schedules import (
+    SCHEDULES, build, chosen_schedules, is_name, name_of, names_for, names_having, stages_per_device,
+)
 from minipipe.site import write_site
 from minipipe.site.grid import SCHEDULE_NAMES, Grid
 from minipipe.site.writing import words_of
@@ -106,6 +109,37 @@ def test_its_orders_are_what_its_decorator_says(name):
         assert ("U" not in order.kinds) == facts.flush
         assert ("W*" in order.kinds) == facts.late_w
     assert re.search(r"\d{4}|^no known paper$", facts.source), f"{facts.source!r} names no year"
+
+
+@EVERY
+def test_its_name_is_found_however_it_is_spelled_and_by_what_others_call_it(name):
+    """One rule for `build`, networks, `compare` and `check`: case, spaces, "_" and "-" do not matter."""
+    for other in name.upper(), name.replace("-", "_"), name.replace("-", " ").title(), name.replace("-", ""):
+        assert name_of(other) == name and is_name(other), other
+    v = FACTS[name].stages_per_device
+    assert build(name.upper(), 2, 4) == build(name, 2, 4) and stages_per_device(name.upper()) == v
+    for other, source in FACTS[name].also.items():
+        assert source and spelled(other, SCHEDULES) is None, f"{other!r} is one of our names"
+        with pytest.raises(ValueError) as refused:
+            name_of(other.lower())
+        words = f"the schedule {other.lower()!r} is called {name!r} here (that name is from {source})"
+        assert str(refused.value) == f"{words}: use {name!r}" and not is_name(other)
+
+
+def test_networks_comparisons_and_plans_read_names_by_the_same_rule():
+    layers = [mp.Linear(1, 1) for _ in range(4)]
+    of_flush = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "ZB_V")
+    stream = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, "PipeDream 2BW")
+    assert (of_flush.schedule, stream.schedule.name) == (build("zb-v", 2, 2), "pipedream-2bw")
+    assert [*mp.compare("GPipe", "zbv", K=2, M=2)] == ["gpipe", "zb-v"]
+    assert repr(mp.check("GPipe", K=1, M=2)) == repr(mp.check("gpipe", K=1, M=2))
+    assert chosen_schedules(["1F1B", "Zb_V"], ["zb-v", "1f1b"]) == ["1f1b", "zb-v"]
+    for call in (
+        lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "dapple"), lambda: mp.compare("dapple"),
+        lambda: mp.check("dapple"), lambda: chosen_schedules(["dapple"], ["gpipe"]),
+    ):
+        with pytest.raises(ValueError, match="the schedule 'dapple' is called '1f1b' here"):
+            call()
 
 
 @EVERY
