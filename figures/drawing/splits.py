@@ -48,7 +48,7 @@ def split_runs():
     runs = {
         "one device": Pipeline(layers, loss, 1, 1, on=Machine(costs=Costs(F=FORWARD, B=BACKWARD))),
         "network split": Pipeline(
-            layers, loss, Cut([2, 2, 2, 1]), N, on=Machine(costs=quarters, ports=wires)
+            layers, loss, Cut([2, 2, 2, 1]), N, "gpipe", on=Machine(costs=quarters, ports=wires)
         ),
         "layer split": TensorParallel(layers, loss, N, on=Machine(costs=costs, ports=wires)),
         "data split": DataParallel(layers, loss, N, on=Machine(costs=costs, ports=wires)),

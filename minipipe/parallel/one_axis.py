@@ -46,7 +46,7 @@ class Pipeline(Parallel):
 
     def __init__(
         self, layers: Sequence[Layer], loss: Loss, n_stages: int | Cut, n_microbatches: int,
-        schedule: Order = "gpipe", recompute: str = "never", dtype: DTypeLike = "float64",
+        schedule: Order = "1f1b", recompute: str = "never", dtype: DTypeLike = "float64",
         on: Machine = Machine(),
     ) -> None:
         if items_of(n_stages) is not None:
