@@ -129,7 +129,7 @@ def name_of(name):
     refuse_other_name(name)
     found = spelled(name, SCHEDULES)
     if found is None:
-        nearest = get_close_matches(name.lower(), SCHEDULES, n=1, cutoff=0.4)
+        nearest = get_close_matches(name.lower(), SCHEDULES, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {shown(name)}: {hint}there are {', '.join(SCHEDULES)}")
     return found

@@ -208,7 +208,7 @@ def read_profile(path):
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     missing = [column for column in COLUMNS if column not in header]
     if missing:

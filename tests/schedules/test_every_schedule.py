@@ -25,8 +25,9 @@ from minipipe.cli.main import main
 from minipipe.cluster import ticks
 from minipipe.exact import rational
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
+from minipipe.order.names import chosen_schedules
 from minipipe.schedules import (
-    SCHEDULES, build, chosen_schedules, is_name, name_of, names_for, names_having, stages_per_device,
+    SCHEDULES, build, is_name, name_of, names_for, names_having, stages_per_device,
 )
 from minipipe.site import write_site
 from minipipe.site.grid import SCHEDULE_NAMES, Grid
