@@ -10,16 +10,16 @@ from typing import Any
 
 from . import plots
 from .checks import listed, shown, whole_number, write_whole
-from .cluster import BUBBLES, Link, Trace, ticks
+from .cluster import Link, Trace, ticks
 from .order import Costs, Schedule, ScheduleError, peak_microbatches, simulate
 from .plots.saving import DOTS_PER_INCH, checked_path, picture_formats
 from .schedules import build
 
-ROW = "{:>9}{:>12}{:>12}{:>14}{:>13}{:>7}{:>10}"
-HEADS = "makespan", "idle/total", "idle/ideal", "idle in span", "worst span", "peak", "messages"
+ROW = "{:>9}{:>10}{:>7}{:>10}"
+HEADS = "makespan", "idle", "peak", "messages"
 NOTES = (
-    f"Four bubbles: {', '.join(BUBBLES.values())}.\n"
-    "Peak: the most micro-batches alive on a device."
+    "idle: the share of all devices' time, the bubble; `explain` has others that go by that name.\n"
+    "peak: the most micro-batches that a device keeps at once."
 )
 
 
@@ -75,9 +75,10 @@ def compare(
 
     >>> found = compare("naive", "gpipe", K=4, M=8)
     >>> print(found)  # doctest: +ELLIPSIS
-    schedule   makespan  idle/total ...
-    naive            96     75.00 % ...
-    gpipe            33     27.27 % ...
+    schedule   makespan      idle   peak  messages
+    naive            96   75.00 %      1        48
+    gpipe            33   27.27 %      8        48
+    ...
     >>> def mine(device, K, M):
     ...     return [f"F{i}" for i in range(M)] + [f"B{i}" for i in range(M)]
     >>> compare(mine, K=2, M=3)["mine"].makespan
@@ -117,11 +118,10 @@ def _made(one, K, M):
 
 
 def table_of(traces: Mapping[str, Trace]) -> str:
-    """Return a table with a row for each trace, and each of the four bubbles in a column of its own."""
+    """Return a table with a row for each trace: what it takes, what is idle and what it keeps."""
     width = max(len(name) for name in ["schedule", *traces]) + 2
     rows = [f"{'schedule':{width}}{ROW.format(*HEADS)}"]
     for name, trace in traces.items():
-        bubbles = (f"{float(100 * trace.bubble(of)):.2f} %" for of in BUBBLES)
-        counts = str(max(peak_microbatches(trace))), len(trace.messages)
-        rows.append(f"{name:{width}}{ROW.format(ticks(trace.makespan), *bubbles, *counts)}")
+        idle, peak = f"{float(100 * trace.bubble()):.2f} %", str(max(peak_microbatches(trace)))
+        rows.append(f"{name:{width}}{ROW.format(ticks(trace.makespan), idle, peak, len(trace.messages))}")
     return "\n".join(rows)

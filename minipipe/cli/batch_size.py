@@ -11,7 +11,7 @@ from ..models import lenet5, resnet
 from ..plots.canvas import label, new_figure
 from ..rates import rates_of
 from ..watching import say
-from .options import add_picture
+from .options import add_picture, one_of
 from .output import checked_picture, save_figure
 
 PURPOSE = "the test error against the size of the mini-batch, with and without scaled rates and a warm-up"
@@ -38,10 +38,11 @@ def add_options(parser):
     data.add_argument("--mnist", metavar="FOLDER", help="train on MNIST, from its files in this folder")
     data.add_argument("--cifar10", metavar="FOLDER", help="train on CIFAR-10, from its files in this folder")
     parser.add_argument(
-        "--network", choices=NETWORKS, default="mlp", help="the first and the last have batch norm "
-        "(default: %(default)s; the others are for MNIST and CIFAR-10)"
+        "--network", type=one_of(NETWORKS), choices=NETWORKS, default="mlp",
+        help="the first and the last have batch norm (default: %(default)s; the others are for MNIST and "
+        "CIFAR-10)",
     )
-    parser.add_argument("--samples", type=int, metavar="M", help="of the training data (default: all)")
+    parser.add_argument("--samples", type=int, metavar="N", help="of the training data (default: all)")
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=list(BATCH_SIZES), metavar="N",
         help=f"samples in a mini-batch (default: {' '.join(map(str, BATCH_SIZES))})",

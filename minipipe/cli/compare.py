@@ -2,7 +2,7 @@
 
 from ..comparison import NOTES, table_of
 from ..plots import compare
-from ..schedules import SCHEDULES
+from ..schedules import SCHEDULES, name_of, stages_per_device
 from .options import (
     add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, read, schedule_named, sizes_from,
     split_trace_of,
@@ -13,7 +13,7 @@ PURPOSE = "run several schedules on the same devices: a table, and a picture on 
 EPILOG = f"""names: {', '.join(SCHEDULES)}
 
 Costs are those of a device's share of the network: where a schedule has v stages on each, a stage costs 1/v
-of it, and so does what it keeps of a micro-batch. The peak is the most micro-batches alive on one device.
+of it, and so does what it keeps of a micro-batch.
 
 examples:
   python3 -m minipipe compare gpipe 1f1b zb-h1 --devices 4 --micro-batches 8
@@ -35,9 +35,11 @@ def add_options(parser):
 
 def run(options):
     path = checked_picture(options.output)
-    schedules = {name: _schedule(name, options) for name in options.schedules or DEFAULT}
+    words = [word for words in options.schedules or DEFAULT for word in words.split(",") if word]
+    names = [name if name.endswith(".csv") else name_of(name) for name in words]
+    devices, microbatches = _sizes(names, options)
+    schedules = {name: _schedule(name, options, (devices, microbatches)) for name in names}
     traces = {name: _run_of(schedule, options) for name, schedule in schedules.items()}
-    devices, microbatches = sizes_from(options)
     print(
         f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
         f"costs of a device {options.costs}\n"
@@ -46,13 +48,22 @@ def run(options):
     save_figure(compare(traces), path)
 
 
-def _schedule(name, options):
+def _sizes(names, options):
+    """Return (number of devices, number of micro-batches) of all of them."""
+    per_device = {name: stages_per_device(name) for name in names if not name.endswith(".csv")}
+    if options.stages is not None and len({*per_device.values()}) > 1:
+        words = ", ".join(f"{n} a device in {name}" for name, n in per_device.items())
+        raise ValueError(f"--stages {options.stages} need unequal devices, {words}: use --devices")
+    return sizes_from(options, max(per_device.values(), default=1))
+
+
+def _schedule(name, options, sizes):
     if not name.endswith(".csv"):
         try:
             return schedule_named(name, options)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    schedule, sizes = read(name), sizes_from(options)
+    schedule = read(name)
     its_sizes = len(schedule.devices), schedule.n_microbatches * options.replicas
     if its_sizes != sizes:
         raise ValueError(

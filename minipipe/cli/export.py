@@ -16,9 +16,9 @@ ui.perfetto.dev and chrome://tracing; html, a page to step and zoom through the 
 the other formats of matplotlib. Without --output, what is text is printed.
 
 examples:
-  python3 -m minipipe export --schedule zb-v --devices 4 --micro-batches 8 --output zb-v.csv
-  python3 -m minipipe export --schedule 1f1b --latency 0.5 --format chrome --tick "2 ms" --output 1f1b.json
-  python3 -m minipipe export --csv mine.csv --format text
+  python3 -m minipipe export zb-v --devices 4 --micro-batches 8 --output zb-v.csv
+  python3 -m minipipe export 1f1b --latency 0.5 --format chrome --tick "2 ms" --output 1f1b.json
+  python3 -m minipipe export mine.csv --format text
   python3 -m minipipe export --devices 2 --replicas 2 --shards 2 --output hybrid.html
 """
 ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
@@ -61,10 +61,10 @@ def run(options):
 
 def _format(options):
     ending = Path(options.output or "").suffix[1:].lower()
-    form = options.format or ENDINGS.get(ending, ending)
+    form = (options.format or ENDINGS.get(ending, ending)).lower()
     formats = [*WRITERS, *picture_formats()]
     if form not in formats:
-        output = f"--output {options.output}" if options.output else "no --format and no --output"
+        output = f"--output {options.output}" if options.output else "a command without --format and --output"
         what = f"--format {form!r}" if options.format else output
         raise ValueError(f"{what} does not say what to write: use --format with one of {', '.join(formats)}")
     if form not in WRITERS and not options.output:

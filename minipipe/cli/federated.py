@@ -23,7 +23,7 @@ LAYER_SIZES = (64, 64, 10)
 
 
 def add_options(parser):
-    parser.add_argument("--clients", type=int, default=20, metavar="K", help="(default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=20, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--fraction", type=float, default=0.2, metavar="C",
                         help="the share of them in a round (default: %(default)s)")
     parser.add_argument("--epochs", type=int, default=5, metavar="E",

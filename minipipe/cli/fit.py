@@ -17,6 +17,7 @@ from ..planning.fitting import DEVICE_COUNTS, RECOMPUTE_MODES, modes_for
 from ..schedules import names_having
 from ..watching import say
 from ..sums import SUMS
+from .options import one_of
 
 PURPOSE = (
     "for each number of devices, the fastest schedule, micro-batches and recomputation that fit into memory; "
@@ -32,9 +33,9 @@ the links.
 
 examples:
   python3 -m minipipe fit --memory 2GiB
-  python3 -m minipipe fit --memory 16GiB --model "transformer(32000, 2048, 32, 24)" --input 1024 --batch 32
+  python3 -m minipipe fit --memory 16GiB --model "transformer(32000, 2048, 32, 24)" --input 1024 -M 8 16
   python3 -m minipipe fit --memory 4GiB --device A100 --precision mixed --optimizer adam
-  python3 -m minipipe fit --memory 1MiB --model "lenet5()" --batch 64 --devices 1 2 --schedules gpipe 1f1b
+  python3 -m minipipe fit --memory 1MiB --model "lenet5()" --batch-size 64 -K 1 2 --schedules gpipe 1f1b
 """
 ACCELERATORS = {"TPUv2": TPU_V2, "TPUv3": TPU_V3, "P100": P100, "V100": V100, "A100": A100, "H100": H100}
 OPTIMIZER_CHOICES = {
@@ -72,16 +73,18 @@ def add_options(parser):
         "(default: 3 224 224 for amoebanet_d, 1 28 28 for lenet5, 3 32 32 for resnet)",
     )
     parser.add_argument(
-        "--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)"
+        "--batch-size", type=int, default=128, metavar="N",
+        help="samples of a mini-batch (default: %(default)s)",
     )
     parser.add_argument("--devices", type=int, nargs="+", metavar="K",
-                        help="how many (default: 1 2 4 8, as far as there are layers)")
+                        help="how many, -K for short (default: 1 2 4 8, as far as there are layers)")
     parser.add_argument(
         "--micro-batches",
         type=int,
         nargs="+",
         metavar="M",
-        help="how many; they divide the mini-batch (default: all powers of two that do, up to 64)",
+        help="how many, -M for short; they divide the mini-batch (default: all powers of two that do, up to "
+        "64)",
     )
     parser.add_argument("--schedules", nargs="+", default=COMMON, metavar="NAME",
                         help=f"out of {', '.join(FLUSHING_SCHEDULES)}; or all (default: {' '.join(COMMON)})")
@@ -92,20 +95,20 @@ def add_options(parser):
         help=f"out of {', '.join(RECOMPUTE_MODES)} (default: all, the last one for networks with attention)",
     )
     parser.add_argument(
-        "--optimizer", choices=OPTIMIZER_CHOICES, default="rmsprop",
+        "--optimizer", type=one_of(OPTIMIZER_CHOICES), choices=OPTIMIZER_CHOICES, default="rmsprop",
         help="whose state counts (default: %(default)s)",
     )
     parser.add_argument(
-        "--accumulate", choices=SUMS, default="running",
+        "--accumulate", type=one_of(SUMS), choices=SUMS, default="running",
         help="how gradients are summed: in one running buffer, or along the tree that keeps the bits in all "
         "schedules, with up to about log2(M) sums more (default: %(default)s)",
     )
     parser.add_argument(
-        "--precision", choices=PRECISIONS, default="float32",
+        "--precision", type=one_of(PRECISIONS), choices=PRECISIONS, default="float32",
         help="whose bytes count, and whose speed (default: %(default)s)",
     )
     parser.add_argument(
-        "--device", choices=ACCELERATORS, default="TPUv2",
+        "--device", type=one_of(ACCELERATORS), choices=ACCELERATORS, default="TPUv2",
         help="its speed and its link (default: %(default)s)",
     )
     parser.add_argument(
@@ -125,7 +128,7 @@ def run(options):
     print(
         f"{options.model}: {len(layers)} layers, "
         f"{of_network.parameters:,} parameters, {of_network.macs:,} multiply-accumulates a sample\n"
-        f"{options.batch} samples a mini-batch, "
+        f"{options.batch_size} samples a mini-batch, "
         f"{options.device}, {text_of_bytes(limit)} a device, {options.optimizer}, "
         f"{options.precision}, {ACCUMULATE_TEXTS[options.accumulate]}\n"
         f"trying {len(schedules)} schedules with {len(modes)} modes of recomputation "
@@ -137,13 +140,14 @@ def run(options):
     found = []
     for K in [K for K in DEVICE_COUNTS if K <= len(layers)] if options.devices is None else options.devices:
         found += what_fits(
-            layers, SoftmaxCrossEntropy(), shape, options.batch, limit, [K], options.micro_batches, schedules,
-            modes, seconds, accelerator_link(options), optimizer=OPTIMIZER_CHOICES[options.optimizer],
-            accumulate=options.accumulate, precision=options.precision,
+            layers, SoftmaxCrossEntropy(), shape, options.batch_size, limit, [K], options.micro_batches,
+            schedules, modes, seconds, accelerator_link(options),
+            optimizer=OPTIMIZER_CHOICES[options.optimizer], accumulate=options.accumulate,
+            precision=options.precision,
         )
         if len(found) == 1:
             say(HEADER)
-        say(row_of(found[-1], options.batch))
+        say(row_of(found[-1], options.batch_size))
     print(
         "\nsamples/s: if only multiply-accumulates take time, "
         f"at {device.share:.0%} of a peak of {device.peak_of(n_bytes) / 1e12:.4g} TFLOP/s ({device.name}), "

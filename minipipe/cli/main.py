@@ -1,6 +1,5 @@
 """Which command does what, and how a mistake is answered."""
 
-import argparse
 import os
 import sys
 import warnings
@@ -13,6 +12,7 @@ from . import (
     batch_size, compare, explain, export, federated, fit, mpi, papers, plan, search, server, site,
     threads, timeline, train, validate, verify,
 )
+from .parsing import Parser
 
 COMMANDS = {
     "timeline": timeline,
@@ -34,13 +34,13 @@ COMMANDS = {
 }
 DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."
 EXAMPLE_COMMANDS = """examples:
-  python3 -m minipipe                                      train on digits, prove the gradients, draw the run
-  python3 -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8
-  python3 -m minipipe compare gpipe 1f1b zb-v --devices 4 --micro-batches 8
-  python3 -m minipipe export --schedule zb-v --output zb-v.csv              a table that PyTorch loads
+  python3 -m minipipe                                      prove the gradients, draw the run, train on digits
+  python3 -m minipipe timeline 1f1b -K 4 -M 8              4 devices, 8 micro-batches
+  python3 -m minipipe compare naive gpipe 1f1b zb-v -K 4 -M 8
+  python3 -m minipipe export zb-v --output zb-v.csv        a table that PyTorch loads
   python3 -m minipipe validate zb-v.csv
   python3 -m minipipe verify                               a table of verdicts
-each command shows more with --help
+each command shows more with --help; case, "_" and "-" do not matter in names
 """
 
 
@@ -72,30 +72,24 @@ def note(message, *where):
 def options_from(arguments):
     """What the user wants; a mistake ends the program with status 2."""
     parser = command_line()
-    if arguments and arguments[0] not in COMMANDS and COMMANDS.keys() & set(arguments):
-        parser.error(f"the options of a command come after its name, got {' '.join(arguments)}")
+    if arguments and arguments[0].startswith("-") and COMMANDS.keys() & set(arguments):
+        parser.fail(f"the options of a command come after its name, got {' '.join(arguments)}")
     with mpi.one_voice(arguments):
         return parser.parse_args(arguments)
 
 
 def command_line():
     """What reads the command line."""
-    parser = argparse.ArgumentParser(
-        prog="minipipe",
-        description=DESCRIPTION,
-        epilog=EXAMPLE_COMMANDS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="minipipe", description=DESCRIPTION, epilog=EXAMPLE_COMMANDS)
     parser.add_argument("--version", action="version", version=f"minipipe {__version__}")
     train.add_options(parser)
     parser.set_defaults(run=train.run)
+    parser.others = parser.commands
     commands = parser.add_subparsers(title="commands (without one: train on the digits)", metavar="COMMAND")
     for name, module in COMMANDS.items():
         purpose = f"{module.PURPOSE[0].upper()}{module.PURPOSE[1:]}."
-        command = commands.add_parser(
-            name, help=module.PURPOSE, description=purpose, epilog=module.EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        command = commands.add_parser(name, help=module.PURPOSE, description=purpose, epilog=module.EPILOG)
         module.add_options(command)
         command.set_defaults(run=module.run)
+        parser.commands[name], command.others = command, parser.commands
     return parser

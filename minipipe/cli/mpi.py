@@ -1,5 +1,6 @@
 """`minipipe mpi`: the main job on MPI ranks, with a measured timeline."""
 
+import argparse
 import os
 import sys
 import time
@@ -13,7 +14,7 @@ PURPOSE = "train on processes that mpiexec starts, and set the measured timeline
 EPILOG = """examples:
   mpiexec -n 4 python3 -m minipipe mpi
   mpiexec -n 2 python3 -m minipipe mpi --size 1024 --batch-size 512
-  mpiexec -n 4 python3 -m minipipe mpi --schedule gpipe --replicas 2
+  mpiexec -n 4 python3 -m minipipe mpi gpipe --replicas 2
 It needs mpi4py and an MPI: in a virtual environment (a folder of pip's --target cannot load one),
 pip install "minipipe[mpi]", or pip install -e ".[mpi]" in a clone. On a cluster with an MPI of its own,
 leave mpich out, pip install -e . mpi4py, and start as its manual says, such as
@@ -42,10 +43,16 @@ def one_voice(arguments):
 
 
 def add_options(parser):
+    parser.add_argument("--devices", type=int, help=argparse.SUPPRESS)  # to say who decides that
     on_hardware.add_options(parser)
 
 
 def run(options):
+    if options.devices is not None:
+        raise ValueError(
+            "mpiexec says how many devices there are: leave out --devices, and type "
+            f"mpiexec -n {options.devices} python3 -m minipipe mpi"
+        )
     ranks = world()
     if ranks.size == 1:
         command = " ".join(["mpiexec -n 4 python3 -m minipipe", *sys.argv[1:]])

@@ -21,20 +21,19 @@ from ..planning.measuring import TIMED_KINDS, mean_of
 from ..plots import compare, text
 from ..schedules import build, names_having
 from ..training import fit
-from .options import SCHEDULE, add_picture, add_splits, add_training
+from .options import (
+    N_MICRO_BATCHES, SCHEDULE, add_picture, add_schedule_name, add_splits, add_training, schedule_name_from,
+)
 from .output import checked_picture, save_figure
 
 N_RUNS = 7  # of which the one with the median makespan is shown
 
 
 def add_options(parser):
+    add_schedule_name(parser, names_having(flush=True, late_w=False))
     parser.add_argument(
-        "--schedule", default=SCHEDULE, metavar="NAME",
-        help=f"one of {', '.join(names_having(flush=True, late_w=False))} (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--micro-batches", type=int, default=8, metavar="M",
-        help="the parts of the mini-batch of each copy of the network (default: %(default)s)",
+        "--micro-batches", type=int, default=N_MICRO_BATCHES, metavar="M",
+        help="the parts of the mini-batch of each copy of the network, -M for short (default: %(default)s)",
     )
     add_splits(
         parser, "copies of the network, which share the devices and each mini-batch",
@@ -113,7 +112,8 @@ def schedule_on_devices(options, n_devices):
             )
         n_devices //= n
     n_copies = options.replicas
-    schedule = build(options.schedule, n_devices, options.micro_batches)
+    name = schedule_name_from(options) or SCHEDULE
+    schedule = build(name, n_devices, options.micro_batches)
     if schedule.n_microbatches * n_copies > options.batch_size:
         raise ValueError(
             f"{n_copies} x --micro-batches {options.micro_batches} exceeds --batch-size "

@@ -1,42 +1,63 @@
 """The options that several commands share, and what they stand for: a schedule, costs, a link, a run."""
 
+import argparse
 from fractions import Fraction
 from pathlib import Path
 
+from ..checks import spelled
 from ..cluster import Link
 from ..order import RECOMPUTE, Costs, Schedule, in_copies, simulate, with_all_reduce, with_recompute
 from ..order.costs import as_float
 from ..planning import simulate_in_shards
 from ..planning.rehearsal import EXCHANGES
-from ..schedules import SCHEDULES, build
+from ..schedules import SCHEDULES, build, name_of, stages_per_device
+from .parsing import nearest
 
 SCHEDULE, N_DEVICES, N_MICRO_BATCHES = "1f1b", 4, 8
 
 
 def add_sizes(parser):
-    parser.add_argument("--devices", type=int, metavar="K", help=f"how many devices (default: {N_DEVICES})")
+    """K and M, each with one spelling in the help; `Parser` reads the others."""
+    parser.add_argument(
+        "--devices", type=int, metavar="K",
+        help=f"how many devices, -K for short; --stages counts stages instead (default: {N_DEVICES})",
+    )
+    parser.add_argument("--stages", type=int, help=argparse.SUPPRESS)
     parser.add_argument(
         "--micro-batches", type=int, metavar="M",
-        help=f"the parts of a mini-batch (default: {N_MICRO_BATCHES})",
+        help=f"the parts of a mini-batch, -M for short (default: {N_MICRO_BATCHES})",
     )
+
+
+def add_schedule_name(parser, known, more=""):
+    """The name of a schedule, with --schedule in front or without. known: the names that there are."""
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME",
+        help=f"of the schedule: {', '.join(known)}{more} (default: {SCHEDULE})",
+    )
+    parser.add_argument("--schedule", metavar="NAME", help=argparse.SUPPRESS)
+
+
+def schedule_name_from(options):
+    """Return what `add_schedule_name` has read, or None."""
+    if options.name is not None and options.schedule is not None:
+        raise ValueError(f"two schedules, {options.name} and {options.schedule}: leave one of them out")
+    if options.name is not None and "=" in options.name:
+        raise ValueError(f"{options.name!r} is not a schedule: costs are one word, --costs F=1,B=2")
+    return options.schedule if options.name is None else options.name
 
 
 def add_schedule(parser):
     """Which schedule: one with a name and its sizes, or the user's own."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--schedule",
-        metavar="NAME",
-        help=f"one of {', '.join(SCHEDULES)} (default: {SCHEDULE})",
-    )
-    which.add_argument(
+    add_schedule_name(parser, SCHEDULES, "; or a table of your own, a file that ends in .csv")
+    parser.add_argument(
         "--order",
         nargs="+",
         metavar="ACTIONS",
         help='your own schedule: one "F0 F1 B0 B1" per device, '
         "with R0 for a recomputation, 2F0 for stage 2, 0F1&3B0 for two at once",
     )
-    which.add_argument(
+    parser.add_argument(
         "--csv", metavar="FILE", help="your own schedule: a table as PyTorch writes it, one row per device"
     )
     add_sizes(parser)
@@ -72,7 +93,7 @@ def add_recompute(parser, purpose):
         nargs="?",
         const="always",
         default="never",
-        choices=list(RECOMPUTE),
+        type=one_of(RECOMPUTE),
         metavar="MODE",
         help=f"{purpose}: always, or except_last, for all micro-batches but the last",
     )
@@ -109,9 +130,26 @@ def add_most_alive(parser, more=""):
     )
 
 
+def one_of(known):
+    """Return a function that reads one of these names in any spelling, for argparse."""
+    def read(text):
+        found = spelled(text, known)
+        if found is None:
+            near = nearest(text, known)
+            hint = f"did you mean {near!r}? " if near else ""
+            raise argparse.ArgumentTypeError(f"there is no {text!r}: {hint}there are {', '.join(known)}")
+        return found
+
+    return read
+
+
 def number(text):
-    """A whole number, such as 4, a decimal one, 5.5, or a fraction, 17/3, exactly."""
-    exact = Fraction(text)
+    """Return a whole number, such as 4, a decimal one, 5.5, or a fraction, 17/3, exactly."""
+    try:
+        exact = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        words = "is not a number; several are written with spaces between"
+        raise argparse.ArgumentTypeError(f"{text!r} {words}") from None
     return int(exact) if exact.denominator == 1 else as_float(exact)
 
 
@@ -159,12 +197,20 @@ def add_picture(parser, default, of=""):
 
 def schedule_from(options):
     """The schedule that `add_schedule` has read; it may have faults."""
-    own = "--order" if options.order else "--csv" if options.csv is not None else None
-    if own and options.devices is not None:
-        raise ValueError(
-            f"--devices {options.devices} has no place beside {own}, "
-            "which has one line for each device: leave it out"
-        )
+    name, table = schedule_name_from(options), options.csv
+    if name is not None and name.endswith(".csv"):
+        name, table = None, name
+    given = {"a name": name, "--order": options.order, "--csv": table}
+    given = [words for words, value in given.items() if value is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} each say what the schedule is: leave one of them out")
+    own = given[0] if given and name is None else None
+    for words, number in ("--devices", options.devices), ("--stages", options.stages):
+        if own and number is not None:
+            raise ValueError(
+                f"{words} {number} has no place beside {own}, which has one line for each device: "
+                "leave it out"
+            )
     if options.copy_of and not own:
         raise ValueError(
             "--copy-of is for a schedule of your own: those with a name know their copies; leave it out"
@@ -172,15 +218,15 @@ def schedule_from(options):
     if options.order:
         schedule = Schedule.from_text(options.order, options.micro_batches, copy_of=options.copy_of)
     elif own:
-        schedule = read(options.csv, options.micro_batches, options.copy_of)
+        schedule = read(table, options.micro_batches, options.copy_of)
     else:
-        schedule = schedule_named(options.schedule or SCHEDULE, options)
+        schedule = schedule_named(SCHEDULE if name is None else name, options)
     return with_recompute(schedule, options.recompute)
 
 
 def schedule_named(name, options):
     """The schedule with that name, of the sizes that `add_sizes` has read, for one of the replicas."""
-    devices, microbatches = sizes_from(options)
+    devices, microbatches = sizes_from(options, stages_per_device(name_of(name)))
     if options.replicas < 1 or microbatches % options.replicas:
         raise ValueError(
             f"--replicas {options.replicas} cannot share {microbatches} micro-batches evenly: use a divisor "
@@ -196,12 +242,18 @@ def in_replicas(schedule, options):
     return with_all_reduce(in_copies(schedule, options.replicas))
 
 
-def sizes_from(options):
-    """(number of devices, number of micro-batches)"""
-    return (
-        N_DEVICES if options.devices is None else options.devices,
-        N_MICRO_BATCHES if options.micro_batches is None else options.micro_batches,
-    )
+def sizes_from(options, per_device=1):
+    """Return (number of devices, number of micro-batches). per_device: how many stages a device has."""
+    microbatches = N_MICRO_BATCHES if options.micro_batches is None else options.micro_batches
+    if options.stages is None:
+        return N_DEVICES if options.devices is None else options.devices, microbatches
+    if options.devices is not None:
+        raise ValueError(
+            f"--devices {options.devices} and --stages {options.stages} say the same: leave one of them out"
+        )
+    if options.stages % per_device:
+        raise ValueError(f"--stages {options.stages}: each device has {per_device}, so use a multiple")
+    return options.stages // per_device, microbatches
 
 
 def read(path, n_microbatches=None, copy_of=()):

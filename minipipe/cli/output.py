@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..checks import write_whole
-from ..cluster import BUBBLES, duration
+from ..cluster import duration
 from ..order import peak_microbatches
 from ..plots import text
 from ..plots.saving import DOTS_PER_INCH, checked_path, picture_formats
@@ -28,8 +28,7 @@ def describe_devices(options, devices):
 def print_trace(trace):
     """The timeline in characters, and what can be counted in it."""
     print(f"{text(trace)}\n\nmakespan                                {duration(trace.makespan, trace.unit)}")
-    for of, words in BUBBLES.items():
-        print(f"{f'bubble, {words}':40}{float(100 * trace.bubble(of)):.2f} %")
+    print(f"{'idle, of all devices and ticks':40}{float(100 * trace.bubble()):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")
 
 

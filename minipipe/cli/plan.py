@@ -9,7 +9,7 @@ from ..papers import HARDWARE
 from ..planning import PRECISIONS, Nodes, arrange, plan, read_profile
 from ..planning.search import PLANNED_SCHEDULES, of_one_copy
 from .fit import ACCELERATORS, MODELS, OPTIMIZER_CHOICES, bytes_from, input_shape_from, layers_from
-from .options import N_MICRO_BATCHES
+from .options import N_MICRO_BATCHES, one_of
 from .output import checked_path
 
 PURPOSE = (
@@ -23,40 +23,47 @@ simulated with all their messages and bytes, until none is left that could be fa
 A profile: a CSV file with the columns name,forward,backward,weight backward,bytes, a line for each layer or
 block; backward is the gradient of its input alone, and bytes are those that it hands on.
 
-examples:
-  python3 -m minipipe plan --model "mlp([784, 512, 512, 10])" --input 784 --memory 4MiB --devices 4
-  python3 -m minipipe plan --model "transformer(32000, 1024, 16, 24)" --input 1024 --batch 256 --memory 80GiB
-      --nodes 2 --devices 8 --device A100 --between "InfiniBand HDR" --precision mixed --optimizer adam
+examples (of half a minute each): GPT-2 XL on eight computers with a slow network, where it is cut into
+stages, and on one computer with eight devices, where each has a copy
+  python3 -m minipipe plan --model "transformer(50257, 1600, 25, 48)" --input 1024 --batch-size 64 \\
+      --device V100 --precision mixed --optimizer adam --nodes 8 --devices 1 --between "Ethernet, 10 Gbit/s"
+  python3 -m minipipe plan --model "transformer(50257, 1600, 25, 48)" --input 1024 --batch-size 64 \\
+      --device V100 --precision mixed --optimizer adam --nodes 1 --devices 8
   python3 -m minipipe plan --profile mine.csv --devices 4 --micro-batches 16 --output best.csv
 """
+LINKS = [name for name in HARDWARE if name.startswith(("Ethernet", "InfiniBand", "NVLink", "PCIe"))]
 
 
 def add_options(parser):
     parser.add_argument("--model", metavar="CALL", help=f"a network with its arguments: {', '.join(MODELS)}")
     parser.add_argument("--input", type=int, nargs="+", metavar="N", help="the shape of one sample")
     parser.add_argument(
-        "--batch", type=int, default=128, metavar="N", help="samples of a mini-batch (default: %(default)s)"
+        "--batch-size", type=int, default=128, metavar="N",
+        help="samples of a mini-batch (default: %(default)s)",
     )
     parser.add_argument("--memory", metavar="SIZE", help="of a device (default: the device's own)")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument(
-        "--devices", type=int, default=4, metavar="K", help="in each node (default: %(default)s)"
+        "--devices", type=int, default=4, metavar="K",
+        help="in each node, -K for short (default: %(default)s)",
     )
-    parser.add_argument("--device", choices=ACCELERATORS, default="A100",
+    parser.add_argument("--device", type=one_of(ACCELERATORS), choices=ACCELERATORS, default="A100",
                         help="its speed and its link inside a node (default: %(default)s)")
-    parser.add_argument("--between", choices=HARDWARE, default="InfiniBand HDR", metavar="LINK",
-                        help="between nodes, a row of `minipipe papers` (default: %(default)s)")
+    parser.add_argument("--between", type=one_of(LINKS), default="InfiniBand HDR", metavar="LINK",
+                        help="between nodes, a row of `minipipe papers hardware` (default: %(default)s)")
     parser.add_argument("--shards", type=int, nargs="+", default=[1], metavar="T",
                         help="how many devices may share the work inside each layer; above 1, it takes "
                         "longer (default: 1)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="float32", help="(default: %(default)s)")
-    parser.add_argument("--optimizer", choices=OPTIMIZER_CHOICES, default="sgd",
+    parser.add_argument("--precision", type=one_of(PRECISIONS), choices=PRECISIONS, default="float32",
+                        help="(default: %(default)s)")
+    parser.add_argument("--optimizer", type=one_of(OPTIMIZER_CHOICES), choices=OPTIMIZER_CHOICES,
+                        default="sgd",
                         help="(default: %(default)s)")
     parser.add_argument("--schedules", nargs="+", default=PLANNED_SCHEDULES, metavar="NAME",
                         help=f"out of {', '.join(of_one_copy())} (default: {' '.join(PLANNED_SCHEDULES)})")
     parser.add_argument("--profile", metavar="FILE", help="measured costs, instead of a model")
     parser.add_argument("--micro-batches", type=int, default=N_MICRO_BATCHES, metavar="M",
-                        help="for a profile (default: %(default)s)")
+                        help="for a profile, -M for short (default: %(default)s)")
     parser.add_argument("--latency", type=float, default=0, metavar="TIME",
                         help="of a link, for a profile, in its unit (default: %(default)s)")
     parser.add_argument("--bandwidth", type=float, metavar="BYTES",
@@ -86,12 +93,12 @@ def _for_model(options):
     )
     print(
         f"{options.model}: {len(layers)} layers, {describe(layers, shape).parameters:,} parameters\n"
-        f"{options.batch} samples a mini-batch, {options.nodes} x {options.devices} {options.device}, "
+        f"{options.batch_size} samples a mini-batch, {options.nodes} x {options.devices} {options.device}, "
         f"{cluster.memory:,} bytes each, {options.optimizer}, {options.precision}\n",
         flush=True,
     )
     plans = plan(
-        layers, SoftmaxCrossEntropy(), shape, options.batch, cluster, options.precision,
+        layers, SoftmaxCrossEntropy(), shape, options.batch_size, cluster, options.precision,
         optimizer=OPTIMIZER_CHOICES[options.optimizer], schedules=options.schedules, n_shards=options.shards,
     )
     print(f"{plans}\n\nmakespan in seconds, if only multiply-accumulates and links take time\n"

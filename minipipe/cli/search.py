@@ -3,7 +3,7 @@
 from ..cluster import Link, ticks
 from ..order import Costs, best_schedule, greedy_schedule, simulate
 from ..order.greedy import OBJECTIVES
-from .options import add_costs, add_latency, add_sizes, latency_from, number, sizes_from
+from .options import add_costs, add_latency, add_sizes, latency_from, number, one_of, sizes_from
 from .output import checked_path, print_trace, title_of
 
 PURPOSE = (
@@ -17,7 +17,7 @@ does without a proof. Only --greedy has several stages on a device, and the long
 examples:
   python3 -m minipipe search --devices 3 --micro-batches 4 --most-alive 3 2 1
   python3 -m minipipe search --devices 3 --micro-batches 4 --halves --costs F=1,I=1,W=1 --output best.csv
-  python3 -m minipipe timeline --csv best.csv
+  python3 -m minipipe timeline best.csv
   python3 -m minipipe search --greedy --halves --devices 8 --micro-batches 32 --most-alive 8
   python3 -m minipipe search --greedy --halves --objective span --most-alive 8 --kept-for-W 0.4
 """
@@ -38,7 +38,7 @@ def add_options(parser):
     parser.add_argument("--halves", action="store_true", help="split each backward into I and W")
     parser.add_argument("--greedy", action="store_true",
                         help="the best that rules of thumb make, or that has a name: no search, no proof")
-    parser.add_argument("--objective", choices=OBJECTIVES, default=OBJECTIVES[0],
+    parser.add_argument("--objective", type=one_of(OBJECTIVES), choices=OBJECTIVES, default=OBJECTIVES[0],
                         help="what is to be small: the makespan, or the longest span of a device, from its "
                         "first action to its last (default: %(default)s)")
     parser.add_argument("--stages-per-device", type=int, default=1, metavar="V",
@@ -61,7 +61,8 @@ def run(options):
     most_alive = options.most_alive
     if most_alive and len(most_alive) == 1:
         most_alive = most_alive[0]  # for each device
-    arguments = (*sizes_from(options), costs, most_alive, options.halves)
+    per_device = 2 if options.in_a_v else max(1, options.stages_per_device)
+    arguments = (*sizes_from(options, per_device), costs, most_alive, options.halves)
     if options.greedy:
         found, schedule = None, _greedy(options, arguments, latency)
     else:
@@ -72,7 +73,7 @@ def run(options):
     print(title_of(schedule))
     print_trace(trace)
     if found:
-        print_proof(found)
+        print_proof(found, _of_all(options))
     else:
         print_spans(trace, options.objective)
     if path:
@@ -117,12 +118,21 @@ def print_spans(trace, objective):
         print("\nmade by rules, or by name: whether there is a better one, only a search could say")
 
 
-def print_proof(found):
+def _of_all(options):
+    """Say what the schedules have in common that the search looks through."""
+    backwards = "backwards in halves" if options.halves else "whole backwards"
+    memory = ", in this memory" if options.most_alive else ""
+    return f"no schedule with {backwards} and one stage a device takes fewer than", memory
+
+
+def print_proof(found, of_all):
+    """Print what the search has shown. of_all: the sentence about all schedules, and its end."""
+    none, memory = of_all
     looked_at = f"{found.n_nodes:,} partial schedule{'s' * (found.n_nodes != 1)} looked at"
     if found.proved:
-        print(f"\nproved: no schedule takes fewer than {ticks(found.makespan)} ticks ({looked_at})")
+        print(f"\nproved: {none} {ticks(found.makespan)} ticks{memory} ({looked_at})")
     else:
         print(
-            f"\nnot proved: {ticks(found.makespan)} ticks is the best found, and none takes fewer than "
-            f"{ticks(found.bound)}; {looked_at}, --most-nodes allows more"
+            f"\nnot proved: {ticks(found.makespan)} ticks is the best found, and {none} "
+            f"{ticks(found.bound)}{memory}; {looked_at}, --most-nodes allows more"
         )

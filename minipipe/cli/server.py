@@ -1,5 +1,7 @@
 """`minipipe server`: digits through a parameter server, with the timeline, the staleness and the error."""
 
+import argparse
+
 import numpy as np
 
 from ..arrays import accuracy
@@ -13,7 +15,7 @@ from ..plots import curves, staleness, text
 from ..plots.canvas import new_figure
 from ..plots.timeline import timeline
 from ..servers import MODES, Pace, ParameterServer, Servers, mini_batches, speeds_with
-from .options import add_latency, add_picture, latency_from, number
+from .options import add_latency, add_picture, latency_from, number, one_of
 from .output import checked_picture, save_figure
 
 PURPOSE = "train on digits through a parameter server: who waits, how stale the updates are, and the error"
@@ -32,7 +34,7 @@ N_SCORES = 12  # errors on the way
 
 
 def add_options(parser):
-    parser.add_argument("--mode", choices=MODES, default=MODES[0],
+    parser.add_argument("--mode", type=one_of(MODES), choices=MODES, default=MODES[0],
                         help="when a server updates, and answers (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=4, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--servers", type=int, default=1, metavar="S",
@@ -118,7 +120,7 @@ def _slow(text):
     worker, _, times = text.partition("=")
     try:
         return int(worker), number(times)
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, argparse.ArgumentTypeError):
         raise ValueError(
             f"--slow {text} must name a worker, and how many times as long it takes: 1=4"
         ) from None

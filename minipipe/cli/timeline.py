@@ -7,9 +7,9 @@ from .output import checked_picture, print_trace, save_timeline, title_of
 
 PURPOSE = "run a schedule without arithmetic, and draw it"
 EPILOG = """examples:
-  python3 -m minipipe timeline --schedule 1f1b --devices 4 --micro-batches 8 --output 1f1b.png
+  python3 -m minipipe timeline 1f1b --devices 4 --micro-batches 8 --output 1f1b.png
   python3 -m minipipe timeline --order "F0 F1 B0 B1" "F0 B0 F1 B1" --costs F=1,B=2 --latency 1
-  python3 -m minipipe timeline --schedule gpipe --costs F=1/1/2/1,B=2/2/4/2,message_bytes=1e6 --bandwidth 1e6
+  python3 -m minipipe timeline gpipe --costs F=1/1/2/1,B=2/2/4/2,message_bytes=1e6 --bandwidth 1e6
   python3 -m minipipe timeline --devices 2 --replicas 2 --shards 2 --exchanges 1 --costs F=1,B=2,A=3
 """
 

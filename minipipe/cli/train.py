@@ -1,22 +1,28 @@
-"""`minipipe`: the main job. Train through a pipeline, prove the gradients, draw the run."""
+"""`minipipe`: the main job. Prove the gradients of a pipeline, draw the run, and train."""
 
+import itertools
+
+from ..arguments import argument
 from ..arrays import accuracy
+from ..cluster import ticks
 from ..datasets import digits
 from ..exact import rational
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import SGD
+from ..order import simulate, with_recompute
 from ..parallel import Parallel
-from ..parallel.options import Cut, Memory, Split, Weights
-from ..planning import temporaries
-from ..planning.foresight import patterns_of
-from ..schedules import names_for_stages, names_having, stages_per_device
+from ..parallel.options import Memory, Split, Weights
+from ..plots import text
+from ..schedules import build, name_of, names_for_stages, names_having, stages_per_device
 from ..training import fit
 from ..verification import equals_full_batch, same_bits, share_of_bound
 from .options import SCHEDULE, add_picture, add_recompute, add_sizes, add_splits, add_training, sizes_from
 from .output import checked_picture, describe_devices, print_trace, save_timeline
 
 LAYER_SIZES = (64, 64, 64, 32, 10)
+NEXT = """next: python3 -m minipipe compare naive gpipe 1f1b zb-h1      schedules on the same devices
+      python3 -m minipipe help                                all that there is"""
 
 
 def add_options(parser):
@@ -39,14 +45,16 @@ def add_options(parser):
 
 def run(options):
     path = checked_picture(options.output)
-    devices, microbatches = sizes_from(options)
+    per_device = stages_per_device(name_of(options.schedule))
+    devices, microbatches = sizes_from(options, per_device)
     if microbatches > options.batch_size:
         raise ValueError(
             f"--micro-batches {microbatches} exceeds --batch-size {options.batch_size}: "
             "use at most that many, or a larger batch"
         )
+    optimizer, n_epochs = SGD(options.learning_rate), argument("n_epochs", options.epochs)
     (X, Y), (X_test, Y_test) = digits()
-    n_stages = devices * stages_per_device(options.schedule)
+    n_stages = devices * per_device
 
     def network(layers, schedule=options.schedule):
         split = Split(options.replicas, options.shards, n_stages, microbatches)
@@ -61,43 +69,56 @@ def run(options):
         f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
         f"schedule {pipe.schedule.name}\n"
     )
-    fit(
-        pipe, X, Y, SGD(options.learning_rate), options.epochs, options.batch_size, (X_test, Y_test),
-        seed=options.seed, report=lambda line: print(line, flush=True),
-    )
-    score = 100 * accuracy(pipe.predict(X_test), Y_test)
-    print(f"\ntest accuracy {score:.2f} % of {X_test.shape[1]} digits\n")
-    proved = _prove(pipe, X, Y, max(options.batch_size, microbatches), network, options)
-    print(f"\nThe run that was just compared with the full batch, J = {pipe.J:.4f}:\n")
+    proved = _prove(pipe, X, Y, options.batch_size, network, options)
+    pipe.forward_backward(X[:, :options.batch_size], Y[:, :options.batch_size])
+    print()
+    if options.replicas * options.shards * per_device == 1 and not pipe.schedule.name.startswith("naive"):
+        _print_naive(pipe, options)
+    print(f"By the schedule {pipe.schedule.name}:\n")
     print_trace(pipe.trace)
-    peaks = (f"{n_bytes:,}" for n_bytes in pipe.trace.peak_bytes())
-    print("peak bytes per device, sums as a tree".ljust(39), *peaks)
-    if options.shards == 1:
-        print("and up to, inside a layer's action".ljust(39), f"{_inside(pipe, options.batch_size):,}")
     verdict = "gradients verified" if proved else "gradients WRONG"
     title = f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}"
     save_timeline(pipe.trace, path, title)
+    print()
+    fit(
+        pipe, X, Y, optimizer, n_epochs, options.batch_size, (X_test, Y_test), seed=options.seed,
+        report=_printing({1, -(-n_epochs // 2), n_epochs}),
+    )
+    score = 100 * accuracy(pipe.predict(X_test), Y_test)
+    print(f"\ntest accuracy {score:.2f} % of {X_test.shape[1]} digits\n\n{NEXT}")
     return 0 if proved else 1
 
 
-def _inside(pipe, batch_size):
-    """The most bytes that an action takes for a moment beyond those that are counted."""
-    cut = Cut([len(stage.layers) for stage in pipe.stages])
-    m = -(-batch_size // pipe.n_microbatches)
-    patterns = sorted(set(patterns_of(pipe.schedule).values()))
-    of_stages = temporaries(mlp(LAYER_SIZES), pipe.loss, cut, LAYER_SIZES[:1], m, patterns=patterns)
-    return max(max(of_stage.values()) for of_stage in of_stages)
+def _printing(numbers):
+    """Return a function that prints some of the lines that it gets. numbers: which ones, from 1."""
+    count = itertools.count(1)
+
+    def report(line):
+        if next(count) in numbers:
+            print(line, flush=True)
+
+    return report
+
+
+def _print_naive(pipe, options):
+    """Print how the same work would begin with one micro-batch at a time."""
+    naive = build("naive", pipe.n_stages, pipe.n_microbatches)
+    trace = simulate(with_recompute(naive, options.recompute))
+    idle, width = f"{100 * float(trace.bubble()):.0f} % idle", len(text(pipe.trace).splitlines()[1])
+    print(f"One micro-batch at a time, it would take {ticks(trace.makespan)} ticks, {idle}, and begin:\n")
+    beginning, _, _ = text(trace).partition("\n\n")
+    print("\n".join(line[:width].rstrip() for line in beginning.splitlines()), end="\n\n")
 
 
 def _prove(pipe, X, Y, m, network, options):
-    """The trained network's gradients, from the pipeline and from one full-width batch, in three senses.
+    """The network's gradients, from the pipeline and from one full-width batch, in three senses.
 
-    network: a function of layers and the name of a schedule; it makes a network like the trained one.
+    network: a function of layers and the name of a schedule; it makes a network like `pipe`.
 
     Products over several shards add in another order than one device does, so there the bits are others.
     """
     K, M = pipe.n_stages, pipe.n_microbatches
-    print("Do the micro-batches' gradients add up to the full batch's? J and every parameter compared:")
+    print("The proof: do the micro-batches' gradients add up to the full batch's? J and every parameter:")
     ragged = M + 3 if M > 3 else 2 * M - 1
     kind = "ragged micro-batches" if ragged % M else "micro-batches"
     print(f"  rational numbers, m = {ragged} in {M} {kind}:", end=" ", flush=True)

@@ -22,7 +22,8 @@ def add_options(parser):
         "file", metavar="FILE.csv", help="one row per device and one cell per time step, as PyTorch writes it"
     )
     parser.add_argument(
-        "--micro-batches", type=int, metavar="M", help="how many there should be (default: as many as occur)"
+        "--micro-batches", type=int, metavar="M",
+        help="how many there should be, -M for short (default: as many as occur)",
     )
     add_most_alive(parser)
     add_copies(parser)

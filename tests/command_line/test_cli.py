@@ -89,14 +89,15 @@ def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(
         words[0]: words[1:] for line in out.splitlines()[3:8] if (words := line.replace(" %", "").split())
     }
     assert status == 0
-    assert "idle/total  idle/ideal  idle in span   worst span" in out
+    assert out.splitlines()[2].split() == ["schedule", "makespan", "idle", "peak", "messages"]
     assert f"drawn: naive gpipe interleaved zb-v {mine}" in out
+    assert "drawn: 1f1b gpipe zb-v\n" in run(capsys, "compare 1F1B,GPipe ZBV")[1]
     assert rows == {
-        "naive": ["96", "75.00", "300.00", "73.77", "75.00", "1", "48"],  # (K - 1)/K and K - 1
-        "gpipe": ["33", "27.27", "37.50", "15.79", "27.27", "8", "48"],  # (K - 1)/(M + K - 1) and (K - 1)/M
-        "interleaved": ["28.5", "15.79", "18.75", "8.57", "15.79", "5.5", "112"],
-        "zb-v": ["25.5", "5.88", "6.25", "0.00", "0.00", "4", "96"],
-        str(mine): ["33", "27.27", "37.50", "15.79", "27.27", "4", "48"],
+        "naive": ["96", "75.00", "1", "48"],  # (K - 1)/K
+        "gpipe": ["33", "27.27", "8", "48"],  # (K - 1)/(M + K - 1)
+        "interleaved": ["28.5", "15.79", "5.5", "112"],
+        "zb-v": ["25.5", "5.88", "4", "96"],
+        str(mine): ["33", "27.27", "4", "48"],
     }
     status, _, complaint = run(capsys, f"compare gpipe {mine} --devices 2")
     assert status == 2
@@ -107,6 +108,8 @@ def test_explain_says_the_causes_and_the_critical_path(capsys):
     status, out, _ = run(capsys, "explain --schedule gpipe --devices 2 --micro-batches 2 --latency 1")
     trace = mp.simulate(build("gpipe", 2, 2), link=mp.Link(latency=1))
     assert status == 0 and str(trace.explain()) in out and "work 9 + links 2 = 11 ticks" in out
+    shares = [line.split()[-2] for line in out.splitlines() if line.endswith(" %")]
+    assert shares == [f"{100 * float(trace.bubble(of)):.2f}" for of in ("total", "ideal", "span", "worst")]
     trace = mp.simulate(build("1f1b", 2, 3), link=mp.Link(latency=1))
     out = run(capsys, "explain --devices 2 --micro-batches 3 --latency 1 --most-alive 2")[1]
     assert str(trace.explain(most_alive=2)) in out
@@ -118,16 +121,18 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
     status, out, _ = run(capsys, f"search --devices 3 --micro-batches 4 --most-alive 3 2 1 --output {table}")
     best = mp.Schedule.from_csv(table)
     assert status == 0
-    assert "proved: no schedule takes fewer than 18 ticks" in out
+    of_all = "no schedule with whole backwards and one stage a device takes fewer than"
+    assert f"proved: {of_all} 18 ticks, in this memory (" in out
     assert "peak micro-batches per device           3 2 1" in out
     assert mp.simulate(best).makespan == 18 and mp.simulate(best).to_text() in out
     out = run(capsys, "search --devices 2 --halves --most-alive 2 --latency 1 --costs F=1,I=1,W=1")[1]
     assert "I0" in out and "W0" in out and "peak micro-batches per device           2 " in out
     found, proved = (out.split(words)[1].split()[0] for words in ("makespan", "takes fewer than "))
     assert found == proved, "the latency counts in both"
+    assert "no schedule with backwards in halves and one stage a device" in out
     monkeypatch.setattr("minipipe.cli.search.best_schedule", lambda *sizes: Found(best, 18, 17.5, False, 5))
     out = run(capsys, "search")[1]
-    assert "not proved: 18 ticks is the best found, and none takes fewer than 17.5; 5 partial sched" in out
+    assert f"not proved: 18 ticks is the best found, and {of_all} 17.5; 5 partial schedules" in out
     monkeypatch.undo()
     out = run(capsys, "search --greedy --devices 8 --micro-batches 16 --most-alive 8 7 6 5 4 3 2 1")[1]
     # (M + K - 1)(F + B), as 1F1B; device 0 is there from the first tick to the last
@@ -259,7 +264,7 @@ def test_export_writes_each_format_and_prints_what_is_text(capsys, tmp_path):
     schedule = build("zb-v", 2, 3)
     options = "--schedule zb-v --devices 2 --micro-batches 3"
     assert run(capsys, f"export {options} --format csv") == (0, schedule.to_csv(), "")
-    out = run(capsys, f"export {options} --format text --costs F=2")[1]
+    out = run(capsys, f"export {options} --format Text --costs F=2")[1]
     assert out == mp.simulate(schedule, mp.Costs(F=2)).to_text() + "\n"
     table, page, picture = tmp_path / "x.csv", tmp_path / "x.json", tmp_path / "x.pdf"
     for path in (table, page, picture):

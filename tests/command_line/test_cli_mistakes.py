@@ -1,14 +1,21 @@
 """How the command line answers a mistake, a call for help and an interrupt."""
 
+import os
+import re
 import shlex
+import subprocess
 import sys
 from runpy import run_module
 
 import pytest
 from command_line.test_cli import run
 
-from minipipe.cli.main import COMMANDS, command_line
+import minipipe as mp
+from minipipe.cli import timeline
+from minipipe.cli.main import COMMANDS, command_line, options_from
+from minipipe.cli.options import SCHEDULE, schedule_from
 from minipipe.interrupted import INTERRUPTED
+from minipipe.schedules import build
 
 
 @pytest.mark.parametrize("words, sentence", [
@@ -41,7 +48,20 @@ from minipipe.interrupted import INTERRUPTED
     ("timeline --csv nowhere.csv", "cannot read nowhere.csv: there is no such file"),
     ("validate .", "cannot read .: it is a folder"),
     ("validate /dev/null", "the table has no actions: write one row per device"),
-    ("compare gpipe 1f1", "1f1: unknown schedule '1f1': did you mean '1f1b'?"),
+    ("compare gpipe 1f1", "unknown schedule '1f1': did you mean '1f1b'?"),
+    ("compare naive dapple", "the schedule 'dapple' is called '1f1b' here (that name is from Fan et al. 2"),
+    ("explain PipeDream_Flush", "is called '1f1b' here (that name is from Narayanan et al. 2020"),
+    ("fit --memory 1GiB --schedules DAPPLE", "the schedule 'DAPPLE' is called '1f1b' here"),
+    ("timeline 1f1b --schedule gpipe", "two schedules, 1f1b and gpipe: leave one of them out"),
+    ("timeline --schedule gpipe --csv x.csv", "a name and --csv each say what the schedule is: leave one"),
+    ("timeline x.csv --order F0 B0", "--order and --csv each say what the schedule is: leave one of them"),
+    ("timeline -K 4 --stages 4", "--devices 4 and --stages 4 say the same: leave one of them out"),
+    ("timeline zb-v --stages 3", "--stages 3: each device has 2, so use a multiple"),
+    ("compare 1f1b zb-v --stages 4", "--stages 4 need unequal devices, 1 a device in 1f1b, 2 a device in"),
+    ("timeline --costs F=1 B=2", "'B=2' is not a schedule: costs are one word, --costs F=1,B=2"),
+    ("mpi -K 3", "mpiexec says how many devices there are: leave out --devices, and type mpiexec -n 3 pyth"),
+    ("plan --profile nowhere.csv", "cannot read nowhere.csv: No such file or directory"),
+    ("timeline --order 'F0 B0' --stages 1", "--stages 1 has no place beside --order"),
     ("compare interleaved --micro-batches 9", "interleaved: n_microbatches=9 makes"),
     ("compare interleaved --costs F=1/1/1/2",
      "interleaved: F has 4 costs for 8 stages: give one number, or one per stage"),
@@ -84,14 +104,34 @@ def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsy
     status, out, complaint = run(capsys, words)
     assert status == 2 and sentence in complaint
     assert complaint.startswith("minipipe: error: ") and "Traceback" not in complaint
-    assert "epoch " not in out
+    assert "epoch " not in out and "equal (==)" not in out
 
 
 @pytest.mark.parametrize("words, sentence", [
     ("--devices 2 timeline", "the options of a command come after its name"),
-    ("timelin", "invalid choice: 'timelin'"), ("plan --optimizer momentun", "invalid choice: 'momentun'"),
-    ("--speed", "unrecognized arguments: --speed"),
-    ("timeline --schedule gpipe --csv x.csv", "not allowed with"),
+    ("timelin", "minipipe: error: there is no command 'timelin': did you mean timeline? there are timel"),
+    ("zzz", "minipipe: error: there is no command 'zzz': there are timeline, compare, "),
+    ("1F1B", "type timeline 1F1B to draw that schedule, or --schedule 1F1B to train by it"),
+    ("plan --optimizer momentun", "there is no 'momentun': did you mean 'momentum'? there are sgd, mome"),
+    ("plan --between '10 Gbit Ethernet'", "did you mean 'Ethernet, 10 Gbit/s'? there are NVLink 1, P100, "),
+    ("--speed", "usage: minipipe [-h]"), ("--speed", "minipipe: error: unknown option --speed: did you mean"),
+    ("--zzz", "minipipe: error: unknown option --zzz\n"),
+    ("--mnist x", "unknown option --mnist of minipipe: batch-size would take it\n"),
+    ("timeline --latncy 2", "usage: minipipe timeline [-h]"),
+    ("timeline --latncy 2", "timeline: error: unknown option --latncy: did you mean --latency?\n"),
+    ("timeline --most-alive 2", "unknown option --most-alive of minipipe timeline: explain, search, val"),
+    ("explain --kept 1", "unknown option --kept of minipipe explain: search would take it\n"),
+    ("papers -K 2", "unknown option -K of minipipe papers: timeline, compare, "),
+    ("timeline 1f1b 4 8", "there is no place for '4' '8': write -K 4 -M 8 for 4 devices"),
+    ("timeline gpipe 1f1b", "there is no place for '1f1b': one schedule is enough, and compare takes sev"),
+    ("verify 1f1b", "there is no place for '1f1b'\n"),
+    ("fit", "the following arguments are required: --memory"),
+    ("timeline -K four", "argument --devices: invalid int value: 'four'"),
+    ("explain --most-alive 1/0", "argument --most-alive: '1/0' is not a number"),
+    ("search --most-alive 3,2", "'3,2' is not a number; several are written with spaces between"),
+    ("--lr 0.1 --spede", "minipipe: error: unknown option --spede"),
+    ("export --re always --co F=1", "--re may be --recompute or --replicas: write one of them\n"),
+    ("hlep", "did you mean help?"), ("timeline -K 4 -M", "argument --micro-batches: expected one argument"),
 ])
 def test_words_that_are_no_command_have_status_2(capsys, words, sentence):
     status, _, complaint = run(capsys, words)
@@ -101,12 +141,65 @@ def test_words_that_are_no_command_have_status_2(capsys, words, sentence):
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_shows_examples_that_the_parser_takes(capsys, command):
     status, out, _ = run(capsys, f"{command} --help")
-    lines = [line.partition("python3 -m minipipe") for line in out.splitlines()]
+    lines = [line.partition("python3 -m minipipe") for line in out.replace("\\\n", "").splitlines()]
     lines = [words for before, found, words in lines if found and before.startswith("  ")]
     assert status == 0 and "example" in out and lines
     parser = command_line()
     for words in lines:
-        parser.parse_args(shlex.split(words.split("      ")[0]))
+        parser.parse_args(shlex.split(re.split("    +(?!--)", words)[0]))
+
+
+TIMELINE = "timeline --schedule zb-v --devices 2 --micro-batches 4"
+
+
+@pytest.mark.parametrize("words", [
+    "timeline zb-v -K 2 -M 4", "TIMELINE ZB_V -K2 -M=4", "timeline -k 2 zbv -m4",
+    "timeline zb-v --stages 4 -M4",
+    "timeline zb-v --n_devices 2 --n_microbatches 4", "timeline zb-v K=2 M=4",
+    "timeline zb-v --K 2 --M 4",
+    "timeline --Devices=2 --microbatches=4 zb-v", "timeline --dev 2 -micro_batches 4 --Schedule ZB-V",
+])
+def test_what_is_meant_is_read_in_any_spelling(words):
+    """-K and -M, and names without regard to case, "_" and "-", of commands, options and schedules."""
+    found, expected = options_from(shlex.split(words)), options_from(shlex.split(TIMELINE))
+    assert found.run is expected.run is timeline.run
+    schedules = [schedule_from(options) for options in (found, expected)]
+    assert schedules[0] == schedules[1] == build("zb-v", 2, 4)
+
+
+@pytest.mark.parametrize("words, expected", [
+    ("compare gpipe -K 4 1f1b", {"schedules": ["gpipe", "1f1b"], "devices": 4}),
+    ("--lr 0.5 --gpus 2 --n_epochs 3", {"learning_rate": 0.5, "devices": 2, "epochs": 3}),
+    ("fit --memory 1 -K 1 2 --batch 8 --device a100", {"devices": [1, 2], "batch_size": 8, "device": "A100"}),
+    ("threads zb-h1 -K 2", {"name": "zb-h1", "devices": 2}),
+    ("mpi GPipe -M 2", {"name": "GPipe", "micro_batches": 2}), ("--microbatches 4 -K 2", {"devices": 2}),
+    ("search -K3 --kept-for-w 0.5", {"devices": 3, "kept_for_W": 0.5}),
+    ("batch_size --seeds 1", {"seeds": 1}),
+    ("plan --optimizer Adam --between 'ethernet, 1 gbit/s'", {"between": "Ethernet, 1 Gbit/s"}),
+])
+def test_each_command_reads_its_options_so(words, expected):
+    found = vars(options_from(shlex.split(words)))
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_has_one_spelling_of_each_option(capsys, command):
+    out = run(capsys, f"{command} --help")[1]
+    assert run(capsys, f"help {command}")[1] == out
+    words = {*out.replace(",", " ").split()}
+    assert not {"--microbatches", "--n_devices", "--n_microbatches"} & words
+    for option, short in ("--devices K", "-K for short"), ("--micro-batches M", "-M for short"):
+        assert (option in out) == (short in " ".join(out.split())), option
+
+
+def test_the_command_line_and_networks_have_the_same_schedule_unless_told():
+    layers = [mp.Linear(1, 1), mp.Linear(1, 1)]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 3)
+    split = mp.Split(stages=2, microbatches=3)
+    both = mp.Parallel(layers, mp.MeanSquaredError(), split)
+    assert pipe.schedule == both.schedule == build(SCHEDULE, 2, 3)
+    for words in "", "timeline -K 2 -M 3":
+        assert vars(options_from(shlex.split(words)))["schedule"] in (None, SCHEDULE)
 
 
 def test_an_interrupt_is_one_line(capsys, monkeypatch):
@@ -115,6 +208,24 @@ def test_an_interrupt_is_one_line(capsys, monkeypatch):
 
     monkeypatch.setattr("minipipe.cli.explain.run", stopped)
     assert run(capsys, "explain") == (INTERRUPTED, "", "minipipe: stopped\n")
+
+
+def test_a_wrong_backend_of_matplotlib_is_a_sentence(tmp_path):
+    """matplotlib reads the variable when it is imported, so in a process of its own."""
+    programs = {
+        "-m minipipe timeline -K 2 -M 2": "minipipe: error: ",
+        "-c import minipipe as mp; mp.simulate(mp.schedules.gpipe(2, 2)).plot()": "ValueError: ",
+    }
+    for words, before in programs.items():
+        first, rest = words.split(" ", 1)
+        command = [sys.executable, first, *([rest] if first == "-c" else rest.split())]
+        env = os.environ | {"MPLBACKEND": "nonsense", "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+        assert done.returncode and done.stderr.splitlines()[-1] == (
+            f"{before}MPLBACKEND='nonsense' is not a backend of matplotlib: unset that variable, or use "
+            "MPLBACKEND=agg"
+        )
+    assert not [*tmp_path.iterdir()]
 
 
 def test_python_m_minipipe_is_the_command_line(capsys, monkeypatch):

@@ -3,6 +3,7 @@
 import pytest
 
 import minipipe as mp
+from minipipe.comparison import table_of
 from minipipe.order import ScheduleError
 from minipipe.schedules import build
 
@@ -14,11 +15,12 @@ def all_forwards_first(device, K, M):
 def test_a_row_has_what_was_counted_in_the_run():
     found = mp.compare("naive", "gpipe", "1f1b", K=4, M=8)
     head, *rows = repr(found).splitlines()[:4]
-    columns = "schedule makespan idle/total idle/ideal idle in span worst span peak messages"
-    assert head.split() == columns.split()
-    assert [(row.split()[0], row.split()[1], row.split()[-2]) for row in rows] == [
-        ("naive", "96", "1"), ("gpipe", "33", "8"), ("1f1b", "33", "4"),
+    assert head.split() == ["schedule", "makespan", "idle", "peak", "messages"]
+    assert [row.split() for row in rows] == [
+        ["naive", "96", "75.00", "%", "1", "48"], ["gpipe", "33", "27.27", "%", "8", "48"],
+        ["1f1b", "33", "27.27", "%", "4", "48"],
     ]
+    assert f"{table_of(found)}\n\n" in repr(found), "the table of `minipipe compare`"
     assert found["gpipe"] == mp.simulate(build("gpipe", 4, 8)) and len(found) == 3
 
 
@@ -36,6 +38,7 @@ def test_it_shows_and_saves_its_picture(tmp_path):
     text = (tmp_path / "both.svg").read_text()
     assert text.startswith("<?xml") and [*tmp_path.iterdir()] == [tmp_path / "both.svg"]
     assert [ax.get_title(loc="left").split(":")[0] for ax in found.plot().axes[:2]] == ["gpipe", "1f1b"]
+    assert len(mp.plots.compare(found).axes) == len(found.plot().axes)
     page = found._repr_html_()
     assert page.startswith("<pre>schedule") and "data:image/png;base64," in page
     with pytest.raises(ValueError, match="its name must end in one of"):
