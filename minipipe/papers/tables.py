@@ -160,7 +160,7 @@ ZERO_BUBBLE = (
 
 # The tables as text, each published number beside the one of this package.
 #
-# `minipipe papers` and notebooks 31 and 32 print them.
+# `minipipe papers` and notebooks 35 and 36 print them.
 
 GIB = 2 ** 30
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 34, the all-reduce."""
+"""Checkers for notebook 38, the all-reduce."""
 
 import inspect
 

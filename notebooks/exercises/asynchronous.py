@@ -1,4 +1,4 @@
-"""Checkers for notebooks 25 and 26, asynchronous pipelines."""
+"""Checkers for notebooks 29 and 30, asynchronous pipelines."""
 
 from math import pi, sin
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 44, automatic parallelism."""
+"""Checkers for notebook 48, automatic parallelism."""
 
 from . import judged
 

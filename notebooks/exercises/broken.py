@@ -1,4 +1,4 @@
-"""The way from notebook 22 to the bugs of `tests/pitfalls/`, and the checker of its exercise."""
+"""The way from notebook 26 to the bugs of `tests/pitfalls/`, and the checker of its exercise."""
 
 import sys
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 12, 13 and 14, convolutional networks."""
+"""Checkers for notebooks 16, 17 and 18, convolutional networks."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Pictures for notebooks 13 and 14: drawings that would be too long for a cell. Each draws into the
+"""Pictures for notebooks 17 and 18: drawings that would be too long for a cell. Each draws into the
 matplotlib axes `ax`.
 """
 

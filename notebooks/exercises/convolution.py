@@ -1,4 +1,4 @@
-"""Checkers for notebooks 09, 10 and 11, convolution."""
+"""Checkers for notebooks 13, 14 and 15, convolution."""
 
 import math
 

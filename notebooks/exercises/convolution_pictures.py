@@ -1,4 +1,4 @@
-"""Pictures for notebooks 09 to 13: drawings that would be too long for a cell. Each draws into the
+"""Pictures for notebooks 13 to 17: drawings that would be too long for a cell. Each draws into the
 matplotlib axes `ax`.
 """
 

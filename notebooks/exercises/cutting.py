@@ -1,4 +1,4 @@
-"""Checkers for notebooks 27 and 28, where to cut a network."""
+"""Checkers for notebooks 31 and 32, where to cut a network."""
 
 from numbers import Integral
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 38, data-parallel training."""
+"""Checkers for notebook 42, data-parallel training."""
 
 from . import judged
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 41, federated averaging."""
+"""Checkers for notebook 45, federated averaging."""
 
 from . import called, numbers, same
 

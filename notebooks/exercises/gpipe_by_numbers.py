@@ -1,4 +1,4 @@
-"""Checkers for notebooks 31, 32 and 33, GPipe by the numbers."""
+"""Checkers for notebooks 35, 36 and 37, GPipe by the numbers."""
 
 from fractions import Fraction
 from functools import cache

@@ -1,4 +1,4 @@
-"""Checkers for notebook 42, large mini-batches."""
+"""Checkers for notebook 46, large mini-batches."""
 
 from . import judged
 

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 29 and 30, memory and recomputation."""
+"""Checkers for notebooks 33 and 34, memory and recomputation."""
 
 import math
 from functools import cache

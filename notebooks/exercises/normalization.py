@@ -1,4 +1,4 @@
-"""Checkers for notebooks 15 and 16, batch norm and dropout."""
+"""Checkers for notebooks 19 and 20, batch norm and dropout."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Pictures for notebook 15: drawings that would be too long for a cell. Each draws into the matplotlib axes
+"""Pictures for notebook 19: drawings that would be too long for a cell. Each draws into the matplotlib axes
 `ax`.
 """
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 21, schedules of one's own."""
+"""Checkers for notebook 25, schedules of one's own."""
 
 from itertools import pairwise
 

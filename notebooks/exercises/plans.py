@@ -1,4 +1,4 @@
-"""Checkers for notebook 45, a plan for your cluster."""
+"""Checkers for notebook 49, a plan for your cluster."""
 
 from . import judged
 

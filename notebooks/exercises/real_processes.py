@@ -1,4 +1,4 @@
-"""Checkers for notebook 35, real processes."""
+"""Checkers for notebook 39, real processes."""
 
 import inspect
 

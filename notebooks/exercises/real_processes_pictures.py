@@ -1,4 +1,4 @@
-"""Pictures for notebook 35: where the time of a run goes, and the picture that a job on MPI ranks draws."""
+"""Pictures for notebook 39: where the time of a run goes, and the picture that a job on MPI ranks draws."""
 
 import os
 import shutil

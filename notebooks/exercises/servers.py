@@ -1,4 +1,4 @@
-"""Checkers for notebook 40, parameter servers."""
+"""Checkers for notebook 44, parameter servers."""
 
 from minipipe.servers import round_ticks
 from . import called, judged

@@ -1,4 +1,4 @@
-"""Checkers for notebook 37, inside a layer."""
+"""Checkers for notebook 41, inside a layer."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Checkers for notebooks 23 and 24, slow links."""
+"""Checkers for notebooks 27 and 28, slow links."""
 
 from fractions import Fraction
 from functools import cache

@@ -1,4 +1,4 @@
-"""Checkers for notebook 36, the three ways to split."""
+"""Checkers for notebook 40, the three ways to split."""
 
 from . import judged, shape_of
 

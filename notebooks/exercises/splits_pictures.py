@@ -1,4 +1,4 @@
-"""Pictures for notebook 36: drawings that would be too long for a cell."""
+"""Pictures for notebook 40: drawings that would be too long for a cell."""
 
 from itertools import accumulate
 

@@ -1,4 +1,4 @@
-"""Checkers for notebook 39, three dimensions."""
+"""Checkers for notebook 43, three dimensions."""
 
 from . import judged
 

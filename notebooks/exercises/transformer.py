@@ -1,4 +1,4 @@
-"""Checkers for notebooks 17 and 18, attention and a Transformer."""
+"""Checkers for notebooks 21 and 22, attention and a Transformer."""
 
 import math
 
@@ -234,7 +234,7 @@ def _wrong_tied(dW, tokens, dE, A, dZ):
 
 
 def check_parameters(parameters):
-    """Judge `parameters(V, d, n_blocks, T)`: how many numbers the model of notebook 18 learns, with a tied W.
+    """Judge `parameters(V, d, n_blocks, T)`: how many numbers the model of notebook 22 learns, with a tied W.
 
     >>> check_parameters(lambda V, d, n_blocks, T: n_blocks * (12 * d**2 + 13 * d))
     'Those are the blocks alone: the embeddings, the last LayerNorm and the last b are missing.'

@@ -1,4 +1,4 @@
-"""Checkers for notebook 43, the traps of large mini-batches."""
+"""Checkers for notebook 47, the traps of large mini-batches."""
 
 from . import judged
 

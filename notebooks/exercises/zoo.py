@@ -1,4 +1,4 @@
-"""Checkers for notebooks 19 and 20, the zoo of schedules."""
+"""Checkers for notebooks 23 and 24, the zoo of schedules."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""A picture for notebook 20: a drawing that would be too long for a cell."""
+"""A picture for notebook 24: a drawing that would be too long for a cell."""
 
 BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#777777"
 BESIDE = {"zb-v": ((-8, -4), "right"), "zb-h1": ((8, -4), "left")}  # where the name stands, if not above

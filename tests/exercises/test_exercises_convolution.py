@@ -1,4 +1,4 @@
-"""Exercises about convolutions and pooling, in notebooks 09 to 14: other solutions than the notebooks', and
+"""Exercises about convolutions and pooling, in notebooks 13 to 18: other solutions than the notebooks', and
 what the checkers say to typical wrong answers.
 """
 
@@ -16,11 +16,11 @@ from exercises.cnn import (
 from exercises.convolution import check_backward, check_length, check_matrix, check_receptive_field
 
 backward, receptive_field, matrix = (
-    solutions("09").conv_backward, solutions("10").receptive_field, solutions("11").matrix,
+    solutions("13").conv_backward, solutions("14").receptive_field, solutions("15").matrix,
 )
-max_pool_backward = solutions("12").max_pool_backward
-average_pool_backward = solutions("12").average_pool_backward
-backward_by_forward, n_parameters = solutions("13").backward_by_forward, solutions("14").n_parameters
+max_pool_backward = solutions("16").max_pool_backward
+average_pool_backward = solutions("16").average_pool_backward
+backward_by_forward, n_parameters = solutions("17").backward_by_forward, solutions("18").n_parameters
 
 
 def backward_with_slices(dZ, w, A_prev, stride):

@@ -1,4 +1,4 @@
-"""Exercises about several devices, in notebooks 34 to 39, 44 and 45: other solutions than the notebooks',
+"""Exercises about several devices, in notebooks 38 to 43, 48 and 49: other solutions than the notebooks',
 and what the checkers say to typical wrong answers.
 """
 
@@ -19,8 +19,8 @@ from minipipe.description import parameters_of_layers
 from minipipe.order import in_copies, with_all_reduce
 from minipipe.schedules import build
 
-CHOICE, ROWS, END = solutions("36").choice, solutions("37").rows_of_packed, solutions("38").end
-RANK, STEP = solutions("39").rank, solutions("39").step
+CHOICE, ROWS, END = solutions("40").choice, solutions("41").rows_of_packed, solutions("42").end
+RANK, STEP = solutions("43").rank, solutions("43").step
 
 
 def gather_by_sending_to_all(group, part):

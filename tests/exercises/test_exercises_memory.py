@@ -1,4 +1,4 @@
-"""Exercises about cuts, memory and GPipe's numbers, in notebooks 27 to 33: other solutions than the
+"""Exercises about cuts, memory and GPipe's numbers, in notebooks 31 to 37: other solutions than the
 notebooks', and what the checkers say to typical wrong answers.
 """
 
@@ -18,8 +18,8 @@ from exercises.gpipe_by_numbers import check_bound, check_fewest, check_memory, 
 from exercises.memory import check_held, check_peak, check_segments
 from minipipe.partitioning import equal_counts, loads, min_max
 
-greedy, held = solutions("27").possible, solutions("29").held
-relative, n_gibibytes = solutions("31").relative_throughput, solutions("32").memory
+greedy, held = solutions("31").possible, solutions("33").held
+relative, n_gibibytes = solutions("35").relative_throughput, solutions("36").memory
 
 
 def every_cut(n_layers, K):

@@ -1,4 +1,4 @@
-"""Exercises about schedules, in notebooks 00, 07, 08, 21 and 22: other solutions than the notebooks', and
+"""Exercises about schedules, in notebooks 00, 07, 08, 25 and 26: other solutions than the notebooks', and
 what the checkers say to typical wrong answers.
 """
 
@@ -24,7 +24,7 @@ from minipipe.order import Action, Schedule, best_schedule, peak_microbatches, w
 from minipipe.schedules import build, gpipe, naive, one_f_one_b
 
 MINE = solutions("08").my_schedule
-SAME_MEMORY, THREE_ALIVE = solutions("21").mine_in_the_same_memory, solutions("21").mine_with_three_alive
+SAME_MEMORY, THREE_ALIVE = solutions("25").mine_in_the_same_memory, solutions("25").mine_with_three_alive
 
 
 def halved(schedule):
@@ -273,7 +273,7 @@ def test_of_the_two_repairs_one_is_faster():
 
 
 def test_the_notebook_has_the_broken_schedule():
-    path, = (path for path in NOTEBOOKS if path.name.startswith("21"))
+    path, = (path for path in NOTEBOOKS if path.name.startswith("25"))
     assert any(BROKEN in source(cell) for cell in cells_of(path))
 
 

@@ -1,4 +1,4 @@
-"""Exercises about servers and large mini-batches, in notebooks 40 to 43: other solutions than the notebooks',
+"""Exercises about servers and large mini-batches, in notebooks 44 to 47: other solutions than the notebooks',
 and what the checkers say to typical wrong answers.
 """
 

@@ -1,4 +1,4 @@
-"""Exercises about normalization, dropout and transformers, in notebooks 15 to 18: other solutions than the
+"""Exercises about normalization, dropout and transformers, in notebooks 19 to 22: other solutions than the
 notebooks', and what the checkers say to typical wrong answers.
 """
 
@@ -14,10 +14,10 @@ from exercises.transformer import (
     check_attention_backward, check_parameters, check_shares, check_tied_gradient,
 )
 
-put_together, update_running = solutions("15").put_together, solutions("15").update_running
-dropout, shares = solutions("16").dropout, solutions("17").shares
-backward = solutions("17").attention_backward
-tied_gradient, parameters = solutions("18").tied_gradient, solutions("18").parameters
+put_together, update_running = solutions("19").put_together, solutions("19").update_running
+dropout, shares = solutions("20").dropout, solutions("21").shares
+backward = solutions("21").attention_backward
+tied_gradient, parameters = solutions("22").tied_gradient, solutions("22").parameters
 
 
 def by_squares(sizes, means, variances):

@@ -1,4 +1,4 @@
-"""Exercises about schedules, slow links and stale weights, in notebooks 19, 20 and 23 to 26: other solutions
+"""Exercises about schedules, slow links and stale weights, in notebooks 23, 24 and 27 to 30: other solutions
 than the notebooks', and what the checkers say to typical wrong answers.
 """
 
