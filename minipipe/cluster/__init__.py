@@ -10,6 +10,7 @@ from .devices import COMPUTE, lane_name
 from .errors import DeadlockError, MemoryLimitError, UnreceivedError
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
+from .one_unit import OneTick, in_one_unit
 from .record import SECONDS, TICKS, Idle, Message, Span
 from .requests import ANY, Compute, Label, Receive, Send
 from .trace import BUBBLES, SHOWS, Trace
@@ -17,8 +18,8 @@ from .why import Explanation, IdlePart, explain
 
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
-    "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "Port", "Receive",
-    "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError", "bytes_by_kind",
-    "checked_ports", "critical_path", "describe_path", "duration", "explain", "lane_name", "links_between",
-    "own", "ports", "sent_bytes", "ticks",
+    "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "OneTick", "Port",
+    "Receive", "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError",
+    "bytes_by_kind", "checked_ports", "critical_path", "describe_path", "duration", "explain",
+    "in_one_unit", "lane_name", "links_between", "own", "ports", "sent_bytes", "ticks",
 ]

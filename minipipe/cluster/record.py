@@ -1,11 +1,18 @@
 """What the engine writes down while it runs, and the spans that the trace of a run reads from it."""
 
+from copy import copy
+from fractions import Fraction
 from typing import NamedTuple
 
 from .devices import COMPUTE, lane_name
 
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # of the rows of messages
+TIMES = {  # list of a `Record` -> (the width of its rows, the columns that are times)
+    "spans": (4, (2, 3)), "messages": (MESSAGE_WIDTH, (SENT, ARRIVED, RECEIVED)), "waits": (4, (1, 2)),
+    "blocked": (4, (1, 2)), "asked": (5, (1, 2)), "queued": (3, (1,)), "memory": (3, (1,)),
+    "finished": (1, (0,)),
+}
 
 
 class Record:
@@ -17,10 +24,11 @@ class Record:
 
     unit: of all times, "ticks" or "seconds".
     names: what pictures call each device; empty, and it is its number.
+    tick_is: what a tick stands for, a `OneTick`; None, if that is unknown.
     """
 
     def __init__(self, lanes, shares, unit=TICKS):
-        self.unit, self.names = unit, []
+        self.unit, self.names, self.tick_is = unit, [], None
         self.lanes = lanes    # (device, name) of each lane, device by device
         self.shares = shares  # for each device, how many parts a micro-batch has on it
         self.spans = []     # rows of lane, label, start, end
@@ -56,10 +64,29 @@ class Record:
 
     def snapshot(self):
         """A record of what has happened so far, which does not change when the run goes on."""
-        twin = Record(self.lanes, self.shares, self.unit)
+        twin = copy(self)
         for name, value in vars(self).items():
-            setattr(twin, name, value[:])
+            if isinstance(value, list):
+                setattr(twin, name, value[:])
         return twin
+
+    def stretched(self, factor, tick_is):
+        """Return a record in which all times are multiplied by `factor`. tick_is: what a tick then is."""
+        twin = self.snapshot()
+        twin.tick_is = tick_is
+        for name, (width, columns) in TIMES.items():
+            flat = getattr(twin, name)
+            for column in columns:
+                flat[column::width] = [_multiplied(time, factor) for time in flat[column::width]]
+        return twin
+
+
+def _multiplied(time, factor):
+    """Return time * factor, a whole number as an int; None for what has not happened yet."""
+    if time is None:
+        return None
+    product = time * factor
+    return int(product) if isinstance(product, Fraction) and product.denominator == 1 else product
 
 
 def rows(flat, width):

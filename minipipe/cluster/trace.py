@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 
-from ..checks import listed, shown
+from ..checks import listed, real_number, shown
 from ..registry import Registry
 from .critical_path import critical_path, duration
 from .devices import COMPUTE, lane_name
@@ -36,6 +36,8 @@ class Trace:
     lanes: who did it.
     makespan: ticks from 0 to the end of the last span or program.
     unit: "ticks"; or "seconds" in a run on real hardware, where all that is called ticks is seconds.
+    tick_is: which share of the network a tick stands for, and for how many samples, a `OneTick` to be
+        printed; None where that is unknown, as for a program of your own, a list of costs or seconds.
     shares: for each device, how many stages share it: `alive` of a label counts one of them.
     names: what pictures call the devices, or [].
 
@@ -47,6 +49,7 @@ class Trace:
     def __init__(self, record):
         self._record, self.names = record, record.names
         self.n_devices, self.shares, self.unit = record.n_devices, record.shares, record.unit
+        self.tick_is = record.tick_is
         ends = [tick for tick in record.finished if tick is not None]
         self.makespan = max([*record.spans[3::4], *ends], default=0)
 
@@ -303,6 +306,14 @@ class Trace:
     def _repr_png_(self):
         """The picture of `plot`, which stands in for the player on GitHub and in exports."""
         return SHOWS.load()["still"](self)
+
+    def stretched(self, factor, tick_is=None):
+        """Return the trace with all times multiplied by `factor`, as `in_one_unit` needs it.
+
+        tick_is: what a tick then is, a `OneTick`.
+        """
+        factor = real_number("factor", factor, above=0)
+        return self if factor == 1 else Trace(self._record.stretched(factor, tick_is))
 
     def __repr__(self):
         length = duration(self.makespan, self.unit)

@@ -6,7 +6,9 @@ from itertools import accumulate, chain, zip_longest
 from ..arguments import argument
 from ..checks import python_number, shown, whole_numbers
 from .actions import CLOSING, INPUT, MEETING, RULES, WEIGHT, Action, Overlap
-from .costs import Costs, check_number_of_actions, checked_costs, divide_exactly, one_for_each
+from .costs import (
+    NO_COSTS, Costs, check_number_of_actions, checked_costs, divide_exactly, one_for_each,
+)
 from .schedule import checked_schedule
 
 
@@ -321,10 +323,11 @@ def in_segments(schedule, n):
     return replace(schedule, devices=devices, n_stages=sum(n), name=name, versions=versions)
 
 
-def costs_in_segments(costs, schedule, n):
+def costs_in_segments(costs, schedule, n, n_shards=1):
     """The `Costs` of the stages that `in_segments` makes of `schedule`'s: equal shares of each whole stage's.
 
-    The last segment of a stage sends the message of the whole, the others send to their own device.
+    The last segment of a stage sends the message of the whole, the others send to their own device. A tick
+    stands for the same `share` of the network as before, with `n_shards` devices for each of the schedule.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), gpipe(2, 1), [1, 2])
@@ -338,12 +341,13 @@ def costs_in_segments(costs, schedule, n):
     segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}
     for name in (field.name for field in fields(costs)):
         cost = getattr(costs, name)
-        if cost is not None and name not in (*segments, "unit"):
+        if cost is not None and name not in (*segments, *NO_COSTS):
             parts = n if hasattr(cost, "__len__") else [a * b for a, b in zip(n, schedule.sharing)]
             whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
             segments[name] = [[divide_exactly(*pair)] * length for *pair, length in zip(whole, parts, n)]
     lists = {name: list(chain(*of_stages)) for name, of_stages in segments.items()}
-    return Costs(**lists, unit=costs.unit)
+    tick = costs.tick_of(schedule.sharing, n_shards=argument("n_shards", n_shards))
+    return Costs(**lists, unit=costs.unit, share=None if tick is None else tick.share)
 
 
 def _for_each_stage(n, n_stages):

@@ -10,6 +10,7 @@ from numbers import Integral, Rational
 
 from ..arguments import MOST_ACTIONS, argument
 from ..checks import checked_name, items_of, one_of, python_number, real_number, shown, whole_number
+from ..cluster import TICKS, OneTick
 from .actions import CLOSING, Overlap, works_on
 
 
@@ -121,6 +122,7 @@ def check_most_alive(limit, device):
 
 
 FIELDS = {"W*": "late_W"}  # of the kinds whose names are none for a field
+NO_COSTS = ("unit", "share")  # fields of `Costs` that say what the costs are
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,8 @@ class Costs:
         need it; in a run with arrays, messages have the size that they have.
 
     unit: what all of these are, "ticks" or "seconds"; the trace of a run then says so.
+    share: of the forward of the whole network, that a device works through in one tick; the trace then says
+        so, see `Trace.tick_is`. Left out, it follows from F, if that is a number: F = 1 on 4 devices is 1/4.
 
     A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them. An S
     and a G take the time of their messages.
@@ -167,17 +171,21 @@ class Costs:
     U: float | Sequence[float] | None = None
     message_bytes: float | Sequence[float] = 0
     unit: str = field(default="ticks", repr=False)
+    share: Fraction | None = field(default=None, repr=False)
 
     def __post_init__(self):
         for each in fields(self):
             object.__setattr__(self, each.name, _in_python(getattr(self, each.name)))
         one_of("unit", self.unit, ["ticks", "seconds"])
+        if self.share is not None:
+            share = real_number("share", self.share, above=0, note=" of the network in a tick")
+            object.__setattr__(self, "share", _exact(share))
         object.__setattr__(self, "_tables", {})  # those that have been made: each run asks for the same one
 
     @classmethod
     def from_text(cls, text):
         """Costs from "F=1,B=2"; several numbers for one kind, "F=1/1/3", are its costs stage by stage."""
-        names = [each.name for each in fields(cls) if each.name != "unit"]
+        names = [each.name for each in fields(cls) if each.name not in NO_COSTS]
         costs = {}
         for part in checked_name("costs", text).split(","):
             name, _, value = part.partition("=")
@@ -232,6 +240,24 @@ class Costs:
         table = {kind: [0] * n_stages for kind in CLOSING} | self.table(sharing, beside)
         return partial(_action_ticks, table, copies)  # not a closure: a network that has run can be pickled
 
+    def tick_of(self, sharing, samples=None, n_shards=1):
+        """Return what a tick is, a `OneTick`; None for seconds, and for lists of costs that do not say.
+
+        sharing: as for `table`. Devices that are equally fast have equal shares.
+        samples: of a micro-batch, or None.
+        n_shards: how many devices share the work inside each layer.
+
+        >>> print(Costs(F=2).tick_of([2, 2, 1], n_shards=3))
+        1 tick: the forward of 1/12 of the network for a micro-batch
+        """
+        if self.unit != TICKS or (self.share is None and hasattr(self.F, "__len__")):
+            return None
+        if self.share is not None:
+            return OneTick(self.share, samples)
+        n_devices = n_shards * sum(Fraction(1, n) for n in sharing)
+        F = _exact(self.F)
+        return OneTick(1 / (F * n_devices), samples, F)
+
     def _given(self, kind):
         return getattr(self, FIELDS.get(kind, kind))
 
@@ -255,6 +281,11 @@ def checked_costs(costs):
     if not isinstance(costs, Costs):
         raise ValueError(f"costs={shown(costs)} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
     return costs
+
+
+def _exact(number):
+    """Return a number as a `Fraction`: a float as the decimal fraction that it prints as."""
+    return Fraction(number if isinstance(number, Rational) else repr(number))
 
 
 def _as_list(cost):

@@ -354,7 +354,7 @@ def programs_of_schedule(wires, perform_on, stages=None, sum_tied=None, all_redu
 
 
 def cluster_of(
-    programs, schedule, costs, link, holdings=None, memory_limit=None, ports=(), shares=None
+    programs, schedule, costs, link, holdings=None, memory_limit=None, ports=(), shares=None, samples=None
 ):
     """A cluster that runs the programs of a schedule.
 
@@ -362,14 +362,18 @@ def cluster_of(
     costs, link: the ticks of its actions, and of its messages.
     holdings, memory_limit, ports: as for `Cluster`.
     shares: for each device, how many stages share it; left out, as in the schedule.
+    samples: of a micro-batch, on the average; None where there are no data.
     """
     links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
     times |= {port.bandwidth for port in ports}
-    return Cluster(
+    cluster = Cluster(
         programs, costs.duration(schedule.sharing, times, schedule.copy_of), links, holdings, memory_limit,
         ports, shares=shares or schedule.stages_on, unit=costs.unit,
     )
+    n_shards = len(programs) // len(schedule.devices)
+    cluster.record.tick_is = costs.tick_of(schedule.sharing, samples, n_shards)
+    return cluster
 
 
 def perform_without_numbers(costs, n_stages):

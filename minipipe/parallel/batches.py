@@ -76,7 +76,7 @@ class MicroBatches:
 
     Micro-batch i is part i mod n of mini-batch i // n. It is one grain; or, with a `grain`, as many as the
     others or one more, `grains[i]`, a range of numbers. Grain j has `inputs[j]` and `labels[j]`, arrays of
-    their own, and an `origins[j]`; each mini-batch has `n_grains` of them.
+    their own, and an `origins[j]`; each mini-batch has `n_grains` of them. All have `n_samples` together.
 
     batches: a list of (X, Y), X (n[0], m) and Y (n[L], m), each with an m of its own.
     n: the micro-batches of each.
@@ -104,6 +104,7 @@ class MicroBatches:
             self.n_grains = len(parts)
             self.grains += [range(first + of.start, first + of.stop) for of in even_slices(len(parts), n)]
         self._n_left = [n_takers] * len(self.inputs)
+        self.n_samples = sum(X.shape[-1] for X, _ in batches)
 
     def grains_of(self, part):
         """Return the numbers of the grains on which a part of an action works."""

@@ -103,12 +103,13 @@ def sqrt_units(n_layers: int) -> list[int]:
     return equal_counts(n_layers, _nearest_root(n_layers))
 
 
-def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs) -> tuple:
+def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, n_shards: int = 1) -> tuple:
     """Return (order, counts, costs) in which each unit is a stage on its device.
 
     order: of the stages.
     units: for each stage, how many layers each of its units has.
     costs: the `Costs` of the stages, which the units share.
+    n_shards: how many devices there are for each of the order's.
 
     >>> from ..schedules import gpipe
     >>> order, counts, costs = in_units(gpipe(2, 1), [[3, 3, 3], [2, 2]], Costs(F=6, B=12))
@@ -118,7 +119,7 @@ def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs) -> t
     n, counts = list(map(len, units)), list(chain(*units))
     if max(n) == 1:
         return order, counts, costs
-    return in_segments(order, n), counts, costs_in_segments(costs, order, n)
+    return in_segments(order, n), counts, costs_in_segments(costs, order, n, n_shards)
 
 
 def changed(order: Schedule, memory: Memory, sums: Sums) -> Schedule:
@@ -198,7 +199,7 @@ def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mappin
     units = [units_of(part, memory, sums, options.weights.dtype) for part in of_stages]
     if stream is not None:
         stream = partial(_changed_stream, stream, units, options)
-    order, counts, costs = in_units(order, units, options.on.costs)
+    order, counts, costs = in_units(order, units, options.on.costs, split.T)
     order = changed(order, memory, sums)
     costs.table(order.sharing)  # raises ValueError for costs of another number of stages
     return Ordered(order, stream, counts, costs)

@@ -109,7 +109,7 @@ class Run:
         machine = options.on
         self.cluster = cluster_of(
             programs, order, machine.costs, machine.link, holdings, options.memory.limit, machine.ports,
-            shares,
+            shares, divide_exactly(line.n_samples, order.n_microbatches),
         )
 
     def to_the_end(self):

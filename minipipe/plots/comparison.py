@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from operator import add
 
-from ..arguments import argument
-from ..checks import shown
+from ..cluster import in_one_unit
 from .boxes import boxes, height_of, rows_of, stage_places
 from .canvas import draw_legend_on_top, legend_entries, new_figure, styles_of
 from .timeline import entries_of_arrows, figure_size, timeline
@@ -16,31 +15,22 @@ TITLE_ROWS = 1.1        # the height of a title, in rows
 def compare(traces, measured=None, arrows=False):
     """A matplotlib `Figure` with the timelines of several traces, one below the other, on one time axis.
 
-    traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, or for
-        ticks beside seconds. Or one trace:
-        the simulation, with the costs that `measure` gives, of the run that has been `measured`.
+    traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, for ticks beside
+        seconds, or for ticks that cannot be brought to one unit, see `minipipe.cluster.in_one_unit`. Or one
+        trace: the simulation, with the costs that `measure` gives, of the run that has been `measured`.
     measured: a trace to be drawn below all others.
     arrows: as in `timeline`.
 
     Each title says the name, the makespan, and the share of the time to the end of this run in which its
-    devices are idle. Idle time is drawn grey.
+    devices are idle. Idle time is drawn grey. The axis says what a tick is where the traces were brought to
+    one unit, and where they come from networks.
     """
     if measured is not None:
         traces = {**(traces if isinstance(traces, Mapping) else {"simulated": traces}), "measured": measured}
-    if not isinstance(traces, Mapping):
-        raise ValueError(
-            f"traces={shown(traces)} must be {{name: trace}}, such as "
-            "compare({'gpipe': trace, '1f1b': other_trace})"
-        )
+    traces, tick = in_one_unit(traces)
     if not traces:
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
-    for trace in traces.values():
-        argument("trace", trace)
     longest = max(trace.makespan for trace in traces.values())
-    units = {name: trace.unit for name, trace in traces.items()}
-    if len(set(units.values())) > 1:
-        words = ", ".join(f"{name} is in {unit}" for name, unit in units.items())
-        raise ValueError(f"{words}: simulate with the costs of minipipe.measure, which are seconds, too")
     heights = [height_of(rows_of(trace)) + TITLE_ROWS for trace in traces.values()]
     styles = styles_of(traces.values())
     figure = new_figure(*figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12))
@@ -55,6 +45,8 @@ def compare(traces, measured=None, arrows=False):
             ax.set_xlabel("")
             ax.tick_params(axis="x", length=0)
             ax.spines["bottom"].set_visible(False)
+        elif tick is not None:
+            ax.set_xlabel(f"time ({tick})")
     drawn = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
     kinds = legend_entries(drawn, list(map(stage_places, traces.values())), styles)
     draw_legend_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))

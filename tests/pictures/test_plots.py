@@ -448,7 +448,7 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
     with pytest.raises(ValueError, match="nothing to compare"):
         plots.compare({})
     for other in next(iter(traces.values())), list(traces.values()):
-        with pytest.raises(ValueError, match=r"^traces=.* must be {name: trace}, such as compare\({'gpip"):
+        with pytest.raises(ValueError, match=r"^traces=.* must be {name: trace}, such as {'gpip"):
             plots.compare(other)
     fractions = mp.simulate(
         build("gpipe", 2, 2), mp.Costs(F=Fraction(1, 3), B=Fraction(2, 3)), mp.Link(latency=Fraction(1, 3))
