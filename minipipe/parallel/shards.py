@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 
+from ..description import weights_of_layers
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
@@ -56,6 +57,16 @@ class InShards:
 def shard_of(layers: Sequence[Layer], loss: Loss, shards: Shards, t: int) -> Shard:
     """Return shard t of these layers."""
     return Shard(layers, loss, t, shards.n, shards.sequence, shards.rows)
+
+
+def macs_of_shard(layers: Sequence[Layer], shard: Shard, macs: Sequence[int]) -> list[int]:
+    """Return the multiply-accumulates of each layer on a shard, from those of the whole layers, `macs`.
+
+    They are in proportion to the weights W that the shard holds. The first shard has the most.
+    """
+    whole = weights_of_layers(layers)
+    held = [sum(weights_of_layers(parts)) for parts in shard.layers]
+    return [n * part // all_ if all_ else n for n, part, all_ in zip(macs, held, whole, strict=True)]
 
 
 def _stages(lists, counts, loss):

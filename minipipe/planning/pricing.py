@@ -8,12 +8,13 @@ from typing import NamedTuple
 from ..arguments import argument
 from ..checks import listed
 from ..cluster import Link
-from ..description import parameters_of_layers, weights_of_layers
+from ..description import parameters_of_layers
 from ..order import Costs, Schedule, in_copies, with_all_reduce, with_recompute, with_zero
 from ..order.actions import FORWARD, INPUT, RULES
 from ..order.simulate import simulate
 from ..parallel import Parallel
 from ..parallel.options import Cut, Machine, Split, Sums, Weights
+from ..parallel.shards import macs_of_shard
 from ..parallel.splitting import Shard
 from ..partitioning import costs_of_layers, loads, min_max
 from ..schedules import build, data_parallel
@@ -375,17 +376,12 @@ class Pricing:
         return costs
 
     def _of_a_shard(self, T):
-        """(multiply-accumulates, parameters) of each layer on the first of T shards, which has the most.
-
-        Its multiply-accumulates are the layer's in proportion to the weights W that it holds.
-        """
+        """(multiply-accumulates, parameters) of each layer on the first of T shards, which has the most."""
         macs, parameters = [row.macs for row in self._rows], [row.parameters for row in self._rows]
         if T == 1:
             return macs, parameters
         shard = Shard(without_arrays(self.layers, self.network.dtype), self.loss, 0, T)
-        whole = weights_of_layers(self.layers)
-        held = [sum(weights_of_layers(parts)) for parts in shard.layers]
-        macs = [n * part // all_ if all_ else n for n, part, all_ in zip(macs, held, whole)]
+        macs = macs_of_shard(self.layers, shard, macs)
         return macs, [sum(parameters_of_layers(parts)) for parts in shard.layers]
 
     def _parameters(self, one, counts):
