@@ -9,6 +9,7 @@ In the order in which one meets them:
     training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
     many ranks  ParameterServer with Servers and Pace, FederatedAveraging with Rounds, clients_of
     proof       check, of a layer, a network or a schedule; more of it in the room verification
+    comparing   compare, of schedules; compare_splits, of a network cut by layers, inside layers, or copied
     time        simulate, Trace, Schedule, and the rooms order, schedules, cluster, collectives, plots
     planning    describe, partition, measure, footprints, what_fits, plan, rehearse
 
@@ -29,7 +30,7 @@ _REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__a
 _PLACES = {  # file or room -> the names that are handed on from there
     "arrays": ["accuracy", "blas_threads", "one_hot"],
     "checkpoints": ["load", "save"],
-    "comparison": ["compare"],
+    "comparison": ["compare", "compare_splits"],
     "cluster": [
         "ANY", "Cluster", "Compute", "DeadlockError", "Label", "Link", "MemoryLimitError", "Port", "Receive",
         "Send", "Trace",

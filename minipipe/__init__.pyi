@@ -36,6 +36,7 @@ from .cluster.requests import Receive as Receive
 from .cluster.requests import Send as Send
 from .cluster.trace import Trace as Trace
 from .comparison import compare as compare
+from .comparison import compare_splits as compare_splits
 from .description import describe as describe
 from .federated.clients import clients_of as clients_of
 from .federated.federated_averaging import FederatedAveraging as FederatedAveraging

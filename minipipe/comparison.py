@@ -1,36 +1,83 @@
-"""Schedules next to each other: what they take and what they keep, as a table and as one picture."""
+"""Schedules, and the ways to split a network, next to each other: as a table and as one picture."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from html import escape
 from io import BytesIO
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from . import plots
+from .arrays import leaves
 from .checks import listed, shown, whole_number, write_whole
-from .cluster import Link, Trace, ticks
+from .cluster import Link, Trace, in_one_unit, ticks
+from .layers import Layer
+from .losses import Loss, MeanSquaredError
+from .network import Sequential
 from .order import Costs, Schedule, ScheduleError, peak_microbatches, simulate
+from .order.costs import divide_exactly
+from .parallel import Parallel
+from .parallel.options import Cut, Machine, Split, Sums
+from .parallel.shards import macs_of_shard
+from .parallel.splitting import Shard
+from .partitioning import costs_of_layers, loads, min_max
 from .plots.saving import DOTS_PER_INCH, checked_path, picture_formats
 from .schedules import build
+from .verification.verdicts import difference_in_words
 
-ROW = "{:>9}{:>10}{:>7}{:>10}"
-HEADS = "makespan", "idle", "peak", "messages"
+def _most_sent(trace):
+    """Return the bytes that a device sends, of the one that sends most."""
+    sent = [0] * trace.n_devices
+    for message in trace.messages:
+        sent[message.source] += message.n_bytes
+    return max(sent)
+
+
+IDLE = "idle", 10, lambda trace: f"{float(100 * trace.bubble()):.2f} %"
+MESSAGES = "messages", 10, lambda trace: str(len(trace.messages))
+OF_SCHEDULES = (  # columns: (head, width, function of a trace)
+    ("makespan", 9, lambda trace: ticks(trace.makespan)), IDLE,
+    ("peak", 7, lambda trace: str(max(peak_microbatches(trace)))), MESSAGES,
+)
+OF_SPLITS = (
+    ("ticks", 9, lambda trace: f"{float(trace.makespan):.6g}"), IDLE,
+    ("bytes sent", 13, lambda trace: f"{_most_sent(trace):,}"),
+    ("bytes held", 13, lambda trace: f"{max(trace.peak_bytes()):,}"), MESSAGES,
+)
 NOTES = (
     "idle: the share of all devices' time, the bubble; `explain` has others that go by that name.\n"
     "peak: the most micro-batches that a device keeps at once."
 )
+NOTES_OF_SPLITS = (
+    "idle: the share of all devices' time, the bubble.\n"
+    "bytes: of the device that sends most, and of the one that holds most, at its peak."
+)
 
 
 class Comparison(Mapping):
-    """{name: `Trace`} of several schedules. It prints as a table; a notebook shows the picture, too.
+    """{name: `Trace`} of several runs, in one unit of time. It prints as a table; a notebook shows a picture.
 
-    `save(path)` writes the picture, `plot()` returns it as a matplotlib figure.
+    `save(path)` writes the picture, `plot()` returns it as a matplotlib figure. `tick_is` is what a tick is,
+    as for a `Trace`; None if it need not be said, since simulations have the same, or if it is unknown.
+
+    traces: {name: trace}; `ValueError` if they cannot be brought to one unit.
+    columns: of the table, such as `OF_SCHEDULES`.
+    what: is compared, the head of the first column.
+    notes: below the table.
     """
 
-    def __init__(self, traces: dict[str, Trace]) -> None:
-        self._traces = dict(traces)
+    def __init__(
+        self, traces: Mapping[str, Trace], columns: tuple = OF_SCHEDULES, what: str = "schedule",
+        notes: str = NOTES,
+    ) -> None:
+        self._traces, self.tick_is = in_one_unit(traces)
+        self._columns, self._what, self._notes = columns, what, notes
 
     def __getitem__(self, name: str) -> Trace:
         return self._traces[name]
@@ -42,7 +89,8 @@ class Comparison(Mapping):
         return len(self._traces)
 
     def __repr__(self) -> str:
-        return f"{table_of(self._traces)}\n\n{NOTES}"
+        notes = self._notes if self.tick_is is None else f"{self.tick_is}.\n{self._notes}"
+        return f"{table_of(self._traces, self._columns, self._what)}\n\n{notes}"
 
     def _repr_html_(self) -> str:
         file = BytesIO()
@@ -61,6 +109,24 @@ class Comparison(Mapping):
         write_whole(path, lambda beside: self.plot().savefig(beside, dpi=DOTS_PER_INCH))
 
 
+def table_of(traces: Mapping[str, Trace], columns: tuple = OF_SCHEDULES, what: str = "schedule") -> str:
+    """Return a table with a row for each trace.
+
+    columns: (head, width, function of a trace) of each.
+    what: the traces are of, the head of the first column.
+    """
+    width = max(len(name) for name in [what, *traces]) + 2
+    rows = [[what, *(head for head, _, _ in columns)]]
+    rows += [[name, *(text_of(trace) for _, _, text_of in columns)] for name, trace in traces.items()]
+    lines = []
+    for name, *cells in rows:
+        aligned = [f"{cell:>{n}}" for cell, (_, n, _) in zip(cells, columns, strict=True)]
+        lines.append(f"{name:{width}}{''.join(aligned)}")
+    return "\n".join(lines)
+
+
+# Schedules.
+
 def compare(
     *schedules: str | Schedule | Callable, K: int = 4, M: int = 8, costs: Costs = Costs(), link: Link = Link()
 ) -> Comparison:
@@ -71,7 +137,8 @@ def compare(
     K, M: devices and micro-batches of those with a name, and of functions.
     costs, link: as for `simulate`.
 
-    Raises `ScheduleError` for an order that cannot run, with its name.
+    Schedules of other numbers of devices have other ticks: they are brought to one unit, with equally large
+    micro-batches. Raises `ScheduleError` for an order that cannot run, with its name.
 
     >>> found = compare("naive", "gpipe", K=4, M=8)
     >>> print(found)  # doctest: +ELLIPSIS
@@ -117,11 +184,153 @@ def _made(one, K, M):
         raise ScheduleError(f"{name}: {error}") from None
 
 
-def table_of(traces: Mapping[str, Trace]) -> str:
-    """Return a table with a row for each trace: what it takes, what is idle and what it keeps."""
-    width = max(len(name) for name in ["schedule", *traces]) + 2
-    rows = [f"{'schedule':{width}}{ROW.format(*HEADS)}"]
-    for name, trace in traces.items():
-        idle, peak = f"{float(100 * trace.bubble()):.2f} %", str(max(peak_microbatches(trace)))
-        rows.append(f"{name:{width}}{ROW.format(ticks(trace.makespan), idle, peak, len(trace.messages))}")
-    return "\n".join(rows)
+# The ways to split a network.
+
+def compare_splits(
+    layers: Sequence[Layer], X: Any, Y: Any, devices: int = 4, M: int | None = None,
+    loss: Loss = MeanSquaredError(), link: Link = Link(),
+) -> Comparison:
+    """Split one network in three ways over the same devices, and return a `Comparison` of the three runs.
+
+        network   a pipeline: each device has some of the layers, cut so that the slowest stage is fastest
+        layer     each device has a part of each layer
+        data      each device has a copy of the network, and a part of the samples
+
+    All three run one mini-batch in the same M micro-batches by 1F1B, up to the sum of its gradients, which
+    each device adds up in one buffer. They find the same gradients: in fractions, they are equal with `==`;
+    in floats, but for rounding, since they add in other orders.
+
+    They have one unit of time. In a tick, a device works through 1/`devices` of the multiply-accumulates in
+    the forward of the whole network for a micro-batch; a backward takes two forwards. So all splits do equal
+    work. Only layers that are whole on each device of the layer split are worked on by each; a note below the
+    table names them.
+
+    layers, X, Y, loss: as for `Sequential`. X and Y in float32 are computed with as float64.
+    devices: K = T = D.
+    M: the micro-batches; left out, 2 for each device, or as many as there are samples.
+    link: as for `simulate`, in these ticks; left out, messages take no time.
+
+    Raises `ValueError` for layers and samples that do not suffice for so many devices, and for layers with
+    which the gradients differ.
+
+    >>> import numpy as np
+    >>> from minipipe import Linear, ReLU
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.standard_normal((64, 32)), rng.standard_normal((64, 32))
+    >>> layers = [Linear(64, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 64)]
+    >>> print(compare_splits(layers, X, Y, devices=4))
+    split        ticks      idle   bytes sent   bytes held  messages
+    network         33   27.27 %       32,768       77,824        48
+    layer           24    0.00 %       73,728       77,696       576
+    data            24    0.00 %      199,680      277,248        24
+    <BLANKLINE>
+    1 tick: the forward of 1/4 of the network for 4 samples.
+    idle: the share of all devices' time, the bubble.
+    bytes: of the device that sends most, and of the one that holds most, at its peak.
+    """
+    devices = whole_number("devices", devices, 2)
+    network = Sequential(layers, loss)
+    X, Y = map(_in_float64, network.checked_batch(X, Y))
+    M = _checked_micro_batches(M, devices, X.shape[-1])
+    macs = costs_of_layers(network.layers, "macs", X.shape[:-1])
+    shard = _checked_shard(network, devices, macs)
+    counts = _cut_behind_work(macs, devices)
+    work = {  # multiply-accumulates of a device in a forward; of each device in a pipeline
+        "network": loads(macs, counts), "layer": sum(macs_of_shard(network.layers, shard, macs)),
+        "data": sum(macs),
+    }
+    splits = {"network": Split(stages=Cut(counts)), "layer": Split(shards=devices), "data": Split(devices)}
+    nets = {}
+    for name, split in splits.items():
+        machine = Machine(costs=_costs_of_work(work[name], sum(macs), devices), link=link)
+        split = replace(split, microbatches=M)
+        nets[name] = Parallel(network.layers, loss, split, sums=Sums("running"), on=machine)
+        nets[name].forward_backward(X, Y)
+    _check_gradients(nets)
+    whole = [layer for layer, how, n in zip(network.layers, shard.words, macs) if n and how == "whole"]
+    notes = NOTES_OF_SPLITS
+    if whole:
+        notes += f"\nlayer: each device does all the work of {_names(whole)}, which it does not split."
+    return Comparison({name: net.trace for name, net in nets.items()}, OF_SPLITS, "split", notes)
+
+
+def _in_float64(array):
+    """Return an array of float32 as float64, in which rounding hides no difference; another as it is."""
+    return array.astype(np.float64) if array.dtype == np.float32 else array
+
+
+def _checked_micro_batches(M, devices, m):
+    """Return the number of micro-batches; `ValueError` unless each device gets one, of a sample at least."""
+    if m < devices:
+        fewer = f"devices={m}, or " if m > 1 else ""
+        raise ValueError(
+            f"X has m={m} samples for devices={devices}, but a data split gives each device at least one: "
+            f"use {fewer}a larger batch"
+        )
+    M = min(2 * devices, m) if M is None else whole_number("M", M)
+    if not devices <= M <= m:
+        raise ValueError(
+            f"M={M} micro-batches do not fit devices={devices} and m={m} samples: use {devices} to {m}, so "
+            "that each device of a data split has a micro-batch, and each micro-batch a sample"
+        )
+    return M
+
+
+def _checked_shard(network, devices, macs):
+    """Return what the first device of a layer split has; `ValueError` if there is nothing to split."""
+    multiplying = [layer for layer, n in zip(network.layers, macs, strict=True) if n]
+    n = len(multiplying)
+    if n < devices:
+        fewer = f"devices={n}, or " if n > 1 else ""
+        words = "1 layer multiplies" if n == 1 else f"{n} layers multiply"
+        names = f": {_names(multiplying)}" if n else ""
+        raise ValueError(
+            f"devices={devices}, but {words}{names}; a network split gives each device at least one: "
+            f"use {fewer}more such layers. One of your own says in macs(shape) what it multiplies"
+        )
+    shard = Shard(network.layers, network.loss, 0, devices)
+    if all(how == "whole" for how, n in zip(shard.words, macs, strict=True) if n):
+        raise ValueError(
+            f"devices={devices} cannot share the work inside any layer of {_names(multiplying)}: use fewer "
+            "devices, or layers with at least as many units; one of your own says in `splits` how it is split"
+        )
+    return shard
+
+
+def _names(layers):
+    """Return the names of layers in a text, each once."""
+    return ", ".join(dict.fromkeys(map(repr, layers)))
+
+
+def _cut_behind_work(macs, n_stages):
+    """Return how many layers each stage has: the cut with the least work in the fullest, and some in each.
+
+    >>> _cut_behind_work([0, 8, 0, 2, 0, 2, 0, 2], 2)
+    [3, 5]
+    """
+    starts = [0, *[index for index, n in enumerate(macs) if n][1:], len(macs)]
+    lengths = [end - start for start, end in pairwise(starts)]
+    return loads(lengths, min_max(loads(macs, lengths), n_stages))
+
+
+def _costs_of_work(work, whole, devices):
+    """Return the `Costs` of these multiply-accumulates, in ticks of 1/`devices` of the `whole` network's.
+
+    work: those of a forward on any device, or a list of them, one for each stage.
+    """
+    of_stages = work if isinstance(work, list) else [work]
+    F = [divide_exactly(one * devices, whole) for one in of_stages]
+    return Costs(F=F, B=[2 * f for f in F], share=Fraction(1, devices))
+
+
+def _check_gradients(nets):
+    """Raise `ValueError` unless all networks have found the same cost and gradients, but for rounding."""
+    found = {name: (net.J, net.gradients) for name, net in nets.items()}
+    in_fractions = all(array.dtype == object for array in leaves(found["network"][1]))
+    for name in ("data", "layer"):
+        wrong = difference_in_words(found[name], found["network"], exact=in_fractions)
+        if wrong:
+            raise ValueError(
+                f"the {name} split finds other gradients than the network split: {wrong}. Let "
+                "check(layer, shape) look at each layer of your own"
+            )

@@ -216,3 +216,12 @@ def test_ticks_without_a_common_unit_are_refused_with_the_remedy(name):
 def test_the_remedy_helps():
     traces = {"network": pipeline(), "data": copies(on=on(F=4, B=8)), "mine": unknown()}
     assert in_one_unit(traces)[0]["data"].makespan == 24 and mp.plots.compare(traces)
+
+
+def test_schedules_of_other_numbers_of_devices_are_compared_in_one_unit():
+    """One device works through 4 times as much in a tick as each of four: 4 x 24 ticks."""
+    found = mp.compare(build("gpipe", 1, 8), build("1f1b", 4, 8))
+    assert makespans(found) == {"gpipe": 96, "1f1b": 33}
+    assert "1 tick: the forward of 1/4 of the network for a micro-batch.\n" in repr(found)
+    assert found.plot().axes[-1].get_xlabel() == f"time ({found.tick_is})"
+    assert mp.compare("gpipe", "1f1b").tick_is is None
