@@ -7,8 +7,7 @@ from minipipe import Linear, MeanSquaredError, Pipeline, ReLU
 from minipipe.exact import rational
 from minipipe.order import peak_microbatches
 from minipipe.plots.boxes import rows_of
-from minipipe.plots.canvas import EDGE, STYLES, new_figure
-from minipipe.plots.comparison import TRACK
+from minipipe.plots.canvas import EDGE, STYLES, TRACK, new_figure
 from minipipe.plots.timeline import timeline
 from minipipe.verification import equals_full_batch
 

@@ -9,33 +9,29 @@ from ..checks import shown
 
 # The colours of the kinds of work.
 
-# colours of Okabe and Ito, for colour-blind readers; "dark" is the same hue for the device's last stage
+# near the colours of Okabe and Ito, and so far apart that readers with any kind of colour vision tell each
+# from each, and from paper, light or dark; "dark" is the same hue for the device's last stage
 STYLES = {
-    "F": {"label": "forward", "facecolor": "#56B4E9", "dark": "#0072B2"},
-    "B": {"label": "backward", "facecolor": "#D55E00", "dark": "#6B2400"},
-    "I": {"label": "input gradient", "facecolor": "#E69F00", "dark": "#7A5200"},
-    "W": {"label": "weight gradient", "facecolor": "#009E73", "dark": "#005A41"},
-    "W*": {"label": "weight gradients of all", "facecolor": "#009E73", "dark": "#005A41"},
-    "R": {"label": "recompute", "facecolor": "#F0E442", "dark": "#77743C"},
-    "A": {"label": "all-reduce", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
-    "S": {"label": "reduce-scatter", "facecolor": "#CC79A7", "dark": "#8E3F6B"},
-    "G": {"label": "gather of parameters", "facecolor": "#999999", "dark": "#4D4D4D"},
-    "X": {
-        "label": "freeing of parameters",
-        "facecolor": "#999999",
-        "dark": "#999999",
-        "edgecolor": "#999999",
-        "linewidth": 2,
-    },
+    "F": {"label": "forward", "facecolor": "#41B1F4", "dark": "#1669D5"},
+    "B": {"label": "backward", "facecolor": "#E06915", "dark": "#651F00"},
+    "I": {"label": "input gradient", "facecolor": "#EBA203", "dark": "#7D5404"},
+    "W": {"label": "weight gradient", "facecolor": "#069D72", "dark": "#295730"},
+    "W*": {"label": "weight gradients of all", "facecolor": "#069D72", "dark": "#295730"},
+    "R": {"label": "recompute", "facecolor": "#F3E948", "dark": "#77743F"},
+    "A": {"label": "all-reduce", "facecolor": "#CD8FBF", "dark": "#742665"},
+    "S": {"label": "reduce-scatter", "facecolor": "#8D7CC1", "dark": "#612FA3"},
+    "G": {"label": "gather of parameters", "facecolor": "#7FE5FD", "dark": "#5B767E"},
+    "X": {"label": "freeing of parameters", "facecolor": "#FEC4AD", "dark": "#FEC4AD"},
     "U": {
         "label": "update",
-        "facecolor": "#202020",
-        "dark": "#202020",
-        "edgecolor": "#202020",
+        "facecolor": "#4C4C4C",
+        "dark": "#4C4C4C",
+        "edgecolor": "#4C4C4C",
         "linewidth": 2,
     },
 }
-OTHER = {"label": "other work", "facecolor": "#CCCCCC", "dark": "#707070"}
+OTHER = {"label": "other work", "facecolor": "#C0C0C0", "dark": "#707070"}
+TRACK = "#EEF1F4"  # behind a run, so that its idle time differs from the time after its end
 EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
 LENDERS = "AWIRFB"  # whose colours other kinds of work get, if a run has none of that kind
 
@@ -56,7 +52,7 @@ def styles_of(traces):
     >>> def program():
     ...     yield Compute(Label("add 3", kind="add"))
     >>> styles_of([Cluster([program()]).run()])["add"]
-    {'label': 'add', 'facecolor': '#CC79A7', 'dark': '#8E3F6B'}
+    {'label': 'add', 'facecolor': '#CD8FBF', 'dark': '#742665'}
     """
     parts = (part for trace in traces for span in trace.spans for part in parts_of(span.label))
     kinds = dict.fromkeys(getattr(part, "kind", None) for part in parts)

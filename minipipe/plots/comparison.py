@@ -5,10 +5,9 @@ from operator import add
 
 from ..cluster import in_one_unit
 from .boxes import boxes, height_of, rows_of, stage_places
-from .canvas import draw_legend_on_top, legend_entries, new_figure, styles_of
+from .canvas import TRACK, draw_legend_on_top, legend_entries, new_figure, styles_of
 from .timeline import entries_of_arrows, figure_size, timeline
 
-TRACK = "#EFEFEF"       # behind a run, so that its idle time differs from the time after its end
 TITLE_ROWS = 1.1        # the height of a title, in rows
 
 

@@ -17,7 +17,6 @@ from .boxes import UNNUMBERED, ends_of, rows_of, stage_places
 from .canvas import OTHER, styles_of, text_of
 from .timeline import timeline_figure
 
-UPDATE = {"facecolor": "#808080", "label": "update"}  # a mark that is seen on dark paper, too
 LONG = 10_000
 
 
@@ -92,7 +91,7 @@ def page_data(trace, explanation=None):
 
     explanation: what `trace.explain()` gives, for those who have it at hand.
     """
-    places, styles = stage_places(trace), styles_of([trace]) | {"U": UPDATE}
+    places, styles = stage_places(trace), styles_of([trace])
     rows = {lane: number for number, lane in enumerate(rows_of(trace))}
     explanation = trace.explain() if explanation is None else explanation
 
@@ -123,7 +122,8 @@ def page_data(trace, explanation=None):
         "step": _step(trace),
         "most_stages": places.n,
         "kinds": {
-            kind: [style["facecolor"], style["label"]] for kind, style in (styles | {"": OTHER}).items()
+            kind: [style["facecolor"], style["dark"], style["label"]]
+            for kind, style in (styles | {"": OTHER}).items()
         },
         "spans": [span_row(span) for span in trace.spans],
         "idle": [

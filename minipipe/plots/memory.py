@@ -149,15 +149,16 @@ def _draw_apart(ax):
 
 # One device alone, by kind: parameters, gradients, stashes, caches, messages.
 
-MEMORY_KINDS = {  # from the ground up: what stays lies below; colours of Okabe and Ito
-    "parameters": "#000000",
-    "optimizer state": "#0072B2",
-    "weight versions": "#999999",
-    "gradients": "#009E73",
-    "stashed inputs": "#F0E442",
-    "caches": "#56B4E9",
-    "work": "#D55E00",
-    "messages": "#CC79A7",
+# from the ground up: what stays lies below; readers with any colour vision tell each from each
+MEMORY_KINDS = {
+    "parameters": "#202020",
+    "optimizer state": "#007DC8",
+    "weight versions": "#968B76",
+    "gradients": "#0A6134",
+    "stashed inputs": "#EDDD3C",
+    "caches": "#52B9F3",
+    "work": "#D65E00",
+    "messages": "#CC81AE",
 }
 
 

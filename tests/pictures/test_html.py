@@ -11,6 +11,7 @@ from html import escape, unescape
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from pictures.browser import browse, in_a_browser
 from ticks.lanes import with_all_reduces
 
@@ -20,8 +21,9 @@ from minipipe.cluster.record import Record
 from minipipe.order import Action, Overlap, Schedule, peak_microbatches
 from minipipe.plots import html
 from minipipe.plots.boxes import stage_places
+from minipipe.plots.canvas import STYLES, ink, shade
 from minipipe.plots.html import page_data
-from minipipe.schedules import build
+from minipipe.schedules import build, interleaved_one_f_one_b
 
 
 def trace_of(*spans, n_devices=1):
@@ -418,7 +420,27 @@ def test_labels_of_any_kind_are_drawn(tmp_path):
     assert "1F1, forward" in seen["tips"][1]
     assert "</script><b>a long name that fits no box</b>, work\ntick 0 to 1/2 (1/2 ticks)" in seen["tips"][2]
     assert "('a', 1), work" in seen["tips"][3]
-    # "#56B4E9", and two thirds of it for the device's second stage
-    bright, second = [86, 180, 233], [57, 119, 154]
-    assert seen["halves"] == [bright, [141, 62, 0], second]
+    assert seen["halves"] == [bytes_of(shade(*each, 2)) for each in (("F", 0), ("B", 1), ("F", 1))]
     assert seen["bold"] == 0
+
+
+def bytes_of(colour):
+    return [round(255 * part) for part in to_rgb(colour)]
+
+
+@in_a_browser
+def test_the_page_has_the_colours_of_the_pictures(tmp_path):
+    """Of each kind of work, in each of three stages of a device, and black or white for the number in it."""
+    script = """
+    const named = Object.keys(data.kinds).filter(kind => kind);
+    results.fills = named.map(kind => [kind, [0, 1, 2].map(place => fillOf(kind, place))]);
+    report();
+    """
+    seen = browse(tmp_path, mp.simulate(interleaved_one_f_one_b(2, 4, 3)).to_html(), script)
+    assert [kind for kind, _ in seen["fills"]] == list(STYLES)
+    for kind, fills in seen["fills"]:
+        for place, fill in enumerate(fills):
+            colour, (*rgb,) = shade(kind, place, 3), map(int, re.findall(r"\d+", fill["box"]))
+            # a half is rounded up there, and to an even number here
+            assert np.abs(np.subtract(rgb, bytes_of(colour))).max() <= 1, (kind, place)
+            assert fill["text"] == {"black": "#000", "white": "#fff"}[ink(colour)], (kind, place)

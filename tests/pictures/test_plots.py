@@ -1,6 +1,5 @@
 """Pictures and text say what the trace says."""
 
-import itertools
 import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 
@@ -8,7 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 from ticks.lanes import with_all_reduces
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
 from matplotlib.text import Text
@@ -21,7 +20,7 @@ from minipipe import plots
 from minipipe.cluster import Label
 from minipipe.order import alive_microbatches, peak_microbatches, with_recompute
 from minipipe.plots.boxes import HEIGHT, stage_places
-from minipipe.plots.canvas import STYLES, ink, parts_of, shade
+from minipipe.plots.canvas import ink, parts_of, shade
 from minipipe.plots.memory import MEMORY_KINDS
 from minipipe.plots.timeline import figure_size
 from minipipe.schedules import build, names_having
@@ -509,37 +508,6 @@ def test_a_film_is_a_file_and_a_player(tmp_path, monkeypatch):
     with Image.open(tmp_path / "run.gif") as film:
         assert film.n_frames == 3
     assert "<input" in animation.to_jshtml()
-
-
-def luminance(colour):
-    return 0.2126 * to_rgb(colour)[0] + 0.7152 * to_rgb(colour)[1] + 0.0722 * to_rgb(colour)[2]
-
-
-@pytest.mark.parametrize("kinds", [("F", "B"), ("F", "R"), ("B", "R")])
-def test_colours_differ_in_brightness_too(kinds):
-    dark, light = sorted(luminance(STYLES[kind]["facecolor"]) for kind in kinds)
-    assert light - dark > 0.1
-
-
-@pytest.mark.parametrize("kind", "FBIWRA")
-def test_the_second_stage_is_darker_and_its_numbers_white(kind):
-    light, dark = shade(kind, 0, 2), shade(kind, 1, 2)
-    assert luminance(light) - luminance(dark) > 0.15 and (ink(light), ink(dark)) == ("black", "white")
-    assert len({shade(kind, place, 4) for place in range(4)}) == 4
-
-
-# Machado et al. 2009, table 1
-DEUTERANOPIA = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
-PROTANOPIA = [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
-
-
-@pytest.mark.parametrize("sight", [DEUTERANOPIA, PROTANOPIA])
-def test_colour_blind_readers_can_tell_kinds_and_stages_apart(sight):
-    seen = {
-        (kind, lane): np.array(sight) @ to_rgb(shade(kind, lane, 2)) for kind in "FBIWRA" for lane in range(2)
-    }
-    for one, other in itertools.combinations(seen, 2):
-        assert np.linalg.norm(seen[one] - seen[other]) > 0.12, (one, other)  # black and white are 1.7 apart
 
 
 @pytest.mark.parametrize("title", one_in(3, ["a\x00b\ud800c\x1b\uffff", "two\nlines", 3]))

@@ -381,7 +381,9 @@ def test_work_of_no_ticks_is_a_thick_line_behind_its_name(label):
 
 def test_the_page_and_the_chrome_trace_know_kinds_of_programs():
     data = page_data(ring())
-    assert [data["kinds"][kind] for kind in ("add", "copy")] == [["#CC79A7", "add"], ["#009E73", "copy"]]
+    assert [data["kinds"][kind] for kind in ("add", "copy")] == [
+        ["#CD8FBF", "#742665", "add"], ["#069D72", "#295730", "copy"],
+    ]
     assert {tuple(part) for *_, parts, _ in data["spans"] for part in parts} == {
         ("add", None, None, 0, 0), ("copy", None, None, 0, 0),
     }
