@@ -100,7 +100,7 @@ def _texts_to_paths(ax):
         facecolors=[text.get_color() for text in ax.texts],
         offset_transform=ax.transData,
         linewidths=0,
-        zorder=3,
+        zorder=4,  # above arrows
         transform=Affine2D().scale(1 / 72) + ax.figure.dpi_scale_trans,
     )
     for text in list(ax.texts):

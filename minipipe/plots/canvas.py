@@ -138,6 +138,8 @@ def text_of(value):
 # The legend of a timeline: the kinds of work, and what the shades mean.
 
 FONT_SIZE = 9
+EDGE_OF_FIGURE = 2  # pixels that stay free around everything
+LEAST_AXES = 0.2    # of the figure: a smaller one is left as it is
 
 _legends = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
 
@@ -187,6 +189,42 @@ def add_to_legend(ax, handle, label):
     handles, labels, title = _legends.get(ax, ([], [], None))
     if labels and label not in labels:
         draw_legend(ax, [*handles, handle], [*labels, label], title)
+        make_room(ax)
+
+
+def make_room(ax):
+    """Move the edges of the figure's axes until the legend, the title and the names around `ax` are inside.
+
+    A figure with a layout engine does so by itself.
+    """
+    figure = ax.figure
+    if figure.get_layout_engine() is not None:
+        return
+    legend = ax.get_legend()
+    taken = ax.get_tightbbox(bbox_extra_artists=[] if legend is None else [legend])
+    width, height = figure.bbox.width, figure.bbox.height
+    margins = figure.subplotpars
+    edges = {
+        "left": margins.left + max(0, EDGE_OF_FIGURE - taken.x0) / width,
+        "right": margins.right - max(0, taken.x1 - width + EDGE_OF_FIGURE) / width,
+        "bottom": margins.bottom + max(0, EDGE_OF_FIGURE - taken.y0) / height,
+        "top": margins.top - max(0, taken.y1 - height + EDGE_OF_FIGURE) / height,
+    }
+    if edges["right"] - edges["left"] > LEAST_AXES and edges["top"] - edges["bottom"] > LEAST_AXES:
+        figure.subplots_adjust(**edges)
+
+
+def draw_legend_beside(ax, reverse=False):
+    """Draw the legend of labelled curves or layers to the right of the axes, in columns no higher than these.
+
+    reverse: whether the first is lowest.
+    """
+    n = len(ax.get_legend_handles_labels()[1])
+    fitting = max(1, int(ax.bbox.height * 72 / ax.figure.dpi / (1.55 * FONT_SIZE)))
+    ax.legend(
+        loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=FONT_SIZE, reverse=reverse,
+        ncols=-(-n // fitting), columnspacing=1,
+    )
 
 
 def draw_legend_on_top(figure, handles, labels):

@@ -7,7 +7,7 @@ from ..arguments import argument, optional
 from ..cluster import SHOWS
 from ..order import alive_microbatches
 from .boxes import height_of, rows_of
-from .canvas import import_matplotlib, label
+from .canvas import draw_legend_beside, import_matplotlib, label, make_room
 from .timeline import figure_size, new_axes, timeline
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
@@ -126,7 +126,8 @@ def _draw(trace, curves, unit, ax, title, legend, until):
     ax.set(xlim=(0, max(float(trace.makespan), end) or 1), ylim=(0, top))
     label(ax, title, f"time ({trace.unit})", unit)
     if legend:
-        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9)
+        draw_legend_beside(ax)
+    make_room(ax)
     return ax
 
 
@@ -188,5 +189,6 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     ax.set(xlim=(0, ticks[-1]), ylim=(0, None))
     label(ax, title, f"time ({trace.unit})", f"device {device} (KiB)")
     if legend:
-        ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=9, reverse=True)
+        draw_legend_beside(ax, reverse=True)
+    make_room(ax)
     return ax

@@ -3,7 +3,7 @@
 Messages are arrows over it, and the critical path can be drawn onto it.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import groupby
 from operator import add
 
@@ -13,8 +13,8 @@ from ..cluster import COMPUTE, SHOWS
 from ..order import simulate
 from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
-    EDGE, STYLES, add_to_legend, draw_legend, import_matplotlib, ink, label, legend_entries, new_figure,
-    printable, styles_of,
+    EDGE, STYLES, add_to_legend, draw_legend, import_matplotlib, ink, label, legend_entries, make_room,
+    new_figure, printable, styles_of,
 )
 
 
@@ -101,6 +101,8 @@ LARGEST_FONT, SMALLEST_FONT = 8, 6
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
 SMALL, SOFT = 8, "#59636E"  # points, and the colour: the name of a lane below that of its device
 MARK_WIDTH, OUTLINE = 2, 1.2  # points: the width of work that takes no time, and of its edges together
+MOST_EDGE = 0.15              # the width of an edge, in parts of that of its box
+RIM = 2                       # points: around a number, in front of arrows
 
 
 @SHOWS(gives="axes")
@@ -136,9 +138,6 @@ def timeline(
     styles = styles_of([trace]) if styles is None else styles
     ticks = float(max(trace.makespan, until or 0, longest or 0)) or 1  # matplotlib knows no fractions
     shown = boxes(trace, until, styles)
-    fill(ax, shown, styles)
-    write_numbers(ax, shown, ticks, height_of(rows))
-    draw_arrows(ax, trace, arrows, until)
     ax.set(xlim=(0, ticks), ylim=(height_of(rows) - MARGIN, -MARGIN))
     ax.set_yticks([row.middle for row in rows.values()], [printable(row.name) for row in rows.values()])
     ax.tick_params(axis="y", length=0)
@@ -147,9 +146,15 @@ def timeline(
             name.set(color=SOFT, fontsize=SMALL)
     label(ax, title, f"time ({trace.unit})")
     ax.spines["left"].set_visible(False)
+    make_room(ax)
     if legend and shown:
         kinds = legend_entries(shown, [stage_places(trace)], styles)
         draw_legend(ax, *map(add, kinds, entries_of_arrows([trace], arrows, until)), title)
+        make_room(ax)
+    # after that, since the size of the numbers depends on that of the axes
+    fill(ax, shown, styles, ticks)
+    write_numbers(ax, shown, ticks, list(rows.values()), with_rim=bool(arrows))
+    draw_arrows(ax, trace, arrows, until)
     return ax
 
 
@@ -184,10 +189,16 @@ def figure_size(traces, n_rows, row_height=0.45, widest=16):
     return min(widest, max(6.5, 0.24 * n_columns + 1)), row_height * n_rows + 1.1
 
 
-def fill(ax, shown, styles):
+def fill(ax, shown, styles, ticks):
     """Draw boxes, one collection for each kind of work and stage of a device.
 
-    What takes no time is in a collection of its own.
+    ax: matplotlib axes.
+    shown: the `Box`es.
+    styles: of the kinds of work.
+    ticks: on the time axis.
+
+    What takes no time is in a collection of its own. The edge of a narrow box is thin, so that its colour
+    is seen.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -195,6 +206,7 @@ def fill(ax, shown, styles):
 
     # leaves the outermost lines whole
     edge_to_edge = TransformedBbox(Bbox([[-0.005, 0], [1.005, 1]]), ax.transAxes)
+    wide = _points(ax)[0] / ticks
     groups = {}
     for box in shown:
         groups.setdefault((box.kind, box.place, box.colour, box.left == box.right), []).append(box)
@@ -205,8 +217,16 @@ def fill(ax, shown, styles):
         style = {name: styles.get(kind, {}).get(name, value) for name, value in EDGE.items()}
         if takes_no_time and style == EDGE:
             style = _style_of_marks(colour)
+        elif style == EDGE:
+            style["linewidth"] = _edges([wide * (box.right - box.left) for box in group])
         collection = ax.add_collection(PatchCollection(rectangles, facecolor=colour, **style))
         collection.set_clip_box(edge_to_edge)
+
+
+def _edges(widths):
+    """Return how wide the edges of boxes of these `widths` are, in points: a list, or one number for all."""
+    edges = [min(EDGE["linewidth"], round(MOST_EDGE * width, 3)) for width in widths]
+    return edges if len(set(edges)) > 1 else edges[0]  # one number is drawn faster
 
 
 def _style_of_marks(colour):
@@ -217,33 +237,48 @@ def _style_of_marks(colour):
     return {"edgecolor": colour, "linewidth": MARK_WIDTH, "path_effects": [outline]}
 
 
-def write_numbers(ax, shown, ticks, n_rows):
-    """Write the number of its micro-batch into each box that has room for it, all in one size.
+def write_numbers(ax, shown, ticks, rows, with_rim):
+    """Write the number of its micro-batch into each box of the rows whose boxes all have room for it.
 
     ax: matplotlib axes.
     shown: the `Box`es.
     ticks: on the time axis.
-    n_rows: how high the rows on the other axis are, in those of a device.
+    rows: a list, the `Row`s on the other axis.
+    with_rim: whether a rim in the colour of the box interrupts the arrows below a number.
+
+    All numbers have one size.
     """
-    points = 72 / ax.figure.dpi
-    wide, high = ax.bbox.width * points / ticks, ax.bbox.height * points / n_rows
+    from matplotlib.patheffects import withStroke
+
+    width, height = _points(ax)
+    wide, high = width / ticks, height / (MARGIN + rows[-1].bottom)
     _write_before_marks(ax, shown, wide)
-    room = {
-        box: min(
-            LARGEST_FONT,
-            0.92 * wide * (box.right - box.left) / (DIGIT * len(box.text)),
-            0.9 * high * (box.bottom - box.top),
-        )
-        for box in shown
-        if box.text
-    }
-    legible = {box: size for box, size in room.items() if size >= SMALLEST_FONT}
+    bottoms = [row.bottom for row in rows]
+    room = {}  # {row: {box: the largest size of its text}}
+    for box in shown:
+        if box.text and box.right > box.left:
+            room.setdefault(bisect_left(bottoms, _middle(box)), {})[box] = min(
+                LARGEST_FONT,
+                0.92 * wide * (box.right - box.left) / (DIGIT * len(box.text)),
+                0.9 * high * (box.bottom - box.top),
+            )
+    legible = {}
+    for sizes in room.values():
+        if min(sizes.values()) >= SMALLEST_FONT:
+            legible |= sizes
     common = min((size for box, size in legible.items() if box.text.isdigit()), default=LARGEST_FONT)
     for box, size in legible.items():
+        rim = [withStroke(linewidth=RIM, foreground=box.colour)] if with_rim else None
         ax.text(
             (box.left + box.right) / 2, (box.top + box.bottom) / 2, box.text, color=ink(box.colour),
             clip_on=True, ha="center", va="center", fontsize=common if box.text.isdigit() else size,
+            zorder=4, path_effects=rim,
         )
+
+
+def _points(ax):
+    """Return the width and the height of the axes in points."""
+    return ax.bbox.width * 72 / ax.figure.dpi, ax.bbox.height * 72 / ax.figure.dpi
 
 
 def _write_before_marks(ax, shown, wide):

@@ -203,8 +203,10 @@ const point = (type, device, time) => {
 };
 const colour = () => [...pen.getImageData(2, 2, 1, 1).data].slice(0, 3);
 // the colour of the page a quarter of the way along a message's arrow
-const onTheWay = ({start, end, source, to}) =>
-  pen.getImageData(x(start + (end - start) / 4), 0.75 * middle(source) + 0.25 * middle(to), 1, 1).data[0];
+const onTheWay = ({start, end, source, to}) => {
+  const [from, target] = edges(source, to);
+  return pen.getImageData(x(start + (end - start) / 4), 0.75 * from + 0.25 * target, 1, 1).data[0];
+};
 
 results.begin = now;
 results.keys = [
@@ -444,3 +446,26 @@ def test_the_page_has_the_colours_of_the_pictures(tmp_path):
             # a half is rounded up there, and to an even number here
             assert np.abs(np.subtract(rgb, bytes_of(colour))).max() <= 1, (kind, place)
             assert fill["text"] == {"black": "#000", "white": "#fff"}[ink(colour)], (kind, place)
+
+
+@in_a_browser
+def test_the_boxes_of_a_row_have_words_of_one_length_which_messages_leave_free(tmp_path):
+    """Kind and micro-batch in a row of wide boxes; one short box leaves its row without any, until zoomed."""
+    wide, short = [(0, 10), (10, 20), (20, 30)], [(0, 10), (10, 10.01), (20, 30)]
+    trace = trace_of(
+        *((device, Action("F", device, i), *when) for device, row in enumerate((wide, short))
+          for i, when in enumerate(row)),
+        n_devices=2,
+    )
+    script = """
+    results.words = rows.map(row => wordsOf(row.work[1].parts[0])[lengthOfWords(row.work, row)] ?? null);
+    const zoomed = (from, to) => { lookAt(from, to - from); draw(); };
+    zoomed(20, 30);
+    results.zoomed = lengthOfWords([...visible(rows[1].work)], rows[1]);
+    const boxes = rows.map(({top, box}) => [top, top + box]);
+    const inABox = y => boxes.some(([top, end]) => top < y && y < end);
+    results.between = [edges(0, 1), edges(1, 0)].flat().map(inABox);
+    report();
+    """
+    seen = browse(tmp_path, trace.to_html(), script)
+    assert seen == {"words": ["F1", None], "zoomed": 0, "between": [False] * 4}
