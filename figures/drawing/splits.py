@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 
 from minipipe import (
     Costs, Cut, DataParallel, Linear, Machine, MeanSquaredError, Pipeline, ReLU, Sequential, TensorParallel,
@@ -11,29 +11,48 @@ from minipipe import (
 from minipipe.arrays import even_slices
 from minipipe.cluster import ports
 from minipipe.plots import timeline
-from minipipe.plots.canvas import label, new_figure, styles_of
+from minipipe.plots.boxes import rows_of
+from minipipe.plots.canvas import EDGE, STYLES, label, new_figure
 
 SIZES, N, SAMPLES, BANDWIDTH = (64, 128, 128, 64, 10), 4, 32, 2 ** 14
-COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7")  # of the devices: Okabe and Ito's
+PART, SAMPLE, SENDS = "#8D7CC1", "#D0D7DE", "#5F5F5F"  # colours of what a device holds, is given, and does
 FORWARD, BACKWARD = 16, 32  # ticks of the whole network
-GAP = 24  # numbers between two layers, in the picture
+SPLITS = {  # the title of a panel, and what its devices send
+    "network split": ("network split: some layers each", "A goes to the next device, dA comes back"),
+    "layer split": ("layer split: a part of every layer", "all sum their Z, and dA on the way back"),
+    "data split": ("data split: some samples each", "all sum their dW and db"),
+}
+SIDE, PITCH_X, PITCH_Y = 0.8, 1.3, 1  # of the square of a W, and from one to the next
+LARGE, SMALL = 13, 11  # points
+ARROW = {"arrowstyle": "<|-|>", "color": "#202020", "linewidth": 1.6, "mutation_scale": 14, "shrinkA": 0,
+         "shrinkB": 0}
 
 
 def splits():
-    """A matplotlib `Figure`: above, each W with the device that holds it; below, the step of each split."""
+    """A matplotlib `Figure`: above, what each device holds of each W; below, the step of each split."""
     runs = split_runs()
-    figure = new_figure(15, 7)
-    upper, lower = figure.subplots(2, len(runs))
+    alone = runs.pop("one device").trace.makespan
+    figure = new_figure(14, 8)
+    upper, lower = figure.subplots(2, len(runs), height_ratios=(5, 4))
     longest = max(net.trace.makespan for net in runs.values())
-    styles = styles_of([net.trace for net in runs.values()])
     for ax, (name, net) in zip(upper, runs.items()):
-        _draw_weights(ax, net)
-        n_bytes = sum(message.n_bytes for message in net.trace.messages)
-        ax.set_title(f"{name}\n{n_bytes:,} bytes travel", fontsize=12)
+        _draw_parts(ax, name, net)
+        ax.set_title(SPLITS[name][0], fontsize=LARGE, fontweight="bold", loc="left")
     for ax, net in zip(lower, runs.values()):
-        is_last = ax is lower[-1]
-        timeline(net.trace, ax, legend=is_last, arrows=True, longest=longest, styles=styles)
-        label(ax, f"{float(net.trace.makespan):.1f} ticks", "time (ticks)")
+        timeline(net.trace, ax, legend=False, longest=longest)
+        for text in list(ax.texts):
+            text.remove()
+        _draw_sends(ax, net.trace)
+        n_bytes = sum(message.n_bytes for message in net.trace.messages)
+        ticks = f"{float(net.trace.makespan):.1f} ticks instead of {alone}"
+        label(ax, None, f"time (ticks)\n{ticks}\n{n_bytes:,} bytes travel")
+        ax.xaxis.label.set_size(LARGE)
+        ax.tick_params(labelsize=SMALL)
+    handles = [Patch(facecolor=STYLES[kind]["facecolor"], **EDGE) for kind in "FB"] + [Patch(facecolor=SENDS)]
+    figure.legend(
+        handles, ["forward", "backward", "sends to other devices"], loc="outside lower center", ncols=3,
+        frameon=False, fontsize=LARGE,
+    )
     return figure
 
 
@@ -82,21 +101,57 @@ def held(net):
                 number += 1
 
 
-def _draw_weights(ax, net):
-    """Each W, n numbers high and n_prev wide, above the one below; copies beside each other."""
-    heights = [sum(SIZES[1:number + 1]) + GAP * number for number in range(len(SIZES))]
-    is_copy = isinstance(net, DataParallel)
+def _draw_parts(ax, name, net):
+    """Draw a row for each device: its samples, and a square for each W with the part that it holds."""
+    for number, words in enumerate(("samples", "W1", "W2", "W3", "W4")):
+        ax.text(number * PITCH_X + SIDE / 2, -0.1, words, ha="center", va="bottom", fontsize=LARGE)
     for device, number, rows, columns in held(net):
-        left = device * (max(SIZES) + GAP) if is_copy else 1.5 * (max(SIZES) + GAP)  # in the middle
-        left += (max(SIZES) - SIZES[number]) / 2
-        place = left + columns.start, heights[number] + SIZES[number + 1] - rows.stop
-        size = columns.stop - columns.start, rows.stop - rows.start
-        ax.add_patch(Rectangle(place, *size, facecolor=COLOURS[device], edgecolor="white", linewidth=1.5))
-        if min(size) > 24:
-            middle = place[0] + size[0] / 2, place[1] + size[1] / 2
-            ax.text(*middle, f"{device}", ha="center", va="center", fontsize=9)
-    for number, (n_prev, n) in enumerate(zip(SIZES, SIZES[1:])):
-        words = f"W{number + 1}: {n} x {n_prev}"
-        ax.text(-GAP, heights[number] + n / 2, words, ha="right", va="center", fontsize=8)
-    ax.set(xlim=(-7 * GAP, 4 * (max(SIZES) + GAP)), ylim=(-GAP, heights[-1]))
+        high, wide = SIZES[number + 1], SIZES[number]
+        left, top = (number + 1) * PITCH_X, device * PITCH_Y
+        ax.add_patch(Rectangle((left, top), SIDE, SIDE, facecolor="none", edgecolor="#A0A0A0", linestyle=":"))
+        place = left + SIDE * columns.start / wide, top + SIDE * rows.start / high
+        size = SIDE * (columns.stop - columns.start) / wide, SIDE * (rows.stop - rows.start) / high
+        ax.add_patch(Rectangle(place, *size, facecolor=PART, **EDGE))
+    for device in range(N):
+        middle = device * PITCH_Y + SIDE / 2
+        ax.text(-0.3, middle, f"device {device}", ha="right", va="center", fontsize=LARGE)
+        _draw_samples(ax, device, name)
+    _draw_meetings(ax, name)
+    ax.text(2.5 * PITCH_X, N * PITCH_Y + 0.1, SPLITS[name][1], ha="center", va="center", fontsize=LARGE)
+    ax.set(xlim=(-1.5, 5 * PITCH_X + 0.2), ylim=(N * PITCH_Y + 0.3, -0.5))
     ax.axis("off")
+
+
+def _draw_samples(ax, device, name):
+    """Draw a column for each group of samples that `device` is given: all, a quarter of them, or none."""
+    first_alone = range(N if device == 0 else 0)
+    groups = {"network split": first_alone, "layer split": range(N), "data split": [device]}
+    for group in groups[name]:
+        corner = group * SIDE / N, device * PITCH_Y
+        ax.add_patch(Rectangle(corner, SIDE / N, SIDE, facecolor=SAMPLE, **EDGE))
+
+
+def _draw_meetings(ax, name):
+    """Draw an arrow where devices send one another what the next layer, or the update, needs."""
+    top, bottom = -0.02, (N - 1) * PITCH_Y + SIDE + 0.02
+    if name == "network split":
+        for device in range(N - 1):
+            begin = (device + 1) * PITCH_X + SIDE, device * PITCH_Y + SIDE
+            end = (device + 2) * PITCH_X, (device + 1) * PITCH_Y
+            ax.add_patch(FancyArrowPatch(begin, end, **ARROW))
+        return
+    places = (2, 4) if name == "layer split" else (4,)  # after which W
+    for number in places:
+        x = number * PITCH_X + SIDE + (PITCH_X - SIDE) / 2
+        ax.add_patch(FancyArrowPatch((x, top), (x, bottom), **ARROW))
+
+
+def _draw_sends(ax, trace):
+    """Draw below each device's boxes when its messages travel."""
+    rows = rows_of(trace)
+    for message in trace.messages:
+        row = rows[message.source, "compute"]
+        ax.add_patch(Rectangle(
+            (float(message.sent), row.middle + row.height / 2), float(message.arrived - message.sent), 0.1,
+            facecolor=SENDS, linewidth=0,
+        ))

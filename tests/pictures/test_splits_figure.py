@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from compared import assert_within
-from figures.drawing.splits import N, SAMPLES, SIZES, held, split_runs
+from figures.drawing.splits import N, SAMPLES, SIZES, held, split_runs, splits
+from matplotlib.patches import FancyArrowPatch
 
 from minipipe.arrays import leaves
 from minipipe.verification import rounding_bounds
@@ -53,3 +54,20 @@ def test_every_number_is_held_once_or_by_every_copy_in_the_arrays_of_its_device(
             there |= {(device, *layer.W.shape) for layer in stage.layers if layer.W is not None}
         assert all(np.all(count == (N if name == "data split" else 1)) for count in counts), name
         assert shown == there and {device for device, *_ in shown} == set(range(net.trace.n_devices)), name
+
+
+def test_each_panel_names_all_its_rows_has_few_arrows_and_is_whole():
+    figure = splits()
+    figure.draw_without_rendering()
+    devices, (upper, lower) = [f"device {n}" for n in range(N)], (figure.axes[:3], figure.axes[3:])
+    for ax in upper:
+        words = [text.get_text() for text in ax.texts]
+        assert [word for word in words if word.startswith("device")] == devices
+        assert {"samples", "W1", "W2", "W3", "W4"} < {*words}
+        assert 1 <= sum(isinstance(patch, FancyArrowPatch) for patch in ax.patches) <= 3
+    for ax in lower:
+        assert [name.get_text() for name in ax.get_yticklabels()] == devices
+        assert ax.get_xlim() == lower[0].get_xlim()
+    for ax in figure.axes:
+        taken, page = ax.get_tightbbox(), figure.bbox
+        assert taken.x0 >= 0 and taken.y0 >= 0 and taken.x1 <= page.x1 and taken.y1 <= page.y1, taken
