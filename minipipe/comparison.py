@@ -27,6 +27,7 @@ from .parallel.options import Cut, Machine, Split, Sums
 from .parallel.shards import macs_of_shard
 from .parallel.splitting import Shard
 from .partitioning import costs_of_layers, loads, min_max
+from .plots.html import MOST_IN_A_CELL
 from .plots.saving import DOTS_PER_INCH, checked_path, picture_formats
 from .schedules import build
 from .verification.verdicts import difference_in_words
@@ -93,10 +94,16 @@ class Comparison(Mapping):
         return f"{table_of(self._traces, self._columns, self._what)}\n\n{notes}"
 
     def _repr_html_(self) -> str:
+        table = f"<pre>{escape(repr(self))}</pre>"
+        n_spans = sum(len(trace.spans) for trace in self._traces.values())
+        if n_spans > MOST_IN_A_CELL:
+            return (
+                f"{table}<p>The picture has {n_spans:,} spans, and a notebook draws at most "
+                f"{MOST_IN_A_CELL:,}: type .save(&quot;both.png&quot;) on the comparison.</p>"
+            )
         file = BytesIO()
         self.plot().savefig(file, format="png")
         picture = b64encode(file.getvalue()).decode()
-        table = f"<pre>{escape(repr(self))}</pre>"
         return f'{table}<img alt="their timelines" src="data:image/png;base64,{picture}">'
 
     def plot(self) -> Any:

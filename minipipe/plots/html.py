@@ -18,6 +18,7 @@ from .canvas import OTHER, styles_of, text_of
 from .timeline import timeline_figure
 
 LONG = 10_000
+MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second and a half
 
 
 @SHOWS(gives="HTML, which `path` gets if there is one")
@@ -217,7 +218,8 @@ def player(run):
 
     The page stands in a frame of its own. So no key, name or style of it meets those of the notebook or of
     another player. Where no script runs, as on GitHub, the frame stays closed, and the still picture that
-    stands before it is what is seen. Of a schedule that cannot run, the HTML says why.
+    stands before it is what is seen. Of a schedule that cannot run, the HTML says why. A run of more than
+    `MOST_IN_A_CELL` spans is summed up in words, which say how to open its page.
 
     >>> from minipipe.schedules import gpipe
     >>> player(gpipe(2, 3)).count("<iframe ")
@@ -227,6 +229,8 @@ def player(run):
         trace, title = _traced(run)
     except ScheduleError as error:
         return f"<pre>{escape(str(error))}</pre>"
+    if len(trace.spans) > MOST_IN_A_CELL:
+        return f"<div>{escaped(_summary(run, trace))}<dl>{_figures(trace)}</dl></div>"
     picture = b64encode(_png(trace, title)).decode()
     page = html(trace, title=title).replace("&", "&amp;").replace('"', "&quot;")
     return (
@@ -238,11 +242,25 @@ def player(run):
 
 @SHOWS(gives="the bytes of a PNG")
 def still(run):
-    """The timeline of `run`, a `Trace` or a `Schedule`, as the bytes of a PNG; None if it cannot run."""
+    """Return the timeline of `run`, a `Trace` or a `Schedule`, as the bytes of a PNG.
+
+    Return None if the schedule cannot run, or for more than `MOST_IN_A_CELL` spans.
+    """
     try:
-        return _png(*_traced(run))
+        trace, title = _traced(run)
     except ScheduleError:
         return None
+    return _png(trace, title) if len(trace.spans) <= MOST_IN_A_CELL else None
+
+
+def _summary(run, trace):
+    """Return what a cell says of a run that is too large to be drawn in it, and what to type for its page."""
+    name, made = (run.name, "simulate(schedule)") if isinstance(run, Schedule) else ("A run", "trace")
+    return (
+        f"{name} on {trace.n_devices} devices, with {len(trace.spans):,} spans: a notebook draws at most "
+        f'{MOST_IN_A_CELL:,}. Type {made}.save("run.html") and open that file in a browser, or '
+        f'{made}.save("run.png") for the picture.'
+    )
 
 
 def _traced(run):

@@ -43,6 +43,8 @@ def test_it_shows_and_saves_its_picture(tmp_path):
     assert page.startswith("<pre>schedule") and "data:image/png;base64," in page
     with pytest.raises(ValueError, match="its name must end in one of"):
         found.save(tmp_path / "both.txt")
+    large = mp.compare("gpipe", "1f1b", K=8, M=157)._repr_html_()
+    assert "<img" not in large and "has 5,024 spans" in large and large.startswith("<pre>schedule")
 
 
 @pytest.mark.parametrize("make, error, words", [

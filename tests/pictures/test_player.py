@@ -71,6 +71,21 @@ def test_a_schedule_that_cannot_run_says_why():
     assert "<img" not in STUCK._repr_html_() and STUCK._repr_png_() is None
 
 
+@pytest.mark.parametrize("made, of", [(lambda order: order, "simulate(schedule)"), (mp.simulate, "trace")])
+def test_a_large_run_is_summed_up_and_its_page_is_a_file(made, of, undrawn, tmp_path):
+    """A trace of 64 x 512 would put 12.7 MB into the notebook."""
+    schedule = mp.schedules.build("gpipe", 8, 313)
+    run, trace = made(schedule), mp.simulate(schedule)
+    cell, words = run._repr_html_(), unescape(run._repr_html_())
+    assert run._repr_png_() is None and "<iframe" not in cell and "<img" not in cell and len(cell) < 2_000
+    assert "8 devices, with 5,008 spans" in words and f"<dd>{trace.makespan} ticks</dd>" in cell
+    assert f"<dd>{100 * float(trace.bubble()):.1f} %</dd>" in cell
+    assert f'{of}.save("run.html")' in words
+    trace.save(tmp_path / "run.html")
+    assert (tmp_path / "run.html").read_text(encoding="utf-8") == html(trace)
+    assert "<iframe" in made(mp.schedules.build("gpipe", 8, 312))._repr_html_()
+
+
 def test_a_run_of_which_nothing_has_happened_shows_itself():
     def program():
         yield mp.Compute("work")
