@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -167,11 +168,19 @@ def events(chrome, *kinds):
     return [event for event in chrome["traceEvents"] if event["ph"] in kinds]
 
 
+def boxes_of(chrome, category):
+    """The boxes of the "message"s, of "idle" times, or of the "work", which is all others."""
+    found = events(chrome, "X")
+    if category == "work":
+        return [box for box in found if box["cat"] not in ("message", "idle")]
+    return [box for box in found if box["cat"] == category]
+
+
 @pytest.mark.parametrize("run", RUNS)
 def test_a_chrome_trace_has_the_boxes_of_the_run_to_scale(run):
     trace = RUNS[run]()
     chrome = json.loads(json.dumps(trace.to_chrome_trace(tick="1 ms")))
-    boxes = events(chrome, "X")
+    boxes = boxes_of(chrome, "work")
     drawn = sorted((box["tid"] - 1, box["name"], box["ts"], box["ts"] + box["dur"]) for box in boxes)
     assert drawn == sorted(
         (span.device, str(span.label), 1000 * span.start, 1000 * span.end) for span in trace.spans
@@ -187,31 +196,101 @@ def test_a_chrome_trace_has_the_boxes_of_the_run_to_scale(run):
     }
 
 
+def names_of_tracks(chrome):
+    """{(process, thread): (name of the process, name of the thread)}"""
+    processes = {event["pid"]: event["args"]["name"] for event in events(chrome, "M")
+                 if event["name"] == "process_name"}
+    return {(event["pid"], event["tid"]): (processes[event["pid"]], event["args"]["name"])
+            for event in events(chrome, "M") if event["name"] == "thread_name"}
+
+
 @pytest.mark.parametrize("run", RUNS)
-def test_every_arrow_ends_inside_the_boxes_of_both_sides(run):
+def test_messages_are_boxes_on_the_tracks_of_their_links(run):
+    """As long as they travel, each on a track of its own, so that no box overlaps another."""
+    trace = RUNS[run]()
+    chrome = trace.to_chrome_trace(tick="1 us")
+    tracks, found = names_of_tracks(chrome), {}
+    for box in boxes_of(chrome, "message"):
+        process, link = tracks[box["pid"], box["tid"]]
+        assert process == "links of run"
+        found.setdefault((process, link), []).append((box["ts"], box["ts"] + box["dur"]))
+        assert box["args"]["sent"] <= box["ts"] and box["args"]["arrived"] == box["ts"] + box["dur"]
+    assert all(end <= start for link in found.values() for (_, end), (start, _) in pairwise(sorted(link)))
+    travels = sorted((box["name"], box["ts"] + box["dur"]) for box in boxes_of(chrome, "message"))
+    assert travels == sorted((str(message.label), message.arrived) for message in trace.messages)
+    links = {link.partition(" (")[0] for _, link in found}
+    assert links == {f"device {message.source} to device {message.to}" for message in trace.messages}
+
+
+def test_a_message_that_queues_is_not_on_its_link_yet():
+    def sender():
+        yield mp.Send("a", None, to=1, n_bytes=8)
+        yield mp.Send("b", None, to=1, n_bytes=8)
+
+    def receiver():
+        yield mp.Receive("a", source=0)
+        yield mp.Receive("b", source=0)
+
+    trace = mp.Cluster([sender(), receiver()], link=mp.Link(bandwidth=4)).run()
+    boxes = boxes_of(trace.to_chrome_trace(tick="1 us"), "message")
+    assert [(box["name"], box["ts"], box["dur"], box["args"]["sent"], box["tid"]) for box in boxes] == [
+        ("a", 0, 2, 0, 1), ("b", 2, 2, 0, 1),
+    ]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_idle_times_are_boxes_with_their_cause(run):
+    trace = RUNS[run]()
+    chrome = trace.to_chrome_trace(tick="1 us")
+    tracks = names_of_tracks(chrome)
+    found = {}
+    for box in boxes_of(chrome, "idle"):
+        process, lane = tracks[box["pid"], box["tid"]]
+        assert process == "idle times of run" and box["args"]["why"].startswith(f"{lane} idle from ")
+        found[lane, box["name"]] = found.get((lane, box["name"]), 0) + box["dur"]
+    table = trace.explain().table()
+    assert found == {
+        (f"device {device}", cause): ticks
+        for device, row in table.items() for cause, ticks in row.items() if ticks
+    }
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_arrows_lead_through_the_boxes_of_sender_message_and_receiver(run):
     trace = RUNS[run]()
     chrome = trace.to_chrome_trace(tick="10 us")
-    starts, ends = ({event["id"]: event for event in events(chrome, kind)} for kind in "sf")
-    assert starts.keys() == ends.keys()
-    assert len(starts) == len(events(chrome, "s")) == len(events(chrome, "f"))
-    # "early" and "late" have no box at one end
-    assert len(starts) == len(trace.messages) - 4 * (run == "labels")
+    arrows = {}
+    for event in events(chrome, "s", "t", "f"):
+        arrows.setdefault(event["id"], []).append(event)
+    # "early" and "late" have no box at one end, and their box on the link has no length
+    assert len(arrows) == len(trace.messages) - 4 * (run == "labels")
 
     def box_around(event):
-        boxes = [box for box in events(chrome, "X") if box["tid"] == event["tid"]]
+        place = event["pid"], event["tid"]
+        boxes = [box for box in events(chrome, "X") if (box["pid"], box["tid"]) == place]
         [box] = [box for box in boxes if box["ts"] < event["ts"] < box["ts"] + box["dur"]]
         return box
 
-    for number, start in starts.items():
-        end = ends[number]
-        sender, receiver = box_around(start), box_around(end)
-        assert end["bp"] == "e" and start["name"] == end["name"] and start["ts"] < end["ts"]
-        assert sender["ts"] + sender["dur"] == 10 * start["args"]["sent"]
-        assert receiver["ts"] == 10 * start["args"]["received"]
+    for points in arrows.values():
+        assert all(point["bp"] == "e" and point["name"] == points[0]["name"] for point in points)
+        assert all(first["ts"] < second["ts"] for first, second in pairwise(points))
+        sender, *ways, receiver = map(box_around, points)
+        assert [point["ph"] for point in points] == ["s", *"t" * len(ways), "f"]
+        for message in ways:
+            assert (message["cat"], message["name"]) == ("message", points[0]["name"])
+            assert message["args"]["sent"] == (sender["ts"] + sender["dur"]) / 10
+            assert message["args"]["received"] == receiver["ts"] / 10
         if run != "labels":
-            stage, microbatch = int(start["name"][0]), int(start["name"][2:])
+            stage, microbatch = int(points[0]["name"][0]), int(points[0]["name"][2:])
             assert microbatch in numbers(sender, "micro-batch") & numbers(receiver, "micro-batch")
             assert stage in numbers(sender, "stage")
+        assert len(ways) == (run in ("gpipe", "halves"))
+
+
+def test_what_is_sent_before_any_work_has_an_arrow_from_its_link():
+    trace = mp.Cluster([ring(0), ring(1)], link=mp.Link(latency=1)).run()
+    arrows = [event["name"] for event in events(trace.to_chrome_trace(), "s")]
+    assert sorted(arrows) == ["early", "early", "late", "late", "sum", "sum"]
 
 
 def numbers(box, key):
@@ -227,7 +306,11 @@ def test_devices_are_threads_with_names_and_runs_are_processes():
     assert names[2, 0, "process_name"] == {"name": "DualPipeV"}
     assert names[2, 2, "thread_name"] == {"name": "device 1"}
     assert names[1, 4, "thread_sort_index"] == {"sort_index": 3}
-    assert len(names) == 2 + 2 * (4 + 2)
+    assert names[1, 0, "process_sort_index"]["sort_index"] < names[2, 0, "process_sort_index"]["sort_index"]
+    assert {names[process, 0, "process_name"]["name"] for process in range(1, 7)} == {
+        "GPipe", "DualPipeV", "links of GPipe", "idle times of GPipe", "links of DualPipeV",
+        "idle times of DualPipeV",
+    }
     assert len({event["id"] for event in events(chrome, "s")}) == len(events(chrome, "s"))
 
 

