@@ -35,7 +35,7 @@ def one_timeline(name):
 
 
 def schedules():
-    """A matplotlib `Figure`: three schedules on one time axis; a backward takes as long as a forward."""
+    """A matplotlib `Figure`: three schedules on one time axis; a backward takes 2 ticks, a forward 1."""
     few = {"Naive": naive(K, 4), "GPipe": gpipe(K, 4), "1F1B": one_f_one_b(K, 4)}
     return compare({name: simulate(schedule) for name, schedule in few.items()})
 
