@@ -1,13 +1,17 @@
-"""`minipipe site`: the schedules and the notebooks as a static site."""
+"""`minipipe site`: the schedules, the reference and the notebooks as a static site."""
 
 from pathlib import Path
 
 from ..site import write_site
 
-PURPOSE = "write a web site with runs of all schedules to step through and compare, and with the notebooks"
+PURPOSE = (
+    "write a web site with runs of all schedules to step through and compare, a page for each public name, "
+    "and the notebooks"
+)
 EPILOG = """\
 The site needs no server and no network: open FOLDER/index.html, or put the folder on any web server. The
-notebooks become pages if nbconvert and latex2mathml are installed: pip install -e ".[notebooks]".
+reference, a page for each public name, needs pdoc: pip install -e ".[docs]". The notebooks become pages if
+nbconvert and latex2mathml are installed: pip install -e ".[notebooks]".
 
 example:
   python3 -m minipipe site public

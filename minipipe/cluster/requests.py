@@ -10,7 +10,8 @@ A program is a generator. It yields a request and is resumed with the answer whe
 
 from typing import NamedTuple
 
-ANY = "any device"  # the source of a Receive that takes whatever comes first
+ANY = "any device"
+"""The source of a `Receive` that takes the earliest message of its name, whoever sends it."""
 
 
 class Label(NamedTuple):

@@ -1,4 +1,4 @@
-"""The static site: runs to choose and step through, a page for each schedule, and the notebooks as pages."""
+"""The static site: runs to choose and step through, schedules, public names and notebooks as pages."""
 
 from .writing import write_site
 

@@ -5,28 +5,26 @@ import re
 from base64 import b64decode
 from functools import cache
 from html import escape
-from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+
+from .pages import what_is_missing
 
 NEEDED = ("nbconvert", "latex2mathml")
 INDEX = """<h1>The notebooks</h1>
 <p>As they were run last. What comes out below a <b>Predict</b> is folded away: predict, then open it.
 To run them, change them and solve the exercises, install minipipe.</p>
 """
-CODE_STYLES = {"light": "default", "dark": "github-dark"}  # Pygments's, of code
 
 
 def why_not():
-    """What to install, if notebooks cannot become pages, else ""."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    return missing and f'{" and ".join(missing)} must be installed: pip install -e ".[notebooks]"'
+    """Return what to install if notebooks cannot become pages, else ""."""
+    return what_is_missing(NEEDED, "notebooks")
 
 
 def write_notebooks(paths, folder, shell):
     """Write a page for each notebook, its pictures, and the table of all; returns how many there are."""
     folder.mkdir(exist_ok=True)
-    (folder / "code.css").write_text(_style_of_code(), encoding="utf-8")
     names = [path.stem for path in paths]
     titles = []
     for number, path in enumerate(paths):
@@ -35,7 +33,7 @@ def write_notebooks(paths, folder, shell):
         for name, picture in pictures.items():
             (folder / name).write_bytes(picture)
         body = f'<article class="notebook">{body}</article>{shell.links(names, number)}'
-        head = '<link rel="stylesheet" href="code.css">'
+        head = '<link rel="stylesheet" href="../code.css">'
         (folder / f"{path.stem}.html").write_text(shell.page(title, body, head, "../"), encoding="utf-8")
     items = [f'<li><a href="{name}.html">{escape(title)}</a></li>' for name, title in zip(names, titles)]
     body = f"{INDEX}<ul>{''.join(items)}</ul>"
@@ -122,10 +120,3 @@ def _smaller(picture):
     image = Image.open(BytesIO(picture)).convert("RGB")
     image.quantize(256, method=Image.Quantize.FASTOCTREE).save(file, format="png")
     return min(file.getvalue(), picture, key=len)
-
-
-def _style_of_code():
-    from pygments.formatters import HtmlFormatter
-
-    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in CODE_STYLES.values())
-    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"

@@ -2,10 +2,8 @@
 
 import inspect
 import json
-import re
 import shutil
 from html import escape
-from importlib import resources
 from typing import NamedTuple
 
 from ..arguments import argument
@@ -14,8 +12,10 @@ from ..cluster import BUBBLES
 from ..plots import text
 from ..plots.html import filled, page_data, page_pieces, template
 from ..schedules import SCHEDULES
+from . import notebooks as notebooks_as_pages
+from . import reference
 from .grid import Grid, numbers_of, packed, runs_of, schedules_of, sorted_rows
-from .notebooks import why_not, write_notebooks
+from .pages import PARTS, Shell, as_html, resource, style_of_code, write_file
 
 
 # What a page says about a schedule: the words of its builder's docstring, so that they are written once.
@@ -47,35 +47,24 @@ def words_of(name):
     return Words(*map(as_html, ([idea], rule, [source], family)))
 
 
-def as_html(paragraphs):
-    """Paragraphs of a docstring as HTML: with an indent, they are pictures; papers are links."""
-    return "\n".join(map(_paragraph, paragraphs))
-
-
-def _paragraph(text):
-    if text.startswith("    "):
-        return f"<pre>{escape(inspect.cleandoc(text))}</pre>"
-    html = escape(" ".join(text.split()))
-    html = re.sub(r"`([^`]*)`", r"<code>\1</code>", html)
-    html = re.sub(r"arXiv (\d{4}\.\d{5})", r'<a href="https://arxiv.org/abs/\1">arXiv \1</a>', html)
-    return f"<p>{html}</p>"
-
-
 MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
 STANDARD = (4, 8)  # K and M on the page of a schedule; if the grid has others, its first ones
 ASSETS = ("site.css", "site.js")
-FOLDERS = ("data", "schedules", "notebooks")
+NO_NOTEBOOKS = "no folder of notebooks was found: pass --notebooks FOLDER"
+FOLDERS = ("data", *PARTS)
 
 
 def write_site(folder, notebooks=None, grid=Grid(), report=print):
     """Write the site of the runs in `grid` to `folder`; it needs no server and no network.
 
-    folder: a new one, an empty one, or one with a site. Of that, all files in the folders data, schedules and
-        notebooks go first, so that no page stays of what is no longer there.
+    folder: a new one, an empty one, or one with a site. Of that, all files in the folders data, schedules,
+        reference and notebooks go first, so that no page stays of what is no longer there.
     notebooks: the folder of the notebooks, which become pages if nbconvert and latex2mathml are installed;
         without it, or without them, the site has no such pages.
     grid: the settings of its runs.
     report: is called with a line for each thing that is done or left out.
+
+    The reference has a page for each public name if pdoc is installed.
 
     Raises `ValueError` for a folder with other files, or one of notebooks without any, or inside `folder`.
     """
@@ -90,48 +79,29 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     for name in ASSETS:
         write_file(folder / name, resource(name))
     write_file(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
-    missing = why_not() if paths else "no folder of notebooks was found: pass --notebooks FOLDER"
-    shell = Shell(has_notebooks=not missing)
+    missing = {
+        "reference": reference.why_not(),
+        "notebooks": notebooks_as_pages.why_not() if paths else NO_NOTEBOOKS,
+    }
+    shell = Shell([part for part in PARTS if not missing.get(part)])
+    if shell.parts != ["schedules"]:
+        write_file(folder / "code.css", style_of_code())
     numbers, standard = write_runs(folder, grid)
     n_runs = sum(len(runs) for sizes in numbers.values() for runs in sizes.values())
     report(f"runs                  {n_runs}")
     write_schedules(folder, grid, standard, shell)
     report(f"pages of schedules    {len(grid.names)}")
-    if missing:
-        report(f"pages of notebooks    none: {missing}")
-    else:
-        report(f"pages of notebooks    {write_notebooks(paths, folder / 'notebooks', shell)}")
+    pages = {
+        "reference": lambda place: reference.write_reference(place, shell),
+        "notebooks": lambda place: notebooks_as_pages.write_notebooks(paths, place, shell),
+    }
+    for part, write in pages.items():
+        done = f"none: {missing[part]}" if missing[part] else write(folder / part)
+        report(f"{f'pages of {part}':22}{done}")
     chooser = shell.page("Pipeline schedules, side by side", resource("chooser.html"), MARK)
     write_file(folder / "index.html", chooser)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     report(f"written: {folder / 'index.html'}, {size / 1e6:.1f} MB with all that belongs to it")
-
-
-class Shell:
-    """What all pages have around them: the links to the others, the style and the script.
-
-    has_notebooks: whether there are pages of notebooks to link to.
-    """
-
-    def __init__(self, has_notebooks):
-        self.has_notebooks = has_notebooks
-        self.template = resource("page.html")
-
-    def page(self, title, body, head="", root=""):
-        """A whole page; `root` is the way from it to the folder of the site, "" or "../"."""
-        links = {"index.html": "Runs", "schedules/index.html": "Schedules"}
-        if self.has_notebooks:
-            links["notebooks/index.html"] = "Notebooks"
-        nav = "".join(f'<a href="{root}{page}">{name}</a>' for page, name in links.items())
-        pieces = {"title": escape(title), "head": head, "root": root, "nav": nav, "body": body}
-        return filled(self.template, pieces)
-
-    @staticmethod
-    def links(names, number):
-        """The way from the page of one of `names` to those before and behind it, in the same folder."""
-        around = {"prev": names[:number][-1:], "next": names[number + 1:][:1]}
-        links = [f'<a rel="{rel}" href="{name}.html">{name}</a>' for rel in around for name in around[rel]]
-        return f'<p class="links">{" · ".join(links)}</p>'
 
 
 def write_runs(folder, grid):
@@ -225,12 +195,3 @@ def checked_notebooks(folder, site):
             "move one of them"
         )
     return paths
-
-
-def resource(name):
-    """The text of a file that lies beside this module."""
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def write_file(path, content):
-    path.write_text(content, encoding="utf-8", newline="\n")

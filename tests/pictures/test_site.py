@@ -19,7 +19,7 @@ from minipipe.cluster import BUBBLES, Link
 from minipipe.order import peak_microbatches
 from minipipe.plots.html import page_data, page_pieces
 from minipipe.schedules import build
-from minipipe.site import notebooks, write_site
+from minipipe.site import pages, reference, write_site
 from minipipe.site.grid import Grid
 from minipipe.site.writing import words_of
 
@@ -140,7 +140,8 @@ def links_are_whole(folder):
 
 
 def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_somewhere(small):
-    assert len([*small.rglob("*.html")]) == 1 + 1 + len(SMALL.names)
+    n_reference = 0 if reference.why_not() else len(mp.__all__) + 1
+    assert len([*small.rglob("*.html")]) == 1 + 1 + len(SMALL.names) + n_reference
     links_are_whole(small)
 
 
@@ -169,13 +170,17 @@ def test_a_site_is_written_again_and_files_of_others_are_left_alone(small, tmp_p
     assert (again / "notebooks" / "mine.ipynb").exists() and (again / "data").is_dir()
 
 
-def test_without_the_extra_the_site_has_no_pages_of_notebooks_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(notebooks, "find_spec", lambda name: None if name == "latex2mathml" else name)
+def test_without_its_extra_a_part_of_the_site_is_left_out_and_the_command_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "find_spec", lambda name: None if name in ("latex2mathml", "pdoc") else name)
     (tmp_path / "01_one.ipynb").write_text("{}")
     lines, one = [], Grid(names=("gpipe",), devices=(2,), microbatches=(2,), shares=(0.5,), latencies=(0,))
     write_site(tmp_path / "site", tmp_path, one, lines.append)
-    said = 'pages of notebooks    none: latex2mathml must be installed: pip install -e ".[notebooks]"'
-    assert said in lines and "Notebooks" not in (tmp_path / "site" / "index.html").read_text()
+    said = [
+        'pages of reference    none: pdoc must be installed: pip install -e ".[docs]"',
+        'pages of notebooks    none: latex2mathml must be installed: pip install -e ".[notebooks]"',
+    ]
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert lines[2:4] == said and "Notebooks" not in index and "Reference" not in index
 
 
 # ---- in a browser ----

@@ -1,0 +1,133 @@
+"""The API reference: every public name has its page, and every docstring stands in it, word for word."""
+
+import inspect
+import re
+from functools import cache
+from html import unescape
+
+import pytest
+
+import minipipe as mp
+from minipipe.site import reference
+from minipipe.site.pages import Shell, as_html
+
+if reference.why_not():
+    pytest.skip(reference.why_not(), allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Return {name: its page}, with that of the index."""
+    folder = tmp_path_factory.mktemp("site") / "reference"
+    reference.write_reference(folder, Shell(["schedules", "reference"]))
+    return {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.html")}
+
+
+@cache
+def words(html):
+    """Return what a page says, without tags, code and spaces."""
+    text = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
+    return squeezed(unescape(re.sub("<[^>]*>", "", text)))
+
+
+def squeezed(text):
+    """Return a text without spaces, and without the colons and backticks that a page turns into tags."""
+    return re.sub(r"[\s:`]", "", text)
+
+
+def said(docstring):
+    """Return the paragraphs of a docstring as `words` has them."""
+    return [squeezed(re.sub("(?m)^- ", "", paragraph)) for paragraph in docstring.split("\n\n")]
+
+
+def test_every_public_name_has_one_page_and_the_index_leads_to_it(pages):
+    assert pages.keys() == {*mp.__all__, "index"}
+    for name in mp.__all__:
+        assert re.findall("<h1>(.*?)</h1>", pages[name]) == [f"minipipe.{name}"], name
+        assert f'<th scope="row"><a href="{name}.html">{name}</a></th>' in pages["index"], name
+
+
+@pytest.mark.parametrize("name", mp.__all__)
+def test_the_docstring_of_every_public_name_is_on_its_page_in_order(pages, name):
+    value = getattr(mp, name)
+    paragraphs = said(inspect.getdoc(value)) if name != "ANY" else ["ThesourceofaReceivethattakes"]
+    place = 0
+    for paragraph in paragraphs:
+        assert paragraph in words(pages[name]), f"{name}: the page lacks {paragraph}"
+        place = words(pages[name]).index(paragraph, place)
+
+
+@pytest.mark.parametrize("name", [name for name in mp.__all__ if inspect.isclass(getattr(mp, name))])
+def test_every_method_is_explained_on_the_page_of_its_class_or_of_a_base_to_which_that_leads(pages, name):
+    kind = getattr(mp, name)
+    methods = {key: inspect.getdoc(value) for key, value in inspect.getmembers(kind)
+               if key[0] != "_" and (inspect.isroutine(value) or isinstance(value, property))}
+    for key, docstring in methods.items():
+        link = re.search(rf'href="(\w+)\.html#\w+\.{key}"><code>{key}<', pages[name])
+        page, place = (link[1], f"{link[1]}.{key}") if link else (name, f"{name}.{key}")
+        theirs = hasattr((), key) or hasattr(Exception, key) or docstring in (dict.__doc__, str.__doc__)
+        if docstring and not theirs:
+            assert f'id="{place}"' in pages[page], f"{name}.{key} has no place"
+            assert all(paragraph in words(pages[page]) for paragraph in said(docstring)), f"{name}.{key}"
+
+
+@pytest.mark.parametrize("name", [name for name in mp.__all__ if inspect.ismodule(getattr(mp, name))])
+def test_what_a_room_has_is_on_its_page_or_has_its_own(pages, name):
+    room = getattr(mp, name)
+    for key in getattr(room, "__all__", []):
+        value = getattr(room, key)
+        if inspect.isclass(value) or inspect.isroutine(value):
+            own_page = any(getattr(mp, each) is value for each in mp.__all__)
+            expected = f'<a href="{key}.html">{key}</a>' if own_page else f'id="{value.__name__}"'
+            assert expected in pages[name], f"{name}.{key}"
+
+
+def test_nothing_is_explained_in_the_words_that_python_has_for_its_own(pages):
+    for name, page in pages.items():
+        found = [own for own in (dict.__doc__, str.__doc__, tuple.count.__doc__, "Alias for field number")
+                 if squeezed(own) in words(page)]
+        assert not found, f"{name}: {found}"
+
+
+def test_every_link_leads_to_a_place(pages):
+    for name, page in pages.items():
+        names = re.findall(r' id="([^"]*)"', page)
+        assert len(names) == len({*names}), f"{name}: two places have one name"
+        for target, place in re.findall(r'href="(\w+)\.html#?([^"]*)"', page):
+            found = target in pages and (not place or f' id="{place}"' in pages[target])
+            assert found, f"{name} links to {target}#{place}"
+
+
+def test_signatures_are_readable_and_lead_to_the_types(pages):
+    signatures = re.findall(r'<div class="signature">(.*?)</pre>', "".join(pages.values()), re.DOTALL)
+    assert len(signatures) > 500
+    for signature in signatures:
+        text = unescape(re.sub("<[^>]*>", "", signature))
+        assert not re.search(r"_typing|0x|<(class|function)", text) and 'class="err"' not in signature, text
+    line = "schedule: str | Schedule | Callable[[int, int], Schedule] = '1f1b',"
+    assert squeezed(line) in words(pages["Pipeline"])
+    assert '<a href="Schedule.html">Schedule</a>' in pages["Pipeline"]
+    assert "build(name,n_devices,n_microbatches)" in words(pages["schedules"])
+
+
+def test_a_mention_is_a_link_where_it_can_mean_nothing_else(pages):
+    """`fit` is an argument here and a function there, so only a class, a call or a room in front is sure."""
+    written = reference.Reference()
+    html = as_html(["`Linear`, `fit`, `fit(...)`, `mp.fit`, `order`, `order.simulate`, `Layer.part`"])
+    links = re.findall(r'<a href="([^"]*)">([^<]*)<', written._with_links(html, "Sequential"))
+    assert links == [("Linear.html", "Linear"), ("fit.html", "fit"), ("fit.html", "mp.fit"),
+                     ("simulate.html", "order.simulate"), ("Layer.html#Layer.part", "Layer.part")]
+
+
+@pytest.mark.parametrize("text, html", [
+    ("One `two` < *three*,\narXiv 1811.06965.", '<p>One <code>two</code> &lt; *three*, '
+     '<a href="https://arxiv.org/abs/1811.06965">arXiv 1811.06965</a>.</p>'),
+    ("    F0 F1\n      F0", "<pre>F0 F1\n  F0</pre>"),
+    (">>> 1 < 2\nTrue", "<pre>&gt;&gt;&gt; 1 &lt; 2\nTrue</pre>"),
+    ("W, b: arrays,\n    or None.\n*args: more.",
+     "<dl><dt><code>W, b</code></dt><dd>arrays, or None.</dd><dt><code>*args</code></dt><dd>more.</dd></dl>"),
+    ("Two ways:\n- one,\n  long\n- two", "<p>Two ways:</p><ul><li>one, long</li><li>two</li></ul>"),
+    ("A line: this\nis prose: it has no names.", "<p>A line: this is prose: it has no names.</p>"),
+])
+def test_each_form_of_a_paragraph_has_its_html(text, html):
+    assert as_html([text]) == html
