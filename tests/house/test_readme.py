@@ -62,7 +62,7 @@ def test_it_counts_the_notebooks():
     assert f"{len(list((HOUSE / 'notebooks').glob('*.ipynb')))} [notebooks]" in README
 
 
-@pytest.mark.parametrize("page", ["README.md", *PAGES])
+@pytest.mark.parametrize("page", ["README.md", *PAGES, ".github/CONTRIBUTING.md", ".github/CHANGELOG.md"])
 def test_links_lead_somewhere(page):
     text = (HOUSE / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!https?://)([^)]*)\)", text):
