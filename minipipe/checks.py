@@ -145,10 +145,11 @@ def path_of(name, value):
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all: into a file beside it, which then takes its name.
+    """Write a file whole or not at all.
 
-    path: where it belongs.
-    write: a function that writes to the path that it gets.
+    path: the file.
+    write: writes the content, as `write(path)`. It is called with another name in the same folder; that file
+        takes the place of `path` at the end. If `write` fails, the old file stays.
     """
     beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")  # writers go by the ending
     try:

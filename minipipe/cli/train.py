@@ -90,7 +90,7 @@ def run(options):
 
 
 def _printing(numbers):
-    """Return a function that prints some of the lines that it gets. numbers: which ones, from 1."""
+    """Return a function that counts the lines handed to it and prints some. numbers: which ones, from 1."""
     count = itertools.count(1)
 
     def report(line):
