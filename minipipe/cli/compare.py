@@ -19,6 +19,7 @@ examples:
   python3 -m minipipe compare gpipe 1f1b zb-h1 --devices 4 --micro-batches 8
   python3 -m minipipe compare 1f1b eager-1f1b looped --micro-batches 32 --latency 1 --output slow_links.png
   python3 -m minipipe compare 1f1b mine.csv
+  python3 -m minipipe compare all -K 4 -M 16 --latency 0.5
   python3 -m minipipe compare gpipe 1f1b zb-h1 --replicas 2 --costs F=1,B=2,A=6
 """
 DEFAULT = ("gpipe", "1f1b", "zb-h1", "zb-v")
@@ -26,7 +27,8 @@ DEFAULT = ("gpipe", "1f1b", "zb-h1", "zb-v")
 
 def add_options(parser):
     parser.add_argument("schedules", nargs="*", metavar="NAME",
-                        help=f"of a schedule, or a file that ends in .csv (default: {' '.join(DEFAULT)})")
+                        help="of a schedule, or a file that ends in .csv; or all, which these sizes allow "
+                        f"(default: {' '.join(DEFAULT)})")
     add_sizes(parser)
     add_hardware(parser)
     add_simulated_splits(parser)
@@ -36,15 +38,26 @@ def add_options(parser):
 def run(options):
     path = checked_picture(options.output)
     words = [word for words in options.schedules or DEFAULT for word in words.split(",") if word]
+    every = "all" in map(str.lower, words)
+    words = [*SCHEDULES, *(word for word in words if word.endswith(".csv"))] if every else words
     names = [name if name.endswith(".csv") else name_of(name) for name in words]
     devices, microbatches = _sizes(names, options)
-    schedules = {name: _schedule(name, options, (devices, microbatches)) for name in names}
+    schedules, refused = {}, []
+    for name in names:
+        try:
+            schedules[name] = _schedule(name, options, (devices, microbatches))
+        except ValueError as error:
+            if not every:
+                raise
+            refused.append(error)
     traces = {name: _run_of(schedule, options) for name, schedule in schedules.items()}
     print(
         f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
         f"costs of a device {options.costs}\n"
     )
     print(f"{table_of(traces)}\n\n{NOTES}")
+    for error in refused:
+        print(f"left out: {error}")
     save_figure(compare(traces), path)
 
 
@@ -52,7 +65,8 @@ def _sizes(names, options):
     """Return (number of devices, number of micro-batches) of all of them."""
     per_device = {name: stages_per_device(name) for name in names if not name.endswith(".csv")}
     if options.stages is not None and len({*per_device.values()}) > 1:
-        words = ", ".join(f"{n} a device in {name}" for name, n in per_device.items())
+        examples = {n: name for name, n in reversed(per_device.items())}  # the first name for each number
+        words = ", ".join(f"{n} a device in {name}" for n, name in sorted(examples.items()))
         raise ValueError(f"--stages {options.stages} need unequal devices, {words}: use --devices")
     return sizes_from(options, max(per_device.values(), default=1))
 

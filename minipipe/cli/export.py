@@ -35,6 +35,7 @@ WRITERS = {
 
 
 def add_options(parser):
+    parser.instead = "the format is --format csv, or the ending of --output"
     add_schedule(parser)
     add_hardware(parser)
     add_simulated_splits(parser)

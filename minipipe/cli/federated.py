@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..checks import whole_number
 from ..datasets import digits
 from ..federated import FederatedAveraging, Rounds, clients_of
 from ..losses import SoftmaxCrossEntropy
@@ -47,7 +48,7 @@ def add_options(parser):
 
 
 def run(options):
-    path = checked_picture(options.output)
+    path, most_rounds = checked_picture(options.output), whole_number("--rounds", options.rounds, least=1)
     train, test = ([part.astype(np.float32) for part in pair] for pair in digits())
     clients = clients_of(*train, options.clients, options.skewed, seed=options.seed)
     rounds = Rounds(
@@ -63,7 +64,7 @@ def run(options):
         f"{max(classes)} classes each; {net.n_chosen} in a round, {options.epochs} passes\n"
     )
     history = []
-    while len(history) < options.rounds and not (history and 100 * history[-1].score >= options.target):
+    while len(history) < most_rounds and not (history and 100 * history[-1].score >= options.target):
         history += net.train(1, SGD(options.learning_rate), test)
         _print_round(history[-1])
     down, up = (sum(getattr(done, name) for done in history) for name in ("bytes_down", "bytes_up"))

@@ -46,12 +46,14 @@ MODELS = [name for name in models.__all__ if name.islower()]
 ACCUMULATE_TEXTS = {"running": "gradients in one running buffer", "tree": "gradients along the tree"}
 HEADER = "devices  micro-batches  schedule     recompute        samples/s  fullest device  and inside, to"
 BYTE_UNITS = {"": 1, "B": 1, **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGT", 1)},
-         **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
+              **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}}
+NEEDS_UNIT = 10**6  # as fewer bytes without a unit, the unit was forgotten
 FLUSHING_SCHEDULES = names_having(flush=True, late_w=False)
 COMMON = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v", "v-half")
 
 
 def add_options(parser):
+    parser.instead = "a size is one word, such as --memory 16GB"
     parser.add_argument(
         "--memory",
         required=True,
@@ -218,8 +220,8 @@ def input_shape_from(options):
 def bytes_from(text):
     """The number of bytes that a size such as 8GiB stands for.
 
-    >>> bytes_from("8GiB"), bytes_from("1.5 MB"), bytes_from("100")
-    (8589934592, 1500000, 100)
+    >>> bytes_from("8GiB"), bytes_from("1.5 MB"), bytes_from("100B"), bytes_from("2000000")
+    (8589934592, 1500000, 100, 2000000)
     """
     match = re.fullmatch(r"([\d.]+) ?([a-zA-Z]*)", text.strip())
     units = {unit.lower(): n_bytes for unit, n_bytes in BYTE_UNITS.items()}
@@ -229,6 +231,9 @@ def bytes_from(text):
         n_bytes = 0
     if n_bytes < 1:
         raise ValueError(f"--memory {text!r} is not a size: write 8GiB, 512MiB, 16GB, or a number of bytes")
+    if n_bytes < NEEDS_UNIT and not match[2]:
+        unit = "GiB" if n_bytes < 1024 else "MiB"
+        raise ValueError(f"--memory {text} has no unit: write {text}{unit}, or {text}B if you mean bytes")
     return n_bytes
 
 

@@ -43,6 +43,7 @@ def one_voice(arguments):
 
 
 def add_options(parser):
+    parser.instead = "mpiexec says how many devices there are, mpiexec -n 4 python3 -m minipipe mpi"
     parser.add_argument("--devices", type=int, help=argparse.SUPPRESS)  # to say who decides that
     on_hardware.add_options(parser)
 

@@ -10,7 +10,7 @@ from ..order import RECOMPUTE, Costs, Schedule, in_copies, simulate, with_all_re
 from ..order.costs import as_float
 from ..planning import simulate_in_shards
 from ..planning.rehearsal import EXCHANGES
-from ..schedules import SCHEDULES, build, name_of, stages_per_device
+from ..schedules import SCHEDULES, build, is_name, name_of, stages_per_device
 from .parsing import nearest
 
 SCHEDULE, N_DEVICES, N_MICRO_BATCHES = "1f1b", 4, 8
@@ -44,6 +44,8 @@ def schedule_name_from(options):
         raise ValueError(f"two schedules, {options.name} and {options.schedule}: leave one of them out")
     if options.name is not None and "=" in options.name:
         raise ValueError(f"{options.name!r} is not a schedule: costs are one word, --costs F=1,B=2")
+    if options.name is not None and options.name.isdigit():
+        raise ValueError(f"{options.name!r} is not a schedule: write -K {options.name} for as many devices")
     return options.schedule if options.name is None else options.name
 
 
@@ -259,6 +261,8 @@ def sizes_from(options, per_device=1):
 def read(path, n_microbatches=None, copy_of=()):
     """The schedule in a table as PyTorch writes it; `ValueError` for a file that cannot be read."""
     path = Path(path)
+    if is_name(str(path)) and not path.exists():
+        raise ValueError(f"{path} is a schedule with a name, not a file: explain {path} shows its run")
     if path.is_dir():
         raise ValueError(f"cannot read {path}: it is a folder, name a file in it")
     if not path.exists():
@@ -291,7 +295,7 @@ def trace_of(schedule, options):
 
 
 def split_trace_of(schedule, options):
-    """The same with the splits that `add_simulated_splits` has read."""
+    """Return the run with its splits, as `add_simulated_splits` has read them."""
     if options.shards == 1:
         return trace_of(schedule, options)
     costs = Costs.from_text(options.costs)

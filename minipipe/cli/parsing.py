@@ -25,11 +25,12 @@ class Parser(argparse.ArgumentParser):
 
     commands: {name: `Parser`} of the program; {} of a command.
     others: the `commands` of the program, for a command.
+    instead: what to type instead of a word or an option that a command does not have; or "".
     """
 
     def __init__(self, **options):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
-        self.commands, self.others = {}, {}
+        self.commands, self.others, self.instead = {}, {}, ""
 
     @property
     def options(self):
@@ -66,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         return f"{self._spelled(name) or name}{sign}{value}" if OPTION.fullmatch(name) else word
 
     def _spelled(self, name):
-        """Return the option that `name` spells, in whole or by a beginning that only one has; or None."""
+        """Return the option that `name` spells, or None. A beginning will do that no other option has."""
         if name in self.options:
             return name
         also = spelled(name, [f"--{key}" for key in ALSO])
@@ -84,20 +85,54 @@ class Parser(argparse.ArgumentParser):
         several = self._beginning(name)
         if len(several) > 1 and len(plain(name)) > 1:
             return f"{name} may be {' or '.join(several)}: write one of them"
+        if self._choice(name):
+            return f"unknown option {name}: did you mean {self._choice(name)}?"
+        word = next((action.metavar for action in self._words() if plain(name) in _names_of(action)), "")
+        if word:
+            return f"unknown option {name}: write {word} without {name} in front"
         theirs = [one for one, parser in self.others.items() if parser._spelled(name)]
-        if theirs:
+        if theirs and (len(plain(name)) > 1 or spelled(name, ALSO)):
             return f"unknown option {name} of {self.prog}: {', '.join(theirs)} would take it"
         near = nearest(name, self.options)
-        return f"unknown option {name}{f': did you mean {near}?' if near else ''}"
+        hint = f"did you mean {near}?" if near else self.instead
+        return f"unknown option {name}{hint and f': {hint}'}"
 
     def _about_word(self, words):
         """Return the sentence about words for which there is no place."""
-        hint = ""
+        hint = self.instead
         if any(word.isdigit() for word in words) and "--micro-batches" in self.options:
-            hint = ": write -K 4 -M 8 for 4 devices and 8 micro-batches"
+            hint = "write -K 4 -M 8 for 4 devices and 8 micro-batches"
         elif any(map(is_name, words)) and "--schedule" in self.options:
-            hint = ": one schedule is enough, and compare takes several"
-        return f"there is no place for {' '.join(map(repr, words))}{hint}"
+            hint = "one schedule is enough, and compare takes several"
+        elif any(map(is_name, words)):
+            takes = [name for name, parser in self.others.items() if "--schedule" in parser.options]
+            hint = f"a schedule is for {', '.join(takes)} and compare"
+        elif self._choice(words[0]):
+            hint = f"write {self._choice(words[0])}"
+        elif "." in words[0] and "--output" in self.options:
+            hint = f"write --output {words[0]}"
+        return f"there is no place for {' '.join(map(repr, words))}{hint and f': {hint}'}"
+
+    def _choice(self, word):
+        """Return the option that can be given the value `word`, with that value, or ""."""
+        for action in self._actions:
+            value = spelled(word.lstrip("-"), list(action.choices or ())) if action.option_strings else None
+            if value:
+                return f"{action.option_strings[0]} {value}"
+        return ""
+
+    def _words(self):
+        """Return the actions that take words without an option in front."""
+        return [action for action in self._actions if not action.option_strings and action.metavar]
+
+    def error(self, message):
+        """End with status 2, the usage and one line; numbers are called what they are."""
+        kinds = {"int": "a whole number", "float": "a number"}
+        found = re.search(r"invalid (int|float) value: (.*)$", message)
+        if found:
+            several = "; several are written with spaces between" if re.search(r"\w[,-]", found[2]) else ""
+            message = f"{message[:found.start()]}{found[2]} is not {kinds[found[1]]}{several}"
+        super().error(message)
 
     def _command(self, word):
         """Return the parser of the command that a word spells."""
@@ -113,6 +148,11 @@ class Parser(argparse.ArgumentParser):
     def fail(self, message):
         """End with status 2 and one line, without the usage."""
         self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def _names_of(action):
+    """Return what somebody may call words that need no option in front, in singular and plural."""
+    return [plain(word).removesuffix(end) for word in (action.metavar, action.dest) for end in ("", "s")]
 
 
 def nearest(name, known):

@@ -86,6 +86,7 @@ class VerifiedRun(NamedTuple):
 
 
 def add_options(parser):
+    parser.instead = "a layer, a network or a schedule of your own is checked in Python, help(minipipe.check)"
     parser.add_argument("--all", action="store_true", help="a row for each run, not only for those that fail")
     others = ", ".join(f"{D} x {T}" for D, T in SPLITS)
     add_splits(

@@ -1,6 +1,7 @@
 """The commands for schedules and plans, as a user meets them: what they print and what they write."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -12,7 +13,7 @@ from minipipe.cluster import ticks
 from minipipe.order import in_copies, with_all_reduce
 from minipipe.order.searching import Found
 from minipipe.planning import simulate_in_shards
-from minipipe.schedules import build
+from minipipe.schedules import SCHEDULES, build
 
 
 def run(capsys, words):
@@ -49,6 +50,19 @@ def test_timeline_reads_every_option_of_the_schedule_and_the_hardware(capsys, tm
         assert f"drawn: {title}, 2 stages" in out
         assert f"makespan                                {makespan} ticks" in out, out
         assert "device 1  " in out and "peak micro-batches per device           2 2" in out
+
+
+def test_compare_all_runs_what_the_sizes_allow_and_says_why_it_leaves_out_the_rest(capsys, tmp_path):
+    status, out, _ = run(capsys, f"compare ALL -K 3 -M 4 --output {tmp_path / 'all.png'}")
+    rows = re.findall(r"^(\S+) +[\d.]+ +[\d.]+ %", out, re.MULTILINE)
+    refused = re.findall(r"^left out: ([\w-]+): .+", out, re.MULTILINE)
+    assert status == 0 and (tmp_path / "all.png").exists()
+    assert {*rows, *refused} == {*SCHEDULES} and not {*rows} & {*refused}
+    assert "chimera" in refused and "1f1b" in rows
+    table = tmp_path / "mine.csv"
+    table.write_text(build("1f1b", 2, 4).to_csv())
+    status, out, _ = run(capsys, f"compare all {table} -K 2 -M 4 --output {tmp_path / 'all.png'}")
+    assert status == 0 and f"\n{table}" in out
 
 
 def test_timeline_compare_explain_and_export_split_samples_and_layers(capsys, tmp_path):

@@ -82,7 +82,7 @@ def test_the_command_for_a_network(capsys):
     assert main([*arguments, "--memory", "1MiB"]) == 0
     said = capsys.readouterr().out
     assert "the fastest: " in said and "not tried: " in said and "settings" in said
-    assert main([*arguments, "--memory", "100"]) == 2
+    assert main([*arguments, "--memory", "100B"]) == 2
     assert "nothing fits 100 bytes a device: the closest" in capsys.readouterr().err
     assert main(["plan"]) == 2 and "give either --model" in capsys.readouterr().err
     assert main(["plan", "--profile", "none.csv"]) == 2 and "cannot read none.csv" in capsys.readouterr().err
