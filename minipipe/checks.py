@@ -20,7 +20,7 @@ LONGEST = 100  # characters of a value that an error shows
 
 
 def shown(value):
-    """`value` as errors show it: its repr, cut where that is long.
+    """Return `value` as errors show it: its repr, cut where that is long.
 
     >>> shown("2"), shown(list(range(1000)))[-8:], shown(10**5000)
     ("'2'", '5, 26...', 'a number of too many digits to be shown')
@@ -33,7 +33,7 @@ def shown(value):
 
 
 def whole_number(name, value, least=None, most=None):
-    """`value` as a Python int; `ValueError` for what is not a whole number, or lies out of `least`..`most`.
+    """Return `value` as a Python int; `ValueError` for another number, or one outside `least`..`most`.
 
     >>> import numpy as np
     >>> whole_number("m", np.int8(100)) * 100
@@ -55,7 +55,7 @@ def whole_number(name, value, least=None, most=None):
 
 
 def whole_numbers(name, values, least=None):
-    """A tuple of Python ints; `ValueError` for anything but a list, or another sequence, of whole numbers."""
+    """Return a tuple of Python ints; `ValueError` for anything but a sequence of whole numbers."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list of whole numbers, even of one")
@@ -65,14 +65,14 @@ def whole_numbers(name, values, least=None):
 def real_number(
     name, value, least=None, above=None, below=None, most=None, note="", infinite=False, clock=False
 ):
-    """`value` as a Python number: an int, a float or an exact fraction. `ValueError` for anything else.
+    """Return `value` as an int, a float or an exact fraction; `ValueError` for anything else.
 
-    name: what it is called in an error.
-    least, above, below, most: the bounds that it keeps.
-    note: what an error says behind the bounds, such as a unit, or a remedy.
-    infinite: whether infinity will do.
-    clock: whether it enters the ticks of a run, which must not become infinite: then it is 0, or from 1e-100
-        to 1e+100.
+    name: what errors call the value.
+    least, above, below, most: its bounds.
+    note: what an error says after the bounds, such as a unit, or a remedy.
+    infinite: whether infinity is allowed.
+    clock: whether it is a time or a cost, so that it must be 0, or from 1e-100 to 1e+100. Then no tick of a
+        run becomes infinite.
 
     >>> import numpy as np
     >>> real_number("share", np.float32(0.5), least=0, below=1)
@@ -102,9 +102,9 @@ def real_number(
 
 
 def is_plain(number):
-    """Whether this is a Python number within the clock's reach, which needs no further check.
+    """Tell whether this is a Python number within the clock's reach, which needs no further check.
 
-    It is asked for each action and message of a run.
+    A run calls this for each action and message.
     """
     if number.__class__ is int:
         return 0 <= number <= LARGEST
@@ -112,7 +112,7 @@ def is_plain(number):
 
 
 def python_number(value):
-    """`value` as a Python number, or None if it is no real number.
+    """Return `value` as a Python number, or None if it is not a real number.
 
     >>> import numpy as np
     >>> type(python_number(np.int8(1))), type(python_number(np.longdouble(1))), python_number("1")
@@ -126,14 +126,14 @@ def python_number(value):
 
 
 def checked_name(name, value):
-    """`value`, if it is a text of one character or more; `ValueError` for anything else."""
+    """Return `value` if it is a text that is not empty; `ValueError` for anything else."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name}={shown(value)} must be a text of at least 1 character")
     return value
 
 
 def path_of(name, value):
-    """`value` as a `Path`; `ValueError` for what is no path."""
+    """Return `value` as a `Path`; `ValueError` for what cannot be one."""
     try:
         path = Path(value).expanduser()
         can_be = b"\0" not in os.fsencode(path)
@@ -161,7 +161,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def listed(name, values, least=1):
-    """`values` as a list of at least `least`; `ValueError` for anything else."""
+    """Return `values` as a list of at least `least`; `ValueError` for anything else."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list, even of one: [{shown(values)}]")
@@ -171,7 +171,7 @@ def listed(name, values, least=1):
 
 
 def items_of(values):
-    """`values` as a list; None for a text, and for what has no items."""
+    """Return `values` as a list, or None for a text and for what has no items."""
     try:
         return None if isinstance(values, (str, bytes)) else list(values)
     except TypeError:
@@ -179,7 +179,7 @@ def items_of(values):
 
 
 def function(name, value):
-    """`value`, if it can be called; `ValueError` for anything else."""
+    """Return `value` if it can be called; `ValueError` for anything else."""
     if not callable(value):
         raise ValueError(f"{name}={shown(value)} must be a function")
     return value
@@ -221,7 +221,7 @@ def chosen(name, values, known):
 
 
 def truth(name, value):
-    """`value` as True or False; `ValueError` for what is neither one of them nor 0 or 1."""
+    """Return `value` as True or False; `ValueError` for anything but these, 0 and 1."""
     plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value  # NumPy's
     if isinstance(plain, bool) or python_number(plain) in (0, 1):
         return bool(plain)
@@ -229,7 +229,7 @@ def truth(name, value):
 
 
 def one_of(name, value, known):
-    """`value`, if it is one of the names `known`; `ValueError` for anything else."""
+    """Return `value` if it is one of the names `known`; `ValueError` for anything else."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}={shown(value)} must be one of {', '.join(map(repr, known))}")
     return value

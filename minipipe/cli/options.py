@@ -1,4 +1,4 @@
-"""The options that several commands share, and what they stand for: a schedule, costs, a link, a run."""
+"""The options that several commands share, and functions that make a schedule, a link or a run of them."""
 
 import argparse
 from fractions import Fraction
@@ -17,7 +17,7 @@ SCHEDULE, N_DEVICES, N_MICRO_BATCHES = "1f1b", 4, 8
 
 
 def add_sizes(parser):
-    """K and M, each with one spelling in the help; `Parser` reads the others."""
+    """Add K and M, each with one spelling in the help; `Parser` reads the others."""
     parser.add_argument(
         "--devices", type=int, metavar="K",
         help=f"how many devices, -K for short; --stages counts stages instead (default: {N_DEVICES})",
@@ -30,7 +30,7 @@ def add_sizes(parser):
 
 
 def add_schedule_name(parser, known, more=""):
-    """The name of a schedule, with --schedule in front or without. known: the names that there are."""
+    """Add the name of a schedule, with --schedule in front or without. known: the names that there are."""
     parser.add_argument(
         "name", nargs="?", metavar="NAME",
         help=f"of the schedule: {', '.join(known)}{more} (default: {SCHEDULE})",
@@ -50,7 +50,7 @@ def schedule_name_from(options):
 
 
 def add_schedule(parser):
-    """Which schedule: one with a name and its sizes, or the user's own."""
+    """Add which schedule is meant: a name with its sizes, or the user's own order."""
     add_schedule_name(parser, SCHEDULES, "; or a table of your own, a file that ends in .csv")
     parser.add_argument(
         "--order",
@@ -68,7 +68,7 @@ def add_schedule(parser):
 
 
 def add_splits(parser, replicas, shards):
-    """Two more ways to split a network. replicas, shards: what these are, for the help."""
+    """Add two more ways to split a network. replicas, shards: what these are, for the help."""
     parser.add_argument(
         "--replicas", type=int, default=1, metavar="D", help=f"{replicas} (default: %(default)s)"
     )
@@ -166,7 +166,7 @@ def add_latency(parser):
 
 
 def add_hardware(parser):
-    """What decides how long a run takes."""
+    """Add what decides how long a run takes."""
     add_costs(parser)
     add_latency(parser)
     parser.add_argument("--bandwidth", type=float, metavar="BYTES",
@@ -177,7 +177,7 @@ def add_hardware(parser):
 
 
 def add_training(parser, epochs, batch_size, learning_rate):
-    """How the digits are trained on; the arguments are defaults."""
+    """Add how the digits are trained on; the arguments are defaults."""
     parser.add_argument(
         "--epochs", type=int, default=epochs, help="passes over the data (default: %(default)s)"
     )
@@ -198,7 +198,7 @@ def add_picture(parser, default, of=""):
 
 
 def schedule_from(options):
-    """The schedule that `add_schedule` has read; it may have faults."""
+    """Return the schedule that the options of `add_schedule` mean; it may have faults."""
     name, table = schedule_name_from(options), options.csv
     if name is not None and name.endswith(".csv"):
         name, table = None, name
@@ -227,7 +227,7 @@ def schedule_from(options):
 
 
 def schedule_named(name, options):
-    """The schedule with that name, of the sizes that `add_sizes` has read, for one of the replicas."""
+    """Return the schedule called `name` in the sizes of `add_sizes`, for one of the replicas."""
     devices, microbatches = sizes_from(options, stages_per_device(name_of(name)))
     if options.replicas < 1 or microbatches % options.replicas:
         raise ValueError(
@@ -238,7 +238,7 @@ def schedule_named(name, options):
 
 
 def in_replicas(schedule, options):
-    """As many copies of a schedule, with all-reduces among them, as `add_splits` has read."""
+    """Return --replicas copies of a schedule, with all-reduces among them."""
     if options.replicas == 1:
         return schedule
     return with_all_reduce(in_copies(schedule, options.replicas))
@@ -259,7 +259,7 @@ def sizes_from(options, per_device=1):
 
 
 def read(path, n_microbatches=None, copy_of=()):
-    """The schedule in a table as PyTorch writes it; `ValueError` for a file that cannot be read."""
+    """Return the schedule in a table as PyTorch writes it; `ValueError` for a file that cannot be read."""
     path = Path(path)
     if is_name(str(path)) and not path.exists():
         raise ValueError(f"{path} is a schedule with a name, not a file: explain {path} shows its run")
@@ -277,7 +277,7 @@ def latency_from(options):
 
 
 def link_from(options, costs):
-    """The link between any two devices. A bandwidth is refused where messages have no size."""
+    """Return the link between any two devices; `ValueError` for a bandwidth where messages have no size."""
     if options.bandwidth is None:
         return Link(latency_from(options), blocking=options.blocking)
     if not costs.message_bytes:
@@ -289,13 +289,13 @@ def link_from(options, costs):
 
 
 def trace_of(schedule, options):
-    """The schedule's run with the costs and the link that `add_hardware` has read."""
+    """Return the schedule's run with the costs and the link of `add_hardware`."""
     costs = Costs.from_text(options.costs)
     return simulate(schedule, costs, link_from(options, costs))
 
 
 def split_trace_of(schedule, options):
-    """Return the run with its splits, as `add_simulated_splits` has read them."""
+    """Return the schedule's run as `trace_of` does, with the shards of `add_simulated_splits`."""
     if options.shards == 1:
         return trace_of(schedule, options)
     costs = Costs.from_text(options.costs)
@@ -304,5 +304,5 @@ def split_trace_of(schedule, options):
 
 
 def _whole(number):
-    """A number without a fraction as an `int`, so that ticks stay whole numbers."""
+    """Return a number without a fraction as an `int`, so that ticks stay whole numbers."""
     return int(number) if number % 1 == 0 else number

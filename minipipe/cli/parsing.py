@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         many = [action for action in self._actions if not action.option_strings and action.nargs == "*"]
         if rest and not many:
             self.error(self._about_word(rest))
-        for action in many:  # words behind an option, which argparse leaves over
+        for action in many:  # words after an option, which argparse leaves over
             setattr(found, action.dest, getattr(found, action.dest) + rest)
         return found, []
 

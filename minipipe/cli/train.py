@@ -111,11 +111,12 @@ def _print_naive(pipe, options):
 
 
 def _prove(pipe, X, Y, m, network, options):
-    """The network's gradients, from the pipeline and from one full-width batch, in three senses.
+    """Compare the gradients of the pipeline with those of one full-width batch, in three senses; print each.
 
     network: a function of layers and the name of a schedule; it makes a network like `pipe`.
 
-    Products over several shards add in another order than one device does, so there the bits are others.
+    Returns whether all hold. Products over several shards are added in another order than on one device, so
+    their bits differ, and are not compared.
     """
     K, M = pipe.n_stages, pipe.n_microbatches
     print("The proof: do the micro-batches' gradients add up to the full batch's? J and every parameter:")
