@@ -2,6 +2,7 @@
 
 import math
 import operator
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from fractions import Fraction
@@ -94,6 +95,18 @@ def known_dtype(dtype):
         return np.dtype(dtype)
     except (TypeError, ValueError):
         raise ValueError(f"dtype={shown(dtype)} is not known: use one such as np.float32") from None
+
+
+def converted(array: np.ndarray, convert: Callable) -> np.ndarray:
+    """Return `convert(array)`, of the same shape. convert: a type of NumPy, or a function of an array.
+
+    An older NumPy makes a number of an array with one entry: `np.float64(array)`, which has no shape.
+
+    >>> converted(np.array([[3]]), np.float64)
+    array([[3.]])
+    """
+    is_type = isinstance(convert, type) and issubclass(convert, np.generic)
+    return array.astype(convert) if is_type else convert(array)
 
 
 def array_of_numbers(value: object) -> np.ndarray:

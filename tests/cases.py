@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from settings import rounded
 
 import minipipe as mp
+from minipipe.arrays import converted
 from minipipe.exact import rational
 from minipipe.layers.activations import Elementwise
 from minipipe.collectives import ALL_REDUCES
@@ -45,7 +46,7 @@ class Case(NamedTuple):
 
         Floats need no `Rounding`, and without it a stage has our layers alone, whose gradients take up sums.
         """
-        X, Y = number(self.X), number(self.Y)
+        X, Y = converted(self.X, number), converted(self.Y, number)
         layers = [layer for layer in self.layers if X.dtype == object or not isinstance(layer, Rounding)]
         return [layer.copy(number) for layer in layers], X, Y
 

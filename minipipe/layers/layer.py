@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..arguments import argument
-from ..arrays import is_finite, leaves, own_part, shape_of
+from ..arrays import converted, is_finite, leaves, own_part, shape_of
 from ..as_code import AsCode
 from ..checks import listed, shown, to_be_written, without_return
 from ..registry import Examples, Registry
@@ -332,7 +332,7 @@ class Layer(AsCode, Halves):
         twin.cache = twin.statistics = None
         for name in self.arrays:
             value = getattr(self, name)
-            setattr(twin, name, None if value is None else convert(value))
+            setattr(twin, name, None if value is None else converted(value, convert))
         return twin
 
     def part(self, how: str, rank: int, size: int) -> "Layer":

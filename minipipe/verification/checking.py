@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import arguments
-from ..arrays import computing, one_hot, shape_of
+from ..arrays import computing, converted, one_hot, shape_of
 from ..checks import shown, whole_numbers
 from ..exact import rational
 from ..layers import Layer, Linear
@@ -259,8 +259,8 @@ class NetworkTrial:
 
     def _compared(self, convert, setting):
         """Return (J, gradients) of a pipeline and of a reference. setting: K, M, schedule, recompute."""
-        layers = [layer.copy(lambda parameter: convert(coarse(parameter))) for layer in self.layers]
-        X, Y = self.first.data(convert), convert(_labels_for(self.loss, self.output_shape))
+        layers = [layer.copy(coarse).copy(convert) for layer in self.layers]
+        X, Y = self.first.data(convert), converted(_labels_for(self.loss, self.output_shape), convert)
         compare = against_full_batch if self.alone_per_sample else against_same_groups
         K, M, schedule, recompute = setting
         return compare(Pipeline(layers, self.loss, K, M, schedule, recompute), X, Y)
@@ -338,6 +338,6 @@ class ScheduleTrial:
         layers = [Linear(2, 2) for _ in range(K)]
         for layer in layers:
             layer.initialize(rng)
-        layers = [layer.copy(lambda parameter: convert(coarse(parameter))) for layer in layers]
-        X, Y = (convert(coarse(rng.standard_normal((2, M + 1)))) for _ in range(2))
+        layers = [layer.copy(coarse).copy(convert) for layer in layers]
+        X, Y = (converted(coarse(rng.standard_normal((2, M + 1))), convert) for _ in range(2))
         return Pipeline(layers, MeanSquaredError(), K, M, self.schedule), X, Y

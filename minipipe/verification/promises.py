@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from ..arrays import even_slices, leaves, shape_of
+from ..arrays import converted, even_slices, leaves, shape_of
 from ..cluster import bytes_by_kind
 from ..exact import rational
 from ..layers import Flatten, Layer, Linear, every_layer
@@ -330,8 +330,8 @@ def pipelined(trial):
     above = ([Flatten()] if A.ndim > 2 else []) + [Linear(int(np.prod(A.shape[:-1])), 2)]
     rng = np.random.default_rng(4)
     above[-1].initialize(rng)
-    layers = [*below, layer, *(one.copy(lambda parameter: convert(coarse(parameter))) for one in above)]
-    X, Y = trial.data(convert), convert(coarse(rng.standard_normal((2, BATCH_SIZE))))
+    layers = [*below, layer, *(one.copy(coarse).copy(convert) for one in above)]
+    X, Y = trial.data(convert), converted(coarse(rng.standard_normal((2, BATCH_SIZE))), convert)
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n = len(layers)
     cuts = [(2, "gpipe"), (n, "1f1b"), (n, "zb-h1"), (n, "gpipe-late-w")]

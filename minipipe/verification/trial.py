@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..arrays import leaves
+from ..arrays import converted, leaves
 from ..checks import without_return
 from ..exact import rational
 from ..layers import Layer, every_layer
@@ -47,7 +47,7 @@ class Trial:
         def moved(parameter):
             parameter = np.asarray(parameter, np.float64)
             noise = rng.standard_normal(parameter.shape)
-            return convert(coarse(parameter * (1 + np.tanh(noise) / 2) + noise * (parameter == 0)))
+            return converted(coarse(parameter * (1 + np.tanh(noise) / 2) + noise * (parameter == 0)), convert)
 
         return twin.copy(moved)
 
@@ -59,7 +59,8 @@ class Trial:
             n_tokens = known[0] if known else 2
             return rng.integers(0, n_tokens, (*self.shape, BATCH_SIZE))
         shapes = self.shape if self.takes_pair else (self.shape,)
-        found = tuple(convert(coarse(rng.standard_normal((*shape, BATCH_SIZE)), grain)) for shape in shapes)
+        drawn = [coarse(rng.standard_normal((*shape, BATCH_SIZE)), grain) for shape in shapes]
+        found = tuple(converted(array, convert) for array in drawn)
         return found if self.takes_pair else found[0]
 
     def run(self, layer: Layer, A_prev, dZ=None, first_sample: int = 0) -> tuple:

@@ -5,6 +5,7 @@ tests look at the strides of each array, and not at its numbers.
 """
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from layers.every_layer import ALONE, LAYERS, ready, tree
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.arrays import leaves
+from minipipe.arrays import converted, leaves
 from minipipe.layers.through import backward_through, forward_through
 from minipipe.meta import MetaArray
 
@@ -43,7 +44,8 @@ def test_what_leaves_a_layer(name, kind):
         kind = "float64"  # tokens are numbers
     for m in (1, 3) if example.alone_per_sample else (3,):
         layer, A_prev, dZ = ready(name, m)
-        layer, A_prev, dZ = layer.copy(KINDS[kind]), tree(KINDS[kind], A_prev), tree(KINDS[kind], dZ)
+        change = partial(converted, convert=KINDS[kind])
+        layer, A_prev, dZ = layer.copy(KINDS[kind]), tree(change, A_prev), tree(change, dZ)
         assert_in_one_piece(layer.forward(A_prev), "A")
         for what, array in zip(("dA_prev", "dW", "db"), layer.backward(dZ), strict=True):
             assert_in_one_piece(array, what)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.arrays import even_slices, leaves, shape_of
+from minipipe.exact import rational
 from minipipe.layers import every_layer as parts_of
 from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import put_aside
@@ -302,3 +303,22 @@ def test_even_slices_cover_everything_once(length, n_parts):
     assert [i for part in parts for i in range(length)[part]] == list(range(length))
     sizes = [part.stop - part.start for part in parts]
     assert len(sizes) == n_parts and max(sizes) - min(sizes) <= 1 and sizes == sorted(sizes, reverse=True)
+
+
+class OldFloat(np.float64):
+    """As `np.float64` was before NumPy 2.4: called with an array of one entry, it makes a number of it."""
+
+    def __new__(cls, array):
+        return np.float64(array.item()) if array.size == 1 else array.astype(np.float64)
+
+
+def test_a_copy_in_another_dtype_keeps_the_shape_of_an_array_with_one_entry():
+    layer = mp.Linear(3, 1, W=np.float32([[1, 2, 3]]), b=np.float32([[4]]))
+    for convert in (OldFloat, np.float64, np.float16, rational):
+        twin = layer.copy(convert)
+        assert (twin.W.shape, twin.b.shape, twin.b[0, 0]) == ((1, 3), (1, 1), 4)
+        assert twin.b.dtype == twin.W.dtype == (object if convert is rational else np.dtype(convert))
+
+
+def test_a_layer_of_one_unit_with_one_input_keeps_all_promises():
+    assert mp.check(mp.Linear(1, 1), shape=(1,))
