@@ -288,6 +288,13 @@ def _of_schedule(schedule, name):
     ]
 
 
+def _side_by_side(counted, formula, unit):
+    """Return what was counted next to what the formula gives: a `Remark` where they agree."""
+    kind = Remark if counted == formula else str
+    found, given = (" ".join(f"{float(number):g}" for number in numbers) for numbers in (counted, formula))
+    return kind(f"counted {found} {unit}, the formula gives {given}")
+
+
 class ScheduleTrial:
     """A schedule, and a network of one small layer for each of its stages."""
 
@@ -302,17 +309,17 @@ class ScheduleTrial:
             return str(error)
         return None
 
-    def ticks(self) -> str | None:
-        """Compare the makespan of a simulation with the closed form."""
+    def ticks(self) -> str:
+        """Compare the makespan of a simulation with the closed form; say both."""
         formula = self._fact("ticks")
         counted = simulate(self.schedule).makespan
-        return None if counted == formula else f"counted {counted} ticks, the formula gives {formula}"
+        return _side_by_side([counted], [formula], "ticks")
 
-    def peaks(self) -> str | None:
-        """Compare the most micro-batches alive in a simulation with the closed form."""
+    def peaks(self) -> str:
+        """Compare the most micro-batches alive in a simulation with the closed form; say both."""
         formula, counted = self._fact("peaks"), peak_microbatches(simulate(self.schedule))
         counted = counted if len(formula) > 1 else [max(counted)]
-        return None if counted == formula else f"counted {counted}, the formula gives {formula}"
+        return _side_by_side(counted, formula, "on each device" if len(formula) > 1 else "at most")
 
     def gradients(self) -> str | None:
         """Compare the gradients with those of one full-width batch."""
