@@ -105,7 +105,7 @@ def check_tree_sum(tree_sum):
     """Judge `tree_sum(terms)`, the sum of a list of floats along the tree of `minipipe.sums.TreeSum`, bit by
     bit.
 
-    >>> check_tree_sum(sum)
+    >>> check_tree_sum(lambda terms: list(accumulate(terms))[-1])
     'That is the running sum, from left to right: add neighbours in pairs first, then the pairs.'
     """
     rng = np.random.default_rng(3)
@@ -118,6 +118,8 @@ def check_tree_sum(tree_sum):
                    "term without a partner goes up alone."),
         (np.sum, "That is np.sum, whose order of additions is NumPy's own affair: add "
                  "along the tree yourself."),
+        (sum, "That is Python's sum, which makes up for its rounding errors from Python 3.12 on: add "
+              "along the tree yourself."),
         (math.fsum, "That is the exactly rounded sum: a good one, but it needs all terms at once. "
                     "Add them along the tree."),
     ]

@@ -2,7 +2,9 @@
 what the checkers say to typical wrong answers.
 """
 
+import sys
 from fractions import Fraction
+from itertools import accumulate
 from math import sqrt
 
 import numpy as np
@@ -281,8 +283,9 @@ test_mistakes = are_named({
         (lambda sizes: 1 / len(sizes), "has shape (), but it must have shape (4,)"),
     ],
     check_tree_sum: [
-        (sum, "the running sum, from left to right"),
-        (lambda terms: sum(terms[::-1]), "the running sum from the right"),
+        (lambda terms: list(accumulate(terms))[-1], "the running sum, from left to right"),
+        (lambda terms: list(accumulate(terms[::-1]))[-1], "the running sum from the right"),
+        (sum, "the running sum, from left to right" if sys.version_info < (3, 12) else "Python's sum, which"),
         (halving, "You cut the list into halves"),
         (np.sum, "np.sum"),
         (lambda terms: tree_sum(sorted(terms)), "The sum is right but not its bits"),
