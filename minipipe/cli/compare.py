@@ -1,6 +1,7 @@
 """`minipipe compare`: several schedules on the same devices, as a table and on one time axis."""
 
 from ..comparison import NOTES, table_of
+from ..order import Costs
 from ..plots import compare
 from ..schedules import SCHEDULES, name_of, stages_per_device
 from .options import (
@@ -53,7 +54,7 @@ def run(options):
     traces = {name: _run_of(schedule, options) for name, schedule in schedules.items()}
     print(
         f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
-        f"costs of a device {options.costs}\n"
+        f"costs of a device {Costs.from_text(options.costs).to_text()}\n"
     )
     print(f"{table_of(traces)}\n\n{NOTES}")
     for error in refused:

@@ -1,7 +1,7 @@
 """`minipipe validate`: whether a table that PyTorch could load is a schedule that runs."""
 
 from ..cluster import ticks
-from ..order import peak_microbatches
+from ..order import Costs, peak_microbatches
 from ..order.actions import listing
 from .options import add_copies, add_hardware, add_most_alive, read, trace_of
 from .output import title_of
@@ -39,6 +39,6 @@ def run(options):
         return 1
     trace = trace_of(schedule, options)
     peaks = " ".join(map(str, peak_microbatches(trace)))
-    makespan = f"T = {ticks(trace.makespan)} ticks with {options.costs}"
+    makespan = f"T = {ticks(trace.makespan)} ticks with {Costs.from_text(options.costs).to_text()}"
     print(f"valid: {makespan}; peak micro-batches per device: {peaks}")
     return 0

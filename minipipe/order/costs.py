@@ -133,7 +133,7 @@ class Costs:
     forward, whether it has one stage or three, of a third of a tick each. Whole numbers and fractions are
     divided exactly.
 
-    F, B: forward and backward.
+    F, B: forward and backward. B left out is I + W where both are given, else 2.
     R: recompute; left out, it is F, since a recompute is a forward again.
     I, W: the halves of a backward; left out, they are B / 2 each, and one of them left out is B minus the
         other.
@@ -156,12 +156,14 @@ class Costs:
 
     >>> Costs.from_text("F=1,B=2.5").table([1, 1])["I"]         # two devices with a stage each
     [1.25, 1.25]
+    >>> Costs(F=12.5, I=13, W=9).B
+    22
     >>> Costs(F=1, B=2).table([1, 2, 2])["F"], Costs(F=1, B=2).table([3, 3, 3])["F"][0]
     ([1, 0.5, 0.5], Fraction(1, 3))
     """
 
     F: float | Sequence[float] = 1
-    B: float | Sequence[float] = 2
+    B: float | Sequence[float] | None = None
     R: float | Sequence[float] | None = None
     I: float | Sequence[float] | None = None
     W: float | Sequence[float] | None = None
@@ -176,6 +178,8 @@ class Costs:
     def __post_init__(self):
         for each in fields(self):
             object.__setattr__(self, each.name, _in_python(getattr(self, each.name)))
+        if self.B is None:
+            object.__setattr__(self, "B", _whole_backward(self.I, self.W))
         one_of("unit", self.unit, ["ticks", "seconds"])
         if self.share is not None:
             share = real_number("share", self.share, above=0, note=" of the network in a tick")
@@ -198,6 +202,19 @@ class Costs:
             numbers = [_number(word, text) for word in value.split("/")]
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
+
+    def to_text(self):
+        """Return all costs that count, as `from_text` reads them.
+
+        >>> Costs(F=12.5, I=13, W=9).to_text()
+        'F=12.5,B=22,I=13,W=9'
+        """
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in NO_COSTS}
+        given = {name: _as_list(cost) for name, cost in given.items() if cost is not None}
+        if given["message_bytes"] == [0]:
+            del given["message_bytes"]
+        texts = {name: "/".join(str(as_float(one)) for one in cost) for name, cost in given.items()}
+        return ",".join(f"{name}={text}" for name, text in texts.items())
 
     def table(self, sharing, beside=()):
         """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep.
@@ -290,6 +307,26 @@ def _exact(number):
 
 def _as_list(cost):
     return cost if hasattr(cost, "__len__") else [cost]
+
+
+def _whole_backward(I, W):
+    """Return B of its two halves, I + W; 2 unless both are given. `ValueError` for a number beside a list.
+
+    What is no number, or lists of two lengths, is left to whoever asks for the half.
+    """
+    if I is None or W is None:
+        return 2
+    lists = [half for half in (I, W) if isinstance(half, list)]
+    if len(lists) == 1:
+        raise ValueError(
+            f"I={shown(I)} and W={shown(W)}: one is for a device, the other stage by stage: give both in one "
+            "form, or B, too"
+        )
+    pairs = list(zip(I, W)) if lists and len(I) == len(W) else [(I, W)]
+    if any(python_number(half) is None for pair in pairs for half in pair):
+        return 2
+    whole = [i + w for i, w in pairs]
+    return whole if lists else whole[0]
 
 
 def _difference(name, whole, half):

@@ -172,3 +172,23 @@ def test_a_limit_in_shares_is_kept_by_the_greedy_schedule():
     assert half.faults(3) == [] and "above the limit of 2.5" in half.faults(2.5)[0]
     greedy = greedy_schedule(4, 8, most_alive=2.5, halves=True, placement=half.placement)
     assert max(peak_microbatches(mp.simulate(greedy.validate(2.5)))) == 2.5
+
+
+@pytest.mark.parametrize(("costs", "B"), [
+    ({}, 2), ({"F": 3}, 2), ({"I": 1}, 2), ({"I": 13, "W": 9}, 22), ({"I": 13, "W": 9, "B": 20}, 20),
+    ({"I": [3, 4], "W": [1, 2]}, [4, 6]), ({"I": Fraction(1, 3), "W": Fraction(1, 6)}, Fraction(1, 2)),
+])
+def test_a_backward_that_is_left_out_costs_both_its_halves(costs, B):
+    """So that a schedule with whole backwards and one with halves are compared in equal work."""
+    assert mp.Costs(**costs).B == B
+
+
+def test_a_half_for_a_device_beside_one_for_each_stage_is_refused():
+    with pytest.raises(ValueError, match=r"I=\[1, 2\] and W=1: one is for a device, the other stage by stage"):
+        mp.Costs(I=[1, 2], W=1)
+
+
+def test_costs_as_text_say_all_that_counts():
+    assert mp.Costs(F=12.5, I=13, W=9).to_text() == "F=12.5,B=22,I=13,W=9"
+    assert mp.Costs(F=[1, 2], message_bytes=7).to_text() == "F=1/2,B=2,message_bytes=7"
+    assert mp.Costs(F=Fraction(1, 4)).to_text() == "F=0.25,B=2"  # F=1/4 would be two stages
