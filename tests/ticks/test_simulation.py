@@ -184,7 +184,7 @@ def test_a_backward_that_is_left_out_costs_both_its_halves(costs, B):
 
 
 def test_a_half_for_a_device_beside_one_for_each_stage_is_refused():
-    with pytest.raises(ValueError, match=r"I=\[1, 2\] and W=1: one is for a device, the other stage by stage"):
+    with pytest.raises(ValueError, match=r"I=\[1, 2\] and W=1: one is for a device, the other"):
         mp.Costs(I=[1, 2], W=1)
 
 
