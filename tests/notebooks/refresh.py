@@ -14,6 +14,7 @@ import sys
 from base64 import b64decode
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -24,14 +25,19 @@ COVER = {"data": {"text/plain": ["What came out:"]}, "metadata": {}, "output_typ
 
 
 def run(path):
-    """The notebook after a run from top to bottom in a kernel of its own, as the dict of its file."""
+    """The notebook after a run from top to bottom in a kernel of its own, as the dict of its file.
+
+    The learner's file is nobody's, in a folder that goes away.
+    """
     import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     where = {"metadata": {"path": str(ROOT / "notebooks")}}
-    NotebookClient(notebook, timeout=300, record_timing=False, resources=where).execute(env=env)
+    with TemporaryDirectory() as folder:
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+                            "MY_PIPELINE": str(Path(folder) / "my_pipeline.py")}
+        NotebookClient(notebook, timeout=300, record_timing=False, resources=where).execute(env=env)
     fresh = json.loads(nbformat.writes(notebook))
     for cell in fresh["cells"]:
         if cell["cell_type"] == "code":

@@ -1,0 +1,164 @@
+"""The learner's own file, `my_pipeline.py`, which grows from notebook to notebook.
+
+`begin(7)` lends what is not built yet. `Stage = check(Stage)` judges a part and, once it is right, writes it
+into the file. `show(actions)` opens one's own run in the player. The file is `notebooks/my_pipeline.py`, or
+the one that the environment variable MY_PIPELINE names.
+"""
+
+import importlib.util
+import linecache
+import os
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from minipipe.cluster import COMPUTE, Trace
+from minipipe.cluster.record import Record
+from minipipe.order import Action
+
+from .folds import FOLDER, definitions
+from .judging import all_parts, judged, module_of, part_named
+
+HEAD = '"""My pipeline, written by hand in the notebooks of minipipe."""\n\nimport numpy as np\n'
+MINE, LENT = "mine, from notebook {:02d}", "lent by the course: yours comes from notebook {:02d}"
+BLOCK = re.compile(r"^# (?P<title>\w[\w ]*): (?P<owner>mine|lent)\b.*\n", re.MULTILINE)
+
+
+def path() -> Path:
+    """Return where the learner's file is."""
+    return Path(os.environ.get("MY_PIPELINE") or FOLDER / "my_pipeline.py")
+
+
+def blocks() -> dict[str, tuple[str, str]]:
+    """Return {title of a part: ("mine" or "lent", its code)} of the learner's file, in its order."""
+    text = path().read_text(encoding="utf-8") if path().exists() else ""
+    marks = list(BLOCK.finditer(text))
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    return {mark["title"]: (mark["owner"], text[mark.end(): end].strip()) for mark, end in zip(marks, ends)}
+
+
+def write(found: dict[str, tuple[str, str]]) -> None:
+    """Write the learner's file, in the order of the course: whole or not at all."""
+    parts = {part.title: part for part in all_parts()}
+    texts = [HEAD]
+    for title in sorted(found, key=lambda title: [*parts].index(title) if title in parts else len(parts)):
+        owner, code = found[title]
+        line = (MINE if owner == "mine" else LENT).format(parts[title].notebook) if title in parts else owner
+        texts.append(f"\n\n# {title}: {line}\n{code}\n")
+    beside = path().with_suffix(".part")
+    beside.write_text("".join(texts), encoding="utf-8")
+    beside.replace(path())
+
+
+def begin(number: int) -> None:
+    """Lend what the notebooks up to `number` ask for and the file lacks; load the file; say whose is what.
+
+    Afterwards `from my_pipeline import Linear` gives the learner's own, or the lent one.
+    """
+    found = blocks()
+    newest = {part.name: part for part in all_parts() if part.kept and part.notebook <= number}
+    lent = {part.title: ("lent", part.solution) for part in newest.values() if not _is_there(part, found)}
+    if lent or not path().exists():
+        write(found | lent)
+    load()
+    whose = blocks()
+    for owner, words in (("mine", "Yours"), ("lent", "Lent by the course")):
+        titles = [title for title in whose if whose[title][0] == owner]
+        if titles:
+            print(f"{words}: {', '.join(titles)}.")
+
+
+def _is_there(part, found):
+    """Return whether the file has a part, or the one that was written again after it."""
+    later = [other for other in all_parts() if other.name == part.name and other.notebook >= part.notebook]
+    later = later[later.index(part):]
+    return any(other.title in found for other in later)
+
+
+def load() -> ModuleType:
+    """Import the learner's file afresh, as the module `my_pipeline`."""
+    importlib.invalidate_caches()
+    spec = importlib.util.spec_from_file_location("my_pipeline", path())
+    module = importlib.util.module_from_spec(spec)
+    text = path().read_text(encoding="utf-8")
+    try:
+        exec(compile(text, str(path()), "exec"), module.__dict__)
+    except Exception as error:
+        remedy = "Mend the file; or delete it, and run the cells of your exercises again"
+        what = f"{type(error).__name__}: {error}"
+        raise ImportError(f"{path().name} cannot be imported: {what}. {remedy}") from None
+    linecache.checkcache(str(path()))
+    sys.modules["my_pipeline"] = module
+    return module
+
+
+def check(answer: object, variant: str = "") -> object:
+    """Judge a function or class that was just written, in one sentence; keep it in the file if it is right.
+
+    answer: the function or class itself. Its name says what it is.
+    variant: of a part that is written again, what is new in it, such as "with recompute".
+
+    Returns what to go on with: the learner's own if it is right, else the course's.
+    """
+    part = part_named(f"{getattr(answer, '__name__', answer)} {variant}".strip())
+    code = code_of(answer)
+    sentence = judged(part, code)
+    print(sentence)
+    if not sentence.startswith("Right"):
+        print(f"(Until it is right, this notebook goes on with the course's {part.name}.)")
+        return getattr(module_of(part, part.solution), part.name)
+    if not part.kept:
+        return answer
+    found = blocks()
+    for other in all_parts():
+        is_earlier = all_parts().index(other) < all_parts().index(part)
+        is_lent = other.title in found and found[other.title][0] == "lent"
+        if other.name == part.name and (is_earlier or is_lent):  # a lent later one would hide the learner's
+            found.pop(other.title, None)
+    write(found | {part.title: ("mine", definitions(code))})
+    print(f"It is in {path().name} now.")
+    return getattr(load(), part.name)
+
+
+def code_of(answer: object) -> str:
+    """Return the code of the cell that defines a function or class."""
+    functions = [answer, *vars(answer).values()] if isinstance(answer, type) else [answer]
+    for function in functions:
+        file = getattr(getattr(function, "__code__", None), "co_filename", None)
+        lines = linecache.getlines(file) if file else []
+        if lines:
+            return _without_magic("".join(lines))
+    name = getattr(answer, "__name__", answer)
+    raise ValueError(f"the cell that defines {name!r} cannot be read: pass the function or class "
+                     "itself, from a cell of this notebook")
+
+
+def _without_magic(code):
+    """Return the code without lines such as `%timeit`, which are not Python."""
+    return "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in code.splitlines())
+
+
+def show(actions: list[tuple]) -> Trace:
+    """Return a run of one's own clock as a trace, which draws and plays itself and says why devices wait.
+
+    actions: (device, kind, micro-batch, start, end) of each action, with one stage on each device.
+    """
+    K = 1 + max(device for device, *_ in actions)
+    record = Record([(device, COMPUTE) for device in range(K)], [1] * K)
+    ends = {(device, kind, i): end for device, kind, i, _, end in actions}
+    free = [0] * K
+    for device, kind, i, start, end in sorted(actions, key=lambda action: (action[3], action[0])):
+        source = device - 1 if kind == "F" else device + 1
+        if kind != "W" and source in range(K):
+            sent = ends[source, kind, i]
+            received = max(sent, free[device])
+            label = Action("F" if kind == "F" else "B", source, i)
+            row = record.sends(label, source, device, sent, 0, source, sent)
+            record.receives(row, received, device)
+            if received > free[device]:
+                record.waits += (device, free[device], received, row)
+        record.spans += (device, Action(kind, device, i), start, end)
+        free[device] = end
+    record.finished = free
+    return Trace(record)
