@@ -1,11 +1,9 @@
-"""Checkers for notebooks 07 and 08, the pipeline tick by tick."""
+"""Checkers for notebook 51, the same bubble with less memory."""
 
-from fractions import Fraction
-from numbers import Real
 
 from minipipe import Costs, Schedule, ScheduleError, simulate
 from minipipe.order import peak_microbatches
-from minipipe.schedules import gpipe, naive
+from minipipe.schedules import gpipe
 
 from . import judged, short
 
@@ -56,77 +54,6 @@ def check_idle_ticks(idle_ticks):
     return judged(idle_ticks, "KMFB", cases, right, mistakes) or (
         "Right: K (K - 1)(F + B). M does not occur: more micro-batches make the bubble's share "
         "smaller, not the bubble.")
-
-
-def check_enough_microbatches(M):
-    """Judge `M`: the fewest micro-batches with which GPipe on K = 4 devices is idle for at most 10 % of the
-    total time.
-
-    >>> check_enough_microbatches(30)
-    'That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): there M +
-    K - 1, not M, is 30.'
-    """
-    if M is None:
-        return "Not solved yet: the answer is None."
-    if not isinstance(M, Real) or M != M or M in (float("inf"), -float("inf")):
-        return f"Give a number of micro-batches: {short(repr(M))} is none."
-    if M != int(M) or M < 1:
-        return f"A number of micro-batches is a whole number from 1 upwards: {short(M)} is not."
-    M, K = int(M), 4
-    share = Fraction(K - 1, M + K - 1)
-    counted = f"with M = {short(M)} the devices are idle for {100 * float(share):.2f} % of the total time"
-    if M == 27:
-        return f"Right: {counted}, 3/30. That is (K-1)/(M+K-1), so M = 9 (K-1)."
-    mistakes = {
-        30: "That is idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time, (K-1)/(M+K-1): "
-            "there M + K - 1, not M, is 30.",
-        28: f"One too many: {counted}, but 10 % itself is allowed.",
-        26: f"One too few: {counted}, 3/29. Asked were at most 10 %, so M + K - 1 must be 30.",
-        24: f"You subtracted K - 1 twice: {counted}.",
-        14: f"That is the idle time within each device's own span, (K-1)/(2M+K-1), at 10 %; {counted}.",
-        16: f"That is the rule of thumb M = 4 K: {counted}.",
-        33: "You added K - 1 where it has to be subtracted: M + K - 1 is 30.",
-        36: f"You took K where the formula has K - 1: {counted}.",
-        37: f"You took K where the formula has K - 1: {counted}.",
-    }
-    too_few = share > Fraction(1, 10)
-    return mistakes.get(M) or f"{'Too few' if too_few else 'Enough, but not the fewest'}: {counted}."
-
-
-def check_speed_up(speed_up):
-    """Judge `speed_up(K, M)`: how many times faster GPipe is than the naive schedule. The truth is counted in
-    runs.
-
-    >>> check_speed_up(lambda K, M: M / (M + K - 1))
-    'That is the share of its time for which one device works: K of them work at once, so multiply by K.'
-    """
-    cases = [(4, 8), (2, 5), (8, 3), (3, 30), (1, 4)]
-    mistakes = [
-        (lambda K, M: M / (M + K - 1),
-         "That is the share of its time for which one device works: K of them work at "
-         "once, so multiply by K."),
-        (lambda K, M: K,
-         "That would be the speed-up without a bubble: the pipeline has to fill and drain, so it is less."),
-        (lambda K, M: (M + K - 1) / (K * M), "Turned round: GPipe's makespan belongs under the line."),
-        (lambda K, M: (M + K - 1) / M,
-         "That is GPipe's makespan over the time that one device works; asked was the naive "
-         "makespan over GPipe's."),
-        (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble; asked was a quotient of two makespans."),
-        (lambda K, M: K * (1 - (K - 1) / M),
-         "You used idle / ideal time, (K-1)/M: the devices work for 1 minus idle / total time."),
-        (lambda K, M: K - (K - 1) / (M + K - 1),
-         "Your bubble counts only one device: each of the K devices is idle for that share."),
-        (lambda K, M: K * M / (M + K),
-         "One too many under the line: the last device starts after K - 1 forwards, not K."),
-        (lambda K, M: K * M, "That is the naive makespan in units of F + B: divide it by GPipe's."),
-        (lambda K, M: M + K - 1, "That is GPipe's makespan in units of F + B: divide the naive one by it."),
-        (lambda K, M: M,
-         "That grows without limit, but K devices are never more than K times as fast as one."),
-    ]
-    right = [simulate(naive(K, M)).makespan / simulate(gpipe(K, M)).makespan for K, M in cases]
-    return judged(speed_up, "KM", cases, right, mistakes) or (
-        "Right: K M / (M + K - 1). It is K times the share of time in which the devices work, and "
-        "tends to K as M grows.")
 
 
 def check_own_schedule(schedule):

@@ -1,9 +1,7 @@
-"""Exercises about schedules, in notebooks 00, 07, 08, 25 and 26: other solutions than the notebooks', and
+"""Exercises about schedules, in notebooks 25, 26 and 51: other solutions than the notebooks', and
 what the checkers say to typical wrong answers.
 """
 
-from decimal import Decimal
-from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -15,15 +13,12 @@ from pitfalls.bugs import BUGS
 import minipipe as mp
 from exercises import broken
 from exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
-from exercises.schedules import (
-    check_enough_microbatches, check_idle_ticks, check_own_schedule, check_speed_up,
-)
-from exercises.start import GIVEN, check_first_schedule
+from exercises.schedules import check_idle_ticks, check_own_schedule
 from minipipe.arrays import leaves
 from minipipe.order import Action, Schedule, best_schedule, peak_microbatches, with_recompute
 from minipipe.schedules import build, gpipe, naive, one_f_one_b
 
-MINE = solutions("08").my_schedule
+MINE = solutions("51").my_schedule
 SAME_MEMORY, THREE_ALIVE = solutions("25").mine_in_the_same_memory, solutions("25").mine_with_three_alive
 
 
@@ -65,13 +60,7 @@ def gradients_up_to_a_factor(pipe, X, Y):
 
 
 test_solutions = are_right({
-    check_first_schedule: ["F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2", one_f_one_b(2, 3), gpipe(2, 3)],
     check_idle_ticks: [lambda K, M, F, B: K * (M + K - 1) * (F + B) - K * M * (F + B)],
-    check_enough_microbatches: [27.0, np.int64(27)],
-    check_speed_up: [
-        lambda K, M: Fraction(K * M, M + K - 1),
-        lambda K, M: K * (1 - (K - 1) / (M + K - 1)),
-    ],
     check_own_schedule: [
         MINE.split("\n")[1:3],
         one_f_one_b(2, 3),
@@ -89,7 +78,6 @@ test_solutions = are_right({
 })
 NOTHING = ["", "\n\n\n", [], ["", "", ""], Schedule(((), (), ()), 3, 4)]
 test_stubs = are_not_solved_yet({
-    check_first_schedule: [GIVEN, "", naive(2, 3)],
     check_own_schedule: ["\n", "", [], ["", ""], Schedule(((), ()), 2, 3)],
     check_repaired: [*NOTHING, BROKEN, lines(), Schedule.from_text(BROKEN)],
     check_beats_1f1b: NOTHING,
@@ -125,13 +113,6 @@ OF_THREE_DEVICES = [
     (7, "Write text with one line for each device"),
 ]
 test_mistakes = are_named({
-    check_first_schedule: [
-        ("F0 F1 B0 B1 F2 B2\nF0 B0 F1 B1 F2 B2", "It takes 15 ticks, and 12 are possible"),
-        ("F0 B0 F1 B1 F2 B2\nF0 F1 B0 B1 F2 B2", "It cannot run: deadlock"),
-        ("F0 F1 B0 B1\nF0 B0 F1 B1", "asked were 3: 0, 1 and 2"),
-        ("F0 F1 B0 B1 F2 B2", "Devices (lines) in your schedule: 1"),
-        (3, "Write text with one line for each device"),
-    ],
     check_idle_ticks: [
         (lambda K, M, F, B: (K - 1) * (F + B), "counts only one device"),
         (lambda K, M, F, B: K * (K - 1) // 2 * (F + B), "half of it"),
@@ -146,42 +127,6 @@ test_mistakes = are_named({
         (lambda K, M, F, B: K * (K - 1) * M * (F + B), "the naive schedule's"),
         (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time"),
         (lambda K, M, F, B: (K - 1) / M, "idle / ideal time; asked were ticks"),
-    ],
-    check_enough_microbatches: [
-        (30, "idle / ideal time, (K-1)/M, at 10 %; asked was idle / total time"),
-        (28, "One too many: with M = 28 the devices are idle for 9.68 % of the total time"),
-        (26, "One too few: with M = 26 the devices are idle for 10.34 % of the total time, 3/29. "
-             "Asked were at most 10 %"),
-        (24, "subtracted K - 1 twice"),
-        (14, "within each device's own span"),
-        (16, "rule of thumb M = 4 K: with M = 16 the devices are idle for 15.79 %"),
-        (33, "You added K - 1 where it has to be subtracted"),
-        (36, "You took K where the formula has K - 1"),
-        (37, "You took K where the formula has K - 1"),
-        (8, "Too few: with M = 8 the devices are idle for 27.27 %"),
-        (100, "Enough, but not the fewest: with M = 100 the devices are idle for 2.91 %"),
-        (10 ** 400, "Enough, but not the fewest"),
-        (26.5, "a whole number from 1 upwards: 26.5 is not"),
-        (0.1, "a whole number from 1 upwards"),
-        (0, "a whole number from 1 upwards: 0 is not"),
-        (-27, "a whole number from 1 upwards"),
-        (float("inf"), "inf is none"),
-        ("27", "'27' is none"),
-        (Decimal(27), "Give a number of micro-batches"),
-        (lambda K: 27, "Give a number of micro-batches"),
-    ],
-    check_speed_up: [
-        (lambda K, M: M / (M + K - 1), "K of them work at once, so multiply by K"),
-        (lambda K, M: K, "without a bubble"),
-        (lambda K, M: (M + K - 1) / (K * M), "Turned round"),
-        (lambda K, M: (M + K - 1) / M, "over the time that one device works"),
-        (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble"),
-        (lambda K, M: K * (1 - (K - 1) / M), "You used idle / ideal time"),
-        (lambda K, M: K - (K - 1) / (M + K - 1), "counts only one device"),
-        (lambda K, M: K * M / (M + K), "One too many under the line"),
-        (lambda K, M: K * M, "the naive makespan in units of F + B"),
-        (lambda K, M: M + K - 1, "GPipe's makespan in units of F + B"),
-        (lambda K, M: M, "never more than K times as fast"),
     ],
     check_own_schedule: [
         (gpipe(2, 3), "but 3 micro-batches are alive on device 0"),

@@ -1,5 +1,6 @@
-"""The form of a notebook: what its first and its last cell say, predictions with collapsed outputs, exercises
-with a hint and, behind it, a solution. `faults(path)` names each cell that breaks a rule.
+"""The form of an elective, 13 and on: what its first and its last cell say, predictions with collapsed
+outputs, exercises with a hint and, behind it, a solution. `faults(path)` names each cell that breaks a rule.
+The form of the core, 00 to 12, is in `core.py`.
 """
 
 import ast
@@ -17,9 +18,12 @@ from exercises import predicted
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CORE = [path for path in NOTEBOOKS if path.name < "13"]
+ELECTIVES = [path for path in NOTEBOOKS if path not in CORE]
 COLLAPSED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}  # the classic view reads the first
 PREDICT = "**Predict:**"
 EXERCISE = re.compile(r"^print\(exercises\.check_", re.MULTILINE)
+STUB = re.compile(r"^    +\.\.\.$", re.MULTILINE)  # in the core: a body that the learner writes
 HELP = re.compile(
     r"^\*\*(?P<number>\d+)\. .+\n\n"
     r"<details><summary>Hint</summary>\n\n(?P<hint>(?:(?!<details>).)+)\n\n"
@@ -41,7 +45,7 @@ def source(cell):
 
 
 def is_exercise(cell):
-    return cell["cell_type"] == "code" and EXERCISE.search(source(cell)) is not None
+    return cell["cell_type"] == "code" and any(kind.search(source(cell)) for kind in (EXERCISE, STUB))
 
 
 def is_prediction(cell):
@@ -277,8 +281,8 @@ def run(code):
 def solutions(number):
     """What the solutions in the notebook with that number define, each under its name.
 
-    >>> solutions("01").dz_of(0.5, 1)
-    -0.375
+    >>> solutions("51").my_schedule.split()[:3]
+    ['F0', 'F1', 'B0']
     """
     [path] = [path for path in NOTEBOOKS if path.name.startswith(number)]
     found = {}

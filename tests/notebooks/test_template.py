@@ -1,4 +1,4 @@
-"""All notebooks have one form; a test names the cell that breaks a rule of it, and each rule is broken here
+"""All electives have one form; a test names the cell that breaks a rule of it, and each rule is broken here
 once. Their solutions solve, and their stubs are told to be not solved yet.
 """
 
@@ -13,17 +13,13 @@ import pytest
 from notebooks.checkers import JUNK, is_refusal, judged_wrongly
 from notebooks.reading_time import reading_of, said
 from notebooks.refresh import COVER
-from notebooks.template import COLLAPSED, NOTEBOOKS, cells_of, exercises_of, faults
+from notebooks.template import COLLAPSED, ELECTIVES, cells_of, exercises_of, faults
 from sampling import one_in
 
 ASKED_ONCE = {  # for all parts of one array or of one curve
-    "check_tanh_neuron", "check_central_difference", "check_gradient", "check_linear_backward",
     "check_attention_backward",
 }
 FIRST_QUESTIONS = {  # by the number of the notebook
-    "04": ["sigma = 0.01, n = 256, l = 10 the count is 3.43597e-10"],
-    "07": ["K = 4, M = 8 the count is 2.90909"],
-    "08": ["K = 4, M = 8, F = 1, B = 2 the count is 36"],
     "13": ["n = 8, kernel_size = 5, stride = 1, padding = 0, dilation = 1 the count is 4"],
     "14": ["layers = [(3, 1, 1), (3, 1, 1), (3, 1, 1), (3, 1, 1)] the count is 9"],
     "18": ["shape = (1, 8, 8), layers = [('conv', 2, 3, 0)] the count is 20"],
@@ -63,8 +59,9 @@ FIRST_QUESTIONS = {  # by the number of the notebook
     ],
     "48": ["n = 50, c = 2, k = 1 the count is 101"],
     "49": ["F = [1, 1, 1], B = [2, 2, 2], M = 8 the count is 30"],
+    "51": ["K = 4, M = 8, F = 1, B = 2 the count is 36"],
 }
-EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+EACH = pytest.mark.parametrize("path", ELECTIVES, ids=lambda path: path.stem)
 
 
 @EACH
@@ -92,7 +89,7 @@ def test_an_empty_answer_is_not_solved_yet(path):
         assert exercise.checker()(None).startswith("Not solved yet: ")
 
 
-@pytest.mark.parametrize("path", one_in(3, NOTEBOOKS), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", one_in(3, ELECTIVES), ids=lambda path: path.stem)
 def test_junk_is_refused_in_a_sentence(path):
     """Among it what the solution returns, with something else in the place of each number."""
     for exercise in exercises_of(path):
@@ -141,7 +138,7 @@ def test_wrong_answers_to_every_exercise_are_tried():
     files = (Path(__file__).parents[1] / "exercises").glob("test_exercises_*.py")
     tests = [import_module(file.stem).test_mistakes for file in files]
     tried = {check for test in tests for check in test.pytestmark[0].args[1]}
-    assert tried == {exercise.checker() for path in NOTEBOOKS for exercise in exercises_of(path)}
+    assert tried == {exercise.checker() for path in ELECTIVES for exercise in exercises_of(path)}
 
 
 @EACH
@@ -184,7 +181,7 @@ answer = 2
 
 </details>
 </details>"""
-LAST = "## What to read next\n\n- [01](01_one_neuron.ipynb), and `minipipe/tiny.py`"
+LAST = "## What to read next\n\n- [07](07_who_waits_for_whom.ipynb), and `minipipe/tiny.py`"
 GOOD = [
     markdown(FIRST),
     code("import minipipe"),
@@ -273,8 +270,8 @@ def test_a_formula_or_another_number_gives_nothing_away(line, answer):
     (changed(4, "**1. ", "**2. "), "the exercises have the numbers [2]: count them from 1"),
     (GOOD[:5] + GOOD[6:], "there is no cell with an exercise"),
     (changed(6, "## What to read next", "The end"), "the last cell: it starts with '## What to read next'"),
-    (changed(6, "[01](01_one_neuron.ipynb)", "01"), "the last cell: it has a link to another notebook"),
-    (changed(6, "01_one_neuron", "01_two_neurons"), "the last cell: there is no other notebook"),
+    (changed(6, "[07](07_who_waits_for_whom.ipynb)", "01"), "the last cell: it has a link to another notebook"),
+    (changed(6, "07_who_waits_for_whom", "01_two_neurons"), "the last cell: there is no other notebook"),
     (changed(6, "minipipe/tiny.py", "minipipe/large.py"), "the last cell: there is no minipipe/large.py"),
 ])
 def test_the_cell_that_breaks_a_rule_is_named(cells, named):
