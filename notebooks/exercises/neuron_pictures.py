@@ -1,58 +1,133 @@
-"""Pictures for notebook 01: drawings that would be too long for cells. They draw into new matplotlib axes."""
+"""Pictures for notebook 01: a neuron as a computation graph, and its loss as a curve."""
 
-CENTRE, SIDES, VALUE, DERIVATIVE, GREY = "#0072B2", "#E69F00", "#0072B2", "#D55E00", "#777777"
-PLACES = {
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import minipipe as mp
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
+NAMES = ("w_1", "w_2", "b", "x_1", "x_2", "y", "z", "a", "L")
+PLACES = {  # of the boxes, from left to right as the forward pass goes
     "x_1": (0, 4), "w_1": (0, 3), "x_2": (0, 2), "w_2": (0, 1), "b": (0, 0),
-    "z": (1.4, 2), "a": (2.8, 2), "L": (4.2, 2),
+    "z": (2, 2), "a": (4, 2), "L": (6, 2), "y": (6, 0),
 }
-FORMULAS = {"z": "$z = w_1 x_1 + w_2 x_2 + b$", "a": r"$a = \sigma(z)$", "L": "$L(a, y),\\ y = 1$"}
+ARROWS = [*((name, "z") for name in ("x_1", "w_1", "x_2", "w_2", "b")), ("z", "a"), ("a", "L"), ("y", "L")]
+WIDTH, HEIGHT = 0.42, 0.38  # half of a box
 
 
-def samples(pixels, X, Y, n):
-    """The first n images with their two features and their label; frames show where the features come from.
-
-    pixels: (64, m). X: (2, m), the mean ink in the centre and at the sides. Y: (1, m).
-    """
+def samples(n: int = 6) -> Figure:
+    """Draw the first n zeros and ones, with the places where x1 and x2 are measured."""
     import matplotlib.pyplot as plt
 
-    _, axes = plt.subplots(1, n, figsize=(10, 2.5))
-    for k, ax in enumerate(axes):
-        ax.imshow(pixels[:, k].reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
-        ax.add_patch(plt.Rectangle((2.6, 2.6), 1.8, 1.8, fill=False, edgecolor=CENTRE, linewidth=3))
+    pixels, digits = mp.datasets.digits().train
+    chosen = np.flatnonzero(digits[0] + digits[1])[:n]
+    figure, axes = plt.subplots(1, n, figsize=(10, 2.6), layout="constrained")
+    for sample, ax in zip(chosen, axes):
+        image = pixels[:, sample].reshape(8, 8)
+        centre, sides = image[3:5, 3:5].mean(), image[3:5, [2, 5]].mean()
+        ax.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+        ax.add_patch(plt.Rectangle((2.6, 2.6), 1.8, 1.8, fill=False, edgecolor=BLUE, linewidth=3))
         for column in (1.6, 4.6):
-            frame = dict(fill=False, edgecolor=SIDES, linewidth=3, linestyle="--")
+            frame = {"fill": False, "edgecolor": ORANGE, "linewidth": 3, "linestyle": "--"}
             ax.add_patch(plt.Rectangle((column, 2.6), 0.8, 1.8, **frame))
-        ax.set_title(f"$x_1$={X[0, k]:.2f}\n$x_2$={X[1, k]:.2f}\ny = {int(Y[0, k])}", fontsize=12)
+        y = int(digits[1, sample])
+        ax.set_title(f"$x_1$ = {centre:.2f}\n$x_2$ = {sides:.2f}\n$y$ = {y}", fontsize=13)
         ax.axis("off")
-    plt.show()
+    return figure
 
 
-def graph(values, derivatives):
-    """The computation of the loss from x, w and b: each number with its value, and the derivative of L by it.
+def graph(given: Sequence[float], went: Sequence[float] = (), came: Sequence[float] = ()) -> Figure:
+    """Draw a neuron as a graph: blue what goes forward, orange what comes back, on the arrows the slopes.
 
-    values: {name: number} for each of `PLACES`.
-    derivatives: {name: number}; x has none.
+    given: w1, w2, b, x1, x2, y.
+    went: z, a, L, or the first of them; the other boxes have a question mark.
+    came: dz, dw1, dw2, db.
     """
     import matplotlib.pyplot as plt
 
-    _, ax = plt.subplots(figsize=(10, 4.6))
-    for start, end in [*((name, "z") for name in list(PLACES)[:5]), ("z", "a"), ("a", "L")]:
-        (x_from, y_from), (x_to, y_to) = PLACES[start], PLACES[end]
-        arrow = {"arrowstyle": "->", "color": GREY}
-        ax.annotate("", (x_to - 0.33, y_to), (x_from + 0.33, y_from), arrowprops=arrow)
-    for name, (left, height) in PLACES.items():
-        ax.add_patch(plt.Rectangle((left - 0.33, height - 0.4), 0.66, 0.8, facecolor="white", edgecolor=GREY))
-        ax.text(left - 0.2, height, f"${name}$", ha="center", va="center", fontsize=15)
-        derivative = derivatives.get(name)
-        up = 0 if derivative is None else 0.18
-        number = dict(ha="center", va="center")
-        ax.text(left + 0.1, height + up, f"{values[name]:.4g}", color=VALUE, **number)
-        if derivative is not None:
-            ax.text(left + 0.1, height - 0.2, f"{derivative:.4f}", color=DERIVATIVE, **number)
-    for name, formula in FORMULAS.items():
-        ax.text(PLACES[name][0], 2.75, formula, ha="center", fontsize=13)
-    ax.text(2.8, 0.75, "forward value", color=VALUE, ha="center")
-    ax.text(2.8, 0.35, "backward value: the derivative of L by it", color=DERIVATIVE, ha="center")
-    ax.set(xlim=(-0.4, 4.7), ylim=(-0.6, 4.6))
+    values = dict(zip(NAMES, (*given, *went)))
+    derivatives = _derivatives(values, came) if len(came) else {}
+    figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
+    for start, end in ARROWS:
+        _arrow(ax, start, end)
+    for name, (x, y) in PLACES.items():
+        box = plt.Rectangle((x - WIDTH, y - HEIGHT), 2 * WIDTH, 2 * HEIGHT, facecolor="white", edgecolor=GREY)
+        ax.add_patch(box)
+        up = 0.17 if name in derivatives else 0
+        middle = {"ha": "center", "va": "center", "fontsize": 15}
+        ax.text(x - WIDTH - 0.08, y, f"${name}$", ha="right", va="center", fontsize=17)
+        ax.text(x, y + up, f"{values[name]:.4g}" if name in values else "?", color=BLUE, **middle)
+        if name in derivatives:
+            ax.text(x, y - up - 0.02, f"{derivatives[name]:.4g}", color=ORANGE, **middle)
+    if derivatives:
+        _slopes(ax, values, derivatives)
+    ax.text(3, 4.2, "blue: forward, left to right", color=BLUE, fontsize=15)
+    if derivatives:
+        ax.text(3, 3.75, "orange: back, right to left", color=ORANGE, fontsize=15)
+    ax.set(xlim=(-1, 6.6), ylim=(-0.5, 4.5))
     ax.axis("off")
-    plt.show()
+    return figure
+
+
+def _derivatives(values, came):
+    """Return {name: derivative of L} of all boxes that have one."""
+    y, a = values["y"], values["a"]
+    return {"L": 1.0, "a": -y / a + (1 - y) / (1 - a), **dict(zip(("z", "w_1", "w_2", "b"), came))}
+
+
+def _arrow(ax, start, end):
+    (x_from, y_from), (x_to, y_to) = PLACES[start], PLACES[end]
+    if start == "y":  # it stands below L
+        tail, head = (x_from, y_from + HEIGHT), (x_to, y_to - HEIGHT)
+    else:
+        tail, head = (x_from + WIDTH, y_from), (x_to - WIDTH - 0.3, y_to)
+    ax.annotate("", head, tail, arrowprops={"arrowstyle": "->", "color": GREY})
+
+
+def _slopes(ax, values, derivatives):
+    """Write the slope of each step on its arrow."""
+    a, da = values["a"], derivatives["a"]
+    for name, slope, text in (("w_1", values["x_1"], "x_1"), ("w_2", values["x_2"], "x_2"), ("b", 1, "")):
+        label = rf"$\times\,{text} = {slope:.4g}$" if text else r"$\times\,1$"
+        ax.text(WIDTH + 0.25, PLACES[name][1], label, fontsize=13, va="center", ha="left",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    ax.text(3, 1.5, r"$\times\,a(1 - a)$" + f"\n= {a * (1 - a):.4g}", fontsize=13, ha="center", va="top")
+    ax.text(5, 1.5, r"$\times\,(-\frac{y}{a} + \frac{1 - y}{1 - a})$" + f"\n= {da:.4g}",
+            fontsize=14, ha="center", va="top")
+
+
+def curve(L: Callable[[float], float], b: float, slope: float | None = None, step: float = 0) -> Figure:
+    """Draw the loss as a function of b, with the point where we are.
+
+    slope, step: of a promise, which is then drawn too.
+    """
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
+    near = slope is not None
+    bs = np.linspace(b - step / 2, b + 2 * step, 100) if near else np.linspace(b - 3, b + 3, 100)
+    ax.plot(bs, [L(place) for place in bs], color=BLUE, linewidth=2.5, label="$L$")
+    ax.plot([b], [L(b)], "o", color="black", markersize=9)
+    ax.annotate("we are here", (b, L(b)), xytext=(12, 12), textcoords="offset points", fontsize=13)
+    if near:
+        ax.plot(bs, L(b) + slope * (bs - b), color=ORANGE, linestyle="--", linewidth=2, label="the promise")
+        _gap(ax, L, b, slope, step)
+        ax.legend(frameon=False, fontsize=13)
+    ax.set_xlabel("$b$", fontsize=14)
+    ax.set_ylabel("loss $L$", fontsize=14)
+    ax.tick_params(labelsize=12)
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _gap(ax: Axes, L, b, slope, step):
+    """Mark where the step ends: on the curve and on the line."""
+    ax.plot([b + step], [L(b + step)], "s", color=BLUE, markersize=9)
+    ax.plot([b + step], [L(b) + slope * step], "D", color=ORANGE, markersize=7)
+    ax.annotate(f"real: {L(b + step) - L(b):.4f}", (b + step, L(b + step)), xytext=(10, 10),
+                textcoords="offset points", fontsize=13, color=BLUE)
+    ax.annotate(f"promised: {slope * step:.5f}", (b + step, L(b) + slope * step), xytext=(-8, -22),
+                textcoords="offset points", fontsize=13, color=ORANGE, ha="right")
