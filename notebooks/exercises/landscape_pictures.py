@@ -1,0 +1,111 @@
+"""Pictures for notebook 02: the landscape of the cost, a walk on it, and the function at each place."""
+
+import base64
+from collections.abc import Callable, Sequence
+from io import BytesIO
+
+import numpy as np
+from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
+W, B = (-2, 16), (-7, 5)  # the part of the plane that is drawn
+LEVELS = [0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.5, 2, 3, 4, 6]
+
+Points = Sequence[tuple[float, float]]
+
+
+def walk(J: Callable, path: Points, x: np.ndarray, y: np.ndarray) -> Figure:
+    """Draw the path on the map of J(w, b), and beside it f of the first, a middle and the last point."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.2, 1))
+    lines = _map(left, J)
+    left.clabel(lines, fontsize=11)
+    left.plot(*zip(*path), ".-", color=ORANGE, linewidth=1.5, markersize=8)
+    marked = sorted({0, min(3, len(path) - 1), len(path) - 1})
+    ink = np.linspace(0, 1, 100)
+    right.plot(x[y == 0], np.full(sum(y == 0), -0.05), "|", color=GREY, markersize=12, label="zeros")
+    right.plot(x[y == 1], np.full(sum(y == 1), 1.05), "|", color="black", markersize=12, label="ones")
+    for k, style in zip(marked, ((0, (1, 2)), "--", "-")):
+        w, b = path[k]
+        right.plot(ink, 1 / (1 + np.exp(-(w * ink + b))), color=ORANGE, linestyle=style, linewidth=2.5,
+                   label=f"point {k}: w = {w:.1f}, b = {b:.1f}")
+        left.annotate(str(k), (w, b), xytext=(5, 7), textcoords="offset points", fontsize=14, weight="bold")
+    left.set_title("J is a function of (w, b)", fontsize=15)
+    right.set_title("f is a function of x", fontsize=15)
+    right.set_xlabel("x: ink in the centre", fontsize=14)
+    right.set_ylabel("f(x): how likely a one?", fontsize=14)
+    right.legend(frameon=False, fontsize=11, loc="lower right", bbox_to_anchor=(1.05, 0.1))
+    for ax in (left, right):
+        ax.tick_params(labelsize=12)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def weights(w: np.ndarray) -> Figure:
+    """Draw 64 weights as a picture of 8 x 8."""
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(5.4, 4), layout="constrained")
+    most = abs(w).max()
+    image = ax.imshow(w.reshape(8, 8), cmap="PuOr", vmin=-most, vmax=most)
+    bar = figure.colorbar(image)
+    bar.set_label("weight: ink here says\nzero (-) or one (+)", fontsize=13)
+    ax.set_xlabel("column", fontsize=13)
+    ax.set_ylabel("row", fontsize=13)
+    return figure
+
+
+def _map(ax, J):
+    """Draw the lines of equal J; return them."""
+    ws, bs = np.linspace(*W, 91), np.linspace(*B, 61)
+    heights = [[J(w, b) for w in ws] for b in bs]
+    ax.set_xlabel("w", fontsize=14)
+    ax.set_ylabel("b", fontsize=14)
+    return ax.contour(ws, bs, heights, LEVELS, cmap="Blues_r", linewidths=1.3)
+
+
+class Drag:
+    """A map with a slider: drag it, and see the path that another rate takes, and where J goes."""
+
+    def __init__(self, J: Callable, paths: dict[float, Points]) -> None:
+        """Keep the walk of each rate: paths is {rate: its path}."""
+        self.J, self.paths = J, paths
+
+    def _repr_html_(self) -> str:
+        frames = "".join(self._frame(rate, path, shown=k == len(self.paths) - 1)
+                         for k, (rate, path) in enumerate(self.paths.items()))
+        script = ("const all = this.parentNode.querySelectorAll('svg');"
+                  "all.forEach((one, k) => one.style.display = k == this.value ? '' : 'none');")
+        last = len(self.paths) - 1
+        slider = (f'<input type="range" min="0" max="{last}" value="{last}" aria-label="rate" '
+                  f'style="width:600px" oninput="{script}">')
+        place = "position:relative;width:640px;height:400px;background-size:100% 100%"
+        return (f'<div style="width:640px;background:white">{slider}'
+                f'<div style="{place};background-image:url({self._background()})">{frames}</div></div>')
+
+    def _frame(self, rate, path, shown):
+        """Return one path as an SVG, over the map."""
+        points = [((w - W[0]) / (W[1] - W[0]) * 640, (B[1] - b) / (B[1] - B[0]) * 400) for w, b in path]
+        line = " ".join(f"{left:.1f},{top:.1f}" for left, top in points)
+        dots = "".join(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="4"/>' for left, top in points)
+        costs = ", ".join(f"{self.J(w, b):.2f}" for w, b in path[:6])
+        words = f"rate {rate:g}: {len(path) - 1} updates; J = {costs}{', ...' if len(path) > 6 else ''}"
+        return (f'<svg width="640" height="400" style="position:absolute;left:0;top:0;'
+                f'{"" if shown else "display:none"}" fill="{ORANGE}">'
+                f'<polyline points="{line}" fill="none" stroke="{ORANGE}" stroke-width="2"/>{dots}'
+                f'<rect x="4" y="370" width="520" height="28" fill="white"/>'
+                f'<text x="12" y="390" fill="black" font-size="16">{words}</text></svg>')
+
+    def _background(self):
+        """Return the map without margins, as a data URL."""
+        import matplotlib.pyplot as plt
+
+        figure = plt.figure(figsize=(6.4, 4), dpi=150)
+        ax = figure.add_axes((0, 0, 1, 1))
+        ax.clabel(_map(ax, self.J), fontsize=9)
+        ax.set_axis_off()
+        file = BytesIO()
+        figure.savefig(file, format="png")
+        plt.close(figure)
+        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,207 @@
+"""What notebook 02 asks for: the gradient of a cost of many samples, and the walk to its bottom."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+
+from ..judging import Endless, Part
+
+INK = np.array([0.0, 0.25, 0.375, 0.625, 0.75, 1.0, 0.5])
+IS_ONE = np.array([0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0])
+
+
+def of_gradient(my: SimpleNamespace) -> Iterator[tuple[str, object]]:
+    """Yield dw and db at three points, of 3 and of 7 samples."""
+    for m, w, b in ((3, 0.0, 0.0), (7, 1.5, -0.25), (7, -2.0, 0.75)):
+        x, y = INK[:m].copy(), IS_ONE[:m].copy()
+        result = my.gradient(w, b, x, y)
+        yield "How many things gradient returns (dw, db are two)", _count(result)
+        for name, number in zip(("dw", "db"), result):
+            yield f"{name} at w = {w:g}, b = {b:g}, of {m} samples", number
+        yield "whether x and y are as before", np.array_equal(x, INK[:m]) and np.array_equal(y, IS_ONE[:m])
+
+
+WALKS = (  # ink, label, rate; of the last two, one slope is 0 at the start
+    (INK, IS_ONE, 2),
+    (INK, 1 - IS_ONE, 0.5),
+    (np.array([0.0, 0.25, 0.75, 1.0]), np.array([0.0, 0.0, 1.0, 1.0]), 3),
+    (np.array([-1.0, 1.0, -1.0, 1.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0, 1.0]), 1),
+)
+MOST = 1000  # gradients in a walk: none of these needs a hundred
+
+
+def of_learn(my: SimpleNamespace) -> Iterator[tuple[str, object]]:
+    """Yield where the walks go; of one without end, the first points at which it asks for the gradient."""
+    asked, gradient = [], my.gradient
+
+    def noted(w, b, *samples):
+        if len(asked) == MOST:
+            raise Endless(f"{MOST} gradients, and no end")
+        asked.append((w, b))
+        return gradient(w, b, *samples)
+
+    my.learn.__globals__["gradient"] = noted
+    for place, (x, y, rate) in enumerate(WALKS):
+        asked.clear()
+        try:
+            result = my.learn(x.copy(), y.copy(), rate)
+        except Endless:
+            if asked:
+                yield "the first points at which learn asks for the gradient", asked[:5]
+            raise
+        yield "How many things learn returns (w, b, path are three)", _count(result)
+        w, b, path = result
+        points = list(path) if isinstance(path, (list, tuple, np.ndarray)) else [path]
+        yield "How many numbers each point on the path has", sorted(set(map(_count, points)))
+        where = f"with rate {rate}, in walk {place + 1} of {len(WALKS)}"
+        for name, part in (("first", points[:1]), ("second", points[1:2]), ("third", points[2:3])):
+            yield f"the {name} point on the path {where}", _plain(part)
+        yield f"the number of points on the path {where}", len(points)
+        yield f"the last point on the path {where}", _plain(points[-1:])
+        yield f"the w and b that are returned {where}", [w, b]
+
+
+def _plain(points):
+    return [tuple(float(number) for number in point) for point in points]
+
+
+def _count(result):
+    if isinstance(result, np.ndarray):
+        return result.size
+    return len(result) if isinstance(result, (tuple, list)) else 1
+
+
+DZ = "dz = (a - y) / len(x)"
+SUMS = "return (dz * x).sum(), dz.sum()"
+STEP = "w, b = w - rate * dw, b - rate * db"
+ENOUGH = "if max(abs(dw), abs(db)) <= 0.02:"
+ASK = "        dw, db = gradient(w, b, x, y)\n"
+LOOP = "    while True:\n" + ASK
+WALK = """        if max(abs(dw), abs(db)) <= 0.02:
+            return w, b, path
+        w, b = w - rate * dw, b - rate * db
+        path.append((w, b))
+"""
+
+PARTS = [
+    Part(
+        "gradient", 2, of_gradient,
+        (
+            (DZ, "dz = a - y",
+             "Your dw and db are m times too large: J is a mean over m samples, so each counts for 1 / m."),
+            (DZ, "dz = (a - y) / len(x) ** 2",
+             "Your dw and db are m times too small: you divide by m twice. Once is enough."),
+            (SUMS, "return (dz * x).sum(), dz.mean()",
+             "Your db is m times too small: dz has its 1 / m already, so add it up as it is."),
+            (SUMS, "return (dz * x).mean(), dz.sum()",
+             "Your dw is m times too small: dz has its 1 / m already, so add it up as it is."),
+            (SUMS, "return (dz * x).sum(), dz.sum() * len(x)",
+             "Your db is m times too large: its samples count for 1 / m each, too."),
+            (SUMS, "return (dz * x).sum() * len(x), dz.sum()",
+             "Your dw is m times too large: its samples count for 1 / m each, too."),
+            (SUMS, "return dz.sum(), dz.sum()",
+             "Your dw is db. When w moves a little, z moves x times as much: multiply by x before you add."),
+            (SUMS, "return dz.sum() * x.sum(), dz.sum()",
+             "Your dw is a sum times a sum. Each sample's dz meets its own x: multiply first, then add."),
+            (SUMS, "return dz.sum() * x.mean(), dz.sum()",
+             "Your dw takes one mean x for all samples. Each sample's dz meets its own x."),
+            (SUMS, "return dz * x, dz",
+             "Your dw and db have one number for each sample. All samples share one w and one b: add up."),
+            (SUMS, "return (dz * x).sum(), dz",
+             "Your db has one number for each sample. All samples share one b: add them up."),
+            (SUMS, "return dz * x, dz.sum()",
+             "Your dw has one number for each sample. All samples share one w: add them up."),
+            (SUMS, "return dz.sum(), (dz * x).sum()", "Your dw and db are exchanged: dw is the one with x."),
+            (SUMS, "return (dz * w).sum(), dz.sum()",
+             "Your dw has w in it. What w is multiplied by is x, so x is the slope."),
+            (SUMS, "return (dz * x).sum(), 1",
+             "Your db is 1, which is only the slope of z: multiply it by what arrives, dz, and add up."),
+            (DZ, "dz = (y - a) / len(x)",
+             "Your signs are turned round: answer minus truth, a - y, or you will climb."),
+            (DZ, "dz = y - a",
+             "Your signs are turned round, and 1 / m is missing: each sample counts for (a - y) / m."),
+            (DZ, "dz = (a - y) * a * (1 - a) / len(x)",
+             "You multiply by the slope of the sigmoid once more: it is in a - y already."),
+            (DZ, "dz = (-y / a + (1 - y) / (1 - a)) / len(x)",
+             "Your dz is da: the slope of the sigmoid, a (1 - a), is missing."),
+            (DZ, "dz = a / len(x)", "Your gradient does not know the truth: y is missing in dz."),
+            (DZ, "dz = (a - y) / 2",
+             "You divide by 2. J is a mean over all samples: divide by how many there are, len(x)."),
+            (DZ, "dz = (a - y) / x.sum()",
+             "You divide by the sum of x. J is a mean over the samples: divide by how many there are."),
+            ("np.exp(-(w * x + b))", "np.exp(w * x + b)", "Your a falls when z grows: the exponent is -z."),
+            ("np.exp(-(w * x + b))", "np.exp(-w * x + b)",
+             "The minus in your exponent reaches only w x, not b: brackets around w * x + b."),
+            ("np.exp(-(w * x + b))", "np.exp(-(w * x))", "Your z forgets b."),
+            ("1 / (1 + np.exp(-(w * x + b)))", "w * x + b", "Your a is z: the sigmoid is missing."),
+        ),
+        "the derivatives of all samples add up, and 1/m came in once.",
+        kept=False,
+    ),
+    Part(
+        "learn", 2, of_learn,
+        (
+            (STEP, "w = w - rate * dw; b = b - rate * gradient(w, b, x, y)[1]",
+             "Your b moves by a slope at the new w. Both belong to one point: two slopes, then two moves."),
+            (STEP, "b = b - rate * db; w = w - rate * gradient(w, b, x, y)[0]",
+             "Your w moves by a slope at the new b. Both belong to one point: two slopes, then two moves."),
+            (WALK, """        enough = max(abs(dw), abs(db)) <= 0.02
+        w, b = w - rate * dw, b - rate * db
+        path.append((w, b))
+        if enough:
+            return w, b, path
+""", "You make one update too many: you stop after a step. Where the slopes are small enough, stay."),
+            (WALK, """        w, b = w - rate * dw, b - rate * db
+        if max(abs(dw), abs(db)) <= 0.02:
+            return w, b, path
+        path.append((w, b))
+""", "You move once more before you stop, to a point off the path: where it is flat, stay."),
+            (ENOUGH, "if False:",
+             "Your walk never stops: after each new gradient, ask whether both slopes are 0.02 or less."),
+            (LOOP, ASK[4:] + "    while True:\n",
+             "You take the gradient once. When w and b have moved, it is worth nothing: take it anew."),
+            (STEP, "w, b = w + rate * dw, b + rate * db",
+             "You climb: a slope says which way J grows, so subtract."),
+            (STEP, "w, b = w - rate * dw, b", "Your b never moves: update both."),
+            (STEP, "w, b = w, b - rate * db", "Your w never moves: update both."),
+            (STEP, "w, b = w - dw, b - db", "Your steps do not know the rate: it multiplies both slopes."),
+            (STEP, "w, b = -rate * dw, -rate * db",
+             "Each of your steps starts at 0 again: subtract from where w and b are now."),
+            (STEP, "w, b = w - rate * db, b - rate * dw", "w moves by db and b by dw: each by its own."),
+            (STEP, "pass", "Your w and b never move: update both, by the rate times the slope."),
+            (ENOUGH, "if max(dw, db) <= 0.02:",
+             "You stop on a slope that is steep and negative: its size counts, so take abs."),
+            (ENOUGH, "if abs(max(dw, db)) <= 0.02:",
+             "You take max before abs, and overlook a steep negative slope: first abs, then max."),
+            (ENOUGH, "if min(abs(dw), abs(db)) <= 0.02:",
+             "You stop when one slope is small. The ground is flat when both are."),
+            (ENOUGH, "if abs(dw) <= 0.02:", "You look only at dw. The ground is flat when db is small, too."),
+            (ENOUGH, "if abs(db) <= 0.02:", "You look only at db. The ground is flat when dw is small, too."),
+            (ENOUGH, "if abs(dw + db) <= 0.02:",
+             "You add the two slopes, and one may hide the other: each must be small by itself."),
+            (ENOUGH, "if abs(dw) + abs(db) <= 0.02:",
+             "You ask the sum of both sizes to be small: enough is when neither is above 0.02."),
+            (ENOUGH, "if max(abs(dw), abs(db)) >= 0.02:",
+             "You stop where it is steep: you are done when both slopes are *small*."),
+            (ENOUGH, "if rate * max(abs(dw), abs(db)) <= 0.02:",
+             "You look at the step, rate times slope: a small rate would stop on steep ground."),
+            (WALK, WALK.replace("        path.append((w, b))\n", ""),
+             "Your path has only its start: add the new point after each update."),
+            (WALK, """        if max(abs(dw), abs(db)) <= 0.02:
+            return w, b, path
+        path.append((w, b))
+        w, b = w - rate * dw, b - rate * db
+""", "Your path has its start twice, and no end: add the point *after* the update."),
+            ("path = [(w, b)]", "path = []",
+             "Your path lacks its start: the point (0, 0) is the first on it."),
+            ("w, b = 0.0, 0.0", "w, b = 1.0, 1.0", "You start at w = b = 1: start at 0 and 0."),
+            ("            return w, b, path", "            return path",
+             "You return the path alone: return w, b, path."),
+            ("            return w, b, path", "            return w, b",
+             "You return w, b: return the path, too."),
+        ),
+        "initialise, slopes, good enough?, update: all training is these four steps.",
+        kept=False,
+    ),
+]
