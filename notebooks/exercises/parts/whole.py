@@ -1,0 +1,168 @@
+"""What notebook 04 asks for: the cost, and one pass of the whole mini-batch forward and backward."""
+
+import numpy as np
+
+from minipipe.exact import rational
+
+from ..judging import Part, is_numbers, same
+from .layers import how_many
+
+
+def of_cost(my):
+    """Yield J and dA of a mini-batch, of a part of one, and, if these are right, of fractions."""
+    rng, right = np.random.default_rng(4), []
+    for n, columns, m in ((3, 4, 4), (2, 3, 8)):
+        A, Y = rng.integers(-4, 5, (n, columns)) / 2, rng.integers(-4, 5, (n, columns)) / 2
+        copies = [A.copy(), Y.copy()]
+        expected = [((A - Y) ** 2).sum() / (2 * m), (A - Y) / m]
+        handed = my.cost(A, Y, m)
+        yield "The number of values that cost returns", how_many(handed)
+        where = f"of {columns} samples, with {n} outputs each and m = {m}"
+        yield f"J {where}", handed[0]
+        yield f"dA {where}", handed[1]
+        yield "Whether A and Y are as they were", list(map(np.array_equal, [A, Y], copies))
+        right.append(same(list(handed), expected))
+    if all(right):
+        yield "J and dA in exact fractions", list(my.cost(rational(A) / 3, rational(Y) / 7, 8))
+
+
+def of_full_batch(my):
+    """Yield J and the gradients of two networks; the first has square layers, so that none stops."""
+    rng = np.random.default_rng(5)
+    for sizes, m in (((3, 3, 3), 2), ((4, 3, 5, 2), 6)):
+        layers = network(my, sizes, rng)
+        X, Y = rng.integers(-4, 5, (sizes[0], m)) / 2, rng.integers(-4, 5, (sizes[-1], m)) / 2
+        before = [(layer.W.copy(), layer.b.copy()) for layer in layers[::2]]
+        handed = my.full_batch(layers, X, Y)
+        yield "The number of values that full_batch returns", how_many(handed)
+        J, gradients = handed
+        where = f"of {m} samples and layers of {' - '.join(map(str, sizes))} units"
+        yield f"J {where}", J if is_numbers(J) else f"a {type(J).__name__}"
+        yield from gradients_of(layers, gradients, where)
+        unchanged = [np.array_equal(layer.W, W) and np.array_equal(layer.b, b)
+                     for layer, (W, b) in zip(layers[::2], before)]
+        yield "Whether W and b are as they were, layer by layer", unchanged
+
+
+def gradients_of(layers, gradients, where):
+    """Yield which layers are keys of `gradients`, and their dW and db, the last layer's first."""
+    yield "The type of the gradients", type(gradients).__name__
+    found = [place for place, layer in enumerate(layers) if layer in gradients]
+    yield "The places of the layers that are keys of the gradients", found
+    for place in found[::-1]:
+        for name, derivative in zip(("dW", "db"), gradients[layers[place]]):
+            yield f"{name} of layers[{place}] {where}", derivative
+
+
+def network(my, sizes, rng):
+    """Return linear layers of these sizes, with a ReLU between two; their numbers are multiples of a half."""
+    pairs = [(_drawn(my, n_prev, n, rng), my.ReLU()) for n_prev, n in zip(sizes, sizes[1:])]
+    return [layer for pair in pairs for layer in pair][:-1]
+
+
+def _drawn(my, n_prev, n, rng):
+    """Return a linear layer whose numbers are multiples of a half."""
+    layer = my.Linear(n_prev, n, rng)
+    layer.W, layer.b = rng.integers(-2, 3, (n, n_prev)) / 2, rng.integers(-2, 3, (n, 1)) / 2
+    return layer
+
+
+RETURN = "return ((A - Y) ** 2).sum() / (2 * m), (A - Y) / m"
+TAIL = """        if dW is not None:
+            gradients[layer] = dW, db
+"""
+LOOP = """    gradients = {}
+    for layer in reversed(layers):
+        dA, dW, db = layer.backward(dA)
+"""
+SKIP_RELU = """        if not hasattr(layer, "W"):
+            continue
+"""
+AS_LIST = LOOP.replace("{}", "[]") + TAIL.replace("gradients[layer] = dW, db", "gradients += [(dW, db)]")
+
+PARTS = [
+    Part(
+        "cost", 4, of_cost,
+        (
+            ("/ (2 * m)", "/ m",
+             "Your dA is right, but your J is twice too large: the cost has a 1/2 in front, which is there "
+             "to cancel the 2 of the square."),
+            ("(A - Y) / m", "2 * (A - Y) / m",
+             "Your J is right, but your dA is twice too large: the 2 of the square cancels the 1/2 in "
+             "front of the sum."),
+            (RETURN, "return ((A - Y) ** 2).sum() / m, 2 * (A - Y) / m",
+             "Your J and dA belong together, but to a cost without the 1/2."),
+            ("(A - Y) / m", "(A - Y) / A.shape[1]",
+             "Your dA divides by its own number of samples. That is not always m: use the m that you are "
+             "handed."),
+            ("/ (2 * m)", "/ (2 * A.shape[1])",
+             "Your J divides by its own number of samples. That is not always m: use the m that you are "
+             "handed."),
+            (RETURN, RETURN.replace("2 * m", "2 * A.shape[1]").replace("/ m", "/ A.shape[1]"),
+             "Your J and dA divide by the number of samples that they see. That is not always m: use the m "
+             "that you are handed."),
+            ("(A - Y) / m", "(A - Y)",
+             "Your dA is not divided by m. J is, so its slopes are, too; no layer will do it later."),
+            ("/ (2 * m)", "/ 2",
+             "Your J is not divided by m: it is a sum over the samples, it must be their mean."),
+            ("(A - Y) / m", "(Y - A) / m",
+             "Your dA points downhill: it has the wrong sign. Where A is larger than Y, raising A makes J "
+             "larger."),
+            (".sum() / (2 * m)", ".mean() / 2",
+             "Your J is a mean over all entries, outputs and samples. Only the samples are averaged: add "
+             "up all, then divide by 2m."),
+            (RETURN, "return ((A - Y) ** 2).mean() / 2, (A - Y) / A.size",
+             "Your J and dA are means over all entries, outputs and samples. Only the samples are "
+             "averaged."),
+            (RETURN, "return (A - Y).sum() ** 2 / (2 * m), (A - Y) / m",
+             "Your J adds up first and squares then, so errors of opposite sign cancel. Square each, then "
+             "add up."),
+            (RETURN, "return np.abs(A - Y).sum() / (2 * m), (A - Y) / m",
+             "Your J takes absolute values. The cost takes squares."),
+            (RETURN, "return (A - Y) / m, ((A - Y) ** 2).sum() / (2 * m)",
+             "Your cost returns dA first. The order is (J, dA)."),
+        ),
+        "one number for all samples, and for each entry of A the slope of that number.",
+    ),
+    Part(
+        "full_batch", 4, of_full_batch,
+        (
+            ("in reversed(layers)", "in layers",
+             "Your way back begins at the first layer. dA comes out of the cost, so the last layer must "
+             "have it first."),
+            ("        dA, dW, db = layer.backward(dA)", "        _, dW, db = layer.backward(dA)",
+             "You hand the dA of the cost to each layer. A layer needs the derivative that the layer after "
+             "it has sent back: hand that on."),
+            (LOOP, LOOP.replace("        dA", SKIP_RELU + "        dA"),
+             "Your way back leaves ReLU out. It has no gradients, but the derivative must pass it, too."),
+            ("A = layer.forward(A)", "A = layer.forward(X)",
+             "You hand X to each layer. On the way forward, a layer needs what the layer before it gave."),
+            (TAIL, "        gradients[layer] = dW, db\n",
+             "Your gradients have an entry (None, None) for each ReLU. Leave these out: an update would "
+             "stumble over them."),
+            (TAIL, TAIL.replace("gradients[layer] = dW, db", "gradients = {layer: (dW, db)}"),
+             "Only one layer is left in your gradients: each round throws away what the one before found."),
+            (TAIL, TAIL.replace("[layer]", "[layers.index(layer)]"),
+             "No layer is a key of your gradients. Take the layer itself as the key, not its place: in a "
+             "pipeline, a layer's place in its device's list is another than in the whole network."),
+            (LOOP + TAIL, AS_LIST + "    found = [layer for layer in layers if hasattr(layer, 'W')]\n"
+             "    gradients = dict(zip(found, gradients))\n",
+             "Your gradients belong to the wrong layers. The way back finds the last layer's first: store "
+             "each under its own layer at once."),
+            (LOOP + TAIL, AS_LIST,
+             "Your gradients are a list. Make it a dictionary, with the layer as the key: then nobody has "
+             "to count places."),
+            ("X.shape[1])", "X.shape[0])",
+             "Your m is the number of rows of X. Samples are columns."),
+            ("X.shape[1])", "1)",
+             "Your cost divides by 1: m is the number of samples, the columns of X."),
+            ("return J, gradients", "return gradients, J",
+             "Your function returns the gradients first. The order is (J, gradients)."),
+            (TAIL, TAIL + "            layer.W, layer.b = layer.W - dW, layer.b - db\n",
+             "Your loop changes W and b on its way. It is asked for the gradients only; the update comes "
+             "later, once."),
+        ),
+        "a loop forward, a cost, and the same loop back.",
+        kept=False,
+    ),
+]
