@@ -1,0 +1,260 @@
+"""What notebook 06 asks for: a stage with a stash, and the same with recomputation."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from ..judging import Part
+
+ORDER = "F0 F1 F2 B1 B0 F3 B3 B2"   # more than one in the stash, and not emptied as it was filled
+SAMPLES = (2, 1, 2, 1)               # of micro-batches 0 to 3
+
+
+def n_bytes(things: object) -> int:
+    """Return the bytes of all arrays in nested lists, tuples, dicts and objects, each array counted once.
+
+    >>> A = np.zeros((2, 3))
+    >>> n_bytes({0: [A, (A > 0, None)], 1: A})
+    54
+    """
+    return sum({(array.ctypes.data, array.nbytes): array.nbytes for array in arrays_of(things)}.values())
+
+
+def arrays_of(things):
+    """Yield the arrays in `things`."""
+    if isinstance(things, np.ndarray):
+        yield things
+    elif isinstance(things, (dict, list, tuple)):
+        for thing in things.values() if isinstance(things, dict) else things:
+            yield from arrays_of(thing)
+    elif hasattr(things, "__dict__"):
+        yield from arrays_of(vars(things))
+
+
+def of_stage(my):
+    """What a stage returns, keeps and adds up: first with equal layers, then with unequal ones."""
+    rng = np.random.default_rng(6)
+    stage = my.Stage(_layers(my, (3, 3, 3), rng))
+    yield from _at_work(stage, ORDER, 3, 3, rng)
+    stage = my.Stage(_layers(my, (4, 3, 2), rng)[:-1])
+    yield from _at_work(stage, "F0 B0", 4, 2, rng)
+
+
+def of_recomputing_stage(my):
+    """What a stage does with and without recomputation, and how often its first layer goes forward."""
+    for recompute in (False, True):
+        rng = np.random.default_rng(7)
+        stage = my.Stage(_layers(my, (3, 3, 3), rng), recompute)
+        forwards = _counted(stage.layers[0])
+        for words, value in _at_work(stage, ORDER, 3, 3, rng, recompute):
+            yield f"recompute={recompute}, {words}", value
+        yield (f"recompute={recompute}, in {ORDER}: how often the first layer went forward", len(forwards))
+    rng = np.random.default_rng(8)
+    stage = my.Stage(_layers(my, (4, 3, 2), rng)[1:], recompute=True)    # a ReLU comes first
+    for words, value in _at_work(stage, "F0 F1 B0 B1", 3, 2, rng, True):
+        yield f"recompute=True and a ReLU first, {words}", value
+
+
+def _layers(my, sizes, rng):
+    """Return linear layers of these sizes with a ReLU after each; all numbers are halves."""
+    layers = []
+    for n_prev, n in pairwise(sizes):
+        linear = my.Linear(n_prev, n, rng)
+        linear.W, linear.b = _halves(rng, n, n_prev), _halves(rng, n, 1)
+        layers += [linear, my.ReLU()]
+    return layers
+
+
+def _halves(rng, *shape):
+    return rng.integers(-4, 5, shape) / 2
+
+
+def _counted(layer):
+    """Return a list that grows by one entry with each forward of `layer`."""
+    calls, plain = [], layer.forward
+
+    def forward(A_prev):
+        calls.append(A_prev)
+        return plain(A_prev)
+
+    layer.forward = forward
+    return calls
+
+
+def _at_work(stage, order, n_prev, n, rng, recompute=False):
+    """Yield what each action of `order` returns, what is in the stash then, and the gradients so far."""
+    layers, done = list(stage.layers), []
+    for kind, i in ((name[0], int(name[1:])) for name in order.split()):
+        done.append(f"{kind}{i}")
+        words = "after " + " ".join(done)
+        array = _halves(rng, n_prev if kind == "F" else n, SAMPLES[i])
+        work = stage.forward if kind == "F" else stage.backward
+        yield f"{words}: what {kind}{i} returns", _one(work(i, array))
+        yield f"{words}: the micro-batches in the stash", _keys(stage.stash)
+        if kind == "F":
+            yield from _shelf(stage, i, array, words, recompute)
+            continue
+        names = sorted(type(layer).__name__ for layer in stage.gradients)
+        yield f"{words}: whose gradients there are", names
+        for place, layer in enumerate(layers):
+            if hasattr(layer, "W"):
+                yield f"{words}: dW and db of layer {place}", _pair(stage.gradients.get(layer))
+    yield f"{words}: most_stashed", stage.most_stashed
+
+
+def _shelf(stage, i, A_prev, words, recompute):
+    """Yield whether what is stashed of micro-batch i is all that a backward needs, and no more."""
+    if recompute:
+        yield f"{words}: the bytes in stash[{i}]", n_bytes(stage.stash[i])
+    else:
+        most = n_bytes([A_prev, [layer.cache for layer in stage.layers]])
+        yield f"{words}: whether stash[{i}] has no more than the caches", n_bytes(stage.stash[i]) <= most
+
+
+def _one(value):
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else value
+
+
+def _keys(stash):
+    return sorted(stash) if isinstance(stash, dict) else f"a {type(stash).__name__}, not a dict"
+
+
+def _pair(value):
+    return list(value) if isinstance(value, tuple) else value
+
+
+LOOP = """for layer in self.layers:
+            A = layer.forward(A)
+        self.stash[i] = [layer.cache for layer in self.layers]"""
+COLLECTED = """collected = []
+        for layer in self.layers:
+            A_prev, A = A, layer.forward(A)
+            collected.append(kept)
+        self.stash[i] = collected"""
+BETWEEN = """self.stash[i] = [layer.cache for layer in self.layers]
+        self.most_stashed = max(self.most_stashed, len(self.stash))
+        return A
+
+    def backward(self, i, dA):
+        caches = self.stash.pop(i)"""
+WITH_BOTH = """self.stash[i] = A_in if self.recompute else [layer.cache for layer in self.layers]
+        self.most_stashed = max(self.most_stashed, len(self.stash))
+        return A
+
+    def through(self, A):
+        for layer in self.layers:
+            A = layer.forward(A)
+        return A
+
+    def backward(self, i, dA):
+        kept = self.stash.pop(i)"""
+
+ONE_PLACE = ("Your stash has one place for all micro-batches: F1 throws away what F0 put there. "
+             "Give each its own entry, stash[i].")
+NOTHING_STASHED = ("Nothing is in stash[0] after F0, and F1 will overwrite the caches of all layers: "
+                   "put them aside first.")
+OUTPUTS = ("Your stash holds what each layer returned. A backward needs what they kept in `cache`: "
+           "a Linear its input, a ReLU its mask.")
+
+
+KEEPS_BOTH = ("With recompute=True your stage goes forward twice, but its stash is as full as without: "
+              "it holds the caches, too. Stash the input alone.")
+
+
+def _in_both(kept):
+    """Return the mistakes that both versions of a stage allow.
+
+    kept: what the backward calls the entry that it takes out.
+    """
+    back = f"zip(reversed(self.layers), reversed({kept}))"
+    added = "self.gradients[layer] = sum_dW + dW, sum_db + db"
+    counted = "max(self.most_stashed, len(self.stash))"
+    return (
+        ("layer.cache = cache", "pass",
+         "Your backward does not put the caches back: the layers still have those of their last forward, "
+         "which may be another micro-batch's."),
+        (back, f"zip(reversed(self.layers), {kept})",
+         "Your backward hands each layer another layer's cache: the caches are in the order of the forward, "
+         "and the layers go backward. Turn both round."),
+        (back, f"zip(self.layers, {kept})",
+         "Your backward begins at the first layer. dA belongs to the last one: go through the layers in "
+         "reverse."),
+        (added, "self.gradients[layer] = dW, db",
+         "Your gradients are those of the last micro-batch alone: each backward overwrites the sum. Add to "
+         "it."),
+        (added, "self.gradients[layer] = self.gradients.get(layer, ()) + (dW, db)",
+         "Your gradients get longer: + puts two tuples one after the other. Add dW to dW, and db to db."),
+        (added, f"self.gradients[layer] = sum_dW + dW / {len(SAMPLES)}, sum_db + db / {len(SAMPLES)}",
+         "Your gradients are divided by the number of micro-batches. The cost has divided by m already: "
+         "add."),
+        (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash[i]",
+         "Your backward leaves its entry in the stash: the memory of a micro-batch that is done is never "
+         "free."),
+        ("return dA", "return dA, dW, db",
+         "Your backward returns three things. The stage before it waits for dA alone; dW and db stay here."),
+        (counted, "self.most_stashed", "most_stashed stays 0: after each forward, compare it with the "
+                                       "entries there are."),
+        (counted, "self.most_stashed + 1",
+         "Your most_stashed counts all forwards. It is the most entries that are in the stash at one time."),
+        (counted, "len(self.stash)",
+         "Your most_stashed is the number of entries now. Keep the largest number that there has been."),
+    )
+
+
+PARTS = [
+    Part(
+        "Stage", 6, of_stage,
+        (
+            (BETWEEN, BETWEEN.replace("stash[i]", "stash[0]").replace("pop(i)", "pop(0)"), ONE_PLACE),
+            (BETWEEN, BETWEEN.replace("stash[i]", "stash[0]").replace(".pop(i)", "[0]"), ONE_PLACE),
+            (BETWEEN, BETWEEN.replace("stash[i]", "stash").replace(".pop(i)", ""), ONE_PLACE),
+            (BETWEEN, BETWEEN.replace("stash[i]", "caches").replace("stash.pop(i)", "caches"),
+             NOTHING_STASHED),
+            (LOOP, COLLECTED.replace("kept", "A"), OUTPUTS),
+            (LOOP, COLLECTED.replace("kept", "A_prev"),
+             "Your stash holds what went into each layer. That is a Linear's cache, but not a ReLU's: "
+             "stash `layer.cache`, whatever a layer keeps."),
+            (LOOP, LOOP.replace("layer.cache for", "A for"),
+             "Your stash holds the last layer's output only. A backward needs each layer's cache."),
+            ("self.stash[i] = [", "self.stash[i] = [vars(layer).copy() for layer in self.layers] + [",
+             "Your stash holds more than the caches, such as a copy of the weights. "
+             "The weights are the same for all micro-batches: stash the caches only."),
+            (LOOP, LOOP.replace("[layer.cache for layer in self.layers]", "[layer.cache] * 4"),
+             "Your stash holds the last layer's cache only. Each layer has one of its own."),
+            *_in_both("caches"),
+        ),
+        "in whatever order micro-batches go forward and backward, each backward meets its own caches, "
+        "and the sums are those of the whole mini-batch.",
+    ),
+    Part(
+        "Stage", 6, of_recomputing_stage,
+        (
+            ("self.through(kept)", "pass",
+             "Your backward takes the caches as they are: those of the last forward, which may be another "
+             "micro-batch's. Send the stashed input through the layers again first."),
+            ("self.recompute = recompute", "self.recompute = False",
+             "With recompute=True your stage still stashes all caches, and goes back with them. "
+             "Stash its input, and compute the caches again."),
+            (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else ", "").replace(
+                "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept"),
+             KEEPS_BOTH),
+            (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else [", "[A_in] + [").replace(
+                "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept[1:]"),
+             KEEPS_BOTH),
+            ("self.recompute = recompute", "self.recompute = True",
+             "Your stage goes forward twice even if recompute is False. Then it stashes all caches, as "
+             "before."),
+            ("A_in if self.recompute", "A if self.recompute",
+             "Your stash holds what leaves the stage. To compute the caches again, you need what came in: "
+             "put that A aside before the loop overwrites it."),
+            ("self.through(kept)", "self.forward(i, kept)",
+             "Your second forward puts micro-batch i into the stash once more, and there it stays. "
+             "Send the input through the layers only, or take it out afterwards."),
+            ("self.through(kept)", "dA = self.through(kept)",
+             "Your second forward overwrites dA. All that you want of it are the caches."),
+            *_in_both("kept"),
+        ),
+        "the same bits, with one array in each entry of the stash; the price is a second forward.",
+        variant="with recompute",
+    ),
+]
