@@ -1,0 +1,114 @@
+"""What notebook 07 asks for: what an action waits for, and the clock; and the naive order, which it gives."""
+
+from ..judging import Part
+
+
+def of_needs(my):
+    """What each action of two and of three devices waits for."""
+    for K in (3, 2, 1):
+        for device in range(K):
+            for kind in "FB":
+                yield f"needs({device}, {kind!r}, 1, {K})", my.needs(device, kind, 1, K)
+
+
+ORDERS = {
+    "F0 F1 B1 B0 on two devices": [[("F", 0), ("F", 1), ("B", 1), ("B", 0)]] * 2,
+    "F0 B0 F1 B1 on three devices": [[("F", 0), ("B", 0), ("F", 1), ("B", 1)]] * 3,
+    "F0 F1 B0 B1 on device 0, F0 B0 F1 B1 on device 1": [
+        [("F", 0), ("F", 1), ("B", 0), ("B", 1)], [("F", 0), ("B", 0), ("F", 1), ("B", 1)],
+    ],
+}
+DEADLOCK = [[("F", 0), ("B", 0), ("F", 1), ("B", 1)], [("F", 0), ("F", 1), ("B", 1), ("B", 0)]]
+
+
+def of_clock(my):
+    """When each action starts and ends, in three orders and with two prices; and what a deadlock does."""
+    for words, orders in ORDERS.items():
+        for ticks in ({"F": 1, "B": 2}, {"F": 3, "B": 4}):
+            given = [list(order) for order in orders]
+            actions = my.clock(given, ticks)
+            times = {(device, kind, i): [start, end] for device, kind, i, start, end in actions}
+            for device, order in enumerate(orders):
+                for kind, i in order:
+                    yield (f"start and end of {kind}{i} on device {device}, in {words}, ticks={ticks}",
+                           times.get((device, kind, i)))
+            yield f"the orders after clock(orders, ticks), in {words}", given
+            order = [(start, device) for device, _, _, start, _ in actions]
+            starts = [start for start, _ in order]
+            yield f"whether the actions are sorted by start, in {words}", starts == sorted(starts)
+            yield f"whether equal starts are sorted by device, in {words}", order == sorted(order)
+            yield f"the number of actions, in {words}", len(actions)
+    try:
+        my.clock([list(order) for order in DEADLOCK], {"F": 1, "B": 2})
+    except RuntimeError:
+        yield "F0 B0 F1 B1 against F0 F1 B1 B0", "RuntimeError"
+    else:
+        yield "F0 B0 F1 B1 against F0 F1 B1 B0", "no error"
+
+
+def of_naive(my):
+    """The naive order of two devices."""
+    for device in range(2):
+        yield f"naive({device}, 2, 3)", my.naive(device, 2, 3)
+
+
+PARTS = [
+    Part(
+        "needs", 7, of_needs,
+        (
+            ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device, "F", i)',
+             "Your B waits for the forward of its own device, and then starts without a derivative. Only "
+             "the last device has its derivative at once; all others get it from device + 1."),
+            ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device + 1, "B", i)',
+             "On the last device your B waits for a device that does not exist. Its derivative comes from "
+             "the cost, as soon as its own F is done."),
+            ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)',
+             '(device + 1, "B", i) if device < K - 1 else None',
+             "On the last device your B waits for nothing. The cost has to be there first: after its own F."),
+            ('(device + 1, "B", i) if device < K - 1', '(device - 1, "B", i) if device > 0',
+             "Your B waits for device - 1. Derivatives come down, from device + 1."),
+            ("(device - 1, \"F\", i) if device > 0 else "
+             "None", '(device + 1, "F", i) if device < K - 1 else None',
+             "Your F waits for device + 1. Activations climb: they come from device - 1."),
+            ('(device - 1, "F", i) if device > 0 else None', '(device - 1, "F", i)',
+             "On device 0 your F waits for device -1. The samples are there from the start: return None."),
+            ('(device - 1, "F", i) if device > 0 else None', '(device, "F", i - 1) if i > 0 else None',
+             "Your F waits for the micro-batch before it. No rule joins two micro-batches: the order of a "
+             "device says what comes first, and the clock keeps to it."),
+        ),
+        "two rules, and no more, decide who waits for whom.",
+    ),
+    Part(
+        "clock", 7, of_clock,
+        (
+            ("max(free[device], done[need])", "free[device]",
+             "Your actions start as soon as the device is free, even if what they need is not there yet. "
+             "Start at the later of the two."),
+            ("max(free[device], done[need])", "done[need]",
+             "Your actions start as soon as what they need is there, even if the device still works: it "
+             "does two things at once. Start at the later of the two."),
+            ("max(free[device], done[need])", "max(*free, done[need], 0)",
+             "Your actions wait until all devices are free. Each waits for its own device alone."),
+            ("max(free[device], done[need])", "max(free[device], done[need]) + (need is not None)",
+             "Your actions start a tick after what they need is over. A message takes no time here: it is "
+             "there when its sender ends."),
+            ("start + ticks[kind]", "start + 1",
+             "All your actions take one tick. A backward takes ticks['B']."),
+            ("if len(actions) == before:", "if False:",
+             "Your clock goes round for ever when each device waits for another. If nothing could start in "
+             "a whole round, raise RuntimeError."),
+            ("raise RuntimeError(f\"deadlock: {[(d, *order[0]) for d, order in enumerate(left) if order]} "
+             "wait\")", "break",
+             "Your clock ends quietly when each device waits for another, with actions left. Raise "
+             "RuntimeError."),
+            ("return sorted(actions, key=lambda action: (action[3], action[0]))", "return sorted(actions)",
+             "The times are right, but your list is not sorted by start."),
+            ("key=lambda action: (action[3], action[0])", "key=lambda action: (action[3], -action[0])",
+             "The times are right, but where two actions start together, the lower device comes first."),
+            ("[list(order) for order in orders]", "orders",
+             "Your clock empties the lists that it was handed. Take copies, and empty these."),
+        ),
+        "start = max(device free, need over): that one line is a clock.",
+    ),
+    Part("naive", 7, of_naive, (), "one micro-batch climbs and comes back, then the next."),
+]
