@@ -1,0 +1,124 @@
+"""What notebook 08 asks for: GPipe's order, and a run of real arrays; and the update, which it gives."""
+
+import numpy as np
+
+from ..judging import Part
+
+SIZES = (3, 4, 2, 3, 2)
+
+
+def small_network(my, m):
+    """Four linear layers with `ReLU` between, whose weights are halves, and a mini-batch: (layers, X, Y)."""
+    rng, layers = np.random.default_rng(m), []
+    for n_prev, n in zip(SIZES, SIZES[1:]):
+        linear = my.Linear(n_prev, n, np.random.default_rng(0))
+        linear.W, linear.b = rng.integers(-2, 3, (n, n_prev)) / 2, rng.integers(-2, 3, (n, 1)) / 2
+        layers += [linear, my.ReLU()]
+    return layers[:-1], rng.integers(-4, 5, (3, m)) / 2, rng.integers(-4, 5, (2, m)) / 2
+
+
+def sums_of(stages):
+    """dW and db of each layer, in the order of the layers."""
+    return [part for stage in stages for layer in stage.layers if layer in stage.gradients
+            for part in stage.gradients[layer]]
+
+
+def of_gpipe(my):
+    """GPipe's order of each device, for several K and M."""
+    for K, M in ((1, 1), (2, 3), (4, 8)):
+        for device in range(K):
+            yield f"gpipe({device}, {K}, {M})", my.gpipe(device, K, M)
+
+
+def of_run(my):
+    """J, gradients, actions and stashes, even and ragged, with another m, and with recomputing."""
+    def in_turn(device, K, M):
+        return [action for i in range(M) for action in (("F", i), ("B", i))]
+
+    def fill_drain(device, K, M):
+        return [("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]
+
+    layers, X, Y = small_network(my, 4)
+    forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
+    yield "K = 2, M = 1, without any backward: J", forward_alone[0]
+    for K, M, m, schedule in ((1, 1, 4, in_turn), (1, 4, 4, in_turn), (2, 1, 4, in_turn),
+                              (3, 4, 8, fill_drain), (7, 3, 8, fill_drain)):
+        layers, X, Y = small_network(my, m)
+        words = f"K = {K}, M = {M}, {m} samples"
+        J, stages, actions = my.run(layers, X, Y, K, M, schedule)
+        yield f"{words}: the number of layers on each stage", [len(stage.layers) for stage in stages]
+        yield f"{words}: J", J
+        yield f"{words}: the gradients, dW and db of each layer", sums_of(stages)
+        yield f"{words}: the actions", actions
+        yield f"{words}: what is left in the stashes", [len(stage.stash) for stage in stages]
+    yield f"{words}, m=16: J", my.run(layers, X, Y, K, M, schedule, m=16)[0]
+    counted, layer = [], layers[1]
+    forward = layer.forward
+    layer.forward = lambda A: counted.append(1) or forward(A)
+    my.run(layers, X, Y, K, M, schedule, recompute=True)
+    yield f"{words}, recompute=True: how often each layer went forward", len(counted)
+
+
+def of_step(my):
+    """The parameters after an update, of a stage with two layers."""
+    layers, X, Y = small_network(my, 4)
+    _, stages, _ = my.run(layers, X, Y, 2, 2, lambda device, K, M: [("F", 0), ("F", 1), ("B", 0), ("B", 1)])
+    my.step(stages, 0.5)
+    yield "the parameters after a step", [part for layer in layers[::2] for part in (layer.W, layer.b)]
+
+
+PARTS = [
+    Part(
+        "gpipe", 8, of_gpipe,
+        (
+            ("reversed(range(M))", "range(M)",
+             "Your backwards begin with the first micro-batch. That is a schedule, too (the package calls it "
+             "gpipe-fifo). GPipe takes the last one first, whose derivative is there first."),
+            ('[("F", i) for i in range(M)]', '[("F", i) for i in reversed(range(M))]',
+             "Your forwards begin with the last micro-batch. They go from 0 up, the backwards "
+             "from the last one down."),
+            ('[("F", i) for i in range(M)]', '[("F", i) for i in range(K)]',
+             "You count forwards by K, the devices. Each device does one for each of the M micro-batches."),
+            ('("B", i) for i in reversed(range(M))', '("B", i) for i in reversed(range(M - 1))',
+             "One backward is missing: range(M) goes from 0 to M - 1."),
+            ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
+             '[action for i in range(M) for action in (("F", i), ("B", i))]',
+             "That is the naive order: each micro-batch comes back before the next one climbs."),
+            ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
+             '([("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]) * K',
+             "You list all devices. The function is asked for one, and all have the same order."),
+        ),
+        "all forwards, then all backwards, the last one first; the same on every device.",
+    ),
+    Part(
+        "run", 8, of_run,
+        (
+            ("Y_parts[i], m)", "Y_parts[i], Y_parts[i].shape[1])",
+             "Your cost divides by the micro-batch's own m. Each micro-batch divides by the m of the whole "
+             "mini-batch, then the parts add up (notebook 05)."),
+            ("m = m or X.shape[1]", "m = X.shape[1]",
+             "You take m from X even if it is handed over: with m=16 the cost divides by 16."),
+            ("J += J_i", "J = J_i", "Your J is that of the last micro-batch alone. Add them up."),
+            ("Y_parts[i], m)", "Y_parts[0], m)",
+             "You compare every micro-batch with the labels of the first one."),
+            ("elif device < K - 1:", "elif device > 0:",
+             "You compute the cost on device 0. The last device has the last layers: the cost is there."),
+            ('sent[device - 1, "B", i]', 'sent[device + 1, "B", i]',
+             "You send derivatives up. A backward sends dA down, to device - 1."),
+            ('sent[device, "B", i] = cost', 'sent[device - 1, "B", i] = cost',
+             "You send the derivative of the cost to the device before. It belongs to the last device "
+             "itself: its own layers come first on the way back."),
+            ('sent[device + 1, "F", i] = stages[device].forward(i, message)',
+             'sent[device + 1, "F", i] = message; stages[device].forward(i, message)',
+             "You send on what the device has received. Send what its stage has made of it."),
+            ("np.array_split(layers, K)", "[layers[device::K] for device in range(K)]",
+             "You deal the layers out like cards. A stage is a run of consecutive layers."),
+            ("Stage(list(part), recompute)", "Stage(list(part))",
+             "Your stages are not told to recompute: hand `recompute` on to them."),
+            ("(J, stages, actions)", "(J / M, stages, actions)",
+             "You divide J by M. Each part has been divided by the whole m already: their sum is J."),
+        ),
+        "J and all sums are those of the full batch, whatever K and M are.",
+    ),
+    Part("step", 8, of_step, (), "each layer moves against the sum of its gradients, once."),
+]
