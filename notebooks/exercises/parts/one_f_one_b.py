@@ -1,0 +1,43 @@
+"""What notebook 09 asks for: the order called 1F1B."""
+
+from ..judging import Part
+
+
+def of_one_f_one_b(my):
+    """The order of each device, also with fewer micro-batches than devices."""
+    for K, M in ((4, 8), (2, 3), (1, 2), (4, 2), (3, 1), (5, 5)):
+        for device in reversed(range(K)):
+            yield f"one_f_one_b({device}, {K}, {M})", my.one_f_one_b(device, K, M)
+
+
+PARTS = [
+    Part(
+        "one_f_one_b", 9, of_one_f_one_b,
+        (
+            ("min(K - 1 - device, M)", "min(K - device, M)",
+             "Your devices go one forward too far ahead. The last device, K - 1, needs no warm-up at all: "
+             "it does F0 B0 at once."),
+            ("min(K - 1 - device, M)", "K - 1 - device",
+             "Right if there are enough micro-batches. With fewer than K - 1 - device, the warm-up is all "
+             "there is: take the smaller of the two."),
+            ("min(K - 1 - device, M)", "min(device, M)",
+             "Your warm-up is the wrong way round: device 0 is the furthest from the cost, so it runs "
+             "ahead most."),
+            ("min(K - 1 - device, M)", "min(K - 1, M)",
+             "All your devices warm up alike. Device d needs K - 1 - d forwards ahead, one for each device "
+             "after it."),
+            ("min(K - 1 - device, M)", "0",
+             "Your devices have no warm-up: F0 B0 F1 B1 ... is the naive order."),
+            ('("F", warm_up + i), ("B", i)', '("B", i), ("F", warm_up + i)',
+             "Your turns begin with the backward. First one forward, then one backward: on the last device "
+             "F0 has to come before B0."),
+            ('return order + [("B", i) for i in range(M - warm_up, M)]', "return order",
+             "Your order stops when the forwards are used up. As many backwards are left as there were "
+             "forwards to warm up."),
+            ("for i in range(M - warm_up, M)", "for i in reversed(range(M - warm_up, M))",
+             "At the end your backwards count down. In 1F1B the oldest micro-batch always comes back first."),
+        ),
+        "a few forwards to warm up, then one forward and one backward in turn, then the backwards that are "
+        "left.",
+    ),
+]
