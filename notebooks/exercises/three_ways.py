@@ -1,0 +1,195 @@
+"""What notebook 10 runs and draws: one network on four devices, split in three ways."""
+
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+import minipipe as mp
+from minipipe.arrays import even_slices
+from minipipe.cluster import Label, Trace
+from minipipe.collectives import Group, all_gather, reduce_scatter
+
+N = 4
+INK, BLUE, ORANGE = "#404040", "#0072B2", "#D55E00"
+COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#D9A0C0")  # of four devices: Okabe and Ito's, some paler
+PLACES = np.array([(0, 0), (1.4, 0), (2.8, 0), (4.2, 0)])
+
+
+class Run(NamedTuple):
+    """One step of a split network.
+
+    J: the cost.
+    gradients: (dW, db) of each linear layer.
+    trace: what was computed and sent.
+    held: how many parameters each device has.
+    """
+
+    J: float
+    gradients: list
+    trace: Trace
+    held: list
+
+    @property
+    def n_bytes(self) -> int:
+        """How many bytes all devices have sent."""
+        return sum(message.n_bytes for message in self.trace.messages)
+
+
+def runs(layers: list, X: np.ndarray, Y: np.ndarray) -> dict:
+    """Run a network split in three ways on four devices; return {"network", "layer", "data": a `Run`}.
+
+    layers: four linear layers of the learner's, with a ReLU after each but the last.
+    """
+    linears = [layer for layer in layers if hasattr(layer, "W")]
+    copies = [mp.Linear(*layer.W.shape[::-1], W=layer.W, b=layer.b) for layer in linears]
+    ours = [copies[0]] + [layer for linear in copies[1:] for layer in (mp.ReLU(), linear)]
+    loss = mp.MeanSquaredError()
+    network = mp.Pipeline(ours, loss, mp.Cut([2, 2, 2, 1]), N, "gpipe")
+    data = mp.DataParallel(ours, loss, N)
+    costs = [net.forward_backward(X, Y) for net in (network, data)]
+    return {
+        "network": _run(costs[0], network, [stage.layers for stage in network.stages]),
+        "layer": _split_by_units(copies, X, Y),
+        "data": _run(costs[1], data, data.replicas),
+    }
+
+
+def _run(J, net, parts):
+    pairs = [pair for pair in net.gradients if pair[0] is not None]
+    return Run(J, pairs, net.trace, [_parameters(part) for part in parts])
+
+
+def _parameters(layers):
+    return sum(array.size for layer in layers for array in (layer.W, layer.b) if array is not None)
+
+
+def _split_by_units(linears, X, Y):
+    """Return the `Run` in which each device has a quarter of the rows of each W."""
+    results, loss = {}, mp.MeanSquaredError()
+    programs = [_program(rank, linears, loss, X, Y, results) for rank in range(N)]
+    trace = mp.Cluster(programs).run()
+    joined = [tuple(map(np.vstack, zip(*parts))) for parts in zip(*(results[rank][1] for rank in range(N)))]
+    held = [sum(W[rows].size + b[rows].size for W, b in ((linear.W, linear.b) for linear in linears)
+                for rows in [even_slices(len(W), N)[rank]]) for rank in range(N)]
+    return Run(results[0][0], joined, trace, held)
+
+
+def _program(rank, linears, loss, X, Y, results):
+    """What a device does: after each layer all gather A; on the way back, shares of dA are added up."""
+    group, units = Group(rank, range(N)), [even_slices(len(linear.W), N) for linear in linears]
+    own = [(linear.W[rows[rank]], linear.b[rows[rank]]) for linear, rows in zip(linears, units)]
+    A, kept = X, []
+    for number, (W, b) in enumerate(own):
+        Z = yield mp.Compute(Label(f"F{number + 1}", "F"), lambda: W @ A + b, ticks=1)
+        kept.append((A, Z))
+        A = np.vstack((yield from all_gather(group, Z if number == len(own) - 1 else np.maximum(Z, 0))))
+    J = loss.forward(A, Y)
+    dZ, found = loss.backward()[units[-1][rank]], []
+    for number, (W, _) in reversed(list(enumerate(own))):
+        A_prev = kept[number][0]
+        dW = yield mp.Compute(Label(f"B{number + 1}", "B"), lambda: dZ @ A_prev.T, ticks=2)
+        found.insert(0, (dW, dZ.sum(axis=1, keepdims=True)))
+        if number > 0:
+            shares = W.T @ dZ                                # of dA_prev: another on each device
+            dA = yield from reduce_scatter(group, [shares[rows] for rows in units[number - 1]])
+            dZ = dA * (kept[number - 1][1] > 0)
+    results[rank] = J, found
+
+
+def owners(name: str, run: Run, sizes: tuple, m: int) -> np.ndarray:
+    """Return the device that has computed each activation, (units of all layers, samples).
+
+    name: of the split.
+    sizes: the units of each layer, without the input's.
+    """
+    ends = np.cumsum(sizes)
+    table = np.full((ends[-1], m), -1)
+    for span in run.trace.spans:
+        if not str(span.label).lstrip("0123456789").startswith("F"):
+            continue
+        if name == "layer":
+            number = int(str(span.label)[1:]) - 1
+            rows = even_slices(sizes[number], N)[span.device]
+            start = ends[number] - sizes[number]
+            where = slice(start + rows.start, start + rows.stop), slice(None)
+        else:
+            stage = span.label.stage if name == "network" else None
+            rows = slice(None) if stage is None else slice(ends[stage] - sizes[stage], ends[stage])
+            where = rows, even_slices(m, N)[span.label.microbatch]
+        assert np.all(table[where] == -1)                    # nothing is computed twice
+        table[where] = span.device
+    assert np.all(table >= 0)                                # and nothing is left out
+    return table
+
+
+def who_sends_what(found: dict, sizes: tuple, m: int) -> Figure:
+    """Draw the three splits: the devices of all activations and, below, who sends what to whom."""
+    figure, axes = plt.subplots(2, 3, figsize=(12, 6.4), height_ratios=(3, 1.1), layout="constrained")
+    for place, (name, run) in enumerate(found.items()):
+        _owners(axes[0, place], owners(name, run, sizes, m), sizes, f"split of the {name}", place == 0)
+        _patterns(axes[1, place], name)
+    return figure
+
+
+def _owners(ax: Axes, table: np.ndarray, sizes: tuple, title: str, with_names: bool) -> None:
+    """Draw the table, with the number of the device in each block that is large enough."""
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    ax.imshow(table, ListedColormap(COLOURS), vmin=0, vmax=3, aspect="auto", interpolation="nearest")
+    for end in ends[:-1]:
+        ax.axhline(end - 0.5, color="white", linewidth=4)
+    for device in range(N):
+        for start, end in zip(starts, ends):
+            rows, columns = np.nonzero(table[start:end] == device)
+            if len(rows) and end - start >= 30:
+                ax.text(columns.mean(), start + rows.mean(), f"{device}", ha="center", va="center",
+                        color=INK, fontsize=12)
+    names = [f"A[{number}]: {size} units" for number, size in enumerate(sizes, 1)] if with_names else [""] * N
+    ax.set_yticks((starts + ends - 1) / 2, names, fontsize=12)
+    ax.set_xlabel("samples", fontsize=12)
+    ax.set_title(title, fontsize=14)
+    ax.set_xticks([])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+
+
+def _patterns(ax: Axes, name: str) -> None:
+    """Draw the four devices, and an arrow for each pair that exchanges something."""
+    pairs = [(0, 1), (1, 2), (2, 3)] if name == "network" else [(r, s) for r in range(N) for s in range(r)]
+    colour = ORANGE if name == "data" else BLUE
+    for r, s in pairs:
+        bend = 0 if abs(r - s) == 1 else 0.32
+        ax.annotate("", PLACES[r], PLACES[s], arrowprops={
+            "arrowstyle": "<->", "color": colour, "lw": 2, "shrinkA": 15, "shrinkB": 15,
+            "connectionstyle": f"arc3,rad={bend if (r + s) % 2 else -bend}"})
+    for device, (x, y) in enumerate(PLACES):
+        ax.plot(x, y, "o", markersize=26, color=COLOURS[device])
+        ax.text(x, y, f"{device}", ha="center", va="center", color=INK, fontsize=12)
+    words = {"network": "A up, dA down, to the neighbour", "layer": "after each layer: A and dA, all to all",
+             "data": "once a step: dW and db, all to all"}
+    ax.set_title(words[name], fontsize=13, y=-0.16)
+    ax.set(xlim=(-0.5, 4.7), ylim=(-1.2, 1.2))
+    ax.set_axis_off()
+
+
+def against_m(sent: object, sizes: tuple) -> Figure:
+    """Draw the bytes of the three splits against m, the samples of a mini-batch.
+
+    sent: function of (split, sizes, N, m).
+    sizes: of the input and of all layers.
+    """
+    figure, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
+    ms = np.arange(1, 201)
+    for split, colour, style in (("layer", ORANGE, "-"), ("data", BLUE, "--"), ("network", INK, ":")):
+        ax.plot(ms, [sent(split, sizes, N, int(m)) / 1e6 for m in ms], color=colour, linestyle=style,
+                linewidth=2.5, label=f"split of the {split}")
+    ax.set(xlabel="m, samples of a mini-batch", ylabel="MB sent in a step", ylim=(0, None),
+           title="the whole network on four devices")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    plt.close(figure)
+    return figure
