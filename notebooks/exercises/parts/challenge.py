@@ -1,0 +1,59 @@
+"""What notebook 12 asks for: `needs` that knows the halves of a backward, I and W."""
+
+from ..judging import Part
+
+HALVES = ["F0 F1 I0 W0 I1 W1", "F0 I0 F1 W0 I1 W1"]
+
+
+def of_needs(my):
+    """What each action waits for, on three devices, on two and on one; then two devices in halves."""
+    first = my.needs(0, "I", 1, 3)
+    if first is not None:
+        yield "the type of needs(0, 'I', 1, 3)", type(first).__name__
+    for K in (3, 2, 1):
+        for device in range(K):
+            for kind in "IWFB":
+                yield f"needs({device}, {kind!r}, 1, {K})", my.needs(device, kind, 1, K)
+    orders = [[(word[0], int(word[1])) for word in line.split()] for line in HALVES]
+    yield f"your clock on {' and '.join(HALVES)}", my.clock(orders, {"F": 1, "I": 1, "W": 1})
+
+
+LATER = '''    if kind == "W":
+        return (device, "I", i)
+    return (device + 1, kind, i)'''
+OWN, NEXT = 'return (device, "I", i)', "return (device + 1, kind, i) if device < K - 1"
+PARTS = [
+    Part(
+        "needs", 12, of_needs,
+        (
+            (LATER, '    return (device + 1, "B", i)',
+             "That is `needs` of notebook 07: it knows B alone. An I waits for the I of the next device, "
+             "a W for the I of its own."),
+            (LATER, "    return (device + 1, kind, i)",
+             "Your W waits for the W of the next device. What it needs, dZ, is there as soon as its own "
+             "device has done I: nobody sends anything for a W."),
+            (OWN, 'return (device, "F", i)',
+             "Your W waits for its own F only. It multiplies with dZ, which the I of its own device "
+             "brings."),
+            (OWN, 'return (device + 1, "I", i) if device < K - 1 else (device, "F", i)',
+             "Your W waits for what its I waits for, and so might come first. The dZ of the layers "
+             "inside a stage is computed by the stage's own I."),
+            (OWN, "return None",
+             "Your W waits for nothing. It multiplies with dZ, which the I of its own device brings."),
+            (NEXT, 'return (device + 1, "B", i) if device < K - 1',
+             "Your I waits for a whole B of the next device, but that one does I and W now. The "
+             "derivative comes from its I."),
+            (NEXT, 'return (device + 1, "I", i) if device < K - 1',
+             "Your B waits for an I of the next device. Where backwards are whole, a B waits for a B, as "
+             "before."),
+            (NEXT, 'return (device + 1, "W" if kind == "I" else "B", i) if device < K - 1',
+             "Your I waits for the W of the next device. That is the very wait that the cut is to save: "
+             "the derivative is there after its I."),
+            ('(device, "F", i)', "None",
+             "On the last device your I waits for nothing. The derivative of the cost is there after its "
+             "own F."),
+        ),
+        "only I sends something down, and W waits for nobody but its own device.",
+        variant="with halves",
+    ),
+]

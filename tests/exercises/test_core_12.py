@@ -1,0 +1,133 @@
+"""What notebook 12 says to other ways to write `needs`, and to schedules: wrong, too long, the best."""
+
+import numpy as np
+import pytest
+
+import minipipe as mp
+from exercises.challenge import (
+    FINAL, IN_TWO, TICKS, alive, best, check_final, check_in_two, halved, one_f_one_b, read, spelled,
+    trace_of,
+)
+from exercises.folds import solution
+from exercises.judging import judged, module_of, part_named
+
+NEEDS = part_named("needs with halves")
+WITH_A_TABLE = """
+def needs(device, kind, i, K):
+    last = device == K - 1
+    waits = {"W": (device, "I", i), "F": (device - 1, "F", i)}
+    waits |= {"B": (device + 1, "B", i), "I": (device + 1, "I", i)}
+    if kind == "F" and device == 0:
+        return None
+    if last and kind in "BI":
+        return device, "F", i
+    return waits[kind]
+"""
+
+
+def test_other_needs_are_accepted():
+    assert judged(NEEDS, WITH_A_TABLE) == f"Right: {NEEDS.right}"
+
+
+@pytest.mark.parametrize("old, new, words", [
+    ('"I": (device + 1, "I", i)', '"I": (device + 1, "B", i)', "Your I waits for a whole B"),
+    ('"I": (device + 1, "I", i)', '"I": (device + 1, "W", i)', "Your I waits for the W"),
+    ('"B": (device + 1, "B", i)', '"B": (device + 1, "I", i)', "Your B waits for an I"),
+    ('"W": (device, "I", i)', '"W": (device, "F", i)', "Your W waits for its own F only"),
+    ('"W": (device, "I", i)', '"W": None', "Your W waits for nothing"),
+    ('return device, "F", i', "return None", "On the last device your I waits for nothing"),
+    ('kind in "BI"', 'kind in "BIW"', "Right so far, but not everywhere:"),
+    ('"W": (device, "I", i), ', "", "stopped with KeyError"),
+    ("return waits[kind]", "return list(waits[kind])", "yours is list, it must be tuple"),
+    ("    return waits[kind]\n", "", "yours gives None"),
+])
+def test_wrong_needs_are_told_why(old, new, words):
+    assert WITH_A_TABLE.count(old) == 1
+    sentence = judged(NEEDS, WITH_A_TABLE.replace(old, new))
+    assert words in sentence and not sentence.startswith("Right:")
+
+
+def test_the_solutions_are_the_best_that_exist(capsys):
+    for name, check, (K, M, room) in (("in_two", check_in_two, IN_TWO), ("final", check_final, FINAL)):
+        names = {}
+        exec(solution(12, name), names)
+        assert read(check(names[name])) == read(names[name])
+        found = best(K, M, room)
+        assert found.proved and f"Right: {found.makespan} ticks" in capsys.readouterr().out
+        assert max(alive(names[name])) == room
+    assert best(*IN_TWO).makespan == 17 and best(*FINAL).makespan == 31
+
+
+def test_a_function_or_lines_are_schedules_too(capsys):
+    names = {}
+    exec(solution(12, "final"), names)
+    orders = read(names["final"])
+    assert check_final(lambda device, K, M: orders[device]) == spelled(orders)
+    assert check_final(names["final"].strip().splitlines()) == spelled(orders)
+    assert check_final(mp.Schedule.from_text(names["final"])) == spelled(orders)
+    assert capsys.readouterr().out.count("Right: 31 ticks") == 3
+
+
+GOOD = ["F0 F1 I0 W0 I1 F2 W1 F3 I2 W2 I3 W3", "F0 F1 I0 W0 I1 W1 F2 F3 I2 W2 I3 W3",
+        "F0 I0 F1 I1 W0 W1 F2 I2 F3 I3 W2 W3"]
+
+
+def changed(line, old, new):
+    """The best schedule in room for two, with `new` in the place of `old` in one line."""
+    assert GOOD[line].count(old) == 1
+    return "\n".join([*GOOD[:line], GOOD[line].replace(old, new), *GOOD[line + 1:]])
+
+
+@pytest.mark.parametrize("answer, words", [
+    ("\n...\n...\n...\n", "Not solved yet"), (None, "Not solved yet"), ("", "Not solved yet"),
+    (lambda device, K, M: None, "Not solved yet"),
+    (lambda device, K, M: [0, 1], 'a list of pairs such as ("F", 0)'),
+    (lambda device, K, M: 1 / 0, "ZeroDivisionError"),
+    (17, "Write text"), (changed(0, "F3", "F4"), "asked were 4: 0, 1, 2 and 3"),
+    (changed(1, "I3 W3", "I3"), "never does 1W3 (missing)"),
+    (changed(1, "I3 W3", "I3 W3 W3"), "does 1W3 2 times"),
+    (changed(2, "F0 I0", "I0 F0"), "comes before"), (changed(0, "W0 I1", "I1 Q0"), "unknown kind 'Q'"),
+    ("\n".join(GOOD[:2]), "asked were 3"), (changed(1, "F0 F1 I0", "F1 I0 F0"), "before"),
+    (one_f_one_b(3, 4), "Device 0 does B0 in one piece"),
+    (halved(one_f_one_b(3, 4)), "Device 0 keeps 3 micro-batches from F2 on, and has room for 2"),
+    (changed(0, "F0 F1 I0 W0", "F0 I0 W0 F1"), "deadlock"),
+], ids=lambda value: None if callable(value) else str(value)[:20])
+def test_what_cannot_run_is_told_why(answer, words, capsys):
+    assert check_in_two(answer) == halved(one_f_one_b(3, 4))
+    sentence, until = capsys.readouterr().out.splitlines()
+    assert words in sentence and until == "(Until it can run, this notebook goes on with 1F1B.)"
+
+
+@pytest.mark.parametrize("answer, words", [
+    ("F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3\n" * 3, "Device 0 has room for 2, and keeps 1 at most"),
+    (changed(2, "F0 I0 F1 I1 W0 W1", "F0 I0 F1 W0 I1 W1"), "18 ticks: 1 more than the best, 17. One action"),
+    ("F0 F1 I0 W0 I1 W1 F2 F3 I2 W2 I3 W3\n" * 3, "two have to move at once. Device 0 waits longest"),
+])
+def test_what_runs_but_is_too_long_is_kept_and_told_where_to_look(answer, words, capsys):
+    assert read(check_in_two(answer)) == read(answer)
+    assert words in capsys.readouterr().out
+
+
+def test_a_moved_action_saves_what_the_sentence_says(capsys):
+    text = changed(2, "F0 I0 F1 I1 W0 W1", "F0 I0 F1 W0 I1 W1")
+    assert trace_of(text).makespan - trace_of("\n".join(GOOD)).makespan == 1
+    check_in_two(text)
+    assert capsys.readouterr().out.endswith("moved to another place, saves 1.\n")
+
+
+def test_the_learners_clock_times_halves_as_the_package_does():
+    clock = module_of(NEEDS, NEEDS.solution).clock
+    for text in (one_f_one_b(3, 4), halved(one_f_one_b(3, 4)), "\n".join(GOOD), halved(one_f_one_b(5, 7))):
+        assert clock(read(text), TICKS)[-1][-1] == trace_of(text).makespan
+
+
+def test_one_f_one_b_in_halves_is_the_best_in_its_memory():
+    for K, M in ((2, 3), (3, 4), (4, 8)):
+        room = tuple(min(K - device, M) for device in range(K))
+        found, text = best(K, M, room), halved(one_f_one_b(K, M))
+        assert alive(text) == list(room) == alive(one_f_one_b(K, M))
+        counted = trace_of(text).makespan
+        if K < 4:
+            assert found.proved and found.makespan == counted
+        assert counted == M * (1 + 2) + (K - 1) * (1 + 1)
+        assert np.all(best(K, M, room, halves=False).makespan == (M + K - 1) * (1 + 2))
