@@ -1,0 +1,168 @@
+"""The form of the core, notebooks 00 to 12: a question, a guess, the learner's own code, a picture of it.
+
+`faults(name, cells)` names each cell that breaks a rule.
+"""
+
+import ast
+import re
+
+from notebooks.reading_time import GUESS, HELP, reading_of, said
+from notebooks.template import is_exercise, last_cell, long, source, value_of, without_magic
+
+from exercises.folds import FOLD
+from exercises.predict import ASK, plain
+
+BUDGET = {"words": 750, "lines": 45, "minutes": 23}
+ANSWER = re.compile(r"\A\*\*(?P<answer>.+?)\*\*", re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def faults(name, cells):
+    """What breaks a rule in a core notebook with that file name: a list of "cell number: what"."""
+    number = int(name[:2])
+    found = [*first_cell(number, cells[0]), *last_cell(name, cells[-1]), *budget(number, cells)]
+    keys = [guess.args[0].value for cell in cells for guess in guesses_in(cell)]
+    wanted = [f"{number}{letter}" for letter in "abcdefg"[:len(keys)]]
+    if keys != wanted:
+        found.append(f"the guesses are called {keys}: call them {wanted}")
+    for place, cell in enumerate(cells):
+        after = cells[place + 1] if place + 1 < len(cells) else None
+        before = cells[place - 1] if place else None
+        rules = [*guesses(cell, after), *pictures(cell), *stubs(before, cell)]
+        found += [f"cell {place}: {fault}" for fault in rules]
+    return found + [*told(cells)]
+
+
+def first_cell(number, cell):
+    """The faults of the cell with the title."""
+    text = source(cell)
+    rules = {
+        f"starts with '# {number:02d} · ' and a question": rf"\A# {number:02d} · .*\?$",
+        "has a sentence that begins with '**The idea:**'": r"^\*\*The idea:\*\* \S",
+        "says what you need, in a sentence that begins with 'You need'": r"\bYou need ",
+        "names the minutes that it takes, as 'About 20 minutes'": r"\bAbout \d+\s+minutes\b",
+    }
+    for rule, pattern in rules.items():
+        if not re.search(pattern, text, re.MULTILINE):
+            yield f"cell 0: it {rule}"
+    needs = re.search(r"\bYou need (.*?)\.", text, re.DOTALL)
+    later = [other for other in re.findall(r"\b\d\d\b", needs[1]) if int(other) >= number] if needs else []
+    if later:
+        yield f"cell 0: it needs {later[0]}, which comes later: 'needs' points backwards"
+
+
+def budget(number, cells):
+    """What is too long: words, given lines, minutes; or a number of guesses or exercises that tires."""
+    reading = reading_of(cells)
+    most = BUDGET | ({"minutes": 12} if number == 0 else {})
+    for what in ("words", "lines", "minutes"):
+        if getattr(reading, what) > most[what]:
+            yield f"it has {getattr(reading, what):.1f} {what}: {most[what]} at most"
+    if said(cells) != 5 * round(reading.minutes / 5):
+        yield f"it says {said(cells)} minutes, and takes {reading.minutes:.1f}"
+    if number and not (2 <= reading.predictions <= 4 and 1 <= reading.exercises <= 2):
+        yield f"it has {reading.predictions} guesses and {reading.exercises} exercises: 2 to 4, and 1 or 2"
+
+
+def guesses_in(cell):
+    """The calls of `guess` in a cell, as nodes."""
+    if cell["cell_type"] != "code" or not GUESS.search(source(cell)):
+        return []
+    tree = ast.parse(without_magic(source(cell)))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [node for node in calls if ast.unparse(node.func) == "guess"]
+
+
+def guesses(cell, after):
+    """The faults of a cell that asks for a guess, and of the fold after it."""
+    for node in guesses_in(cell):
+        key = node.args[0].value
+        if ast.unparse(node.args[1]) != "None":
+            yield f"guess {key} is filled: it starts as None"
+        if is_literal(node.args[2]):
+            yield f"guess {key} has its answer written down: compute it"
+        title = f"Answer {key}"
+        if after is None or not source(after).startswith(f"<details><summary>{title}</summary>\n\n**"):
+            yield f"guess {key} is followed by a fold '{title}' that begins with the answer in bold"
+        printed = ["".join(output.get("text", "")) for output in cell["outputs"]]
+        if any(not text.startswith(ASK) for text in printed) or len(printed) != 1:
+            yield f"what is saved below guess {key} is its prompt, and nothing else"
+
+
+def is_literal(node):
+    """Whether an expression is written out, so that it can be read."""
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return True
+
+
+def answers_of(cells):
+    """{key: the bold answer} of all folds."""
+    texts = [source(cell) for cell in cells if cell["cell_type"] == "markdown"]
+    folds = [fold for text in texts for fold in FOLD.finditer(text)]
+    found = {fold["title"]: ANSWER.match(fold["body"].strip()) for fold in folds}
+    return {title.removeprefix("Answer "): bold["answer"] for title, bold in found.items()
+            if title.startswith("Answer ") and bold}
+
+
+def agrees(answer, right):
+    """Whether a bold answer names what came out: numbers to two percent, words as they are."""
+    right = plain(right)
+    if isinstance(right, str):
+        return right.lower() in answer.lower()
+    wanted = right if isinstance(right, list) else [right]
+    text = answer if isinstance(right, list) else answer.replace(",", "")  # 8,314 is one number
+    numbers = [float(number) for number in NUMBER.findall(text)]
+    return all(part.lower() in answer.lower() if isinstance(part, str)
+               else any(abs(number - part) <= 0.02 * abs(part) for number in numbers) for part in wanted)
+
+
+def told(cells):
+    """The answers that stand outside folds, in text, code or outputs: numbers, and lists as written."""
+    open_texts = []
+    for cell in cells:
+        text = source(cell)
+        if cell["cell_type"] == "markdown":
+            text = LINK.sub("", FOLD.sub("", HELP.sub("", text)))
+        open_texts += [text, *("".join(output.get("text", "")) for output in cell.get("outputs", []))]
+    for key, answer in answers_of(cells).items():
+        shown = answer.rstrip(".") if answer.startswith("[") else answer.split()[0].rstrip(".")
+        if not long(value_of(shown)) or isinstance(value_of(shown), str):
+            continue
+        for text in open_texts:
+            if re.search(rf"(?<![\d.]){re.escape(shown)}(?![\d.]*\d)", text):
+                yield f"the answer to guess {key}, {answer}, stands outside its fold: {text[:60]!r}"
+
+
+def pictures(cell):
+    """The faults of a cell's pictures: seen without scripts, and with words for whoever cannot see them."""
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        others = sorted(set(data) - {"text/plain", "image/png"})
+        if others:
+            yield f"it shows {', '.join(others)}, which GitHub does not: leave the picture and the text"
+        if "image/png" in data and len(output.get("metadata", {}).get("image/png", {}).get("alt", "")) < 30:
+            yield "its picture has no words: picture(..., 'what is to be seen')"
+
+
+def stubs(before, cell):
+    """The faults of a cell in which the learner writes, and of the cell that asks for it."""
+    if not is_exercise(cell):
+        return
+    text = source(cell)
+    checked = re.findall(r"^(\w+) = (?:mine\.check|check_\w+)\(\1\b(?:, \"([\w ]+)\")?", text, re.MULTILINE)
+    if not checked:
+        yield "an exercise ends with its check, such as `needs = mine.check(needs)`"
+    for name, variant in checked:
+        title = f"Solution: {f'{name} {variant}'.strip()}"
+        text = "" if before is None else source(before)
+        if not HELP.search(text) or f"<summary>{title}</summary>" not in text:
+            yield f"the cell above has a hint and, behind it, a fold '{title}'"
+
+
+def code_of(cells):
+    """What the code cells hold, in order."""
+    return [source(cell) for cell in cells if cell["cell_type"] == "code"]

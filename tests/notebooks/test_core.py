@@ -1,0 +1,141 @@
+"""The core of the notebooks: its form, with each rule broken once, and its answers, those of a run."""
+
+import linecache
+import os
+import re
+from copy import deepcopy
+
+import pytest
+from notebooks.core import agrees, answers_of, code_of, faults
+from notebooks.template import CORE, cells_of, source
+
+from exercises import mine, predict
+from exercises.predict import ASK
+
+EACH = pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+
+
+@EACH
+def test_a_core_notebook_keeps_the_form(path):
+    assert faults(path.name, cells_of(path)) == []
+
+
+def run_cell(code, file, names):
+    """Run a cell as Jupyter does: Python knows its lines, though there is no file."""
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    exec(compile(code, file, "exec"), names)
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    """A file of nobody's, in a folder of its own; and the one that was there before, which stays."""
+    monkeypatch.setenv("MY_PIPELINE", str(tmp_path / "my_pipeline.py"))
+    return mine.path()
+
+
+@pytest.mark.slow  # runs the cells of a notebook, some of which train
+@EACH
+def test_bold_answers_are_those_of_a_run(path, own_file, monkeypatch):
+    """And every assertion holds, with nobody's answers and with no guess."""
+    pytest.importorskip("IPython", reason="needs the notebooks extra: pip install '.[test,notebooks]'")
+    found = {}
+
+    def note(key, yours, right, *shows, **words):
+        found[key] = right
+
+    monkeypatch.setattr(predict, "guess", note)
+    names = {"__name__": "__main__"}
+    for number, code in enumerate(code_of(cells_of(path))):
+        run_cell(code, f"<cell {number}>", names)
+    answers = answers_of(cells_of(path))
+    assert answers.keys() == found.keys()
+    for key, right in found.items():
+        assert agrees(answers[key], right), f"guess {key}: the fold says {answers[key]}, the run {right}"
+
+
+def test_shown_after_a_guess_and_not_before(capsys, monkeypatch):
+    """The verdict, what belongs to it, and the explanation of the fold."""
+    monkeypatch.setattr(predict, "fold", lambda number, title: f"fold {number}, {title}")
+    monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)  # as where it is not installed
+    shown = []
+    predict.guess("7b", None, 96, lambda: shown.append(1))
+    assert capsys.readouterr().out == ASK + "\n" and shown == []
+    predict.guess("7b", 90, 96, lambda: shown.append(1))
+    assert capsys.readouterr().out == "96; you said 90: the right size, 6 % off.\nfold 7, Answer 7b\n"
+    assert shown == [1]
+
+
+@pytest.mark.parametrize(("yours", "words"), [
+    ("maybe", "Choose one of: yes, no.\n"), (3, "Choose one of: yes, no.\n"),
+    (None, f"{ASK} One of: yes, no.\n"), (" YES ", "Right: yes.\nwhy\n"), ("no", "yes; you said no.\nwhy\n"),
+    ("?", "It is yes.\nwhy\n"),
+])
+def test_a_word_is_chosen(capsys, monkeypatch, yours, words):
+    monkeypatch.setattr(predict, "fold", lambda number, title: "why")
+    monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)
+    predict.guess("9a", yours, "yes", choices=("yes", "no"))
+    assert capsys.readouterr().out == words
+
+
+@pytest.mark.parametrize(("yours", "right", "words"), [
+    (33, 33, "Right: 33."), (32, 33, "33; you said 32: the right size, 3 % off."),
+    (36, 33, "33; you said 36: the right size, 9 % off. "
+             "Near."), (350, 348, "Nearly: 350 for 348, right to 1 %."),
+    ("many", 33, "33; you said many."), ([1, "f0"], (1, "F0"), "Right: [1, 'F0']."), (0, 0, "Right: 0."),
+    (1, 0, "0; you said 1."), ([4, 3], [4, 3, 2], "[4, 3, 2]; you said [4, 3]."), ({}, 3, "3; you said {}."),
+    (0.74, 0.75, "Right: 0.75."), ([96, 0.7], [96, 0.75], "[96, 0.75]; you said [96, 0.7]: 1 of 2 right."),
+])
+def test_the_verdict_on_a_guess(yours, right, words):
+    assert predict.verdict(yours, right, {36: "Near."}) == words
+
+
+PATH = next(path for path in CORE if path.name.startswith("07"))
+
+
+def changed(old, new, outputs=None):
+    """Notebook 07 with `new` in the place of `old`, in the one cell that has it."""
+    cells = deepcopy(cells_of(PATH))
+    [cell] = [cell for cell in cells if old in source(cell)]
+    cell["source"] = source(cell).replace(old, new)
+    if outputs is not None:
+        cell["outputs"] = outputs
+    return cells
+
+
+PROMPT = {"output_type": "stream", "name": "stdout", "text": [ASK + "\n"]}
+BROKEN = {
+    "starts with '# 07 · ' and a question": changed("waits for whom?", "waits for whom"),
+    "'**The idea:**'": changed("**The idea:**", "The idea:"),
+    "names the minutes": changed("About 20 minutes", "Some minutes, said to be about 20\nminutes"),
+    "needs 08, which comes later": changed("You need notebook 06", "You need notebook 08"),
+    "it says 25 minutes": changed("About 20 minutes", "About 25 minutes"),
+    "words: 750 at most": changed("## One `max`", "## One `max`\n\n" + "word " * 200),
+    "lines: 45 at most": changed("K, M, F, B = 4, 8, 1, 2", "K, M, F, B = 4, 8, 1, 2\n" + "K = 4\n" * 30),
+    "the guesses are called": changed('guess("7c"', 'guess("7d"'),
+    "is filled": changed('guess("7c", None', 'guess("7c", "never"'),
+    "has its answer written "
+    "down": changed('guess("7b", None, [run.makespan, run.bubble()]', 'guess("7b", None, [9, 8]'),
+    "that begins with the answer in bold": changed("**[96, 0.75].**", "[96, 0.75]."),
+    "stands outside its fold": changed("## When everybody waits", "## When everybody waits for [96, 0.75]"),
+    "its prompt, and nothing else": changed('guess("7c"', 'guess("7c"', [PROMPT, PROMPT]),
+    "has no words": changed("start = mine.show", "start = mine.show", [
+        {"output_type": "display_data", "data": {"image/png": "", "text/plain": ""}, "metadata": {}}]),
+    "which GitHub does not": changed("start = mine.show", "start = mine.show", [
+        {"output_type": "display_data", "data": {"text/html": ""}, "metadata": {}}]),
+    "ends with its check": changed("needs = mine.check(needs)", "mine.check(needs)"),
+    "a fold 'Solution: needs'": changed("Solution: needs", "Solution: need"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_each_rule_is_seen_broken(fault):
+    found = faults(PATH.name, BROKEN[fault])
+    assert any(fault in words for words in found), found
+
+
+def test_learners_files_stay_out_of_git_and_of_tests():
+    ignored = (PATH.parents[1] / ".gitignore").read_text(encoding="utf-8").split()
+    assert "notebooks/my_pipeline.py" in ignored
+    assert re.search("collect_ignore = "
+                     "\\[.*my_pipeline\\.py", (PATH.parent / "conftest.py").read_text(encoding="utf-8"))
+    assert os.path.basename(mine.FOLDER) == "notebooks"

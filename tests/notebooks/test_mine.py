@@ -1,0 +1,150 @@
+"""The learner's own file: what is lent, what is kept, what is refused; and the judge, who names mistakes by
+mutants of the solutions.
+"""
+
+import linecache
+
+import numpy as np
+import pytest
+from notebooks.template import CORE
+
+from exercises import mine
+from exercises.judging import (
+    all_parts, empty_function, judged, known, part_named, same, seen,
+)
+
+PARTS = all_parts()
+EACH = pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part.notebook:02d} {part.title}")
+NUMBERS = {path.name[:2] for path in CORE}
+
+
+@EACH
+def test_a_solution_is_right_and_its_scenes_see_something(part):
+    assert judged(part, part.solution) == f"Right: {part.right}"
+    assert seen(part, part.solution) and f"{part.notebook:02d}" in NUMBERS
+
+
+@EACH
+def test_each_mistake_is_named(part):
+    """Two that look the same in all scenes have one sentence."""
+    for old, new, sentence in part.mistakes:
+        assert judged(part, part.solution.replace(old, new) + "\n# written otherwise\n") == sentence
+    assert not any(same(theirs, known(part)[0]) for theirs, _ in known(part)[1])
+
+
+@EACH
+def test_junk_gets_a_sentence(part):
+    """Functions and classes that return nothing, raise, or return something else."""
+    head = f"def {part.name}(*a, **k):"
+    if part.name[0].isupper():
+        head = f"class {part.name}:\n    def __init__(self, *a, **k):"
+    for body in ("return None", "...", "raise KeyError('lost')", "return 'words'", "return 10**400",
+                 "unknown()"):
+        sentence = judged(part, f"{head}\n        {body}")
+        assert sentence and not sentence.startswith("Right") and "\n" not in sentence
+
+
+@pytest.fixture
+def own_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_PIPELINE", str(tmp_path / "my_pipeline.py"))
+    return mine.path()
+
+
+def cell(code, name):
+    """What `code` defines as `name`, run as Jupyter runs a cell."""
+    file = f"<cell {abs(hash(code))}>"
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    names = {"np": np, "mine": mine}
+    exec(compile(code, file, "exec"), names)
+    return names[name]
+
+
+def test_what_is_not_built_yet_is_lent(own_file, capsys):
+    mine.begin(7)
+    said = capsys.readouterr().out
+    assert said.startswith("Lent by the course: Linear, ReLU, cost, micro_batches, Stage with recompute, ")
+    from my_pipeline import Linear, clock
+    assert Linear(3, 2, np.random.default_rng(0)).W.shape == (2, 3) and callable(clock)
+    text = own_file.read_text()
+    assert "# Linear: lent by the course: yours comes from notebook 03\n" in text and "gpipe" not in text
+    mine.begin(7)
+    assert own_file.read_text() == text
+
+
+def test_a_right_part_goes_into_the_file_with_its_helpers(own_file, capsys):
+    mine.begin(8)
+    helper = "def count(M):\n    return [*range(M)]\n\n\n"
+    order = "def gpipe(device, K, M):\n    up = [('F', i) for i in count(M)]\n"
+    code = helper + order + "    return up + [('B', i) for i in count(M)[::-1]]\n\n\nprint('no part of it')\n"
+    kept = mine.check(cell(code, "gpipe"))
+    assert "Right: " in capsys.readouterr().out and kept(0, 2, 2) == [("F", 0), ("F", 1), ("B", 1), ("B", 0)]
+    text = own_file.read_text()
+    assert text.count("def gpipe") == 1 and "def count" in text and "no part of it" not in text
+    assert "# gpipe: mine, from notebook 08" in text
+    mine.check(cell(code, "gpipe"))
+    assert own_file.read_text() == text
+    mine.begin(9)
+    assert "Yours: gpipe." in capsys.readouterr().out
+
+
+def test_a_wrong_part_leaves_the_file_as_it_is(own_file, capsys):
+    mine.begin(8)
+    text = own_file.read_text()
+    body = "    return [('F', i) for i in range(M)] + [('B', i) for i in range(M)]\n"
+    code = "def gpipe(device, K, M):\n" + body
+    course = mine.check(cell(code, "gpipe"))
+    said = capsys.readouterr().out
+    assert "gpipe-fifo" in said and "goes on with the course's gpipe" in said
+    assert own_file.read_text() == text and course(0, 1, 2)[2] == ("B", 1)
+
+
+def test_an_own_part_is_not_lost_when_its_next_version_is_lent(own_file, capsys):
+    code = part_named("Stage").solution
+    mine.begin(6)
+    mine.check(cell(code, "Stage"))
+    mine.begin(8)
+    text = own_file.read_text()
+    assert "# Stage: mine" in text and "# Stage with recompute: lent" in text
+    assert text.index("# Stage: mine") < text.index("# Stage with recompute: lent")
+    mine.check(cell(part_named("Stage with recompute").solution, "Stage"), "with recompute")
+    assert own_file.read_text().count("class Stage") == 1
+
+
+def test_a_broken_file_says_so(own_file):
+    mine.begin(3)
+    own_file.write_text(own_file.read_text() + "\ndef (:\n")
+    with pytest.raises(ImportError, match=r"my_pipeline.py cannot be imported: SyntaxError.* delete it"):
+        mine.begin(3)
+
+
+@pytest.mark.parametrize("answer", [None, 3, "gpipe", lambda: 1, print])
+def test_what_no_notebook_asks_for_is_refused(own_file, answer):
+    with pytest.raises((LookupError, ValueError), match=r"no notebook asks for|cannot be read"):
+        mine.check(answer)
+
+
+def test_names_that_the_cell_forgot_are_told():
+    sentence = judged(part_named("gpipe"), "def gpipe(device, K, M):\n    return ups(M)\n")
+    assert sentence.startswith("gpipe uses `ups`, which is not in its cell")
+
+
+def test_an_error_is_told_its_line():
+    sentence = judged(part_named("gpipe"), "def gpipe(device, K, M):\n    left = {}\n    return left['x']\n")
+    assert "stopped with KeyError: 'x', in line 3 of your cell: `return left['x']`" in sentence
+
+
+def test_empty_bodies_are_found():
+    assert empty_function("class A:\n    def f(self):\n        'Say it.'\n        ...\n") == "f"
+    assert empty_function("def f():\n    return 1\n") is None
+
+
+@pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 5), (4, 8), (8, 12)])
+def test_own_runs_are_shown_as_the_package_would(own_file, K, M):
+    import minipipe as mp
+    from minipipe.schedules import build
+
+    mine.begin(9)
+    from my_pipeline import clock, gpipe, naive, one_f_one_b
+    for name, order in (("naive", naive), ("gpipe", gpipe), ("1f1b", one_f_one_b)):
+        actions = clock([order(device, K, M) for device in range(K)], {"F": 1, "B": 2})
+        assert mine.show(actions) == mp.simulate(build(name, K, M), mp.Costs(F=1, B=2))
