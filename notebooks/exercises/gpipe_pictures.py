@@ -30,9 +30,9 @@ def staircases(runs):
     most = max(n for run in runs.values() for device in range(run.n_devices)
                for _, n in alive_microbatches(run, device))
     for (upper, lower), (name, run) in zip(axes.T, runs.items()):
-        plots.timeline(run, ax=upper, title=f"{name}: {run.makespan} ticks", legend=False)
+        plots.timeline(run, ax=upper, title=f"{name}: {run.makespan} ticks", legend=upper is axes[0, 1])
         upper.set_xlabel("")
-        for device, (colour, style) in enumerate(zip(("#0072B2", "#E69F00", "#009E73", "#CC79A7"),
+        for device, (colour, style) in enumerate(zip(("black", "#009E73", "#8E3F6B", "#777777"),
                                                      ("-", "--", "-.", ":"))):
             ticks, counts = zip(*alive_microbatches(run, device))
             lower.step([*ticks, run.makespan], [*counts, counts[-1]], where="post", color=colour,

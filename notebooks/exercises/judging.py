@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
+from inspect import isgenerator
 from pkgutil import iter_modules
 from types import SimpleNamespace
 
@@ -126,7 +127,7 @@ def seen(part: Part, code: str, name: str = COURSE) -> list[tuple[str, object]]:
     try:
         with redirect_stdout(io.StringIO()), np.errstate(all="ignore"), _Limit() as limit:
             for words, value in part.scenes(module_of(part, code, name)):
-                found.append((words, deepcopy(value)))
+                found.append((words, "a generator, not a list" if isgenerator(value) else deepcopy(value)))
                 limit.left = LINES
     except Exception as error:  # whatever the learner's code does wrong becomes a sentence
         found.append(("", Stopped(error)))
@@ -242,7 +243,7 @@ def first_difference(title: str, yours: list, right: list) -> str:
         if isinstance(value, Stopped):
             sentence = _stopped(title, value.error)
             return sentence if isinstance(value.error, Endless) else f"{sentence} (It was in: {words}.)"
-        start = "Right so far, but not everywhere: " if place else ""
+        start = "Not in every case. " if place else ""
         if nothing_in(value):
             return f"{start}{words}: yours gives None, it must be {short(shown(expected), 160)}."
         if is_numbers(value) and is_numbers(expected) and shape(value) != shape(expected):

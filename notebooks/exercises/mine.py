@@ -105,7 +105,7 @@ def check(answer: object, variant: str = "") -> object:
     code = code_of(answer)
     sentence = judged(part, code)
     print(sentence)
-    if not sentence.startswith("Right"):
+    if not sentence.startswith("Right: "):
         print(f"(Until it is right, this notebook goes on with the course's {part.name}.)")
         return getattr(module_of(part, part.solution), part.name)
     if not part.kept:

@@ -2,21 +2,21 @@
 
 import numpy as np
 
+from .comments import COMMENTS
 from .folds import fold
 
 ASK = "Your guess in place of None, and run the cell again (\"?\" if you have no idea)."
 
 
-def guess(key, yours, right, *shows, choices=(), comments=None):
+def guess(key, yours, right, *shows, choices=()):
     """Compare a guess with what came out; then show what belongs to it and explain it.
 
     key: of the question, such as "7a": the notebook and a letter. The explanation is the fold
-        "Answer 7a" of that notebook.
+        "Answer 7a" of that notebook; what is said of near misses is in `comments.py`.
     yours: the guess; None if there is none yet: nothing is said then; "?": no idea.
     right: what came out: a number, a word, or a list of them.
     shows: what is shown after a guess: words, traces, figures, or functions that draw them.
     choices: the words to choose from, if `right` is one of these.
-    comments: {a guess: what to say of it}.
     """
     if yours is None:
         print(f"{ASK} One of: {', '.join(choices)}." if choices else ASK)
@@ -24,7 +24,7 @@ def guess(key, yours, right, *shows, choices=(), comments=None):
     if choices and yours != "?" and str(yours).strip().lower() not in {word.lower() for word in choices}:
         print(f"Choose one of: {', '.join(choices)}.")
         return
-    print(verdict(yours, right, comments or {}))
+    print(verdict(yours, right, COMMENTS.get(key, {})))
     for show in shows:
         _show(show() if callable(show) else show)
     explanation = fold(int(key[:-1]), f"Answer {key}")

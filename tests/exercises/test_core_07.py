@@ -40,12 +40,12 @@ WRONG_NEEDS = {
     other = device - 1 if kind == "F" else device + 1
     return (other, kind, i) if 0 <= other < K else None
 """,
-    "Derivatives come down": """def needs(device, kind, i, K):
+    "Derivatives come back": """def needs(device, kind, i, K):
     if device > 0:
         return (device - 1, kind, i)
     return None if kind == "F" else (device, "F", i)
 """,
-    "Activations climb": """def needs(device, kind, i, K):
+    "Activations come from device - 1": """def needs(device, kind, i, K):
     if kind == "F":
         return None if device == K - 1 else (device + 1, "F", i)
     return (device, "F", i) if device == K - 1 else (device + 1, "B", i)

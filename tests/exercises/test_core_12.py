@@ -36,7 +36,7 @@ def test_other_needs_are_accepted():
     ('"W": (device, "I", i)', '"W": (device, "F", i)', "Your W waits for its own F only"),
     ('"W": (device, "I", i)', '"W": None', "Your W waits for nothing"),
     ('return device, "F", i', "return None", "On the last device your I waits for nothing"),
-    ('kind in "BI"', 'kind in "BIW"', "Right so far, but not everywhere:"),
+    ('kind in "BI"', 'kind in "BIW"', "Not in every case."),
     ('"W": (device, "I", i), ', "", "stopped with KeyError"),
     ("return waits[kind]", "return list(waits[kind])", "yours is list, it must be tuple"),
     ("    return waits[kind]\n", "", "yours gives None"),

@@ -98,6 +98,15 @@ def test_a_wrong_part_leaves_the_file_as_it_is(own_file, capsys):
     assert own_file.read_text() == text and course(0, 1, 2)[2] == ("B", 1)
 
 
+def test_what_is_right_in_some_cases_only_stays_out(own_file, capsys):
+    mine.begin(8)
+    text = own_file.read_text()
+    code = "def gpipe(device, K, M):\n    return [('F', 0), ('B', 0)]\n"
+    course = mine.check(cell(code, "gpipe"))
+    assert "Not in every case. gpipe(0, 2, 3)" in capsys.readouterr().out
+    assert own_file.read_text() == text and len(course(0, 2, 3)) == 6
+
+
 def test_an_own_part_is_not_lost_when_its_next_version_is_lent(own_file, capsys):
     code = part_named("Stage").solution
     mine.begin(6)

@@ -270,7 +270,7 @@ def test_a_formula_or_another_number_gives_nothing_away(line, answer):
     (changed(4, "**1. ", "**2. "), "the exercises have the numbers [2]: count them from 1"),
     (GOOD[:5] + GOOD[6:], "there is no cell with an exercise"),
     (changed(6, "## What to read next", "The end"), "the last cell: it starts with '## What to read next'"),
-    (changed(6, "[07](07_who_waits_for_whom.ipynb)", "01"), "the last cell: it has a link to another notebook"),
+    (changed(6, "[07](07_who_waits_for_whom.ipynb)", "01"), "the last cell: it has a link to another"),
     (changed(6, "07_who_waits_for_whom", "01_two_neurons"), "the last cell: there is no other notebook"),
     (changed(6, "minipipe/tiny.py", "minipipe/large.py"), "the last cell: there is no minipipe/large.py"),
 ])

@@ -66,10 +66,10 @@ PARTS = [
              '(device + 1, "B", i) if device < K - 1 else None',
              "On the last device your B waits for nothing. The cost has to be there first: after its own F."),
             ('(device + 1, "B", i) if device < K - 1', '(device - 1, "B", i) if device > 0',
-             "Your B waits for device - 1. Derivatives come down, from device + 1."),
+             "Your B waits for device - 1. Derivatives come back, from device + 1."),
             ("(device - 1, \"F\", i) if device > 0 else "
              "None", '(device + 1, "F", i) if device < K - 1 else None',
-             "Your F waits for device + 1. Activations climb: they come from device - 1."),
+             "Your F waits for device + 1. Activations come from device - 1."),
             ('(device - 1, "F", i) if device > 0 else None', '(device - 1, "F", i)',
              "On device 0 your F waits for device -1. The samples are there from the start: return None."),
             ('(device - 1, "F", i) if device > 0 else None', '(device, "F", i - 1) if i > 0 else None',

@@ -7,14 +7,14 @@ from ..judging import Part
 SIZES = (3, 4, 2, 3, 2)
 
 
-def small_network(my, m):
-    """Four linear layers with `ReLU` between, whose weights are halves, and a mini-batch: (layers, X, Y)."""
+def small_network(my, m, sizes=SIZES):
+    """Linear layers with `ReLU` between, whose weights are halves, and a mini-batch: (layers, X, Y)."""
     rng, layers = np.random.default_rng(m), []
-    for n_prev, n in zip(SIZES, SIZES[1:]):
+    for n_prev, n in zip(sizes, sizes[1:]):
         linear = my.Linear(n_prev, n, np.random.default_rng(0))
         linear.W, linear.b = rng.integers(-2, 3, (n, n_prev)) / 2, rng.integers(-2, 3, (n, 1)) / 2
         layers += [linear, my.ReLU()]
-    return layers[:-1], rng.integers(-4, 5, (3, m)) / 2, rng.integers(-4, 5, (2, m)) / 2
+    return layers[:-1], rng.integers(-4, 5, (sizes[0], m)) / 2, rng.integers(-4, 5, (sizes[-1], m)) / 2
 
 
 def sums_of(stages):
@@ -38,6 +38,9 @@ def of_run(my):
     def fill_drain(device, K, M):
         return [("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]
 
+    layers, X, Y = small_network(my, 4, (2, 2, 2, 2))
+    forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
+    yield "K = 2, M = 1, five layers of 2 units, without any backward: J", forward_alone[0]
     layers, X, Y = small_network(my, 4)
     forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
     yield "K = 2, M = 1, without any backward: J", forward_alone[0]
@@ -46,8 +49,8 @@ def of_run(my):
         layers, X, Y = small_network(my, m)
         words = f"K = {K}, M = {M}, {m} samples"
         J, stages, actions = my.run(layers, X, Y, K, M, schedule)
-        yield f"{words}: the number of layers on each stage", [len(stage.layers) for stage in stages]
         yield f"{words}: J", J
+        yield f"{words}: the number of layers on each stage", [len(stage.layers) for stage in stages]
         yield f"{words}: the gradients, dW and db of each layer", sums_of(stages)
         yield f"{words}: the actions", actions
         yield f"{words}: what is left in the stashes", [len(stage.stash) for stage in stages]
@@ -73,7 +76,7 @@ PARTS = [
         (
             ("reversed(range(M))", "range(M)",
              "Your backwards begin with the first micro-batch. That is a schedule, too (the package calls it "
-             "gpipe-fifo). GPipe takes the last one first, whose derivative is there first."),
+             "gpipe-fifo). GPipe takes the last one first, whose forward has just ended."),
             ('[("F", i) for i in range(M)]', '[("F", i) for i in reversed(range(M))]',
              "Your forwards begin with the last micro-batch. They go from 0 up, the backwards "
              "from the last one down."),
@@ -111,6 +114,9 @@ PARTS = [
             ('sent[device + 1, "F", i] = stages[device].forward(i, message)',
              'sent[device + 1, "F", i] = message; stages[device].forward(i, message)',
              "You send on what the device has received. Send what its stage has made of it."),
+            ("np.array_split(layers, K)",
+             "[layers[d * (len(layers) // K):][:len(layers) // K] for d in range(K)]",
+             "Your cut loses layers if K does not divide their number: the first stages have one more then."),
             ("np.array_split(layers, K)", "[layers[device::K] for device in range(K)]",
              "You deal the layers out like cards. A stage is a run of consecutive layers."),
             ("Stage(list(part), recompute)", "Stage(list(part))",
