@@ -59,10 +59,14 @@ def definitions(code):
     """
     lines = code.splitlines()
     kept = []
-    for node in ast.parse(code).body:
+    body = ast.parse(code).body
+    for node in body:
         if is_definition(node):
             first = min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", []))])
-            kept.append("\n".join(lines[first - 1: node.end_lineno]))
+            shared = any(other is not node and other.lineno <= node.end_lineno and other.end_lineno >= first
+                         for other in body)
+            text = "\n".join(lines[first - 1: node.end_lineno])  # with the comments at its ends
+            kept.append(ast.get_source_segment(code, node) if shared else text)
     return "\n\n\n".join(kept)
 
 

@@ -178,6 +178,9 @@ def judged(part: Part, code: str) -> str:
     hole = empty_function(code)
     if hole is not None:
         return f"Not solved yet: the body of `{hole}` is empty."
+    for name in returning(part.solution) - returning(code):
+        if name in functions_of(code):
+            return f"`{name}` returns nothing: it ends without a `return`."
     right, mistakes = known(part)
     yours = seen(part, code, YOURS)
     if same(yours, right):
@@ -194,8 +197,25 @@ def empty_function(code: str) -> str | None:
     >>> empty_function("def f(x):\\n    'Add 1.'\\n    return None")
     'f'
     """
-    functions = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)]
-    return next((node.name for node in functions if all(map(_is_nothing, node.body))), None)
+    found = functions_of(code).items()
+    return next((name for name, function in found if all(map(_is_nothing, function.body))), None)
+
+
+def functions_of(code: str) -> dict[str, ast.FunctionDef]:
+    """Return the functions and methods of some code, by their names."""
+    return {node.name: node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)}
+
+
+def returning(code: str) -> set[str]:
+    """Return the names of the functions in which something is returned.
+
+    >>> returning("def f(x):\\n    return x\\n\\n\\ndef g(x):\\n    print(x)")
+    {'f'}
+    """
+    def gives(node):
+        return isinstance(node, (ast.Yield, ast.YieldFrom)) or (isinstance(node, ast.Return) and node.value)
+
+    return {name for name, function in functions_of(code).items() if any(map(gives, ast.walk(function)))}
 
 
 def _is_nothing(line):
@@ -242,7 +262,8 @@ def first_difference(title: str, yours: list, right: list) -> str:
             value = yours[-1][1]  # on the way to it, a scene tells less or more than of a part that goes on
         if isinstance(value, Stopped):
             sentence = _stopped(title, value.error)
-            return sentence if isinstance(value.error, Endless) else f"{sentence} (It was in: {words}.)"
+            asked = "" if isinstance(value.error, Endless) else f" (The check asked for: {words}.)"
+            return sentence + asked
         start = "Not in every case. " if place else ""
         if nothing_in(value):
             return f"{start}{words}: yours gives None, it must be {short(shown(expected), 160)}."

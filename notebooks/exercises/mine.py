@@ -5,7 +5,6 @@ into the file. `show(actions)` opens one's own run in the player. The file is `n
 the one that the environment variable MY_PIPELINE names.
 """
 
-import importlib.util
 import linecache
 import os
 import re
@@ -18,7 +17,7 @@ from minipipe.cluster.record import Record
 from minipipe.order import Action
 
 from .folds import FOLDER, definitions
-from .judging import all_parts, judged, module_of, part_named
+from .judging import Part, all_parts, judged, module_of, part_named
 
 HEAD = '"""My pipeline, written by hand in the notebooks of minipipe."""\n\nimport numpy as np\n'
 MINE, LENT = "mine, from notebook {:02d}", "lent by the course: yours comes from notebook {:02d}"
@@ -45,28 +44,33 @@ def write(found: dict[str, tuple[str, str]]) -> None:
     for title in sorted(found, key=lambda title: [*parts].index(title) if title in parts else len(parts)):
         owner, code = found[title]
         line = (MINE if owner == "mine" else LENT).format(parts[title].notebook) if title in parts else owner
-        texts.append(f"\n\n# {title}: {line}\n{code}\n")
+        texts.append(f"\n\n# {title}: {line}\n{code.strip()}\n")
     beside = path().with_suffix(".part")
     beside.write_text("".join(texts), encoding="utf-8")
     beside.replace(path())
 
 
 def begin(number: int) -> None:
-    """Lend what the notebooks up to `number` ask for and the file lacks; load the file; say whose is what.
+    """Lend what notebooks before this one ask for and the file lacks; load the file; say whose is what.
 
     Afterwards `from my_pipeline import Linear` gives the learner's own, or the lent one.
     """
-    found = blocks()
-    newest = {part.name: part for part in all_parts() if part.kept and part.notebook <= number}
-    lent = {part.title: ("lent", part.solution) for part in newest.values() if not _is_there(part, found)}
-    if lent or not path().exists():
-        write(found | lent)
-    load()
+    newest = {part.name: part for part in all_parts() if part.kept and part.notebook < number}
+    lend(*newest.values())
     whose = blocks()
     for owner, words in (("mine", "Yours"), ("lent", "Lent by the course")):
         titles = [title for title in whose if whose[title][0] == owner]
         if titles:
             print(f"{words}: {', '.join(titles)}.")
+
+
+def lend(*parts: Part) -> ModuleType:
+    """Write the course's code of those parts that the file lacks into the file, and load it."""
+    found = blocks()
+    lent = {part.title: ("lent", part.solution) for part in parts if not _is_there(part, found)}
+    if lent or not path().exists():
+        write(found | lent)
+    return load()
 
 
 def _is_there(part, found):
@@ -77,19 +81,21 @@ def _is_there(part, found):
 
 
 def load() -> ModuleType:
-    """Import the learner's file afresh, as the module `my_pipeline`."""
-    importlib.invalidate_caches()
-    spec = importlib.util.spec_from_file_location("my_pipeline", path())
-    module = importlib.util.module_from_spec(spec)
+    """Run the learner's file, as the module `my_pipeline`.
+
+    It stays one module: what a notebook imported from it before uses the new parts, too.
+    """
+    names = {"__name__": "my_pipeline", "__file__": str(path())}
     text = path().read_text(encoding="utf-8")
     try:
-        exec(compile(text, str(path()), "exec"), module.__dict__)
+        exec(compile(text, str(path()), "exec"), names)
     except Exception as error:
         remedy = "Mend the file; or delete it, and run the cells of your exercises again"
         what = f"{type(error).__name__}: {error}"
         raise ImportError(f"{path().name} cannot be imported: {what}. {remedy}") from None
     linecache.checkcache(str(path()))
-    sys.modules["my_pipeline"] = module
+    module = sys.modules.setdefault("my_pipeline", ModuleType("my_pipeline"))
+    exec(compile(text, str(path()), "exec"), vars(module))
     return module
 
 
@@ -106,8 +112,9 @@ def check(answer: object, variant: str = "") -> object:
     sentence = judged(part, code)
     print(sentence)
     if not sentence.startswith("Right: "):
-        print(f"(Until it is right, this notebook goes on with the course's {part.name}.)")
-        return getattr(module_of(part, part.solution), part.name)
+        whose = "your last right one" if blocks().get(part.title, ("lent",))[0] == "mine" else "the course's"
+        print(f"(Until it is right, this notebook goes on with {whose}.)")
+        return getattr(lend(part) if part.kept else module_of(part, part.solution), part.name)
     if not part.kept:
         return answer
     found = blocks()

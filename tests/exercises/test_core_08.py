@@ -21,7 +21,7 @@ WRONG_GPIPE = {
     "One backward is missing": gpipe("return [('F', i) for i in range(M)]"
                                      " + [('B', i) for i in range(M - 2, -1, -1)]"),
     "yours is F1": gpipe("return [('F', i + 1) for i in range(M)] + [('B', M - i) for i in range(M)]"),
-    "gives None": gpipe("x = [('F', i) for i in range(M)]"),
+    "returns nothing": gpipe("x = [('F', i) for i in range(M)]"),
 }
 
 BY_TICK = """def run(layers, X, Y, K, M, schedule, m=None, recompute=False):

@@ -9,6 +9,7 @@ import pytest
 from notebooks.template import CORE
 
 from exercises import mine
+from exercises.folds import definitions
 from exercises.judging import (
     all_parts, empty_function, judged, known, part_named, same, seen,
 )
@@ -62,11 +63,11 @@ def cell(code, name):
 def test_what_is_not_built_yet_is_lent(own_file, capsys):
     mine.begin(7)
     said = capsys.readouterr().out
-    assert said.startswith("Lent by the course: Linear, ReLU, cost, micro_batches, Stage with recompute, ")
-    from my_pipeline import Linear, clock
-    assert Linear(3, 2, np.random.default_rng(0)).W.shape == (2, 3) and callable(clock)
+    assert said == "Lent by the course: Linear, ReLU, cost, micro_batches, Stage with recompute.\n"
+    from my_pipeline import Linear, Stage
+    assert Linear(3, 2, np.random.default_rng(0)).W.shape == (2, 3) and callable(Stage)
     text = own_file.read_text()
-    assert "# Linear: lent by the course: yours comes from notebook 03\n" in text and "gpipe" not in text
+    assert "# Linear: lent by the course: yours comes from notebook 03\n" in text and "clock" not in text
     mine.begin(7)
     assert own_file.read_text() == text
 
@@ -87,24 +88,44 @@ def test_a_right_part_goes_into_the_file_with_its_helpers(own_file, capsys):
     assert "Yours: gpipe." in capsys.readouterr().out
 
 
-def test_a_wrong_part_leaves_the_file_as_it_is(own_file, capsys):
+def test_a_wrong_part_stays_out_of_the_file(own_file, capsys):
     mine.begin(8)
     text = own_file.read_text()
     body = "    return [('F', i) for i in range(M)] + [('B', i) for i in range(M)]\n"
     code = "def gpipe(device, K, M):\n" + body
     course = mine.check(cell(code, "gpipe"))
     said = capsys.readouterr().out
-    assert "gpipe-fifo" in said and "goes on with the course's gpipe" in said
-    assert own_file.read_text() == text and course(0, 1, 2)[2] == ("B", 1)
+    assert "gpipe-fifo" in said and "goes on with the course's" in said
+    assert course(0, 1, 2)[2] == ("B", 1)
+    assert own_file.read_text().startswith(text) and own_file.read_text().count("# gpipe: lent") == 1
+
+
+def test_a_part_of_the_notebook_itself_is_lent_by_its_check(own_file, capsys):
+    """Not before: the file shows no solution of what is still to be written."""
+    mine.begin(7)
+    assert "def needs" not in own_file.read_text()
+    course = mine.check(cell("def needs(device, kind, i, K):\n    ...\n", "needs"))
+    assert "goes on with the course's" in capsys.readouterr().out and course(0, "F", 1, 3) is None
+    assert "# needs: lent by the course" in own_file.read_text()
+    mine.check(cell(part_named("needs").solution, "needs"))
+    mine.check(cell("def needs(device, kind, i, K):\n    return None\n", "needs"))
+    assert "goes on with your last right one" in capsys.readouterr().out
+    assert "# needs: mine, from notebook 07" in own_file.read_text()
+
+
+def test_what_was_imported_before_uses_the_new_parts(own_file):
+    mine.begin(8)
+    from my_pipeline import clock
+    mine.check(cell(part_named("needs with halves").solution, "needs"), "with halves")
+    assert clock([[("F", 0), ("I", 0), ("W", 0)]], {"F": 1, "I": 1, "W": 1})[-1][-1] == 3
 
 
 def test_what_is_right_in_some_cases_only_stays_out(own_file, capsys):
     mine.begin(8)
-    text = own_file.read_text()
     code = "def gpipe(device, K, M):\n    return [('F', 0), ('B', 0)]\n"
     course = mine.check(cell(code, "gpipe"))
     assert "Not in every case. gpipe(0, 2, 3)" in capsys.readouterr().out
-    assert own_file.read_text() == text and len(course(0, 2, 3)) == 6
+    assert len(course(0, 2, 3)) == 6 and "gpipe: mine" not in own_file.read_text()
 
 
 def test_an_own_part_is_not_lost_when_its_next_version_is_lent(own_file, capsys):
@@ -120,16 +141,28 @@ def test_an_own_part_is_not_lost_when_its_next_version_is_lent(own_file, capsys)
 
 
 def test_a_broken_file_says_so(own_file):
-    mine.begin(3)
+    mine.begin(4)
     own_file.write_text(own_file.read_text() + "\ndef (:\n")
     with pytest.raises(ImportError, match=r"my_pipeline.py cannot be imported: SyntaxError.* delete it"):
-        mine.begin(3)
+        mine.begin(4)
 
 
 @pytest.mark.parametrize("answer", [None, 3, "gpipe", lambda: 1, print])
 def test_what_no_notebook_asks_for_is_refused(own_file, answer):
     with pytest.raises((LookupError, ValueError), match=r"no notebook asks for|cannot be read"):
         mine.check(answer)
+
+
+@pytest.mark.parametrize("title", ["gpipe", "Linear"])
+def test_a_function_without_a_return_is_told_so(title):
+    """In one sentence for all parts, of methods, too."""
+    part = part_named(title)
+    code = part.solution.replace("return ", "found = ")
+    assert "returns nothing: it ends without a `return`" in judged(part, code)
+
+
+def test_an_import_on_a_line_with_something_else_comes_alone():
+    assert definitions("import math; print(math.pi)\nx = 1  # one\n") == "import math\n\n\nx = 1  # one"
 
 
 def test_names_that_the_cell_forgot_are_told():
@@ -152,7 +185,7 @@ def test_own_runs_are_shown_as_the_package_would(own_file, K, M):
     import minipipe as mp
     from minipipe.schedules import build
 
-    mine.begin(9)
+    mine.begin(10)
     from my_pipeline import clock, gpipe, naive, one_f_one_b
     for name, order in (("naive", naive), ("gpipe", gpipe), ("1f1b", one_f_one_b)):
         actions = clock([order(device, K, M) for device in range(K)], {"F": 1, "B": 2})
