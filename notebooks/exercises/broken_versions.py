@@ -5,6 +5,7 @@ Each is an edit of the solutions in the folds of these notebooks. `EDITS` gives 
 
 from fractions import Fraction
 from functools import cache
+from itertools import count
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -112,19 +113,41 @@ def small(my: SimpleNamespace, m: int, number: type = Fraction) -> tuple[list, n
 
     X is (3, m), Y (2, m). The same m gives the same numbers each time, in new layers.
     """
-    rng = np.random.default_rng(20 + m)
     convert = rational if number is Fraction else np.asarray
-
-    def numbers(*shape):
-        return convert(rng.integers(-8, 9, shape) / 8)
-
+    parameters, X, Y = _eighths(m)
     layers = []
-    for n_prev, n in ((3, 4), (4, 4), (4, 2)):
-        layers += [my.Linear(n_prev, n, np.random.default_rng(0)), my.ReLU()]
-        layers[-2].W, layers[-2].b = numbers(n, n_prev), numbers(n, 1)
+    for W, b in parameters:
+        layers += [my.Linear(*W.shape[::-1], np.random.default_rng(0)), my.ReLU()]
+        layers[-2].W, layers[-2].b = convert(W), convert(b)
     layers.pop()
     thirds = convert(np.ones((1, m))) / 3    # so that floats are rounded, and no Z is exactly 0
-    return layers, numbers(3, m) * thirds + thirds / 7, numbers(2, m)
+    return layers, convert(X) * thirds + thirds / 7, convert(Y)
+
+
+@cache
+def _eighths(m):
+    """Return ([(W, b)], X, Y) for `small`, of the first random numbers in which no derivative is always 0."""
+    for seed in count(20 + m):
+        rng = np.random.default_rng(seed)
+        parameters = [tuple(rng.integers(-8, 9, shape) / 8 for shape in ((n, n_prev), (n, 1)))
+                      for n_prev, n in ((3, 4), (4, 4), (4, 2))]
+        X, Y = rng.integers(-8, 9, (3, m)) / 8, rng.integers(-8, 9, (2, m)) / 8
+        if _is_alive(parameters, X / 3 + 1 / 21):
+            return parameters, X, Y
+
+
+def _is_alive(parameters, A):
+    """Return whether each ReLU is open for some sample, and some are shut; one sample opens half of them.
+
+    No Z may be so near to 0 that a small step opens or shuts its ReLU.
+    """
+    for W, b in parameters[:-1]:
+        Z = W @ A + b
+        share = (Z > 0).any(axis=1).mean()
+        if np.abs(Z).min() < 1e-3 or (Z > 0).all() or share < (1 if A.shape[1] > 1 else 0.5):
+            return False
+        A = np.maximum(Z, 0)
+    return True
 
 
 def trained(my: SimpleNamespace, rate: float = 0.3) -> Training:

@@ -1,5 +1,6 @@
 """What notebook 10 runs and draws: one network on four devices, split in three ways."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
@@ -17,6 +18,7 @@ N = 4
 INK, BLUE, ORANGE = "#404040", "#0072B2", "#D55E00"
 COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#D9A0C0")  # of four devices: Okabe and Ito's, some paler
 PLACES = np.array([(0, 0), (1.4, 0), (2.8, 0), (4.2, 0)])
+LEAST, GAP = 32, 6   # in a picture, the height of a layer with few units, and the white between two layers
 
 
 class Run(NamedTuple):
@@ -128,7 +130,7 @@ def owners(name: str, run: Run, sizes: tuple, m: int) -> np.ndarray:
 
 def who_sends_what(found: dict, sizes: tuple, m: int) -> Figure:
     """Draw the three splits: the devices of all activations and, below, who sends what to whom."""
-    figure, axes = plt.subplots(2, 3, figsize=(12, 6.4), height_ratios=(3, 1.1), layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(12, 6.8), height_ratios=(3.3, 1.1), layout="constrained")
     for place, (name, run) in enumerate(found.items()):
         _owners(axes[0, place], owners(name, run, sizes, m), sizes, f"split of the {name}", place == 0)
         _patterns(axes[1, place], name)
@@ -137,19 +139,21 @@ def who_sends_what(found: dict, sizes: tuple, m: int) -> Figure:
 
 def _owners(ax: Axes, table: np.ndarray, sizes: tuple, title: str, with_names: bool) -> None:
     """Draw the table, with the number of the device in each block that is large enough."""
-    ends = np.cumsum(sizes)
-    starts = ends - sizes
-    ax.imshow(table, ListedColormap(COLOURS), vmin=0, vmax=3, aspect="auto", interpolation="nearest")
-    for end in ends[:-1]:
-        ax.axhline(end - 0.5, color="white", linewidth=4)
-    for device in range(N):
-        for start, end in zip(starts, ends):
-            rows, columns = np.nonzero(table[start:end] == device)
-            if len(rows) and end - start >= 30:
-                ax.text(columns.mean(), start + rows.mean(), f"{device}", ha="center", va="center",
-                        color=INK, fontsize=12)
-    names = [f"A[{number}]: {size} units" for number, size in enumerate(sizes, 1)] if with_names else [""] * N
-    ax.set_yticks((starts + ends - 1) / 2, names, fontsize=12)
+    heights = np.maximum(sizes, LEAST)
+    tops = np.cumsum(heights + GAP) - heights - GAP
+    for block, top, height in zip(np.split(table, np.cumsum(sizes)[:-1]), tops, heights):
+        n, m = block.shape
+        ax.imshow(block, ListedColormap(COLOURS), vmin=0, vmax=3, aspect="auto", interpolation="nearest",
+                  extent=(0, m, top + height, top))
+        for device in np.unique(block):
+            rows, columns = np.nonzero(block == device)
+            if n > LEAST:
+                ax.text(columns.mean() + 0.5, top + (rows.mean() + 0.5) * height / n, f"{device}",
+                        ha="center", va="center_baseline", color=INK, fontsize=12 if n > 64 else 10)
+    ax.set_ylim(tops[-1] + heights[-1], 0)
+    names = [f"A[{number}]: {size} units" + "\n(enlarged)" * (size < LEAST)
+             for number, size in enumerate(sizes, 1)]
+    ax.set_yticks(tops + heights / 2, names if with_names else [""] * len(names), fontsize=12)
     ax.set_xlabel("samples", fontsize=12)
     ax.set_title(title, fontsize=14)
     ax.set_xticks([])
@@ -169,26 +173,29 @@ def _patterns(ax: Axes, name: str) -> None:
     for device, (x, y) in enumerate(PLACES):
         ax.plot(x, y, "o", markersize=26, color=COLOURS[device])
         ax.text(x, y, f"{device}", ha="center", va="center", color=INK, fontsize=12)
-    words = {"network": "A up, dA down, to the neighbour", "layer": "after each layer: A and dA, all to all",
+    words = {"network": "A to the next device, dA back", "layer": "after each layer: A and dA, all to all",
              "data": "once a step: dW and db, all to all"}
     ax.set_title(words[name], fontsize=13, y=-0.16)
     ax.set(xlim=(-0.5, 4.7), ylim=(-1.2, 1.2))
     ax.set_axis_off()
 
 
-def against_m(sent: object, sizes: tuple) -> Figure:
-    """Draw the bytes of the three splits against m, the samples of a mini-batch.
+def against_m(of_one_layer: Callable[[str, int], int]) -> Figure:
+    """Draw what one layer sends in each of the three splits against m, the samples of a mini-batch.
 
-    sent: function of (split, sizes, N, m).
-    sizes: of the input and of all layers.
+    of_one_layer: function of (split, m), which returns bytes.
     """
     figure, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
-    ms = np.arange(1, 201)
+    ms = range(1, 201)
     for split, colour, style in (("layer", ORANGE, "-"), ("data", BLUE, "--"), ("network", INK, ":")):
-        ax.plot(ms, [sent(split, sizes, N, int(m)) / 1e6 for m in ms], color=colour, linestyle=style,
+        ax.plot(ms, [of_one_layer(split, m) / 1e6 for m in ms], color=colour, linestyle=style,
                 linewidth=2.5, label=f"split of the {split}")
+    equal = next(m for m in ms if of_one_layer("layer", m) >= of_one_layer("data", m))
+    height = of_one_layer("layer", equal) / 1e6
+    ax.plot(equal, height, "o", color=INK, markersize=7)
+    ax.annotate(f"m = {equal}: equal", (equal, height), (equal + 4, 0.72 * height), color=INK)
     ax.set(xlabel="m, samples of a mini-batch", ylabel="MB sent in a step", ylim=(0, None),
-           title="the whole network on four devices")
+           title="one more layer, 128 units after 128, on four devices")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
     plt.close(figure)

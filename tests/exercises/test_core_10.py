@@ -52,6 +52,8 @@ WRONG = {
         ("8 * 2 * activations", "8 * 2 * m * sum(sizes[1:])", "counts a cut after the last layer"),
         ("8 * 2 * activations", "8 * 2 * m * sum(sizes[:-1])", "counts X"),
         ("8 * 2 * activations", "8 * 2 * others * activations", "network split sends to all others"),
+        ("8 * 2 * activations", "8 * 2 * m * max(hidden)", "counts the largest cut only"),
+        ("8 * 2 * activations", "8 * 2 * others * m * max(hidden)", "as large as the largest"),
         ("(2 * activations + m * last)", "2 * (activations + m * last)", "the last layer's gradient "
                                                                          "travels, too"),
         ("(2 * activations + m * last)", "(activations + m * last)", "layer split goes forward only"),
@@ -66,6 +68,7 @@ WRONG = {
         ("[split]", "", "sent('network', (64, 128, 128, 64, 10), N=4, m=32): yours is {'network'"),
         ('"data"', '"copies"', "KeyError"),
         (" + m * last", " + last", "sent('layer', (64, 128, 128, 64, 10), N=4, m=32): yours is"),
+        ("(2 * activations + m * last)", "(2 * sum(hidden) + last)", "layer split forgets the samples"),
     ],
     COPIES: [
         (", X.shape[1])", ")", "about D times too large"),
@@ -82,9 +85,14 @@ WRONG = {
         (", K, M, schedule, X", ", 1, M, schedule, X", "list index out of range"),
         (", K, M, schedule, X", ", K, 1, schedule, X", "have one micro-batch"),
         (", K, M, schedule, X", ", K, max(1, M // D), schedule, X", "share the M micro-batches"),
+        (", K, M, schedule, X", ", K, D * M, schedule, X", "cut their share into D M"),
+        ("    total,", "    K = M = 1\n    total,", "one stage and one micro-batch"),
+        (", K, M, schedule, X", ", K, M, one_f_one_b, X", "nobody asks `schedule`"),
+        (", K, M, schedule, X", ", K, M, lambda *size: gpipe(*size), X", "nobody asks `schedule`"),
+        ("    total,", "    D = 1\n    total,", "There is one copy only"),
         ("return total, gradients", "return total", "what copies returns: yours is a"),
         ("return total, gradients", "return gradients, total", "J: yours is"),
-        ("return total, gradients", "pass", "yours gives None"),
+        ("return total, gradients", "pass", "returns nothing"),
         ("return total, gradients", "return total, [*gradients.values()]", "yours is [tuple, tuple, tuple], "
                                                                            "it must be [Linear, Linear, "
                                                                            "Linear]"),
@@ -105,6 +113,15 @@ def test_wrong_functions_get_the_sentence_of_their_mistake(part):
         assert old in WHOLE[part]
         sentence = judged(part, WHOLE[part].replace(old, new))
         assert words in sentence and not sentence.startswith("Right:"), (new, sentence)
+
+
+def test_samples_that_are_left_over_are_named():
+    by_hand = BY_COPY.replace("micro_batches(X, D), micro_batches(Y, D)", """[
+        [A[:, d * n:(d + 1) * n] for d in range(D)] for A in (X, Y) for n in [X.shape[1] // D]]""")
+    for code in (by_hand, by_hand.replace(", X.shape[1])", ")")):
+        assert judged(COPIES, code).startswith("Your copies leave samples out")
+    rounded_up = by_hand.replace("X.shape[1] // D", "-(-X.shape[1] // D)")
+    assert judged(COPIES, rounded_up).startswith("Right: ")
 
 
 def test_a_mean_of_means_is_named():

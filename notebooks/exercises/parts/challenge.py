@@ -22,6 +22,7 @@ LATER = '''    if kind == "W":
         return (device, "I", i)
     return (device + 1, kind, i)'''
 OWN, NEXT = 'return (device, "I", i)', "return (device + 1, kind, i) if device < K - 1"
+FIRST = '(device - 1, "F", i) if device > 0 else None'
 PARTS = [
     Part(
         "needs", 12, of_needs,
@@ -38,6 +39,21 @@ PARTS = [
             (OWN, 'return (device + 1, "I", i) if device < K - 1 else (device, "F", i)',
              "Your W waits for what its I waits for, and so might come first. The dZ of the layers "
              "inside a stage is computed by the stage's own I."),
+            (OWN, 'return (device, "B", i)',
+             "Your W waits for a B of its own device. Where a backward is in halves there is no B: what W "
+             "needs, dZ, is there after the I."),
+            (OWN, 'return (device, "I", i) if device < K - 1 else (device, "F", i)',
+             "On the last device your W waits for its F only, and so might come before the I. There, too, "
+             "dZ is there after its own I."),
+            (NEXT + ' else (device, "F", i)', "return (device + 1, kind, i)",
+             "On the last device your I waits for device K, which does not exist: the last is K - 1. There "
+             "the derivative comes from the cost, after its own F."),
+            (FIRST, '(device - 1, "F", i)',
+             "On device 0 your F waits for device -1, which does not exist. Its input is X, which is there "
+             "from the start: it waits for nothing, None."),
+            (FIRST, '(device - 1, "F", i) if device > 0 else (device, "F", i - 1)',
+             "On device 0 your F waits for the F before it. The order of a device's own actions is the "
+             "clock's business; `needs` says only what must have come, and X is there: None."),
             (OWN, "return None",
              "Your W waits for nothing. It multiplies with dZ, which the I of its own device brings."),
             (NEXT, 'return (device + 1, "B", i) if device < K - 1',

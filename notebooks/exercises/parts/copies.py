@@ -62,6 +62,9 @@ LOOP = """J, sums = 0, {}
                 sum_dW, sum_db = sums.get(layer, (0, 0))
                 sums[layer] = sum_dW + dW, sum_db + db
     return J, sums"""
+LEFT_OVER = LOOP.replace(
+    "for X_d, Y_d in zip(micro_batches(X, D), micro_batches(Y, D)):",
+    "n = X.shape[1] // D\n    for d in range(D):\n        X_d, Y_d = [A[:, d * n:][:, :n] for A in (X, Y)]")
 MEAN = "J / D, {layer: (dW / D, db / D) for layer, (dW, db) in sums.items()}"
 OWN_M = ("Each copy divides by the samples of its own share, so J and the gradients are about D times too "
          "large. "
@@ -82,6 +85,12 @@ NETWORK = [
     ("2 * (N - 1) * sum(sizes[1:-1]) * m",
      "Your network split sends to all others. At a cut there is one receiver, the next device."),
     ("2 * sum(sizes[1:-1])", "Your network split forgets the samples: A is (n, m)."),
+    ("2 * max(sizes[1:-1]) * m",
+     "Your network split counts the largest cut only. Each cut has an A of its own: add up all hidden "
+     "layers."),
+    ("2 * (N - 1) * max(sizes[1:-1]) * m",
+     "Your network split takes each cut to be as large as the largest. Each has an A of its own: add up all "
+     "hidden layers."),
 ]
 LAYER = [
     ("(N - 1) * (2 * sum(sizes[1:]) - sizes[-1]) * m", ""),
@@ -89,7 +98,7 @@ LAYER = [
      "Nearly: in your layer split the last layer's gradient travels, too. All devices have gathered its A, "
      "so each makes its own rows of dA."),
     ("(N - 1) * sum(sizes[1:]) * m",
-     "Your layer split goes forward only: on the way back, shares of dA travel for each hidden layer."),
+     "Your layer split goes forward only: on the way back, terms of dA travel for each hidden layer."),
     ("N * (2 * sum(sizes[1:]) - sizes[-1]) * m",
      "In your layer split a device sends to itself. There are N - 1 others."),
     ("(2 * sum(sizes[1:]) - sizes[-1]) * m",
@@ -99,20 +108,23 @@ LAYER = [
     ("2 * (N - 1) * sum(sizes[1:-1]) * m",
      "Your layer split forgets the last layer's A: each device has some of its rows, and the cost needs "
      "all."),
+    ("(N - 1) * (2 * sum(sizes[1:]) - sizes[-1])",
+     "Your layer split forgets the samples: A is (n, m)."),
 ]
 DATA = [
     ("2 * (N - 1) * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:]))", ""),
     ("2 * (N - 1) * sum(n * n_prev for n_prev, n in zip(sizes, sizes[1:]))",
      "Your data split forgets db: a layer has n (n_prev + 1) gradients."),
     ("(N - 1) * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:]))",
-     "Your data split goes one way: gradients travel to where they are added, and then the sums travel "
-     "back."),
+     "Your data split goes one way: terms travel to the device that adds them, and then the sum travels "
+     "to all others."),
     ("2 * N * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:]))",
      "In your data split a device sends to itself. There are N - 1 others."),
     ("2 * (N - 1) * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:])) * m",
      "Your data split counts samples. A gradient is a sum over samples: its size does not depend on m."),
     ("2 * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:]))",
-     "Your data split is that of one copy. N - 1 copies send their gradients, and get the sums."),
+     "Your data split moves each number once there and once back. There are N - 1 terms to send, and "
+     "N - 1 devices that want the sum."),
 ]
 SENT = """if split == "network":
         numbers = {}
@@ -170,10 +182,28 @@ PARTS = [
              "You have the gradients of the last stage alone. A copy has K stages: go through all of them."),
             ("in stages:", "in stages[:1]:",
              "You have the gradients of the first stage alone. A copy has K stages: go through all of them."),
+            ("for X_d, Y_d in zip(micro_batches(X, D), micro_batches(Y, D)):", "for X_d, Y_d in [(X, Y)]:",
+             "There is one copy only, which works on all samples: you do not use D. Cut X and Y into D "
+             "shares, and run the pipeline on each of them."),
+            (LOOP, LEFT_OVER,
+             "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one "
+             "that is left over. `micro_batches` gives it to one of the shares."),
+            (LOOP, LEFT_OVER.replace("m=X.shape[1]", "m=X_d.shape[1]"),
+             "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one "
+             "that is left over. `micro_batches` gives it to one of the shares."),
             ("run(layers, X_d, Y_d,", "run(layers, X, Y,",
              "Each of your copies works on all samples. Cut X and Y into D shares."),
             ("Y_d, K, M,", "Y_d, 1, M,", "Your copies have one stage. Each is a pipeline of K stages."),
             ("Y_d, K, M,", "Y_d, K, 1,", "Your copies have one micro-batch. Each cuts its share into M."),
+            ("Y_d, K, M,", "Y_d, 1, 1,",
+             "Your copies have one stage and one micro-batch. Each is a pipeline of K stages, and cuts its "
+             "share into M."),
+            ("K, M, schedule,", "K, M, gpipe,",
+             "All numbers are right, but nobody asks `schedule`: your copies always follow the same one. "
+             "Pass on to `run` what `copies` is given."),
+            ("Y_d, K, M,", "Y_d, K, D * M,",
+             "Your copies cut their share into D M micro-batches. Here M is what each copy cuts its own "
+             "share into."),
             ("Y_d, K, M,", "Y_d, K, max(1, M // D),",
              "Your copies share the M micro-batches. Here M is what each copy cuts its own share into."),
         ),
