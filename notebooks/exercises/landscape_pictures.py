@@ -8,8 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
-W, B = (-2, 16), (-7, 5)  # the part of the plane that is drawn
-LEVELS = [0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.5, 2, 3, 4, 6]
+W, B = (-2, 24), (-9, 5)   # the part of the plane that is drawn
+BOTTOM = (21.485, -6.146)  # where J is least, for the digits of the notebook
+WIDE, HIGH = 640, 420      # pixels of the map with a slider
+INNER = (0.09, 0.13, 0.89, 0.84)  # its axes, in shares of both: left, bottom, width, height
+LEVELS = [0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.5, 2, 3, 4, 6, 8]
 
 Points = Sequence[tuple[float, float]]
 
@@ -19,8 +22,7 @@ def walk(J: Callable, path: Points, x: np.ndarray, y: np.ndarray) -> Figure:
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.2, 1))
-    lines = _map(left, J)
-    left.clabel(lines, fontsize=11)
+    _map(left, J, fontsize=11)
     left.plot(*zip(*path), ".-", color=ORANGE, linewidth=1.5, markersize=8)
     marked = sorted({0, min(3, len(path) - 1), len(path) - 1})
     ink = np.linspace(0, 1, 100)
@@ -56,13 +58,24 @@ def weights(w: np.ndarray) -> Figure:
     return figure
 
 
-def _map(ax, J):
-    """Draw the lines of equal J; return them."""
-    ws, bs = np.linspace(*W, 91), np.linspace(*B, 61)
-    heights = [[J(w, b) for w in ws] for b in bs]
+def _map(ax, J, fontsize):
+    """Draw the lines of equal J, each with its number where it is far from the edges, and the bottom."""
+    ws, bs = np.linspace(*W, 105), np.linspace(*B, 71)
+    heights = np.array([[J(w, b) for w in ws] for b in bs])
+    lines = ax.contour(ws, bs, heights, LEVELS, cmap="Blues_r", linewidths=1.3)
+    ax.clabel(lines, fontsize=fontsize, manual=list(_places(ws, bs, heights)))
+    ax.plot(*BOTTOM, "x", color="black", markersize=9, markeredgewidth=2.5)
     ax.set_xlabel("w", fontsize=14)
     ax.set_ylabel("b", fontsize=14)
-    return ax.contour(ws, bs, heights, LEVELS, cmap="Blues_r", linewidths=1.3)
+
+
+def _places(ws, bs, heights):
+    """Yield a point on each line of equal J, on a way from the bottom to the corner on the left, above it."""
+    for level, column in zip(LEVELS, np.linspace(len(ws) * 0.8, len(ws) * 0.3, len(LEVELS)).astype(int)):
+        down = heights[:, column].argmin()
+        above = np.flatnonzero(heights[down:, column] > level)
+        if len(above) and above[0]:
+            yield ws[column], bs[down + above[0]]
 
 
 class Drag:
@@ -79,32 +92,35 @@ class Drag:
                   "all.forEach((one, k) => one.style.display = k == this.value ? '' : 'none');")
         last = len(self.paths) - 1
         slider = (f'<input type="range" min="0" max="{last}" value="{last}" aria-label="rate" '
-                  f'style="width:600px" oninput="{script}">')
-        place = "position:relative;width:640px;height:400px;background-size:100% 100%"
-        return (f'<div style="width:640px;background:white">{slider}'
-                f'<div style="{place};background-image:url({self._background()})">{frames}</div></div>')
+                  f'style="width:560px" oninput="{script}">')
+        place = f"position:relative;width:{WIDE}px;height:{HIGH + 30}px"
+        ground = f"background:url({self._background()}) 0 0 / {WIDE}px {HIGH}px no-repeat"
+        return (f'<div style="width:{WIDE}px;background:white;color:black">rate {slider}'
+                f'<div style="{place};{ground}">{frames}</div></div>')
 
     def _frame(self, rate, path, shown):
-        """Return one path as an SVG, over the map."""
-        points = [((w - W[0]) / (W[1] - W[0]) * 640, (B[1] - b) / (B[1] - B[0]) * 400) for w, b in path]
+        """Return one path as an SVG over the map, with a line of words below it."""
+        x, y, width, height = INNER
+        points = [(WIDE * (x + width * (w - W[0]) / (W[1] - W[0])),
+                   HIGH * (1 - y - height * (b - B[0]) / (B[1] - B[0]))) for w, b in path]
         line = " ".join(f"{left:.1f},{top:.1f}" for left, top in points)
         dots = "".join(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="4"/>' for left, top in points)
-        costs = ", ".join(f"{self.J(w, b):.2f}" for w, b in path[:6])
-        words = f"rate {rate:g}: {len(path) - 1} updates; J = {costs}{', ...' if len(path) > 6 else ''}"
-        return (f'<svg width="640" height="400" style="position:absolute;left:0;top:0;'
+        costs = [f"{self.J(w, b):.2f}" for w, b in path]
+        costs[7:-1] = ["..."] if len(costs) > 8 else costs[7:-1]
+        words = f"rate {rate:g}: {len(path) - 1} updates; J = {', '.join(costs)}"
+        return (f'<svg width="{WIDE}" height="{HIGH + 30}" style="position:absolute;left:0;top:0;'
                 f'{"" if shown else "display:none"}" fill="{ORANGE}">'
                 f'<polyline points="{line}" fill="none" stroke="{ORANGE}" stroke-width="2"/>{dots}'
-                f'<rect x="4" y="370" width="520" height="28" fill="white"/>'
-                f'<text x="12" y="390" fill="black" font-size="16">{words}</text></svg>')
+                f'<text x="12" y="{HIGH + 20}" fill="black" font-size="16">{words}</text></svg>')
 
     def _background(self):
-        """Return the map without margins, as a data URL."""
+        """Return the map with its axes, as a data URL."""
         import matplotlib.pyplot as plt
 
-        figure = plt.figure(figsize=(6.4, 4), dpi=150)
-        ax = figure.add_axes((0, 0, 1, 1))
-        ax.clabel(_map(ax, self.J), fontsize=9)
-        ax.set_axis_off()
+        figure = plt.figure(figsize=(WIDE / 100, HIGH / 100), dpi=150)
+        ax = figure.add_axes(INNER)
+        _map(ax, self.J, fontsize=9)
+        ax.spines[["top", "right"]].set_visible(False)
         file = BytesIO()
         figure.savefig(file, format="png")
         plt.close(figure)

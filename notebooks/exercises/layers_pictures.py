@@ -1,7 +1,7 @@
 """Pictures for notebook 03: drawings that would be too long for cells."""
 
 FORWARD, BACKWARD, INK = "#0072B2", "#D55E00", "#404040"
-VALUE, WEIGHT, DERIVATIVE, GRADIENT = "#56B4E9", "#F0E442", "#F0B090", "#E69F00"
+VALUE, WEIGHT, DERIVATIVE, GRADIENT = "#56B4E9", "#F0E442", "#D9A3C4", "#E69F00"
 KINDS = {"values": VALUE, "parameters": WEIGHT, "derivatives of values": DERIVATIVE, "gradients": GRADIENT}
 PRODUCTS = {
     "forward": ["Z1 = W1 X + b1", "Z2 = W2 A1 + b2"],
@@ -73,7 +73,7 @@ def curves(Z, sigmoid, slope, relu):
     """
     import matplotlib.pyplot as plt
 
-    activations = {"sigmoid": (sigmoid, slope), "your ReLU": (relu.forward(Z), relu.backward(Z * 0 + 1)[0])}
+    activations = {"sigmoid": (sigmoid, slope), "ReLU": (relu.forward(Z), relu.backward(Z * 0 + 1)[0])}
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
     for (name, (A, slope)), colour, style in zip(activations.items(), (FORWARD, BACKWARD), ("-", "--")):
         left.plot(Z[0], A[0], style, color=colour, linewidth=2.5, label=name)

@@ -17,8 +17,8 @@ def check_first_schedule(answer):
     Returns the text to go on with: the answer if it can run, else the naive order.
 
     >>> _ = check_first_schedule("F0 F1 B0 B1 F2 B2\\nF0 B0 F1 B1 F2 B2")
-    It takes 15 ticks, and 12 are possible: look for a gap of device 1 in the picture, and ask what it
-    waits for.
+    It takes 15 ticks, and 12 are possible. Device 1 does nothing from tick 7 to 10: it waits for F2 of
+    device 0. Could that come earlier, or device 1 do something else meanwhile?
     """
     sentence, can_run = _judged(answer)
     print(sentence)
@@ -36,13 +36,36 @@ def _judged(answer):
         return "Not solved yet: there is no action in it.", False
     for word in words:
         if not re.fullmatch(r"[FB]\d+", word):
-            words = "write F or B and a micro-batch, such as F0 or B0"
+            words = "write F or B and a micro-batch, such as F0 or B0, with blanks between them"
             return f"'{short(word)}' is not an action here: {words}.", False
     schedule, sentence = runnable(answer, DEVICES, MICROBATCHES)
     if sentence is not None:
-        return sentence, False
-    ticks = simulate(schedule).makespan
-    if ticks > FEWEST:
-        return (f"It takes {ticks} ticks, and {FEWEST} are possible: look for a gap of device 1 in the "
-                "picture, and ask what it waits for."), True
-    return f"Right: {ticks} ticks, the fewest that are possible. Device 1 never pauses.", True
+        return _without_stages(sentence), False
+    run = simulate(schedule)
+    if run.makespan > FEWEST:
+        return f"It takes {run.makespan} ticks, and {FEWEST} are possible. {_longest_wait(run)}", True
+    return f"Right: {FEWEST} ticks, the fewest that are possible. Device 1 never pauses.", True
+
+
+def _longest_wait(run):
+    """Return which device waits longest between two of its actions, and for what."""
+    waits = [idle for idle in run.idle if idle.reason == "wait"]  # device 0 always waits for its last B
+    longest = max(waits, key=lambda idle: idle.end - idle.start)
+    action = _without_stages(str(longest.message))
+    return (f"Device {longest.device} does nothing from tick {longest.start} to {longest.end}: it waits for "
+            f"{action} of device {longest.source}. Could that come earlier, or device {longest.device} do "
+            "something else meanwhile?")
+
+
+def _without_stages(sentence):
+    """Return a sentence of the package with B0 for 1B0: each device has one stage here, and no halves of B.
+
+    >>> _without_stages("device 0 cannot start 0B0 before 1B0 on device 1")
+    'device 0 cannot start B0 before device 1 has done B0'
+    >>> _without_stages("device 0 never does 0B2 (missing): every stage needs F and B (or I and W).")
+    'device 0 never does B2: each device needs F and B of each micro-batch.'
+    """
+    sentence = re.sub(r"\b\d+(?=[FB]\d)", "", sentence)
+    sentence = re.sub(r"before (\w+) on (device \d+)", r"before \2 has done \1", sentence)
+    sentence = re.sub(r" \(missing\): .*", ": each device needs F and B of each micro-batch.", sentence)
+    return sentence.replace(" (duplicated)", "").replace("deadlock:", "nobody can go on, a deadlock:")

@@ -8,12 +8,25 @@ ANSWERS = {
     "F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "Right: 12 ticks",
     "F0 F1 F2 B2 B1 B0\nF0 F1 F2 B2 B1 B0": "Right: 12 ticks",
     "\n   F0 F1 B0 F2 B1 B2   \nF0 B0 F1 B1 F2 B2\n": "Right: 12 ticks",
-    NAIVE: "It takes 18 ticks, and 12 are possible",
-    "F0 F1 B0 B1 F2 B2\nF0 B0 F1 B1 F2 B2": "It takes 15 ticks, and 12 are possible",
+    NAIVE:
+        "It takes 18 ticks, and 12 are possible. Device 0 does nothing from tick 1 to 4: it waits for B0 of "
+        "device 1. Could that come earlier, or device 0 do something else meanwhile?",
+    "F0 F1 B0 B1 F2 B2\nF0 B0 F1 B1 F2 B2":
+        "15 ticks, and 12 are possible. Device 1 does nothing from tick 7 to 10: it waits for F2 of device",
+    "F0 F1 F2 B2 B1 B0\nF0 B0 F1 B1 F2 B2":
+        "16 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 10: it waits for B2 of device",
+    "F0 F1 F2 B0 B1 B2\nF2 F1 F0 B0 B1 B2":
+        "14 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 8: it waits for B0 of device 1.",
 }
 REFUSED = {
     "...\n...": "Not solved yet", "": "Not solved yet",
-    "F0 B0 F1 B1 F2 B2\nF0 F1 B0 B1 F2 B2": "It cannot run: deadlock",
+    "F0 B0 F1 B1 F2 B2\nF0 F1 B0 B1 F2 B2":
+        "It cannot run: nobody can go on, a deadlock: device 0 cannot start B0 before device 1 has done B0, "
+        "and device 1 cannot start F1 before device 0 has done F1.",
+    "F0 F1 F2 B1 B2\nF0 B0 F1 B1 F2 B2":
+        "It cannot run: device 0 never does B0: each device needs F and B of each micro-batch.\n",
+    "F0 F1 F2 B0 B1 B2\nF0 B1 F1 B0 F2 B2": "It cannot run: device 1: B1 comes before its forward F1.",
+    "F0 F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "It cannot run: device 0 does F0 2 times: once is enough.",
     "F0 F1 B0 B1\nF0 B0 F1 B1": "asked were 3: 0, 1 and 2",
     "F0 F1 B0 B1 F2 B2": "Devices (lines) in your schedule: 1",
     "F0 I0 W0\nF0 I0 W0": "'I0' is not an action here: write F or B",

@@ -105,6 +105,12 @@ WRONG_FORWARD = {
     a = 1 / (1 + np.exp(-(w1 * x1 + w2 * x2 + b)))
     return -np.log(a) * y - np.log(1 - a) * (1 - y)
 """),
+    "the order is z, a, L": forward("""
+    z = w1 * x1 + w2 * x2 + b
+    a = 1 / (1 + np.exp(-z))
+    return a, z, np.log(1 + np.exp(z)) - y * z
+"""),
+    "`forward` returns nothing": forward("    z = w1 * x1 + w2 * x2 + b\n    print(z)"),
     "uses `sigmoid`, which is not in its cell": forward("    return 0, sigmoid(b), 0"),
     "stopped with TypeError": forward("    z = w1(x1) + w2(x2) + b\n    return z, z, z"),
     "Not solved yet": forward('    """Return z, a and L."""\n    ...'),
@@ -156,6 +162,7 @@ WRONG_BACKWARD = {
     "exchanged": backward("    dz = a - y\n    return dz, x2 * dz, x1 * dz, dz"),
     "Your dw1 and dw2 are dz": backward("    return [a - y] * 4"),
     "put dz in front": backward("    dz = a - y\n    return [dz * x1, dz * x2, dz]"),
+    "the order is dz, dw1, dw2, db": backward("    dz = a - y\n    return dz * x1, dz * x2, dz, dz"),
     "Not solved yet": backward("    return None"),
 }
 

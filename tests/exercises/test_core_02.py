@@ -1,7 +1,10 @@
 """What notebook 02 says to walks that are not written as its solutions are: right ones and wrong ones."""
 
+import re
+
 import pytest
 
+from exercises import landscape_pictures
 from exercises.judging import judged, part_named
 
 GRADIENT, LEARN = part_named("gradient"), part_named("learn")
@@ -94,7 +97,15 @@ WRONG_GRADIENT = {
     dz = (1 / (1 + np.exp(-(w * x + b))) - y) / len(x)
     return sum(dz) * sum(x), sum(dz)
 """),
-    "Your dw and db have one number for each sample": gradient("""
+    "and are not means": gradient("""
+    error = 1 / (1 + np.exp(-(w * x + b))) - y
+    return error * x, error
+"""),
+    "You divide by 288": gradient("""
+    error = 1 / (1 + np.exp(-(w * x + b))) - y
+    return sum(error * x) / 288, sum(error) / 288
+"""),
+    "Your dw and db have one number for each sample.": gradient("""
     error = 1 / (1 + np.exp(-(w * x + b))) - y
     return error * x / len(x), error / len(x)
 """),
@@ -183,6 +194,16 @@ WRONG_LEARN = {
     "You look only at dw": walk(condition="abs(dw) > 0.02"),
     "one may hide the other": walk(condition="abs(dw + db) > 0.02"),
     "You stop where it is steep": walk(condition="abs(dw) < 0.02 and abs(db) < 0.02"),
+    "All points of your path are the last one": learn("""
+    place = np.zeros(2)
+    path = [place]
+    while True:
+        slopes = np.array(gradient(*place, x, y))
+        if abs(slopes).max() <= 0.02:
+            return *place, path
+        place -= rate * slopes
+        path.append(place)
+"""),
     "Your path has only its start": walk().replace("path.append((w, b))", "pass"),
     "Your path lacks its start": walk().replace("path = [(w, b)]", "path = []"),
     "return w, b, path": walk().replace("return w, b, path", "return path"),
@@ -191,7 +212,8 @@ WRONG_LEARN = {
     "Not in every case. the number of points on the path with rate 2, in walk 1":
         walk(condition="abs(dw) > 0.03 or abs(db) > 0.03"),
     "`learn` finds no end: a loop in it": walk("w = w - dw / 1000; b = b"),
-    "`learn` finds no end": learn("    while True:\n        rate = rate / 2"),
+    "`learn` finds no end": learn("    while True:\n        rate = rate / 2\n    return rate"),
+    "`learn` returns nothing": learn("    for _ in range(9):\n        rate = rate / 2"),
     "Not solved yet": learn("    return None"),
 }
 
@@ -202,6 +224,26 @@ def test_other_right_ways(part, code):
     assert judged(part, code) == f"Right: {part.right}"
 
 
+ONCE = """
+    w = b = 0.0
+    path = [(w, b)]
+    dw, db = {slopes}
+    for _ in range({times}):
+        if max(abs(dw), abs(db)) <= 0.02:
+            break
+        w, b = w - rate * dw, b - rate * db
+        path.append((w, b))
+    return w, b, path
+"""
+
+
+@pytest.mark.parametrize("times", [5, 30, 1000])
+@pytest.mark.parametrize("slopes", ["gradient(w, b, x, y)", "np.mean((0.5 - y) * x), np.mean(0.5 - y)"])
+def test_a_gradient_that_is_taken_once_is_named_however_long_the_walk(times, slopes):
+    said = judged(LEARN, learn(ONCE.format(slopes=slopes, times=times)))
+    assert said == "You take the gradient once. When w and b have moved, it is worth nothing: take it anew."
+
+
 @pytest.mark.parametrize("words", WRONG_GRADIENT)
 def test_a_wrong_gradient_is_named(words):
     assert words in judged(GRADIENT, WRONG_GRADIENT[words])
@@ -210,3 +252,16 @@ def test_a_wrong_gradient_is_named(words):
 @pytest.mark.parametrize("words", WRONG_LEARN)
 def test_a_wrong_walk_is_named(words):
     assert words in judged(LEARN, WRONG_LEARN[words])
+
+
+def test_a_dragged_path_is_drawn_inside_the_axes_with_its_costs_below():
+    (left, right), (bottom, top) = landscape_pictures.W, landscape_pictures.B
+    corners = [(left, bottom), (right, top), (left, top), (right, bottom)]
+    map_of = landscape_pictures.Drag(lambda w, b: w ** 2 + b ** 2 + 1, {1: corners, 2: corners * 3})
+    page = map_of._repr_html_()
+    places = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', page)
+    high = landscape_pictures.HIGH
+    assert all(0 < float(x) < landscape_pictures.WIDE and 0 < float(y) < high for x, y in places[:4])
+    assert places[0][0] == places[2][0] < places[1][0] and float(places[0][1]) > float(places[1][1])
+    assert "rate 1: 3 updates; J = 86.00, 602.00, 30.00, 658.00<" in page
+    assert f'y="{high + 20}"' in page and ", ..., 658.00<" in page

@@ -79,6 +79,8 @@ WRONG_LINEAR = {
     "in another order": linear(end="return dW, db, dA_prev"),
     "hands back the dZ that it was given": linear(dA_prev="dZ"),
     "Your backward changes W and b": linear(end="self.W -= dW; self.b -= db; return dA_prev, dW, db"),
+    "changes W and b. It only says how":
+        linear(dA_prev="0", end="self.W -= 0.1 * dW; self.b -= 0.1 * db; return self.W.T @ dZ, dW, db"),
     "Your cache holds Z": linear("Z = self.W.dot(A_prev) + self.b; self.cache = Z; return Z"),
     "under another name than `self.cache`":
         linear("self.A_prev = A_prev; return self.W.dot(A_prev) + self.b", A="self.A_prev"),
@@ -91,7 +93,14 @@ WRONG_LINEAR = {
     "Your dW multiplies entry by entry": linear(dW="A.T * dZ"),
     "Your forward multiplies by W transposed":
         linear("self.cache = A_prev; return self.W.T.dot(A_prev) + self.b"),
-    "The number of values that backward returns: yours is 2, it must be 3": linear(end="return dW, db"),
+    "Your backward returns dA_prev alone": linear(end="return dA_prev"),
+    "Your backward returns dW and db": linear(end="return dW, db"),
+    "Your backward returns dA_prev and dW": linear(end="return dA_prev, dW"),
+    "The number of values that backward returns: yours is one, it must be 3": linear(end="return dZ * 3"),
+    "asks for `A_prev`, which it is not given": linear(dW="np.dot(dZ, A_prev.T)"),
+    "Your dA_prev and dW multiply entry by entry": linear(dA_prev="self.W.T * dZ", dW="A.T * dZ"),
+    "forward and backward": linear("self.cache = A_prev; return self.W * A_prev + self.b",
+                                   dA_prev="self.W.T * dZ", dW="A.T * dZ"),
     "Whether forward leaves A_prev as it was: yours is False":
         linear("self.cache = A_prev.copy(); A_prev *= 0; return self.W @ self.cache + self.b"),
     "Whether backward leaves A_prev and dZ as they were: yours is [True, False]":
@@ -101,7 +110,7 @@ WRONG_LINEAR = {
     "stopped with AttributeError": linear(dW="dZ.dott(A.T)"),
     "Not solved yet: the body of `backward` is empty":
         START + "    def forward(self, A_prev):\n        return 1\n\n    def backward(self, dZ): pass\n",
-    "Z with 2 inputs, 2 units, 2 samples: yours gives None":
+    "`forward` returns nothing":
         linear("self.cache = A_prev; self.W @ A_prev + self.b"),
 }
 
@@ -118,13 +127,14 @@ WRONG_RELU = {
     "your backward writes into the dA": relu(backward="dA[~self.cache] = 0; return dA, None, None"),
     "8 bytes for each number": relu("self.cache = np.maximum(Z, 0); return self.cache",
                                     "return np.where(self.cache > 0, dA, 0), None, None"),
-    "your mask is made of floats": relu("self.cache = np.where(Z > 0, 1.0, 0.0); return self.cache * Z",
+    "asks for `Z`, which it is not given": relu(backward="return np.where(Z > 0, dA, 0), None, None"),
+    "your mask is made of numbers": relu("self.cache = np.where(Z > 0, 1.0, 0.0); return self.cache * Z",
                                         "return dA * self.cache, None, None"),
     "under another name": relu("self.positive = Z > 0; return Z * self.positive",
                                "return dA * self.positive, None, None"),
     "does not read `self.cache`": relu("self.Z = Z; self.cache = Z > 0; return np.maximum(Z, 0)",
                                        "return dA * (self.Z > 0), None, None"),
-    "The number of values that backward returns: yours gives None":
+    "`backward` returns nothing":
         relu(backward="dA * self.cache, None, None"),
     "A with Z = [[-1, 0, 2], [3, -0.5, 0.25]]: yours is":
         relu("self.cache = Z > 0; return np.maximum(Z, 1)"),
@@ -136,6 +146,17 @@ WRONG_RELU = {
                                             *((RELU, code) for code in RIGHT_RELU)])
 def test_other_right_ways(part, code):
     assert judged(part, code) == f"Right: {part.right}"
+
+
+MASKS = ["(Z > 0) * 1.0", "(Z > 0).astype(float)", "np.where(Z > 0, 1, 0)", "(Z > 0).astype(Z.dtype)"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("A", ["Z * self.cache", "np.maximum(Z, 0)"])
+@pytest.mark.parametrize("dZ", ["dA * self.cache", "np.where(self.cache > 0, dA, 0)"])
+def test_a_mask_that_takes_eight_bytes_is_named_however_it_is_used(mask, A, dZ):
+    code = relu(f"self.cache = {mask}; return {A}", f"return {dZ}, None, None")
+    assert "your mask is made of numbers, with 8 bytes for each" in judged(RELU, code)
 
 
 @pytest.mark.parametrize("words", WRONG_LINEAR)

@@ -53,13 +53,23 @@ def of_learn(my: SimpleNamespace) -> Iterator[tuple[str, object]]:
         yield "How many things learn returns (w, b, path are three)", _count(result)
         w, b, path = result
         points = list(path) if isinstance(path, (list, tuple, np.ndarray)) else [path]
-        yield "How many numbers each point on the path has", sorted(set(map(_count, points)))
+        sizes = sorted(set(map(_count, points)))
+        yield "How many numbers each point on the path has", sizes
+        if sizes == [2] and _all_steps_alike(points):  # however many steps: a loop may count them
+            yield "Whether each step on the path has slopes of its own", False
+            return
         where = f"with rate {rate}, in walk {place + 1} of {len(WALKS)}"
         for name, part in (("first", points[:1]), ("second", points[1:2]), ("third", points[2:3])):
             yield f"the {name} point on the path {where}", _plain(part)
         yield f"the number of points on the path {where}", len(points)
         yield f"the last point on the path {where}", _plain(points[-1:])
         yield f"the w and b that are returned {where}", [w, b]
+
+
+def _all_steps_alike(points):
+    """Return whether a path of three points or more goes straight on, in steps of one length."""
+    steps = np.diff(np.array(_plain(points)), axis=0)
+    return len(steps) > 1 and bool(np.any(steps)) and bool(np.allclose(steps, steps[0], rtol=1e-9, atol=0))
 
 
 def _plain(points):
@@ -74,6 +84,7 @@ def _count(result):
 
 DZ = "dz = (a - y) / len(x)"
 SUMS = "return (dz * x).sum(), dz.sum()"
+DZ_AND_SUMS = f"{DZ}\n    {SUMS}"
 STEP = "w, b = w - rate * dw, b - rate * db"
 ENOUGH = "if max(abs(dw), abs(db)) <= 0.02:"
 ASK = "        dw, db = gradient(w, b, x, y)\n"
@@ -83,6 +94,7 @@ WALK = """        if max(abs(dw), abs(db)) <= 0.02:
         w, b = w - rate * dw, b - rate * db
         path.append((w, b))
 """
+ONCE = "You take the gradient once. When w and b have moved, it is worth nothing: take it anew."
 
 PARTS = [
     Part(
@@ -108,6 +120,10 @@ PARTS = [
              "Your dw takes one mean x for all samples. Each sample's dz meets its own x."),
             (SUMS, "return dz * x, dz",
              "Your dw and db have one number for each sample. All samples share one w and one b: add up."),
+            (DZ_AND_SUMS, "return (a - y) * x, a - y",
+             "Your dw and db have one number for each sample, and are not means: add up, and divide by m."),
+            (DZ_AND_SUMS, "return ((a - y) * x).sum() / 288, (a - y).sum() / 288",
+             "You divide by 288, however many samples come in: divide by how many there are, len(x)."),
             (SUMS, "return (dz * x).sum(), dz",
              "Your db has one number for each sample. All samples share one b: add them up."),
             (SUMS, "return dz * x, dz.sum()",
@@ -160,7 +176,12 @@ PARTS = [
             (ENOUGH, "if False:",
              "Your walk never stops: after each new gradient, ask whether both slopes are 0.02 or less."),
             (LOOP, ASK[4:] + "    while True:\n",
-             "You take the gradient once. When w and b have moved, it is worth nothing: take it anew."),
+             ONCE),
+            (LOOP + WALK, ASK[4:] + """    for _ in range(100):
+        w, b = w - rate * dw, b - rate * db
+        path.append((w, b))
+    return w, b, path
+""", ONCE),
             (STEP, "w, b = w + rate * dw, b + rate * db",
              "You climb: a slope says which way J grows, so subtract."),
             (STEP, "w, b = w - rate * dw, b", "Your b never moves: update both."),
@@ -196,6 +217,9 @@ PARTS = [
             ("path = [(w, b)]", "path = []",
              "Your path lacks its start: the point (0, 0) is the first on it."),
             ("w, b = 0.0, 0.0", "w, b = 1.0, 1.0", "You start at w = b = 1: start at 0 and 0."),
+            ("            return w, b, path", "            return w, b, [(w, b)] * len(path)",
+             "All points of your path are the last one: you append one array, and change it afterwards. "
+             "Append a copy."),
             ("            return w, b, path", "            return path",
              "You return the path alone: return w, b, path."),
             ("            return w, b, path", "            return w, b",

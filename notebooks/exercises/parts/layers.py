@@ -26,6 +26,8 @@ def of_linear(my):
         expected = [layer.W.T @ dZ, dZ @ A_prev.T, dZ.sum(axis=1, keepdims=True)]
         where = f"with {n_prev} inputs, {n} units, {m} sample{'s' * (m > 1)}"
         handed = yield from _both_ways(layer, A_prev, dZ, where, with_parameters=True)
+        if handed is None:
+            return
         right.append(same(list(handed), expected))
     yield from _two_at_a_time(layer, A_prev, dZ, place=1)
     if all(right):
@@ -35,14 +37,21 @@ def of_linear(my):
 
 
 def of_relu(my):
-    """Yield what a `ReLU` computes, and whether it keeps no more than its mask."""
+    """Yield what a `ReLU` computes, and whether it keeps no more than its mask.
+
+    If it keeps more, no fraction is tried: what a mask of floats makes of them has many forms.
+    """
     layer, Z = my.ReLU(), np.array([[-1.0, 0.0, 2.0], [3.0, -0.5, 0.25]])
     dA = np.array([[5.0, 6.0, -7.0], [-8.0, 9.0, 1.0]])
     expected = [dA * (Z > 0), None, None]
     where = "with Z = [[-1, 0, 2], [3, -0.5, 0.25]]"
     handed = yield from _both_ways(layer, Z, dA, where, with_parameters=False)
     yield from _two_at_a_time(layer, Z, dA, place=0)
-    yield "The bytes of the cache, for 6 numbers of Z", np.asarray(layer.cache).nbytes
+    kept = np.asarray(layer.cache)
+    yield "The bytes of the cache, for 6 numbers of Z", kept.nbytes
+    if kept.nbytes > Z.size:
+        yield "Whether the cache holds 0 and 1 only", bool(np.isin(kept, (0, 1)).all())
+        return
     if same(list(handed), expected):
         Z, dA = rational(Z) / 3, rational(dA) / 3
         yield "A in exact fractions", layer.forward(Z)
@@ -50,14 +59,16 @@ def of_relu(my):
 
 
 def how_many(handed):
-    """Return how many values a function has returned; what it has returned, if that is not a tuple."""
-    return len(handed) if isinstance(handed, (tuple, list)) else handed
+    """Return how many values a function has returned; None for None, "one" for what is not a tuple."""
+    if isinstance(handed, (tuple, list)):
+        return len(handed)
+    return None if handed is None else "one"
 
 
 def _both_ways(layer, given, derivative, where, with_parameters):
     """Yield what a forward and a backward return, and whether the arrays that they got are as before.
 
-    Return what backward has returned.
+    Return what backward has returned; None if it has changed W or b, after which no number counts.
     """
     out, into = ("Z", "A_prev") if with_parameters else ("A", "Z")
     copies = [given.copy(), derivative.copy()]
@@ -65,14 +76,16 @@ def _both_ways(layer, given, derivative, where, with_parameters):
     yield f"Whether forward leaves {into} as it was", np.array_equal(given, copies[0])
     before = [layer.W.copy(), layer.b.copy()] if with_parameters else []
     handed = layer.backward(derivative)
+    if with_parameters:
+        unchanged = list(map(np.array_equal, [layer.W, layer.b], before))
+        yield "Whether backward leaves W and b as they were", unchanged
+        if not all(unchanged):
+            return None
     yield "The number of values that backward returns", how_many(handed)
     for name, value in zip((f"d{into}", "dW", "db"), handed):
         yield f"{name} {where}", value
     unchanged = map(np.array_equal, [given, derivative], copies)
     yield f"Whether backward leaves {into} and d{out} as they were", list(unchanged)
-    if with_parameters:
-        unchanged = map(np.array_equal, [layer.W, layer.b], before)
-        yield "Whether backward leaves W and b as they were", list(unchanged)
     return handed
 
 
@@ -98,6 +111,13 @@ CACHE = """        self.cache = A_prev
         dA_prev = self.W.T @ dZ
         dW = dZ @ self.cache.T
 """
+PRODUCTS = """        dA_prev = self.W.T @ dZ
+        dW = dZ @ self.cache.T
+"""
+ALL_PRODUCTS = """        return self.W @ A_prev + self.b
+
+    def backward(self, dZ):
+""" + PRODUCTS
 BOTH = """        self.cache = Z > 0
         return Z * self.cache
 
@@ -137,6 +157,12 @@ PARTS = [
              "opposite: the sum runs over units, so n must be inside."),
             ("self.W.T @ dZ", "(self.W.T @ dZ).T",
              "Your dA_prev has samples as rows. It has the shape of A_prev: samples are columns."),
+            ("return dA_prev, dW, db", "return dA_prev",
+             "Your backward returns dA_prev alone. It hands back three things: dA_prev, dW, db."),
+            ("return dA_prev, dW, db", "return dW, db",
+             "Your backward returns dW and db. A third comes first, for the layer before: dA_prev."),
+            ("return dA_prev, dW, db", "return dA_prev, dW",
+             "Your backward returns dA_prev and dW. The third thing is db: b will be updated, too."),
             ("return dA_prev, dW, db", "return dW, db, dA_prev",
              "Your backward returns its three derivatives in another order than (dA_prev, dW, db)."),
             ("return dA_prev, dW, db", "return dZ, dW, db",
@@ -146,6 +172,9 @@ PARTS = [
              "        self.W, self.b = self.W - dW, self.b - db\n        return dA_prev, dW, db",
              "Your backward changes W and b. It only says how they should change: an update comes later, "
              "once."),
+            ("dZ @ self.cache.T", "dZ @ A_prev.T",
+             "Your backward asks for `A_prev`, which it is not given: take it out of `self.cache`, where "
+             "forward has put it."),
             ("self.cache = A_prev", "self.cache = self.W @ A_prev + self.b",
              "Your cache holds Z. Look at the sum for dW: what is dZ multiplied by there?"),
             (CACHE, CACHE.replace("self.cache", "self.kept"),
@@ -160,6 +189,10 @@ PARTS = [
              f"Your forward multiplies W and A_prev entry by entry. {STAR}"),
             ("self.W.T @ dZ", "self.W.T * dZ", f"Your dA_prev multiplies entry by entry. {STAR}"),
             ("dZ @ self.cache.T", "dZ * self.cache.T", f"Your dW multiplies entry by entry. {STAR}"),
+            (PRODUCTS, PRODUCTS.replace("@", "*"),
+             f"Your dA_prev and dW multiply entry by entry. {STAR}"),
+            (ALL_PRODUCTS, ALL_PRODUCTS.replace("@", "*"),
+             f"Your layer multiplies entry by entry, forward and backward. {STAR}"),
             ("self.W @ A_prev + self.b", "self.W.T @ A_prev + self.b",
              "Your forward multiplies by W transposed. The rows of W are units already, so W A_prev is "
              "right as it is."),
@@ -178,6 +211,9 @@ PARTS = [
             ("return dA * self.cache, None, None", "return 1.0 * self.cache, None, None",
              "Your backward returns the slope alone. The chain rule multiplies it by what came from the "
              "right, dA."),
+            ("return dA * self.cache, None, None", "return dA * (Z > 0), None, None",
+             "Your backward asks for `Z`, which it is not given: forward leaves what backward must know in "
+             "`self.cache`."),
             ("return Z * self.cache", "return np.abs(Z)",
              "Your forward turns negative numbers round: ReLU makes them 0."),
             ("self.cache = Z > 0", "self.cache = Z < 0",
@@ -201,8 +237,8 @@ PARTS = [
              "Right numbers, but your cache holds 8 bytes for each number of Z. Backward asks only whether "
              "it was above 0: keep that, True or False, in 1 byte."),
             (BOTH, BOTH.replace("self.cache = Z > 0", "self.cache = (Z > 0).astype(float)"),
-             "Right numbers, but your mask is made of floats. True and False take an eighth of the memory, "
-             "and can be multiplied with fractions, too."),
+             "Right numbers, but your mask is made of numbers, with 8 bytes for each. Backward asks only "
+             "whether Z was above 0: keep that, True or False, in 1 byte."),
             (BOTH, BOTH.replace("self.cache", "self.mask"),
              "Your layer keeps its mask under another name than `self.cache`. A pipeline takes `cache` out "
              "and puts it back later, so use that name."),

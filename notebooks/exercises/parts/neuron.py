@@ -82,6 +82,9 @@ PARTS = [
              "Your forward returns L alone. The backward pass will need what went forward: return z, a, L."),
             ("return z, a, L", "return a, L", "Your forward returns a, L: return all three, z, a, L."),
             ("return z, a, L", "return L, a, z", "Your forward returns L, a, z: the order is z, a, L."),
+            ("return z, a, L", "return a, z, L", "Your forward returns a, z, L: the order is z, a, L."),
+            ("return z, a, L", "return z, L, a", "Your forward returns z, L, a: the order is z, a, L."),
+            ("return z, a, L", "return a, L, z", "Your forward returns a, L, z: the order is z, a, L."),
         ),
         "three steps, and each needs only what went before it.",
         kept=False,
@@ -136,6 +139,8 @@ PARTS = [
              "Your backward asks for `z`, which it is not given, and does not need: the slope of the sigmoid "
              "is written with what came out of it, a."),
             (BACK, "return dz * x1, dz * x2, dz", "Your backward returns dw1, dw2, db: put dz in front."),
+            (BACK, "return dz * x1, dz * x2, dz, dz",
+             "Your backward returns dw1, dw2, db and dz: the order is dz, dw1, dw2, db."),
             (BACK, "return da, dz, dz * x1, dz * x2, dz",
              "Your backward returns da too: return dz, dw1, dw2, db."),
         ),
