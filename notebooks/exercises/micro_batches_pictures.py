@@ -51,10 +51,10 @@ def weights(sizes):
     ax.bar(np.arange(m) + 0.2, of_means, 0.36, label="mean of the means", **look)
     for edge in np.cumsum(sizes)[:-1]:
         ax.axvline(edge - 0.5, color=GREY, linestyle=":")
-    ax.set(xticks=range(m), ylim=(0, 0.16))
+    ax.set(xticks=range(m), ylim=(0, 1.15 * max(of_means)))
     ax.set_xlabel("sample (dotted lines: cuts)", fontsize=13)
     ax.set_ylabel("its weight in the gradient", fontsize=13)
-    ax.legend(frameon=False, loc="upper left", ncols=2, fontsize=13)
+    figure.legend(frameon=False, loc="outside upper center", ncols=2, fontsize=13)
     ax.spines[["top", "right"]].set_visible(False)
     plt.close(figure)
     return figure

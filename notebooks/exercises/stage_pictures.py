@@ -21,6 +21,21 @@ def less_or_more(new: float, old: float) -> str:
     return "equal" if new == old else "less" if new < old else "more"
 
 
+def counted(stage: object, X_parts: list) -> tuple[float, float]:
+    """Send all micro-batches forward, then all back, and return (full, most), in KiB.
+
+    full: what is in the stash after the last forward.
+    most: what is in the stash and in the layers' caches together, when a backward has just worked; the
+        largest of all backwards.
+    """
+    outputs = [stage.forward(i, X_i) for i, X_i in enumerate(X_parts)]
+    full, most = kib(stage.stash), 0
+    for i, A in enumerate(outputs):
+        stage.backward(i, A)                                # any dA of that shape will do
+        most = max(most, kib([stage.stash, [layer.cache for layer in stage.layers]]))
+    return full, most
+
+
 def stashes(stages: dict, X_parts: list) -> Figure:
     """Let stages work, all forwards first, and draw what is in their stash after each action.
 

@@ -104,11 +104,14 @@ WRONG_FULL_BATCH = {
             "    return J, {layer: found[k] for k, layer in enumerate(own)}"),
     "Your gradients are a list": loops(store="if pair[0] is not None: found = [*found, pair]"),
     "the number of rows of X": loops(m="len(X)"),
+    "the number of rows of Y": loops(m="len(Y)"),
     "divides by 1": loops(m="1"),
+    "The gradients of layers[2] of 2 samples and layers of 3 - 3 - 3 units: yours is one array":
+        loops(store="if pair[0] is not None: found[layers[k]] = pair[0]"),
     "returns the gradients first": loops(end="return found, J"),
     "changes W and b on its way": loops(store="if pair[0] is not None:\n            found[layers[k]] = pair\n"
                                               "            layers[k].W -= pair[0]; layers[k].b -= pair[1]"),
-    "The number of values that full_batch returns: yours gives None": loops(end="print(J)"),
+    "`full_batch` returns nothing: it ends without a `return`": loops(end="print(J)"),
     "No layer is a key of your gradients": loops(store="found[id(layers[k])] = pair"),
     "`full_batch` stopped with ValueError": loops(m="len(X[0]); A = A.T"),
     "Not solved yet: the body of `full_batch`": "def full_batch(layers, X, Y):\n    '''Later.'''\n",

@@ -71,10 +71,13 @@ WRONG_CUTS = {
         "    return [X[:, a:b] for a, b in zip(edges, edges[1:])]"),
     "every M-th sample": cut("return [X[:, k::M] for k in range(M)]"),
     "in the wrong order": cut("parts = np.array_split(X, M, axis=1); parts.reverse(); return parts"),
+    "drops an axis": cut("return [column for column, _ in zip(X.T, range(M))]"),
+    "The number of axes of each part of 4 samples and M = 2: yours is [1, 1], it must be [2, 2]":
+        cut("return np.split(X.ravel(), M)"),
     "Return a list": cut("return (part for part in np.array_split(X, M, axis=1))"),
     "The number of parts of 4 samples and M = 2: yours is 1": cut("return [X]"),
     "The sizes of the parts of 4 samples and M = 2: yours is [1, 3]": cut("return [X[:, :1], X[:, 1:]]"),
-    "What micro_batches returns: yours gives None": cut("np.array_split(X, M, axis=1)"),
+    "`micro_batches` returns nothing: it ends without a `return`": cut("np.array_split(X, M, axis=1)"),
     "Not solved yet": cut("pass"),
 }
 
@@ -83,6 +86,20 @@ WRONG_LOOPS = {
     "the mean of the parts' means": loop(m="len(Y_part[0])", end="return J / M, {layer: (dW / M, db / M) "
                                          "for layer, (dW, db) in found.items()}"),
     "the number of rows of X": loop(start="J, found, m = 0, {}, len(X)"),
+    "the number of rows of Y": loop(start="J, found, m = 0, {}, len(Y)"),
+    "Your J and gradients are M times too small": loop(end="return J / M, {layer: (dW / M, db / M) "
+                                                       "for layer, (dW, db) in found.items()}"),
+    "Your J is divided by M": loop(end="return J / M, found"),
+    "which is a KeyError": loop(add="dW, db = dW + found[layer][0], db + found[layer][1]"),
+    "Your gradients get longer": loop(add="old = found.get(layer, ())").replace(
+        "found[layer] = dW, db", "found[layer] = (*old, dW, db)"),
+    "No layer is a key": loop(add="layer = id(layer); old = found.get(layer, [0, 0]); dW, db = dW + old[0], "
+                                  "db + old[1]"),
+    "what a ReLU returns": loop().replace("            if dW is None: continue\n", ""),
+    "Your sums take in what a ReLU returns": loop(
+        add="old = found.get(layer, [0, 0]); dW, db = dW + old[0], db + old[1]"
+    ).replace("            if dW is None: continue\n", ""),
+    "`in_parts` stopped with TypeError": loop(back="dA, dW, db = layer.backward()"),
     "those of the last part alone": loop(add="pass"),
     "Your J is that of the last part alone": loop(add_J="J = J_part"),
     "Your J stays 0": loop(add_J="pass"),
@@ -110,7 +127,7 @@ def in_parts(layers, X, Y, M):
     "returns the gradients first": loop(end="return found, J"),
     "Whether W and b stay as they are while the parts go through: yours is [False, False]":
         loop(add="layer.W = layer.W - 0.1 * dW; layer.b = layer.b - 0.1 * db"),
-    "The number of values that in_parts returns: yours gives None": loop(end="J"),
+    "`in_parts` returns nothing: it ends without a `return`": loop(end="J"),
     "in_parts uses `full_batch`": loop(add_J="full_batch(layers, X, Y)"),
     "Not solved yet": "def in_parts(layers, X, Y, M):\n    return None\n",
 }

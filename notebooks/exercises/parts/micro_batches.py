@@ -6,7 +6,7 @@ from minipipe.exact import rational
 
 from ..judging import Part, is_numbers, same
 from .layers import how_many
-from .whole import gradients_of, network
+from .whole import adding_none, gradients_of, network
 
 
 def of_micro_batches(my):
@@ -18,6 +18,7 @@ def of_micro_batches(my):
         is_list = isinstance(parts, (list, tuple, np.ndarray))
         yield "What micro_batches returns", "a list" if is_list else parts and f"a {type(parts).__name__}"
         yield f"The number of parts {words}", len(parts)
+        yield f"The number of axes of each part {words}", [np.ndim(part) for part in parts]
         yield f"The sizes of the parts {words}", [np.shape(part)[-1] for part in parts]
         yield f"The parts {words}", list(parts)
 
@@ -28,12 +29,13 @@ def of_in_parts(my):
     What is wrong in floats is not tried with fractions: these stop at the first float, whatever is wrong.
     """
     rng, right = np.random.default_rng(6), []
-    for sizes, m, M in (((3, 3, 3), 4, 2), ((4, 3, 2), 10, 1), ((4, 3, 2), 10, 4), ((2, 4, 3), 10, 3)):
+    cases = (((3, 3, 3), 2, 1), ((3, 3, 3), 4, 2), ((4, 3, 2), 10, 1), ((4, 3, 2), 10, 4), ((2, 4, 3), 10, 3))
+    for sizes, m, M in cases:
         layers = network(my, sizes, rng)
         X, Y = rng.integers(-4, 5, (sizes[0], m)) / 2, rng.integers(-4, 5, (sizes[-1], m)) / 2
         before = [(layer.W, layer.b, layer.W.copy(), layer.b.copy()) for layer in layers[::2]]
         whole = _at_once(my, layers, X, Y)
-        handed = my.in_parts(layers, X, Y, M)
+        handed = yield from adding_none(lambda: my.in_parts(layers, X, Y, M))
         yield "The number of values that in_parts returns", how_many(handed)
         unchanged = [layer.W is W and layer.b is b and np.array_equal(W, old_W) and np.array_equal(b, old_b)
                      for layer, (W, b, old_W, old_b) in zip(layers[::2], before)]
@@ -43,7 +45,8 @@ def of_in_parts(my):
         yield f"J {where}", J if is_numbers(J) else f"a {type(J).__name__}"
         found = [*gradients_of(layers, gradients, where)]
         yield from found
-        right.append(same([J, *(value for _, value in found[2:])], whole))
+        derivatives = [value for words, value in found if words.startswith(("dW", "db"))]
+        right.append(same([J, *derivatives], whole))
     if all(right):
         for layer in layers[::2]:
             layer.W, layer.b = rational(layer.W), rational(layer.b)
@@ -85,6 +88,13 @@ ADD = """                sum_dW, sum_db = gradients.get(layer, (0, 0))
                 gradients[layer] = sum_dW + dW, sum_db + db
 """
 LAST = "                gradients[layer] = dW, db\n"
+IF = "            if dW is not None:\n"
+ALL = """            if layer in gradients:
+                dW, db = gradients[layer][0] + dW, gradients[layer][1] + db
+            gradients[layer] = dW, db
+"""
+WITH_NONE = ("Your sums take in what a ReLU returns: its dW and db are None, which cannot be added. Leave "
+             "ReLU out.")
 
 PARTS = [
     Part(
@@ -117,6 +127,9 @@ PARTS = [
             (CUT, "return [X[:, i::M] for i in range(M)]",
              "Your parts take every M-th sample. Leave neighbours together: part 0 is the first samples, "
              "and so on."),
+            (CUT, "return [X[:, i] for i in range(M)]",
+             "Each of your parts is a single sample, and no longer a matrix: `X[:, i]` drops an axis. All "
+             "samples must be in one of the M parts, and a part with one sample is a matrix of one column."),
             (CUT, CUT + "[::-1]",
              "Your parts come in the wrong order: the first samples are in part 0."),
             (CUT, "yield from np.array_split(X, M, axis=1)",
@@ -128,18 +141,37 @@ PARTS = [
         "in_parts", 5, of_in_parts,
         (
             ("cost(A, Y_i, m)", "cost(A, Y_i, X_i.shape[1])",
-             "Each of your parts divides by its own number of samples. All is M times too large then, as "
-             "if the rate were M times as high. Hand the m of the whole mini-batch to the cost."),
+             "Each of your parts divides by its own number of samples. If the parts are equal, all is M "
+             "times too large, as if the rate were M times as high; if not, short parts count more, too. "
+             "Hand the m of the whole mini-batch to the cost."),
+            ("cost(A, Y_i, m)", "cost(A, Y_i, m * M)",
+             "Your J and gradients are M times too small: you divide by M what the cost has divided by m. "
+             "Add the parts up, and do no more."),
+            ("return J, gradients", "return J / M, gradients",
+             "Your J is divided by M. Each J_i was divided by m before: J is their sum."),
             ("cost(A, Y_i, m)", "cost(A, Y_i, X_i.shape[1] * M)",
              "You take the mean of the parts' means. That is right if they are equal, but of 3, 3, 2, 2 "
              "samples, each counts 1/12 or 1/8 in place of 1/10. Divide by the m of the whole at once."),
             ("X.shape[1]", "X.shape[0]",
              "Your m is the number of rows of X. Samples are columns."),
+            ("X.shape[1]", "Y.shape[0]",
+             "Your m is the number of rows of Y. Samples are columns."),
             (ADD, LAST,
              "Your gradients are those of the last part alone: each part overwrites the one before. Add "
              "them up."),
             ("J += J_i", "J = J_i",
              "Your J is that of the last part alone. The J of the whole is the sum over its parts."),
+            (ADD, ADD.replace("gradients.get(layer, (0, 0))", "gradients[layer]"),
+             "Your first part finds no entry of its layer to add to, which is a KeyError. Begin with two "
+             "zeros, or store the first part's pair as it is."),
+            (ADD, "                gradients[layer] = gradients.get(layer, ()) + (dW, db)\n",
+             "Your gradients get longer with each part: + puts two tuples one after the other. Add dW to "
+             "dW, and db to db."),
+            (ADD, ADD.replace("(layer,", "(layers.index(layer),").replace("[layer]", "[layers.index(layer)]"),
+             "No layer is a key of your gradients. Take the layer itself as the key, not its place, as "
+             "`full_batch` does."),
+            (IF + ADD, ALL, WITH_NONE),
+            (IF, "            if True:\n", WITH_NONE),
             ("        J += J_i\n", "",
              "Your J stays 0: each part has a J_i to be added."),
             ("zip(micro_batches(X, M), ", "zip(micro_batches(X, M)[:-1], ",

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..judging import Part
+from .whole import adding_none
 
 ORDER = "F0 F1 F2 B1 B0 F3 B3 B2"   # more than one in the stash, and not emptied as it was filled
 SAMPLES = (2, 1, 2, 1)               # of micro-batches 0 to 3
@@ -49,6 +50,11 @@ def of_recomputing_stage(my):
         for words, value in _at_work(stage, ORDER, 3, 3, rng, recompute):
             yield f"recompute={recompute}, {words}", value
         yield (f"recompute={recompute}, in {ORDER}: how often the first layer went forward", len(forwards))
+    rng = np.random.default_rng(7)
+    stage = my.Stage(_layers(my, (3, 3, 3), rng))
+    forwards = _counted(stage.layers[0])
+    stage.backward(0, stage.forward(0, _halves(rng, 3, 2)))
+    yield "Stage(layers), in F0 B0: how often the first layer went forward", len(forwards)
     rng = np.random.default_rng(8)
     stage = my.Stage(_layers(my, (4, 3, 2), rng)[1:], recompute=True)    # a ReLU comes first
     for words, value in _at_work(stage, "F0 F1 B0 B1", 3, 2, rng, True):
@@ -89,7 +95,8 @@ def _at_work(stage, order, n_prev, n, rng, recompute=False):
         words = "after " + " ".join(done)
         array = _halves(rng, n_prev if kind == "F" else n, SAMPLES[i])
         work = stage.forward if kind == "F" else stage.backward
-        yield f"{words}: what {kind}{i} returns", _one(work(i, array))
+        handed = yield from adding_none(lambda: work(i, array))
+        yield f"{words}: what {kind}{i} returns", _one(handed)
         yield f"{words}: the micro-batches in the stash", _keys(stage.stash)
         if kind == "F":
             yield from _shelf(stage, i, array, words, recompute)
@@ -160,6 +167,17 @@ OUTPUTS = ("Your stash holds what each layer returned. A backward needs what the
 KEEPS_BOTH = ("With recompute=True your stage goes forward twice, but its stash is as full as without: "
               "it holds the caches, too. Stash the input alone.")
 
+IF = "if dW is not None:\n                "
+ADD = """sum_dW, sum_db = self.gradients.get(layer, (0, 0))
+                self.gradients[layer] = sum_dW + dW, sum_db + db"""
+BY_INDEX = "place = self.layers.index(layer)\n                " + ADD.replace("(layer,", "(place,").replace(
+    "[layer]", "[place]")
+ALL = """if layer in self.gradients:
+                dW, db = self.gradients[layer][0] + dW, self.gradients[layer][1] + db
+            self.gradients[layer] = dW, db"""
+WITH_NONE = ("Your gradients take in each ReLU, whose dW and db are None. Leave it out: None cannot be "
+             "added, and an update would stumble over it.")
+
 
 def _in_both(kept):
     """Return the mistakes that both versions of a stage allow.
@@ -187,6 +205,24 @@ def _in_both(kept):
         (added, f"self.gradients[layer] = sum_dW + dW / {len(SAMPLES)}, sum_db + db / {len(SAMPLES)}",
          "Your gradients are divided by the number of micro-batches. The cost has divided by m already: "
          "add."),
+        (ADD, ADD.replace("self.gradients.get(layer, (0, 0))", "self.gradients[layer]"),
+         "Your first backward finds no entry of its layer to add to, which is a KeyError. Begin with two "
+         "zeros, or store the first pair as it is."),
+        (ADD, BY_INDEX,
+         "No layer is a key of your gradients. Take the layer itself as the key, not its place: a layer has "
+         "another place in its stage than in the network."),
+        (IF + ADD, ALL, WITH_NONE),
+        (IF + ADD, ALL.replace("if layer", "if dW is not None and layer"), WITH_NONE),
+        (IF, "if True:\n                ", WITH_NONE),
+        (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash.pop(min(self.stash))",
+         "Your backward takes out the oldest entry. It must be that of micro-batch i: backwards come in any "
+         "order."),
+        (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash.popitem()[1]",
+         "Your backward takes out the newest entry. It must be that of micro-batch i: backwards come in any "
+         "order."),
+        *((f"{kept} = self.stash.pop(i)", f"{kept} = self.stash.pop({other})",
+           "Your backward takes out another micro-batch's entry. It must be that of micro-batch i.")
+          for other in ("0", "i - 1")),
         (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash[i]",
          "Your backward leaves its entry in the stash: the memory of a micro-batch that is done is never "
          "free."),
@@ -244,6 +280,12 @@ PARTS = [
             ("self.recompute = recompute", "self.recompute = True",
              "Your stage goes forward twice even if recompute is False. Then it stashes all caches, as "
              "before."),
+            ("recompute=False", "recompute=True",
+             "Stage(layers) recomputes. Without a word about it, a stage stashes all caches, as before: "
+             "recompute is False by default."),
+            ("recompute=False", "recompute",
+             "Stage(layers) stops, since your recompute has no default. Without a word about it, a stage "
+             "stashes all caches, as before: the default is False."),
             ("A_in if self.recompute", "A if self.recompute",
              "Your stash holds what leaves the stage. To compute the caches again, you need what came in: "
              "put that A aside before the loop overwrites it."),

@@ -50,8 +50,26 @@ def gradients_of(layers, gradients, where):
     found = [place for place, layer in enumerate(layers) if layer in gradients]
     yield "The places of the layers that are keys of the gradients", found
     for place in found[::-1]:
-        for name, derivative in zip(("dW", "db"), gradients[layers[place]]):
+        pair = gradients[layers[place]]
+        yield f"The gradients of layers[{place}] {where}", _counted(pair)
+        for name, derivative in zip(("dW", "db"), pair if isinstance(pair, (tuple, list)) else ()):
             yield f"{name} of layers[{place}] {where}", derivative
+
+
+def _counted(pair):
+    if isinstance(pair, (tuple, list)):
+        return f"{len(pair)} values"
+    return "one array" if isinstance(pair, np.ndarray) else f"a {type(pair).__name__}"
+
+
+def adding_none(call):
+    """Return what `call()` returns; if it stops since it adds None to something, yield that first."""
+    try:
+        return call()
+    except TypeError as error:
+        if "NoneType" in str(error) and "operand" in str(error):
+            yield "What your code adds up", "None"
+        raise
 
 
 def network(my, sizes, rng):
@@ -154,6 +172,8 @@ PARTS = [
              "to count places."),
             ("X.shape[1])", "X.shape[0])",
              "Your m is the number of rows of X. Samples are columns."),
+            ("X.shape[1])", "Y.shape[0])",
+             "Your m is the number of rows of Y. Samples are columns."),
             ("X.shape[1])", "1)",
              "Your cost divides by 1: m is the number of samples, the columns of X."),
             ("return J, gradients", "return gradients, J",
