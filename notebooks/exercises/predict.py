@@ -1,5 +1,7 @@
 """A guess before an answer: answer, pictures and explanation stay hidden until a guess was made."""
 
+from ast import literal_eval
+
 import numpy as np
 
 from .comments import COMMENTS
@@ -47,6 +49,8 @@ def verdict(yours, right, comments=()):
     'Nearly: 350 for 348, right to 1 %.'
     """
     right, yours = plain(right), plain(yours)
+    if isinstance(yours, str) and not isinstance(right, str):
+        yours = _written_out(yours)
     if yours == "?":
         return f"It is {right}."
     comment = next((words for other, words in dict(comments).items() if plain(other) == yours), None)
@@ -59,6 +63,14 @@ def verdict(yours, right, comments=()):
     else:
         text = _of_a_number(yours, right)
     return text if comment is None else f"{text} {comment}"
+
+
+def _written_out(text):
+    """Return the number or list that a text spells, such as "12"; else the text."""
+    try:
+        return plain(literal_eval(text))
+    except (ValueError, SyntaxError):
+        return text
 
 
 def _of_a_number(yours, right):

@@ -78,6 +78,7 @@ def test_a_word_is_chosen(capsys, monkeypatch, yours, words):
 
 
 @pytest.mark.parametrize(("yours", "right", "words"), [
+    ("33", 33, "Right: 33."), ("[1, 'f0']", [1, "F0"], "Right: [1, 'F0']."),
     (33, 33, "Right: 33."), (32, 33, "33; you said 32: the right size, 3 % off."),
     (36, 33, "33; you said 36: the right size, 9 % off. "
              "Near."), (350, 348, "Nearly: 350 for 348, right to 1 %."),
