@@ -1,12 +1,14 @@
 """A profile in, the fastest schedule out: from a file, from `measure`, and back to a table."""
 
 import random
+import re
+import shlex
 
 import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.cli.main import main
+from minipipe.cli.main import command_line, main
 from minipipe.planning.profiles import Profiled, arrange, names_to_try, profile_of, read_profile
 
 HEADER = "name,forward,backward,weight backward,bytes\n"
@@ -86,3 +88,43 @@ def test_the_command_for_a_network(capsys):
     assert "nothing fits 100 bytes a device: the closest" in capsys.readouterr().err
     assert main(["plan"]) == 2 and "give either --model" in capsys.readouterr().err
     assert main(["plan", "--profile", "none.csv"]) == 2 and "cannot read none.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, found", [
+    ("", "zb-v, "), ("--schedules 1F1B", "1f1b, "), ("--schedules gpipe zb-h1", "zb-h1, "),
+    ("--schedules greedy", "zb-h1, "), ("--devices 2", "on 2 devices"), ("-M 16", " 16 micro-batches"),
+    ("--most-alive 3", "device: 3 3 3 3"), ("--latency 1", ""), ("--bandwidth 4", ""),
+    ("--schedules 1f1b --most-alive 1", "most_alive=1: 1f1b: it keeps 4 micro-batches alive"),
+    ("--schedules chimera", "schedules=['chimera'] must be a list of names out of naive"),
+    ("--memory 4GiB", "--memory has no place beside --profile: a profile does not say how many bytes"),
+    *((f"{words}", f"{words.partition(' ')[0]} has no place beside --profile: leave it out") for words in (
+        "--input 4", "--batch-size 128", "--nodes 1", "--device A100", "--between 'InfiniBand HDR'",
+        "--shards 1", "--precision float32", "--optimizer sgd",
+    )),
+])
+def test_each_option_changes_the_plan_for_a_profile_or_is_refused(tmp_path, capsys, words, found):
+    """A silent option is a wrong answer; so is one that was given its default."""
+    path = tmp_path / "mine.csv"
+    path.write_text(HEADER + "".join(f"block {i},1,1,1,8\n" for i in range(8)))
+    command = ["plan", "--profile", str(path)]
+    assert main(command) == 0
+    plain = capsys.readouterr().out
+    status = main([*command, *shlex.split(words)])
+    out, err = capsys.readouterr()
+    assert found in out + err and (not words or out != plain)
+    assert (status == 2) == (out == "")
+
+
+def test_no_option_of_the_command_is_left_out_of_that_test():
+    """All options of `plan`, but those that say what the costs are of and where the schedule is written."""
+    test, = test_each_option_changes_the_plan_for_a_profile_or_is_refused.pytestmark
+    tried = " ".join(words.replace("-M ", "--micro-batches ") for words, _ in test.args[1])
+    options = {*command_line().commands["plan"].options}
+    options -= {"-h", "--help", "--model", "--profile", "--output"}
+    assert options == {*re.findall(r"--[\w-]+", tried)}
+
+
+@pytest.mark.parametrize("option", ["--micro-batches 8", "--latency 0", "--bandwidth 4", "--most-alive 2"])
+def test_what_is_for_a_profile_is_refused_for_a_network(capsys, option):
+    assert main(["plan", "--model", "mlp([16, 10])", "--input", "16", *option.split()]) == 2
+    assert f"{option.split()[0]} has no place beside --model: " in capsys.readouterr().err
