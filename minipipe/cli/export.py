@@ -39,8 +39,10 @@ def add_options(parser):
     add_schedule(parser)
     add_hardware(parser)
     add_simulated_splits(parser)
-    parser.add_argument("--format", metavar="FORMAT",
-                        help=f"{', '.join(WRITERS)}, or a picture's (default: by the ending of --output)")
+    parser.add_argument(
+        "--format", metavar="FORMAT",
+        help=f"{', '.join(WRITERS)}, or a picture's (default: by the ending of --output, else csv)",
+    )
     parser.add_argument(
         "--tick", default="1 ms", help='how long a tick is shown in a chrome trace (default: "%(default)s")'
     )
@@ -61,12 +63,11 @@ def run(options):
 
 
 def _format(options):
-    ending = Path(options.output or "").suffix[1:].lower()
+    ending = Path(options.output or "printed.csv").suffix[1:].lower()
     form = (options.format or ENDINGS.get(ending, ending)).lower()
     formats = [*WRITERS, *picture_formats()]
     if form not in formats:
-        output = f"--output {options.output}" if options.output else "a command without --format and --output"
-        what = f"--format {form!r}" if options.format else output
+        what = f"--format {form!r}" if options.format else f"--output {options.output}"
         raise ValueError(f"{what} does not say what to write: use --format with one of {', '.join(formats)}")
     if form not in WRITERS and not options.output:
         raise ValueError(f"a picture needs a file to be written to: add --output schedule.{form}")

@@ -12,6 +12,11 @@ ALSO = {  # what the options are called in Python, and by others
     "K": "--devices", "M": "--micro-batches", "n_devices": "--devices", "n_stages": "--stages",
     "n_microbatches": "--micro-batches", "n_epochs": "--epochs", "gpus": "--devices", "lr": "--learning-rate",
 }
+MEGATRON = {"pp": ("-K", "--devices"), "tp": ("--shards",), "dp": ("--replicas",)}  # its letters for a split
+COMMANDS_ELSEWHERE = {
+    "train": "training is what happens without a command, so leave train out; ",
+    **dict.fromkeys(["simulate", "draw", "plot"], "did you mean timeline? "),
+}
 OPTION = re.compile(r"--[A-Za-z][\w-]*|-[A-Za-z][A-Za-z_-]+|-[A-Za-z]")
 SHORT = re.compile(r"(?:-|(?=.=))([KMkm])=?(\d*)")  # -K 4, -K4, -K=4 and K=4
 
@@ -82,7 +87,9 @@ class Parser(argparse.ArgumentParser):
 
     def _about_option(self, name):
         """Return the sentence about an option that this command does not have."""
-        several = self._beginning(name)
+        several, here = self._beginning(name), MEGATRON.get(plain(name), ("",))
+        if here[-1] in self.options:
+            return f"unknown option {name}: Megatron's {plain(name).upper()} is {' or '.join(here)} here"
         if len(several) > 1 and len(plain(name)) > 1:
             return f"{name} may be {' or '.join(several)}: write one of them"
         if self._choice(name):
@@ -140,6 +147,8 @@ class Parser(argparse.ArgumentParser):
         if name is None:
             near = nearest(word, [*self.commands, "help"])
             hint = f"did you mean {near}? " if near else ""
+            if plain(word) in COMMANDS_ELSEWHERE:
+                hint = COMMANDS_ELSEWHERE[plain(word)]
             if is_name(word):
                 hint = f"type timeline {word} to draw that schedule, or --schedule {word} to train by it; "
             self.fail(f"there is no command {word!r}: {hint}there are {', '.join(self.commands)}")

@@ -74,6 +74,8 @@ def run(options):
     print_trace(trace)
     if found:
         print_proof(found, _of_all(options))
+        if not options.halves:
+            print("backwards split into I and W may be faster: add --halves")
     else:
         print_spans(trace, options.objective)
     if path:

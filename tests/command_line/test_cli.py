@@ -139,11 +139,13 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
     assert f"proved: {of_all} 18 ticks, in this memory (" in out
     assert "peak micro-batches per device           3 2 1" in out
     assert mp.simulate(best).makespan == 18 and mp.simulate(best).to_text() in out
+    hint = "\nbackwards split into I and W may be faster: add --halves\n"
+    assert hint in out
     out = run(capsys, "search --devices 2 --halves --most-alive 2 --latency 1 --costs F=1,I=1,W=1")[1]
     assert "I0" in out and "W0" in out and "peak micro-batches per device           2 " in out
     found, proved = (out.split(words)[1].split()[0] for words in ("makespan", "takes fewer than "))
     assert found == proved, "the latency counts in both"
-    assert "no schedule with backwards in halves and one stage a device" in out
+    assert "no schedule with backwards in halves and one stage a device" in out and hint not in out
     monkeypatch.setattr("minipipe.cli.search.best_schedule", lambda *sizes: Found(best, 18, 17.5, False, 5))
     out = run(capsys, "search")[1]
     assert f"not proved: 18 ticks is the best found, and {of_all} 17.5; 5 partial schedules" in out
@@ -271,6 +273,10 @@ def test_validate_says_valid_or_all_faults(capsys, tmp_path):
     assert status == 2
     assert "malformed cells: 2" in complaint
     assert "row 2 (rank 1), column 1: '0Y0'" in complaint
+
+
+def test_export_prints_a_table_where_neither_file_nor_format_is_given(capsys):
+    assert run(capsys, "export interleaved -K 2 -M 4") == (0, build("interleaved", 2, 4).to_csv(), "")
 
 
 @pytest.mark.slow
