@@ -3,10 +3,10 @@
 from ..comparison import NOTES, table_of
 from ..order import Costs
 from ..plots import compare
-from ..schedules import SCHEDULES, name_of, stages_per_device
+from ..schedules import SCHEDULES, name_of
 from .options import (
-    add_hardware, add_picture, add_simulated_splits, add_sizes, in_replicas, read, schedule_named, sizes_from,
-    split_trace_of,
+    add_depth, add_hardware, add_picture, add_simulated_splits, add_sizes, check_depth, depth_of, in_replicas,
+    read, schedule_named, sizes_from, split_trace_of,
 )
 from .output import checked_picture, describe_devices, save_figure
 
@@ -20,6 +20,7 @@ examples:
   python3 -m minipipe compare gpipe 1f1b zb-h1 --devices 4 --micro-batches 8
   python3 -m minipipe compare 1f1b eager-1f1b looped --micro-batches 32 --latency 1 --output slow_links.png
   python3 -m minipipe compare 1f1b mine.csv
+  python3 -m minipipe compare 1f1b interleaved -K 8 -M 64 --stages-per-device 4
   python3 -m minipipe compare all -K 4 -M 16 --latency 0.5
   python3 -m minipipe compare gpipe 1f1b zb-h1 --replicas 2 --costs F=1,B=2,A=6
 """
@@ -31,6 +32,7 @@ def add_options(parser):
                         help="of a schedule, or a file that ends in .csv; or all, which these sizes allow "
                         f"(default: {' '.join(DEFAULT)})")
     add_sizes(parser)
+    add_depth(parser)
     add_hardware(parser)
     add_simulated_splits(parser)
     add_picture(parser, "compare.png")
@@ -64,7 +66,8 @@ def run(options):
 
 def _sizes(names, options):
     """Return (number of devices, number of micro-batches) of all of them."""
-    per_device = {name: stages_per_device(name) for name in names if not name.endswith(".csv")}
+    per_device = {name: depth_of(name, options) for name in names if not name.endswith(".csv")}
+    check_depth([*per_device], options)
     if options.stages is not None and len({*per_device.values()}) > 1:
         examples = {n: name for name, n in reversed(per_device.items())}  # the first name for each number
         words = ", ".join(f"{n} a device in {name}" for n, name in sorted(examples.items()))

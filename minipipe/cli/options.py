@@ -2,6 +2,7 @@
 
 import argparse
 from fractions import Fraction
+from inspect import signature
 from pathlib import Path
 
 from ..checks import spelled
@@ -13,6 +14,7 @@ from ..planning.rehearsal import EXCHANGES
 from ..schedules import SCHEDULES, build, is_name, name_of, stages_per_device
 from .parsing import nearest
 
+DEEP = [name for name, builder in SCHEDULES.items() if "v" in signature(builder).parameters]
 SCHEDULE, N_DEVICES, N_MICRO_BATCHES = "1f1b", 4, 8
 
 
@@ -26,6 +28,13 @@ def add_sizes(parser):
     parser.add_argument(
         "--micro-batches", type=int, metavar="M",
         help=f"the parts of a mini-batch, -M for short (default: {N_MICRO_BATCHES})",
+    )
+
+
+def add_depth(parser):
+    parser.add_argument(
+        "--stages-per-device", type=int, metavar="V",
+        help=f"how many stages each device has in {', '.join(DEEP)} (default: 2)",
     )
 
 
@@ -63,6 +72,7 @@ def add_schedule(parser):
         "--csv", metavar="FILE", help="your own schedule: a table as PyTorch writes it, one row per device"
     )
     add_sizes(parser)
+    add_depth(parser)
     add_copies(parser)
     add_recompute(parser, "put a recomputation before each backward")
 
@@ -207,7 +217,11 @@ def schedule_from(options):
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} each say what the schedule is: leave one of them out")
     own = given[0] if given and name is None else None
-    for words, number in ("--devices", options.devices), ("--stages", options.stages):
+    sizes = {
+        "--devices": options.devices, "--stages": options.stages,
+        "--stages-per-device": options.stages_per_device,
+    }
+    for words, number in sizes.items():
         if own and number is not None:
             raise ValueError(
                 f"{words} {number} has no place beside {own}, which has one line for each device: "
@@ -222,19 +236,44 @@ def schedule_from(options):
     elif own:
         schedule = read(table, options.micro_batches, options.copy_of)
     else:
-        schedule = schedule_named(SCHEDULE if name is None else name, options)
+        name = SCHEDULE if name is None else name
+        check_depth([name_of(name)], options)
+        schedule = schedule_named(name, options)
     return with_recompute(schedule, options.recompute)
 
 
 def schedule_named(name, options):
     """Return the schedule called `name` in the sizes of `add_sizes`, for one of the replicas."""
-    devices, microbatches = sizes_from(options, stages_per_device(name_of(name)))
+    name = name_of(name)
+    devices, microbatches = sizes_from(options, depth_of(name, options))
     if options.replicas < 1 or microbatches % options.replicas:
         raise ValueError(
             f"--replicas {options.replicas} cannot share {microbatches} micro-batches evenly: use a divisor "
             f"of {microbatches}, or other --micro-batches"
         )
-    return build(name, devices, microbatches // options.replicas)
+    microbatches //= options.replicas
+    if name in DEEP and options.stages_per_device is not None:
+        return SCHEDULES[name](devices, microbatches, options.stages_per_device)
+    return build(name, devices, microbatches)
+
+
+def check_depth(names, options):
+    """Raise `ValueError` for --stages-per-device where it would change none of the schedules."""
+    V = options.stages_per_device
+    if V is not None and V < 1:
+        raise ValueError(f"--stages-per-device {V} must be at least 1")
+    if V is not None and not {*names} & {*DEEP}:
+        fixed = ", ".join(f"{stages_per_device(name)} in {name}" for name in names)
+        raise ValueError(
+            f"--stages-per-device {V}, but a device always has as many stages as the schedule says, {fixed}: "
+            f"leave it out, or use {', '.join(DEEP)}"
+        )
+
+
+def depth_of(name, options):
+    """Return how many stages each device has in the schedule called `name`, a key of `SCHEDULES`."""
+    V = options.stages_per_device
+    return V if name in DEEP and V is not None else stages_per_device(name)
 
 
 def in_replicas(schedule, options):
@@ -250,9 +289,11 @@ def sizes_from(options, per_device=1):
     if options.stages is None:
         return N_DEVICES if options.devices is None else options.devices, microbatches
     if options.devices is not None:
-        raise ValueError(
-            f"--devices {options.devices} and --stages {options.stages} say the same: leave one of them out"
-        )
+        both = f"--devices {options.devices} and --stages {options.stages}"
+        V, rest = divmod(options.stages, options.devices) if options.devices else (0, 0)
+        if V > 1 and V != per_device and not rest and hasattr(options, "stages_per_device"):
+            raise ValueError(f"{both}: leave out --stages, and add --stages-per-device {V}")
+        raise ValueError(f"{both} say the same: leave one of them out")
     if options.stages % per_device:
         raise ValueError(f"--stages {options.stages}: each device has {per_device}, so use a multiple")
     return options.stages // per_device, microbatches

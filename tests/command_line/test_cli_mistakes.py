@@ -15,7 +15,7 @@ from minipipe.cli import timeline
 from minipipe.cli.main import COMMANDS, command_line, options_from
 from minipipe.cli.options import SCHEDULE, schedule_from
 from minipipe.interrupted import INTERRUPTED
-from minipipe.schedules import build
+from minipipe.schedules import build, interleaved_one_f_one_b
 
 
 @pytest.mark.parametrize("words, sentence", [
@@ -56,6 +56,13 @@ from minipipe.schedules import build
     ("timeline --schedule gpipe --csv x.csv", "a name and --csv each say what the schedule is: leave one"),
     ("timeline x.csv --order F0 B0", "--order and --csv each say what the schedule is: leave one of them"),
     ("timeline -K 4 --stages 4", "--devices 4 and --stages 4 say the same: leave one of them out"),
+    ("compare interleaved -K 8 -M 64 --stages 32",
+     "--devices 8 and --stages 32: leave out --stages, and add --stages-per-device 4"),
+    ("timeline -K 0 --stages 4", "--devices 0 and --stages 4 say the same"),
+    ("timeline interleaved --stages-per-device 0", "--stages-per-device 0 must be at least 1"),
+    ("timeline zb-v --stages-per-device 3", "as many stages as the schedule says, 2 in zb-v: leave"),
+    ("compare 1f1b zb-v --stages-per-device 2", "schedule says, 1 in 1f1b, 2 in zb-v: leave it"),
+    ("timeline --order 'F0 B0' --stages-per-device 2", "--stages-per-device 2 has no place beside --order"),
     ("timeline zb-v --stages 3", "--stages 3: each device has 2, so use a multiple"),
     ("compare 1f1b zb-v --stages 4", "--stages 4 need unequal devices, 1 a device in 1f1b, 2 a device in"),
     ("timeline --costs F=1 B=2", "'B=2' is not a schedule: costs are one word, --costs F=1,B=2"),
@@ -189,6 +196,18 @@ def test_what_is_meant_is_read_in_any_spelling(words):
     assert found.run is expected.run is timeline.run
     schedules = [schedule_from(options) for options in (found, expected)]
     assert schedules[0] == schedules[1] == build("zb-v", 2, 4)
+
+
+@pytest.mark.parametrize("words", [
+    "interleaved -K 4 -M 8 --stages-per-device 3", "interleaved --stages 12 --stages-per-device 3",
+])
+def test_each_device_has_as_many_stages_as_were_asked_for(capsys, tmp_path, words):
+    schedule = schedule_from(options_from(["timeline", *words.split()]))
+    assert schedule == interleaved_one_f_one_b(4, 8, v=3) and schedule.n_stages == 12
+    words = "compare 1f1b interleaved -K 4 -M 8 --stages-per-device 3 --output"
+    status, out, _ = run(capsys, f"{words} {tmp_path / 'x.svg'}")
+    found = mp.compare("1f1b", schedule, K=4, M=8)
+    assert status == 0 and repr(found).split("\n\n")[0] in out
 
 
 @pytest.mark.parametrize("words, expected", [
