@@ -51,7 +51,7 @@ def main(arguments=None):
         options = options_from(sys.argv[1:] if arguments is None else list(arguments))
         with warnings.catch_warnings(), watched():
             warnings.simplefilter("always", ScheduleWarning)
-            warnings.showwarning = note
+            warnings.showwarning = note_once()
             return options.run(options) or 0
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,9 +64,16 @@ def main(arguments=None):
         return INTERRUPTED
 
 
-def note(message, *where):
-    """Show a warning to those who did not call a function."""
-    print(f"minipipe: note: {message}", file=sys.stderr)
+def note_once():
+    """Return a function that shows warnings to those who did not call a function, each of them once."""
+    said = set()
+
+    def note(message, *where):
+        if str(message) not in said:
+            said.add(str(message))
+            print(f"minipipe: note: {message}", file=sys.stderr)
+
+    return note
 
 
 def options_from(arguments):

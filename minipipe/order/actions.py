@@ -133,7 +133,7 @@ class ScheduleError(ValueError):
 
 
 class ScheduleWarning(UserWarning):
-    """What a reader of a table has left out, or will not be able to run."""
+    """What a reader of a table has left out, or cannot run; or what a schedule is called here."""
 
 
 class Action(NamedTuple):

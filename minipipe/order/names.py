@@ -3,14 +3,16 @@
 They are found in the files of the room `minipipe.schedules`.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from inspect import signature
+from inspect import currentframe, signature
 
 from ..arguments import argument
 from ..checks import chosen, items_of, shown, spelled
 from ..registry import Registry
+from .actions import ScheduleWarning
 from .costs import check_sizes
 
 COSTS = "F", "B", "I", "W"
@@ -41,7 +43,7 @@ class ScheduleFacts:
     alive: the most micro-batches whose activations a device keeps: a function of K, M and `device`, or of K
         and M for the fullest device; None as for `makespan`.
     source: the paper, or "no known paper".
-    also: {another name that the field has for it: where that is used}. Who types it is told ours.
+    also: {another name that the field has for it: where that is used}. It will do, with a warning.
     stages_per_device: how many stages each device has.
     copies: how many copies of the network share the devices.
     flush: whether it ends each mini-batch before the next begins; without, gradients are of older weights.
@@ -110,15 +112,11 @@ def names_having(**facts):
 def name_of(name):
     """Return the name in `SCHEDULES` that a text spells: case, spaces, "_" and "-" do not matter.
 
-    Raises `ValueError` for anything else. For another name of the field, it says which one that is here; else
-    it names the nearest one.
+    For another name that the field has for a schedule, such as "DAPPLE", a `ScheduleWarning` says what it is
+    called here. Raises `ValueError` for anything else, with the nearest name.
 
     >>> name_of("1F1B"), name_of("ZB_H1")
     ('1f1b', 'zb-h1')
-    >>> name_of("DAPPLE")
-    Traceback (most recent call last):
-    ValueError: the schedule 'DAPPLE' is called '1f1b' here (that name is from Fan et al. 2020, arXiv \
-2007.01045): use '1f1b'
     """
     SCHEDULES.load()
     if not isinstance(name, str):
@@ -126,8 +124,7 @@ def name_of(name):
             f"schedule={shown(name)} is not a name: pass one of {', '.join(SCHEDULES)}, "
             "or Schedule.from_text(...)"
         )
-    refuse_other_name(name)
-    found = spelled(name, SCHEDULES)
+    found = spelled(name, SCHEDULES) or _with_note(name)
     if found is None:
         nearest = get_close_matches(name.lower(), SCHEDULES, n=1, cutoff=0.5)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
@@ -135,25 +132,36 @@ def name_of(name):
     return found
 
 
-def refuse_other_name(name):
-    """Raise `ValueError` for a name that the field has for one of the schedules, and say which one it is."""
-    others = {other: key for key, facts in SCHEDULES.load().facts.items() for other in facts.also}
+def _other_names():
+    """Return {name that the field has for a schedule: its name here}."""
+    return {other: name for name, facts in SCHEDULES.load().facts.items() for other in facts.also}
+
+
+def _with_note(name):
+    """Return what the schedule is called here that the field calls `name`, with a warning; or None."""
+    others = _other_names()
     other = spelled(name, others)
-    if other is not None:
-        ours = others[other]
-        raise ValueError(
-            f"the schedule {name!r} is called {ours!r} here (that name is from "
-            f"{SCHEDULES.facts[ours].also[other]}): use {ours!r}"
-        )
+    if other is None:
+        return None
+    ours = others[other]
+    level, frame, package = 1, currentframe(), __name__.partition(".")[0]
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        level, frame = level + 1, frame.f_back  # the warning points to the user's line, however far that is
+    warnings.warn(
+        f"the schedule {name!r} is called {ours!r} here (that name is from "
+        f"{SCHEDULES.facts[ours].also[other]})",
+        ScheduleWarning, stacklevel=level,
+    )
+    return ours
 
 
 def chosen_schedules(schedules, known):
     """Return a list of names out of `known`, as `name_of` reads them; `ValueError` for anything else."""
     names = items_of(schedules)  # once, since they may come from an iterator
-    for name in names or []:
-        if isinstance(name, str):
-            refuse_other_name(name)
-    return chosen("schedules", schedules if names is None else names, known)
+    if names is None:
+        return chosen("schedules", schedules, known)
+    ours = [_with_note(name) if isinstance(name, str) else None for name in names]
+    return chosen("schedules", [our or name for our, name in zip(ours, names, strict=True)], known)
 
 
 def build(name, n_devices, n_microbatches):
@@ -183,8 +191,12 @@ def stages_per_device(name):
 
 
 def is_name(name):
-    """Tell whether a schedule is called `name`, as `name_of` reads it; it may be anything."""
-    return isinstance(name, str) and spelled(name, SCHEDULES.load()) is not None
+    """Tell whether a schedule is called `name`, as `name_of` reads it; it may be anything.
+
+    >>> is_name("1F1B"), is_name("dapple"), is_name("1f2b"), is_name(7)
+    (True, True, False, False)
+    """
+    return isinstance(name, str) and spelled(name, [*SCHEDULES.load(), *_other_names()]) is not None
 
 
 def build_for_stages(name, n_stages, n_microbatches):
@@ -195,7 +207,7 @@ def build_for_stages(name, n_stages, n_microbatches):
     >>> len(build_for_stages("1f1b", 4, 8).devices), len(build_for_stages("zb-v", 4, 8).devices)
     (4, 2)
     """
-    n_stages = argument("n_stages", n_stages)
+    n_stages, name = argument("n_stages", n_stages), name_of(name)
     v = stages_per_device(name)
     if n_stages % v:
         below, above = n_stages - n_stages % v, n_stages - n_stages % v + v
