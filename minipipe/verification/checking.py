@@ -26,7 +26,7 @@ from ..parallel import Pipeline
 from ..parallel.proved import is_proved, trust
 from ..schedules import SCHEDULES, build, name_of
 from .promises import promises_of_layer
-from .trial import CannotTry, Remark, Trial, coarse, forward
+from .trial import CannotTry, Remark, Trial, coarse, forward, in_floats
 from .verdicts import against_full_batch, against_one_device, against_same_groups, difference_in_words
 
 
@@ -248,7 +248,7 @@ class NetworkTrial:
             self._compared(convert, (1, 1, "gpipe", "never"))
         except (AttributeError, TypeError) as error:  # of a layer that cannot compute with fractions
             convert = np.float64
-            note = Remark(f"in floats, but for rounding; with fractions, {type(error).__name__}: {error}")
+            note = in_floats(error)
         n, most = len(self.layers), 3 if self.alone_per_sample else 2  # batch norm needs two samples
         for K, M, schedule in ((2, 2, "gpipe"), (n, most, "1f1b"), (n, most, "zb-h1")):
             setting = min(K, n), M, schedule, recompute

@@ -16,7 +16,7 @@ from ..layers.through import prepare_forward
 from ..losses import MeanSquaredError
 from ..parallel import Pipeline
 from .slopes import slopes
-from .trial import A_PREV, BATCH_SIZE, CannotTry, Remark, Trial, coarse, forward, named, part_of
+from .trial import A_PREV, BATCH_SIZE, CannotTry, Trial, coarse, forward, in_floats, named, part_of
 from .verdicts import against_full_batch, against_same_groups, difference_in_words
 
 LARGE = 1000  # times the data: e^1000 is infinite
@@ -226,7 +226,7 @@ def adds_up(trial):
         for name, wanted in {"A": leaves(A)[0], **whole}.items():
             if not _equal_but_rounding(total[name], wanted, note):
                 return _words_of_sum(trial, name, total[name], wanted, len(parts), note)
-    return _remark(note)
+    return note
 
 
 def _add_part(trial, layer, total, part, trees):
@@ -245,17 +245,12 @@ def _side_by_side(left, right):
 
 
 def _numbers_for(trial):
-    """Return (fractions, ""), or (float64, why) for a layer that cannot compute with fractions."""
+    """Return (fractions, None), or (float64, a remark why) for a layer that cannot compute with fractions."""
     try:
         trial.run(trial.drawn(rational), trial.data(rational))
     except Exception as error:
-        return np.float64, _words(error)
-    return rational, ""
-
-
-def _remark(note):
-    """Return that a comparison was made in floats, or None where it was made in fractions."""
-    return Remark(f"in floats, but for rounding; with fractions, {note}") if note else None
+        return np.float64, in_floats(error)
+    return rational, None
 
 
 def _words(error):
@@ -345,7 +340,7 @@ def pipelined(trial):
             joins = schedule == "gpipe-late-w" and layer.joins_samples
             hint = "; is cache an array with the samples last, as joins_samples = True says?" if joins else ""
             return f"{wrong}, in {K} stages, 2 micro-batches, {schedule}, recompute={recompute!r}{hint}"
-    return _remark(note)
+    return note
 
 
 def owns(trial):

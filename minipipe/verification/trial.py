@@ -24,6 +24,14 @@ class Remark(str):
     """What is worth saying of a promise that is kept."""
 
 
+def in_floats(error: Exception) -> Remark:
+    """Return the remark that a promise was tried in floats. error: what fractions led to."""
+    words = f"of {type(error).__name__}: {error}"
+    if str(error).startswith("exact arithmetic met"):
+        words = str(error).partition(": convert it")[0]  # there is nothing to convert in a right layer
+    return Remark(f"in floats, but for rounding; not tried in fractions, because {words}")
+
+
 class Trial:
     """A layer with parameters and data of its own, made anew for each promise."""
 
