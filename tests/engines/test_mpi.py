@@ -126,7 +126,7 @@ def test_the_command_trains_on_ranks_and_compares(check, n_ranks, words, answer_
 
 @on_ranks
 @pytest.mark.parametrize("arguments, words", [
-    (["--epochs", "x"], "argument --epochs: invalid int value: 'x'"),
+    (["--epochs", "x"], "argument --epochs: 'x' is not a whole number"),
     (["--schedule", "nope"], "unknown schedule 'nope'"),
 ])
 def test_a_wrong_argument_is_said_once(arguments, words):
