@@ -254,23 +254,23 @@ def _same_numbers(left, right):
 
 def first_difference(title: str, yours: list, right: list) -> str:
     """Return a sentence about the first scene in which two lists of what was seen differ."""
-    for place, (words, expected) in enumerate(right):
+    for place, (scene, expected) in enumerate(right):
+        words = scene if "(" in scene.split()[0] else scene[:1].upper() + scene[1:]  # code stays as it is
         their_words, value = yours[place] if place < len(yours) else ("", None)
-        if their_words == words and same(value, expected):
+        if their_words == scene and same(value, expected):
             continue
-        if their_words != words and yours and isinstance(yours[-1][1], Stopped):
+        if their_words != scene and yours and isinstance(yours[-1][1], Stopped):
             value = yours[-1][1]  # on the way to it, a scene tells less or more than of a part that goes on
         if isinstance(value, Stopped):
             sentence = _stopped(title, value.error)
-            asked = "" if isinstance(value.error, Endless) else f" (The check asked for: {words}.)"
-            return sentence + asked
-        start = "Not in every case. " if place else ""
+            met = "" if isinstance(value.error, Endless) else f" (Met on the way to: {scene}.)"
+            return sentence + met
         if nothing_in(value):
-            return f"{start}{words}: yours gives None, it must be {short(shown(expected), 160)}."
+            return f"{words}: yours gives None, it must be {short(shown(expected), 160)}."
         if is_numbers(value) and is_numbers(expected) and shape(value) != shape(expected):
-            return f"{start}{words}: yours has shape {shape(value)}, it must be {shape(expected)}."
+            return f"{words}: yours has shape {shape(value)}, it must be {shape(expected)}."
         theirs, wanted = short(shown(value), 160), short(shown(expected), 160)
-        return f"{start}{words}: yours is {theirs}, it must be {wanted}."
+        return f"{words}: yours is {theirs}, it must be {wanted}."
     return f"{title} does more than it is asked for."
 
 

@@ -209,7 +209,7 @@ WRONG_LEARN = {
     "return w, b, path": walk().replace("return w, b, path", "return path"),
     "How many numbers each point on the path has: yours is [1], it must be [2].":
         walk().replace("path = [(w, b)]", "path = [w]").replace("append((w, b))", "append(w)"),
-    "Not in every case. the number of points on the path with rate 2, in walk 1":
+    "The number of points on the path with rate 2, in walk 1":
         walk(condition="abs(dw) > 0.03 or abs(db) > 0.03"),
     "`learn` finds no end: a loop in it": walk("w = w - dw / 1000; b = b"),
     "`learn` finds no end": learn("    while True:\n        rate = rate / 2\n    return rate"),

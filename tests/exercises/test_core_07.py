@@ -91,7 +91,7 @@ WRONG_CLOCKS = {
     "your list is not sorted by start": {"found": "sorted(found)"},
     "goes round for ever": {"late": "pass"},
     "the lower device comes first": {"found": "sorted(found, key=lambda action: (action[3], -action[0]))"},
-    "the number of actions": {"found": "sorted(found * 2, key=lambda action: (action[3], action[0]))"},
+    "The number of actions": {"found": "sorted(found * 2, key=lambda action: (action[3], action[0]))"},
 }
 
 

@@ -130,7 +130,7 @@ LIMITS, PAIRS = "(5, 9)", "((2, 2), (3, 4))"
      "yours gives None, it must be True"),
     (IN_ORDER.replace("return False", "pass"), "lets all versions pass"),
     (IN_ORDER.replace("return True", "return 'healthy'"), "yours is a str, it must be True"),
-    (IN_ORDER.replace("healthy(my):", "healthy(my):\n    return True\n"), "whether your test runs"),
+    (IN_ORDER.replace("healthy(my):", "healthy(my):\n    return True\n"), "Whether your test runs"),
     (IN_ORDER.replace("return False", "return 3").replace("return True", "return False").replace("3", "True"),
      "the wrong way round"),
     (IN_ORDER.replace("my.run(*small(my, m), 1, 1", "my.run(small(my, m), 1, 1"), "TypeError: run() missing"),

@@ -41,7 +41,7 @@ def test_other_needs_are_accepted():
     ("last and ", "False and ", "your I waits for device K"),
     ("        return None\n", "        return device - 1, kind, i\n", "your F waits for device -1"),
     ("        return None\n", "        return device, kind, i - 1\n", "your F waits for the F before it"),
-    ('return device, "F", i', 'return device, "B", i', "Not in every case."),
+    ('return device, "F", i', 'return device, "B", i', "it must be"),
     ('"W": (device, "I", i), ', "", "stopped with KeyError"),
     ("return waits[kind]", "return list(waits[kind])", "yours is list, it must be tuple"),
     ("    return waits[kind]\n", "", "yours gives None"),

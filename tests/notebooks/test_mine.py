@@ -124,7 +124,7 @@ def test_what_is_right_in_some_cases_only_stays_out(own_file, capsys):
     mine.begin(8)
     code = "def gpipe(device, K, M):\n    return [('F', 0), ('B', 0)]\n"
     course = mine.check(cell(code, "gpipe"))
-    assert "Not in every case. gpipe(0, 2, 3)" in capsys.readouterr().out
+    assert "gpipe(0, 2, 3)" in capsys.readouterr().out
     assert len(course(0, 2, 3)) == 6 and "gpipe: mine" not in own_file.read_text()
 
 

@@ -65,6 +65,15 @@ PARTS = [
             (NEXT, 'return (device + 1, "W" if kind == "I" else "B", i) if device < K - 1',
              "Your I waits for the W of the next device. That is the very wait that the cut is to save: "
              "the derivative is there after its I."),
+            (NEXT, 'return (device + 1, kind, i) if kind == "I" or device < K - 1',
+             "On the last device your I waits for device K, which does not exist. There the derivative comes "
+             "from the cost, after its own F."),
+            ('(device, "F", i)', '(None if kind == "I" else (device, "F", i))',
+             "On the last device your I waits for nothing. The derivative of the cost is there after its "
+             "own F."),
+            (NEXT, 'return (device + 1, kind, i) if kind == "B" and device < K - 1',
+             "Your I waits for its own F on all devices. Only the last one has its derivative then; the "
+             "others get it from the I of device + 1."),
             ('(device, "F", i)', "None",
              "On the last device your I waits for nothing. The derivative of the cost is there after its "
              "own F."),

@@ -39,6 +39,9 @@ def of_run(my):
         return [("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]
 
     layers, X, Y = small_network(my, 4, (2, 2, 2, 2))
+    result = my.run(layers, X, Y, 1, 1, in_turn)
+    n_things = len(result) if isinstance(result, tuple) else 1
+    yield "how many things run returns (J, the stages, the actions)", n_things
     forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
     yield "K = 2, M = 1, five layers of 2 units, without any backward: J", forward_alone[0]
     layers, X, Y = small_network(my, 4)
