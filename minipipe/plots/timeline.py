@@ -153,7 +153,7 @@ def timeline(
         make_room(ax)
     # after that, since the size of the numbers depends on that of the axes
     fill(ax, shown, styles, ticks)
-    write_numbers(ax, shown, ticks, list(rows.values()), with_rim=bool(arrows))
+    write_numbers(ax, shown, ticks, list(rows.values()), with_rim=arrows is not False)
     draw_arrows(ax, trace, arrows, until)
     return ax
 

@@ -51,6 +51,7 @@ def page_of_notebook(path):
         for number, cell in enumerate(cells, 1)
     ]
     body = re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", "\n".join(parts))
+    body = body.replace('href="README.md"', 'href="index.html"')  # the list of all notebooks
     for link in set(re.findall(r'src="([^":]+)"', body)) - set(pictures):  # of a file beside the notebooks
         name = f"{path.stem}_{Path(link).name}"
         pictures[name] = _smaller((path.parent / link).read_bytes())
