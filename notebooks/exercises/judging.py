@@ -61,9 +61,9 @@ class Part:
     scenes: a function of a module with all parts, which yields (what was called, in words; what came out).
     mistakes: (text of the solution, what stands there instead, the sentence), of each typical mistake.
     right: what to say of a right one, after "Right: ".
-    variant: of a part that is written again, what it has then, such as "with recompute".
+    variant: what a part has when it is written again, such as "with recompute".
     kept: whether it belongs into the learner's file.
-    given: (name, what it is), of what a part that is not kept may use because its notebook has imported it.
+    given: (name, object) of what the notebook has imported and a part that is not kept may use.
     """
 
     name: str
@@ -275,7 +275,7 @@ def first_difference(title: str, yours: list, right: list) -> str:
 
 
 def _stopped(title, error):
-    """Return the sentence about an error; of a name that is missing, what to do."""
+    """Return the sentence about an error. If a name is missing, it says what to do."""
     if isinstance(error, NameError) and error.name:
         return (f"{title} uses `{error.name}`, which is not in its cell and not among the parts before it: "
                 "define it in the same cell.")

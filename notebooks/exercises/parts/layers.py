@@ -11,7 +11,7 @@ from ..judging import Part, same
 
 
 def of_linear(my):
-    """Yield what a `Linear` computes, and what it does to the arrays that it is handed.
+    """Yield what a `Linear` computes, and whether it changes the arrays that it is handed.
 
     The first layer is square, so that a product with a wrong transpose gives wrong numbers, and no error.
     """
