@@ -43,9 +43,11 @@ def test_few_frames_lie_between_forward_backward_and_a_layer(monkeypatch):
 
 
 def test_one_step_runs_few_files():
+    """In the third step; what is done once in a process, or for the first mini-batches, does not count."""
     pipe, optimizer, files = pipeline(), mp.SGD(0.1), set()
-    pipe.forward_backward(X, X)
-    pipe.step(optimizer)
+    for _ in range(2):
+        pipe.forward_backward(X, X)
+        pipe.step(optimizer)
 
     def look(frame, event, argument):
         files.add(frame.f_code.co_filename)
@@ -58,4 +60,4 @@ def test_one_step_runs_few_files():
         sys.setprofile(None)
     inside = sorted(str(Path(file).relative_to(HOUSE)) for file in files if Path(file).is_relative_to(HOUSE))
     assert "cluster/clock.py" in [name.replace("\\", "/") for name in inside]
-    assert len(inside) <= MOST_FILES_OF_A_STEP, inside
+    assert len(inside) <= MOST_FILES_OF_A_STEP, "\n".join(inside)
