@@ -47,23 +47,23 @@ class Record:
         return 1 + self.lanes[-1][0] if self.lanes else 0
 
     def sends(self, label, source, to, now, n_bytes, lane, arrival=None):
-        """A message is sent; the index of its row. arrival: when it arrives, if that is known."""
+        """Record that a message is sent; return the index of its row. arrival: when it arrives, if known."""
         messages = self.messages
         row = len(messages)
         messages += (label, source, to, now, arrival, None, n_bytes, lane, None)
         return row
 
     def arrives(self, row, tick):
-        """It is known when the message of this row arrives."""
+        """Record that the message in this row arrives at `tick`."""
         self.messages[row + ARRIVED] = tick
 
     def receives(self, row, tick, lane):
-        """The message of this row is received by a lane."""
+        """Record that `lane` receives the message in this row at `tick`."""
         messages = self.messages
         messages[row + RECEIVED], messages[row + RECEIVER] = tick, lane
 
     def snapshot(self):
-        """A record of what has happened so far, which does not change when the run goes on."""
+        """Return a copy of this record, which does not change when the run goes on."""
         twin = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, list):

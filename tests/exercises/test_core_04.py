@@ -137,8 +137,9 @@ def test_a_wrong_loop_is_named(words):
 def test_the_needle_draws_the_distances_that_it_is_given():
     [ax] = whole_pictures.needle(lambda factor, h: factor * h, 1, 100).axes
     right, wrong = ax.lines
-    assert np.allclose(right.get_ydata(), 10.0 ** -np.arange(1, 13))
-    assert np.allclose(wrong.get_ydata(), 100 * right.get_xdata())
+    assert np.array_equal(right.get_xdata(), right.get_ydata())
+    assert np.array_equal(wrong.get_ydata(), 100 * right.get_xdata())
+    assert [f"{h:.0e}" for h in right.get_xdata()] == [f"1e-{k:02d}" for k in range(1, 13)]
 
 
 def test_misread_images_are_those_that_differ():

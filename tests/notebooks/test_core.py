@@ -9,6 +9,7 @@ from notebooks.core import agrees, answers_of, code_of, faults
 from notebooks.template import CORE, cells_of, source
 
 from exercises import mine, predict
+from exercises.comments import COMMENTS
 from exercises.predict import ASK
 
 EACH = pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
@@ -62,6 +63,18 @@ def test_shown_after_a_guess_and_not_before(capsys, monkeypatch):
     predict.guess("7b", 90, 96, lambda: shown.append(1))
     assert capsys.readouterr().out == "96; you said 90: the right size, 6 % off.\nfold 7, Answer 7b\n"
     assert shown == [1]
+
+
+def test_near_misses_are_remarked_on_out_of_sight(capsys, monkeypatch):
+    """Each remark belongs to a question of a notebook, in whose cells it does not stand."""
+    monkeypatch.setattr(predict, "fold", lambda number, title: "why")
+    monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)
+    predict.guess("8b", 28, 29)
+    assert capsys.readouterr().out.startswith("29; you said 28: the right size, 3 % off. With 28 it is exactly")
+    codes = ["\n".join(code_of(cells_of(path))) for path in CORE]
+    for key, remarks in COMMENTS.items():
+        [code] = [code for code in codes if f'guess("{key}"' in code]
+        assert not any(remark in code for remark in remarks.values())
 
 
 @pytest.mark.parametrize(("yours", "words"), [

@@ -117,7 +117,8 @@ def test_what_was_imported_before_uses_the_new_parts(own_file):
     mine.begin(8)
     from my_pipeline import clock
     mine.check(cell(part_named("needs with halves").solution, "needs"), "with halves")
-    assert clock([[("F", 0), ("I", 0), ("W", 0)]], {"F": 1, "I": 1, "W": 1})[-1][-1] == 3
+    orders = [[("F", 0), ("I", 0), ("W", 0)]] * 2  # with the old rules, device 0 waits for a whole B
+    assert clock(orders, {"F": 1, "I": 1, "W": 1})[-1][-1] == 5
 
 
 def test_what_is_right_in_some_cases_only_stays_out(own_file, capsys):
