@@ -155,7 +155,7 @@ class Halves:
         return dA_prev
 
     def backward_weight(self, dZ):
-        """Return (dW, db): those that `backward_input` has left, or else those of a whole `backward`."""
+        """Return (dW, db). `backward_input` may have left them; else a whole `backward` computes them."""
         if isinstance(self.cache, MadeGradients):
             return tuple(self.cache)
         if not _writes(self, "backward") and self.parameter_shapes() == (None, None):

@@ -261,7 +261,7 @@ class Run:
             self._last.costs = costs
 
     def _holdings(self, n_devices):
-        """For each device, a function that returns what the stages on it hold."""
+        """Return, for each device, a function that tells the bytes which its stages hold."""
         on_device = [[] for _ in range(n_devices)]
         for (_, device), stage in self.stages.items():
             on_device[device].append(Holdings(stage))
