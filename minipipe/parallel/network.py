@@ -114,7 +114,8 @@ class Parallel(InStages):
         )
         self.stages = self._own_stages
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
-        self._run = self._wires = self._known = self._optimizer = None  # the optimizer: of a run with updates
+        self._run = self._optimizer = None  # the optimizer: of a run with updates
+        self._wires = self._known = self._known_layout = None  # of an order, for all of its runs
         self._memory = {}
         self._check_alike(counts)
         first = shard_of(self._at_work, loss, split.shards, 0)
@@ -289,7 +290,7 @@ class Parallel(InStages):
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
             self._wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
-            self._known = KnownBytes(self._options)
+            self._known, self._known_layout = KnownBytes(self._options), None
 
     def _ranks(self, order):
         """For each shard of the network, the device on the cluster of each device of the schedule."""
@@ -303,10 +304,12 @@ class Parallel(InStages):
         self._in_shards = InShards(stages, self.loss, self._options.split.shards)
 
     def _layout(self):
-        """Return the `Layout` of the network in this run."""
-        order = self._wires[0].schedule
-        holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
-        return layout_of(self._in_shards.held(), holders, in_ranges="S" in order.kinds)
+        """Return the `Layout` of the network, which is the same in all runs of an order."""
+        if self._known_layout is None:
+            order = self._wires[0].schedule
+            holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
+            self._known_layout = layout_of(self._in_shards.held(), holders, in_ranges="S" in order.kinds)
+        return self._known_layout
 
     def _load(self, batches, optimizer=None, takes_over_bytes=False):
         """Make a run, with its clock at 0; return its kind, see `KnownBytes`.
@@ -316,16 +319,14 @@ class Parallel(InStages):
         """
         self._share_layers()
         shards, tied = self._in_shards.stages, self._in_shards.tied(self.ties)
-        self._layout_of_run, memories = None, {}
-        if optimizer is not None or self._memory or len(shards) > 1:
-            self._layout_of_run = self._layout()
+        memories = {}
         if "S" in self.schedule.kinds:
-            memory = self._layout_of_run.memory
+            memory = self._layout().memory
             tied = [tied_in_parts(*pair, memory) for pair in zip(tied, self._wires, strict=True)]
         if optimizer is not None:
-            memories = memories_in(self._layout_of_run.memory, optimizer, self._layers)
+            memories = memories_in(self._layout().memory, optimizer, self._layers)
         elif self._memory:
-            memories = parts(self._layout_of_run.memory, self._memory)
+            memories = parts(self._layout().memory, self._memory)
         kind = known_bytes = None
         if takes_over_bytes:
             places = enumerate(self._wires[0].placements[0])
@@ -368,7 +369,7 @@ class Parallel(InStages):
         twin, own = changes.twin(self._optimizer), next(iter(optimizers.values()))
         # the learning rate stays the user's: each U has read it from there
         kept = {name: value for name, value in vars(own).items() if name != "_learning_rate"}
-        vars(twin).update(kept | {"memory": MemoryInParts(self._layout_of_run.memory, memories)})
+        vars(twin).update(kept | {"memory": MemoryInParts(self._layout().memory, memories)})
         changes.of(self, n_steps=self.n_steps + len(self.stages[-1].costs))
 
     def _updated(self):
@@ -411,7 +412,7 @@ class Parallel(InStages):
             found = parameters_with(stage.layers, of_stage(stage))
             return {key: [array] for key, (_, _, array) in found.items()}
 
-        return join_pieces(self._layout_of_run.work, self._run.of_first_copy(by_key))
+        return join_pieces(self._layout().work, self._run.of_first_copy(by_key))
 
     def _finite_gradients(self):
         """Return the gradients of the run, or None if its order has applied them itself (`U`).
