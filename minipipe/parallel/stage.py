@@ -352,6 +352,7 @@ class Holdings:
     def __init__(self, stage):
         self.stage = stage
         self._parameters = Buffers(stage.weights())
+        self._state = None if stage.optimizer else Buffers(stage.optimizer_state())  # None: updates change it
         self._known = {}  # (name of a stash, micro-batch) -> Buffers
         self._sums, self._n_changes = None, None
 
@@ -365,11 +366,11 @@ class Holdings:
             newest, older = stage.versions[stage.versions.newest], stage.versions.older
         return {
             "parameters": newest,
-            "optimizer state": stage.optimizer_state(),
+            "optimizer state": stage.optimizer_state() if self._state is None else self._state,
             "weight versions": older,
             "gradients": self._buffers_of_sums(),
             "stashed inputs": self._buffers("inputs"),
-            "caches": [self._buffers("stash"), self._buffers("halves")],
+            "caches": self._buffers("stash", "halves"),
         }
 
     def _buffers_of_sums(self):
@@ -378,12 +379,13 @@ class Holdings:
             self._sums, self._n_changes = Buffers(totals.held()), totals.n_changes
         return self._sums
 
-    def _buffers(self, name):
+    def _buffers(self, *names):
         found = Buffers()
-        for i, arrays in getattr(self.stage, name).items():
-            if (name, i) not in self._known:
-                self._known[name, i] = Buffers(arrays)
-            found.update(self._known[name, i])
+        for name in names:
+            for i, arrays in getattr(self.stage, name).items():
+                if (name, i) not in self._known:
+                    self._known[name, i] = Buffers(arrays)
+                found.update(self._known[name, i])
         return found
 
 
