@@ -246,7 +246,7 @@ class Parallel(InStages):
         """For each copy of the network, its layers after the last run, and the steps since.
 
         Where the order makes the updates, each copy has made them itself; a step is made once, and all copies
-        take it over. Of layers that are split, these are the first shard's.
+        take it over. With several shards, these are the first shard's layers, as the last run has left them.
         """
         self._loaded_run().check()
         stages = self._run.stages
