@@ -1,21 +1,33 @@
-"""Ctrl-C at any line of a step or a training: updates are made as a whole, or not at all, and it goes on."""
+"""Ctrl-C at any line of a step or a training: updates are made as a whole, or not at all, and it goes on.
+
+At the end, lives of a training: updates, Ctrl-C, files, copies, other splits, refused calls and left runs.
+Beside each, a `Sequential` makes the same updates and meets nothing of all that; after each event both have
+the same arrays, bit for bit: parameters, running statistics, and what their optimizers remember.
+"""
 
 import _thread
 import copy
+import pickle
 import signal
 import sys
+import tempfile
 import threading
 import time
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
-from compared import assert_same, difference, parameters
+from compared import assert_same, difference, parameters, state
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test,
+)
 
 import minipipe as mp
-from minipipe.order import with_updates
+from minipipe.exact import Rational, rational
+from minipipe.order import in_copies, with_updates, with_zero
 from minipipe.schedules import build, data_parallel
 
 LOSS = mp.MeanSquaredError()
@@ -38,9 +50,9 @@ PACKAGE = str(Path(mp.__file__).parent)
 
 
 def state_of(net, optimizer):
-    """All that a step changes."""
+    """Return all that an update changes."""
     norm, counters = net.layers[1], (optimizer.n_updates, optimizer.last_rate, net.n_steps)
-    return parameters(net.layers), norm.running_mean, norm.running_var, optimizer.memory, counters
+    return parameters(net.layers), norm.running_mean, norm.running_var, dict(optimizer.memory), counters
 
 
 def interrupted(work, place=np.inf, kind="line"):
@@ -72,41 +84,55 @@ def interrupted(work, place=np.inf, kind="line"):
     return passed, False
 
 
-def trained(name):
-    """(a network after one step of Adam and a second mini-batch, its optimizer)"""
-    net, optimizer = NETWORKS[name](), mp.Adam(0.5)
-    for n, batch in enumerate(BATCHES[:2]):
-        net.forward_backward(*batch)
-        if n == 0:
-            net.step(optimizer, clip=0.5)
-    return net, optimizer
+def assert_whole_or_not_at_all(start, work, go_on, n, state_of=state_of, kind="line"):
+    """Interrupt `work` on copies of `start` at many places: each is then as before it, or as after it.
+
+    start: (network, optimizer). work: a function of both. go_on: a function of both, and of whether the work
+    was done, that returns what must not depend on the interrupt. n: how many places all along the way; and
+    half as many at its beginning and at its end each, where stages change hands.
+    """
+    before, whole = state_of(*start), copy.deepcopy(start)
+    n_lines, _ = interrupted(partial(work, *copy.deepcopy(start)), kind=kind)
+    work(*whole)
+    after = state_of(*whole)
+    expected = go_on(*whole, True)
+    last = min(300, n_lines // 2)
+    along, ends = range(0, n_lines, n_lines // n), range(0, n_lines // 20, n_lines // (10 * n))
+    for place in (*along, *ends, *range(n_lines - last, n_lines, 2 * last // n)):
+        pair = copy.deepcopy(start)
+        assert interrupted(partial(work, *pair), place, kind)[1]
+        found = state_of(*pair)
+        is_done = difference(found, before) is not None
+        where = f"after an interrupt at {kind} {place} of {n_lines}"
+        assert_same(found, after if is_done else before, f"the state {where}")
+        assert_same(go_on(*pair, is_done), expected, f"what comes {where}")
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("kind, every", [
-    ("line", 131), ("opcode", 1307),
-    *(pytest.param(*values, marks=pytest.mark.slow) for values in (("line", 7), ("opcode", 61))),
+@pytest.mark.parametrize("kind, n", [
+    ("line", 4), ("opcode", 4),
+    *(pytest.param(*values, marks=pytest.mark.slow) for values in (("line", 300), ("opcode", 300))),
 ])
-def test_a_step_is_made_as_a_whole_or_not_at_all(name, kind, every):
-    start = trained(name)
-    before, (net, optimizer) = state_of(*start), copy.deepcopy(start)
-    net.step(optimizer, clip=0.5)
-    after = state_of(net, optimizer)
-    net.forward_backward(*BATCHES[2])
-    then = net.gradients
-    for place in count(0, every):
-        net, optimizer = copy.deepcopy(start)
-        if not interrupted(partial(net.step, optimizer, clip=0.5), place, kind)[1]:
-            break
+def test_a_step_is_made_as_a_whole_or_not_at_all(name, kind, n):
+    def step(net, optimizer):
+        net.step(optimizer, clip=0.5)
+
+    def go_on(net, optimizer, is_done):
+        if not is_done:
+            step(net, optimizer)
         found = state_of(net, optimizer)
-        is_made = difference(found, before) is not None
-        assert_same(found, after if is_made else before, f"the state after an interrupt at {kind} {place}")
-        if not is_made:
-            net.step(optimizer, clip=0.5)
-            assert_same(state_of(net, optimizer), after, "the state after another try")
-        net.forward_backward(*BATCHES[2])
-        assert_same(net.gradients, then, "the gradients of the next mini-batch")
-    assert place > 500
+        return found, net.forward_backward(*BATCHES[2]), net.gradients
+
+    assert_whole_or_not_at_all(trained(name), step, go_on, n, kind=kind)
+
+
+def trained(name):
+    """Return (a network after one step of Adam and a second mini-batch, its optimizer)."""
+    net, optimizer = NETWORKS[name](), mp.Adam(0.5)
+    net.forward_backward(*BATCHES[0])
+    net.step(optimizer, clip=0.5)
+    net.forward_backward(*BATCHES[1])
+    return net, optimizer
 
 
 def test_a_second_interrupt_waits_for_the_next_look_at_the_network():
@@ -146,33 +172,17 @@ TRAININGS = {
 }
 
 
-def state_of_training(net, optimizer):
-    """All that a training changes."""
-    kept = dict(optimizer.memory), optimizer.n_updates
-    return parameters(net.layers), net.layers[1].running_mean, net.layers[1].running_var, kept, net.n_steps
-
-
 @pytest.mark.parametrize("name", TRAININGS)
-@pytest.mark.parametrize("every", [4999, pytest.param(997, marks=pytest.mark.slow)])
-def test_an_update_of_an_order_is_made_as_a_whole_or_not_at_all(name, every):
-    """All along a run, and closer at its beginning and its end, where stages change hands."""
+@pytest.mark.parametrize("n", [4, pytest.param(120, marks=pytest.mark.slow)])
+def test_an_update_of_an_order_is_made_as_a_whole_or_not_at_all(name, n):
+    def go_on(net, adam, is_done):
+        for batch in BATCHES[1 + is_done:]:
+            net.train([batch], adam)
+        return parameters(net.layers)
+
     start = TRAININGS[name](), mp.Adam(0.5)
     start[0].train(BATCHES[:1], start[1])
-    before, (net, adam) = state_of_training(*start), copy.deepcopy(start)
-    n_lines, _ = interrupted(partial(net.train, BATCHES[1:2], adam))
-    after = state_of_training(net, adam)
-    net.train(BATCHES[2:], adam)
-    then = parameters(net.layers)
-    ends = [*range(0, n_lines // 20, every // 11), *range(n_lines - 300, n_lines, every // 71)]
-    for line in (*range(0, n_lines, every), *ends):
-        net, adam = copy.deepcopy(start)
-        assert interrupted(partial(net.train, BATCHES[1:2], adam), line)[1]
-        found = state_of_training(net, adam)
-        is_made = difference(found, before) is not None
-        assert_same(found, after if is_made else before, f"the state after an interrupt at line {line}")
-        for batch in BATCHES[1 + is_made:]:
-            net.train([batch], adam)
-        assert_same(parameters(net.layers), then, "the parameters of a training that goes on")
+    assert_whole_or_not_at_all(start, lambda net, adam: net.train(BATCHES[1:2], adam), go_on, n)
 
 
 def federated():
@@ -183,8 +193,8 @@ def federated():
     return mp.FederatedAveraging(PLAIN, LOSS, clients, mp.Rounds(keep_memory=True), outer=outer)
 
 
-def state_of_rounds(net):
-    """All that a round changes."""
+def state_of_rounds(net, _):
+    """Return all that a round changes."""
     clients = [(one.position, one.optimizer.memory, one.optimizer.n_updates) for one in net.clients]
     outer = net._outer.memory, net._outer.n_updates
     norm = net.layers[1].running_mean, net.layers[1].running_var
@@ -233,37 +243,195 @@ def test_what_a_thread_does_after_an_interrupt_reaches_nobody():
     assert_same(parameters(net.layers), parameters(full.layers))
 
 
-@pytest.mark.parametrize("every", [1499, pytest.param(149, marks=pytest.mark.slow)])
-def test_a_round_is_made_as_a_whole_or_not_at_all(every):
-    start, adam = federated(), mp.Adam(0.5)
-    start.round(adam)
-    before, net = state_of_rounds(start), copy.deepcopy(start)
-    n_lines, _ = interrupted(partial(net.round, adam))
-    after = state_of_rounds(net)
-    net.round(adam)
-    then = parameters(net.layers)
-    for line in (*range(0, n_lines, every), *range(n_lines - 300, n_lines, every // 71)):
-        net = copy.deepcopy(start)
-        assert interrupted(partial(net.round, adam), line)[1]
-        found = state_of_rounds(net)
-        is_made = difference(found, before) is not None
-        assert_same(found, after if is_made else before, f"the state after an interrupt at line {line}")
-        net.train(2 - is_made, adam)
-        assert_same(parameters(net.layers), then, "the parameters of a training that goes on")
+@pytest.mark.parametrize("n", [4, pytest.param(120, marks=pytest.mark.slow)])
+def test_a_round_is_made_as_a_whole_or_not_at_all(n):
+    def go_on(net, adam, is_done):
+        net.train(2 - is_done, adam)
+        return parameters(net.layers)
+
+    start = federated(), mp.Adam(0.5)
+    start[0].round(start[1])
+    assert_whole_or_not_at_all(start, lambda net, adam: net.round(adam), go_on, n, state_of_rounds)
 
 
 @pytest.mark.parametrize("name", ["updates in the order", "ZeRO 3", "servers"])
-@pytest.mark.parametrize("every", [61, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_file_is_read_as_a_whole_or_not_at_all(name, every, tmp_path):
+@pytest.mark.parametrize("n", [8, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_file_is_read_as_a_whole_or_not_at_all(name, n, tmp_path):
     saved, start = (TRAININGS[name](), mp.Adam(0.5)), (TRAININGS[name](), mp.Adam(0.25))
     saved[0].train(BATCHES[:2], saved[1])
     mp.save(tmp_path / "net.npz", *saved)
     start[0].train(BATCHES[2:], start[1])
-    before, after = state_of_training(*start), state_of_training(*saved)
-    n_lines, _ = interrupted(partial(mp.load, tmp_path / "net.npz", *copy.deepcopy(start)))
-    for line in range(0, n_lines, every):
-        net, adam = copy.deepcopy(start)
-        assert interrupted(partial(mp.load, tmp_path / "net.npz", net, adam), line)[1]
-        found = state_of_training(net, adam)
-        is_read = difference(found, before) is not None
-        assert_same(found, after if is_read else before, f"the state after an interrupt at line {line}")
+    assert_whole_or_not_at_all(start, partial(mp.load, tmp_path / "net.npz"), lambda *_: None, n)
+
+
+# Lives of a training
+
+
+def layers(number):
+    """Six layers, of which two are inside another one; `number` converts their arrays."""
+    made = [
+        mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Residual(mp.Linear(4, 4), mp.ReLU()),
+        mp.Dropout(0.25), mp.Linear(4, 2),
+    ]
+    return [layer.copy(number) for layer in mp.Sequential(made, LOSS).layers]
+
+
+def parallel(split, schedule="1f1b", memory=mp.Memory(), sums=mp.Sums(grain=2), engine="cluster"):
+    """Return a function that makes such a network of its layers."""
+    return lambda made: mp.Parallel(made, LOSS, split, schedule, memory, sums, mp.Machine(engine))
+
+
+PIPE, COPIES = mp.Split(stages=2, microbatches=4), mp.Split(replicas=2, stages=2, microbatches=4)
+IN_COPIES, BUCKETS = in_copies(build("1f1b", 2, 2), 2), mp.Sums(buckets="layer", grain=2)
+SPLITS = {
+    "one device": lambda made: mp.Sequential(made, LOSS, grain=2),
+    "pipeline": parallel(mp.Split(stages=3, microbatches=4), "gpipe"),
+    "recomputed": parallel(mp.Split(stages=2, microbatches=2), "gpipe", mp.Memory("always")),
+    "threads": parallel(PIPE, engine="threads"),
+    "updates": parallel(PIPE, with_updates(build("zb-h1", 2, 4))),
+    "copies": parallel(mp.Split(replicas=3, microbatches=4)),
+    "copies with buckets": parallel(COPIES, sums=BUCKETS),
+    "copies with updates": parallel(COPIES, with_updates(IN_COPIES)),
+    "ZeRO 1": parallel(mp.Split(replicas=2, microbatches=4), memory=mp.Memory(zero=1)),
+    "ZeRO 2 on threads": parallel(COPIES, memory=mp.Memory(zero=2), sums=BUCKETS, engine="threads"),
+    "ZeRO 3": parallel(mp.Split(replicas=3), memory=mp.Memory(zero=3)),
+    "ZeRO 3, stages": parallel(COPIES, memory=mp.Memory("sqrt", zero=3)),
+    "ZeRO 3 of an order": parallel(COPIES, with_zero(IN_COPIES, 3)),
+}
+SHARDS = {
+    "shards": parallel(mp.Split(shards=2, microbatches=4), "gpipe"),
+    "shards with updates": parallel(
+        mp.Split(shards=2, stages=2, microbatches=4), with_updates(build("1f1b", 2, 4))
+    ),
+    "shards and copies": parallel(
+        mp.Split(replicas=2, shards=2, microbatches=4), with_updates(data_parallel(2, 4))
+    ),
+    "shards and ZeRO 1": parallel(mp.Split(2, 2, 2, microbatches=4), with_zero(IN_COPIES, 1)),
+    "shards and ZeRO 3": parallel(
+        mp.Split(2, 3, 2, microbatches=4), memory=mp.Memory(zero=3), sums=BUCKETS
+    ),
+}
+TOGETHER = mp.Sums(sync_batch_norm=True)
+STATISTICS = {
+    "copies": parallel(mp.Split(replicas=3), sums=TOGETHER),
+    "copies of stages": parallel(mp.Split(replicas=2, stages=2), memory=mp.Memory("always"), sums=TOGETHER),
+    "shards and ZeRO 2": parallel(mp.Split(2, 2, 2), memory=mp.Memory(zero=2), sums=TOGETHER),
+}
+
+
+LINES = {}  # of an update in each split, as `Life` has counted them
+
+
+class Life(RuleBasedStateMachine):
+    """In floats, in splits that have the bits of one device."""
+
+    splits, grain, number, most_updates = SPLITS, 2, staticmethod(np.float64), 100
+    seeds = st.integers(0, 3)
+
+    @initialize(data=st.data())
+    def begin(self, data):
+        self.alone = mp.Sequential(layers(self.number), LOSS, grain=self.grain), self.optimizer()
+        self.net, self.its = data.draw(self.of_splits())(layers(self.number)), self.optimizer()
+
+    def of_splits(self):
+        return st.sampled_from(sorted(self.splits)).map(self.splits.get)
+
+    def optimizer(self):
+        return mp.Adam(0.125)
+
+    def batch(self, seed):
+        rng, m = np.random.default_rng(seed), 8 + 2 * seed
+        X, Y = rng.integers(-4, 5, (3, m)) / 4, rng.integers(-4, 5, (2, m)) / 4
+        return self.number(X), self.number(Y)
+
+    @invariant()
+    def same_arrays(self):
+        net, optimizer = self.alone
+        expected = state(net.layers), dict(optimizer.memory), optimizer.n_updates, net.n_steps
+        found = state(self.net.layers), dict(self.its.memory), self.its.n_updates, self.net.n_steps
+        assert_same(found, expected)
+
+    def may_update(self):
+        return not hasattr(self, "net") or self.net.n_steps < self.most_updates
+
+    @precondition(may_update)
+    @rule(seed=seeds)
+    def update(self, seed):
+        batch = self.batch(seed)
+        assert self.net.train([batch], self.its) == self.alone[0].train([batch], self.alone[1])
+
+    @precondition(may_update)
+    @rule(seed=seeds, where=st.floats(0, 1))
+    def update_with_an_interrupt(self, seed, where):
+        batch, before = self.batch(seed), self.net.n_steps
+        interrupted(partial(self.net.train, [batch], self.its), int(where * self.lines_of_an_update(batch)))
+        if self.net.n_steps > before:
+            self.alone[0].train([batch], self.alone[1])
+
+    def lines_of_an_update(self, batch):
+        """Return about how many lines an update of this network takes; they are counted once a split."""
+        key = type(self), repr(self.net)
+        if key not in LINES:
+            self.net.forget_run()  # a run under way cannot be copied
+            net, its = copy.deepcopy((self.net, self.its))
+            LINES[key], _ = interrupted(partial(net.train, [batch], its))
+        return LINES[key]
+
+    @rule(data=st.data())
+    def go_on_from_a_file(self, data):
+        with tempfile.TemporaryDirectory() as folder:
+            mp.save(Path(folder) / "net.npz", self.net, self.its)
+            made = mp.Sequential(layers(self.number), LOSS, seed=1).layers
+            self.net, self.its = data.draw(self.of_splits())(made), mp.Adam(0.5)
+            mp.load(Path(folder) / "net.npz", self.net, self.its)
+
+    @rule(way=st.sampled_from([copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))]))
+    def go_on_with_a_copy(self, way):
+        self.net.forget_run()
+        self.net, self.its = way((self.net, self.its))
+
+    @precondition(may_update)
+    @rule(seed=seeds, n_ticks=st.integers(0, 12))
+    def leave_a_run(self, seed, n_ticks):
+        if not hasattr(self.net, "tick") or self.net._options.on.engine != "cluster":
+            return
+        batch, has_updates = self.batch(seed), self.net.has_updates
+        self.net.start(*batch, self.its if has_updates else None)
+        if sum(self.net.tick() for _ in range(n_ticks)) == n_ticks:
+            return
+        if has_updates:  # it has come to its end
+            self.alone[0].train([batch], self.alone[1])
+
+    @rule(seed=seeds)
+    def refuse(self, seed):
+        X, Y = self.batch(seed)
+        for batches, optimizer, error in [
+            ([(X, Y), (X, Y[:, 1:])], self.its, ValueError), ([(X[:2], Y)], self.its, ValueError),
+            ([(X, Y)], "adam", ValueError),
+        ]:
+            with pytest.raises(error):
+                self.net.train(batches, optimizer)
+
+
+class LifeOfShards(Life):
+    """In fractions, which no file holds, and in which the bits of shards are those of one device, too."""
+
+    splits, number = SHARDS, staticmethod(lambda array: rational(np.round(8 * array) / 8))
+    most_updates = 2  # fractions grow long
+    go_on_from_a_file = None
+
+    def optimizer(self):
+        half = Rational(1, 2)
+        return mp.SGD(half / 4, momentum=half, weight_decay=half / 8, weights_only=True)
+
+
+class LifeOfCopies(LifeOfShards):
+    """In fractions, with the statistics of batch norm put together: those of the whole mini-batch."""
+
+    splits, grain = STATISTICS, None
+
+
+@pytest.mark.parametrize("kind", [Life, LifeOfShards, LifeOfCopies])
+@pytest.mark.parametrize("n_lives, n_events", [(3, 8), pytest.param(15, 20, marks=pytest.mark.slow)])
+def test_a_training_has_the_arrays_of_one_that_meets_nothing(kind, n_lives, n_events):
+    run_state_machine_as_test(kind, settings=settings(max_examples=n_lives, stateful_step_count=n_events))
