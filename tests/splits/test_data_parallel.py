@@ -1,39 +1,44 @@
-"""Data parallelism: copies of a network give the gradients of one, however many and however exchanged."""
+"""Data parallelism: copies of a network give the gradients of one, however many and however exchanged.
 
+Sums meet as nodes of one tree, so gradients have the bits of one device. At the end, stages on several
+devices each, as PipeDream replicates them, and batch norm with the statistics of all copies.
+"""
+
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import eighths
-from compared import assert_all_same, assert_equals_full_batch, assert_same
+from cases import Rounding, eighths, exact, valid_schedules
+from compared import (
+    J_and_gradients, assert_all_same, assert_equals_full_batch, assert_same, parameters, state,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.test_foresight import MACHINE, THREE_COPIES, assert_foreseen
 from memory.test_foresight import LAYERS as MIXED
+from memory.test_foresight import MACHINE, THREE_COPIES, assert_foreseen
+from sampling import one_in
 from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
-from minipipe.order import in_copies
+from minipipe.exact import Rational
+from minipipe.order import Schedule, in_copies, programs, with_all_reduce, with_recompute, with_updates
 from minipipe.parallel import in_buckets
-from minipipe.schedules import build, data_parallel
+from minipipe.schedules import build, build_for_stages, data_parallel, gpipe, replicated_stages
 
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
-
-
-def one_device(M, dtype):
-    """One device with the same micro-batches."""
-    return mp.Pipeline(LAYERS, LOSS, 1, M, dtype=dtype)
+SMALL = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
 
 
 @settings(max_examples=20)
 @given(st.data())
-def test_in_rational_arithmetic_the_sum_over_the_copies_is_the_full_batchs_gradient(data):
+def test_in_fractions_the_sum_over_copies_is_the_full_batchs(data):
     """Any number of copies, shards, stages, micro-batches and samples; any all-reduce; buckets or not."""
-    D, T, K = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
-    M = data.draw(st.integers(D, 9)) if K == 1 else D * data.draw(st.integers(1, 9 // D))
-    X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 3 * M))))
+    D, T, K = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
+    M = data.draw(st.integers(D, 6)) if K == 1 else D * data.draw(st.integers(1, 6 // D))
+    X, Y = map(eighths, mini_batch(data.draw(st.integers(M, 2 * M))))
     sums = mp.Sums(
         all_reduce=data.draw(st.sampled_from(list(ALL_REDUCES))),
         buckets=data.draw(st.sampled_from([None, 1, 100, "ddp", "layer"])),
@@ -43,12 +48,17 @@ def test_in_rational_arithmetic_the_sum_over_the_copies_is_the_full_batchs_gradi
     assert_equals_full_batch(net, X, Y)
 
 
-@pytest.mark.parametrize("D, dtype", [(1, np.float32), (2, np.float64), (3, np.float32), (8, np.float64)])
-def test_any_floats_have_the_bits_of_one_device_with_the_same_micro_batches(D, dtype):
+def one_device(M, dtype):
+    """Return one device with the same micro-batches."""
+    return mp.Pipeline(LAYERS, LOSS, 1, M, dtype=dtype)
+
+
+@pytest.mark.parametrize("D, dtype", [(2, np.float64), (3, np.float32), (8, np.float64)])
+def test_any_floats_have_the_bits_of_one_device(D, dtype):
     X, Y = mini_batch(37, dtype)
     one = one_device(8, dtype)
     J = one.forward_backward(X, Y)
-    for buckets in (None, 1, 300, 10**6):
+    for buckets in (None, 1, 300):
         net = mp.DataParallel(LAYERS, LOSS, D, 8, dtype=dtype, sums=mp.Sums(buckets=buckets))
         assert_same((net.forward_backward(X, Y), net.gradients), (J, one.gradients))
 
@@ -56,11 +66,11 @@ def test_any_floats_have_the_bits_of_one_device_with_the_same_micro_batches(D, d
 @KINDS
 def test_every_copy_gets_the_same_bits(all_reduce):
     """With "owners", and others along a tree for runs of 2^j micro-batches: those of one device."""
-    X, Y = mini_batch(37, np.float32)
+    X, Y = mini_batch(19, np.float32)
     for D in (2, 3, 4):
-        schedule = in_copies(build("1f1b", 2, 4), D)
+        schedule = in_copies(build("1f1b", 2, 2), D)
         pipe = mp.Parallel(
-            LAYERS, LOSS, mp.Split(stages=2, microbatches=4 * D), schedule,
+            LAYERS, LOSS, mp.Split(stages=2, microbatches=2 * D), schedule,
             sums=mp.Sums(all_reduce=all_reduce), weights=mp.Weights(dtype=np.float32),
         )
         J = pipe.forward_backward(X, Y)
@@ -69,7 +79,7 @@ def test_every_copy_gets_the_same_bits(all_reduce):
             stages.setdefault(index, []).append(stage.gradients())
         for copies in stages.values():
             assert_all_same(copies)
-        one = one_device(4 * D, np.float32)
+        one = one_device(2 * D, np.float32)
         assert one.forward_backward(X, Y) == J  # costs always meet along the tree
         along_a_tree = ALL_REDUCES.facts[all_reduce].order.startswith("tree")
         if all_reduce == "owners" or (D in (2, 4) and along_a_tree):
@@ -79,7 +89,7 @@ def test_every_copy_gets_the_same_bits(all_reduce):
 # Bytes and ticks
 
 
-@KINDS
+@pytest.mark.parametrize("all_reduce", one_in(2, ALL_REDUCES))
 def test_bytes_are_foreseen_at_every_tick(all_reduce):
     assert_foreseen(THREE_COPIES, 8, 40, MIXED, sums=mp.Sums(all_reduce=all_reduce), on=MACHINE)
 
@@ -138,3 +148,328 @@ def test_runs_are_contiguous_and_as_equal_as_can_be():
     assert [[action.microbatch for action in order if action.kind == "F" and action.stage == 0]
             for order in schedule.devices] == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert str(schedule).splitlines()[2] == "device 2: 0F6 1F6 1B6 0B6 0F7 1F7 1B7 0B7"
+
+
+def run(schedule, X, Y):
+    pipe = mp.Pipeline(SMALL, LOSS, schedule.n_stages, schedule.n_microbatches, schedule)
+    return pipe.forward_backward(X, Y), pipe
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-v", "chimera"])
+def test_an_order_with_updates_trains_as_step_does(name):
+    """Two mini-batches, one copy and two: costs, parameters, and the parameters of every other copy."""
+    batches, optimizer = [mini_batch(m) for m in (19, 23)], mp.Adam(0.01)
+    plain = mp.Pipeline(SMALL, LOSS, 4, 8, build_for_stages(name, 4, 8))
+    fresh, costs = optimizer.fresh(), []
+    for batch in batches:
+        costs.append(plain.forward_backward(*batch))
+        plain.step(fresh)
+    of_one = build_for_stages(name, 4, 8), in_copies(build_for_stages(name, 4, 4), 2)
+    for schedule in map(with_updates, of_one):
+        pipe = mp.Pipeline(SMALL, LOSS, 4, 8, schedule)
+        assert pipe.train(batches, optimizer.fresh()) == costs and pipe.n_steps == 2 and pipe.J == costs[-1]
+        assert_same(parameters(pipe.layers), parameters(plain.layers))
+        of_copies = {}
+        for (index, _), stage in pipe._run.stages.items():
+            of_copies.setdefault(index, []).append(stage.weights())
+        for copies in of_copies.values():
+            assert_all_same(copies)
+        with pytest.raises(RuntimeError, match="has applied the gradients itself"):
+            pipe.gradients  # noqa: B018
+        with pytest.raises(RuntimeError, match="updates the stages itself: a step would be a second update"):
+            pipe.step(optimizer)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
+    """Two copies or one, halves, overlaps, stages anywhere; all-reduces and updates in the order."""
+    K, M = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))
+    schedule = data.draw(valid_schedules(K, M))
+    X, Y = mini_batch(2 * M + 1)
+    J, one = run(gpipe(1, M), X, Y)
+    one.step(mp.SGD(0.125))
+    link = data.draw(st.sampled_from([mp.Link(), mp.Link(latency=1), mp.Link(bandwidth=16)]))
+    pipe = mp.Pipeline(SMALL, LOSS, K, M, with_updates(schedule), on=mp.Machine(link=link))
+    assert pipe.train([(X, Y)], mp.SGD(0.125)) == [J]
+    assert_same(parameters(pipe.layers), parameters(one.layers))
+
+
+def test_an_all_reduce_travels_while_stages_below_it_compute():
+    """Two stages on each of two devices: the sums of stage 1 travel during the backward of stage 0."""
+    schedule = Schedule.from_text(["0F0 1F0 1B0 1A0 0B0 0A0", "0F1 1F1 1B1 1A1 0B1 0A1"], copy_of=(0, 1))
+    trace = mp.simulate(schedule, mp.Costs(F=2, B=4, A=2), mp.Link(latency=1))
+    spans = {(str(span.label), span.device): span for span in trace.spans}
+    assert spans["1A0", 0].lane == "communication" and spans["0B0", 0].lane == "compute"
+    for name, device in (("1A0", 0), ("1A1", 1)):  # halves and costs sent at 4, there at 5, their sums at 6
+        assert (spans[name, device].start, spans[name, device].end) == (6, 7)
+    assert spans["0B0", 0].start == 4
+    assert trace.makespan == 10  # the lanes are free at 7, two hops later at 9, and A takes a tick
+    painted = mp.simulate(mp.Schedule.from_text(["F0 B0"]), mp.Costs(A=5, U=7))
+    assert painted.makespan == 3, "an order without A and U has no ticks of theirs"
+
+
+def test_tied_layers_are_updated_with_the_sum_in_the_order():
+    """With all U at the end of each device, where the sums of stage 0 are the last to be there."""
+    layers = [mp.Linear(2, 2, tie="W"), mp.Tanh(), mp.Linear(2, 2, tie="W")]
+    X, Y = mini_batch(11)
+    reference = mp.Pipeline(layers, LOSS, 3, 4, "1f1b")
+    J = reference.forward_backward(X, Y)
+    reference.step(mp.SGD(0.5))
+    on_one_device = Schedule.from_text([
+        "0F0 1F0 2F0 2B0 1B0 0B0 0F1 1F1 2F1 2B1 1B1 0B1",
+        "0F2 1F2 2F2 2B2 1B2 0B2 0F3 1F3 2F3 2B3 1B3 0B3",
+    ], copy_of=(0, 0, 1, 1))
+    pipe = mp.Pipeline(layers, LOSS, 3, 4, with_updates(on_one_device))
+    assert pipe.train([(X, Y)], mp.SGD(0.5)) == [J]
+    assert_same(parameters(pipe.layers), parameters(reference.layers))
+    early = Schedule.from_text(["0F0 1F0 2F0 2B0 2U0 1B0 1U0 0B0 0U0"])
+    with pytest.raises(ValueError, match="put all its U behind all other actions"):
+        mp.Pipeline(layers, LOSS, 3, 1, early)
+
+
+def test_an_order_with_updates_of_one_copy_gets_its_sums():
+    batches = [mini_batch(m) for m in (9, 8)]
+    net = mp.Parallel(SMALL, LOSS, mp.Split(2, 1, 2, 4), with_updates(build_for_stages("1f1b", 2, 2)))
+    plain, mine, own = mp.Parallel(SMALL, LOSS, mp.Split(2, 1, 2, 4)), mp.Adam(0.1), mp.Adam(0.1)
+    assert net.train(batches, mine) == plain.train(batches, own)
+    assert_same(parameters(net.layers), parameters(plain.layers))
+    assert [str(action) for action in net.schedule.devices[0][-2:]] == ["0A1", "0U1"]
+
+
+def test_no_copy_keeps_anything_for_a_run_that_fails():
+    """What was there before an update lies on the host."""
+    pipe = mp.Pipeline(SMALL, LOSS, 1, 2, with_updates(in_copies(gpipe(1, 1), 2)))
+    pipe.train([mini_batch(4)], mp.Adam())
+    assert pipe.trace.ledger(0) == pipe.trace.ledger(1)
+    assert set(pipe.trace.ledger(0)[-1][1]) == {"parameters", "optimizer state"}
+
+
+def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
+    """No all-reduce among one, which would copy each gradient."""
+    monkeypatch.setattr(programs, "all_reduce_sum_and_gather", None)
+    J, pipe = run(gpipe(3, 4), *mini_batch(8))
+    assert np.isfinite(J) and len(pipe.gradients) == len(SMALL)
+    with pytest.raises(TypeError, match="not callable"):
+        run(in_copies(gpipe(3, 2), 2), *mini_batch(8))
+
+
+@pytest.mark.parametrize("T, K, limit, error", [
+    (1, 4, None, FloatingPointError), (2, 2, None, FloatingPointError), (1, 4, 400, mp.MemoryLimitError),
+])
+def test_a_run_that_fails_leaves_the_parameters(T, K, limit, error):
+    """In an order with updates, some of which were made."""
+    order, (X, Y) = with_updates(build("1f1b", K, 4)), mini_batch(8)
+    net = mp.Parallel(SMALL, LOSS, mp.Split(1, T, K, 4), order, mp.Memory(limit=limit))
+    if limit is None:
+        net.train([(X, Y)], mp.SGD(0.1))
+    before, n_steps = parameters([layer.copy() for layer in net.layers]), net.n_steps
+    with pytest.raises(error):
+        net.train([(X, Y if limit else Y * 1e300)], mp.SGD(0.1))
+    assert_same(parameters(net.layers), before)
+    assert net.n_steps == n_steps
+
+
+def test_an_optimizer_where_a_dead_one_lay_is_another_one():
+    """It comes with a memory of its own, after as many updates: the copies forget that of the dead one."""
+    X, Y = mini_batch(4)
+    net, other = mp.DataParallel(SMALL, LOSS, 2), mp.Sequential(SMALL, LOSS)
+    dead = mp.Adam(0.1)
+    net.forward_backward(X, Y)
+    net.step(dead)
+    address = id(dead.memory)
+    del dead
+    kept = []
+    while len(kept) < 100 and (not kept or id(kept[-1].memory) != address):
+        kept.append(mp.Adam(0.1))
+    other.forward_backward(-X, Y)
+    other.step(kept[-1])
+    net.forward_backward(X, Y)
+    net.step(kept[-1])
+    assert_all_same([parameters(layers) for layers in net.replicas])
+
+
+@pytest.mark.parametrize("forget", [
+    lambda memory: memory.clear(),
+    lambda memory: memory.update({key: [0 * array for array in arrays] for key, arrays in memory.items()}),
+])
+def test_copies_take_over_what_an_optimizer_is_given_to_remember(forget):
+    """As in a warm restart, which begins with a momentum of 0."""
+    X, Y = mini_batch(4)
+    net, one = mp.DataParallel(SMALL, LOSS, 2), mp.Pipeline(SMALL, LOSS, 1, 2)
+    for model in (net, one):
+        optimizer = mp.SGD(0.1, momentum=0.5)
+        for _ in range(2):
+            model.forward_backward(X, Y)
+            model.step(optimizer)
+            forget(optimizer.memory)
+        model.forward_backward(X, Y)
+        model.step(optimizer)
+    assert_all_same([parameters(layers) for layers in (*net.replicas, one.layers)])
+
+
+# Stages on several devices each
+
+
+REPLICAS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+@settings(max_examples=40)
+@given(REPLICAS, st.integers(4, 20))
+def test_every_order_of_replicas_runs_to_its_end(replicas, M):
+    assert replicated_stages(replicas, M).faults() == []
+    assert with_updates(replicated_stages(replicas, M)).faults() == []
+
+
+@settings(max_examples=5)
+@given(REPLICAS, st.integers(4, 9), st.integers(0, 5), st.booleans())
+def test_in_fractions_replicated_stages_have_the_full_batchs(replicas, M, more, recompute):
+    order = with_recompute(replicated_stages(replicas, M), "always" if recompute else "never")
+    net = mp.Pipeline(EXACT, LOSS, len(replicas), M, order)
+    assert_equals_full_batch(net, *map(eighths, mini_batch(M + more)))
+
+
+@pytest.mark.parametrize("change", [lambda order: order, with_all_reduce], ids=["at the end", "in the order"])
+def test_replicated_stages_have_the_bits_of_one_device(change):
+    X, Y = mini_batch(17)
+    one = mp.Pipeline(LAYERS, LOSS, 1, 8)
+    net = mp.Pipeline(LAYERS, LOSS, 3, 8, change(replicated_stages([3, 2, 1], 8)))
+    assert_same(J_and_gradients(net, X, Y), J_and_gradients(one, X, Y))
+
+
+def test_updates_of_all_replicas_are_those_of_the_full_batch():
+    optimizer = mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
+    net = mp.Pipeline(EXACT, LOSS, 3, 6, with_updates(replicated_stages([2, 1, 3], 6)))
+    full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
+    for m in (7, 6):
+        X, Y = map(eighths, mini_batch(m))
+        assert net.train([(X, Y)], own) == [full.forward_backward(X, Y)]
+        full.step(optimizer)
+    for stage in net._run.stages.values():
+        assert_same(parameters(stage.layers), parameters(net.stages[stage.index].layers))
+    assert_same(parameters(net.layers), parameters(full.layers))
+
+
+@pytest.mark.parametrize("replicas, ahead", [
+    ([7, 1], 2), ([9, 5, 1, 1], 2), ([2, 1, 1], 2), ([1, 1, 1, 1], 4),
+])
+def test_the_first_stage_goes_ahead_by_the_papers_number(replicas, ahead):
+    """NOAM = ceil(devices / devices of the first stage)."""
+    kinds = [action.kind for action in replicated_stages(replicas, 20 * max(replicas)).devices[0]]
+    assert kinds.index("B") == ahead
+
+
+def test_without_replicas_it_is_1f1b():
+    assert replicated_stages([1, 1, 1], 6).devices == mp.schedules.one_f_one_b(3, 6).devices
+
+
+def test_a_slow_stage_on_two_devices_keeps_all_busy():
+    """The last device is never idle between its first action and its last."""
+    trace = mp.simulate(replicated_stages([2, 1], 40), mp.Costs(F=[2, 1], B=[4, 2]))
+    assert trace.makespan == 40 * 3 + 2 + 4
+
+
+def test_only_gradients_of_replicated_stages_travel():
+    """Of 12 numbers, each of two devices sends half, and half of the sum; a stage on one device sends none.
+
+    The micro-batches of a device are no run, so with the tree it has two partial sums to send at first.
+    """
+    layers = [mp.Linear(3, 4, bias=False), mp.Linear(4, 100, bias=False)]
+    for accumulate, times in (("running", 1), ("tree", 2)):
+        split, order = mp.Split(stages=2, microbatches=4), replicated_stages([2, 1], 4)
+        net = mp.Parallel(layers, LOSS, split, order, sums=mp.Sums(accumulate))
+        net.forward_backward(np.ones((3, 4)), np.ones((100, 4)))
+        sent = [m.n_bytes for m in net.trace.messages if "all-reduce" in str(m.label)]
+        assert sum(sent) == 2 * (times * 48 + 48)
+
+
+@pytest.mark.parametrize("replicas, M, words", [
+    ([2, 0], 4, "replicas=0"), ([], 4, "replicas"), ([3, 1], 2, "a stage on 3 devices, but 2 micro-batches"),
+])
+def test_replicas_that_do_not_fit_are_refused(replicas, M, words):
+    with pytest.raises(ValueError, match=words):
+        replicated_stages(replicas, M)
+
+
+# Synchronised batch norm
+
+
+SYNC = mp.Sums(sync_batch_norm=True)
+
+
+def normal_network():
+    return [
+        mp.BatchNorm(2), Rounding(), mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), Rounding(), mp.Linear(3, 2),
+        mp.BatchNorm(2, momentum=0.25), mp.Linear(2, 1),
+    ]
+
+
+def normal_batch(m, convert=eighths, seed=0):
+    rng = np.random.default_rng([m, seed])
+    return convert(rng.standard_normal((2, m))), convert(rng.standard_normal((1, m)))
+
+
+@settings(max_examples=16)
+@given(st.data())
+def test_in_fractions_synchronised_copies_are_the_full_batch(data):
+    """Cost, gradients, and what updates make of parameters and running statistics, moved once for each.
+
+    Of D ragged copies of K stages, each on T devices, with ZeRO or without.
+    """
+    D, T, K = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
+    m, zero = data.draw(st.integers(max(2, D), D + 2)), data.draw(st.integers(0, 3))
+    memory = mp.Memory(data.draw(st.sampled_from(["never", "always"])), zero)
+    sums = replace(SYNC, buckets=data.draw(st.sampled_from([None, 1, 100])))
+    net = mp.Parallel(exact(normal_network()), LOSS, mp.Split(D, T, K), memory=memory, sums=sums)
+    full = mp.Sequential(exact(normal_network()), LOSS)
+    batches = [normal_batch(m, seed=data.draw(st.integers(0, 9))), normal_batch(max(2, D))]
+    if zero == 0:
+        assert net.forward_backward(*batches[0]) == full.forward_backward(*batches[0])
+        assert_same(net.gradients, full.gradients)
+    costs = [model.train(batches, mp.SGD(Rational(1, 4))) for model in (net, full)]
+    assert costs[0] == costs[1]
+    assert_same(state(net.layers), state(full.layers))
+    if zero or T == 1:
+        assert_all_same(map(state, net.replicas))
+    assert np.array_equal(net.predict(batches[0][0]), full.predict(batches[0][0]))
+
+
+def test_a_copy_may_have_one_sample_but_not_all_together():
+    layers, (X, Y) = exact([mp.BatchNorm(2), mp.Linear(2, 1)]), normal_batch(2)
+    full, net = mp.Sequential(layers, LOSS), mp.DataParallel(layers, LOSS, 2, sums=SYNC)
+    assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
+    alone = mp.DataParallel(layers, LOSS, 1, sums=SYNC)
+    with pytest.raises(ValueError, match="got 1 number in a row: use at least 2 samples"):
+        alone.forward_backward(X[:, :1], Y[:, :1])
+
+
+def test_synchronised_copies_and_engines_have_the_same_bits():
+    results = []
+    for engine in ("cluster", "threads"):
+        layers = [mp.Linear(2, 3), mp.BatchNorm(3), mp.Tanh(), mp.Linear(3, 1)]
+        net = mp.DataParallel(layers, LOSS, 3, 6, 1, np.float32, sums=SYNC, on=mp.Machine(engine))
+        costs = net.train([normal_batch(13, np.float32)] * 2, mp.Adam(0.01))
+        copies = [state(copy) for copy in net.replicas]
+        assert_all_same(copies)
+        assert all(array.dtype == np.float32 for array in copies[0].values())
+        results.append((costs, copies[0]))
+    assert_same(*results)
+
+
+def test_statistics_take_two_messages_a_layer_and_no_tick():
+    """Forward the mean and M2 of 3 rows, 48 bytes; backward two sums of 3 rows, by their owners."""
+    net = mp.DataParallel([mp.Linear(2, 3), mp.BatchNorm(3), mp.Linear(3, 1)], LOSS, 2, sums=SYNC)
+    net.forward_backward(*normal_batch(4, np.asarray))
+    assert net.trace.makespan == 3
+    sent = [m.n_bytes for m in net.trace.messages if "layers of" in str(m.label) and m.source == 0]
+    assert sorted(sent) == [24, 24, 48]
+
+
+@pytest.mark.parametrize("layers, M, grain, words", [
+    (normal_network(), 3, None, "the copies meet in each micro-batch, so use a multiple of 2"),
+    (normal_network(), 2, 2, "the copies meet in each micro-batch, not in each grain, so leave one of them"),
+    ([mp.Residual(mp.BatchNorm(2))], None, None, r"is inside Residual.*use a Fork and a Join"),
+])
+def test_what_copies_cannot_synchronise_is_refused(layers, M, grain, words):
+    with pytest.raises(ValueError, match=words):
+        mp.DataParallel(layers, LOSS, 2, M, sums=replace(SYNC, grain=grain))

@@ -1,6 +1,8 @@
-"""ZeRO 1 to 3: copies that each update, or have, a part of the parameters give the numbers of one device."""
+"""ZeRO 1 to 3: copies that each update, or have, a part of the parameters give the numbers of one device;
+how their orders read, when their exchanges travel, and what is wrong with other orders.
+"""
 
-from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,37 +10,21 @@ from cases import eighths, exact
 from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairs.outcomes import outcome
+from sampling import one_in
+from settings import filled
 from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
+from minipipe.cluster import ports
 from minipipe.exact import Rational
-from minipipe.order import Action, in_copies, with_recompute, with_updates, with_zero
-from minipipe.planning.foresight import StandIn
-from minipipe.schedules import build, data_parallel
+from minipipe.order import (
+    Schedule, ScheduleError, in_copies, with_all_reduce, with_recompute, with_updates, with_zero,
+)
+from minipipe.schedules import build, data_parallel, with_late_W
 
-KEPT = ("parameters", "gradients", "optimizer state")
-PSI = 960
-FOUR = [mp.Linear(*sizes, bias=False) for sizes in [(15, 16), (16, 15)] * 2]  # of PSI parameters in all
-
-
-def blocks():
-    return [
-        mp.Linear(2, 7), mp.BatchNorm(7), mp.Residual(mp.Linear(7, 7), mp.Tanh(), mp.Linear(7, 7)),
-        mp.Dropout(0.25), mp.Linear(7, 2),
-    ]
-
-
-def of_four(N, n, order, on=mp.Machine()):
-    """After two updates of four equal layers on N copies, each with n micro-batches."""
-    net, optimizer = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, on=on), mp.Adam()
-    for _ in range(2):
-        net.train([(np.ones((15, 2 * n * N)), np.ones((15, 2 * n * N)))], optimizer)
-    return net
-
-
-def bytes_sent(trace, device):
-    sent = [message for message in trace.messages if message.source == device]
-    return sum(message.n_bytes for message in sent if "costs" not in str(message.label))
+SGD = mp.SGD(0.1)
+TWO_STAGES = data_parallel(2, 4, n_stages=2)
 
 
 @settings(max_examples=12)
@@ -48,7 +34,7 @@ def test_two_updates_equal_those_of_the_full_batch(data):
 
     With `zero`, in buckets or not; or in an order that `with_zero` has made, which prefetches.
     """
-    level, D, T, K, n = (data.draw(st.integers(*ends)) for ends in ((1, 3), (2, 4), (1, 2), (1, 4), (1, 3)))
+    level, D, T, K, n = (data.draw(st.integers(*ends)) for ends in ((1, 3), (2, 3), (1, 2), (1, 3), (1, 2)))
     M, optimizer = n * D, mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
     recompute = data.draw(st.sampled_from(["never", "always", "except_last"]))
     split, order = mp.Split(D, T, K, M), data.draw(st.sampled_from([
@@ -62,7 +48,7 @@ def test_two_updates_equal_those_of_the_full_batch(data):
         net = mp.Parallel(EXACT, LOSS, split, order)
     full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
     for seed in range(2):
-        X, Y = map(eighths, mini_batch(data.draw(st.integers(M, M + 2)), seed=seed))
+        X, Y = map(eighths, mini_batch(data.draw(st.integers(M, M + 1)), seed=seed))
         assert net.train([(X, Y)], own) == [full.forward_backward(X, Y)]
         full.step(optimizer)
     assert_same(parameters(net.layers), parameters(full.layers))
@@ -72,13 +58,15 @@ def test_two_updates_equal_those_of_the_full_batch(data):
         assert_same(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
 
 
-@pytest.mark.parametrize("zero", [1, 2, 3])
-@pytest.mark.parametrize("D, T, K", [(2, 1, 1), (3, 1, 2), (2, 2, 1), (2, 2, 2)])
-def test_tied_layers_are_updated_with_the_sum_of_their_gradients(zero, D, T, K):
+DTK = [(2, 1, 1), (3, 1, 2), (2, 2, 1), (2, 2, 2)]
+
+
+@pytest.mark.parametrize("zero, split", one_in(3, [1, 2, 3], DTK), ids=repr)
+def test_tied_layers_are_updated_with_the_sum_of_their_gradients(zero, split):
     """In rational numbers; the layers are on one device or on two, in one unit or in several."""
     first, last = (mp.Linear(2, 4, tie="W") for _ in "12")
     layers = exact([first, mp.Tanh(), mp.Linear(4, 2), last, mp.Linear(4, 2)])
-    net = mp.Parallel(layers, LOSS, mp.Split(D, T, K), memory=mp.Memory(zero=zero))
+    net = mp.Parallel(layers, LOSS, mp.Split(*split), memory=mp.Memory(zero=zero))
     full, optimizers = mp.Sequential(layers, LOSS), [mp.SGD(Rational(1, 4), Rational(1, 2)) for _ in "12"]
     batches = [tuple(map(eighths, mini_batch(3, seed=seed))) for seed in range(2)]
     assert net.train(batches, optimizers[0]) == full.train(batches, optimizers[1])
@@ -86,36 +74,19 @@ def test_tied_layers_are_updated_with_the_sum_of_their_gradients(zero, D, T, K):
     assert_all_same(map(parameters, net.replicas))
 
 
-@pytest.mark.parametrize("D, M, zero, buckets", [
-    (2, 2, 1, None), (3, 8, 1, 100), (5, 6, 2, 1), (3, 6, 3, 100),
-])
-def test_any_floats_have_the_bits_of_plain_data_parallelism(D, M, zero, buckets):
-    """With blocks of layers, batch norm and dropout, over several steps; on every copy."""
-    sums = mp.Sums(buckets=buckets)
-    net, plain = (
-        mp.DataParallel(blocks(), LOSS, D, M, level, dtype=np.float32, sums=sums) for level in (zero, 0)
-    )
-    adam, other = mp.Adam(0.01), mp.Adam(0.01)
-    for seed in range(4):
-        batch = mini_batch(25, np.float32, seed)
-        assert net.train([batch], adam) == plain.train([batch], other)
-        copies = [parameters(layers) for layers in net.replicas]
-        assert len(copies) == D
-        assert_all_same(copies, parameters(plain.layers))
-    arrays = [array for copy in copies for array in copy.values()]
-    assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
-    assert np.array_equal(net.layers[1].running_var, plain.layers[1].running_var)
+SPLITS = [
+    {"D": 2, "K": 2, "M": 4}, {"D": 3, "M": 3, "schedule": "data-parallel"}, {"K": 2, "schedule": "chimera"},
+]
+NETWORKS = [{"network": "tokens", "sequence": True}, {"network": "image", "rows": True}]
 
 
-def test_between_two_runs_all_parameters_can_be_read_and_changed():
-    net, plain = (mp.DataParallel(LAYERS, LOSS, 3, zero=zero) for zero in (3, 0))
-    X, Y = mini_batch(7)
-    for model in (net, plain):
-        model.train([(X, Y)], mp.SGD(0.1))
-        model.layers[0].W = model.layers[0].W / 2
-    assert np.array_equal(net.predict(X), plain.predict(X))
-    assert net.train([(X, Y)], mp.SGD(0.1)) == plain.train([(X, Y)], mp.SGD(0.1))
-    assert_all_same(map(parameters, net.replicas), parameters(plain.layers))
+@pytest.mark.parametrize("level, split, option", one_in(3, [1, 2, 3], SPLITS, NETWORKS), ids=repr)
+def test_gradients_of_shards_are_summed_before_those_of_copies(level, split, option):
+    """Where those of a shard are summands, with positions or rows divided. In fractions, two updates as those
+    of a plain loop, with weight decay for W alone.
+    """
+    row = {"T": 2, "M": 2, "zero": level, "updates": "order", "optimizer": "momentum", "weights_only": True}
+    assert outcome(filled(row | split | option)).refusal is None
 
 
 def test_a_device_has_no_numbers_of_what_it_has_freed():
@@ -132,105 +103,131 @@ def test_a_device_has_no_numbers_of_what_it_has_freed():
     assert seen == {(stage, one) for stage in range(4) for one in (True, False)}
 
 
-# Bytes
+# Orders
 
 
-@pytest.mark.parametrize("N", [2, 3])
-@pytest.mark.parametrize("level, n, times", [(0, 1, 2), (1, 1, 2), (2, 1, 2), (3, 1, 3), (3, 2, 5)])
-def test_a_copy_sends_as_much_as_without_and_for_stage_3_once_for_each_gather(level, n, times, N):
-    """2 Psi (N - 1)/N numbers; of stage 3, (2 n + 1) Psi (N - 1)/N for n micro-batches a copy."""
-    order = data_parallel(N, n * N, n_stages=4)
-    trace = of_four(N, n, with_zero(order, level) if level else with_updates(order)).trace
-    assert [bytes_sent(trace, device) for device in range(N)] == [8 * times * PSI * (N - 1) // N] * N
+@pytest.mark.parametrize("order, level, device, text", [
+    (TWO_STAGES, 1, 1, "0F2 1F2 1B2 0B2 0F3 1F3 1B3 0B3 1S3 0S3 1U3 1G3 0U3 0G3"),
+    (TWO_STAGES, 2, 1, "0F2 1F2 1B2 0B2 0F3 1F3 1B3 1S3 0B3 0S3 1U3 1G3 0U3 0G3"),
+    (TWO_STAGES, 3, 0, "0G0 1G0 0F0 0X0 1F0 1X0 1G0 0G0 1B0 1X0 0B0 0X0 0G1 1G1 0F1 0X1 1F1 1X1 1G1 0G1 1B1 "
+     "1X1 1S1 0B1 0X1 0S1 1U1 0U1"),
+    (with_recompute(data_parallel(2, 2)), 3, 1, "0G1 0F1 0X1 0G1 0R1 0B1 0X1 0S1 0U1"),
+], ids=["1", "2", "3", "3, recomputed"])
+def test_an_order_reads_as_it_is_drawn(order, level, device, text):
+    """With stage 3 a gather begins one piece of work early, but not before its stage was freed."""
+    assert str(with_zero(order, level)).splitlines()[device] == f"device {device}: {text}"
 
 
-def test_what_stays_whole_between_forward_and_backward_is_gathered_once():
-    """Without the X and the G between the last stage's F and B, as FSDP may leave them out: 240 fewer."""
-    order = with_zero(data_parallel(2, 2, 4), 3, 0)
-    devices = [list(actions) for actions in order.devices]
-    for i, actions in enumerate(devices):
-        place = actions.index(Action("X", 3, i))
-        assert list(map(str, actions[place:place + 2])) == [f"3X{i}", f"3G{i}"]
-        del actions[place:place + 2]
-    trace = of_four(2, 1, replace(order, devices=devices)).trace
-    assert [bytes_sent(trace, device) for device in range(2)] == [8 * (3 * 960 - 240) // 2] * 2
-
-
-@pytest.mark.parametrize("N", [2, 3])
-@pytest.mark.parametrize("level, K, prefetch, parameters, gradients", [
-    (1, 1, 0, lambda N: PSI, lambda N: PSI),
-    (1, 4, 0, lambda N: PSI, lambda N: PSI),
-    (2, 4, 0, lambda N: PSI, lambda N: PSI / 2 + PSI / 2 / N),
-    (3, 4, 0, lambda N: PSI / N + PSI / 4, lambda N: PSI / 4 + 3 * PSI / 4 / N),
-    (3, 4, 1, lambda N: PSI / N + PSI / 2, lambda N: PSI / 2 + PSI / 2 / N),
+@pytest.mark.parametrize("level, words", [
+    (2, {"reduce-scatter", "gather of parameters"}),
+    (3, {"reduce-scatter", "gather of parameters", "freeing of parameters"}),
 ])
-def test_a_copy_has_its_part_at_most(level, K, prefetch, parameters, gradients, N):
-    """Of Adam's memory always; with stage 2 of gradients, too, and with stage 3 of parameters.
-
-    With stage 2, two of four layers' gradients are in parts when the third's is on its way and the last is
-    made. With stage 3, one stage is whole, or with prefetching two.
-    """
-    order = with_zero(data_parallel(N, N, n_stages=K), level, prefetch)
-    machine = mp.Machine(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1))
-    trace = of_four(N, 1, order, machine).trace
-    assert trace.peak_bytes(["parameters"]) == [8 * parameters(N)] * N
-    assert trace.peak_bytes(["gradients"]) == [8 * gradients(N)] * N
-    assert trace.peak_bytes(["optimizer state"]) == [16 * PSI // N] * N
-    assert trace.peak_bytes(["weight versions"]) == [0] * N  # no copy waits for others' micro-batches
-    for device in range(N) if K == 1 else ():  # when S is over
-        assert 8 * PSI // N in [held.get("gradients") for _, held in trace.ledger(device)]
-    for device in range(N) if level == 3 else ():
-        assert trace.ledger(device)[0][1]["parameters"] in (8 * PSI // N, 8 * PSI // N + 2 * PSI)
-        assert trace.ledger(device)[-1][1]["parameters"] == 8 * PSI // N
+def test_the_picture_has_its_exchanges_in_their_lane(level, words):
+    trace = mp.simulate(with_zero(TWO_STAGES, level), mp.Costs(U=1))
+    assert {str(span.label)[1] for span in trace.spans if span.lane == "communication"} == {"S", "G"}
+    assert words <= {text.get_text() for text in trace.plot().get_legend().get_texts()}
 
 
-def of_published(*shape):
-    """Mixed precision with Adam: 2 + 2 + 12 bytes for each parameter. arXiv 1910.02054, table 1."""
-    return mp.footprints(
-        [mp.Linear(*shape)], LOSS, 1, shape[:1], 1, optimizer=mp.Adam(), precision="mixed", patterns=["FB"]
+def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
+    """Two equal stages of 8 numbers on 2 devices: each exchange sends 32 bytes, 4 ticks at 8 bytes a tick."""
+    layers = [mp.Linear(2, 4, bias=False), mp.Linear(4, 2, bias=False)]
+    net = mp.DataParallel(
+        layers, LOSS, 2, zero=1, sums=mp.Sums(buckets=1),
+        on=mp.Machine(costs=mp.Costs(U=10), ports=ports(2, 8)),
     )
+    net.train([mini_batch(2)], SGD)
+    start = {str(span.label): span.start for span in net.trace.spans_of(0)}
+    end = {str(span.label): span.end for span in net.trace.spans}
+    assert end["1G0"] - end["1U0"] == Fraction(4) and end["1G0"] < end["0U0"]
+    assert start["0U0"] == end["1U0"]
 
 
-@pytest.mark.parametrize("N, stage_1, stage_2, stage_3", [(4, 52.5, 41.25, 30), (16, 35.625, 21.5625, 7.5)])
-def test_the_published_gigabytes_of_a_network_of_7_5_billion_parameters(N, stage_1, stage_2, stage_3):
-    """120 GB without ZeRO; those of stages 2 and 3 once all gradients are in parts, of stage 1 at most."""
-    order, sizes = data_parallel(N, N), of_published(74_999, 100_000)
+def test_a_prefetched_gather_travels_while_the_stage_before_is_computed():
+    """Two copies of 4 stages, F = 4, B = 8, an exchange of 16 bytes each way at 8 bytes a tick: 2 ticks.
 
-    def ledger(order):
-        trace = mp.simulate(order, mp.Costs(U=1), mp.Link(latency=1), sizes)
-        return [sum(held.get(kind, 0) for kind in KEPT) / 1e9 for _, held in trace.ledger(N - 1)]
+    Without prefetching, each of the 8 pieces of work waits for its own gather, which in three backwards also
+    waits for a reduce-scatter; with it, the first and the first backward, which follows its own forward, do.
+    """
+    layers, ends = [mp.Linear(2, 2, bias=False) for _ in range(4)], []
+    for prefetch in (0, 1):
+        order = with_zero(data_parallel(2, 2, 4), 3, prefetch)
+        net = mp.Pipeline(
+            layers, LOSS, 4, 2, order, on=mp.Machine(costs=mp.Costs(F=16, B=32), ports=ports(2, 8))
+        )
+        net.train([mini_batch(2)], SGD)
+        ends.append(max(span.end for span in net.trace.spans if str(span.label) in ("0B0", "0B1")))
+    assert ends == [48 + 8 * 2 + 3 * 2, 48 + 2 * 2]
 
-    assert max(ledger(with_updates(order))) == 120
-    assert max(ledger(with_zero(order, 1))) == stage_1
-    assert stage_2 in ledger(with_zero(order, 2))
-    assert stage_3 in ledger(with_zero(order, 3))
+
+def test_one_copy_has_all_of_it():
+    for zero in (1, 2, 3):
+        assert mp.DataParallel(LAYERS, LOSS, 1, 2, zero=zero).schedule.kinds == set("FBU")
 
 
-@pytest.mark.parametrize("shape, N, gigabytes", [  # in the three stages, as printed
-    ((74_999, 100_000), 4, "52.5 41.25 30"),
-    ((74_999, 100_000), 64, "31.4 16.6 1.88"),
-    ((74_999, 100_000), 1024, "30.0879 15.1025 0.1172"),
-    ((127_999, 1_000_000), 4, "896 704 512"),
-    ((127_999, 1_000_000), 16, "608 368 128"),
-    ((127_999, 1_000_000), 1024, "513.5 257.75 2"),
-    ((999_999, 1_000_000), 4, "7000 5500 4000"),
-    ((999_999, 1_000_000), 16, "4750 2875 1000"),
-    ((999_999, 1_000_000), 1024, "4011.7 2013.7 15.6"),
+# What is refused
+
+SECOND = "0F1 0B1 0S1 0U1 0G1"  # the right order of device 1, in stages 1 and 2
+THIRD = "0G1 0F1 0X1 0G1 0B1 0X1 0S1 0U1"  # and in stage 3
+
+
+FAULTS = [
+    ("0F0 0B0 0S0 0U0", SECOND, "a part of stage 0 by 0U0, which no G sends to the others: put 0G0"),
+    ("0F0 0B0 0S0 0G0 0U0", SECOND, "0G0 gathers .* device has all: put it behind their update"),
+    ("0F0 0B0 0U0 0S0 0G0", SECOND, "device 0: 0S0 comes after 0U0, which needs it"),
+    ("0F0 0B0 0A0 0U0 0G0", "0F1 0B1 0A1 0U1 0G1", "a G gathers what devices update in parts"),
+    ("0F0 0B0 0S0", "0F1 0B1 0S1", "an S leaves each device a part of the sum"),
+    ("0F0 0B0 0A0 0U0", SECOND, "the order adds gradients up by A and by S"),
+    ("0F0 0B0 0U0 0G0", SECOND, "0U0 applies gradients that no reduce-scatter has added up: put 0S0"),
+    ("0S0 0F0 0B0 0U0 0G0", SECOND, "0S0 comes before the gradient of micro-batch 0 is complete"),
+    ("0F0 0B0 0S0 0U0 0G0 0G0", SECOND, "0G0 gathers parameters of which the device has all"),
+    ("0G0 0F0 0X0 0B0 0S0 0U0", THIRD, "device 0: 0B0 needs all parameters of its stage, but the device has "
+     "its own part since 0X0: put 0G0 before it"),
+    ("0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0F0 needs all .* has its own part: put 0G0 before it"),
+    ("0G0 0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0G0 gathers .* leave it out, or put 0X0 before it"),
+    ("0G0 0F0 0B0 0X0 0X0 0S0 0U0", THIRD, "0X0 needs all .* since 0X0: leave it out"),
+    ("0G0 0F0 0B0 0X0 0S0 0U0 0G0", THIRD, "0G0 leaves the parameters whole at the end: put 0X0 behind"),
+    ("0G0 0F0 0B0 0X0 0S0 0U0", THIRD, "devices 0, 1 have 1, 2 gathers of stage 0: each of them is a"),
+    ("0F0 0B0 0A0 0X0 0U0", "0F1 0B1 0A1 0U1", "an X leaves what devices update in parts: put an S in"),
+]
+
+
+def test_each_fault_of_an_order_has_a_sentence():
+    for first, second, words in FAULTS:
+        with pytest.raises(ScheduleError, match=words):
+            Schedule.from_text([first, second], copy_of=(0, 1)).validate()
+
+
+def crossed(level, kind):
+    """An order of two stages, whose second device begins its exchanges of this kind the other way round."""
+    one, two = with_zero(data_parallel(2, 2, n_stages=2), level).devices
+    first, other = [place for place, action in enumerate(two) if action.kind == kind][:2]
+    swapped = list(two)
+    swapped[first], swapped[other] = two[other], two[first]
+    return Schedule((one, swapped), 2, 2, copy_of=(0, 1))
+
+
+@pytest.mark.parametrize("level, kind, words", [
+    (1, "S", r"deadlock: .*1S0.*0S1.*same order of stages"),
+    (3, "G", "device 0 cannot end 0G0 before 0G1 on device 1, behind 1G1"),
 ])
-def test_the_published_gigabytes_of_one_of_up_to_1024_devices(shape, N, gigabytes):
-    """What stands for a stage on the last device goes through a mini-batch; no million of messages."""
-    sizes, found = of_published(*shape), []
-    for level in (1, 2, 3):
-        device = StandIn(sizes, ["FB"], 1, wanted={0: 0}, place=(N - 1, N), in_parts=level == 3)
-        device.gather([])
-        for kind in "FB":
-            device.take(kind, 0)
-            device.act(kind, 0)
-            device.let_go()
-        if level > 1:  # the gradients of the others are scattered
-            device.totals.keep_part(0, device.vectors)
-        if level == 3:
-            device.act("X", 0)
-        found.append(sum(device.holdings()[kind] for kind in KEPT) / 1e9)
-    digits = [len(number.partition(".")[2]) for number in gigabytes.split()]
-    assert [f"{number:.{n}f}" for number, n in zip(found, digits)] == gigabytes.split()
+def test_exchanges_in_other_orders_are_a_deadlock_that_names_both(level, kind, words):
+    with pytest.raises(ScheduleError, match=words):
+        crossed(level, kind).validate()
+
+
+@pytest.mark.parametrize("make", [
+    with_all_reduce, with_updates, with_late_W, lambda order: with_zero(order, 1),
+])
+def test_no_other_end_is_added(make):
+    with pytest.raises(ValueError, match=r"(reduce-scatters|updates|gathers) already|has S, which"):
+        make(with_zero(data_parallel(2, 2), 1))
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(zero=4), "zero=4 must be at most 3"),
+    (dict(zero=1, sums=mp.Sums(all_reduce="ring")), "all_reduce='ring', but with zero"),
+    (dict(zero=3, n_microbatches=3), "zero=3 with 3 micro-batches over 2 replicas"),
+])
+def test_what_does_not_go_with_it_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        mp.DataParallel(LAYERS, LOSS, 2, **options)
