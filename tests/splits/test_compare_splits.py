@@ -79,7 +79,7 @@ def test_bytes_held(equal):
     assert {name: row[3] for name, row in columns(equal).items()} == {k: f"{n:,}" for k, n in held.items()}
 
 
-def test_stages_take_as_long_as_their_layers_multiply_and_all_splits_do_the_same_work():
+def test_stages_take_as_long_as_their_layers_multiply():
     """8192, 8192, 2048 and 320 multiply-accumulates in stages; the other splits share their sum evenly."""
     sizes = [(64, 128), (128, 64), (64, 32), (32, 10)]
     layers = [layer for size in sizes for layer in (mp.Linear(*size), mp.Tanh())]
@@ -92,10 +92,11 @@ def test_stages_take_as_long_as_their_layers_multiply_and_all_splits_do_the_same
 
 
 @pytest.mark.parametrize("units, of_first, is_whole", [(6, 2, False), (4, 2, False), (1, 1, True)])
-def test_the_device_with_the_most_units_of_a_layer_decides_and_a_layer_that_is_whole_is_named(
-    units, of_first, is_whole
-):
-    """A pair, and behind it a layer by itself, split by its units: up to 2 of 4 for one of three devices."""
+def test_the_device_with_the_most_units_of_a_layer_decides(units, of_first, is_whole):
+    """A pair, and behind it a layer by itself, split by its units: up to 2 of 4 for one of three devices.
+
+    A layer that is whole on each is named.
+    """
     found = mp.compare_splits([*equal_layers(2, 9), mp.Linear(9, units)], *data(9, units), devices=3, M=3)
     of_first, all_ = 2 * 9 * 3 + 9 * of_first, 2 * 9 * 9 + 9 * units
     assert found["layer"].makespan == 3 * 3 * Fraction(3 * of_first, all_)
@@ -113,7 +114,7 @@ def test_a_link_is_in_ticks_of_that_unit(equal):
     assert longer["network"] >= 2 * (N - 1) * Fraction(1, 8)
 
 
-def test_networks_of_fractions_find_equal_gradients_and_ragged_ones_are_split_too():
+def test_networks_of_fractions_and_ragged_ones_are_split_too():
     first = mp.Linear(2, 4, W=rational([[1, 2], [3, -1], [-2, 1], [0, 1]]), b=rational([[0]] * 4))
     last = mp.Linear(4, 2, W=rational([[1, 0, 2, -1], [0, 1, -1, 3]]), b=rational([[1], [2]]))
     X, Y = rational(np.arange(10).reshape(2, 5)), rational(np.ones((2, 5), int))
@@ -135,26 +136,28 @@ def test_other_networks_are_split_as_well(layers, X, Y):
     assert found["data"].makespan == 4 * 3
 
 
-def test_the_cut_gives_each_stage_work_and_the_fullest_as_little_as_any_cut():
+def test_the_cut_gives_each_stage_work_and_the_fullest_the_least():
     def loads(macs, counts):
         starts = [sum(counts[:stage]) for stage in range(len(counts))]
         return [sum(macs[start:start + n]) for start, n in zip(starts, counts, strict=True)]
 
-    for macs, n_stages in product(product((0, 1, 3), repeat=5), (1, 2, 3)):
+    for macs, n_stages in product(product((0, 1, 3), repeat=4), (1, 2, 3)):
         if sum(map(bool, macs)) >= n_stages:
             found = loads(macs, _cut_behind_work(macs, n_stages))
-            every = [cut for cut in product(range(1, 6), repeat=n_stages) if sum(cut) == 5]
+            every = [cut for cut in product(range(1, 5), repeat=n_stages) if sum(cut) == 4]
             least = min(max(loads(macs, cut)) for cut in every)
             assert min(found) > 0 and max(found) == least, (macs, n_stages)
 
 
-def test_it_prints_shows_and_saves_itself(equal, tmp_path):
-    equal.save(tmp_path / "splits.svg")
+def test_it_prints_shows_and_saves_itself(tmp_path):
+    found = mp.compare_splits(equal_layers(2, 8), *data(8, 8, 4), devices=2, M=2)
+    found.save(tmp_path / "splits.svg")
     assert [*tmp_path.iterdir()] == [tmp_path / "splits.svg"]
-    axes = equal.plot().axes
-    assert [ax.get_xlim() for ax in axes] == [(0, 33)] * 3
-    assert axes[-1].get_xlabel() == "time (1 tick: the forward of 1/4 of the network for 4 samples)"
-    assert equal._repr_html_().startswith("<pre>split") and f"{equal.tick_is}." in equal._repr_html_()
+    axes = found.plot().axes
+    assert [ax.get_xlim() for ax in axes] == [(0, 9)] * 3
+    assert axes[-1].get_xlabel() == "time (1 tick: the forward of 1/2 of the network for 2 samples)"
+    html = found._repr_html_()
+    assert html.startswith("<pre>split") and f"{found.tick_is}." in html
 
 
 # Refusals

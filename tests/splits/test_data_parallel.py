@@ -473,3 +473,12 @@ def test_statistics_take_two_messages_a_layer_and_no_tick():
 def test_what_copies_cannot_synchronise_is_refused(layers, M, grain, words):
     with pytest.raises(ValueError, match=words):
         mp.DataParallel(layers, LOSS, 2, M, sums=replace(SYNC, grain=grain))
+
+
+def test_a_batch_norm_of_ones_own_is_not_synchronised():
+    class MyBatchNorm(mp.BatchNorm):
+        def forward(self, A_prev):
+            return 2 * super().forward(A_prev)
+
+    with pytest.raises(ValueError, match=r"MyBatchNorm\(4\) is a layer of your own in which samples meet"):
+        mp.DataParallel([mp.Linear(4, 4), MyBatchNorm(4)], LOSS, 2, sums=SYNC)

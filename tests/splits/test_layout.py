@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from compared import assert_same, parameters
+from compared import assert_all_same, assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,32 +79,23 @@ def numbered(net):
 
 @given(networks())
 def test_the_whole_comes_back_from_its_parts(net):
-    """Of blocks and of ranges; also from the pieces that count alone. No part keeps more than its numbers."""
-    memory, (layout, _) = numbered(net), laid_out(net)
+    """Of blocks and of ranges; also from the pieces that count alone, in which each number is once.
+
+    No part keeps more than its numbers, and a block is what the layers of a shard have.
+    """
+    memory, (layout, shards) = numbered(net), laid_out(net)
     for pieces in layout:
         found = parts(pieces, memory)
         assert_same(join_pieces(pieces, found), memory)
         alone = {place: {key: arrays for key, arrays in here.items() if pieces[place][key].counts}
                  for place, here in found.items()}
         assert_same(join_pieces(pieces, alone), memory)
+        counted = [arrays[0].ravel() for here in alone.values() for arrays in here.values()]
+        n_numbers = sum(arrays[0].size for arrays in memory.values())
+        assert_same(np.sort(np.concatenate(counted)), np.arange(float(n_numbers)))
         for array in [array for here in found.values() for arrays in here.values() for array in arrays]:
             assert array.flags.c_contiguous and array.dtype == float
             assert array.base is None or any(array is one for arrays in memory.values() for one in arrays)
-
-
-@given(networks())
-def test_each_number_counts_once(net):
-    memory, (layout, _) = numbered(net), laid_out(net)
-    for pieces in layout:
-        counted = [number for place, here in parts(pieces, memory).items() for key, arrays in here.items()
-                   if pieces[place][key].counts for number in arrays[0].ravel()]
-        assert sorted(counted) == list(range(len(counted)))
-        assert len(counted) == sum(arrays[0].size for arrays in memory.values())
-
-
-@given(networks())
-def test_a_block_is_what_the_layers_of_a_shard_have(net):
-    layout, shards = laid_out(net)
     found = parts(layout.work, {key: [array] for key, array in keyed(net.layers).items()})
     for stages, wires in zip(shards, net._wires, strict=True):
         for stage in stages:
@@ -136,7 +127,10 @@ def test_what_is_remembered_goes_from_one_layout_to_another(net):
 @settings(max_examples=25)
 @given(networks())
 def test_a_device_holds_the_bytes_of_its_pieces(net):
-    """8 for each number of a block that it works with, 16 for what Adam remembers for each number."""
+    """8 for each number of a block that it works with, 16 for what Adam remembers for each number.
+
+    And copies have equal bits after updates that each has made.
+    """
     layout, _ = laid_out(net)
     trained(net)
 
@@ -152,18 +146,12 @@ def test_a_device_holds_the_bytes_of_its_pieces(net):
             here = [stage for (_, other), stage in net._run.stages.items() if other == device]
             statistics = sum(array.nbytes for stage in here for array in stage.statistics())
             assert last.get("parameters", 0) == 8 * numbers(layout.work, device) + statistics
-
-
-@settings(max_examples=25)
-@given(networks())
-def test_copies_have_equal_bits_after_an_update_that_each_has_made(net):
     of_stages = {}
-    for (index, device), stage in trained(net)._run.stages.items():
+    for (index, device), stage in net._run.stages.items():
         shard = next(t for t, wires in enumerate(net._wires) if device in wires.holders(index))
         of_stages.setdefault((index, shard), []).append(parameters(stage.layers))
     for copies in of_stages.values():
-        for other in copies[1:]:
-            assert_same(other, copies[0])
+        assert_all_same(copies)
 
 
 def test_what_lies_on_other_ranks_cannot_be_read():

@@ -1,14 +1,30 @@
-"""What shards divide, and what stays whole: one function decides, for pairs, ties, positions and rows."""
+"""What shards divide, and what stays whole: one function decides, for pairs, ties, positions and rows.
 
+At the end, what shards of a layer pair and of logits compute and send: goldens, and every byte counted.
+"""
+
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from cases import eighths, exact
-from compared import assert_equals_full_batch
+from compared import assert_equals_full_batch, assert_same, assert_within
 
 import minipipe as mp
+from minipipe.arrays import even_slices, leaves
+from minipipe.cluster import Cluster
+from minipipe.collectives import Group
+from minipipe.exact import rational
 from minipipe.layers import Chain
+from minipipe.layers.exchanging import (
+    Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed, backward_input_program, forward_program,
+)
+from minipipe.layers.through import prepare_forward
+from minipipe.losses.cross_entropy import SoftmaxCrossEntropyPart
+from minipipe.parallel.batches import MicroBatches
+from minipipe.parallel.splitting import Shard
+from minipipe.parallel.stage import Stage, TalkingStage
 
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
 rng = np.random.default_rng(0)
@@ -107,14 +123,7 @@ SEQUENCES = {
 }
 
 
-def test_positions_go_through_both_parts_of_a_block():
-    layers = [mp.TransformerBlock(2, 2, n_hidden=2), mp.Linear(2, 1)]
-    net = mp.TensorParallel(layers, LOSS, mp.Shards(2, sequence=True))
-    words = "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))"
-    assert net.ways == [words, "whole"]
-
-
-@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("sequence", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_a_sequence_has_the_full_batchs_gradients(name, sequence):
     rng = np.random.default_rng(0)
@@ -233,3 +242,241 @@ def test_one_shard_asks_no_layer_how_it_is_split():
 def test_nothing_to_split_names_the_remedy():
     with pytest.raises(ValueError, match="none of these 1 layers: use fewer, or say in `splits` of a layer"):
         mp.TensorParallel([MyLinear(3, 3)], LOSS, 2)
+
+
+# Exchanges
+
+
+def on_devices(T, perform):
+    """[what perform(rank, group) returns on each of T devices], and the trace. perform is a program."""
+    results = [None] * T
+
+    def program(rank):
+        results[rank] = yield from perform(rank, Group(rank, range(T)))
+
+    return results, Cluster([program(rank) for rank in range(T)]).run()
+
+
+def through(layers, A, dA, group):
+    """A program: (A, dX) of layers, some of which exchange."""
+    for layer in layers:
+        layer.group = group
+    prepare_forward(layers, training=True)
+    A = yield from driven(forward_program(layers, A, {}))
+    if dA is None:
+        return A
+    return A, (yield from driven(backward_input_program(layers, dA, {}, True, lambda index, half: None)))
+
+
+def driven(work):
+    """A program: what a way through layers returns."""
+    answer = None
+    while True:
+        try:
+            exchange = work.send(answer)
+        except StopIteration as end:
+            return end.value
+        answer = yield from exchange.program
+
+
+W1 = np.array([[1.0, 2], [3, -1], [-2, 1], [0, 1]])
+W2 = np.array([[1.0, 0, 2, -1], [0, 1, -1, 3]])
+PAIR = [
+    mp.Linear(2, 4, W=W1, b=[[0], [1], [0], [-1]]), mp.ReLU(), mp.Linear(4, 2, W=W2, b=[[10], [20]])
+]
+
+
+def test_a_pair_of_layers_over_two_devices():
+    """Z2 and dX of the worked example; the bias is added once."""
+    X = np.array([[1.0, 2], [3, -1]])
+
+    def perform(rank, group):
+        shard = Shard(PAIR, LOSS, rank, 2)
+        return (yield from through(sum(shard.layers, []), X, np.ones((2, 2)), group))
+
+    results, _ = on_devices(2, perform)
+    for Z2, dX in results:
+        assert Z2.tolist() == [[17, 10], [26, 28]] and dX.tolist() == [[2, 3], [4, -1]]
+
+
+def sent_by(trace, rank):
+    return sum(message.n_bytes for message in trace.messages if message.source == rank)
+
+
+def test_what_a_pair_sends_and_what_a_data_split_sends():
+    """An MLP 64-256-64, m = 32, float64, T = 4: 24,576 bytes a device each way, and 8,320 parameters."""
+    layers = mp.Sequential([mp.Linear(64, 256), mp.ReLU(), mp.Linear(256, 64)], LOSS).layers
+    X = np.ones((64, 32))
+
+    def perform(backward, rank, group):
+        shard = sum(Shard(layers, LOSS, rank, 4).layers, [])
+        yield from through(shard, X, np.ones((64, 32)) if backward else None, group)
+        return sum(p.size for layer in shard for p in leaves((layer.W, layer.b)))
+
+    held, forward = on_devices(4, partial(perform, False))
+    _, both = on_devices(4, partial(perform, True))
+    assert held == [8320] * 4
+    for rank in range(4):
+        assert sent_by(forward, rank) == 24576 and sent_by(both, rank) == 2 * 24576
+    net = mp.DataParallel(layers, LOSS, 4)
+    net.forward_backward(X, X)
+    gradients = sum(dW.nbytes + db.nbytes for dW, db in net.gradients if dW is not None)
+    assert gradients * 2 * 3 // 4 == 397056
+
+
+def test_logits_over_two_devices():
+    """z = (0, ln 2, ln 3, ln 4), label 2: J = ln(10/3)."""
+    Z, Y = np.log([[1.0], [2], [3], [4]]), np.array([[0.0], [0], [1], [0]])
+
+    def perform(rank, group):
+        loss = SoftmaxCrossEntropyPart(4)
+        loss.group = group
+        J = yield from loss.forward(Z[2 * rank:2 * rank + 2], Y)
+        return J, loss.backward()
+
+    (first, second), _ = on_devices(2, perform)
+    # exp and log to 8 roundings each, as NumPy's tests demand: four, of numbers below 2; and 5 operations
+    assert first[0] == second[0]
+    assert_within(first[0], np.log(10 / 3), roundings=4 * 8 + 5, of=2)
+    dZ = np.concatenate([first[1], second[1]]).ravel()
+    assert_within(dZ, np.array([0.1, 0.2, -0.7, 0.4]), roundings=4 * 8 + 5, of=1)
+
+
+def test_three_numbers_a_column_are_exchanged_and_no_logits():
+    """64 classes, 1,024 columns, T = 4, float32: 18,432 bytes a device."""
+    Z, Y = np.zeros((64, 1024), np.float32), mp.one_hot(np.arange(1024) % 64, 64, np.float32)
+
+    def perform(rank, group):
+        loss = SoftmaxCrossEntropyPart(64)
+        loss.group = group
+        yield from loss.forward(Z[16 * rank:16 * rank + 16], Y)
+
+    _, trace = on_devices(4, perform)
+    assert [sent_by(trace, rank) for rank in range(4)] == [18432] * 4
+
+
+@pytest.mark.parametrize("n_classes, T", [(5, 2), (65, 3), pytest.param(64, 3, marks=pytest.mark.slow)])
+def test_each_column_of_dZ_adds_up_to_zero(n_classes, T):
+    """The last class of all, too, and classes that T does not divide."""
+    X = eighths(np.random.default_rng(0).standard_normal((2, 2)))
+    Y = rational(mp.one_hot(np.array([n_classes - 1, 0]), n_classes))
+    net = mp.TensorParallel(exact([mp.Linear(2, n_classes)]), mp.SoftmaxCrossEntropy(), T)
+    assert net.ways == ["by outputs, up to the loss"]
+    assert_equals_full_batch(net, X, Y)
+    assert net.gradients[0][1].sum() == 0
+
+
+@pytest.mark.parametrize("T", [1, 2, 3])
+def test_an_exchange_and_its_backward_are_transposes(T):
+    """<dA, f(A)> over all devices = <f'(dA), A>, where what is whole counts once. In whole numbers."""
+    rng = np.random.default_rng(T)
+    whole, split = "whole", "split"
+    kinds = [
+        (Copied(), whole, None), (Summed(), None, whole), (Gathered(1), split, whole),
+        (Parted(1), whole, split), (SplitToWhole(1), split, None), (PartialToSplit(1), None, split),
+    ]
+    n = 6
+
+    def values(kind):
+        """For each device its array: of what is whole the same, of what is split its part, else its own."""
+        if kind is None:
+            return [rng.integers(-9, 10, (2, n, 3)) for _ in range(T)]
+        one = rng.integers(-9, 10, (2, n, 3))
+        return [one if kind == whole else one[:, part] for part in even_slices(n, T)]
+
+    def inner(kind, left, right):
+        products = [int((a * b).sum()) for a, b in zip(left, right, strict=True)]
+        return products[0] if kind == whole else sum(products)
+
+    for layer, into, out in kinds:
+        A, dA = values(into), values(out)
+
+        def perform(rank, group, kind=type(layer), args=vars(layer).values(), A=A, dA=dA):
+            return (yield from through([kind(*args)], A[rank], dA[rank], group))
+
+        results, _ = on_devices(T, perform)
+        assert inner(out, dA, [A for A, _ in results]) == inner(into, [dA for _, dA in results], A)
+
+
+class TalkingFork(Summed):
+    """A sum over the devices, which is put aside for a Join, too."""
+
+    fork = "skip"
+
+    def forward(self, A_prev):
+        A = yield from self.summed(A_prev)
+        return A, A
+
+    def backward_input(self, dZ):
+        dA, skip = dZ
+        return dA + skip
+
+
+def test_a_layer_that_talks_may_fork():
+    """On two devices A is 2 X, twice: 4 X behind the Join, and its derivative is 2."""
+    X = np.array([[1.0, 2], [3, -1]])
+
+    def perform(rank, group):
+        return through([TalkingFork(), mp.Join("skip")], X, np.ones((2, 2)), group)
+
+    results, _ = on_devices(2, perform)
+    for A, dX in results:
+        assert_same(A, 4 * X)
+        assert_same(dX, np.full((2, 2), 2.0))
+
+
+class StridedLoss(mp.MeanSquaredError):
+    """It hands back a view with gaps."""
+
+    def backward(self):
+        return super().backward().repeat(2, axis=-1)[..., ::2]
+
+
+class Looking(mp.layers.Layer):
+    """It talks to nobody, but could; it notes whether what it is given lies in one piece."""
+
+    exchanges = False, True
+
+    def forward(self, A_prev):
+        return A_prev
+
+    def backward_input(self, dZ):
+        self.met = dZ.flags.c_contiguous
+        yield from ()
+        return dZ
+
+
+def test_what_a_layer_that_talks_is_given_is_contiguous():
+    last = Looking()
+    stage = TalkingStage(0, [mp.Linear(2, 2, W=np.eye(2), bias=False), last], StridedLoss())
+    stage.begin(MicroBatches([(np.ones((2, 3)), np.zeros((2, 3)))], 1, 0))
+    list(stage.forward(0, stage.line.take_inputs(0), {}))
+    work = stage.backward(0, None, {})
+    exchange = next(work)
+    with pytest.raises(StopIteration) as end:
+        next(exchange.program)
+    with pytest.raises(StopIteration):
+        work.send(end.value.value)
+    assert last.met
+
+
+class TalkingLoss(mp.MeanSquaredError):
+    """The cost of one device, which could ask others."""
+
+    exchanges = True, False
+
+    def forward(self, A, Y, m=None):
+        J = super().forward(A, Y, m)
+        yield from ()
+        return J
+
+
+def test_a_loss_alone_may_talk():
+    pipe, plain = (mp.Pipeline([mp.Linear(2, 2)], loss, 1, 2) for loss in (TalkingLoss(), LOSS))
+    X, Y = np.array([[1.0, 2], [3, -1]]), np.ones((2, 2))
+    assert pipe.forward_backward(X, Y) == plain.forward_backward(X, Y)
+    assert_same(pipe.gradients, plain.gradients)
+    stage = Stage(0, plain.layers, TalkingLoss())
+    stage.begin(MicroBatches([(X, Y)], 1, 0))
+    with pytest.raises(RuntimeError, match="talks to other devices, but here it is alone"):
+        stage.forward(0, X, {})

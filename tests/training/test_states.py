@@ -1,10 +1,19 @@
-"""The state of a training: another network goes on from it with the same bits, in memory or out of a file."""
+"""The state of a training: another network goes on from it with the same bits, in memory or out of a file.
+
+At the end, a network that was copied or pickled trains as the one that it was made of, apart from it.
+"""
+
+import copy
+import pickle
 
 import numpy as np
 import pytest
-from compared import assert_same, parameters
+from compared import assert_all_same, assert_same, parameters, state
+from sampling import one_in
 
 import minipipe as mp
+from minipipe.order import with_updates
+from minipipe.schedules import gpipe
 
 LOSS = mp.MeanSquaredError()
 LAYERS = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Dropout(0.25), mp.Linear(4, 4), mp.Linear(4, 2)]
@@ -29,11 +38,11 @@ def test_another_network_goes_on_with_the_same_bits(first, second):
     """The state is a copy: later updates of the first network do not reach it."""
     net, optimizer = NETWORKS[first](LAYERS), mp.Adam(0.1)
     net.train(BATCHES[:2], optimizer)
-    state = net.state(optimizer)
+    kept = net.state(optimizer)
     expected = net.train(BATCHES[2:], optimizer)
     other, own = NETWORKS[second](LAYERS), mp.Adam(0.5)
     for _ in range(2):  # from one state as often as one likes
-        other.resume(state, own)
+        other.resume(kept, own)
         assert (other.n_steps, own.n_updates, own.learning_rate) == (2, 2, 0.1)
         assert other.train(BATCHES[2:], own) == expected
         assert_same(parameters(other.layers), parameters(net.layers))
@@ -47,10 +56,10 @@ def test_servers_go_on_from_the_state_of_others():
 
     whole, optimizer = net(SERVERS), mp.Adam(0.1)
     whole.train(BATCHES[:2], optimizer)
-    state = whole.state(optimizer)
+    kept = whole.state(optimizer)
     expected = whole.train(BATCHES[2:], optimizer)
     other, own = net(mp.Servers(mode="async")), mp.Adam(0.5)
-    other.resume(state, own)
+    other.resume(kept, own)
     assert other.train(BATCHES[2:], own) == expected
     assert_same(parameters(other.layers), parameters(whole.layers))
     assert_same(dict(own.memory), dict(optimizer.memory))
@@ -70,13 +79,13 @@ def test_rounds_go_on_with_all_that_clients_and_the_server_remember(through, tmp
     net.train(3, mp.Adam(0.1))
     if through == "a file":
         mp.save(tmp_path / "net.npz", net, mp.Adam(0.1))
-    state = net.state(mp.Adam(0.1))
+    kept = net.state(mp.Adam(0.1))
     expected = net.train(3, mp.Adam(0.1))
     other, own = federated(), mp.Adam(0.5)
     if through == "a file":
         mp.load(tmp_path / "net.npz", other, own)
     else:
-        other.resume(state, own)
+        other.resume(kept, own)
     assert [done[:4] for done in other.train(3, own)] == [done[:4] for done in expected]
     assert_same(parameters(other.layers), parameters(net.layers))
 
@@ -105,13 +114,13 @@ def test_what_does_not_fit_moves_nothing(change, words):
 
 
 def test_the_state_of_other_clients_or_another_outer_optimizer_is_refused():
-    state = federated().state(mp.Adam(0.1))
+    kept = federated().state(mp.Adam(0.1))
     with pytest.raises(ValueError, match="is of 4 clients, the network has 3"):
-        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS[:3]).resume(state)
+        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS[:3]).resume(kept)
     with pytest.raises(ValueError, match="is of rounds with seed=0, which decides who is chosen, but the"):
-        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, weights=mp.Weights(seed=1)).resume(state)
+        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, weights=mp.Weights(seed=1)).resume(kept)
     with pytest.raises(ValueError, match="the state of SGD, the optimizer has Adam"):
-        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, outer=mp.Adam(0.1)).resume(state)
+        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, outer=mp.Adam(0.1)).resume(kept)
 
 
 def test_clients_that_remember_keep_their_kind_of_optimizer():
@@ -119,3 +128,89 @@ def test_clients_that_remember_keep_their_kind_of_optimizer():
     net.train(2, mp.Adam(0.1))
     with pytest.raises(ValueError, match="remembers the updates of Adam, which SGD cannot go on with"):
         net.train(4, mp.SGD(0.1))
+
+
+# Copies
+
+NORMS = [
+    mp.Linear(3, 6), mp.BatchNorm(6), mp.Tanh(), mp.Dropout(0.25), mp.Linear(6, 4), mp.Tanh(), mp.Linear(4, 2)
+]
+TIED = [mp.Linear(3, 3, tie="W"), mp.BatchNorm(3), mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]
+SYNC = mp.Sums(sync_batch_norm=True)
+
+COPIED = {
+    "one device": lambda: mp.Sequential(NORMS, LOSS),
+    "pipeline": lambda: mp.Pipeline(NORMS, LOSS, 3, 2),
+    "two copies on the same devices": lambda: mp.Pipeline(TIED, LOSS, 2, 4, "chimera"),
+    "updates in the order": lambda: mp.Pipeline(NORMS, LOSS, 2, 2, with_updates(gpipe(2, 2))),
+    "replicas": lambda: mp.DataParallel(TIED, LOSS, 2),
+    "synchronised, one replica": lambda: mp.DataParallel(NORMS, LOSS, 1, sums=SYNC),
+    "synchronised": lambda: mp.DataParallel(NORMS, LOSS, 2, sums=SYNC),
+    "synchronised, updates": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=1, sums=SYNC),
+    "ZeRO 3": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=3),
+    "shards": lambda: mp.TensorParallel(NORMS, LOSS, 2),
+    "shards with updates": lambda: mp.Parallel(
+        NORMS, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(gpipe(2, 2))
+    ),
+    "shards with ZeRO 1": lambda: mp.Parallel(
+        NORMS, LOSS, mp.Split(replicas=2, shards=2, stages=2, microbatches=4), memory=mp.Memory(zero=1)
+    ),
+}
+WAYS = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda net: pickle.loads(pickle.dumps(net))}
+
+
+def train(net, optimizer, batches):
+    """Return the costs of the mini-batches, with an update after each."""
+    return net.train(batches, optimizer) if batches else []
+
+
+def assert_train_alike(net, optimizer, other):
+    """Raise unless both have the same costs from here on, and then the same arrays in all their copies."""
+    costs = train(net, optimizer, BATCHES[2:])
+    assert_same(train(*other, BATCHES[2:]), costs, "costs of the copy")
+    assert_same(state(other[0].layers), state(net.layers))
+    assert_all_same([state(layers) for layers in getattr(other[0], "replicas", [other[0].layers])])
+
+
+@pytest.mark.parametrize("name, way", one_in(3, COPIED, WAYS))
+def test_it_trains_as_the_other_one(name, way):
+    """Copied before its first run, and after two."""
+    for n_before in (0, 2):
+        net, optimizer = COPIED[name](), mp.Adam(0.1)
+        train(net, optimizer, BATCHES[:n_before])
+        assert_train_alike(net, optimizer, (WAYS[way](net), copy.deepcopy(optimizer)))
+
+
+@pytest.mark.parametrize("name, way", one_in(3, [
+    "one device", "pipeline", "replicas", "synchronised, one replica", "synchronised", "shards"
+], WAYS))
+def test_gradients_of_a_copy_are_applied_to_its_own_layers(name, way):
+    net, optimizer = COPIED[name](), mp.Adam(0.1)
+    net.forward_backward(*BATCHES[0])
+    other = WAYS[way](net), copy.deepcopy(optimizer)
+    for one, its in ((net, optimizer), other):
+        one.step(its)
+    assert_train_alike(net, optimizer, other)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["synchronised, updates", "ZeRO 3", "shards with updates"])
+def test_a_file_of_a_copy_is_that_of_the_other_one(name, way, tmp_path):
+    """Also where an optimizer was copied that has what it remembers in parts."""
+    net, optimizer = COPIED[name](), mp.Adam(0.1)
+    train(net, optimizer, BATCHES[:2])
+    files = {}
+    for path, copied in ((tmp_path / "net.npz", lambda one: one), (tmp_path / "copy.npz", WAYS[way])):
+        mp.save(path, copied(net), copied(optimizer))
+        files[path.name] = dict(np.load(path))
+    assert_same(files["copy.npz"], files["net.npz"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_counts_what_an_optimizer_keeps(way):
+    net, optimizer = COPIED["shards"](), mp.Adam(0.1)
+    train(net, optimizer, BATCHES[:1])
+    copied = WAYS[way](net)
+    for one in (net, copied):
+        one.forward_backward(*BATCHES[1])
+    assert net.trace.peak_bytes() == copied.trace.peak_bytes()
