@@ -15,7 +15,7 @@ from minipipe.exact import Rational, rational
 from minipipe.federated.programs import (
     R, Upload, add_masks, averaged, from_whole, hidden, mask, revealed, secret, summed, to_whole,
 )
-from asynchronous.server_cases import (
+from asynchronous.by_the_rule import (
     LAYERS, LOSS, clients, exact_clients, exact_layers, sequential, weights,
 )
 

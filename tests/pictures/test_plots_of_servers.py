@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from asynchronous.server_cases import LAYERS, LOSS, THIRD, mini_batches
+from asynchronous.by_the_rule import LAYERS, LOSS, THIRD, mini_batches
 
 import minipipe as mp
 from minipipe import plots

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-from asynchronous.server_cases import (
+from asynchronous.by_the_rule import (
     LOSS, THIRD, exact_clients, exact_layers, exact_mini_batches, sequential, weights,
 )
 from compared import assert_same
