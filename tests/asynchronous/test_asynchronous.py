@@ -41,7 +41,7 @@ def streams(draw):
         layers, most = [mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 2)], 4
         optimizer = mp.SGD(Fraction(1, 8))
     else:
-        layers, most = [mp.Linear(2, 3), mp.Tanh(), mp.Linear(3, 2), mp.ReLU(), mp.Linear(2, 2)], 6
+        layers, most = [mp.Linear(2, 3), mp.Tanh(), mp.Linear(3, 2), mp.ReLU(), mp.Linear(2, 2)], 5
         optimizer = draw(st.sampled_from([mp.SGD(0.1), mp.SGD(0.05, momentum=0.9), mp.Adam(0.01)]))
     layers = [layer.copy(number) for layer in mp.Sequential(layers, None).layers]
     partition = draw(compositions(len(layers)))

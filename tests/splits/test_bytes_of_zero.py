@@ -40,7 +40,7 @@ def peaks(D, T, K, zero, n_units):
 CASES = [(*split, zero) for split in SPLITS for zero in (range(4) if split[0] > 1 else [0])]
 
 
-@pytest.mark.parametrize("case, n_units", one_in(4, CASES, BUCKETS), ids=repr)
+@pytest.mark.parametrize("case, n_units", one_in(6, CASES, BUCKETS), ids=repr)
 def test_peaks_are_closed_forms(case, n_units):
     """A device of T has P = numbers / T of a stage, in n units of u = P / n.
 

@@ -163,6 +163,7 @@ def test_what_lies_on_other_ranks_cannot_be_read():
 
 
 @pytest.mark.parametrize("make", [
+    lambda layers: mp.Sequential(layers, LOSS),
     lambda layers: mp.Pipeline(layers, LOSS, 1, 2, with_updates(build("gpipe", 1, 2))),
     lambda layers: mp.Pipeline(layers, LOSS, 1, 1, "pipedream"),
     lambda layers: mp.DataParallel(layers, LOSS, 2, zero=1),
@@ -171,7 +172,7 @@ def test_what_lies_on_other_ranks_cannot_be_read():
         layers, LOSS, mp.Split(shards=2, microbatches=2), with_updates(build("gpipe", 1, 2))
     ),
     lambda layers: mp.ParameterServer(layers, LOSS, 2, mp.Servers(2)),
-], ids=["stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
+], ids=["one device", "stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
 def test_an_optimizer_that_remembers_another_network_is_refused(make):
     """Of as many layers, but other shapes; nothing moves."""
     batch, adam = [(np.ones((4, 4)), np.ones((2, 4)))], mp.Adam()

@@ -72,7 +72,10 @@ def rationals(name, m):
 SIZES = {"mlp": (2, 3, 4), "cnn": (2, 3), "transformer": (2,), "logits": (2, 3, 4)}
 
 
-@pytest.mark.parametrize("name, sequence", [*((name, False) for name in SIZES), ("transformer", True)])
+@pytest.mark.parametrize("name, sequence", [
+    ("mlp", False), ("cnn", False), ("logits", False), ("transformer", True),
+    pytest.param("transformer", False, marks=pytest.mark.slow),
+])
 @settings(max_examples=6)
 @given(data=st.data())
 def test_in_fractions_all_splits_at_once_are_the_full_batch(name, sequence, data):
@@ -124,7 +127,12 @@ def test_threads_and_orders_of_devices_have_the_same_bits(name):
 
 
 def test_positions_of_a_sequence_are_split_between_the_blocks():
-    """LayerNorm, dropout, biases and the residual stream; positions that T does not divide are refused."""
+    """LayerNorm, dropout, biases and the residual stream; positions that T does not divide are refused.
+
+    Where they are not asked to be split, they are whole.
+    """
+    layers, loss, X, Y = rationals("transformer", 1)
+    assert_equals_full_batch(mp.TensorParallel(layers, loss, 2), X, Y)
     layers, loss, X, Y = samples("transformer", 2)
     net = mp.TensorParallel(layers, loss, mp.Shards(2, sequence=True))
     assert net.ways[2:4] == [

@@ -80,7 +80,7 @@ SPLITS = [
 NETWORKS = [{"network": "tokens", "sequence": True}, {"network": "image", "rows": True}]
 
 
-@pytest.mark.parametrize("level, split, option", one_in(3, [1, 2, 3], SPLITS, NETWORKS), ids=repr)
+@pytest.mark.parametrize("level, split, option", one_in(4, [1, 2, 3], SPLITS, NETWORKS), ids=repr)
 def test_gradients_of_shards_are_summed_before_those_of_copies(level, split, option):
     """Where those of a shard are summands, with positions or rows divided. In fractions, two updates as those
     of a plain loop, with weight decay for W alone.

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test,
 )
+from sampling import one_in
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
@@ -108,11 +109,8 @@ def assert_whole_or_not_at_all(start, work, go_on, n, state_of=state_of, kind="l
         assert_same(go_on(*pair, is_done), expected, f"what comes {where}")
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("kind, n", [
-    ("line", 4), ("opcode", 4),
-    *(pytest.param(*values, marks=pytest.mark.slow) for values in (("line", 300), ("opcode", 300))),
-])
+@pytest.mark.parametrize("name, kind", one_in(2, NETWORKS, ["line", "opcode"]))
+@pytest.mark.parametrize("n", [4, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_step_is_made_as_a_whole_or_not_at_all(name, kind, n):
     def step(net, optimizer):
         net.step(optimizer, clip=0.5)
@@ -172,9 +170,11 @@ TRAININGS = {
 }
 
 
-@pytest.mark.parametrize("name", TRAININGS)
-@pytest.mark.parametrize("n", [4, pytest.param(120, marks=pytest.mark.slow)])
-def test_an_update_of_an_order_is_made_as_a_whole_or_not_at_all(name, n):
+@pytest.mark.parametrize("n, name", [
+    *((4, name) for name in TRAININGS if name not in ("copies", "shards")),
+    *(pytest.param(120, name, marks=pytest.mark.slow) for name in TRAININGS),
+])
+def test_an_update_of_an_order_is_made_as_a_whole_or_not(n, name):
     def go_on(net, adam, is_done):
         for batch in BATCHES[1 + is_done:]:
             net.train([batch], adam)

@@ -39,7 +39,7 @@ def mini_batch(seed, dtype=np.float32, m=12):
     return rng.standard_normal((3, m)).astype(dtype), mp.one_hot(rng.integers(0, 2, m), 2, dtype)
 
 
-def trained(net, optimizer, n_updates=3, first=0):
+def trained(net, optimizer, n_updates=2, first=0):
     """Train `net`; return the costs and its state."""
     costs = []
     for seed in range(first, first + n_updates):
@@ -51,17 +51,20 @@ def trained(net, optimizer, n_updates=3, first=0):
 def test_updates_are_those_of_the_equations_in_its_docstring(optimizer):
     """Of three gradients for a W and a b, in rational numbers; in the last, one of two rows is 0.
 
-    What it remembers is what the equations call by a name: a sign, for instance, would not tell it.
+    The learning rate changes twice. What it remembers is what the equations call by a name: a sign, for
+    instance, would not tell it.
     """
     own, dW = exact(optimizer), [fractions(2, 3, seed=seed) for seed in (1, 2, 5)]
     dW[-1][0] = 0 * dW[-1][0]
     own.weights_only = False
     W, b = fractions(2, 3, seed=3), fractions(2, 1, seed=4)
     layer, db = mp.Linear(3, 2, W=W, b=b), [g[:, :1] for g in dW]
-    for pair in zip(dW, db):
+    rates = [own.learning_rate * times for times in (1, rational([1])[0] / 2, 2)]
+    for rate, *pair in zip(rates, dW, db):
+        own.learning_rate = rate
         own.update([mp.ReLU(), layer], [(None, None), pair])
     for name, start, gradients in (("W", W, dW), ("b", b, db)):
-        end, made = updated(own, start, gradients)
+        end, made = updated(own, start, gradients, rates)
         assert_same(getattr(layer, name), end, name)
         for array in own.memory.get((1, name, 0), ()):
             assert any(np.array_equal(array, value) for value in made.values()), array
@@ -124,10 +127,12 @@ def test_a_refused_update_moves_nothing(optimizer):
     optimizer = optimizer.fresh()
     for n_updates in range(2):
         before = [state(layers), dict(optimizer.memory), optimizer.n_updates, optimizer.last_rate]
-        for wrong, error in (
-            (not_finite, FloatingPointError), ([good[0], good[0]], ValueError), (good[:1], ValueError),
+        for wrong, error, words in (
+            (not_finite, FloatingPointError, "layer 1, .*: b after this update is not finite"),
+            ([good[0]] * 2, ValueError, r"layer 1: W has shape \(2, 3\), but its gradient has \(3, 3\)"),
+            (good[:1], ValueError, "2 layers but 1 gradients"),
         ):
-            with pytest.raises(error):
+            with pytest.raises(error, match=words):
                 optimizer.update(layers, wrong)
             after = [state(layers), dict(optimizer.memory), optimizer.n_updates, optimizer.last_rate]
             assert_same(after, before)
@@ -174,7 +179,7 @@ def test_its_numbers_are_updated_together_only_where_it_says_so(optimizer):
 
 @some_optimizers
 def test_stages_and_copies_have_the_bits_of_one_device(optimizer):
-    """Two updates and more of 3 stages, 2 copies of 2 stages, and 3 copies, in float32, for three seeds."""
+    """Two updates of 3 stages, 2 copies of 2 stages, and 3 copies, in float32."""
     def reference():
         return mp.Pipeline(network(), LOSS, 1, 6, dtype=np.float32)
 
@@ -312,8 +317,10 @@ def _begins(token):
     return token == "(" or token[0].isalnum() or token[0] in "_|"
 
 
-def updated(optimizer, W, gradients):
+def updated(optimizer, W, gradients, rates):
     """Return (W, {name: what the last update has made}) after updates with these gradients, by the equations.
+
+    rates: the learning rate of each update.
 
     Weight decay that its equations do not have is that of `Optimizer`: decoupled, W - learning_rate *
     weight_decay * W before the step, or else coupled, g + weight_decay * W.
@@ -321,16 +328,18 @@ def updated(optimizer, W, gradients):
     forms = [form for form in forms_of(type(optimizer)) if _is_for(form, optimizer)]
     form = max(forms, key=lambda form: len(form.options))
     has_decay = any("decay" in expression for _, expression in form.equations)
-    numbers = vars(optimizer) | {"learning_rate": optimizer.learning_rate, "decay": optimizer.weight_decay}
+    numbers = vars(optimizer) | {"decay": optimizer.weight_decay}
     numbers |= dict(zip(("beta1", "beta2"), getattr(optimizer, "betas", ())))
     made = {name: np.zeros_like(W) for name, _ in form.equations}
-    for t, g in enumerate(gradients, 1):
+    for t, (rate, g) in enumerate(zip(rates, gradients, strict=True), 1):
+        if getattr(optimizer, "rate_inside", False) and t > 1:  # the momentum correction of Goyal et al.
+            made["v"] = made["v"] * rate / rates[t - 2]
         if optimizer.weight_decay and not has_decay:
             if optimizer.decoupled:
-                W = W - optimizer.learning_rate * optimizer.weight_decay * W
+                W = W - rate * optimizer.weight_decay * W
             else:
                 g = g + optimizer.weight_decay * W
-        values = FUNCTIONS | numbers | made | {"t": t, "g": g, "W": W}
+        values = FUNCTIONS | numbers | made | {"learning_rate": rate, "t": t, "g": g, "W": W}
         for name, expression in form.equations:
             values[name] = eval(expression, values)
         made = {name: values[name] for name, _ in form.equations}

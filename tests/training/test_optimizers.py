@@ -1,73 +1,10 @@
-"""SGD against sums over all past gradients, LARS and LAMB against their papers and PyTorch; refusals."""
-
-import copy
-import math
-from itertools import product
+"""LARS and LAMB against their papers, what decays in a layer of one's own, and what optimizers refuse."""
 
 import numpy as np
 import pytest
-from compared import assert_same, assert_within, parameters
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-
-HALF, QUARTER = Rational(1, 2), Rational(1, 4)
-RATES = [HALF, HALF, QUARTER, HALF]  # the learning rate changes twice
-OF_W = [Rational(g) for g in (1, -3, QUARTER, 2)]
-OF_B = [Rational(g) for g in (2, HALF, -1, 0)]
-
-
-def sgd(t, g, momentum, nesterov):
-    """The step without its learning rate: u = sum of momentum^(t-i) g_i, which unrolls u = momentum u + g."""
-    u = sum(momentum ** (t - i) * g[i] for i in range(t + 1))
-    return g[t] + momentum * u if nesterov else u
-
-
-def by_the_equations(start, gradients, momentum, nesterov, decay, decoupled):
-    """The parameter after each of the updates, one number at a time."""
-    W, g, path = start, [], []
-    for t, (rate, gradient) in enumerate(zip(RATES, gradients)):
-        g.append(gradient if decoupled else gradient + decay * W)
-        shrunk = W - rate * decay * W if decoupled else W
-        W = shrunk - rate * sgd(t, g, momentum, nesterov)
-        path.append(W)
-    return path
-
-
-def by_the_optimizer(optimizer, number):
-    """The same for W, which starts at 1, and b, which starts at 2; `number` makes an array of a nested list.
-    """
-    layer = mp.Linear(1, 1, W=number([[1]]), b=number([[2]]))
-    path = []
-    for rate, dW, db in zip(RATES, OF_W, OF_B):
-        optimizer.learning_rate = number([rate])[0]
-        gradient = number([[dW]]), number([[db]])
-        for part in gradient:
-            part.flags.writeable = False  # the gradients are not written into
-        optimizer.update([mp.ReLU(), layer], [(None, None), gradient])
-        path.append((layer.W[0, 0], layer.b[0, 0]))
-    return [list(column) for column in zip(*path)]
-
-
-@pytest.mark.parametrize("decay, decoupled", [(0, False), (QUARTER, False), (QUARTER, True)])
-@pytest.mark.parametrize("momentum, nesterov, rate_inside", [
-    (0, False, False), *product([HALF], [False, True], [False, True]),
-])
-def test_sgd_follows_its_equations_step_by_step(momentum, nesterov, rate_inside, decay, decoupled):
-    """Both forms of the momentum follow the one sum, through the changes of the learning rate.
-
-    In rational numbers, and in float64, where none of these numbers needs rounding.
-    """
-    expected = [
-        by_the_equations(start, gradients, momentum, nesterov, decay, decoupled)
-        for start, gradients in [(Rational(1), OF_W), (Rational(2), OF_B)]
-    ]
-    for number, one in [(rational, Rational), (lambda values: np.array(values, np.float64), float)]:
-        optimizer = mp.SGD(one(1), one(momentum), nesterov, rate_inside, one(decay), decoupled)
-        assert by_the_optimizer(optimizer, number) == expected
-
-
-# --- LARS and LAMB against their papers, and against PyTorch: goldens of 20 steps on tensors of float64
 
 BETAS = Rational(9, 10), Rational(999, 1000)
 TINY = Rational(1, 2**200)  # an epsilon that is nothing beside any root here
@@ -144,45 +81,6 @@ def test_a_layer_of_ones_own_says_what_decays_where_weights_only(weights_only):
     assert moved == [not weights_only, not weights_only, not weights_only, True]
 
 
-def problem(t, W, b):
-    """Gradients of a least squares problem that changes with t, as in the run with PyTorch."""
-    A = np.array([[math.cos(2 * i + 5 * k + t) for k in range(4)] for i in range(3)])
-    Y = np.array([[math.sin(i - k) for k in range(4)] for i in range(2)])
-    dZ = (W @ A + b - Y) / 4
-    return dZ @ A.T, dZ.sum(axis=1, keepdims=True)
-
-
-@pytest.mark.parametrize("optimizer, W, b", [
-    (
-        mp.LARS(0.5, 0.9, weight_decay=0.01, trust=0.05),
-        [[0.5011768018578765, 0.40679541601423963, 0.8502499108645486],
-         [-0.6483833865932491, -0.5979566806586047, -0.6361763701137513]],
-        [[-0.3305907372159421], [-0.3704708379921268]],
-    ),
-    (
-        mp.LAMB(0.05, weight_decay=0.01),
-        [[0.5115162578608924, 0.4817612305461694, 0.6187605347636542],
-         [-0.623098151133463, -0.669189584294896, -0.6294782484802302]],
-        [[-0.08469549948444366], [-0.24772165914268962]],
-    ),
-], ids=["LARS", "LAMB"])
-def test_twenty_steps_end_where_pytorch_ends(optimizer, W, b):
-    """Goldens by PyTorch 2.13, autograd and tensors of float64, with the papers' equations written out, LARS
-    with the rate inside v and the correction; the rate falls to a quarter at half time.
-    """
-    rate, moved, ends = optimizer.learning_rate, 2.0**-20, []
-    for start in (0, moved):
-        W_start = np.array([[math.sin(3 * i + j + 1) for j in range(3)] for i in range(2)]) + start
-        layer, own = mp.Linear(3, 2, W=W_start, b=np.array([[0.5], [-0.25]])), copy.deepcopy(optimizer)
-        for t in range(20):
-            own.learning_rate = rate if t < 10 else rate / 4
-            own.update([layer], [problem(t, layer.W, layer.b)])
-        ends.append(np.hstack([layer.W, layer.b]))
-    # 20 steps of some 100 roundings of numbers below 2, which grow on the way as little as a first one does
-    assert abs(ends[1] - ends[0]).max() < 2 * moved
-    assert_within(ends[0], np.hstack([W, b]), roundings=2 * 20 * 100, of=2)
-
-
 # --- errors
 
 ONE = [(np.ones((1, 2)), np.ones((1, 2)))]
@@ -206,31 +104,3 @@ ONE = [(np.ones((1, 2)), np.ones((1, 2)))]
 def test_what_optimizers_cannot_be_or_work_with_is_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
-
-
-def gradients_of(layers):
-    return [(layer.W, layer.b) for layer in layers]
-
-
-@pytest.mark.parametrize("optimizer", [mp.SGD(0.1, 0.9), mp.RMSProp(), mp.AdamW()], ids=repr)
-def test_an_optimizer_with_a_memory_belongs_to_one_network(optimizer):
-    first, other = (
-        mp.Sequential([mp.Linear(2, n), mp.Tanh(), mp.Linear(n, 2)], None).layers for n in (4, 3)
-    )
-    optimizer.update(first, gradients_of(first))
-    before = parameters([layer.copy() for layer in other])
-    with pytest.raises(ValueError, match=f"make a new {type(optimizer).__name__} for each network"):
-        optimizer.update(other, gradients_of(other))
-    assert_same(parameters(other), before)
-    optimizer.update(first, gradients_of(first))
-
-
-def test_gradients_that_do_not_belong_to_the_layers_are_refused():
-    layers = mp.Sequential([mp.Linear(2, 4), mp.Linear(4, 2)], None).layers
-    gradients = gradients_of(layers)
-    for wrong, words in (
-        (gradients[:1], "2 layers but 1 gradients"),
-        (gradients[:1] * 2, r"layer 1: W has shape \(2, 4\), but its gradient has \(4, 2\)"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            mp.SGD(0.1).update(layers, wrong)
