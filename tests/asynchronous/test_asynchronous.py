@@ -75,16 +75,7 @@ def batches(n_batches, m=16):
     return [(X[:, m * t:m * (t + 1)], Y[:, m * t:m * (t + 1)]) for t in range(n_batches)]
 
 
-def test_one_stage_is_never_stale_so_two_runs_are_one():
-    layers, loss, optimizer = mp.models.mlp([64, 8, 10]), mp.SoftmaxCrossEntropy(), mp.SGD(0.1, momentum=0.5)
-    once, twice = (mp.Pipeline(layers, loss, 1, 1, "pipedream") for _ in range(2))
-    costs = once.train(batches(6), optimizer.fresh())
-    first, rest = batches(6)[:2], batches(6)[2:]
-    assert twice.train(first, optimizer) + twice.train(rest, optimizer) == costs and twice.n_steps == 6
-    assert_same(parameters(once.layers), parameters(twice.layers))
-
-
-@pytest.mark.parametrize("K", range(1, 9))
+@pytest.mark.parametrize("K", [1, 2, 3, 8])
 def test_staleness_and_versions_equal_their_closed_forms(K):
     for M in (1, K, 2 * K, 4 * K):
         schedule = pipedream(K, M)
@@ -116,7 +107,6 @@ def test_a_run_that_fails_leaves_everything_as_it_was():
 
 
 TIED = [mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")]
-UNTIED = [mp.Linear(2, 2), mp.Linear(2, 2)]
 
 
 @pytest.mark.parametrize("make, words", [
@@ -132,16 +122,11 @@ UNTIED = [mp.Linear(2, 2), mp.Linear(2, 2)]
     (lambda: pipeline().start(*batches(1)[0], mp.SGD(0.1)),
      "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
     (lambda: pipeline().train([], mp.SGD(0.1)), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
-    (lambda: mp.Pipeline(TIED, mp.MeanSquaredError(), 2, 1, "pipedream"),
-     "tie='W': tied weights need a flush"),
     (lambda: pipeline(mp.schedules.one_f_one_b).start(*batches(1)[0], mp.SGD(0.1)),
      "the order of '1f1b' has no U for an optimizer: hand it to step(optimizer)"),
     (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is not a multiple of per_update=2: use 8"),
     (lambda: mp.Pipeline(TIED, mp.MeanSquaredError(), 2, 1, pipedream(2, 2)),
      "tie='W': tied weights need a flush, which the order of 'pipedream' does not have on each device"),
-    (lambda: mp.Pipeline(UNTIED, mp.MeanSquaredError(), 2, 1, pipedream(2, 2)).forward_backward(
-        np.ones((2, 1)), np.ones((2, 1))),
-     "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
     (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)),
      "makes 2 updates with 2 micro-batches, but n_microbatches=2 for each: use 1"),
     (lambda: pipeline().forward_backward(*batches(1)[0]),
@@ -195,7 +180,7 @@ def test_an_update_is_named_by_the_last_gradient_that_it_applies(line):
             use(schedule)
 
 
-def test_an_update_before_an_earlier_gradient_applies_its_own_only():
+def test_an_update_before_an_earlier_gradient_has_its_own_only():
     """B1 U1 B0 U0 is an order, though an odd one: each update has one gradient."""
     assert staleness(replace(Schedule.from_text("F0 F1 B1 U1 B0 U0"), versions=((0, 0),))) == [[1, 0]]
 

@@ -161,7 +161,7 @@ def test_fedprox_pulls_towards_the_first_weights():
     (None, [1, 2]), (mp.SGD(1), [1, 2]), (mp.SGD(Rational(7, 10)), [Rational(7, 10)]),
     (mp.SGD(Rational(7, 10), momentum=Rational(9, 10), nesterov=True), [Rational(133, 100)]),
 ])
-def test_the_outer_optimizer_is_handed_what_the_average_is_short_of_the_weights(outer, after):
+def test_the_outer_optimizer_gets_the_weights_less_the_average(outer, after):
     """Each round moves the average by 1, so Delta = -1. Rate 1 is the average itself."""
     layers, data = [Scaled(0)], [(rational([[1]]), rational([[10**6]]))]
 

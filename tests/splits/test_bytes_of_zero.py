@@ -83,14 +83,14 @@ def bytes_sent(trace, device):
 @pytest.mark.parametrize("level, n, times, N", [
     (0, 1, 2, 2), (1, 1, 2, 3), (2, 1, 2, 2), (3, 1, 3, 3), (3, 2, 5, 2), (3, 2, 5, 3),
 ])
-def test_a_copy_sends_twice_psi_and_with_zero_3_once_for_each_gather(level, n, times, N):
+def test_a_copy_sends_twice_psi_and_zero_3_once_a_gather(level, n, times, N):
     """2 Psi (N - 1)/N numbers; of stage 3, (2 n + 1) Psi (N - 1)/N for n micro-batches a copy."""
     order = data_parallel(N, n * N, n_stages=4)
     trace = of_four(N, n, with_zero(order, level) if level else with_updates(order)).trace
     assert [bytes_sent(trace, device) for device in range(N)] == [8 * times * PSI * (N - 1) // N] * N
 
 
-def test_what_stays_whole_between_forward_and_backward_is_gathered_once():
+def test_what_stays_whole_is_gathered_once():
     """Without the X and the G between the last stage's F and B, as FSDP may leave them out: 240 fewer."""
     order = with_zero(data_parallel(2, 2, 4), 3, 0)
     devices = [list(actions) for actions in order.devices]
@@ -102,7 +102,7 @@ def test_what_stays_whole_between_forward_and_backward_is_gathered_once():
     assert [bytes_sent(trace, device) for device in range(2)] == [8 * (3 * 960 - 240) // 2] * 2
 
 
-def test_without_prefetching_one_stage_of_zero_3_is_whole_at_a_time():
+def test_without_prefetching_one_stage_is_whole_at_a_time():
     """Of four; and no copy waits for the micro-batches of others, so none keeps a version of the weights."""
     machine = mp.Machine(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1))
     trace = of_four(2, 1, with_zero(data_parallel(2, 2, n_stages=4), 3, 0), machine).trace

@@ -33,7 +33,7 @@ def positions(order, kind):
 
 # ---- all-reduces and updates that are put into an order
 
-def test_all_reduces_come_as_early_as_one_order_of_stages_on_all_devices_allows():
+def test_all_reduces_come_as_early_as_can_be():
     """Each right behind its stage's last gradient, or right behind the all-reduce of the stage above it."""
     for schedule in of_every_builder():
         for order in with_all_reduce(in_copies(schedule, 2)).devices:
@@ -45,7 +45,7 @@ def test_all_reduces_come_as_early_as_one_order_of_stages_on_all_devices_allows(
                     assert gradient or (before.kind == "A" and before.stage > action.stage), order
 
 
-def test_updates_come_behind_the_last_backward_or_where_they_wait_for_sums_at_the_end():
+def test_updates_come_after_the_last_backward_or_at_the_end():
     for schedule in of_every_builder():
         updated = with_updates(schedule)
         for order in updated.devices:
@@ -142,7 +142,7 @@ def test_every_fault_of_an_all_reduce_or_an_update_is_named(lines, fields, fault
     (["F0 F1 B0 U0 R1 B1 U1"], "0R1", "0U0"),
     (["F0 F1 I0 W0 U0 I1 W1 U1"], "0I1", "0U0"),
 ])
-def test_weights_do_not_change_under_way_where_nobody_says_which_ones_are_meant(lines, late, update):
+def test_weights_without_versions_do_not_change_on_the_way(lines, late, update):
     """Stale weights in a synchronous schedule: without versions, an update is the last of its stage."""
     schedule = Schedule.from_text(lines)
     assert schedule.asynchronous
@@ -158,7 +158,7 @@ def test_weights_do_not_change_under_way_where_nobody_says_which_ones_are_meant(
             use(schedule)
 
 
-def test_updates_behind_the_last_backward_are_synchronous_and_those_under_way_are_not():
+def test_updates_after_the_last_backward_are_synchronous():
     at_the_end = Schedule.from_text(["0F0 1F0 1B0 1U0 0B0 0U0"]).validate()
     assert not at_the_end.asynchronous
     assert staleness(at_the_end) == [[0], [0]]
@@ -176,7 +176,7 @@ def crossed(first="0A0 1A0", second="1A1 0A1"):
     return Schedule.from_text([f"0F0 1F0 1B0 0B0 {first}", f"0F1 1F1 1B1 0B1 {second}"], **TWO)
 
 
-def test_all_reduces_in_another_order_on_another_device_are_a_deadlock():
+def test_all_reduces_in_other_orders_are_a_deadlock():
     assert crossed("1A0 0A0").faults() == []
     assert crossed().faults() == [
         "deadlock: device 0 cannot end 0A0 before 0A1 on device 1, behind 1A1, and device 1 cannot end 1A1 "
@@ -184,7 +184,7 @@ def test_all_reduces_in_another_order_on_another_device_are_a_deadlock():
     ]
 
 
-def test_an_update_that_waits_for_a_sum_which_waits_for_it_is_a_deadlock():
+def test_an_update_and_a_sum_that_wait_for_each_other():
     """Device 0 updates stage 1 before it goes on with stage 0, of which device 1 needs the forward."""
     lines = ["1F1 1B1 1A1 1U1 0F0 0B0 0A0 0U0", "1F0 1B0 1A0 1U0 0F1 0B1 0A1 0U1"]
     (fault,) = Schedule.from_text(lines, **TWO).faults()
@@ -209,7 +209,7 @@ def test_the_end_of_one_all_reduce_lets_another_one_begin():
     assert Schedule.from_text(lines, **TWO).faults() == []
 
 
-def test_an_all_reduce_is_over_when_all_devices_that_have_the_stage_have_come_to_it():
+def test_an_all_reduce_ends_when_all_have_come_to_it():
     for plain in of_every_builder():
         schedule = with_updates(with_all_reduce(in_copies(plain, 2)))
         assert play(schedule) is None
@@ -268,7 +268,7 @@ def test_copies_that_make_no_sense_are_named(copy_of, words):
         schedule.placements  # noqa: B018
 
 
-def test_copies_on_one_device_share_a_stage_with_one_all_reduce_and_one_update():
+def test_copies_on_one_device_share_one_all_reduce_and_update():
     """Two copies of stage 0 on device 0, each copy's stage 1 on its own: PipeDream's replicated stages."""
     lines = ["0F0 0F1 0B0 0B1 0A1 0U1", "1F0 1B0 1A0 1U0", "1F1 1B1 1A1 1U1"]
     schedule = Schedule.from_text(lines, **TWO).validate()
@@ -304,7 +304,7 @@ def test_costs_of_all_reduces_and_updates():
     assert costs_in_segments(Costs(A=[4, 3]), gpipe(2, 1), [1, 2]).A == [4, Fraction(3, 2), Fraction(3, 2)]
 
 
-def test_segments_have_all_reduces_and_updates_of_their_own_in_one_order():
+def test_segments_have_all_reduces_and_updates_of_their_own():
     schedule = in_segments(with_updates(with_all_reduce(in_copies(gpipe(1, 1), 2))), 2).validate()
     assert [str(action) for action in schedule.devices[1][-4:]] == ["1A1", "0A1", "1U1", "0U1"]
 

@@ -1,7 +1,6 @@
 """The copies of a network are objects of their own, and stay equal, bit for bit, from update to update."""
 
 from contextlib import suppress
-from itertools import product
 
 import numpy as np
 import pytest
@@ -145,7 +144,6 @@ def content(path):
         return dict(sorted(file.items()))
 
 
-@pytest.mark.slow
 def test_the_file_is_the_same_however_optimizers_are_split(tmp_path):
     files, after = {}, {}
     for name, make in splits().items():
@@ -157,15 +155,15 @@ def test_the_file_is_the_same_however_optimizers_are_split(tmp_path):
         after[name] = state(net.layers)
     assert "optimizer/0.0/W/1" in files["whole"]
     assert_all_same(files.values())
-    for saved, (name, make) in product(["whole", "zero 3"], splits().items()):
+    for name, make in splits().items():
         net, optimizer = make(), mp.Adam(0.01)
         net.train([(X, X)], optimizer)  # it has another past, of which nothing must be left
-        mp.load(tmp_path / saved, net, optimizer)
+        mp.load(tmp_path / "zero 3", net, optimizer)
         net.train([(X, Y)] * 2, optimizer)
-        assert_same(state(net.layers), after[saved], f"{name} after loading {saved}")
+        assert_same(state(net.layers), after["zero 3"], f"{name} after loading the file of ZeRO 3")
 
 
-def test_what_shards_remember_goes_through_a_file_without_a_change(tmp_path):
+def test_what_shards_remember_goes_through_a_file(tmp_path):
     """Their bits are others than those of one device; so a file of one goes through shards, and back."""
     first, second = tmp_path / "first", tmp_path / "second"
     one, adam = splits()["whole"](), mp.Adam(0.01)

@@ -34,13 +34,13 @@ def exposed(n_layers, of_a_bucket, N, alpha, V):
 
 
 @pytest.mark.parametrize("of_a_bucket, ticks", [(1, 6), (2, 4), (4, 6)])
-def test_costs_travel_beside_gradients_and_add_no_latency_to_a_bucket(of_a_bucket, ticks):
+def test_costs_travel_with_gradients_and_add_no_latency(of_a_bucket, ticks):
     """4 layers; a bucket takes 2 ticks of latency and 1 a layer."""
     assert exposed(4, of_a_bucket, 2, alpha=1, V=4) == ticks
 
 
 @pytest.mark.parametrize("N", [2, 3, 4])
-def test_the_best_number_of_buckets_is_the_square_root_of_backward_by_latency(N):
+def test_the_best_number_of_buckets_is_the_papers_square_root(N):
     """8 layers, T_b = 16, A = 1: T_b/K + K A + V - T_b ticks are exposed, least for K = sqrt(T_b/A) = 4."""
     found = {K: exposed(8, 8 // K, N, alpha=Fraction(1, 2), V=16) for K in (1, 2, 4, 8)}
     assert found == {K: Fraction(16, K) + K + 16 - 16 for K in (1, 2, 4, 8)}
@@ -74,19 +74,6 @@ def test_published_bubbles(K, M, bubble):
     assert mp.simulate(build("1f1b", K, M)).bubble("ideal") == float(bubble)
 
 
-def test_what_a_network_split_and_a_data_split_of_eight_equal_layers_send():
-    """8 layers 64 -> 64, float64, 32 samples, 4 devices: the three cuts, and the all-reduce of all."""
-    layers = [mp.Linear(64, 64) for _ in range(8)]
-
-    def bytes_of(build, word):
-        trace = mp.rehearse(build, layers, LOSS, (64,), 32)
-        return sum(message.n_bytes for message in trace.messages if word in str(message.label))
-
-    pipeline = mp.rehearse(lambda layers, loss: mp.Pipeline(layers, loss, 4, 8), layers, LOSS, (64,), 32)
-    assert sum(message.n_bytes for message in pipeline.messages) == 98_304
-    assert bytes_of(lambda layers, loss: mp.DataParallel(layers, loss, 4), "owners all-reduce") == 1_597_440
-
-
 def test_the_activations_of_a_layer_of_gpt_3():
     """Alone, on 8 devices, and with the places between blocks shared, too; arXiv 2205.05198, table 2."""
     held = partial(megatron_activations, 2048, 1, 12288, 96)
@@ -114,7 +101,7 @@ def rows(trace, of_all):
 
 
 @pytest.mark.parametrize("name, recompute", [("gpipe", "never"), ("1f1b", "always"), ("zb-h1", "never")])
-def test_it_is_the_run_of_a_network_of_which_each_layer_is_in_parts(name, recompute):
+def test_it_is_the_run_of_a_network_with_each_layer_in_parts(name, recompute):
     """2 stages on 2 devices each, 2 samples of 8 bytes in a micro-batch."""
     link, costs = mp.Link(latency=Fraction(1, 2), bandwidth=16), mp.Costs(F=1, B=2, message_bytes=16)
     net = mp.Parallel(
@@ -141,7 +128,7 @@ def test_each_exchange_takes_the_time_of_an_all_reduce(T, exchanges):
     assert trace.n_devices == K * T and trace.makespan == (M + K - 1) * (3 + 2 * inside) + between
 
 
-def test_one_shard_is_a_simulation_and_copies_do_not_meet_inside_layers():
+def test_one_shard_is_a_simulation_and_copies_stay_apart():
     order, costs, link = in_copies(build("1f1b", 2, 3), 2), mp.Costs(message_bytes=3), mp.Link(1)
     assert simulate_in_shards(order, 1, costs, link) == mp.simulate(order, costs, link)
     trace = simulate_in_shards(order, 2, costs, link)

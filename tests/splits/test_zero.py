@@ -142,7 +142,7 @@ def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
     assert start["0U0"] == end["1U0"]
 
 
-def test_a_prefetched_gather_travels_while_the_stage_before_is_computed():
+def test_a_prefetched_gather_travels_during_the_stage_before():
     """Two copies of 4 stages, F = 4, B = 8, an exchange of 16 bytes each way at 8 bytes a tick: 2 ticks.
 
     Without prefetching, each of the 8 pieces of work waits for its own gather, which in three backwards also

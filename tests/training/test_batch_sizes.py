@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cases import eighths, exact
-from compared import assert_all_same, assert_same, assert_within, state
+from compared import assert_same, assert_within
 
 import minipipe as mp
 from minipipe.arrays import leaves
@@ -59,6 +59,7 @@ def test_the_golden_estimate():
     """Batches of 1, and the whole of 4: 5 and 4, drawn without replacement."""
     assert noise_from_two(1, 4, Rational(5), Rational(4)) == (Rational(11, 3), Rational(4, 3))
     assert Noise(Rational(11, 3), Rational(4, 3)).scale == Rational(4, 11)
+    assert Noise(-0.25, 1.0).scale == Noise(0, 1.0).scale == float("inf"), "nothing but noise"
 
 
 def test_what_is_measured_is_near_the_truth_and_moves_nothing():
@@ -73,10 +74,6 @@ def test_what_is_measured_is_near_the_truth_and_moves_nothing():
     assert abs(noise.square - Y.mean() ** 2) < 5 * 0.083 and abs(noise.trace - Y.var()) < 5 * 1.5
     assert net.layers[0].W == 0 and net.n_steps == 0
     assert measured_noise(net, np.ones_like(Y), Y, 4, 64, 400) == noise
-
-
-def test_a_gradient_of_nothing_but_noise_has_no_scale():
-    assert Noise(-0.25, 1.0).scale == Noise(0, 1.0).scale == float("inf")
 
 
 def test_the_golden_prices_of_a_mini_batch():
@@ -137,12 +134,12 @@ def test_the_recipe_is_that_of_the_paper():
     assert recipe.rate(512, "square root")(2) == 0.4 and recipe.rate(512, "fixed")(2) == 0.1
 
 
-def test_a_training_is_the_same_again_and_another_with_another_seed():
+def test_a_training_is_a_function_of_its_seed():
     first, again, other = (train(LAYERS, few(), SHORT, 50, seed=seed) for seed in (0, 0, 1))
     assert first == again != other and len(first.costs) == 3 and first.costs[-1] < first.costs[0]
 
 
-def test_a_training_that_overflows_is_an_outcome_and_not_a_mistake():
+def test_a_training_that_overflows_is_an_outcome():
     assert train(LAYERS, few(), Recipe(base=1e30, n_epochs=2, warm_up=1), 50) == (100, [])
 
 
@@ -174,7 +171,7 @@ def test_mean_and_spread():
 
 
 @pytest.mark.slow  # 20 trainings of 15 epochs: ten seconds
-def test_the_rule_beats_the_fixed_rate_and_the_square_root_where_epochs_are_few():
+def test_the_rule_beats_the_others_where_epochs_are_few():
     """Batch 512, rate 0.02 for 32 samples, 15 epochs: measured 4.4, 8.6 and 21 % in the mean of 5 seeds."""
     data, recipe = digits_in_float32(), Recipe(base=0.02, n_epochs=15, warm_up=3)
     found = errors_of(with_batch_norm([64] * 6 + [10]), data, recipe, (512,), VARIANTS, 5)
@@ -195,7 +192,7 @@ def test_the_command_prints_a_table_and_draws(capsys, tmp_path):
     assert all(row.count("±") == 2 for row in rows) and picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("network", ["lenet", "mlp"])
+@pytest.mark.parametrize("network", ["lenet", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_the_command_trains_on_the_users_files_of_mnist(capsys, tmp_path, network):
     rng = np.random.default_rng(0)
     for name, m in (("train", 40), ("t10k", 20)):
@@ -290,7 +287,7 @@ def constant_gradient(n_steps, rate, momentum):
     return layer.W[0, 0]
 
 
-def test_with_momentum_the_rule_is_not_exact_even_for_a_constant_gradient():
+def test_with_momentum_the_rule_is_never_exact():
     """The large batch lags by (k - 1) rate g m / (1 - m)^2 in the end: 630 for m = 9/10 and k = 8.
 
     After n steps, with (k (1 - m^n) - (1 - m^(k n))) instead of (k - 1).
@@ -334,25 +331,6 @@ def test_the_golden_steps_of_an_epoch_on_the_digits():
         mp.fit(Counted([mp.Linear(1, 1)], LOSS), X, X, mp.SGD(1e-6), 1, size, report=None)
     assert [len(sizes) for sizes in found.values()] == [45, 23, 12, 6, 3, 2, 2, 1]
     assert set(found[32]) == {31, 32} and set(found[256]) == {239, 240} and found[1024] == [719, 718]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_accumulation_and_workers_have_the_same_bits(dtype):
-    """8 micro-batches of 4 samples, on 1, 4 and 8 workers; batch norm has the statistics of 4 on each."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((5, 32)).astype(dtype)
-    Y = mp.one_hot(rng.integers(0, 3, 32), 3, dtype)
-    layers = [mp.Linear(5, 7), mp.BatchNorm(7), mp.ReLU(), mp.Dropout(0.25), mp.Linear(7, 3)]
-    ends = []
-    for D in (1, 4, 8):
-        net = mp.DataParallel(layers, mp.SoftmaxCrossEntropy(), D, 8, dtype=dtype)
-        optimizer = mp.SGD(0.5, 0.9, weight_decay=1e-4, rate_inside=True)
-        for rate in (0.5, 1.0, 0.25):
-            optimizer.learning_rate = rate
-            J = net.forward_backward(X, Y)
-            net.step(optimizer, clip=0.75)
-        ends.append((J, state(net.layers)))
-    assert_all_same(ends)
 
 
 def test_a_residual_block_whose_last_gamma_is_0_is_its_shortcut():

@@ -133,7 +133,7 @@ print(json.dumps(failed))
 """
 
 
-def test_minipipe_computes_with_one_thread_and_gives_the_others_back():
+def test_minipipe_takes_one_thread_and_gives_the_others_back():
     """The libraries are looked for once, so that code comes first; a block of one's own decides."""
     codes = {"the libraries are looked for once": BEGIN + ONCE}
     codes |= {name: BEGIN + code + END for name, code in RUNS.items()}

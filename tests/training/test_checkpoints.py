@@ -19,7 +19,6 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.checkpoints import ABOUT
 from minipipe.exact import rational
-from minipipe.order import in_copies, with_all_reduce, with_updates
 
 LAYERS = [
     mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.BatchNorm(8), mp.Dropout(0.5),
@@ -69,7 +68,7 @@ def state(model, optimizer=None):
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_training_goes_on_as_without_the_interruption_whatever_the_split(kind, tmp_path):
+def test_training_goes_on_in_any_split_as_if_not_interrupted(kind, tmp_path):
     """K = 4, then two copies, then one device, then threads: dropout, running statistics, tied weights."""
     whole, optimizer = MODELS["K=4"](), OPTIMIZERS[kind]()
     train(whole, optimizer, range(3))
@@ -88,31 +87,7 @@ def test_training_goes_on_as_without_the_interruption_whatever_the_split(kind, t
     assert_same(state(whole, optimizer), state(model, resumed))
 
 
-def test_an_order_with_updates_goes_on_too(tmp_path):
-    def made(n_stages, n_copies, seed=0):
-        order = with_updates(with_all_reduce(in_copies(mp.schedules.gpipe(n_stages, 4), n_copies)))
-        split = mp.Split(n_copies, stages=n_stages, microbatches=4 * n_copies)
-        net = mp.Parallel(LAYERS, LOSS, split, order, weights=mp.Weights(seed))
-        return net, mp.SGD(0.125, momentum=0.5)
-
-    def batches(steps):
-        return [tuple(array.astype(np.float64) for array in mini_batch(t, 17)) for t in steps]
-
-    whole, of_whole = made(4, 2)
-    whole.train(batches(range(6)), of_whole)
-    first, of_first = made(4, 2)
-    first.train(batches(range(3)), of_first)
-    mp.save(tmp_path / "net.npz", first, of_first)
-    second, of_second = made(2, 2, seed=3)
-    mp.load(tmp_path / "net.npz", second, of_second)
-    second.train(batches(range(3, 6)), of_second)
-    assert_same(state(whole, of_whole), state(second, of_second))
-    mp.save(tmp_path / "a.npz", whole, of_whole)
-    mp.save(tmp_path / "b.npz", second, of_second)
-    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
-
-
-def test_the_file_is_the_same_however_the_network_is_cut_or_copied(tmp_path):
+def test_the_file_is_the_same_however_the_network_is_split(tmp_path):
     files = {}
     for name, make in MODELS.items():
         model, optimizer = make(), mp.Adam(0.01)
@@ -199,7 +174,7 @@ def test_a_truncated_file_is_refused(share, tmp_path_factory):
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
-def test_a_file_with_a_wrong_byte_is_refused_or_has_the_same_arrays(place, bits, tmp_path_factory):
+def test_a_file_with_a_wrong_byte_is_refused_or_the_same(place, bits, tmp_path_factory):
     path = tmp_path_factory.mktemp("net") / "net.npz"
     whole, original = bytearray(checkpoint()), MODELS["K=4"]()
     path.write_bytes(whole)
@@ -306,7 +281,7 @@ def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
     assert_same((other.train(batches[2:], its), state(other, its)), (costs, state(one, adam)))
 
 
-def test_servers_begin_from_the_file_of_a_network_without_an_optimizer(tmp_path):
+def test_servers_begin_from_the_file_of_a_network(tmp_path):
     net = mp.Sequential(LAYERS, LOSS, seed=1, dtype=np.float32)
     mp.save(tmp_path / "net.npz", net)
     used, new = (mp.ParameterServer(LAYERS, LOSS, 2, weights=mp.Weights(dtype=np.float32)) for _ in range(2))

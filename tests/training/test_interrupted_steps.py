@@ -133,7 +133,7 @@ def trained(name):
     return net, optimizer
 
 
-def test_a_second_interrupt_waits_for_the_next_look_at_the_network():
+def test_a_second_interrupt_waits_for_the_next_look():
     net, optimizer = trained("Sequential")
     (copied, of_copy), make = copy.deepcopy((net, optimizer)), mp.network.Changes.make
     copied.step(of_copy)

@@ -71,7 +71,7 @@ def test_updates_are_those_of_the_equations_in_its_docstring(optimizer):
 
 
 @every_optimizer
-def test_it_remembers_as_many_arrays_as_it_says_and_writes_into_none_that_it_was_handed(optimizer):
+def test_it_writes_into_no_array_that_it_was_handed(optimizer):
     """Its own arrays lie in one piece, also where W and the gradient lie the other way."""
     optimizer, layer = optimizer.fresh(), mp.Linear(3, 2, W=np.ones((2, 3)), b=np.ones((2, 1)))
     layer.W = np.ones((3, 2)).T

@@ -72,7 +72,7 @@ def federated(**rounds):
 
 
 @pytest.mark.parametrize("through", ["a state", "a file"])
-def test_rounds_go_on_with_all_that_clients_and_the_server_remember(through, tmp_path):
+def test_rounds_go_on_with_all_that_is_remembered(through, tmp_path):
     """Who is chosen, where in its samples a client is, its optimizer and the outer one."""
     net = federated()
     net.train(3, mp.Adam(0.1))
@@ -112,7 +112,7 @@ def test_what_does_not_fit_moves_nothing(change, words):
     assert_same(parameters(net.layers), before)
 
 
-def test_the_state_of_other_clients_or_another_outer_optimizer_is_refused():
+def test_the_state_of_other_clients_is_refused():
     kept = federated().state(mp.Adam(0.1))
     with pytest.raises(ValueError, match="is of 4 clients, the network has 3"):
         mp.FederatedAveraging(LAYERS, LOSS, CLIENTS[:3]).resume(kept)

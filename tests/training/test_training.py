@@ -26,7 +26,7 @@ Y = mp.one_hot((X[0] > X[1]).astype(int), 2)
     lambda: mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
     lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b"),
 ], ids=["Sequential", "Pipeline"])
-def test_fit_learns_and_reports_one_line_an_epoch_with_the_time_left(model):
+def test_fit_learns_and_reports_one_line_an_epoch(model):
     lines, batches = [], []
 
     def progress(sequence):  # as tqdm: takes the list, yields its items
@@ -43,7 +43,7 @@ def test_fit_learns_and_reports_one_line_an_epoch_with_the_time_left(model):
         assert re.fullmatch(rf"epoch +{number}/15   J \d+\.\d{{4}}   score \d+\.\d %   \d+ s left", line)
 
 
-def test_the_time_left_is_the_time_so_far_for_each_epoch_still_to_come(monkeypatch):
+def test_the_time_left_is_that_of_the_epochs_to_come(monkeypatch):
     """With a clock that shows 0 s at the start and 10 s more at each end of an epoch."""
     clock = iter(range(0, 100, 10))
     monkeypatch.setattr("minipipe.training.time.perf_counter", lambda: next(clock))
@@ -66,7 +66,7 @@ def test_the_cost_of_an_epoch_is_the_mean_over_samples():
     assert abs(epoch.J - net.forward_backward(X, Y)) < 100 * np.finfo(float).eps
 
 
-def test_mini_batches_are_shuffled_anew_and_each_sample_is_used_once_an_epoch():
+def test_mini_batches_are_shuffled_anew_in_each_epoch():
     seen = []
 
     class Spy(mp.Sequential):
@@ -105,7 +105,7 @@ def test_fit_refuses_what_does_not_fit_before_the_first_step(options, words):
     refuses_and_keeps(pipe, ValueError, words, **{"X": X, "Y": Y} | options)
 
 
-def test_fit_stops_before_a_step_with_gradients_that_are_not_finite(monkeypatch):
+def test_fit_stops_before_a_step_that_is_not_finite(monkeypatch):
     net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
     backward_weight = mp.Linear.backward_weight
 
@@ -118,7 +118,7 @@ def test_fit_stops_before_a_step_with_gradients_that_are_not_finite(monkeypatch)
     refuses_and_keeps(net, FloatingPointError, words, X, Y)
 
 
-def test_fit_stops_when_the_cost_is_not_finite_and_keeps_the_parameters_of_the_step_before():
+def test_fit_stops_when_the_cost_is_not_finite():
     huge = np.full((1, 4), 1e200)
     net = mp.Sequential([mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])], mp.MeanSquaredError())
     words = "epoch 1: MeanSquaredError.*: the cost is not finite.*learning_rate is 0.1"
