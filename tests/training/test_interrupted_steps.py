@@ -161,7 +161,7 @@ TRAININGS = {
         PLAIN, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(build("gpipe", 2, 2))
     ),
     "ZeRO 1": lambda: mp.DataParallel(PLAIN, LOSS, 2, zero=1),
-    "ZeRO 3": lambda: mp.DataParallel(PLAIN, LOSS, 2, zero=3),
+    "ZeRO 3": lambda: mp.DataParallel(PLAIN, LOSS, 2, zero=3, sums=mp.Sums(buckets=200)),
     "ZeRO 2 and shards": lambda: mp.Parallel(
         PLAIN, LOSS, mp.Split(replicas=2, shards=2), memory=mp.Memory(zero=2)
     ),
