@@ -178,12 +178,9 @@ def test_what_is_left_belongs_to_its_arrays():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: TopK(0), "k=0 must be above 0"),
     (lambda: TopK(1.5), "k=1.5 must be a whole number"),
     (lambda: TopK(4).encode(np.ones(3)), "k=4 exceeds the 3 numbers of an array"),
     (lambda: Quantised(128), "levels=128 must be at most 127"),
-    (lambda: Quantised(bucket=0), "bucket=0 must be at least 1"),
-    (lambda: LowRank(0), "rank=0 must be at least 1"),
 ])
 def test_impossible_compressions_are_refused(call, words):
     with pytest.raises(ValueError, match=words):

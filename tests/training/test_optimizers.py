@@ -87,7 +87,6 @@ ONE = [(np.ones((1, 2)), np.ones((1, 2)))]
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: mp.SGD(learning_rate=float("nan")), "learning_rate=nan must be"),
     (lambda: setattr(mp.Adam(), "learning_rate", -1), "learning_rate=-1 must be above 0"),
     (lambda: mp.SGD(0.1, nesterov=True), "nesterov=True with momentum=0: it needs a momentum above 0"),
     (lambda: mp.RMSProp(epsilon=0), "epsilon=0 must be above 0"),
