@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import eighths, exact
-from compared import assert_all_same, assert_same, parameters
+from cases import eighths
+from compared import assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs.outcomes import outcome
@@ -56,22 +56,6 @@ def test_two_updates_equal_those_of_the_full_batch(data):
     for stage in net._run.stages.values() if T == 1 else ():
         whole = full.layers[sum(len(before.layers) for before in net.stages[:stage.index]):]
         assert_same(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
-
-
-DTK = [(2, 1, 1), (3, 1, 2), (2, 2, 1), (2, 2, 2)]
-
-
-@pytest.mark.parametrize("zero, split", one_in(3, [1, 2, 3], DTK), ids=repr)
-def test_tied_layers_are_updated_with_the_sum_of_their_gradients(zero, split):
-    """In rational numbers; the layers are on one device or on two, in one unit or in several."""
-    first, last = (mp.Linear(2, 4, tie="W") for _ in "12")
-    layers = exact([first, mp.Tanh(), mp.Linear(4, 2), last, mp.Linear(4, 2)])
-    net = mp.Parallel(layers, LOSS, mp.Split(*split), memory=mp.Memory(zero=zero))
-    full, optimizers = mp.Sequential(layers, LOSS), [mp.SGD(Rational(1, 4), Rational(1, 2)) for _ in "12"]
-    batches = [tuple(map(eighths, mini_batch(3, seed=seed))) for seed in range(2)]
-    assert net.train(batches, optimizers[0]) == full.train(batches, optimizers[1])
-    assert_same(parameters(net.layers), parameters(full.layers))
-    assert_all_same(map(parameters, net.replicas))
 
 
 SPLITS = [
