@@ -97,9 +97,10 @@ def assert_whole_or_not_at_all(start, work, go_on, n, state_of=state_of, kind="l
     work(*whole)
     after = state_of(*whole)
     expected = go_on(*whole, True)
-    last = min(300, n_lines // 2)
-    along, ends = range(0, n_lines, n_lines // n), range(0, n_lines // 20, n_lines // (10 * n))
-    for place in (*along, *ends, *range(n_lines - last, n_lines, 2 * last // n)):
+    along = range(0, n_lines, max(1, n_lines // n))
+    beginning = range(0, n_lines // 20, max(1, n_lines // (10 * n)))
+    end = range(n_lines - min(300, n_lines // 2), n_lines, max(1, 600 // n))
+    for place in (*along, *beginning, *end):
         pair = copy.deepcopy(start)
         assert interrupted(partial(work, *pair), place, kind)[1]
         found = state_of(*pair)
