@@ -32,6 +32,12 @@ KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 SMALL = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
 
 
+@pytest.mark.parametrize("D, M", [(2, 2), (3, 5), (5, 7)])
+def test_in_fractions_copies_have_the_full_batchs_gradient(D, M):
+    """D copies share M micro-batches of 7 samples, which D and M need not divide."""
+    assert_equals_full_batch(mp.DataParallel(EXACT, LOSS, D, M), *map(eighths, mini_batch(7)))
+
+
 def one_device(M, dtype):
     """Return one device with the same micro-batches."""
     return mp.Pipeline(LAYERS, LOSS, 1, M, dtype=dtype)
