@@ -432,7 +432,9 @@ class LifeOfCopies(LifeOfShards):
     splits, grain = STATISTICS, None
 
 
-@pytest.mark.parametrize("kind", [Life, LifeOfShards, LifeOfCopies])
-@pytest.mark.parametrize("n_lives, n_events", [(3, 8), pytest.param(15, 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind, n_lives, n_events", [
+    (Life, 10, 10), (LifeOfShards, 3, 8), (LifeOfCopies, 3, 8),
+    *(pytest.param(kind, 15, 20, marks=pytest.mark.slow) for kind in (Life, LifeOfShards, LifeOfCopies)),
+])
 def test_a_training_has_the_arrays_of_one_that_meets_nothing(kind, n_lives, n_events):
     run_state_machine_as_test(kind, settings=settings(max_examples=n_lives, stateful_step_count=n_events))
