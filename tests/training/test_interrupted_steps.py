@@ -111,7 +111,7 @@ def assert_whole_or_not_at_all(start, work, go_on, n, state_of=state_of, kind="l
 
 
 @pytest.mark.parametrize("name, kind", one_in(2, NETWORKS, ["line", "opcode"]))
-@pytest.mark.parametrize("n", [4, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [4, pytest.param(160, marks=pytest.mark.slow)])
 def test_a_step_is_made_as_a_whole_or_not_at_all(name, kind, n):
     def step(net, optimizer):
         net.step(optimizer, clip=0.5)
