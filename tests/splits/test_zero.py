@@ -208,6 +208,7 @@ def test_no_other_end_is_added(make):
 
 
 @pytest.mark.parametrize("options, words", [
+    (dict(zero=4), "zero=4 must be at most 3"),
     (dict(zero=1, sums=mp.Sums(all_reduce="ring")), "all_reduce='ring', but with zero"),
     (dict(zero=3, n_microbatches=3), "zero=3 with 3 micro-batches over 2 replicas"),
 ])
