@@ -52,16 +52,23 @@ def test_timeline_reads_every_option_of_the_schedule_and_the_hardware(capsys, tm
         assert "device 1  " in out and "peak micro-batches per device           2 2" in out
 
 
-def test_compare_all_runs_what_the_sizes_allow_and_says_why_it_leaves_out_the_rest(capsys, tmp_path):
-    status, out, _ = run(capsys, f"compare ALL -K 3 -M 4 --output {tmp_path / 'all.png'}")
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Print the names of the runs that `compare` would draw."""
+    monkeypatch.setattr("minipipe.cli.compare.compare", lambda traces: print("drawn:", *traces))
+    monkeypatch.setattr("minipipe.cli.compare.save_figure", lambda figure, path: None)
+
+
+def test_compare_all_runs_what_the_sizes_allow_and_names_the_rest(capsys, tmp_path, undrawn):
+    status, out, _ = run(capsys, "compare ALL -K 3 -M 4")
     rows = re.findall(r"^(\S+) +[\d.]+ +[\d.]+ %", out, re.MULTILINE)
     refused = re.findall(r"^left out: ([\w-]+): .+", out, re.MULTILINE)
-    assert status == 0 and (tmp_path / "all.png").exists()
+    assert status == 0 and f"drawn: {' '.join(rows)}\n" in out
     assert {*rows, *refused} == {*SCHEDULES} and not {*rows} & {*refused}
     assert "chimera" in refused and "1f1b" in rows
     table = tmp_path / "mine.csv"
     table.write_text(build("1f1b", 2, 4).to_csv())
-    status, out, _ = run(capsys, f"compare all {table} -K 2 -M 4 --output {tmp_path / 'all.png'}")
+    status, out, _ = run(capsys, f"compare all {table} -K 2 -M 4")
     assert status == 0 and f"\n{table}" in out
 
 
@@ -88,14 +95,10 @@ def test_timeline_compare_explain_and_export_split_samples_and_layers(capsys, tm
     assert status == 0 and out == f"{trace.to_text()}\n"
 
 
-def test_compare_has_a_row_for_each_schedule_with_devices_that_do_the_same_work(
-    capsys, tmp_path, monkeypatch
-):
+def test_compare_has_a_row_for_each_schedule_of_the_same_work(capsys, tmp_path, undrawn):
     """The makespans and peaks of K = 4, M = 8 in the papers' units, where stages of two on a device are half
     as long.
     """
-    monkeypatch.setattr("minipipe.cli.compare.compare", lambda traces: print("drawn:", *traces))
-    monkeypatch.setattr("minipipe.cli.compare.save_figure", lambda figure, path: None)
     mine = tmp_path / "mine.csv"
     mine.write_text(build("1f1b", 4, 8).to_csv())
     status, out, _ = run(capsys, f"compare naive gpipe interleaved zb-v {mine} --costs F=1,I=1,W=1")

@@ -56,13 +56,16 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
     pytest.param(1, "--replicas 2", "2 devices: 2 replicas x 1 shards x 1", marks=SLOW),
     pytest.param(1, "--shards 2", "2 devices: 1 replicas x 2 shards x 1", marks=SLOW),
 ])
-def test_the_main_job_splits_the_data_the_layers_and_the_network(capsys, tmp_path, devices, split, words):
+def test_the_main_job_splits_data_layers_and_network(
+    capsys, tmp_path, monkeypatch, devices, split, words
+):
     """All come to the same test accuracy in this epoch, prove their gradients and draw the run."""
+    monkeypatch.setattr(train, "LAYER_SIZES", (64, 32, 16, 16, 10))  # fractions take long in larger ones
     picture = tmp_path / "run.png"
     sizes = f"--devices {devices} --micro-batches 2 --epochs 1"
     status, out, _ = run(capsys, f"{sizes} {split} --output {picture}")
     assert status == 0 and f"{words}, 2 micro-batches" in out
-    assert out.split("test accuracy ")[1].split(" %")[0] == "79.44"
+    assert out.split("test accuracy ")[1].split(" %")[0] == "52.78"
     assert "equal (==); only exp and log are rounded" in out
     assert ("schedules and of one device are equal (==)" in out) == ("--shards" not in split)
     assert "device 0  F0" in out and picture.read_bytes().startswith(PNG)
@@ -133,6 +136,7 @@ def test_each_single_negative_verdict_makes_the_command_fail(
         monkeypatch.setattr(f"{module}.{name}", judged)
     monkeypatch.setattr("minipipe.cli.verify.EXAMPLES", ONE_OF_EACH)
     one_device(monkeypatch, (1, 1, 8), ["gpipe"])
+    monkeypatch.setattr("minipipe.cli.train.fit", lambda *args, **options: None)
     monkeypatch.setattr("minipipe.cli.train.print_trace", lambda trace: None)
     monkeypatch.setattr("minipipe.cli.train.save_timeline", lambda trace, path, title: print(title))
     job = {"train": f"--epochs 1 --micro-batches 2 --output {tmp_path / 'x.png'}", "verify": "verify"}[room]
@@ -186,6 +190,12 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     assert status == 1 and "2 of 4 runs" in out
 
 
+@pytest.fixture
+def saved_as_a_word(monkeypatch):
+    """Saving takes longer than these runs do."""
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, dpi: path.write_text("drawn"))
+
+
 @pytest.mark.parametrize("words, sentences", [
     ("server --mode async --slow 1=4 --gradients 26",
      ["4 workers, mode async, 26 updates of 32 samples", "worker 0  0@0--", "staleness",
@@ -207,15 +217,16 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
      ["20 clients with 71 to 72 digits of 10 to 10 classes each; 4 in a round", "20 % reached in round 1\n",
       "sent: 76,960 bytes to the clients, 153,952 bytes back"]),  # 4,811 of 8 bytes, with how many samples
 ])
-def test_servers_and_clients_train_and_say_what_happened(capsys, monkeypatch, tmp_path, words, sentences):
+def test_servers_and_clients_train_and_say_what_happened(
+    capsys, monkeypatch, tmp_path, saved_as_a_word, words, sentences
+):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, dpi: path.write_text("drawn"))
     status, out, _ = run(capsys, words)
     assert status == 0 and all(sentence in out for sentence in sentences), out
     assert "written: " in out and Path(out.split()[-1]).read_text() == "drawn"
 
 
-def test_a_server_scores_the_weights_on_the_way_and_counts_the_staleness(capsys, tmp_path):
+def test_a_server_scores_its_weights_and_counts_the_staleness(capsys, tmp_path, saved_as_a_word):
     """3, 6, 9, 13, 16, 19, 22 and 26 updates are made after so many ticks; every second is scored.
 
     Worker 1 is four times as slow: 10 and 12 updates late. Of the others, the first three are 0, 1 and 2
@@ -232,7 +243,7 @@ def test_a_server_scores_the_weights_on_the_way_and_counts_the_staleness(capsys,
     assert f"staleness                mean {72 / 26:.2f}, at most 12\n" in out
 
 
-def test_workers_in_step_have_the_learning_rate_of_all_together(capsys, tmp_path):
+def test_workers_in_step_have_the_rate_of_all_together(capsys, tmp_path, saved_as_a_word):
     """An update of two workers is that of one device with twice the rate and twice the samples."""
     command = f"server --workers 2 --gradients 2 --learning-rate 0.3 --output {tmp_path / 'run.png'}"
     _, out, _ = run(capsys, command)

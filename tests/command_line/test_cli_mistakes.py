@@ -14,11 +14,12 @@ import minipipe as mp
 from minipipe.cli import timeline
 from minipipe.cli.main import COMMANDS, command_line, options_from
 from minipipe.cli.options import SCHEDULE, schedule_from
+from minipipe.comparison import table_of
 from minipipe.interrupted import INTERRUPTED
 from minipipe.schedules import build, interleaved_one_f_one_b
 
 
-@pytest.mark.parametrize("words, sentence", [
+REFUSED = [
     ("--schedule 1f1", "unknown schedule '1f1': did you mean '1f1b'?"),
     ("--devices 9", "9 stages do not fit 7 layers: use at most 7, so that each has a layer"),
     ("--micro-batches 0", "microbatches=0 must be at least 1"),
@@ -109,15 +110,18 @@ from minipipe.schedules import build, interleaved_one_f_one_b
     ("federated --fraction 0.001", "selects nobody: use at least 0.05"),
     ("federated --clients 2000", "is without data"),
     ("federated --rounds 0", "--rounds=0 must be at least 1"),
-])
-def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsys, words, sentence):
-    status, out, complaint = run(capsys, words)
-    assert status == 2 and sentence in complaint
-    assert complaint.startswith("minipipe: error: ") and "Traceback" not in complaint
-    assert "epoch " not in out and "equal (==)" not in out
+]
 
 
-@pytest.mark.parametrize("words, sentence", [
+def test_a_mistake_is_answered_with_status_2_before_any_work(capsys):
+    for words, sentence in REFUSED:
+        status, out, complaint = run(capsys, words)
+        assert status == 2 and "epoch " not in out and "equal (==)" not in out, words
+        assert sentence in complaint and complaint.startswith("minipipe: error: "), f"{words}: {complaint}"
+        assert "Traceback" not in complaint, words
+
+
+NOT_READ = [
     ("--devices 2 timeline", "the options of a command come after its name"),
     ("timelin", "minipipe: error: there is no command 'timelin': did you mean timeline? there are timel"),
     ("zzz", "minipipe: error: there is no command 'zzz': there are timeline, compare, "),
@@ -160,65 +164,77 @@ def test_a_mistake_is_answered_in_a_sentence_with_status_2_before_any_work(capsy
     ("--lr 0.1 --spede", "minipipe: error: unknown option --spede"),
     ("export --re always --co F=1", "--re may be --recompute or --replicas: write one of them\n"),
     ("hlep", "did you mean help?"), ("timeline -K 4 -M", "argument --micro-batches: expected one argument"),
-])
-def test_words_that_are_no_command_have_status_2(capsys, words, sentence):
-    status, _, complaint = run(capsys, words)
-    assert status == 2 and sentence in complaint
+]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_shows_examples_that_the_parser_takes(capsys, command):
-    status, out, _ = run(capsys, f"{command} --help")
-    lines = [line.partition("python3 -m minipipe") for line in out.replace("\\\n", "").splitlines()]
-    lines = [words for before, found, words in lines if found and before.startswith("  ")]
-    assert status == 0 and "example" in out and lines
+def test_words_that_are_no_command_have_status_2(capsys):
+    for words, sentence in NOT_READ:
+        status, _, complaint = run(capsys, words)
+        assert status == 2 and sentence in complaint, f"{words}: {complaint}"
+
+
+def test_help_shows_examples_that_are_read_and_one_spelling_of_each_option(capsys):
     parser = command_line()
-    for words in lines:
-        parser.parse_args(shlex.split(re.split("    +(?!--)", words)[0]))
+    for command in ("", *COMMANDS):
+        status, out, _ = run(capsys, f"{command} --help")
+        assert (status, out) == (0, run(capsys, f"help {command}")[1]), command
+        lines = [line.partition("python3 -m minipipe") for line in out.replace("\\\n", "").splitlines()]
+        examples = [words for before, found, words in lines if found and before.startswith("  ")]
+        assert "example" in out and examples, command
+        for words in examples:
+            parser.parse_args(shlex.split(re.split("    +(?!--)", words)[0]))
+        found = {*out.replace(",", " ").split()}
+        assert not {"--microbatches", "--n_devices", "--n_microbatches"} & found, command
+        for option, short in ("--devices K", "-K for short"), ("--micro-batches M", "-M for short"):
+            assert (option in out) == (short in " ".join(out.split())), f"{command}: {option}"
 
 
 TIMELINE = "timeline --schedule zb-v --devices 2 --micro-batches 4"
 
 
-@pytest.mark.parametrize("words", [
-    "timeline zb-v -K 2 -M 4", "TIMELINE ZB_V -K2 -M=4", "timeline -k 2 zbv -m4",
-    "timeline zb-v --stages 4 -M4",
-    "timeline zb-v --n_devices 2 --n_microbatches 4", "timeline zb-v K=2 M=4",
-    "timeline zb-v --K 2 --M 4",
-    "timeline --Devices=2 --microbatches=4 zb-v", "timeline --dev 2 -micro_batches 4 --Schedule ZB-V",
-])
-def test_what_is_meant_is_read_in_any_spelling(words):
+def test_what_is_meant_is_read_in_any_spelling():
     """-K and -M, and names without regard to case, "_" and "-", of commands, options and schedules."""
-    found, expected = options_from(shlex.split(words)), options_from(shlex.split(TIMELINE))
-    assert found.run is expected.run is timeline.run
-    schedules = [schedule_from(options) for options in (found, expected)]
-    assert schedules[0] == schedules[1] == build("zb-v", 2, 4)
+    for words in [
+        TIMELINE, "timeline zb-v -K 2 -M 4", "TIMELINE ZB_V -K2 -M=4", "timeline -k 2 zbv -m4",
+        "timeline zb-v --stages 4 -M4", "timeline zb-v --n_devices 2 --n_microbatches 4",
+        "timeline zb-v K=2 M=4", "timeline zb-v --K 2 --M 4", "timeline --Devices=2 --microbatches=4 zb-v",
+        "timeline --dev 2 -micro_batches 4 --Schedule ZB-V",
+    ]:
+        options = options_from(shlex.split(words))
+        assert options.run is timeline.run and schedule_from(options) == build("zb-v", 2, 4), words
 
 
-@pytest.mark.parametrize("words", [
-    "interleaved -K 4 -M 8 --stages-per-device 3", "interleaved --stages 12 --stages-per-device 3",
-])
-def test_each_device_has_as_many_stages_as_were_asked_for(capsys, tmp_path, words):
-    schedule = schedule_from(options_from(["timeline", *words.split()]))
-    assert schedule == interleaved_one_f_one_b(4, 8, v=3) and schedule.n_stages == 12
-    words = "compare 1f1b interleaved -K 4 -M 8 --stages-per-device 3 --output"
-    status, out, _ = run(capsys, f"{words} {tmp_path / 'x.svg'}")
-    found = mp.compare("1f1b", schedule, K=4, M=8)
-    assert status == 0 and repr(found).split("\n\n")[0] in out
+@pytest.fixture
+def undrawn(monkeypatch):
+    """No picture, and of a training only its first mini-batch."""
+    monkeypatch.setattr("minipipe.cli.compare.compare", lambda traces: None)
+    monkeypatch.setattr("minipipe.cli.compare.save_figure", lambda figure, path: None)
+    monkeypatch.setattr("minipipe.cli.timeline.save_timeline", lambda trace, path, title: print(title))
+    monkeypatch.setattr("minipipe.cli.train.save_timeline", lambda trace, path, title: print(title))
+    monkeypatch.setattr("minipipe.cli.train._prove", lambda *args: True)
+    monkeypatch.setattr("minipipe.cli.train.fit", lambda *args, **options: None)
+
+
+def test_each_device_has_as_many_stages_as_were_asked_for(capsys, undrawn):
+    deep = interleaved_one_f_one_b(4, 8, v=3)
+    for words in ("-K 4 -M 8 --stages-per-device 3", "--stages 12 --stages-per-device 3"):
+        schedule = schedule_from(options_from(["timeline", "interleaved", *words.split()]))
+        assert schedule == deep and schedule.n_stages == 12, words
+    status, out, _ = run(capsys, "compare 1f1b interleaved -K 4 -M 8 --stages-per-device 3")
+    assert status == 0 and table_of(mp.compare("1f1b", deep, K=4, M=8)) in out
 
 
 @pytest.mark.parametrize("words, theirs, ours", [
-    ("compare gpipe {} -K 2 -M 2 --output {path}", "dapple", "1f1b"),
+    ("compare gpipe {} -K 2 -M 2", "dapple", "1f1b"),
     ("explain {} -K 2", "PipeDream_Flush", "1f1b"),
-    ("timeline {} -K 2 --output {path}", "Interleaved-1F1B", "interleaved"),
+    ("timeline {} -K 2", "Interleaved-1F1B", "interleaved"),
     ("export {} -K 2", "afab", "gpipe"),
     ("export --schedule {} -K 2", "ZBVZeroBubble", "zb-v"),
-    ("--schedule {} --epochs 1 -K 2 --output {path}", "dapple", "1f1b"),
+    ("--schedule {} -K 2", "dapple", "1f1b"),
     ("plan --model 'mlp([8, 8])' --input 8 --batch-size 4 --devices 1 --schedules {}", "DAPPLE", "1f1b"),
 ])
-def test_other_names_of_the_field_are_taken_with_one_line_of_note(capsys, tmp_path, words, theirs, ours):
-    path = tmp_path / "x.svg"
-    wanted, found = (run(capsys, words.format(name, path=path)) for name in (ours, theirs))
+def test_other_names_of_the_field_are_taken_with_a_note(capsys, undrawn, words, theirs, ours):
+    wanted, found = (run(capsys, words.format(name)) for name in (ours, theirs))
     note = f"minipipe: note: the schedule {theirs!r} is called {ours!r} here (that name is from "
     assert wanted[0] == found[0] == 0 and without_seconds(found[1]) == without_seconds(wanted[1])
     assert found[2].startswith(note) and found[2].count("note") == 1
@@ -229,7 +245,7 @@ def without_seconds(text):
     return re.sub(r"[\d.]+ (s|seconds)\b", "", text)
 
 
-@pytest.mark.parametrize("words, expected", [
+READ = [
     ("compare gpipe -K 4 1f1b", {"schedules": ["gpipe", "1f1b"], "devices": 4}),
     ("--lr 0.5 --gpus 2 --n_epochs 3", {"learning_rate": 0.5, "devices": 2, "epochs": 3}),
     ("fit --memory 1 -K 1 2 --batch 8 --device a100", {"devices": [1, 2], "batch_size": 8, "device": "A100"}),
@@ -238,20 +254,13 @@ def without_seconds(text):
     ("search -K3 --kept-for-w 0.5", {"devices": 3, "kept_for_W": 0.5}),
     ("batch_size --seeds 1", {"seeds": 1}),
     ("plan --optimizer Adam --between 'ethernet, 1 gbit/s'", {"between": "Ethernet, 1 Gbit/s"}),
-])
-def test_each_command_reads_its_options_so(words, expected):
-    found = vars(options_from(shlex.split(words)))
-    assert {name: found[name] for name in expected} == expected
+]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_has_one_spelling_of_each_option(capsys, command):
-    out = run(capsys, f"{command} --help")[1]
-    assert run(capsys, f"help {command}")[1] == out
-    words = {*out.replace(",", " ").split()}
-    assert not {"--microbatches", "--n_devices", "--n_microbatches"} & words
-    for option, short in ("--devices K", "-K for short"), ("--micro-batches M", "-M for short"):
-        assert (option in out) == (short in " ".join(out.split())), option
+def test_each_command_reads_its_options_so():
+    for words, expected in READ:
+        found = vars(options_from(shlex.split(words)))
+        assert {name: found[name] for name in expected} == expected, words
 
 
 def test_the_command_line_and_networks_have_the_same_schedule_unless_told():
@@ -274,19 +283,24 @@ def test_an_interrupt_is_one_line(capsys, monkeypatch):
 
 def test_a_wrong_backend_of_matplotlib_is_a_sentence(tmp_path):
     """matplotlib reads the variable when it is imported, so in a process of its own."""
-    programs = {
-        "-m minipipe timeline -K 2 -M 2": "minipipe: error: ",
-        "-c import minipipe as mp; mp.simulate(mp.schedules.gpipe(2, 2)).plot()": "ValueError: ",
-    }
-    for words, before in programs.items():
-        first, rest = words.split(" ", 1)
-        command = [sys.executable, first, *([rest] if first == "-c" else rest.split())]
-        env = os.environ | {"MPLBACKEND": "nonsense", "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
-        assert done.returncode and done.stderr.splitlines()[-1] == (
-            f"{before}MPLBACKEND='nonsense' is not a backend of matplotlib: unset that variable, or use "
-            "MPLBACKEND=agg"
-        )
+    program = """
+import minipipe as mp
+from minipipe.cli.main import main
+try:
+    mp.simulate(mp.schedules.gpipe(2, 2)).plot()
+except ValueError as error:
+    print(f"ValueError: {error}")
+print(main(["timeline", "-K", "2", "-M", "2"]))
+"""
+    env = os.environ | {"MPLBACKEND": "nonsense", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, env=env
+    )
+    sentence = (
+        "MPLBACKEND='nonsense' is not a backend of matplotlib: unset that variable, or use MPLBACKEND=agg"
+    )
+    assert done.stdout.startswith(f"ValueError: {sentence}\n") and done.stdout.endswith("2\n"), done.stderr
+    assert done.stderr == f"minipipe: error: {sentence}\n"
     assert not [*tmp_path.iterdir()]
 
 

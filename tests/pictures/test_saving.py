@@ -18,7 +18,9 @@ HEADS = {
 
 
 @pytest.mark.parametrize("ending", HEADS)
-def test_the_ending_of_the_name_says_what_is_written(tmp_path, ending):
+def test_the_ending_of_the_name_says_what_is_written(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr("minipipe.plots.animation.N_FRAMES", 2)
+    monkeypatch.setattr("minipipe.plots.animation.HOLD", 1)
     path = tmp_path / f"run.{ending.upper() if ending == 'png' else ending}"
     TRACE.save(path)
     assert path.read_bytes().startswith(HEADS[ending])
