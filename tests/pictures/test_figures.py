@@ -26,6 +26,14 @@ def test_all_are_drawn_by_one_command(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().out.count("written: ") == len(names)
 
 
+def test_the_script_draws_what_is_asked_for(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(draw, "DOTS_PER_INCH", 20)
+    draw.main(["naive", "--folder", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["naive.png"]
+    assert capsys.readouterr().out == f"written: {tmp_path / 'naive.png'}\n"
+
+
+@pytest.mark.slow  # a process of its own
 def test_the_script_draws_one_of_them_from_any_folder(tmp_path):
     """It finds the package of this clone by itself; the path has only what is installed."""
     command = [sys.executable, FOLDER / "draw.py", "naive", "--folder", tmp_path]

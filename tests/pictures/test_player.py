@@ -13,6 +13,7 @@ import pytest
 from notebooks import refresh
 from pictures.browser import browse, in_a_browser
 from matplotlib.image import imread
+from sampling import one_in
 
 import minipipe as mp
 from minipipe.plots import html, player, still
@@ -29,7 +30,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(import_module("minipipe.plots.html"), "_png", lambda trace, title: b"PNG")
 
 
-@pytest.mark.parametrize("name", sorted(mp.schedules.names_having(flush=True, late_w=False)))
+@pytest.mark.parametrize("name", one_in(4, sorted(mp.schedules.names_having(flush=True, late_w=False))))
 def test_every_schedule_shows_itself_as_its_run_with_the_standard_costs(name, undrawn):
     schedule = mp.schedules.build(name, 4, 8)
     assert page_in(schedule._repr_html_()) == html(mp.simulate(schedule), title=name)
@@ -71,19 +72,23 @@ def test_a_schedule_that_cannot_run_says_why():
     assert "<img" not in STUCK._repr_html_() and STUCK._repr_png_() is None
 
 
-@pytest.mark.parametrize("made, of", [(lambda order: order, "simulate(schedule)"), (mp.simulate, "trace")])
-def test_a_large_run_is_summed_up_and_its_page_is_a_file(made, of, undrawn, tmp_path):
+def test_a_large_run_is_summed_up_and_its_page_is_a_file(undrawn, tmp_path, monkeypatch):
     """A trace of 64 x 512 would put 12.7 MB into the notebook."""
-    schedule = mp.schedules.build("gpipe", 8, 313)
-    run, trace = made(schedule), mp.simulate(schedule)
-    cell, words = run._repr_html_(), unescape(run._repr_html_())
-    assert run._repr_png_() is None and "<iframe" not in cell and "<img" not in cell and len(cell) < 2_000
-    assert "8 devices, with 5,008 spans" in words and f"<dd>{trace.makespan} ticks</dd>" in cell
-    assert f"<dd>{100 * float(trace.bubble()):.1f} %</dd>" in cell
-    assert f'{of}.save("run.html")' in words
+    page = import_module("minipipe.plots.html")
+    assert page.MOST_IN_A_CELL == 5_000
+    monkeypatch.setattr(page, "MOST_IN_A_CELL", 1_000)
+    large, largest = mp.schedules.build("gpipe", 2, 251), mp.schedules.build("gpipe", 2, 250)
+    trace = mp.simulate(large)
+    for run, of in (large, "simulate(schedule)"), (trace, "trace"):
+        cell, words = run._repr_html_(), unescape(run._repr_html_())
+        assert run._repr_png_() is None and "<iframe" not in cell and "<img" not in cell and len(cell) < 2_000
+        assert "2 devices, with 1,004 spans: a notebook draws at most 1,000. " in words
+        assert f"<dd>{trace.makespan} ticks</dd>" in cell
+        assert f"<dd>{100 * float(trace.bubble()):.1f} %</dd>" in cell
+        assert f'{of}.save("run.html")' in words
     trace.save(tmp_path / "run.html")
     assert (tmp_path / "run.html").read_text(encoding="utf-8") == html(trace)
-    assert "<iframe" in made(mp.schedules.build("gpipe", 8, 312))._repr_html_()
+    assert "<iframe" in largest._repr_html_() and largest._repr_png_()
 
 
 def test_a_run_of_which_nothing_has_happened_shows_itself():
