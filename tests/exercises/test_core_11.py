@@ -96,7 +96,7 @@ def slope_fits(my):
 
 
 @pytest.mark.parametrize("part, code", [
-    (HEALTHY, IN_ORDER), (HEALTHY, IN_FLOATS), (SLOPE, RANDOM_DIRECTION), (SLOPE, ONE_ENTRY),
+    pytest.param(HEALTHY, IN_ORDER, marks=SLOW), pytest.param(HEALTHY, IN_FLOATS, marks=SLOW), (SLOPE, RANDOM_DIRECTION), (SLOPE, ONE_ENTRY),
     (SLOPE, BY_STEPS),
 ], ids=["in order", "in floats", "a random direction", "each entry", "by steps"])
 def test_other_right_tests_are_accepted(part, code):
@@ -106,6 +106,7 @@ def test_other_right_tests_are_accepted(part, code):
 LIMITS, PAIRS = "(5, 9)", "((2, 2), (3, 4))"
 
 
+@pytest.mark.slow  # each runs all versions of the pipeline
 @pytest.mark.parametrize("code, words", [
     (IN_ORDER.replace(PAIRS, "((2, 1), (3, 1))"), "with M = 1 nothing is cut"),
     (IN_ORDER.replace(LIMITS, "(6, 12)").replace(PAIRS, "((2, 2), (3, 3))"), "Take an m that M does"),

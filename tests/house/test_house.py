@@ -42,7 +42,7 @@ def imports():
     found = []
     for path in sorted(HOUSE.rglob("*.py")):
         parts = path.relative_to(HOUSE).with_suffix("").parts
-        for node in nodes_of(path):
+        for node in statements_of(path):
             for target in targets(node, parts):
                 if parts[0] != target:
                     found.append((parts[0], target, f"{path.name}:{node.lineno}"))
@@ -88,7 +88,7 @@ def test_no_modules_import_each_other_in_a_circle():
     graph = {name: set() for name in modules()}
     for name, path in modules().items():
         package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-        for node in nodes_of(path):
+        for node in statements_of(path):
             if isinstance(node, ast.ImportFrom) and node.level:
                 base = ".".join(package[:len(package) + 1 - node.level] + [node.module] * bool(node.module))
                 inside = {f"{base}.{alias.name}" for alias in node.names}
@@ -117,12 +117,13 @@ def test_the_front_door_defines_nothing():
 
 
 def test_the_front_door_imports_what_is_asked_for_alone():
+    """A package and one module, then more with each name; matplotlib with none of them."""
     count = "print(sum(name.startswith('minipipe.') for name in sys.modules))"
-    loaded = {}
-    for asked in ("0", "minipipe.cluster", "minipipe.Linear", "minipipe.Pipeline"):
-        code = f"import sys, minipipe; {asked}; {count}"
-        loaded[asked] = int(subprocess.check_output([sys.executable, "-c", code], text=True))
-    assert loaded["0"] == 1 and [*loaded.values()] == sorted({*loaded.values()})
+    steps = ["import sys, minipipe", "minipipe.cluster", "minipipe.Linear", "minipipe.Pipeline"]
+    code = "".join(f"{step}; {count}\n" for step in steps) + "print('matplotlib' in sys.modules)"
+    *loaded, drawn = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert loaded[0] == "1" and drawn == "False"
+    assert [int(n) for n in loaded] == sorted({int(n) for n in loaded}), loaded
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
@@ -133,14 +134,20 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 
 @cache
-def nodes_of(path):
-    """Return all nodes of the file's syntax tree."""
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+def statements_of(path):
+    """Return all statements of a file, also those inside functions and classes."""
+    def inside(tree):
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, (ast.stmt, ast.ExceptHandler)):
+                yield node
+                yield from inside(node)
+
+    return list(inside(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def imported(path):
     """The full names of all modules that the file imports, or imports from."""
-    nodes = nodes_of(path)
+    nodes = statements_of(path)
     whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return whole | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
 
@@ -152,26 +159,32 @@ def test_the_package_does_without_the_teaching_material():
         assert not taught & {name.split(".")[0] for name in imported(path)}, path
 
 
-@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
-def test_exercises_check_or_draw_for_a_notebook(path):
-    """They enter the package by its front door or by that of a room, and hold nothing that the package could
-    need. Only `mine` enters a room: it records a run that another clock than the package's has made.
-    """
-    for name in imported(path):
-        inside = name.startswith("minipipe.") and name.count(".") > 1
-        allowed = path.stem == "mine" and name.startswith("minipipe.cluster.record")
-        assert not inside or allowed, f"{path.name} imports from {name}, inside a room"
-    cells = "".join(notebook.read_text(encoding="utf-8") for notebook in NOTEBOOKS.glob("*.ipynb"))
-    others = [other.read_text(encoding="utf-8") for other in EXERCISES if other != path]
-    name = rf"\b{path.stem}\b"
-    in_cells = re.search(rf"from exercises import .*{name}|from exercises\.{name} import", cells)
-    assert in_cells or any(re.search(rf"from \.+{name} import", other) for other in others)
+def test_exercises_enter_the_package_by_a_front_door():
+    """By that of the package or of a room. Only `mine` goes inside: it records a run of another clock."""
+    for path in EXERCISES:
+        for name in imported(path):
+            inside = name.startswith("minipipe.") and name.count(".") > 1
+            allowed = path.stem == "mine" and name.startswith("minipipe.cluster.record")
+            assert not inside or allowed, f"{path.name} imports from {name}, inside a room"
 
 
-@pytest.mark.parametrize("module", ["minipipe.layers.linear", "exercises.zoo", "house.test_house", "test_x"])
-def test_a_warning_that_points_to_our_code_is_an_error(module):
-    with pytest.raises(UserWarning, match="ours"):
-        warnings.warn_explicit("ours", UserWarning, "file.py", 1, module)
+def test_exercises_check_or_draw_for_a_notebook():
+    """They hold nothing that the package could need."""
+    lines = re.compile(r'^ *"from exercises.*', re.MULTILINE)
+    texts = [notebook.read_text(encoding="utf-8") for notebook in NOTEBOOKS.glob("*.ipynb")]
+    cells = "\n".join(line for text in texts for line in lines.findall(text))
+    modules = {path.stem: path.read_text(encoding="utf-8") for path in EXERCISES}
+    for name in modules:
+        in_cells = re.search(rf"from exercises import .*\b{name}\b|from exercises\.{name} import", cells)
+        others = [text for other, text in modules.items() if other != name]
+        used = in_cells or any(re.search(rf"from \.+{name} import", text) for text in others)
+        assert used, f"no notebook uses exercises/{name}.py"
+
+
+def test_a_warning_that_points_to_our_code_is_an_error():
+    for module in ("minipipe.layers.linear", "exercises.zoo", "house.test_house", "test_x"):
+        with pytest.raises(UserWarning, match=f"of {module}"):
+            warnings.warn_explicit(f"of {module}", UserWarning, "file.py", 1, module)
 
 
 def test_an_overflow_inside_a_function_of_numpy_is_an_error():
@@ -187,11 +200,11 @@ def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
         theirs()
 
 
-@pytest.mark.parametrize("module", ["another.package", "_pytest.config", "numpy.lib", "pluggy._callers"])
-def test_a_warning_of_another_package_is_only_shown(module):
-    with warnings.catch_warnings(record=True) as shown:
-        warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, module)
-    assert [str(warning.message) for warning in shown] == ["theirs"]
+def test_a_warning_of_another_package_is_only_shown():
+    for module in ("another.package", "_pytest.config", "numpy.lib", "pluggy._callers"):
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, module)
+        assert [str(warning.message) for warning in shown] == ["theirs"], module
 
 
 @pytest.mark.slow
@@ -218,11 +231,6 @@ def test_modules_stay_short():
     paths = [*HOUSE.rglob("*.py"), *EXERCISES]
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     assert max(lengths.values()) <= 500, max(lengths, key=lengths.get)
-
-
-def test_the_import_leaves_matplotlib_alone():
-    code = "import minipipe, sys; print('matplotlib' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
 @pytest.mark.slow

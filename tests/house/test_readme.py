@@ -1,10 +1,10 @@
 """The README is one page: its code runs as pasted, its output is what comes out, its links lead somewhere."""
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -31,17 +31,14 @@ def test_it_has_two_commands_to_install_and_run():
     assert all("--no-warn-conflicts" in command and "--target .packages" in command for command in commands)
 
 
-def test_its_page_of_python_runs_as_pasted(tmp_path):
+def test_its_page_of_python_runs_as_pasted(tmp_path, monkeypatch, capsys):
     code = block("python")
     assert len(code.splitlines()) <= 35 and "mp.check(" in code
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "page.py").write_text(code, encoding="utf-8")
-    path = os.pathsep.join([str(HOUSE), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("True\n[[0], [], [], []]\n") and "  NO" not in done.stdout
+    run_path("page.py", run_name="__main__")
+    printed, complaints = capsys.readouterr()
+    assert printed.startswith("True\n[[0], [], [], []]\n") and "  NO" not in printed and complaints == ""
     assert {path.name for path in tmp_path.iterdir()} > {"run.png", "compared.png", "mine.csv"}
 
 

@@ -9,6 +9,8 @@ from math import inf, nan
 import numpy as np
 import pytest
 
+from exercises.judging import judged, part_named
+
 JUNK = [
     3, "W", [1, [2]], [["F0"]], {}, object(), nan, 1j, True, np.arange(3), lambda *a: "text",
     lambda *a: 1j, lambda *a: [1, [2]], lambda *a: ([1, [2]],) * 2, lambda *a: ([1, [2]],) * 3,
@@ -33,8 +35,27 @@ def are_named(wrong):
     def good(sentence, words):
         # the error has no full stop
         ends = sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence
-        return words in sentence and "\n" not in sentence and ends
+        right = sentence.startswith("Right: ")
+        return words in sentence and not right and "\n" not in sentence and ends
     return _each(wrong, good)
+
+
+def judge_of(title):
+    """Return the checker of the part of the pipeline with that title. Its answers are code."""
+    part = part_named(title)
+
+    def check(code):
+        return judged(part, code)
+
+    check.__name__ = title
+    return check
+
+
+def edits(code, *rows):
+    """Return [(the code with `new` in the place of `old`, words)] for rows of (old, new, words)."""
+    for old, _, words in rows:
+        assert old in code, f"the edit that is to be told {words!r} changes nothing: there is no {old!r}"
+    return [(code.replace(old, new), words) for old, new, words in rows]
 
 
 def is_refusal(sentence):

@@ -8,7 +8,7 @@ import json
 import linecache
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -221,10 +221,12 @@ class Exercise:
         """What the checker says when `answer` is the code above it."""
         return eval(self.check, run(self.imports + "\n" + answer))
 
+    @cached_property
     def checker(self):
         """The function that judges an answer."""
         return eval(ast.unparse(ast.parse(self.check).body[0].value.func), run(self.imports))
 
+    @cached_property
     def right(self):
         """The answer that the solution hands to the checker."""
         judged, = ast.parse(self.check, mode="eval").body.args
@@ -245,6 +247,7 @@ class Exercise:
         return ast.unparse(tree) if functions else None
 
 
+@cache
 def exercises_of(path):
     """All `Exercise`s of a notebook."""
     cells = cells_of(path)

@@ -17,7 +17,10 @@ from minipipe.site.grid import Grid
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
-pytestmark = pytest.mark.skipif(bool(notebooks.why_not()), reason=str(notebooks.why_not()))
+pytestmark = [
+    pytest.mark.slow,  # the import of nbconvert alone takes two seconds
+    pytest.mark.skipif(bool(notebooks.why_not()), reason=str(notebooks.why_not())),
+]
 
 
 def png():
@@ -111,9 +114,11 @@ def test_a_picture_that_lies_beside_the_notebooks_comes_with_the_page(tmp_path):
     assert [*pictures] == ["01_one_curve.png"] and '<img src="01_one_curve.png"' in body
 
 
-@pytest.mark.slow  # runs 1,400 simulations and converts all notebooks: half a minute
 def test_the_whole_site_is_small_soon_made_whole_and_the_engines(tmp_path):
-    """The numbers of 200 runs drawn at random, and the times of all their boxes, are those of the engine."""
+    """The numbers of 200 runs drawn at random, and the times of all their boxes, are those of the engine.
+
+    It simulates 1,400 runs and converts all notebooks: half a minute.
+    """
     site, begin = tmp_path / "site", time.process_time()
     write_site(site, FOLDER)
     assert time.process_time() - begin < 60

@@ -1,0 +1,274 @@
+"""What notebooks 01 and 02 say to neurons and walks that are not written as their solutions are."""
+
+import re
+
+from notebooks.checkers import are_named, are_right, edits, judge_of
+
+from exercises import landscape_pictures
+
+FORWARD, BACKWARD = judge_of("forward"), judge_of("backward")
+GRADIENT, LEARN = judge_of("gradient"), judge_of("learn")
+
+
+def forward(body):
+    return f"def forward(w1, w2, b, x1, x2, y):\n{body}"
+
+
+def backward(body):
+    return f"def backward(a, x1, x2, y):\n    {body}"
+
+
+def gradient(body):
+    return f"def gradient(w, b, x, y):\n{body}"
+
+
+def learn(body):
+    return f"def learn(x, y, rate):\n{body}"
+
+
+A_FORWARD = forward("""
+    z = sum(w * x for w, x in [(w1, x1), (w2, x2)]) + b
+    a = 1 / (1 + np.exp(-z))
+    L = -np.log(a) * y - np.log(1 - a) * (1 - y)
+    return z, a, L
+""")
+A_BACKWARD = backward("dz = a - y; return dz, dz * x1, dz * x2, dz")
+A_GRADIENT = gradient("""
+    error = 1 / (1 + np.exp(-(w * x + b))) - y
+    return np.mean(error * x), np.mean(error)
+""")
+# with the question in front of its loop, which the solution does not have
+A_WALK = learn("""
+    w = b = 0.0
+    path = [(w, b)]
+    dw, db = gradient(w, b, x, y)
+    while abs(dw) > 0.02 or abs(db) > 0.02:
+        w, b = w - rate * dw, b - rate * db
+        path.append((w, b))
+        dw, db = gradient(w, b, x, y)
+    return w, b, path
+""")
+# its gradient is taken before the loop
+ONE_SLOPE = learn("""
+    w = b = 0.0
+    path = [(w, b)]
+    dw, db = gradient(w, b, x, y)
+    for _ in range(1000):
+        if max(abs(dw), abs(db)) <= 0.02:
+            break
+        w, b = w - rate * dw, b - rate * db
+        path.append((w, b))
+    return w, b, path
+""")
+
+test_solutions = are_right({
+    FORWARD: [
+        forward("""
+    z = np.array([w1, w2]) @ np.array([x1, x2]) + b
+    a = np.exp(z) / (np.exp(z) + 1)
+    L = -np.log(a) if y == 1 else -np.log(1 - a)
+    return z, a, L
+"""),
+        "import math\n" + forward("""
+    z = b + x1 * w1 + x2 * w2
+    a = 1 / (1 + math.exp(-z))
+    return [z, a, -y * math.log(a) - (1 - y) * math.log(1 - a)]
+"""),
+        "def sigmoid(z):\n    return (1 + np.tanh(z / 2)) / 2\n\n\n" + forward("""
+    z = w1 * x1 + w2 * x2 + b
+    return z, sigmoid(z), np.log1p(np.exp(z)) - y * z
+"""),
+    ],
+    BACKWARD: [
+        A_BACKWARD,
+        backward("dz = a - 1 if y == 1 else a; return [dz] + [dz * slope for slope in [x1, x2, 1]]"),
+        backward("dz = a * (1 - y) - y * (1 - a); dw1 = x1 * dz; return dz, dw1, x2 * dz, dz"),
+    ],
+    GRADIENT: [
+        A_GRADIENT,
+        gradient("""
+    m, dw, db = len(x), 0, 0
+    for k in range(m):
+        a = 1 / (1 + np.exp(-w * x[k] - b))
+        dw += (a - y[k]) * x[k]
+        db += a - y[k]
+    return dw / m, db / m
+"""),
+        "def sigma(z):\n    return (1 + np.tanh(z / 2)) / 2\n\n\n" + gradient("""
+    dz = (sigma(w * x + b) - y) / x.size
+    return [x @ dz, np.ones(len(x)) @ dz]
+"""),
+    ],
+    LEARN: [
+        A_WALK,
+        learn("""
+    place = np.zeros(2)
+    path = [place]
+    while True:
+        slopes = np.array(gradient(*place, x, y))
+        if (abs(slopes) <= 0.02).all():
+            return place[0], place[1], np.array(path)
+        place = place - rate * slopes
+        path.append(place)
+"""),
+        learn("""
+    w, b = 0.0, 0.0
+    path = []
+    for _ in range(10000):
+        path += [[w, b]]
+        a = 1 / (1 + np.exp(-(w * x + b)))          # without gradient()
+        dw, db = np.mean((a - y) * x), np.mean(a - y)
+        if max(abs(dw), abs(db)) <= 0.02:
+            break
+        w, b = w - rate * dw, b - rate * db
+    return w, b, path
+"""),
+    ],
+})
+
+LOSS = "-np.log(a) * y - np.log(1 - a) * (1 - y)"
+Z = "sum(w * x for w, x in [(w1, x1), (w2, x2)]) + b"
+OF_ALL, STEP = "abs(dw) > 0.02 or abs(db) > 0.02", "w, b = w - rate * dw, b - rate * db"
+MEANS = "np.mean(error * x), np.mean(error)"
+ONCE = "You take the gradient once. When w and b have moved, it is worth nothing: take it anew."
+test_mistakes = are_named({
+    FORWARD: [
+        *edits(
+            A_FORWARD,
+            (LOSS, "-np.log10(a if y else 1 - a)", "base 10"),
+            (LOSS, "-np.log2(a if y == 1 else 1 - a)", "base 2"),
+            (LOSS, "np.log(a) if y == 1 else np.log(1 - a)", "Your L is negative"),
+            (LOSS, "(1 - y) * np.log(1 - a) - np.log(a) * y", "reaches only the first term"),
+            (LOSS, "-np.log(a) if y == 1 else 0", "the term with 1 - y is missing"),
+            ("-z", "z", "Your a falls when z grows"),
+            ("(1 + np.exp(-z))", "1 + np.exp(-z)", "1 + np.exp(-z), since / comes before +"),
+            (" + b", "", "forgets the bias"),
+            ("(w1, x1), (w2, x2)", "(w2, x1), (w1, x2)", "crossed"),
+            (Z, "1.5 - 0.75 - 0.25", "that of the first picture"),
+            ("z, a, L", "L", "returns L alone"),
+            ("z, a, L", "a, z, L", "the order is z, a, L"),
+            ("return", "found =", "`forward` returns nothing"),
+            ("1 / (1 + np.exp(-z))", "sigmoid(z)", "uses `sigmoid`, which is not in its cell"),
+            (Z, "w1(x1) + w2(x2) + b", "stopped with TypeError"),
+            ("z, a, L", "1, 2, 3, 4", "(z, a, L are three): yours is 4, it must be 3."),
+            (LOSS, "1 - np.log(a)", "L at"),
+        ),
+        (forward('    """Return z, a and L."""\n    ...'), "Not solved yet"),
+    ],
+    BACKWARD: [
+        *edits(
+            A_BACKWARD,
+            ("a - y", "-1 / a if y == 1 else 1 / (1 - a)", "Your dz is da, handed on"),
+            ("a - y", "(1 - a) * ((1 - y) / (1 - a) - y / a)", "Your slope of the sigmoid is 1 - a."),
+            ("a - y", "y - a", "Your signs are all turned round"),
+            ("a - y", "(a - y) * (a - a * a)", "You start from da = a - y"),
+            ("a - y", "s = 1 / (1 + np.exp(-a)); dz = (-y / a + (1 - y) / (1 - a)) * s * (1 - s)",
+             "the wrong point"),
+            ("a - y", "-(y / a + (1 - y) / (1 - a)) * (a - a * a)", "for y = 0, too"),
+            ("dz * x2, dz", "dz * x2, 1.0", "Your db is 1"),
+            ("dz * x2, dz", "dz * x2, 0.0", "Your db is 0"),
+            ("dz * x1", "dz * w1", "asks for `w1`"),
+            ("a - y", "(a - y) + 0 * z", "asks for `z`"),
+            ("dz * x2, dz", "dz * x2, b * dz", "asks for `b`"),
+            ("return dz,", "da, dz = -y / a + (1 - y) / (1 - a), dz; return dz, da * x1, da * x2, da;",
+             "skip the sigmoid"),
+            ("dz * x1, dz * x2", "dz * x2, dz * x1", "exchanged"),
+            ("dz * x1, dz * x2", "dz, dz", "Your dw1 and dw2 are dz"),
+            ("return dz, ", "return ", "put dz in front"),
+            ("return dz, dz * x1, dz * x2", "return dz * x1, dz * x2, dz", "the order is dz, dw1, dw2, db"),
+        ),
+        (backward("return None"), "Not solved yet"),
+    ],
+    GRADIENT: [
+        *edits(
+            A_GRADIENT,
+            ("mean", "sum", "m times too large: J is a mean"),
+            ("- y", "- y; error = error / len(x)", "m times too small: you divide by m twice"),
+            (MEANS, "np.mean(error * x), np.mean(error) / len(x)", "Your db is m times too small"),
+            (MEANS, "np.mean(error), np.mean(error)", "Your dw is db"),
+            (MEANS, "np.sum(error) * np.sum(x) / len(x), np.mean(error)", "a sum times a sum"),
+            (MEANS, "error * x, error", "and are not means"),
+            (MEANS, "sum(error * x) / 288, sum(error) / 288", "You divide by 288"),
+            (MEANS, "error * x / len(x), error / len(x)", "Your dw and db have one number for each sample."),
+            (MEANS, "np.mean(error * x), error / len(x)", "Your db has one number for each sample"),
+            (MEANS, "-np.mean(error * x), -np.mean(error)", "answer minus truth"),
+            ("- y", "- y; a = error + y; error = error * (a - a ** 2)", "once more"),
+            (" - y", "", "does not know the truth"),
+            (MEANS, "x @ error / 2, error.sum() / 2", "You divide by 2"),
+            (MEANS, "np.mean(error), np.mean(error * x)", "exchanged"),
+            ("-(w * x + b)", "-w * x + b", "reaches only w x"),
+            (MEANS, "0.5", "How many things gradient returns (dw, db are two): yours is 1"),
+        ),
+        (gradient("    ..."), "Not solved yet"),
+    ],
+    LEARN: [
+        *edits(
+            A_WALK,
+            (STEP, "w -= rate * dw; db = gradient(w, b, x, y)[1]; b -= rate * db",
+             "Your b moves by a slope at the new w"),
+            (STEP, "b -= rate * db; dw = gradient(w, b, x, y)[0]; w -= rate * dw",
+             "Your w moves by a slope at the new b"),
+            (OF_ALL, "True", "Your walk never stops"),
+            (")\n        dw, db = gradient(w, b, x, y)", ")", "You take the gradient once"),
+            (STEP, "w += rate * dw; b += rate * db", "You climb"),
+            (STEP, "w -= rate * dw", "Your b never moves"),
+            (STEP, "w -= dw; b -= db", "do not know the rate"),
+            (STEP, "w = -rate * dw; b = -rate * db", "Each of your steps starts at 0 again"),
+            (OF_ALL, "dw > 0.02 or db > 0.02", "its size counts, so take abs"),
+            (OF_ALL, "abs(dw) > 0.02 and abs(db) > 0.02", "flat when both are"),
+            (OF_ALL, "abs(dw) > 0.02", "You look only at dw"),
+            (OF_ALL, "abs(dw + db) > 0.02", "one may hide the other"),
+            (OF_ALL, "abs(dw) < 0.02 and abs(db) < 0.02", "You stop where it is steep"),
+            ("path.append((w, b))", "pass", "Your path has only its start"),
+            ("path = [(w, b)]", "path = []", "Your path lacks its start"),
+            ("return w, b, path", "return path", "return w, b, path"),
+            ("(w, b)", "[w]", "How many numbers each point on the path has: yours is [1], it must be [2]."),
+            (OF_ALL, "abs(dw) > 0.03 or abs(db) > 0.03",
+             "The number of points on the path with rate 2, in walk 1"),
+            (STEP, "w = w - dw / 1000; b = b", "`learn` finds no end: a loop in it"),
+        ),
+        *edits(
+            ONE_SLOPE,
+            ("1000", "5", ONCE),
+            ("1000", "30", ONCE),
+            ("1000", "1000", ONCE),
+            ("gradient(w, b, x, y)", "np.mean((0.5 - y) * x), np.mean(0.5 - y)", ONCE),
+        ),
+        (learn("""
+    w = b = 0.0
+    path, dw, db = [(w, b)], 1, 1
+    while abs(dw) > 0.02 or abs(db) > 0.02:
+        dw, db = gradient(w, b, x, y)
+        w -= rate * dw
+        b -= rate * db
+        path.append((w, b))
+    return w, b, path
+"""), "one update too many"),
+        (learn("""
+    place = np.zeros(2)
+    path = [place]
+    while True:
+        slopes = np.array(gradient(*place, x, y))
+        if abs(slopes).max() <= 0.02:
+            return *place, path
+        place -= rate * slopes
+        path.append(place)
+"""), "All points of your path are the last one"),
+        (learn("    while True:\n        rate = rate / 2\n    return rate"), "`learn` finds no end"),
+        (learn("    for _ in range(9):\n        rate = rate / 2"), "`learn` returns nothing"),
+        (learn("    return None"), "Not solved yet"),
+    ],
+})
+
+
+def test_a_dragged_path_is_drawn_inside_the_axes_with_its_costs_below():
+    (left, right), (bottom, top) = landscape_pictures.W, landscape_pictures.B
+    corners = [(left, bottom), (right, top), (left, top), (right, bottom)]
+    map_of = landscape_pictures.Drag(lambda w, b: w ** 2 + b ** 2 + 1, {1: corners, 2: corners * 3})
+    page = map_of._repr_html_()
+    places = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', page)
+    high = landscape_pictures.HIGH
+    assert all(0 < float(x) < landscape_pictures.WIDE and 0 < float(y) < high for x, y in places[:4])
+    assert places[0][0] == places[2][0] < places[1][0] and float(places[0][1]) > float(places[1][1])
+    assert "rate 1: 3 updates; J = 86.00, 602.00, 30.00, 658.00<" in page
+    assert f'y="{high + 20}"' in page and ", ..., 658.00<" in page
