@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from notebooks.checkers import are_named, are_right, judge_of
+from notebooks.checkers import are_named, are_right, edits, judge_of
 
 import minipipe as mp
 from exercises import layers_pictures, micro_batches_pictures, whole_pictures
@@ -148,20 +148,20 @@ def full_batch(layers, X, Y):
     MICRO_BATCHES: [
         cut("return [X.T[k].T for k in np.array_split(range(X.shape[1]), M)]"),
         cut("size, rest = divmod(X.shape[1], M)\n"
-        "    cuts = [0]\n"
-        "    for i in range(M):\n"
-        "        cuts.append(cuts[-1] + size + (i < rest))\n"
-        "    return [X[:, cuts[i]:cuts[i + 1]] for i in range(M)]"),
+            "    cuts = [0]\n"
+            "    for i in range(M):\n"
+            "        cuts.append(cuts[-1] + size + (i < rest))\n"
+            "    return [X[:, cuts[i]:cuts[i + 1]] for i in range(M)]"),
         cut("m = X.shape[1]; edges = [-(-m * i // M) for i in range(M + 1)]\n"
-        "    sizes = sorted((b - a for a, b in zip(edges, edges[1:])), reverse=True)\n"
-        "    return tuple(np.split(X, np.cumsum(sizes)[:-1], axis=1))"),
+            "    sizes = sorted((b - a for a, b in zip(edges, edges[1:])), reverse=True)\n"
+            "    return tuple(np.split(X, np.cumsum(sizes)[:-1], axis=1))"),
     ],
     IN_PARTS: [
         loop(),
         loop(start="J, found, m = 0, {layer: (0, 0) for layer in layers if hasattr(layer, 'W')}, Y.shape[1]"),
-        loop(start="J = 0; found = {}; m = X.shape[1]", parts="[(X[:, k], Y[:, k]) for k in "
-         "micro_batches(np.arange(m)[None], M) for k in [k[0]]]"),
-        loop(add="old = found.get(layer, (np.zeros_like(dW), np.zeros_like(db))); dW += old[0]; db += old[1]"),
+        loop(start="J = 0; found = {}; m = X.shape[1]",
+             parts="[(X[:, k[0]], Y[:, k[0]]) for k in micro_batches(np.arange(m)[None], M)]"),
+        loop(add="old = found.get(layer, (0 * dW, 0 * db)); dW += old[0]; db += old[1]"),
     ],
 })
 
@@ -169,15 +169,18 @@ def full_batch(layers, X, Y):
 OF_FLOATS = [
     relu(f"self.cache = {mask}; return {A}", f"return {dZ}, None, None") for mask, A, dZ in [
         ("(Z > 0) * 1.0", "Z * self.cache", "dA * self.cache"),
+        ("np.where(Z > 0, 1.0, 0.0)", "self.cache * Z", "dA * self.cache"),
         ("(Z > 0).astype(float)", "np.maximum(Z, 0)", "np.where(self.cache > 0, dA, 0)"),
         ("np.where(Z > 0, 1, 0)", "Z * self.cache", "np.where(self.cache > 0, dA, 0)"),
         ("(Z > 0).astype(Z.dtype)", "np.maximum(Z, 0)", "dA * self.cache"),
     ]
 ]
 
+DIVIDED = "{layer: (dW / M, db / M) for layer, (dW, db) in found.items()}"
+ADD = "old = found.get(layer, [0, 0]); dW, db = dW + old[0], db + old[1]"
 test_mistakes = are_named({
     LINEAR: [
-        (linear(A="self.cache; m = len(A.T)", dW="1 / m * dZ.dot(A.T)", db="1 / m * dZ.sum(1).reshape(-1, 1)"),
+        (linear(dW="dZ.dot(A.T) / len(A.T)", db="dZ.sum(1).reshape(-1, 1) / len(A.T)"),
          "Your dW and db are means over the samples"),
         (linear(dW="(dZ / dZ.shape[1]).dot(A.T)"), "Your dW is divided by"),
         (linear(db="np.average(dZ, axis=1).reshape(-1, 1)"), "Your db is a mean"),
@@ -213,8 +216,8 @@ test_mistakes = are_named({
          "The number of values that backward returns: yours is one, it must be 3"),
         (linear(dW="np.dot(dZ, A_prev.T)"), "asks for `A_prev`, which it is not given"),
         (linear(dA_prev="self.W.T * dZ", dW="A.T * dZ"), "Your dA_prev and dW multiply entry by entry"),
-        (linear("self.cache = A_prev; return self.W * A_prev + self.b",
-                                   dA_prev="self.W.T * dZ", dW="A.T * dZ"), "forward and backward"),
+        (linear("self.cache = A_prev; return self.W * A_prev + self.b", "self.W.T * dZ", "A.T * dZ"),
+         "forward and backward"),
         (linear("self.cache = A_prev.copy(); A_prev *= 0; return self.W @ self.cache + self.b"),
          "Whether forward leaves A_prev as it was: yours is False"),
         (linear(end="dZ /= 2; return dA_prev, dW, db"),
@@ -238,16 +241,13 @@ test_mistakes = are_named({
         (relu("self.cache = Z > 0; Z[Z < 0] = 0; return Z"), "your forward writes into the Z"),
         (relu(backward="dA[~self.cache] = 0; return dA, None, None"), "your backward writes into the dA"),
         (relu("self.cache = np.maximum(Z, 0); return self.cache",
-                                    "return np.where(self.cache > 0, dA, 0), None, None"),
+              "return np.where(self.cache > 0, dA, 0), None, None"),
          "8 bytes for each number"),
         (relu(backward="return np.where(Z > 0, dA, 0), None, None"), "asks for `Z`, which it is not given"),
-        (relu("self.cache = np.where(Z > 0, 1.0, 0.0); return self.cache * Z",
-                                        "return dA * self.cache, None, None"),
-         "your mask is made of numbers"),
-        (relu("self.positive = Z > 0; return Z * self.positive",
-                               "return dA * self.positive, None, None"), "under another name"),
-        (relu("self.Z = Z; self.cache = Z > 0; return np.maximum(Z, 0)",
-                                       "return dA * (self.Z > 0), None, None"), "does not read `self.cache`"),
+        (relu("self.positive = Z > 0; return Z * self.positive", "return dA * self.positive, None, None"),
+         "under another name"),
+        (relu("self.Z = Z; self.cache = Z > 0; return Z * (Z > 0)", "return dA * (self.Z > 0), None, None"),
+         "does not read `self.cache`"),
         (relu(backward="dA * self.cache, None, None"), "`backward` returns nothing"),
         (relu("self.cache = Z > 0; return np.maximum(Z, 1)"),
          "A with Z = [[-1, 0, 2], [3, -0.5, 0.25]]: yours is"),
@@ -288,10 +288,9 @@ test_mistakes = are_named({
         (loops(store="if pair[0] is not None: found = {layers[k]: tuple(pair)}"), "Only one layer is left"),
         (loops(store="if pair[0] is not None: found[k] = tuple(pair)"),
          "the layer itself as the key, not its place"),
-        (loops(
-        store="if pair[0] is not None: found[len(found)] = pair",
-        end="own = [layer for layer in layers if hasattr(layer, 'W')]\n"
-            "    return J, {layer: found[k] for k, layer in enumerate(own)}"), "belong to the wrong layers"),
+        (loops(store="if pair[0] is not None: found[len(found)] = pair",
+               end="return J, dict(zip([layer for layer in layers if hasattr(layer, 'W')], found.values()))"),
+         "belong to the wrong layers"),
         (loops(store="if pair[0] is not None: found = [*found, pair]"), "Your gradients are a list"),
         (loops(m="len(X)"), "the number of rows of X"),
         (loops(m="len(Y)"), "the number of rows of Y"),
@@ -299,8 +298,8 @@ test_mistakes = are_named({
         (loops(store="if pair[0] is not None: found[layers[k]] = pair[0]"),
          "The gradients of layers[2] of 2 samples and layers of 3 - 3 - 3 units: yours is one array"),
         (loops(end="return found, J"), "returns the gradients first"),
-        (loops(store="if pair[0] is not None:\n            found[layers[k]] = pair\n"
-                                              "            layers[k].W -= pair[0]; layers[k].b -= pair[1]"),
+        (loops(store="if pair[0] is not None:\n"
+                     "            found[layers[k]] = pair; layers[k].W -= pair[0]; layers[k].b -= pair[1]"),
          "changes W and b on its way"),
         (loops(end="print(J)"), "`full_batch` returns nothing: it ends without a `return`"),
         (loops(store="found[id(layers[k])] = pair"), "No layer is a key of your gradients"),
@@ -312,17 +311,16 @@ test_mistakes = are_named({
         (cut("return list(np.hsplit(X, M))"), "only if the parts are equal"),
         (cut("s = len(X[0]) // M; return [X[:, s * i:s * i + s] for i in range(M)]"),
          "Your cut loses samples"),
-        (cut(
-        "s = len(X[0]) // M; return [X[:, s * i:s * i + s] for i in range(M - 1)] + [X[:, s * (M - 1):]]"),
+        (cut("s = len(X[0]) // M\n"
+             "    return [X[:, s * i:s * i + s] for i in range(M - 1)] + [X[:, s * (M - 1):]]"),
          "Your last part gets the whole rest"),
-        (cut(
-        "s = int(np.ceil(len(X[0]) / M)); return np.split(X, range(s, len(X[0]), s), axis=1)"),
+        (cut("s = int(np.ceil(len(X[0]) / M)); return np.split(X, range(s, len(X[0]), s), axis=1)"),
          "the last one gets what is left"),
         (cut("s = len(X[0]) // M; return np.split(X, range(s, len(X[0]), s), axis=1)"), "more than M parts"),
         (cut("return np.split(X, range(M, X.shape[1], M), axis=1)"), "M as the size"),
-        (cut(
-        "edges = [int(X.shape[1] / M * i + 1e-9) for i in range(M + 1)]\n"
-        "    return [X[:, a:b] for a, b in zip(edges, edges[1:])]"), "the longer parts come first"),
+        (cut("edges = [int(X.shape[1] / M * i + 1e-9) for i in range(M + 1)]\n"
+             "    return [X[:, a:b] for a, b in zip(edges, edges[1:])]"),
+         "the longer parts come first"),
         (cut("return [X[:, k::M] for k in range(M)]"), "every M-th sample"),
         (cut("parts = np.array_split(X, M, axis=1); parts.reverse(); return parts"), "in the wrong order"),
         (cut("return [column for column, _ in zip(X.T, range(M))]"), "drops an axis"),
@@ -337,24 +335,20 @@ test_mistakes = are_named({
     ],
     IN_PARTS: [
         (loop(m="len(Y_part[0])"), "M times too large"),
-        (loop(m="len(Y_part[0])", end="return J / M, {layer: (dW / M, db / M) "
-                                         "for layer, (dW, db) in found.items()}"),
+        (loop(m="len(Y_part[0])", end=f"return J / M, {DIVIDED}"),
          "the mean of the parts' means"),
         (loop(start="J, found, m = 0, {}, len(X)"), "the number of rows of X"),
         (loop(start="J, found, m = 0, {}, len(Y)"), "the number of rows of Y"),
-        (loop(end="return J / M, {layer: (dW / M, db / M) "
-                                                       "for layer, (dW, db) in found.items()}"),
+        (loop(end=f"return J / M, {DIVIDED}"),
          "Your J and gradients are M times too small"),
         (loop(end="return J / M, found"), "Your J is divided by M"),
         (loop(add="dW, db = dW + found[layer][0], db + found[layer][1]"), "which is a KeyError"),
-        (loop(add="old = found.get(layer, ())").replace(
-        "found[layer] = dW, db", "found[layer] = (*old, dW, db)"), "Your gradients get longer"),
-        (loop(add="layer = id(layer); old = found.get(layer, [0, 0]); dW, db = dW + old[0], "
-                                  "db + old[1]"), "No layer is a key"),
-        (loop().replace("            if dW is None: continue\n", ""), "what a ReLU returns"),
-        (loop(
-        add="old = found.get(layer, [0, 0]); dW, db = dW + old[0], db + old[1]"
-    ).replace("            if dW is None: continue\n", ""), "Your sums take in what a ReLU returns"),
+        *edits(loop(add="old = found.get(layer, ())"),
+               ("= dW, db\n", "= (*old, dW, db)\n", "Your gradients get longer")),
+        (loop(add=f"layer = id(layer); {ADD}"), "No layer is a key"),
+        *edits(loop(), ("            if dW is None: continue\n", "", "what a ReLU returns")),
+        *edits(loop(add=ADD), ("            if dW is None: continue\n", "",
+                               "Your sums take in what a ReLU returns")),
         (loop(back="dA, dW, db = layer.backward()"), "`in_parts` stopped with TypeError"),
         (loop(add="pass"), "those of the last part alone"),
         (loop(add_J="J = J_part"), "Your J is that of the last part alone"),

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from notebooks.checkers import are_named, are_right, edits, judge_of
 
 from exercises.broken_versions import EDITS, course, passes, small, trained, version, versions
 from exercises.folds import fold
-from exercises.judging import judged, module_of, part_named
+from exercises.judging import module_of, part_named
 
-HEALTHY, SLOPE = part_named("healthy"), part_named("slope_fits")
+HEALTHY, SLOPE = judge_of("healthy"), judge_of("slope_fits")
 
 IN_ORDER = """
 def gradients_of(stages):
@@ -74,8 +75,6 @@ def slope_fits(my):
     return abs(up - down - promise) < 1e-3 * promise
 """
 
-FITS = "abs(up - down - promise) < 1e-3"
-
 ONE_ENTRY = """
 def slope_fits(my):
     layers, X, Y = small(my, 7, float)
@@ -95,91 +94,94 @@ def slope_fits(my):
 """
 
 
-@pytest.mark.parametrize("part, code", [
-    pytest.param(HEALTHY, IN_ORDER, marks=SLOW), pytest.param(HEALTHY, IN_FLOATS, marks=SLOW), (SLOPE, RANDOM_DIRECTION), (SLOPE, ONE_ENTRY),
-    (SLOPE, BY_STEPS),
-], ids=["in order", "in floats", "a random direction", "each entry", "by steps"])
-def test_other_right_tests_are_accepted(part, code):
-    assert judged(part, code) == f"Right: {part.right}"
+test_solutions = are_right({SLOPE: [RANDOM_DIRECTION, ONE_ENTRY, BY_STEPS]})
+# each test that is judged runs on all versions of the pipeline, in fractions
+test_solutions_in_fractions = pytest.mark.slow(are_right({HEALTHY: [IN_ORDER, IN_FLOATS]}))
 
+PAIRS, COMPARED = "((2, 2), (3, 4))", "for array in stage.gradients[layer]"
+WITHOUT_ROUNDING = IN_FLOATS.replace("np.isclose(J, J_too)", "J == J_too")
+IN_ONE_STAGE = IN_ORDER.replace(PAIRS, "((1, 2), (1, 4))")
+test_mistakes_in_fractions = pytest.mark.slow(are_named({
+    HEALTHY: [
+        *edits(
+            IN_ORDER,
+            (PAIRS, "((2, 1), (3, 1))", "with M = 1 nothing is cut"),
+            (PAIRS, "((1, 2), (1, 4))", "lets D, E and I pass"),
+            (" or len(left) != len(right) or any((a != b).any() for a, b in zip(left, right))", "",
+             "compares J alone"),
+            (COMPARED, f"{COMPARED}[:1]", "lets G pass"),
+            (COMPARED, f"{COMPARED}[1:]", "compare dW, too"),
+            ("(5, 9)", "(3, 5)", "Some of your micro-batches are empty"),
+            ("J != J_too", "J == J_too", "Is the comparison of J the wrong way round?"),
+            ("(a != b).any()", "(a == b).all()", "the comparison of dW and db the wrong way"),
+            ("return False\n    return True", "return 0\n    return None",
+             "yours gives None, it must be True"),
+            ("return False", "pass", "lets all versions pass"),
+            ("return True", "return 'healthy'", "yours is a str, it must be True"),
+            ("healthy(my):", "healthy(my):\n    return True\n", "Whether your test runs"),
+            ("return False\n    return True", "return True\n    return False", "the wrong way round"),
+            ("my.run(*small(my, m), 1, 1", "my.run(small(my, m), 1, 1", "TypeError: run() missing"),
+            ("return True", "return len(m)", ": healthy(my) of the pipeline without a mistake.)"),
+            ("gradients_of(other)", "gradients_of(other[:1])", "Did you compare all stages?"),
+        ),
+        *edits(IN_ORDER.replace("(5, 9)", "(6, 12)"), (PAIRS, "((2, 2), (3, 3))", "Take an m that M does")),
+        *edits(IN_ORDER.replace("(5, 9)", "(3, 6)"), (PAIRS, "((3, 3),)", "lets B and L pass")),
+        *edits(IN_ONE_STAGE, ("one_f_one_b", "gpipe", "lets I pass")),
+        *edits(
+            IN_FLOATS,
+            ("my.run(layers, X, Y, K=3", "my.run(*network(my, 7, float), K=3",
+             "asks for the gradients of a Linear"),
+            ("(dW, db) in whole.gradients.items()",
+             "dW, db in [(layer, *whole.gradients[layer]) for layer in layers]",
+             "asks for the gradients of a ReLU"),
+        ),
+        *edits(WITHOUT_ROUNDING, ("allclose", "array_equal", "floats")),
+        ("def healthy(my):\n    '''Return True.'''\n", "Not solved yet"),
+    ],
+}))
 
-LIMITS, PAIRS = "(5, 9)", "((2, 2), (3, 4))"
-
-
-@pytest.mark.slow  # each runs all versions of the pipeline
-@pytest.mark.parametrize("code, words", [
-    (IN_ORDER.replace(PAIRS, "((2, 1), (3, 1))"), "with M = 1 nothing is cut"),
-    (IN_ORDER.replace(LIMITS, "(6, 12)").replace(PAIRS, "((2, 2), (3, 3))"), "Take an m that M does"),
-    (IN_ORDER.replace(PAIRS, "((1, 2), (1, 4))"), "lets D, E and I pass"),
-    (IN_ORDER.replace(PAIRS, "((1, 2), (1, 4))").replace("one_f_one_b", "gpipe"), "lets I pass"),
-    (IN_ORDER.replace(" or len(left) != len(right) or any((a != b).any() for a, b in zip(left, right))", ""),
-     "compares J alone"),
-    (IN_ORDER.replace("for array in stage.gradients[layer]", "for array in stage.gradients[layer][:1]"),
-     "lets G pass"),
-    (IN_ORDER.replace(LIMITS, "(3, 6)").replace(PAIRS, "((3, 3),)"), "lets B and L pass"),
-    (IN_ORDER.replace(LIMITS, "(3, 5)"), "Some of your micro-batches are empty"),
-    (IN_ORDER.replace("J != J_too", "J == J_too"), "Is the comparison of J the wrong way round?"),
-    (IN_ORDER.replace("(a != b).any()", "(a == b).all()"), "the comparison of dW and db the wrong way"),
-    (IN_FLOATS.replace("my.run(layers, X, Y, K=3", "my.run(*network(my, 7, float), K=3"),
-     "asks for the gradients of a Linear"),
-    (IN_FLOATS.replace("(dW, db) in whole.gradients.items()", "dW, db in [(layer, *whole.gradients[layer]) "
-                       "for layer in layers]"), "asks for the gradients of a ReLU"),
-    (IN_ORDER.replace("for array in stage.gradients[layer]", "for array in stage.gradients[layer][1:]"),
-     "compare dW, too"),
-    (IN_FLOATS.replace("np.isclose(J, J_too)", "J == J_too").replace("allclose", "array_equal"), "floats"),
-    (IN_ORDER.replace("return False", "return 0").replace("return True", "return None"),
-     "yours gives None, it must be True"),
-    (IN_ORDER.replace("return False", "pass"), "lets all versions pass"),
-    (IN_ORDER.replace("return True", "return 'healthy'"), "yours is a str, it must be True"),
-    (IN_ORDER.replace("healthy(my):", "healthy(my):\n    return True\n"), "Whether your test runs"),
-    (IN_ORDER.replace("return False", "return 3").replace("return True", "return False").replace("3", "True"),
-     "the wrong way round"),
-    (IN_ORDER.replace("my.run(*small(my, m), 1, 1", "my.run(small(my, m), 1, 1"), "TypeError: run() missing"),
-    (IN_ORDER.replace("return True", "return len(m)"), ": healthy(my) of the pipeline without a mistake.)"),
-    (IN_ORDER.replace("gradients_of(other)", "gradients_of(other[:1])"), "Did you compare all stages?"),
-    ("def healthy(my):\n    '''Return True.'''\n", "Not solved yet"),
-])
-def test_a_wrong_healthy_is_told_why(code, words):
-    assert words in judged(HEALTHY, code)
-
-
-@pytest.mark.parametrize("code, words", [
-    (RANDOM_DIRECTION.replace("sign * h * v\n        costs", "0\n        costs").replace(
-        "- sign * h * v\n", "\n"), "one of them leaves out b"),
-    (RANDOM_DIRECTION.replace(" + (v * db).sum()", ""), "one of them leaves out b"),
-    (RANDOM_DIRECTION.replace("/ (2 * h)", "/ h"), "twice what it should be"),
-    (RANDOM_DIRECTION.replace("for sign in (1, -1)", "for sign in (1, 0)"), "two costs are one h apart"),
-    (RANDOM_DIRECTION.replace("costs[0] - costs[1]", "costs[1] - costs[0]"), "the wrong sign"),
-    (RANDOM_DIRECTION.replace("rtol=1e-6", "rtol=10"), "forgives too much"),
-    (RANDOM_DIRECTION.replace("rtol=1e-6", "rtol=0, atol=0"), "calls every pipeline ill"),
-    (RANDOM_DIRECTION.replace("return np", "return None and np"), "None"),
-    (RANDOM_DIRECTION.replace("rtol=1e-6", "rtol=0.3"), "1.1 times the cost passes"),
-    (BY_STEPS.replace("7, float", "7"), "Your network is in fractions"),
-    (RANDOM_DIRECTION.replace("h = np.random.default_rng(1), 1e-5", "h = np.random.default_rng(1), 0.3"),
-     "your steps are too long"),
-    (RANDOM_DIRECTION.replace("h = np.random.default_rng(1), 1e-5", "h = np.random.default_rng(1), 1e-14"),
-     "your steps are too short"),
-    (BY_STEPS.replace("1e-4", "0.1"), "your steps are too long"),
-    (BY_STEPS.replace("1e-4", "1e-14"), "your steps are too short"),
-    (BY_STEPS.replace("-2 * h)", "2 * h)"), "on one side of the start"),
-    (BY_STEPS.replace("1, 1", "3, 3"), "it has several devices"),
-    (BY_STEPS.replace(" ** 2", ""), "You promise the sum of all g"),
-    (BY_STEPS.replace("abs(", "(", 1), "A difference has two signs"),
-    (BY_STEPS.replace(FITS + " * promise", "up - down == promise"), "Floats are rounded"),
-    (BY_STEPS.replace("1e-3 * promise", "1e-3"), "1.1 times the cost passes"),
-    (BY_STEPS.replace(FITS + " * promise", "up > down"), "by how much"),
-    (BY_STEPS.replace(FITS, "abs(up - down - promise) < 0.7"), "half the cost passes"),
-    (BY_STEPS.replace(FITS, "abs(up - down - promise) < 5"), "minus the cost passes"),
-    (ONE_ENTRY.replace("return False", "pass"), "forgives too much"),
-    ("def slope_fits(my):\n    ...\n", "Not solved yet"),
-])
-def test_a_wrong_slope_is_told_why(code, words):
-    assert words in judged(SLOPE, code)
+IS_NEAR = "abs(up - down - promise) < 1e-3 * promise"
+WITHOUT_DB = RANDOM_DIRECTION.replace("sign * h * v\n        costs", "0\n        costs")
+test_mistakes = are_named({
+    SLOPE: [
+        *edits(WITHOUT_DB, ("- sign * h * v\n", "\n", "one of them leaves out b")),
+        *edits(
+            RANDOM_DIRECTION,
+            (" + (v * db).sum()", "", "one of them leaves out b"),
+            ("/ (2 * h)", "/ h", "twice what it should be"),
+            ("for sign in (1, -1)", "for sign in (1, 0)", "two costs are one h apart"),
+            ("costs[0] - costs[1]", "costs[1] - costs[0]", "the wrong sign"),
+            ("rtol=1e-6", "rtol=10", "forgives too much"),
+            ("rtol=1e-6", "rtol=0, atol=0", "calls every pipeline ill"),
+            ("return np", "return None and np", "None"),
+            ("rtol=1e-6", "rtol=0.3", "1.1 times the cost passes"),
+            ("(1), 1e-5", "(1), 0.3", "your steps are too long"),
+            ("(1), 1e-5", "(1), 1e-14", "your steps are too short"),
+        ),
+        *edits(
+            BY_STEPS,
+            ("7, float", "7", "Your network is in fractions"),
+            ("1e-4", "0.1", "your steps are too long"),
+            ("1e-4", "1e-14", "your steps are too short"),
+            ("-2 * h)", "2 * h)", "on one side of the start"),
+            ("1, 1", "3, 3", "it has several devices"),
+            (" ** 2", "", "You promise the sum of all g"),
+            ("abs(", "(", "A difference has two signs"),
+            (IS_NEAR, "up - down == promise", "Floats are rounded"),
+            ("1e-3 * promise", "1e-3", "1.1 times the cost passes"),
+            (IS_NEAR, "up > down", "by how much"),
+            ("1e-3 * promise", "0.7 * promise", "half the cost passes"),
+            ("1e-3 * promise", "5 * promise", "minus the cost passes"),
+        ),
+        *edits(ONE_ENTRY, ("return False", "pass", "forgives too much")),
+        ("def slope_fits(my):\n    ...\n", "Not solved yet"),
+    ],
+})
 
 
 def test_a_mistake_of_a_version_turns_one_of_the_two_tests_red():
-    healthy = module_of(HEALTHY, HEALTHY.solution).healthy
-    slope_fits = module_of(SLOPE, SLOPE.solution).slope_fits
+    parts = [part_named(name) for name in ("healthy", "slope_fits")]
+    healthy, slope_fits = (getattr(module_of(part, part.solution), part.name) for part in parts)
     for test in (healthy, slope_fits):
         assert passes(test, version())
     assert [letter for letter in EDITS if passes(healthy, version(letter))] == [*"FK"]
@@ -198,21 +200,24 @@ def test_the_answers_say_how_the_versions_train():
     assert trainings["B"] == trainings["L"] == right and trainings["K"].digits == right.digits
 
 
-@pytest.mark.parametrize("letter", EDITS)
-def test_a_version_is_one_edit_of_the_course(letter):
-    title, edits, _ = EDITS[letter]
-    assert title in course() and all(course()[title].count(old) == 1 for old, _ in edits)
+def test_a_version_is_one_edit_of_the_course():
+    for letter, (title, edits_of_it, _) in EDITS.items():
+        assert all(course()[title].count(old) == 1 for old, _ in edits_of_it), letter
 
 
-@pytest.mark.parametrize("m", range(2, 13))
-def test_the_small_network_has_live_derivatives_and_shows_each_mistake(m):
+def test_the_small_network_has_live_derivatives():
     my = version()
-    _, [stage], _ = my.run(*small(my, m, float), 1, 1, my.gpipe)
-    assert all((dW != 0).mean() > 0.8 and np.all(db) for dW, db in stage.gradients.values())
-    M = next((M for M in (2, 3) if M < m and m % M), None)
-    if M:
-        code = HEALTHY.solution.replace("small(my, 7)", f"small(my, {m})").replace("3, 4, my", f"2, {M}, my")
-        assert judged(HEALTHY, code) == f"Right: {HEALTHY.right}"
+    for m in range(2, 13):
+        _, [stage], _ = my.run(*small(my, m, float), 1, 1, my.gpipe)
+        assert all((dW != 0).mean() > 0.8 and np.all(db) for dW, db in stage.gradients.values()), m
+
+
+@pytest.mark.slow
+def test_the_small_network_shows_each_mistake():
+    code = part_named("healthy").solution
+    for m, M in [(3, 2), (4, 3), (5, 2), (7, 2), (8, 3), (9, 2), (10, 3), (11, 2)]:
+        own = code.replace("small(my, 7)", f"small(my, {m})").replace("3, 4, my", f"2, {M}, my")
+        assert HEALTHY(own).startswith("Right: "), m
 
 
 def test_the_small_network_is_the_same_each_time_and_has_no_kink():

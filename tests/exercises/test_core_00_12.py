@@ -1,7 +1,8 @@
-"""What notebook 12 says to other ways to write `needs`, and to schedules: wrong, too long, the best."""
+"""What notebooks 00 and 12 say to schedules, wrong, too long and the best; 12 to ways to write `needs`."""
 
 import numpy as np
 import pytest
+from notebooks.checkers import are_named, are_right, edits, judge_of
 
 import minipipe as mp
 from exercises.challenge import (
@@ -9,9 +10,10 @@ from exercises.challenge import (
     trace_of,
 )
 from exercises.folds import solution
-from exercises.judging import judged, module_of, part_named
+from exercises.judging import module_of, part_named
+from exercises.start import NAIVE, check_first_schedule
 
-NEEDS = part_named("needs with halves")
+NEEDS = judge_of("needs with halves")
 WITH_A_TABLE = """
 def needs(device, kind, i, K):
     last = device == K - 1
@@ -24,32 +26,27 @@ def needs(device, kind, i, K):
     return waits[kind]
 """
 
-
-def test_other_needs_are_accepted():
-    assert judged(NEEDS, WITH_A_TABLE) == f"Right: {NEEDS.right}"
-
-
-@pytest.mark.parametrize("old, new, words", [
-    ('"I": (device + 1, "I", i)', '"I": (device + 1, "B", i)', "Your I waits for a whole B"),
-    ('"I": (device + 1, "I", i)', '"I": (device + 1, "W", i)', "Your I waits for the W"),
-    ('"B": (device + 1, "B", i)', '"B": (device + 1, "I", i)', "Your B waits for an I"),
-    ('"W": (device, "I", i)', '"W": (device, "F", i)', "Your W waits for its own F only"),
-    ('"W": (device, "I", i)', '"W": None', "Your W waits for nothing"),
-    ('return device, "F", i', "return None", "On the last device your I waits for nothing"),
-    ('kind in "BI"', 'kind in "BIW"', "On the last device your W waits for its F only"),
-    ('"W": (device, "I", i)', '"W": (device, "B", i)', "Your W waits for a B of its own device"),
-    ("last and ", "False and ", "your I waits for device K"),
-    ("        return None\n", "        return device - 1, kind, i\n", "your F waits for device -1"),
-    ("        return None\n", "        return device, kind, i - 1\n", "your F waits for the F before it"),
-    ('return device, "F", i', 'return device, "B", i', "it must be"),
-    ('"W": (device, "I", i), ', "", "stopped with KeyError"),
-    ("return waits[kind]", "return list(waits[kind])", "yours is list, it must be tuple"),
-    ("    return waits[kind]\n", "", "yours gives None"),
-])
-def test_wrong_needs_are_told_why(old, new, words):
-    assert WITH_A_TABLE.count(old) == 1
-    sentence = judged(NEEDS, WITH_A_TABLE.replace(old, new))
-    assert words in sentence and not sentence.startswith("Right:")
+test_solutions = are_right({NEEDS: [WITH_A_TABLE]})
+test_mistakes = are_named({
+    NEEDS: edits(
+        WITH_A_TABLE,
+        ('"I": (device + 1, "I", i)', '"I": (device + 1, "B", i)', "Your I waits for a whole B"),
+        ('"I": (device + 1, "I", i)', '"I": (device + 1, "W", i)', "Your I waits for the W"),
+        ('"B": (device + 1, "B", i)', '"B": (device + 1, "I", i)', "Your B waits for an I"),
+        ('"W": (device, "I", i)', '"W": (device, "F", i)', "Your W waits for its own F only"),
+        ('"W": (device, "I", i)', '"W": None', "Your W waits for nothing"),
+        ('return device, "F", i', "return None", "On the last device your I waits for nothing"),
+        ('kind in "BI"', 'kind in "BIW"', "On the last device your W waits for its F only"),
+        ('"W": (device, "I", i)', '"W": (device, "B", i)', "Your W waits for a B of its own device"),
+        ("last and ", "False and ", "your I waits for device K"),
+        ("        return None\n", "        return device - 1, kind, i\n", "your F waits for device -1"),
+        ("        return None\n", "        return device, kind, i - 1\n", "your F waits for the F before it"),
+        ('return device, "F", i', 'return device, "B", i', "it must be"),
+        ('"W": (device, "I", i), ', "", "stopped with KeyError"),
+        ("return waits[kind]", "return list(waits[kind])", "yours is list, it must be tuple"),
+        ("    return waits[kind]\n", "", "yours gives None"),
+    ),
+})
 
 
 def test_the_solutions_are_the_best_that_exist(capsys):
@@ -141,7 +138,8 @@ def test_less_than_1f1b_is_said_though_it_is_not_the_best(capsys):
 
 
 def test_the_learners_clock_times_halves_as_the_package_does():
-    clock = module_of(NEEDS, NEEDS.solution).clock
+    part = part_named("needs with halves")
+    clock = module_of(part, part.solution).clock
     for text in (one_f_one_b(3, 4), halved(one_f_one_b(3, 4)), "\n".join(GOOD), halved(one_f_one_b(5, 7))):
         assert clock(read(text), TICKS)[-1][-1] == trace_of(text).makespan
 
@@ -156,3 +154,48 @@ def test_one_f_one_b_in_halves_is_the_best_in_its_memory():
             assert found.proved and found.makespan == counted
         assert counted == M * (1 + 2) + (K - 1) * (1 + 1)
         assert np.all(best(K, M, room, halves=False).makespan == (M + K - 1) * (1 + 2))
+
+
+TIMES = {
+    "F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "Right: 12 ticks",
+    "F0 F1 F2 B2 B1 B0\nF0 F1 F2 B2 B1 B0": "Right: 12 ticks",
+    "\n   F0 F1 B0 F2 B1 B2   \nF0 B0 F1 B1 F2 B2\n": "Right: 12 ticks",
+    NAIVE:
+        "It takes 18 ticks, and 12 are possible. Device 0 does nothing from tick 1 to 4: it waits for B0 of "
+        "device 1. Could that come earlier, or device 0 do something else meanwhile?",
+    "F0 F1 B0 B1 F2 B2\nF0 B0 F1 B1 F2 B2":
+        "15 ticks, and 12 are possible. Device 1 does nothing from tick 7 to 10: it waits for F2 of device",
+    "F0 F1 F2 B2 B1 B0\nF0 B0 F1 B1 F2 B2":
+        "16 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 10: it waits for B2 of device",
+    "F0 F1 F2 B0 B1 B2\nF2 F1 F0 B0 B1 B2":
+        "14 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 8: it waits for B0 of device 1.",
+}
+DO_NOT_RUN = {
+    "...\n...": "Not solved yet", "": "Not solved yet",
+    "F0 B0 F1 B1 F2 B2\nF0 F1 B0 B1 F2 B2":
+        "It cannot run: nobody can go on, a deadlock: device 0 cannot start B0 before device 1 has done B0, "
+        "and device 1 cannot start F1 before device 0 has done F1.",
+    "F0 F1 F2 B1 B2\nF0 B0 F1 B1 F2 B2":
+        "It cannot run: device 0 never does B0: each device needs F and B of each micro-batch.\n",
+    "F0 F1 F2 B0 B1 B2\nF0 B1 F1 B0 F2 B2": "It cannot run: device 1: B1 comes before its forward F1.",
+    "F0 F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "It cannot run: device 0 does F0 2 times: once is enough.",
+    "F0 F1 B0 B1\nF0 B0 F1 B1": "asked were 3: 0, 1 and 2",
+    "F0 F1 B0 B1 F2 B2": "Devices (lines) in your schedule: 1",
+    "F0 I0 W0\nF0 I0 W0": "'I0' is not an action here: write F or B",
+    "F1 F2 F3 B3 B2 B1\nF1 F2 F3 B3 B2 B1": "Micro-batches are counted from 0",
+    "F0,F1": "'F0,F1' is not an action here",
+}
+
+
+def test_a_first_schedule_is_told_its_ticks(capsys):
+    for answer, words in TIMES.items():
+        assert check_first_schedule(answer) == answer
+        assert words in capsys.readouterr().out, answer
+
+
+def test_a_first_schedule_that_cannot_run_is_told_why(capsys):
+    no_text = "Write text with one line for each device"
+    for answer, words in [*DO_NOT_RUN.items(), (None, no_text), (3, no_text)]:
+        assert check_first_schedule(answer) == NAIVE
+        said = capsys.readouterr().out
+        assert words in said and "the naive order" in said, answer
