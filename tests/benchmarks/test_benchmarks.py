@@ -8,7 +8,7 @@ from benchmarks import rows, run
 
 
 @pytest.mark.slow
-def test_one_table_has_every_row_and_without_pytorch_says_why_there_is_no_ratio(
+def test_the_table_has_every_row_with_or_without_pytorch(
     capsys, monkeypatch, tmp_path
 ):
     """One round of each row but those of two devices, which test_speed_up.py measures.
@@ -41,7 +41,7 @@ def test_one_table_has_every_row_and_without_pytorch_says_why_there_is_no_ratio(
     assert "PyTorch: it is not installed" in reason
 
 
-def test_the_ratio_is_the_median_of_the_ratios_of_pairs_measured_in_turns(monkeypatch):
+def test_the_ratio_is_the_median_of_the_ratios_of_pairs(monkeypatch):
     """Ratios 1, 2, 1; the medians 4 and 2 would have given 2."""
     clock, order = iter([1, 1, 4, 2, 9, 9]), []
     monkeypatch.setattr(

@@ -19,7 +19,7 @@ def test_threads_are_measured_beside_one_device(case, engine):
 
 
 @pytest.mark.skipif(missing("threads") is not None, reason="no second core")
-def test_a_graph_that_copies_meanwhile_is_measured_beside_one_after_the_other():
+def test_a_graph_that_copies_meanwhile_is_measured():
     ours, beside, ratio = speed_up.copying(3, 1, SIZE)
     assert ours > 0 and beside > 0 and 0.01 < ratio < 1000
 

@@ -25,7 +25,7 @@ def run(capsys, words):
     return status, *capsys.readouterr()
 
 
-def test_timeline_reads_every_option_of_the_schedule_and_the_hardware(capsys, tmp_path, monkeypatch):
+def test_timeline_reads_every_option_of_schedule_and_hardware(capsys, tmp_path, monkeypatch):
     """GPipe with K = M = 2 and latency 3: (M + K - 1)(F + B) + 2 (K - 1) 3 ticks.
 
     If 8 bytes occupy a link for 2 ticks, F1 leaves at 5 and arrives at 8, the two B of device 1 end at 13,
@@ -59,7 +59,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr("minipipe.cli.compare.save_figure", lambda figure, path: None)
 
 
-def test_compare_all_runs_what_the_sizes_allow_and_names_the_rest(capsys, tmp_path, undrawn):
+def test_compare_all_runs_what_sizes_allow_and_names_the_rest(capsys, tmp_path, undrawn):
     status, out, _ = run(capsys, "compare ALL -K 3 -M 4")
     rows = re.findall(r"^(\S+) +[\d.]+ +[\d.]+ %", out, re.MULTILINE)
     refused = re.findall(r"^left out: ([\w-]+): .+", out, re.MULTILINE)
@@ -72,7 +72,7 @@ def test_compare_all_runs_what_the_sizes_allow_and_names_the_rest(capsys, tmp_pa
     assert status == 0 and f"\n{table}" in out
 
 
-def test_timeline_compare_explain_and_export_split_samples_and_layers(capsys, tmp_path):
+def test_four_commands_split_samples_and_layers(capsys, tmp_path):
     """2 copies of 2 stages, each on 2 devices."""
     setting = (
         "--devices 2 --micro-batches 4 --replicas 2 --shards 2 --exchanges 1 --costs F=1,B=2,A=3 --latency 1"
@@ -159,7 +159,7 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
     assert "makespan                                69 ticks" in out and "made by rules, or by name" in out
 
 
-def test_search_for_the_longest_span_with_several_stages_a_device_and_with_less_kept_for_w(capsys):
+def test_search_takes_spans_several_stages_and_less_kept_for_W(capsys):
     """Four devices that never wait after their first action take M (F + I + W) = 24 ticks each."""
     span = "longest span of a device                24 ticks, and its actions take 24 at most"
     search = "search --greedy --halves"
@@ -278,7 +278,7 @@ def test_validate_says_valid_or_all_faults(capsys, tmp_path):
     assert "row 2 (rank 1), column 1: '0Y0'" in complaint
 
 
-def test_export_prints_a_table_where_neither_file_nor_format_is_given(capsys):
+def test_export_prints_a_table_if_not_told_otherwise(capsys):
     assert run(capsys, "export interleaved -K 2 -M 4") == (0, build("interleaved", 2, 4).to_csv(), "")
 
 

@@ -73,7 +73,7 @@ def test_the_main_job_splits_data_layers_and_network(
 
 
 @SLOW  # eight trainings
-def test_trained_parameters_have_the_bits_of_one_device_for_all_splits_with_as_many_shards(
+def test_trained_bits_depend_on_the_number_of_shards_alone(
     capsys, tmp_path, monkeypatch
 ):
     """Copies and stages change no bit in two epochs of digits; shards change bits, but no score."""
@@ -146,7 +146,7 @@ def test_each_single_negative_verdict_makes_the_command_fail(
 
 
 @SLOW
-def test_verify_sums_up_each_schedule_and_shows_all_runs_if_asked(capsys, monkeypatch):
+def test_verify_sums_up_each_schedule_and_can_show_all_runs(capsys, monkeypatch):
     one_device(monkeypatch, (4, 3, 8), ["1f1b", "zb-v"])
     linear = [example for example in EXAMPLES if example.name.startswith("Linear")]
     n_runs = sum(map(n_modes, EXAMPLES))

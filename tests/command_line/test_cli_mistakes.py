@@ -173,7 +173,7 @@ def test_words_that_are_no_command_have_status_2(capsys):
         assert status == 2 and sentence in complaint, f"{words}: {complaint}"
 
 
-def test_help_shows_examples_that_are_read_and_one_spelling_of_each_option(capsys):
+def test_help_has_examples_that_are_read_and_one_spelling(capsys):
     parser = command_line()
     for command in ("", *COMMANDS):
         status, out, _ = run(capsys, f"{command} --help")
@@ -263,7 +263,7 @@ def test_each_command_reads_its_options_so():
         assert {name: found[name] for name in expected} == expected, words
 
 
-def test_the_command_line_and_networks_have_the_same_schedule_unless_told():
+def test_the_command_line_and_networks_have_one_default():
     layers = [mp.Linear(1, 1), mp.Linear(1, 1)]
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 3)
     split = mp.Split(stages=2, microbatches=3)

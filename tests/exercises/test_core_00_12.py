@@ -110,7 +110,7 @@ def test_what_cannot_run_is_told_why(answer, words, capsys):
     (changed(2, "F0 I0 F1 I1 W0 W1", "F0 I0 F1 W0 I1 W1"), "18 ticks: 1 more than the best, 17. One action"),
     ("F0 F1 I0 W0 I1 W1 F2 F3 I2 W2 I3 W3\n" * 3, "No single action in another place helps now"),
 ])
-def test_what_runs_but_is_too_long_is_kept_and_told_where_to_look(answer, words, capsys):
+def test_what_is_too_long_is_kept_and_told_where_to_look(answer, words, capsys):
     assert read(check_in_two(answer)) == read(answer)
     assert words in capsys.readouterr().out
 

@@ -261,7 +261,7 @@ test_mistakes = are_named({
 })
 
 
-def test_a_dragged_path_is_drawn_inside_the_axes_with_its_costs_below():
+def test_a_dragged_path_is_inside_the_axes_with_its_costs():
     (left, right), (bottom, top) = landscape_pictures.W, landscape_pictures.B
     corners = [(left, bottom), (right, top), (left, top), (right, bottom)]
     map_of = landscape_pictures.Drag(lambda w, b: w ** 2 + b ** 2 + 1, {1: corners, 2: corners * 3})

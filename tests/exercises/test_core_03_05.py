@@ -384,7 +384,7 @@ def in_parts(layers, X, Y, M):
 })
 
 
-def test_the_products_in_the_picture_have_the_shapes_of_the_arrays():
+def test_the_products_drawn_have_the_shapes_of_the_arrays():
     shapes = dict(X=(6, 2), W1=(4, 6), b1=(4, 1), Z1=(4, 2), A1=(4, 2), W2=(3, 4), b2=(3, 1), Z2=(3, 2))
     shapes |= {f"d{name}": shape for name, shape in shapes.items()}
     figure = layers_pictures.products({name: np.ones(shape) for name, shape in shapes.items()})

@@ -419,7 +419,7 @@ test_mistakes = are_named({
 
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("order", ["F0 B0 F1 B1 F2 B2", "F0 F1 F2 B2 B1 B0", "F2 F0 B2 F1 B0 B1"])
-def test_the_solution_has_the_gradients_of_the_whole_mini_batch_in_any_order(order, recompute):
+def test_a_stage_has_the_full_gradients_in_any_order(order, recompute):
     my, rng = course("Stage with recompute"), np.random.default_rng(6)
     layers = [my.Linear(3, 4, rng), my.ReLU(), my.Linear(4, 2, rng)]
     for layer in layers[::2]:

@@ -236,7 +236,7 @@ def test_the_parameters_of_lenet_are_those_of_its_layers():
     assert list(parameters_of_layers(mp.Sequential(layers, None).layers)) == [n for n, _ in LENET.values()]
 
 
-def test_the_numbers_are_those_of_the_package_and_the_ticks_those_of_a_run():
+def test_numbers_are_the_packages_and_ticks_those_of_a_run():
     layers = [mp.Linear(4, 4) for _ in range(4)]
     net = mp.Parallel(layers, mp.MeanSquaredError(), mp.Split(replicas=3, shards=2, stages=4, microbatches=3))
     for d in range(3):

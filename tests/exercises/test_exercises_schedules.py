@@ -192,7 +192,7 @@ test_mistakes = are_named({
 })
 
 
-def test_of_all_orders_of_device_0_exactly_the_good_ones_are_right():
+def test_of_all_orders_of_device_0_the_good_ones_are_right():
     """Device 1 as in 1F1B, device 0 in each of the 90 orders with every forward before its backward."""
     work = [Action(kind, 0, i) for kind in "FB" for i in range(3)]
     device_1 = one_f_one_b(2, 3).devices[1]
@@ -235,7 +235,7 @@ def test_overlapping_actions_are_refused():
 @pytest.mark.parametrize("check, solution, limits, best", [
     (check_beats_1f1b, SAME_MEMORY, [3, 2, 1], 16), (check_best_with_three, THREE_ALIVE, [3, 3, 3], 14),
 ])
-def test_of_all_schedules_one_exchange_away_exactly_the_good_ones_are_right(check, solution, limits, best):
+def test_one_exchange_away_the_good_schedules_are_right(check, solution, limits, best):
     orders, n_right = Schedule.from_text(solution).devices, 0
     for device, order in enumerate(orders):
         for place in range(len(order) - 1):

@@ -328,7 +328,7 @@ def test_the_package_has_the_derivatives_of_the_solution():
     assert np.allclose(sum(backward(dA, Q, K, V, P)), dA_prev, rtol=0, atol=1e-13)
 
 
-def test_the_package_has_the_shares_and_the_tied_gradient_of_the_solutions():
+def test_the_package_has_the_solutions_shares_and_tied_gradient():
     rng = np.random.default_rng(0)
     attention = mp.MultiHeadAttention(4, n_heads=1, causal=True)
     attention.initialize(rng)

@@ -43,7 +43,7 @@ def test_the_shapes_in_the_picture_are_those_of_the_arrays(ax):
         assert f"{name} {shape}" in texts
 
 
-def test_the_windows_stand_where_the_stride_and_the_padding_put_them(ax):
+def test_windows_stand_where_stride_and_padding_put_them(ax):
     convolution.windows(ax, w=[1, 2, 3], A_prev=[5, 6, 7, 8], Z=[10, 20], stride=2, padding=1)
     colours, texts = cells(ax)
     assert [texts[q, 0] for q in range(-1, 5)] == ["0", "5", "6", "7", "8", "0"]
@@ -54,7 +54,7 @@ def test_the_windows_stand_where_the_stride_and_the_padding_put_them(ax):
     assert tick_labels(ax.yaxis) == ["$A_{prev}$", "window 0", "window 1"]
 
 
-def test_a_matrix_shows_equal_kinds_in_equal_colours_and_leaves_the_others_empty(ax):
+def test_a_matrix_shows_equal_kinds_in_equal_colours(ax):
     kinds = np.array([[0, 1, -1], [-1, 0, 1]])
     first_row = np.array([[True] * 3, [False] * 3])
     convolution.matrix(ax, np.array([[4, 5, 0], [0, 4, 5]]), kinds, bright=first_row, xlabel="x", ylabel="y")
@@ -67,7 +67,7 @@ def test_a_matrix_shows_equal_kinds_in_equal_colours_and_leaves_the_others_empty
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y") and ax.yaxis_inverted()
 
 
-def test_a_cone_has_a_full_dot_for_each_derivative_and_a_line_for_each_weight(ax):
+def test_a_cone_has_dots_for_derivatives_lines_for_weights(ax):
     derivatives = [np.array([1.0, 0, 2, 0, 1]), np.array([0.0, 0, 3, 0, 0])]
     convolution.cone(ax, derivatives, kernel_size=3, dilations=(2,))
     assert sorted(tuple(line.get_xdata()) for line in ax.lines) == [(0, 2), (2, 2), (4, 2)]
@@ -115,7 +115,7 @@ def test_groups_are_found_by_derivatives(layer, groups):
     assert normalization.groups_of(layer, numbers, even_slices(5, 2)).tolist() == groups
 
 
-def test_a_line_stands_between_neighbours_of_different_groups_only(ax):
+def test_a_line_stands_between_different_groups_only(ax):
     normalization.groups(ax, np.array([[0, 0, 1], [2, 2, 1]]), [slice(0, 2), slice(2, 3)], "title")
     colours, _ = cells(ax)
     groups = {place: normalization.COLOURS.index(colour.upper()) for place, colour in colours.items()}
@@ -152,7 +152,7 @@ def test_the_shares_stand_end_to_end(ax):
     assert [text.get_text() for text in ax.texts] == ["within: 3", "between: 9"]
 
 
-def test_shares_are_dark_where_they_are_large_and_hatched_where_they_are_hidden(ax):
+def test_large_shares_are_dark_and_hidden_ones_hatched(ax):
     P = np.array([[1.0, 0.25, 0.2], [0.0, 0.75, 0.3], [0.0, 0.0, 0.5]])
     transformer.shares(ax, P, names="abc", title="title", largest=0.8)
     assert np.array_equal(ax.images[0].get_array(), P) and ax.images[0].get_clim() == (0, 0.8)

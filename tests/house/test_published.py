@@ -44,7 +44,7 @@ def test_an_extra_that_a_message_names_is_there():
             assert {*found.split(",")} <= {*extras()}, f"{path.name} names {found}"
 
 
-def test_the_changelog_begins_with_this_version_and_the_readme_cites_it():
+def test_changelog_and_readme_name_this_version():
     versions = re.findall(r"^## (\S+)", text_of(".github/CHANGELOG.md"), re.MULTILINE)
     assert versions[0] == minipipe.__version__ and f"version {minipipe.__version__}," in text_of("README.md")
 

@@ -28,7 +28,7 @@ def classes_below(base):
 
 
 @every_room
-def test_every_class_of_the_room_is_registered_or_the_base_of_one_that_is(registry, base):
+def test_every_class_of_the_room_is_registered_or_a_base(registry, base):
     for kind in classes_below(base):
         in_room = kind.__module__.startswith(f"{registry.room}.") and kind.__module__ != BETWEEN
         if in_room and kind.__name__ not in FORMS:
@@ -101,7 +101,7 @@ def test_the_files_of_a_room_are_found(tmp_path, monkeypatch):
     assert found.load() is found and found["a name"]() == 1 and found.facts["a name"].source == "a book"
 
 
-def test_examples_that_print_alike_are_told_apart_by_what_they_take():
+def test_examples_that_print_alike_are_told_apart():
     @dataclass
     class Thing:
         n: int

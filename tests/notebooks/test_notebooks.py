@@ -127,7 +127,7 @@ def test_what_has_changed_is_saved_and_nothing_else(tmp_path, saved, fresh):
 
 @pytest.mark.notebooks
 @pytest.mark.slow
-def test_what_is_folded_away_is_saved_behind_a_line_that_gives_nothing_away(run, tmp_path):
+def test_what_is_folded_away_is_saved_behind_a_cover(run, tmp_path):
     notebook = book([], [printed("3\n")])
     for cell, code in zip(notebook["cells"], ["# say", "a = 3", "print(a)"]):
         cell["source"] = [code]

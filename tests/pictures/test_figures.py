@@ -1,4 +1,4 @@
-"""The pictures in `figures/`, which its script draws."""
+"""The pictures in `figures/`: the script draws them, and they show what the runs hold, send and take."""
 
 import os
 import subprocess
@@ -6,11 +6,17 @@ import sys
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
+from compared import assert_within
 from figures import draw
 from figures.drawing.hero import hero_runs
+from figures.drawing.splits import N, SAMPLES, SIZES, held, split_runs, splits
+from matplotlib.patches import FancyArrowPatch
 
+from minipipe.arrays import leaves
 from minipipe.order import peak_microbatches
+from minipipe.verification import rounding_bounds
 
 FOLDER = Path(draw.__file__).parent
 KEPT = {path.stem for path in FOLDER.glob("*.png")}
@@ -56,9 +62,75 @@ def test_the_list_has_a_row_for_each():
     assert sorted(listed) == sorted(KEPT) and {*draw.FIGURES} == KEPT - {OF_A_COMMAND}
 
 
-def test_the_four_runs_of_the_readme_have_the_ticks_and_the_memory_that_it_names():
+def test_the_readmes_four_runs_have_its_ticks_and_memory():
     found = {name: (trace.makespan, peak_microbatches(trace)) for name, trace in hero_runs().items()}
     assert found == {
         "naive": (96, [1, 1, 1, 1]), "gpipe": (33, [8, 8, 8, 8]),
         "1f1b": (33, [4, 3, 2, 1]), "zb-h1": (27, [4, 4, 4, 4]),
     }
+
+
+# The picture of the three splits.
+
+N_PARAMETERS = 33_738
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return split_runs()
+
+
+def test_bytes_on_the_wire_of_one_network_split_in_three_ways(runs):
+    """A and dA at three cuts; A and dA between pairs of layers, by owners; dW and db. Float64."""
+    sent = {name: sum(message.n_bytes for message in net.trace.messages) for name, net in runs.items()}
+    of_pairs = 128 + 128 + 10  # forward behind the second and the fourth layer, backward before the third
+    assert sent == {
+        "one device": 0, "network split": 2 * (128 + 128 + 64) * SAMPLES * 8,
+        "layer split": 2 * (N - 1) * of_pairs * SAMPLES * 8, "data split": 2 * (N - 1) * N_PARAMETERS * 8,
+    }
+
+
+def test_all_do_the_same_work_and_find_the_same_gradients(runs):
+    """Four splits add in four orders, each within the derived bound of the true value."""
+    rng = np.random.default_rng(0)  # the samples of the runs
+    X, Y = rng.standard_normal((SIZES[0], SAMPLES)), rng.standard_normal((SIZES[-1], SAMPLES))
+    one = runs["one device"]
+    bounds = rounding_bounds(one.layers, one.loss, X, Y)
+    assert max(limit.max() for limit in leaves(bounds.gradients)) < 1e-8 < abs(one.gradients[0][1]).max()
+    assert one.trace.busy_ticks() == [48]
+    for name, net in runs.items():
+        assert sum(net.trace.busy_ticks()) == 48 and len(set(net.trace.busy_ticks())) == 1, name
+        assert len(net.gradients) == len(one.gradients)
+        gradients = leaves(net.gradients), leaves(one.gradients), leaves(bounds.gradients)
+        for found, expected, limit in zip(*gradients, strict=True):
+            assert_within(found, expected, bound=2 * limit, because="each is off by the bound at most")
+
+
+def test_every_number_is_held_once_or_by_every_copy(runs):
+    for name, net in runs.items():
+        counts = [np.zeros((n, n_prev), int) for n_prev, n in zip(SIZES, SIZES[1:])]
+        shown, there = set(), set()
+        for device, number, rows, columns in held(net):
+            counts[number][rows, columns] += 1
+            shown.add((device, rows.stop - rows.start, columns.stop - columns.start))
+        for (_, device), stage in net._run.stages.items():
+            there |= {(device, *layer.W.shape) for layer in stage.layers if layer.W is not None}
+        assert all(np.all(count == (N if name == "data split" else 1)) for count in counts), name
+        assert shown == there and {device for device, *_ in shown} == set(range(net.trace.n_devices)), name
+
+
+def test_each_panel_names_its_rows_has_few_arrows_and_is_whole():
+    figure = splits()
+    figure.draw_without_rendering()
+    devices, (upper, lower) = [f"device {n}" for n in range(N)], (figure.axes[:3], figure.axes[3:])
+    for ax in upper:
+        words = [text.get_text() for text in ax.texts]
+        assert [word for word in words if word.startswith("device")] == devices
+        assert {"samples", "W1", "W2", "W3", "W4"} < {*words}
+        assert 1 <= sum(isinstance(patch, FancyArrowPatch) for patch in ax.patches) <= 3
+    for ax in lower:
+        assert [name.get_text() for name in ax.get_yticklabels()] == devices
+        assert ax.get_xlim() == lower[0].get_xlim()
+    for ax in figure.axes:
+        taken, page = ax.get_tightbbox(), figure.bbox
+        assert taken.x0 >= 0 and taken.y0 >= 0 and taken.x1 <= page.x1 and taken.y1 <= page.y1, taken

@@ -88,7 +88,7 @@ def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
 
 
 @pytest.mark.parametrize("devices_swapped", [False, True])
-def test_the_page_and_the_picture_agree_on_the_stages_of_a_device(devices_swapped):
+def test_page_and_picture_agree_on_the_stages_of_a_device(devices_swapped):
     schedule = build("chimera", 4, 8)
     trace = mp.simulate(replace(schedule, devices=schedule.devices[::-1]) if devices_swapped else schedule)
     spans = page_data(trace)["spans"]
@@ -163,7 +163,7 @@ def test_the_page_needs_no_network(tmp_path):
     assert (tmp_path / "run.html").read_text(encoding="utf-8") == page
 
 
-def test_title_figures_and_reasons_stand_in_the_page_before_any_script_runs():
+def test_title_figures_and_reasons_need_no_script():
     trace = mp.simulate(build("1f1b", 2, 3), mp.Costs(F=[1, 2]), mp.Link(latency=1))
     page = re.sub(r"<script.*?</script>", "", trace.to_html(title="A <run>"), flags=re.DOTALL)
     assert "<title>A &lt;run&gt;</title>" in page and "<h1>A &lt;run&gt;</h1>" in page
@@ -348,7 +348,7 @@ report();
 
 
 @in_a_browser
-def test_the_critical_path_is_outlined_and_nothing_is_under_way_when_all_is_over(tmp_path):
+def test_the_critical_path_is_outlined_and_the_end_is_quiet(tmp_path):
     """The last message arrives at tick 11, where the last tick begins; the run ends at 35/3."""
     trace = mp.simulate(build("gpipe", 2, 4), mp.Costs(F=Fraction(5, 3), B=Fraction(2, 3)))
     assert trace.makespan == Fraction(35, 3) and trace.messages[-1].arrived == 11
@@ -449,7 +449,7 @@ def test_the_page_has_the_colours_of_the_pictures(tmp_path):
 
 
 @in_a_browser
-def test_the_boxes_of_a_row_have_words_of_one_length_which_messages_leave_free(tmp_path):
+def test_boxes_of_a_row_have_words_of_one_length_left_free(tmp_path):
     """Kind and micro-batch in a row of wide boxes; one short box leaves its row without any, until zoomed."""
     wide, short = [(0, 10), (10, 20), (20, 30)], [(0, 10), (10, 10.01), (20, 30)]
     trace = trace_of(

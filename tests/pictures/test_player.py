@@ -31,7 +31,7 @@ def undrawn(monkeypatch):
 
 
 @pytest.mark.parametrize("name", one_in(4, sorted(mp.schedules.names_having(flush=True, late_w=False))))
-def test_every_schedule_shows_itself_as_its_run_with_the_standard_costs(name, undrawn):
+def test_every_schedule_shows_its_run_with_standard_costs(name, undrawn):
     schedule = mp.schedules.build(name, 4, 8)
     assert page_in(schedule._repr_html_()) == html(mp.simulate(schedule), title=name)
     numbers = f"{len(schedule.devices)} devices, {schedule.n_stages} stages and 8 micro-batches"
@@ -47,7 +47,7 @@ def page_in(cell):
     return unescape(re.search(r'srcdoc="([^"]*)"', cell)[1])
 
 
-def test_a_trace_shows_its_own_run_and_before_the_frame_the_still_picture_of_plot():
+def test_a_trace_shows_its_run_and_before_it_the_still_picture():
     cell, picture = TRACE._repr_html_(), TRACE._repr_png_()
     assert page_in(cell) == html(TRACE)
     before = re.fullmatch(r'<div><img [^>]*src="data:image/png;base64,([^"]*)"><iframe .*</iframe></div>',
@@ -176,7 +176,7 @@ def test_where_no_script_runs_the_pictures_stay(tmp_path):
 
 
 @in_a_browser
-def test_a_page_in_a_frame_of_somebody_else_leaves_what_stands_before_it(tmp_path):
+def test_a_page_in_the_frame_of_another_leaves_its_picture(tmp_path):
     page = notebook_of(TRACE).replace('class="minipipe"', "")
     script = OF_BOTH + """
     until(() => pages[0].document.title === "A run on 3 devices", () => setTimeout(() => {

@@ -1,12 +1,12 @@
-"""Pictures and text say what the trace says."""
+"""Pictures say what the trace says, readably."""
 
 import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
+from functools import partial
 
 import matplotlib
 import numpy as np
 import pytest
-from ticks.lanes import with_all_reduces
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
@@ -14,11 +14,12 @@ from matplotlib.text import Text
 from matplotlib.textpath import TextPath
 from pictures.test_html import trace_of
 from sampling import one_in
+from ticks.lanes import with_all_reduces
 
 import minipipe as mp
 from minipipe import plots
 from minipipe.cluster import Label
-from minipipe.order import alive_microbatches, peak_microbatches, with_recompute
+from minipipe.order import Action, alive_microbatches, peak_microbatches, with_recompute
 from minipipe.plots.boxes import HEIGHT, stage_places
 from minipipe.plots.canvas import ink, parts_of, shade
 from minipipe.plots.memory import MEMORY_KINDS
@@ -72,82 +73,7 @@ def run_of_digits():
     return pipe.trace
 
 
-def test_text_goes_on_below_when_it_is_wide():
-    assert plots.text(mp.simulate(build("gpipe", 2, 2)), width=12) == (
-        "tick      0         5\n"
-        "device 0  F0F1......B1\n"
-        "device 1  ..F0F1B1--B0\n"
-        "\n"
-        "tick      6\n"
-        "device 0  --B0--\n"
-        "device 1  --...."
-    )
-
-
-def test_text_in_columns_of_half_a_tick():
-    trace = mp.simulate(build("gpipe", 2, 1), mp.Costs(F=0.5, B=1.5))
-    assert trace.to_text().splitlines()[1:] == ["device 0  F0........B0----", "device 1  ..F0B0----......"]
-
-
-def test_text_of_very_unequal_durations_stays_short():
-    assert len(mp.simulate(build("gpipe", 2, 2), mp.Costs(F=1, B=10**6)).to_text()) < 30_000
-
-
-def test_text_names_the_stage_where_a_device_has_several():
-    trace = mp.simulate(mp.Schedule.from_text("0F0 1F0 1B0 0B0"))
-    assert trace.to_text().splitlines()[1] == "device 0  0F0 1F0 1B0---- 0B0----"
-
-
-def test_text_of_overlaps_is_short_where_device_and_micro_batch_tell_the_stage():
-    trace = mp.simulate(both_ways(), mp.Costs(FB=2))
-    assert trace.to_text().splitlines()[1:] == [
-        "device 0  F0-F1-F2-F3&B2-B0----B1----...B3----", "device 1  F2-F0-F1-B0----B1----F3-B3----B2----",
-    ]
-    same = mp.Schedule.from_text("0F0 1F0 0F1&1B0 1F1 1B1 0B0 0B1")
-    row = mp.simulate(same).to_text().splitlines()[1]
-    assert row.startswith("device 0  0F0 1F0 0F1&1B0---- 1F1 1B1---- ")
-
-
-def test_text_of_work_that_takes_no_time_hides_nothing():
-    row = "device 1  ..F0B0-{}F1B1-{}"
-    order = ["F0 F1 B0 U0 B1 U1", "F0 B0 U0 F1 B1 U1"]
-    text = mp.simulate(mp.Schedule.from_text(order, versions=[(0, 0), (0, 1)])).to_text()
-    assert text.splitlines()[2].startswith(row.format("U", "U"))
-    assert mp.simulate(build("1f1b", 2, 2)).to_text().splitlines()[2].startswith(row.format("-", "-"))
-    full = mp.simulate(mp.Schedule.from_text("F0 B0 U0"), mp.Costs(F=1, B=1)).to_text()
-    assert full.splitlines()[1] == "device 0  F0B0", "no room: the update is left out"
-    assert plots.text(trace_of((0, "nothing", 3, 3))) == "(nothing has been computed yet)"
-
-
-def test_text_in_seconds_has_columns_for_the_whole_run_and_round_times_above():
-    """GPipe with milliseconds, to 9; where a box is too narrow for its name, it has its first letter."""
-    costs = mp.Costs(F=0.001, B=0.002, unit="seconds")
-    trace = mp.simulate(build("gpipe", 2, 2), costs)
-    assert plots.text(trace, width=36) == (
-        "ms        0       2       4       6       8\n"
-        "device 0  F0--F1--............B1------B0------\n"
-        "device 1  ....F0--F1--B1------B0------........"
-    )
-    assert [line[10:] for line in plots.text(trace, width=9).splitlines()[1:]] == ["FF...B1B0", ".FFB1B0.."]
-    assert [line[10:] for line in plots.text(trace, width=4).splitlines()[1:]] == ["F.BB", "FBB."]
-
-    def program():
-        yield mp.Compute(Label("wait for a lock", "overhead"))
-        yield mp.Compute("broadcast", ticks=3)
-
-    trace = mp.Cluster([program()], unit="seconds").run()
-    assert plots.text(trace, width=8).splitlines()[1] == "device 0  ::b-----"
-
-
-def test_text_of_other_programs_uses_their_labels():
-    def program():
-        yield mp.Compute("all-reduce")
-
-    assert "all-reduce" in mp.Cluster([program()]).run().to_text()
-    assert mp.Cluster([]).trace.to_text() == "(nothing has been computed yet)"
-
-
-def test_the_timeline_has_a_legend_and_names_and_draws_into_the_axes_it_is_given():
+def test_the_timeline_has_legend_and_names_in_the_axes_given():
     trace = mp.simulate(with_recompute(build("1f1b", 3, 4)))
     ax = axes()
     assert trace.plot(ax=ax) is ax
@@ -201,7 +127,7 @@ def test_memory_curves_are_those_of_the_trace(counted):
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
 
 
-def test_curves_end_where_the_time_does_and_micro_batches_are_whole():
+def test_curves_end_with_the_time_and_micro_batches_are_whole():
     """F1 of device 0 begins at tick 1, and is not drawn yet."""
     ax = plots.alive(mp.simulate(build("gpipe", 2, 2)), ax=axes(), until=1, legend=False)
     curves = [list(zip(*line.get_data())) for line in ax.lines]
@@ -220,7 +146,7 @@ def test_curves_of_one_height_lie_side_by_side(K, points):
     assert np.round(shifts, 9).tolist() == [[0, points * number] for number in range(K)]  # sums of pixels
 
 
-def test_the_layers_of_a_ledger_are_its_kinds_and_add_up_to_the_memory(counted):
+def test_layers_of_a_ledger_are_kinds_that_add_up_to_the_memory(counted):
     ax = plots.ledger(counted, 0, ax=axes())
     kinds = ["parameters", "gradients", "stashed inputs", "caches", "work", "messages"]
     assert [layer.get_label() for layer in ax.collections] == [
@@ -266,7 +192,7 @@ def test_updates_are_lines_and_those_that_take_time_are_boxes():
 
 
 @pytest.mark.parametrize("name", one_in(4, sorted(names_having(flush=True, late_w=False))))
-def test_every_action_is_a_box_of_its_kind_and_stage_with_its_number(name):
+def test_every_action_is_a_box_of_its_kind_with_its_number(name):
     """Of an overlap, the upper half of the box is the forward, the lower one the backward."""
     trace = mp.simulate(build(name, 4, 8))
     ax, places = trace.plot(ax=Figure(figsize=(60, 4)).add_subplot()), stage_places(trace)
@@ -294,7 +220,7 @@ def test_shades_of_stages_and_copies_are_in_the_legend(schedule, words):
     assert labels_of(mp.simulate(schedule).plot(ax=axes()).get_legend())[-1] == words
 
 
-def test_arrows_go_from_sender_when_sent_to_receiver_when_arrived():
+def test_arrows_go_from_the_sending_to_the_arrival():
     trace = mp.simulate(build("1f1b", 3, 4), link=mp.Link(latency=0.5))
     rows = {}
     for which in (True, "waited"):
@@ -319,7 +245,7 @@ def test_arrows_go_from_sender_when_sent_to_receiver_when_arrived():
 
 
 @pytest.mark.slow
-def test_memory_below_the_timeline_is_micro_batches_where_no_bytes_were_counted():
+def test_memory_without_bytes_is_micro_batches_alive():
     trace = mp.simulate(build("zb-v", 2, 4))
     upper, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, title="ZB-V")
     assert upper.get_title("left") == "ZB-V" and upper.get_xlim() == lower.get_xlim() == (0, trace.makespan)
@@ -373,7 +299,7 @@ def test_the_critical_path_is_outlined_and_leads_from_row_to_row(until, n_boxes,
     assert [tuple(map(tuple, line.get_data())) for line in ax.lines] == lines[:n_lines]
 
 
-def test_arrows_and_the_critical_path_are_in_the_legend_if_they_are_drawn():
+def test_arrows_and_critical_path_are_in_the_legend_if_drawn():
     slow, kinds = mp.simulate(build("gpipe", 2, 3), link=mp.Link(latency=1)), ["forward", "backward"]
     for options, others in [
         ({"arrows": True}, ["message"]), ({"arrows": "waited"}, ["message waited for"]),
@@ -394,7 +320,7 @@ def test_arrows_and_the_critical_path_are_in_the_legend_if_they_are_drawn():
 
 
 @pytest.mark.parametrize("name, width, is_beside", [
-    ("gpipe", 8, True), ("gpipe", 4, False), ("zb-v", 14, True), ("zb-v", 8, False), ("zb-v", 4, False),
+    ("gpipe", 4, False), ("zb-v", 14, True), ("zb-v", 8, False),
 ])
 def test_a_legend_is_beside_the_title_where_both_have_room(name, width, is_beside):
     """Otherwise it is below, in as many rows as it needs."""
@@ -495,7 +421,7 @@ def test_a_film_is_a_file_and_a_player(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("title", one_in(3, ["a\x00b\ud800c\x1b\uffff", "two\nlines", 3]))
-def test_a_picture_can_be_drawn_and_saved_whatever_characters_its_texts_have(tmp_path, title):
+def test_a_picture_can_be_saved_whatever_its_texts_are(tmp_path, title):
     """An SVG with a control character is no XML; a label, a kind of work, the name of a lane."""
     def program():
         yield mp.Compute(Label("work \x00\ud800", "kind \x01"), ticks=2)
@@ -509,3 +435,70 @@ def test_a_picture_can_be_drawn_and_saved_whatever_characters_its_texts_have(tmp
         ElementTree.parse(tmp_path / "run.svg")
     shown = str(title).translate(dict.fromkeys([0, 0x1B, 0xD800, 0xFFFF], "\ufffd"))
     assert trace.plot(title=title).get_title(loc="left") == shown
+
+
+# ---- labels, edges and legends ----
+
+def test_the_boxes_of_a_row_are_all_labelled_or_none():
+    trace = trace_of(
+        (0, "all-reduce", 0, 10), (0, "broadcast", 10, 10.5), (1, 7, 0, 10), (1, 8, 10, 10), n_devices=2
+    )
+    ax = trace.plot(ax=axes())
+    assert [text.get_text() for text in ax.texts] == ["7"], "a mark of no ticks needs no room"
+    assert labels_of(ax.get_legend()) == ["other work"]
+    actions = [(0, Action("F", 0, i), i, i + 1) for i in range(3)] + [(1, Action("F", 1, 0), 1, 2)]
+    shrunk = [*actions, (1, Action("F", 1, 1), 2, 2.01), (1, Action("F", 1, 2), 3, 4)]
+    rows = {text.get_position()[1] for text in trace_of(*shrunk, n_devices=2).plot(ax=axes()).texts}
+    assert rows == {0}
+
+
+def test_numbers_shrink_to_fit_or_are_left_out():
+    sizes = []
+    for width in (12, 3, 1.9):
+        ax = Figure(figsize=(width, 2)).add_subplot()
+        mp.simulate(build("gpipe", 2, 8)).plot(ax=ax, legend=False)
+        sizes.append([text.get_fontsize() for text in ax.texts])
+    assert sizes[0] == [8] * 32
+    assert len(sizes[1]) == 32
+    assert len(set(sizes[1])) == 1
+    assert 6 <= min(sizes[1]) < 8
+    assert sizes[2] == [], "there would be room in the backwards only"
+
+
+def test_numbers_are_above_arrows_and_interrupt_them():
+    ax = mp.simulate(build("gpipe", 4, 2)).plot(ax=Figure(figsize=(12, 4)).add_subplot(), arrows=True)
+    quiver, = arrows(ax)
+    for text in ax.texts:
+        rim, = text.get_path_effects()
+        box, = (
+            patches for patches in ax.collections if patches is not quiver
+            and any(path.contains_point(text.get_position()) for path in patches.get_paths())
+        )
+        assert text.get_zorder() > quiver.get_zorder() and rim._gc["linewidth"] == 2
+        assert rim._gc["foreground"] == to_hex(box.get_facecolor()[0])
+
+
+def test_edges_are_thinner_than_boxes():
+    """Of 512 micro-batches, whose forwards are narrower than an edge elsewhere; and where there is room."""
+    ax = mp.simulate(build("1f1b", 2, 512)).plot()
+    points = ax.bbox.width * 72 / ax.figure.dpi / ax.get_xlim()[1]
+    for patches in ax.collections:
+        widths = [points * path.get_extents().width for path in patches.get_paths()]
+        assert 0 < max(patches.get_linewidth()) < min(widths) / 6
+    few = mp.simulate(build("gpipe", 2, 2)).plot()
+    assert {*few.collections[0].get_linewidth()} == {0.6}
+    of_all_sizes = trace_of((0, "a", 0, 10), (0, "b", 10, 10.01)).plot(ax=axes())
+    wide, narrow = of_all_sizes.collections[0].get_linewidth()
+    assert wide == 0.6 and narrow < 0.1
+
+
+@pytest.mark.parametrize("draw", [
+    plots.timeline, plots.alive, plots.memory, partial(plots.ledger, device=0),
+    lambda trace, ax, title: plots.critical_path(trace, plots.timeline(trace, ax, title=title, arrows=True)),
+])
+def test_nothing_is_cut_off_in_a_figure_without_a_layout(draw):
+    """Legend, title, names: all are inside, as `savefig` writes it."""
+    ax = Figure().add_subplot()
+    draw(run_of_digits(), ax=ax, title="A title that is about as long as such titles are")
+    taken, page = ax.get_tightbbox(), ax.figure.bbox
+    assert taken.x0 >= 0 and taken.y0 >= 0 and taken.x1 <= page.x1 and taken.y1 <= page.y1, taken

@@ -44,7 +44,7 @@ def said(docstring):
     return [squeezed(re.sub("(?m)^- ", "", paragraph)) for paragraph in docstring.split("\n\n")]
 
 
-def test_every_public_name_has_one_page_and_the_index_leads_to_it(pages):
+def test_every_public_name_has_a_page_linked_in_the_index(pages):
     assert pages.keys() == {*mp.__all__, "index"}
     for name in mp.__all__:
         assert re.findall("<h1>(.*?)</h1>", pages[name]) == [f"minipipe.{name}"], name
@@ -52,7 +52,7 @@ def test_every_public_name_has_one_page_and_the_index_leads_to_it(pages):
 
 
 @pytest.mark.parametrize("name", mp.__all__)
-def test_the_docstring_of_every_public_name_is_on_its_page_in_order(pages, name):
+def test_the_docstring_of_every_name_is_on_its_page(pages, name):
     value = getattr(mp, name)
     paragraphs = said(inspect.getdoc(value)) if name != "ANY" else ["ThesourceofaReceivethattakes"]
     place = 0
@@ -62,7 +62,7 @@ def test_the_docstring_of_every_public_name_is_on_its_page_in_order(pages, name)
 
 
 @pytest.mark.parametrize("name", [name for name in mp.__all__ if inspect.isclass(getattr(mp, name))])
-def test_every_method_is_explained_on_the_page_of_its_class_or_of_a_base_to_which_that_leads(pages, name):
+def test_every_method_is_explained_with_its_class_or_a_base(pages, name):
     kind = getattr(mp, name)
     methods = {key: inspect.getdoc(value) for key, value in inspect.getmembers(kind)
                if key[0] != "_" and (inspect.isroutine(value) or isinstance(value, property))}
@@ -86,7 +86,7 @@ def test_what_a_room_has_is_on_its_page_or_has_its_own(pages, name):
             assert expected in pages[name], f"{name}.{key}"
 
 
-def test_nothing_is_explained_in_the_words_that_python_has_for_its_own(pages):
+def test_nothing_is_explained_in_the_words_of_python(pages):
     for name, page in pages.items():
         found = [own for own in (dict.__doc__, str.__doc__, tuple.count.__doc__, "Alias for field number")
                  if squeezed(own) in words(page)]

@@ -1,16 +1,22 @@
-"""The site: its runs and numbers are the engine's, its pages need nothing but their folder, and in a real
-browser one can choose, compare and step.
+"""The site: its runs and numbers are the engine's, its pages need nothing but their folder; notebooks are
+among them; and in a real browser one can choose, compare and step.
 """
 
 import json
+import random
 import re
 import shutil
+import time
 import zlib
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from html import unescape
+from io import BytesIO
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 from pictures.browser import browse, in_a_browser
 
 import minipipe as mp
@@ -19,10 +25,11 @@ from minipipe.cluster import BUBBLES, Link
 from minipipe.order import peak_microbatches
 from minipipe.plots.html import page_data, page_pieces
 from minipipe.schedules import build
-from minipipe.site import pages, reference, write_site
+from minipipe.site import notebooks, pages, reference, write_site
 from minipipe.site.grid import Grid
 from minipipe.site.writing import words_of
 
+FOLDER = Path(__file__).parents[2] / "notebooks"
 SMALL = Grid(
     names=("1f1b", "zb-v", "chimera", "pipedream"), devices=(2, 3), microbatches=(4,), shares=(0.25, 0.5),
     latencies=(0, 0.5),
@@ -139,13 +146,13 @@ def links_are_whole(folder):
         assert not loads.search(path.read_text(encoding="utf-8")), path
 
 
-def test_nothing_is_loaded_from_elsewhere_and_every_link_leads_somewhere(small):
+def test_nothing_is_loaded_from_elsewhere_and_links_are_whole(small):
     n_reference = 0 if reference.why_not() else len(mp.__all__) + 1
     assert len([*small.rglob("*.html")]) == 1 + 1 + len(SMALL.names) + n_reference
     links_are_whole(small)
 
 
-def test_a_site_is_written_again_and_files_of_others_are_left_alone(small, tmp_path, capsys):
+def test_a_site_is_written_again_beside_files_of_others(small, tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("years of work")
     assert main(["site", str(tmp_path)]) == 2
     assert "which holds 1 other files: name a new folder or an empty one" in capsys.readouterr().err
@@ -170,7 +177,7 @@ def test_a_site_is_written_again_and_files_of_others_are_left_alone(small, tmp_p
     assert (again / "notebooks" / "mine.ipynb").exists() and (again / "data").is_dir()
 
 
-def test_without_its_extra_a_part_of_the_site_is_left_out_and_the_command_says_so(tmp_path, monkeypatch):
+def test_a_part_without_its_extra_is_said_to_be_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "find_spec", lambda name: None if name in ("latex2mathml", "pdoc") else name)
     (tmp_path / "01_one.ipynb").write_text("{}")
     lines, one = [], Grid(names=("gpipe",), devices=(2,), microbatches=(2,), shares=(0.5,), latencies=(0,))
@@ -181,6 +188,133 @@ def test_without_its_extra_a_part_of_the_site_is_left_out_and_the_command_says_s
     ]
     index = (tmp_path / "site" / "index.html").read_text()
     assert lines[2:4] == said and "Notebooks" not in index and "Reference" not in index
+
+
+# ---- notebooks ----
+
+
+def of_notebooks(test):
+    """Mark a test that converts notebooks: the import of nbconvert alone takes two seconds."""
+    reason = notebooks.why_not()
+    return pytest.mark.slow(pytest.mark.skipif(bool(reason), reason=str(reason))(test))
+
+
+def png():
+    file = BytesIO()
+    figure = Figure()
+    figure.subplots().plot([0, 1])
+    figure.savefig(file, format="png")
+    return file.getvalue()
+
+
+def code_cell(source, *outputs, folded=False):
+    metadata = {"collapsed": True, "jupyter": {"outputs_hidden": True}} if folded else {}
+    return {"cell_type": "code", "metadata": metadata, "source": source, "outputs": list(outputs)}
+
+
+def shows(**data):
+    data = {name.replace("_", "/"): each for name, each in data.items()}
+    return {"output_type": "display_data", "data": data}
+
+
+CELLS = [
+    {"cell_type": "markdown", "source": """# 01 · One < two
+
+Let $A_{prev}^T < 1$, and
+
+$$\\frac{a}{b}$$
+
+Next: [two](02_two.ipynb#there).
+
+<details><summary>Hint</summary>
+
+Read $W$.
+
+</details>"""},
+    code_cell("print('1 < 2')", {"output_type": "stream", "name": "stdout", "text": ["1 < 2\n"]}),
+    code_cell("trace", shows(text_plain="What came out:"), shows(text_plain="<Trace>", image_png="PICTURE"),
+         folded=True),
+]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("notebooks") / "01_one.ipynb"
+    path.write_text(json.dumps({"cells": CELLS}).replace("PICTURE", b64encode(png()).decode()))
+    return notebooks.page_of_notebook(path)
+
+
+@of_notebooks
+def test_text_code_and_what_came_out_stand_in_the_page(page):
+    title, body, _ = page
+    assert title == "01 · One < two" and "<h1" in body
+    assert re.search(r"<pre>1 &lt; 2\n?</pre>", body) and '<span class="nb">print</span>' in body
+
+
+@of_notebooks
+def test_formulas_are_mathml_within_details_too(page):
+    _, body, _ = page
+    assert "$" not in body and body.count("<math ") == 3
+    assert '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mrow><mfrac>' in body
+    hint = re.search(r"<details><summary>Hint</summary>(.*?)</details>", body, re.DOTALL)[1]
+    assert "<mi>W</mi>" in hint
+
+
+@of_notebooks
+def test_what_is_folded_away_in_the_notebook_is_so_in_the_page(page):
+    _, body, pictures = page
+    folded = re.search(r"<details><summary>What came out:</summary>(.*?)</details>", body, re.DOTALL)[1]
+    (name,) = pictures
+    assert f'<img src="{name}" alt="&lt;Trace&gt;">' in folded and body.count("What came out:") == 1
+
+
+@of_notebooks
+def test_pictures_look_the_same_in_less_space(page):
+    _, _, pictures = page
+    (small,) = pictures.values()
+    assert len(small) < len(png()) / 1.5
+    old, new = (imread(BytesIO(picture), format="png")[..., :3] for picture in (png(), small))
+    assert old.shape == new.shape and abs(old - new).max() < 0.1
+
+
+@of_notebooks
+def test_links_between_notebooks_lead_to_their_pages(page):
+    assert '<a href="02_two.html#there">' in page[1]
+
+
+@of_notebooks
+def test_a_picture_beside_the_notebooks_comes_with_the_page(tmp_path):
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "curve.png").write_bytes(png())
+    (tmp_path / "notebooks").mkdir()
+    path = tmp_path / "notebooks" / "01_one.ipynb"
+    cell = {"cell_type": "markdown", "metadata": {}, "source": "# One\n![a curve](../figures/curve.png)"}
+    path.write_text(json.dumps({"cells": [cell]}), encoding="utf-8")
+    _, body, pictures = notebooks.page_of_notebook(path)
+    assert [*pictures] == ["01_one_curve.png"] and '<img src="01_one_curve.png"' in body
+
+
+@of_notebooks
+def test_the_whole_site_is_small_soon_made_whole_and_the_engines(tmp_path):
+    """The numbers of 200 runs drawn at random, and the times of all their boxes, are those of the engine.
+
+    It simulates 1,400 runs and converts all notebooks: half a minute.
+    """
+    site, begin = tmp_path / "site", time.process_time()
+    write_site(site, FOLDER)
+    assert time.process_time() - begin < 60
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 15_000_000
+    links_are_whole(site)
+    assert len([*(site / "notebooks").glob("*.html")]) == len([*FOLDER.glob("*.ipynb")]) + 1
+    known, groups = in_scripts(site)
+    grid = Grid()
+    runs = [(name, size, setting) for name, sizes in known["runs"].items()
+            for size, runs in sizes.items() for setting in runs]
+    assert set(known["runs"]) == set(grid.names)
+    for name, size, setting in random.Random(0).sample(runs, 200):
+        trace = engine(name, size, setting)
+        checked_numbers(known["runs"][name][size][setting], trace)
+        assert spans_in(groups[name][size], setting) == spans_of(trace)
 
 
 # ---- in a browser ----

@@ -1,0 +1,296 @@
+"""What a run shows by itself: printed, saved, drawn, tick by tick, beside other runs, and with servers."""
+
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from asynchronous.by_the_rule import LAYERS, LOSS, THIRD, mini_batches
+from matplotlib.figure import Figure
+from pictures.test_html import trace_of
+from pictures.test_plots import both_ways
+
+import minipipe as mp
+from minipipe import comparison, plots
+from minipipe.cluster import Label
+from minipipe.comparison import table_of
+from minipipe.order import ScheduleError
+from minipipe.plots import saving
+from minipipe.schedules import build, gpipe
+
+TRACE = mp.simulate(gpipe(2, 2))
+HEADS = {
+    "png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml", "gif": b"GIF8", "html": b"<!doctype html>",
+    "json": b"{",
+}
+
+
+@pytest.mark.parametrize("ending", HEADS)
+def test_the_ending_of_the_name_says_what_is_written(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr("minipipe.plots.animation.N_FRAMES", 2)
+    monkeypatch.setattr("minipipe.plots.animation.HOLD", 1)
+    path = tmp_path / f"run.{ending.upper() if ending == 'png' else ending}"
+    TRACE.save(path)
+    assert path.read_bytes().startswith(HEADS[ending])
+    if ending == "json":
+        assert json.loads(path.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("ending", ["png", "html"])
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, ending):
+    def fails(trace, path, title):
+        path.write_text("the first half")
+        raise KeyboardInterrupt
+
+    path = tmp_path / f"run.{ending}"
+    TRACE.save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(saving, "_as_picture", fails)
+    monkeypatch.setitem(saving.OTHERS, "html", fails)
+    with pytest.raises(KeyboardInterrupt):
+        TRACE.save(path)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("name, words", [
+    ("run.docx", r"its name must end in one of .*\.gif, \.html, .*\.png"),
+    ("run", "its name must end in one of"),
+    ("nowhere/run.png", "there is no folder"),
+])
+def test_a_name_that_cannot_be_is_refused(tmp_path, name, words):
+    with pytest.raises(ValueError, match=words):
+        TRACE.save(tmp_path / name)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_trace_prints_its_timeline():
+    assert str(TRACE) == f"{TRACE.to_text()}\n9 ticks, 33.3 % idle"
+    assert TRACE.bubble() == TRACE.bubble("total")
+
+
+def program():
+    yield mp.Send("news", None, to=0)
+    yield mp.Receive("news", 0)
+
+
+def test_a_trace_in_which_nothing_took_time_prints_too():
+    nothing = mp.Cluster([program()]).run()
+    assert str(nothing) == "(nothing has been computed yet)\n0 ticks"
+
+
+def test_a_schedule_draws_its_run():
+    ax = gpipe(2, 2).plot()
+    assert ax.get_title(loc="left") == "gpipe"
+    own = plt.figure().subplots()
+    assert gpipe(2, 2).plot(own, "mine") is own and own.get_title(loc="left") == "mine"
+    plt.close("all")
+
+
+def test_each_tick_says_what_the_devices_did():
+    pipe = mp.Pipeline([mp.Linear(1, 1), mp.Linear(1, 1)], mp.MeanSquaredError(), 2, 2, "gpipe")
+    pipe.start(np.ones((1, 2)), np.ones((1, 2)))
+    ticks = [pipe.tick()]
+    while ticks[-1]:
+        ticks.append(pipe.tick())
+    assert [repr(tick) for tick in ticks[:4]] == [
+        "tick 1: device 0 0F0, device 1 waits",
+        "tick 2: device 0 0F1, device 1 1F0",
+        "tick 3: device 0 waits, device 1 1F1",
+        "tick 4: device 0 waits, device 1 1B1",
+    ]
+    assert repr(ticks[-1]) == "tick 9: device 0 0B0, device 1 waits. All is done" and ticks[-1].now == 9
+    assert pipe.trace.makespan == 9
+
+
+# ---- printed ----
+
+def test_text_goes_on_below_when_it_is_wide():
+    assert plots.text(mp.simulate(build("gpipe", 2, 2)), width=12) == (
+        "tick      0         5\n"
+        "device 0  F0F1......B1\n"
+        "device 1  ..F0F1B1--B0\n"
+        "\n"
+        "tick      6\n"
+        "device 0  --B0--\n"
+        "device 1  --...."
+    )
+
+
+def test_text_in_columns_of_half_a_tick():
+    trace = mp.simulate(build("gpipe", 2, 1), mp.Costs(F=0.5, B=1.5))
+    assert trace.to_text().splitlines()[1:] == ["device 0  F0........B0----", "device 1  ..F0B0----......"]
+
+
+def test_text_of_very_unequal_durations_stays_short():
+    assert len(mp.simulate(build("gpipe", 2, 2), mp.Costs(F=1, B=10**6)).to_text()) < 30_000
+
+
+def test_text_names_the_stage_where_a_device_has_several():
+    trace = mp.simulate(mp.Schedule.from_text("0F0 1F0 1B0 0B0"))
+    assert trace.to_text().splitlines()[1] == "device 0  0F0 1F0 1B0---- 0B0----"
+
+
+def test_text_of_overlaps_is_short_where_the_stage_is_clear():
+    trace = mp.simulate(both_ways(), mp.Costs(FB=2))
+    assert trace.to_text().splitlines()[1:] == [
+        "device 0  F0-F1-F2-F3&B2-B0----B1----...B3----", "device 1  F2-F0-F1-B0----B1----F3-B3----B2----",
+    ]
+    same = mp.Schedule.from_text("0F0 1F0 0F1&1B0 1F1 1B1 0B0 0B1")
+    row = mp.simulate(same).to_text().splitlines()[1]
+    assert row.startswith("device 0  0F0 1F0 0F1&1B0---- 1F1 1B1---- ")
+
+
+def test_text_of_work_that_takes_no_time_hides_nothing():
+    row = "device 1  ..F0B0-{}F1B1-{}"
+    order = ["F0 F1 B0 U0 B1 U1", "F0 B0 U0 F1 B1 U1"]
+    text = mp.simulate(mp.Schedule.from_text(order, versions=[(0, 0), (0, 1)])).to_text()
+    assert text.splitlines()[2].startswith(row.format("U", "U"))
+    assert mp.simulate(build("1f1b", 2, 2)).to_text().splitlines()[2].startswith(row.format("-", "-"))
+    full = mp.simulate(mp.Schedule.from_text("F0 B0 U0"), mp.Costs(F=1, B=1)).to_text()
+    assert full.splitlines()[1] == "device 0  F0B0", "no room: the update is left out"
+    assert plots.text(trace_of((0, "nothing", 3, 3))) == "(nothing has been computed yet)"
+
+
+def test_text_in_seconds_has_round_times_above_its_columns():
+    """GPipe with milliseconds, to 9; where a box is too narrow for its name, it has its first letter."""
+    costs = mp.Costs(F=0.001, B=0.002, unit="seconds")
+    trace = mp.simulate(build("gpipe", 2, 2), costs)
+    assert plots.text(trace, width=36) == (
+        "ms        0       2       4       6       8\n"
+        "device 0  F0--F1--............B1------B0------\n"
+        "device 1  ....F0--F1--B1------B0------........"
+    )
+    assert [line[10:] for line in plots.text(trace, width=9).splitlines()[1:]] == ["FF...B1B0", ".FFB1B0.."]
+    assert [line[10:] for line in plots.text(trace, width=4).splitlines()[1:]] == ["F.BB", "FBB."]
+
+    def program():
+        yield mp.Compute(Label("wait for a lock", "overhead"))
+        yield mp.Compute("broadcast", ticks=3)
+
+    trace = mp.Cluster([program()], unit="seconds").run()
+    assert plots.text(trace, width=8).splitlines()[1] == "device 0  ::b-----"
+
+
+def test_text_of_other_programs_uses_their_labels():
+    def program():
+        yield mp.Compute("all-reduce")
+
+    assert "all-reduce" in mp.Cluster([program()]).run().to_text()
+    assert mp.Cluster([]).trace.to_text() == "(nothing has been computed yet)"
+
+
+# ---- beside each other ----
+
+def all_forwards_first(device, K, M):
+    return [f"F{i}" for i in range(M)] + [f"B{i}" for i in range(M)]
+
+
+def test_a_row_has_what_was_counted_in_the_run():
+    found = mp.compare("naive", "gpipe", "1f1b", K=4, M=8)
+    head, *rows = repr(found).splitlines()[:4]
+    assert head.split() == ["schedule", "makespan", "idle", "peak", "messages"]
+    assert [row.split() for row in rows] == [
+        ["naive", "96", "75.00", "%", "1", "48"], ["gpipe", "33", "27.27", "%", "8", "48"],
+        ["1f1b", "33", "27.27", "%", "4", "48"],
+    ]
+    assert f"{table_of(found)}\n\n" in repr(found), "the table of `minipipe compare`"
+    assert found["gpipe"] == mp.simulate(build("gpipe", 4, 8)) and len(found) == 3
+
+
+def test_a_function_and_a_schedule_are_taken_as_well():
+    own = build("1f1b", 2, 3)
+    found = mp.compare(all_forwards_first, own, "1f1b", K=2, M=3, costs=mp.Costs(F=1, B=3))
+    assert [*found] == ["all_forwards_first", "1f1b", "1f1b (2)"]
+    assert found["1f1b"] == found["1f1b (2)"] == mp.simulate(own, mp.Costs(F=1, B=3))
+    assert found["all_forwards_first"].makespan == 16  # (M + K - 1)(F + B)
+
+
+def test_it_shows_and_saves_its_picture(tmp_path, monkeypatch):
+    found = mp.compare("gpipe", "1f1b", K=2, M=4)
+    found.save(tmp_path / "both.svg")
+    text = (tmp_path / "both.svg").read_text()
+    assert text.startswith("<?xml") and [*tmp_path.iterdir()] == [tmp_path / "both.svg"]
+    assert [ax.get_title(loc="left").split(":")[0] for ax in found.plot().axes[:2]] == ["gpipe", "1f1b"]
+    assert len(mp.plots.compare(found).axes) == len(found.plot().axes)
+    page = found._repr_html_()
+    assert page.startswith("<pre>schedule") and "data:image/png;base64," in page
+    with pytest.raises(ValueError, match="its name must end in one of"):
+        found.save(tmp_path / "both.txt")
+    monkeypatch.setattr(comparison, "MOST_IN_A_CELL", 31)
+    large = found._repr_html_()
+    assert "<img" not in large and "has 32 spans" in large and large.startswith("<pre>schedule")
+
+
+@pytest.mark.parametrize("make, error, words", [
+    (lambda: mp.compare(), ValueError, "there is nothing to compare: pass schedules"),
+    (lambda: mp.compare("gpip"), ValueError, "did you mean 'gpipe'"),
+    (lambda: mp.compare(3), ValueError, "schedules has 3, which is not a schedule: pass a name"),
+    (lambda: mp.compare("gpipe", K=0), ValueError, "K=0 must be at least 1"),
+    (lambda: mp.compare(lambda device, K, M: ["F0"]), ScheduleError, "<lambda>.*device 0 never does 0B0"),
+    (lambda: mp.compare(lambda device, K, M: [1]), ScheduleError, "<lambda>: .*1"),
+])
+def test_what_cannot_be_compared_is_named(make, error, words):
+    with pytest.raises(error, match=f"(?s){words}"):
+        make()
+
+
+# ---- servers and workers ----
+
+def trained(n_servers=1, on_workers=False, engine="cluster"):
+    servers = mp.Servers(n_servers, on_workers, mode="async")
+    net = mp.ParameterServer(
+        LAYERS, LOSS, 2, servers, pace=mp.Pace(speeds=THIRD), on=mp.Machine(engine)
+    )
+    net.train(mini_batches(8), mp.SGD(0.1))
+    return net
+
+
+@pytest.mark.parametrize("options, names", [
+    ({}, ["server", "worker 0", "worker 1"]),
+    ({"n_servers": 2}, ["server 0", "server 1", "worker 0", "worker 1"]),
+    ({"n_servers": 2, "on_workers": True}, ["worker 0", "server", "worker 1", "server"]),
+    ({"engine": "threads"}, ["server", "worker 0", "worker 1"]),
+])
+def test_rows_have_the_names_of_servers_and_workers(options, names):
+    net = trained(**options)
+    assert [line[:10].strip() for line in net.trace.to_text().splitlines()[1:1 + len(names)]] == names
+    ax = Figure().subplots()
+    net.trace.plot(ax)
+    assert [text.get_text() for text in ax.get_yticklabels()] == names
+
+
+def test_rows_of_a_round_have_the_names_of_its_clients():
+    rng = np.random.default_rng(0)
+    clients = [(rng.standard_normal((3, 2)), rng.standard_normal((2, 2))) for _ in range(5)]
+    net = mp.FederatedAveraging(LAYERS, LOSS, clients, mp.Rounds(0.4))
+    chosen = net.round(mp.SGD(0.1)).chosen
+    rows = [line.split("  ")[0] for line in net.trace.to_text().splitlines()[1:]]
+    assert rows == ["server", *(f"client {k}" for k in chosen)]
+    assert str(net.trace.spans_of(0)[-1].label) == "average"
+
+
+def test_staleness_is_drawn_as_shares_of_the_updates():
+    """By hand: 0 0 0 3 1 0 0 3."""
+    net, ax = trained(), Figure().subplots()
+    assert plots.staleness({"a": net.updates, "b": net.updates[:1]}, ax) is ax
+    heights = {round(bar.get_x() + bar.get_width() / 2, 3): bar.get_height() for bar in ax.containers[0]}
+    assert heights == {-0.2: 62.5, 2.8: 25, 0.8: 12.5}
+    assert len({run[0].get_facecolor() for run in ax.containers}) == 2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a, mean 0.88", "b, mean 0.00"]
+
+
+def test_curves_have_a_colour_and_a_dash_each():
+    series = {str(n): [(0, n), (1, 2 * n)] for n in range(5)}
+    ax = plots.curves(series, Figure().subplots(), "ticks", "J", "race")
+    lines = ax.get_lines()
+    assert [line.get_ydata().tolist() for line in lines] == [[n, 2 * n] for n in range(5)]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 5
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title(loc="left")) == ("ticks", "J", "race")
+
+
+@pytest.mark.parametrize("draw, nothing", [
+    (plots.curves, {}), (plots.staleness, {}), (plots.staleness, {"a": []}),
+])
+def test_nothing_to_draw_is_refused(draw, nothing):
+    with pytest.raises(ValueError, match="there is nothing to draw"):
+        draw(nothing)
