@@ -1,6 +1,9 @@
-"""Exercises about several devices, in notebooks 38 to 43, 48 and 49: other solutions than the notebooks',
-and what the checkers say to typical wrong answers.
+"""Exercises about devices, servers and large mini-batches, in notebooks 38 to 50: other solutions than the
+notebooks', and what the checkers say to typical wrong answers.
 """
+
+import sys
+from itertools import accumulate
 
 import numpy as np
 from notebooks.checkers import are_named, are_not_solved_yet, are_right
@@ -10,17 +13,24 @@ import minipipe as mp
 from exercises.all_reduce import check_all_gather, check_fastest, check_ring_ticks
 from exercises.automatic import check_overlapped
 from exercises.data_parallel import check_end, check_exposed
+from exercises.federated import check_average, check_sent
+from exercises.large_batches import check_noise, check_rate
+from exercises.order_of_a_sum import check_tree_sum
 from exercises.plans import check_bound
 from exercises.real_processes import check_lead, check_speed_up, check_swap
+from exercises.servers import check_first_round, check_may_go_on
 from exercises.shards import check_numbers_of_block, check_rows_of_packed
 from exercises.splits import LENET, check_bytes_of_layer_split, check_split_of_each_layer
 from exercises.three_dimensions import check_rank, check_step
+from exercises.traps import check_local
+from exercises.traps import check_step as check_momentum_step
 from minipipe.description import parameters_of_layers
 from minipipe.order import in_copies, with_all_reduce
 from minipipe.schedules import build
 
 CHOICE, ROWS, END = solutions("40").choice, solutions("41").rows_of_packed, solutions("42").end
 RANK, STEP = solutions("43").rank, solutions("43").step
+tree_sum = solutions("50").my_tree_sum
 
 
 def gather_by_sending_to_all(group, part):
@@ -95,6 +105,15 @@ def raises(rank, value):
     return value[7]
 
 
+def trace(b, B, small, large):
+    return (small - large) / (1 / b - 1 / B)
+
+
+def halving(terms):
+    half = len(terms) // 2
+    return terms[0] if half == 0 else halving(terms[:half]) + halving(terms[half:])
+
+
 test_solutions = are_right({
     check_ring_ticks: [lambda N, n, alpha, beta: 2 * (N - 1) * alpha + 2 * (N - 1) / N * n * beta],
     check_all_gather: [gather_by_sending_to_all],
@@ -108,6 +127,13 @@ test_solutions = are_right({
     check_exposed: [lambda L, b, c: END([b * (k + 1) for k in range(L)], [c] * L) - L * b],
     check_end: [lambda ready, c: max(start + sum(c[k:]) for k, start in enumerate(ready))],
     check_rank: [lambda t, d, k, T, D: (k * D + d) * T + t],
+    check_first_round: [lambda N, t, c: sum([c, c] * N, t)],
+    check_may_go_on: [lambda clock, slowest, bound: not clock > slowest + bound],
+    check_rate: [lambda i, W, eta, k: eta * (1 + (k - 1) * min(i / W, 1))],
+    check_noise: [
+        lambda b, B, small, large: trace(b, B, small, large) * (B - b) / (B * large - b * small),
+    ],
+    check_momentum_step: [lambda v, g, m, old, new: new * (m * v / old + g)],
 })
 test_stubs = are_not_solved_yet({
     check_fastest: [[None, None], ["doubling", None]],
@@ -227,6 +253,76 @@ test_mistakes = are_named({
         (lambda F, B, M: M * (sum(F) + sum(B)) / len(F), "shared evenly"),
         (lambda F, B, M: sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B)), "Too high"),
         (lambda F, B, M: max(sum(F[:s]) + M * (F[s] + B[s]) for s in range(len(F))), "still has to go back"),
+    ],
+    check_first_round: [
+        (lambda N, t, c: t + N * c, "the way in"),
+        (lambda N, t, c: t + 2 * c, "one worker alone"),
+        (lambda N, t, c: N * (t + 2 * c), "t counts once"),
+        (lambda N, t, c: 2 * N * c, "t is missing"),
+        (lambda N, t, c: t + (N + 1) * c, "behind another one"),
+    ],
+    check_may_go_on: [
+        (lambda clock, slowest, bound: True, "the bound binds nothing"),
+        (lambda clock, slowest, bound: clock - slowest < bound, "One too strict"),
+        (lambda clock, slowest, bound: clock - slowest - 1 <= bound, "One too many"),
+        (lambda clock, slowest, bound: clock <= bound, "how far it is ahead"),
+        (lambda clock, slowest, bound: clock - slowest > bound, "Turned round"),
+        (lambda clock, slowest, bound: False, "With clock = 0, slowest = 0 and bound = 0, yours says False."),
+        (lambda clock, slowest, bound: 2, "The answer is True or False, and yours is 2."),
+    ],
+    check_average: [
+        (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),
+        (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
+        (lambda clients: sum(n * w for n, w in clients) / len(clients), "not by how many clients"),
+        (lambda clients: sum(w for _, w in clients), "the plain sum"),
+        (lambda clients: 1.75, "Of [(1, 0.0), (2, 3.0), (5, -1.0)] the average is 0.125, yours is 1.75."),
+    ],
+    check_sent: [
+        (lambda i, x, masks, R: (x + sum(masks.values())) % R, "nothing cancels"),
+        (lambda i, x, masks, R: (x + sum(s if j < i else -s for j, s in masks.items())) % R, "turned round"),
+        (lambda i, x, masks, R: x + sum(s if j > i else -s for j, s in masks.items()), "Take it mod R"),
+        (lambda i, x, masks, R: x, "That is x itself"),
+        (lambda i, x, masks, R: 0, "sends 38, and yours sends 0."),
+    ],
+    check_rate: [
+        (lambda i, W, eta, k: eta if i < W else k * eta, "constant warm-up"),
+        (lambda i, W, eta, k: eta + (k - 1) * eta * i / W, "grows on"),
+        (lambda i, W, eta, k: k * eta * min(i, W) / W, "begins at 0"),
+        (lambda i, W, eta, k: eta + k * eta * min(i, W) / W, "ends at (k + 1) eta"),
+        (lambda i, W, eta, k: eta + (k - 1) * eta * min(i + 1, W) / W, "one update early"),
+    ],
+    check_noise: [
+        (trace, "That is tr(Sigma)"),
+        (lambda b, B, small, large: trace(b, B, small, large) / large, "of the large mini-batch"),
+        (lambda b, B, small, large: trace(b, B, small, large) / small, "of the small mini-batch"),
+        (lambda b, B, small, large: (small / trace(b, B, small, large) - 1 / b), "Upside down"),
+    ],
+    check_momentum_step: [
+        (lambda v, g, m, old, new: m * v + new * g, "the form as it is written"),
+        (lambda v, g, m, old, new: m * (old / new) * v + new * g, "Upside down"),
+        (lambda v, g, m, old, new: (new / old) * (m * v + new * g), "has its rate already"),
+        (lambda v, g, m, old, new: m * (new / old) * v + g, "forgets the rate"),
+        (lambda v, g, m, old, new: (new / old) * v + new * g, "forgets the momentum"),
+    ],
+    check_local: [
+        (lambda size, size_of_g, decay, trust: trust * size / (size_of_g + decay * size), "never moves"),
+        (lambda size, size_of_g, decay, trust: trust * size / (size_of_g + decay * size) if size else 1,
+         "without a gradient, too"),
+        (lambda size, size_of_g, decay, trust: trust * size / size_of_g if size_of_g else 1,
+         "Without the weight decay"),
+        (lambda size, size_of_g, decay, trust: trust * (size_of_g + decay * size) / size if size else 1,
+         "Upside down"),
+    ],
+    check_tree_sum: [
+        (lambda terms: list(accumulate(terms))[-1], "the running sum, from left to right"),
+        (lambda terms: list(accumulate(terms[::-1]))[-1], "the running sum from the right"),
+        (sum, "the running sum, from left to right" if sys.version_info < (3, 12) else "Python's sum, which"),
+        (halving, "You cut the list into halves"),
+        (np.sum, "np.sum"),
+        (lambda terms: tree_sum(sorted(terms)), "The sum is right but not its bits"),
+        (lambda terms: tree_sum(terms[:len(terms) // 2 * 2] or terms), "is a term left out"),
+        (lambda terms: terms[0] + terms[1], "With 1 term: Your function stopped with IndexError"),
+        (lambda terms: [sum(terms)], "must have shape ()"),
     ],
 })
 

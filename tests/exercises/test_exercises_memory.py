@@ -287,11 +287,6 @@ def test_what_a_right_answer_is_told_is_true():
     assert f"are {3.4 / 1.8:.3f} and {6.3 / 1.8:g}" in sentence
 
 
-def test_the_papers_rule_leaves_a_bubble_just_below_a_fifth():
-    bubbles = [Fraction(K - 1, 4 * K + K - 1) for K in (2, 8, 1000)]
-    assert bubbles == sorted(bubbles) and bubbles[-1] < Fraction(1, 5) < bubbles[-1] + Fraction(1, 1000)
-
-
 def test_what_a_stage_holds_is_counted_not_computed(monkeypatch):
     """With another simulator behind it, a checker believes another number."""
     run = type("Run", (),

@@ -1,5 +1,6 @@
-"""The floors of the house: who may import whom, how long a module may be, and how long an import takes; the
-teaching material stands outside."""
+"""The floors of the house: who may import whom, how long a module may be, how long an import takes, and how
+far one step leads; the teaching material stands outside.
+"""
 
 import ast
 import re
@@ -10,12 +11,12 @@ import warnings
 from functools import cache
 from pathlib import Path
 
-import numpy
+import numpy as np
 import pytest
 
-import minipipe
+import minipipe as mp
 
-HOUSE = Path(minipipe.__file__).parent
+HOUSE = Path(mp.__file__).parent
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if path.stem != "__init__"]
 
@@ -111,9 +112,9 @@ def test_the_front_door_defines_nothing():
     tree = ast.parse((HOUSE / "__init__.py").read_text(encoding="utf-8"))
     defined = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     assert not [name for name in defined if name[0] != "_"]
-    assert minipipe.__all__ == sorted(set(minipipe.__all__))
-    assert all(hasattr(minipipe, name) for name in minipipe.__all__)
-    assert {*dir(minipipe)} == {*minipipe.__all__, "__version__"}
+    assert mp.__all__ == sorted(set(mp.__all__))
+    assert all(hasattr(mp, name) for name in mp.__all__)
+    assert {*dir(mp)} == {*mp.__all__, "__version__"}
 
 
 def test_the_front_door_imports_what_is_asked_for_alone():
@@ -128,7 +129,7 @@ def test_the_front_door_imports_what_is_asked_for_alone():
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'minipipe' has no attribute 'Linaer'"):
-        _ = minipipe.Linaer
+        _ = mp.Linaer
     with pytest.raises(ImportError, match="cannot import name 'Linaer'"):
         exec("from minipipe import Linaer")
 
@@ -189,7 +190,7 @@ def test_a_warning_that_points_to_our_code_is_an_error():
 
 def test_an_overflow_inside_a_function_of_numpy_is_an_error():
     with pytest.raises(RuntimeWarning, match="overflow"):
-        numpy.mean(numpy.full(2, numpy.finfo(float).max))
+        np.mean(np.full(2, np.finfo(float).max))
 
 
 def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
@@ -251,3 +252,60 @@ def test_the_import_is_quick(tmp_path):
     ratios = [float(subprocess.run(run, capture_output=True, text=True, check=True, env=env).stdout)
               for _ in range(6)]
     assert min(ratios[1:]) <= 1
+
+
+# What a reader passes who follows one step of a network: few frames, few files.
+
+MOST_FRAMES, MOST_FILES = 14, 6  # from forward_backward down to Linear.forward, both of them included
+MOST_FILES_OF_A_STEP = 36
+
+
+def pipeline():
+    layers = [mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 4), mp.Linear(4, 4)]
+    return mp.Pipeline(layers, mp.MeanSquaredError(), 4, 4, "1f1b")
+
+
+X = np.ones((4, 8))
+
+
+def test_few_frames_lie_between_forward_backward_and_a_layer(monkeypatch):
+    """In the second mini-batch; the first counts bytes on the way."""
+    pipe, ways, forward = pipeline(), [], mp.Linear.forward
+    pipe.forward_backward(X, X)
+
+    def look(self, A_prev):
+        frame, way = sys._getframe(1), [("Linear.forward", str(HOUSE / "layers" / "linear.py"))]
+        while way[-1][0] != "forward_backward":
+            way.append((frame.f_code.co_name, frame.f_code.co_filename))
+            frame = frame.f_back
+        ways.append(way)
+        return forward(self, A_prev)
+
+    monkeypatch.setattr(mp.Linear, "forward", look)
+    pipe.forward_backward(X, X)
+    assert len(ways) == 12  # three layers, four micro-batches
+    for way in ways:
+        names = " > ".join(name for name, _ in reversed(way))
+        assert len(way) <= MOST_FRAMES, names
+        assert len({file for _, file in way}) <= MOST_FILES, names
+
+
+def test_one_step_runs_few_files():
+    """In the third step; what is done once in a process, or for the first mini-batches, does not count."""
+    pipe, optimizer, files = pipeline(), mp.SGD(0.1), set()
+    for _ in range(2):
+        pipe.forward_backward(X, X)
+        pipe.step(optimizer)
+
+    def look(frame, event, argument):
+        files.add(frame.f_code.co_filename)
+
+    sys.setprofile(look)
+    try:
+        pipe.forward_backward(X, X)
+        pipe.step(optimizer)
+    finally:
+        sys.setprofile(None)
+    inside = sorted(str(Path(file).relative_to(HOUSE)) for file in files if Path(file).is_relative_to(HOUSE))
+    assert "cluster/clock.py" in [name.replace("\\", "/") for name in inside]
+    assert len(inside) <= MOST_FILES_OF_A_STEP, "\n".join(inside)
