@@ -188,6 +188,7 @@ def test_a_mistake_of_a_version_turns_one_of_the_two_tests_red():
     assert [letter for letter in EDITS if not passes(slope_fits, version(letter))] == [*"FGHJK"]
 
 
+@pytest.mark.slow  # thirteen trainings
 def test_the_answers_say_how_the_versions_train():
     right, trainings = trained(version()), {letter: trained(my) for letter, my in versions().items()}
     falling = [letter for letter, training in trainings.items() if training.falls]

@@ -390,7 +390,8 @@ def test_overlapping_actions_are_refused():
 
 
 @pytest.mark.parametrize("check, solution, limits, best", [
-    (check_beats_1f1b, SAME_MEMORY, [3, 2, 1], 16), (check_best_with_three, THREE_ALIVE, [3, 3, 3], 14),
+    (check_beats_1f1b, SAME_MEMORY, [3, 2, 1], 16),
+    pytest.param(check_best_with_three, THREE_ALIVE, [3, 3, 3], 14, marks=pytest.mark.slow),
 ])
 def test_one_exchange_away_the_good_schedules_are_right(check, solution, limits, best):
     orders, n_right = Schedule.from_text(solution).devices, 0
