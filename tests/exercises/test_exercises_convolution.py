@@ -125,6 +125,10 @@ def mean_over_overlaps(dA_prev, dZ, w, A_prev, stride):
     return dA_prev / np.maximum(backward(np.ones_like(dZ), np.ones_like(w), A_prev, stride)[0], 1)
 
 
+def of_each_sample(dw, dZ, w, A_prev, stride):
+    return np.stack([backward(dZ[:, [j]], w, A_prev[:, [j]], stride)[1] for j in range(dZ.shape[1])], axis=1)
+
+
 def convolved_with_stride_1(dw, dZ, w, A_prev, stride):
     return sum(np.convolve(a, z, "valid") for a, z in zip(A_prev.T, dZ.T)) if stride == 1 else dw
 
@@ -156,9 +160,8 @@ def max_pool(choose, start=None, by_dA=True, overwrite=False):
         dA_prev = np.zeros_like(A_prev)
         stride = stride if start is None else start(size, stride)
         for (p, q), da in np.ndenumerate(dA):
-            window = dA_prev[p * stride:p * stride + size, q * stride:q * stride + size]
-            part = choose(A_prev[p * stride:p * stride + size,
-                                 q * stride:q * stride + size]) * (da if by_dA else 1)
+            here = np.s_[p * stride:p * stride + size, q * stride:q * stride + size]
+            window, part = dA_prev[here], choose(A_prev[here]) * (da if by_dA else 1)
             window[...] = np.where(part != 0, part, window) if overwrite else window + part
         return dA_prev
     return wrong
@@ -270,16 +273,11 @@ test_mistakes = are_named({
         (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[::-1], w, A, s)[1]), "as np.convolve does"),
         (with_part(1, convolved_with_stride_1), "as np.convolve does"),
         (without_stride(1), "With stride 2: the stride is forgotten in dw"),
-        (with_part(1,
-                   lambda dw, dZ, w, A, s: backward(dZ * (np.arange(len(dZ)) == len(dZ) - 1)[:, None], w, A,
-                                                    s)[1]),
+        (with_part(1, lambda dw, dZ, w, A, s: backward(np.vstack([0 * dZ[:-1], dZ[-1:]]), w, A, s)[1]),
          "dw is that of the last window only"),
         (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[:, :1], w, A[:, :1], s)[1]),
          "dw is that of the first sample only"),
-        (with_part(1,
-                   lambda dw, dZ, w, A, s: np.stack([backward(dZ[:, [j]], w, A[:, [j]], s)[1]
-                                                     for j in range(A.shape[1])], 1)),
-         "dw has shape (5, 3), one column for each sample"),
+        (with_part(1, of_each_sample), "dw has shape (5, 3), one column for each sample"),
         (with_part(1, lambda dw, dZ, *_: dw / dZ.shape[1]), "dw is 3 times too small: did you divide by m ="),
         (with_part(1, lambda dw, dZ, *_: dw / len(dZ)),
          "dw is too small: did you take a mean over the 4 windows?"),
