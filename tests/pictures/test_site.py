@@ -232,8 +232,10 @@ Read $W$.
 
 </details>"""},
     code_cell("print('1 < 2')", {"output_type": "stream", "name": "stdout", "text": ["1 < 2\n"]}),
-    code_cell("trace", shows(text_plain="What came out:"), shows(text_plain="<Trace>", image_png="PICTURE"),
-         folded=True),
+    code_cell(
+        "trace", shows(text_plain="What came out:"), shows(text_plain="<Trace>", image_png="PICTURE"),
+        folded=True,
+    ),
 ]
 
 
