@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import partial
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
 from matplotlib.text import Text
 from matplotlib.textpath import TextPath
+from PIL import Image
 from pictures.test_html import trace_of
 from sampling import one_in
 from ticks.lanes import with_all_reduces
@@ -98,8 +100,6 @@ def test_until_shows_what_has_happened_so_far():
 
 
 def test_new_axes_are_made_only_when_none_are_given(counted):
-    import matplotlib.pyplot as plt
-
     for draw in (
         plots.timeline, plots.memory, plots.alive, plots.timeline_with_memory,
         lambda trace, **options: plots.ledger(trace, 0, **options),
@@ -409,8 +409,6 @@ def test_a_film_uncovers_what_has_happened(memory, tmp_path):
 
 @pytest.mark.slow
 def test_a_film_is_a_file_and_a_player(tmp_path, monkeypatch):
-    from PIL import Image
-
     monkeypatch.setattr("minipipe.plots.animation.HOLD", 1)
     animation = plots.animate(mp.simulate(build("gpipe", 2, 1)), ticks_per_frame=3)
     animation._fig.set_dpi(20)
