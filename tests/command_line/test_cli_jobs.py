@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from command_line.test_cli import run
-from compared import parameters
 from matplotlib.figure import Figure
 from pitfalls.bugs import BUGS
 
@@ -70,30 +69,6 @@ def test_the_main_job_splits_data_layers_and_network(
     assert ("schedules and of one device are equal (==)" in out) == ("--shards" not in split)
     assert "device 0  F0" in out and picture.read_bytes().startswith(PNG)
     assert ("One micro-batch at a time" in out) == (not split), "as many devices as stages"
-
-
-@SLOW  # eight trainings
-def test_trained_bits_depend_on_the_number_of_shards_alone(
-    capsys, tmp_path, monkeypatch
-):
-    """Copies and stages change no bit in two epochs of digits; shards change bits, but no score."""
-    trained, scores, fit = {}, set(), train.fit
-
-    def fit_and_keep(net, *args, **options):
-        fit(net, *args, **options)
-        trained[split] = tuple(array.tobytes() for array in parameters(net.layers).values())
-
-    monkeypatch.setattr("minipipe.cli.train.fit", fit_and_keep)
-    monkeypatch.setattr("minipipe.cli.train._prove", lambda net, X, Y, *args: net.forward_backward(X, Y))
-    splits = [(1, 1, 1), (4, 1, 1), (1, 1, 4), (2, 1, 2), (1, 2, 1), (2, 2, 2), (4, 2, 1), (1, 2, 4)]
-    for split in splits:
-        D, T, K = split
-        sizes = f"--replicas {D} --shards {T} --devices {K} --epochs 2"
-        status, out, _ = run(capsys, f"{sizes} --output {tmp_path / 'run.png'}")
-        assert status == 0
-        scores.add(out.split("test accuracy ")[1].split(" %")[0])
-    assert len(scores) == 1 and len(set(trained.values())) == 2
-    assert all((trained[split] == trained[1, split[1], 1]) for split in splits)
 
 
 def one_device(monkeypatch, sizes, schedules):
