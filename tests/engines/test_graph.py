@@ -17,7 +17,7 @@ SIZE = 12
 views = st.builds(slice, st.integers(0, 5), st.integers(4, SIZE), st.integers(1, 3))
 operations = st.sampled_from(["add", "multiply", "shift", "reverse", "new", "into new"])
 steps = st.lists(
-    st.tuples(operations, views, views, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=14
+    st.tuples(operations, views, views, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=9
 )
 
 
@@ -78,7 +78,7 @@ def assert_same_values(made, buffer, expected):
     assert_same((buffer, [later.value for later in made]), expected)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(steps, st.randoms(use_true_random=False), st.booleans())
 def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exact):
     """Random programs on overlapping views; random priorities; all engines, and calls in the background."""
@@ -130,7 +130,7 @@ def doubled(parts):
 
 
 nested_steps = st.lists(
-    st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2)), min_size=2, max_size=10
+    st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2)), min_size=2, max_size=6
 )
 
 

@@ -109,6 +109,7 @@ def test_activation_memory_of_the_transformers_follows_a_formula(column, counted
         assert _estimate(column).activation_memory == n_bytes / 2**30
 
 
+@pytest.mark.slow
 def test_activation_memory_of_amoebanet_is_that_of_footprints():
     """32 micro-batches of 4 images: the stashed inputs of all, and the caches of one; a run has one input
     fewer beside the caches.

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from sampling import one_in
 
 import minipipe as mp
 from minipipe import plots
@@ -81,7 +82,7 @@ def random_problem(rng, most_layers):
 def test_min_variance_is_as_good_as_every_cut():
     """Of those that fit, where there is a limit of memory."""
     rng = random.Random(1)
-    for number in range(200):
+    for number in range(100):
         costs, K = random_problem(rng, 9)
         allowed, limits = every_cut(len(costs), K), ()
         if number % 2:
@@ -93,9 +94,9 @@ def test_min_variance_is_as_good_as_every_cut():
         assert spread(costs, counts) == min(spread(costs, cut) for cut in allowed)
 
 
-@pytest.mark.parametrize(
-    "draw", [lambda rng: rng.randint(1, 100), lambda rng: rng.lognormvariate(0, 1), lambda rng: 1]
-)
+@pytest.mark.parametrize("draw", one_in(3, [
+    lambda rng: rng.lognormvariate(0, 1), lambda rng: rng.randint(1, 100), lambda rng: 1,
+]))
 def test_10000_layers_in_1024_stages_take_less_than_a_second(draw):
     rng = random.Random(3)
     costs, K = [draw(rng) for _ in range(10_000)], 1024
@@ -113,7 +114,7 @@ def test_10000_layers_in_1024_stages_take_less_than_a_second(draw):
 
 def test_the_best_cut_does_not_depend_on_unit_or_kind_of_number():
     rng = random.Random(4)
-    for _ in range(100):
+    for _ in range(40):
         costs = [rng.randrange(4) for _ in range(rng.randrange(2, 14))]
         K = rng.randrange(1, len(costs) + 1)
         for solver in (min_max, min_variance):
@@ -136,7 +137,7 @@ def test_the_best_cut_is_even_and_free_layers_stay_behind():
 def test_min_max_is_as_good_as_every_cut_that_fits():
     """Or it says that nothing fits, and with how much more on each device something would."""
     rng, refused = random.Random(5), 0
-    for _ in range(400):
+    for _ in range(200):
         costs, K = random_problem(rng, 8)
         n = len(costs)
         speeds = rng.choice([None, [rng.choice([1, 2, 0.5, Fraction(1, 3)]) for _ in range(K)]])
@@ -153,7 +154,7 @@ def test_min_max_is_as_good_as_every_cut_that_fits():
             refused += 1
             with pytest.raises(ValueError, match=f"no cut of the {n} layers fits {K} devices"):
                 min_max(costs, K, speeds, cuts, memory, limit)
-    assert 20 < refused < 200
+    assert 10 < refused < 100
 
 
 def slowest(costs, speeds, cuts, memory, limit, K, counts):
@@ -173,7 +174,7 @@ def slowest(costs, speeds, cuts, memory, limit, K, counts):
 
 def test_the_limit_that_an_error_names_is_the_smallest():
     rng, counted = random.Random(7), {"limit": 0, "devices": 0, "more": 0}
-    for _ in range(200):
+    for _ in range(80):
         kinds = rng.random(), rng.randrange(9), Fraction(rng.randrange(9), 3)
         memory, K = [rng.choice(kinds) for _ in range(8)], rng.randrange(1, 5)
         limits = [rng.randrange(1, 6) for _ in range(K)] if rng.random() < 0.5 else rng.randrange(1, 9)
@@ -205,7 +206,7 @@ def test_the_limit_that_an_error_names_is_the_smallest():
             assert all(bottleneck(memory, cut) > one for cut in every_cut(8, n - 1))
         for name, found in zip(counted, (limit, devices, more)):
             counted[name] += bool(found)
-    assert min(counted.values()) > 20
+    assert min(counted.values()) > 8
 
 
 def test_the_best_cut_with_cut_costs_is_best_in_simulations():
@@ -460,8 +461,8 @@ def test_a_cut_is_drawn_in_bars_and_stripes_with_its_bottleneck():
 
 
 def test_a_cut_of_many_layers_shows_the_bottleneck_only():
-    ax = plots.cut([1] * 99 + [5], [2] * 50, list(map(str, range(100))), Figure().add_subplot())
-    assert [text.get_text() for text in ax.texts] == ["2.88"] and len(ax.get_xticks()) < 20
+    ax = plots.cut([1] * 49 + [5], [2] * 25, list(map(str, range(50))), Figure().add_subplot())
+    assert [text.get_text() for text in ax.texts] == ["2.78"] and len(ax.get_xticks()) < 20
     ax = plots.cut([1] * 40, [2] * 16 + [1] * 8, list(map(str, range(40))), Figure().add_subplot())
     assert len(ax.texts) == 24 and len(ax.get_xticks()) == 40, "the most that are written"
     assert plots.cut([0, 0], [1, 1], ax=Figure().add_subplot()).texts[0].get_text() == "0.00"

@@ -56,7 +56,7 @@ def test_pipedreams_example():
 def test_pipedreams_program_equals_the_search_through_all_plans():
     """Random networks of up to 5 layers on up to 5 devices, in fractions."""
     chance = random.Random(0)
-    for _ in range(400):
+    for _ in range(150):
         n_layers, n_devices = chance.randint(1, 5), chance.randint(1, 5)
         T, a, w = ([chance.randint(low, 9) for _ in range(n_layers)] for low in (1, 0, 0))
         bandwidth = chance.randint(1, 6)
@@ -91,7 +91,7 @@ def test_alpas_example():
 def test_alpas_program_equals_the_search_with_memory():
     """Random networks; a stage keeps one micro-batch for each stage from it to the end."""
     chance, n_without = random.Random(1), 0
-    for _ in range(400):
+    for _ in range(150):
         n_layers, n_devices, M = chance.randint(1, 5), chance.randint(1, 5), chance.randint(1, 6)
         work, kept = ([chance.randint(1, 9) for _ in range(n_layers)] for _ in range(2))
         limit = chance.choice([inf, chance.randint(4, 30)])
@@ -110,7 +110,7 @@ def test_alpas_program_equals_the_search_with_memory():
             continue
         found = meshed_stages(stage_time, n_layers, n_devices, M)
         assert found.time == expected == whole_time(found.stages, stage_time, M)
-    assert 20 < n_without < 200
+    assert 8 < n_without < 75
 
 
 # Narayanan et al.: ten published Transformers

@@ -36,15 +36,14 @@ from minipipe.site.writing import words_of
 FACTS = SCHEDULES.facts
 EVERY = pytest.mark.parametrize("name", SCHEDULES)
 SIZES = tuple(
-    (K, M) for K in range(1, 5) for M in sorted({*range(1, 2 * K + 2), 3 * K, 4 * K - 1, 4 * K})
+    (K, M) for K in range(1, 5) for M in sorted({1, 2, K, K + 1, 2 * K - 1, 2 * K, 2 * K + 1, 4 * K})
 )
+MORE = tuple((K, M) for K in range(2, 5) for M in sorted({*range(1, 2 * K), 3 * K, 4 * K - 1} - {K, K + 1}))
 LARGER = tuple(
     (K, M) for K in range(5, 9) for M in sorted({1, K - 1, K, K + 1, 2 * K - 1, 2 * K, 4 * K})
 )
-# of a device; some forms hold for equal passes only, and those that hold for all must tell F, I and W apart
-COSTS = pytest.mark.parametrize("F, I, W", [
-    (1, 1, 1), (4, 2, 1), *(pytest.param(*few, marks=pytest.mark.slow) for few in [(2, 2, 1), (3, 1, 2)]),
-])
+# F, I and W of a device: a form that holds for unequal ones must tell them apart
+UNEQUAL, EQUAL, OTHERS = (4, 2, 1), (1, 1, 1), [(2, 2, 1), (3, 1, 2)]
 
 
 @cache
@@ -60,8 +59,9 @@ def orders_of(name, sizes=SIZES):
 
 
 def sizes_of(name):
-    """The largest of these sizes, on 2 devices and on 4."""
-    found = [max((size for size in orders_of(name) if size[0] == K), default=None) for K in (2, 4)]
+    """The smallest of these sizes with M >= 2K, on 2 devices and on 4."""
+    sizes = [(K, M) for K, M in orders_of(name) if M >= 2 * K]
+    found = [min((size for size in sizes if size[0] == K), default=None) for K in (2, 4)]
     return [size for size in found if size]
 
 
@@ -147,39 +147,39 @@ def test_networks_comparisons_and_plans_read_names_by_the_same_rule():
 
 
 @EVERY
-@COSTS
-def test_its_closed_forms_are_counted(name, F, I, W):
-    assert_counted(name, F, I, W, SIZES)
+def test_its_closed_forms_are_counted(name):
+    """With unequal passes, and with equal ones where the form holds for these alone."""
+    for (K, M), order in orders_of(name).items():
+        holds = FACTS[name].ticks(K, M, *UNEQUAL) is not None
+        assert_counted(order, K, M, *(UNEQUAL if holds else EQUAL))
 
 
 @pytest.mark.slow
 @EVERY
-@COSTS
-def test_its_closed_forms_are_counted_on_many_devices(name, F, I, W):
-    assert_counted(name, F, I, W, LARGER)
+def test_its_closed_forms_are_counted_for_more_sizes_and_costs(name):
+    for (K, M), order in orders_of(name, SIZES + MORE + LARGER).items():
+        for F, I, W in (UNEQUAL, EQUAL, *OTHERS):
+            assert_counted(order, K, M, F, I, W)
 
 
-def assert_counted(name, F, I, W, sizes):
-    """Compare makespan and peaks of simulated runs with the closed forms, wherever these hold."""
-    facts = FACTS[name]
-    for (K, M), order in orders_of(name, sizes).items():
-        trace = mp.simulate(order, mp.Costs(F=F, B=I + W, I=I, W=W))
-        ticks, peaks, counted = facts.ticks(K, M, F, I, W), facts.peaks(K, M), peak_microbatches(trace)
-        if ticks is not None:
-            assert trace.makespan == ticks, f"makespan of {name}: K={K}, M={M}, F={F}, I={I}, W={W}"
-        if peaks is not None:
-            assert (counted if len(peaks) == K else [max(counted)]) == peaks, f"alive: {name}, K={K}, M={M}"
+def assert_counted(order, K, M, F, I, W):
+    """Compare makespan and peaks of a simulated run with the closed forms, if these hold."""
+    name, trace = order.name, mp.simulate(order, mp.Costs(F=F, B=I + W, I=I, W=W))
+    ticks, peaks = FACTS[name].ticks(K, M, F, I, W), FACTS[name].peaks(K, M)
+    if ticks is not None:
+        assert trace.makespan == ticks, f"makespan of {name}: K={K}, M={M}, F={F}, I={I}, W={W}"
+    if peaks is not None:
+        counted = peak_microbatches(trace)
+        assert (counted if len(peaks) == K else [max(counted)]) == peaks, f"alive: {name}, K={K}, M={M}"
 
 
 @EVERY
-@pytest.mark.parametrize("form", ["makespan", "alive"])
-def test_a_closed_form_holds_for_equal_passes_and_large_m(name, form):
+def test_a_closed_form_holds_for_equal_passes_and_large_m(name):
     """F = I = W and M = 4K, on 2 devices and on 4; a form that holds nowhere would never be counted."""
-    if getattr(FACTS[name], form) is None:
-        return
+    facts = FACTS[name]
     for K in (2, 4):
-        said = FACTS[name].ticks(K, 4 * K) if form == "makespan" else FACTS[name].peaks(K, 4 * K)
-        assert said is not None, f"{form} of {name} does not hold for K={K}, M={4 * K}"
+        assert facts.makespan is None or facts.ticks(K, 4 * K) is not None, f"makespan of {name}, K={K}"
+        assert facts.alive is None or facts.peaks(K, 4 * K) is not None, f"alive of {name}, K={K}"
 
 
 # Runs with numbers
@@ -209,11 +209,11 @@ WITHOUT = pytest.mark.parametrize("name", names_having(flush=False))
 @pytest.mark.parametrize("name, recompute", one_in(2, names_having(flush=True), ["never", "always"]))
 def test_a_run_has_the_bits_of_gpipe(name, recompute):
     """With a late W, dW is one wide product: then the bits are those of GPipe with a late W."""
-    for K, M in sizes_of(name):
-        pipe = pipeline(name, K, M, recompute=recompute, dtype=np.float32)
-        X, Y = (A.astype(np.float32) for A in mini_batch(2 * M + 1))
-        assert_same_bits(pipe, X, Y)
-        assert pipe.schedule.name.startswith(name)
+    K, M = sizes_of(name)[-1]
+    pipe = pipeline(name, K, M, recompute=recompute, dtype=np.float32)
+    X, Y = (A.astype(np.float32) for A in mini_batch(2 * M + 1))
+    assert_same_bits(pipe, X, Y)
+    assert pipe.schedule.name.startswith(name)
 
 
 @WITH_A_FLUSH
@@ -227,7 +227,7 @@ def test_a_rational_run_equals_the_full_batch(name):
 
 @WITH_A_FLUSH
 def test_threads_do_the_work_of_the_cluster_with_its_bits(name):
-    K, M = sizes_of(name)[-1]
+    K, M = sizes_of(name)[0]
     pipes = [pipeline(name, K, M, on=mp.Machine(engine)) for engine in ("cluster", "threads")]
     simulated, measured = (J_and_gradients(pipe, *mini_batch(2 * M + 1)) for pipe in pipes)
     assert_same(measured, simulated)
@@ -290,7 +290,7 @@ def test_compare_has_a_row_of_its_run(name, capsys, monkeypatch):
 
 @EVERY
 def test_the_site_has_its_page_with_an_idea_a_rule_and_a_source(name, tmp_path):
-    K, M = sizes_of(name)[-1]
+    K, M = sizes_of(name)[0]
     write_site(
         tmp_path, grid=Grid((name,), (K,), (M,), shares=(0.5,), latencies=(0,)), report=lambda line: None
     )

@@ -34,7 +34,7 @@ def counted(schedule, F, I, W):
     return trace.makespan, peak_microbatches(trace)
 
 
-SIZES = [(K, M) for K in (1, 2, 3, 4, 6) for M in (1, K, K + 1, 2 * K, 4 * K - 1, 4 * K)]
+SIZES = [(K, M) for K in (1, 2, 3, 4) for M in (1, K, K + 1, 2 * K, 4 * K - 1)]
 
 
 @pytest.mark.parametrize("costs", one_in(4, COSTS))
@@ -68,7 +68,7 @@ def test_dualpipe_and_dualpipe_v_are_idle_as_their_form_says(costs):
     """F = I >= W, and F&B from max(F, B) to F + B. If overlaps gain nothing, all are idle equally long."""
     F, I, W, FB = costs
     B = I + W
-    for K in range(1, 7):
+    for K in range(1, 5):
         for M in (2 * K, 2 * K + 1, 2 * K + 2, 4 * K):
             both_ways = [(dualpipe(K, M), Fraction(K, 2) - 1, K + 1)] if LEGAL["dualpipe"](K, M) else []
             for schedule, factor, peak in [*both_ways, (dualpipe_v(K, M), Fraction(K - 1, 2), K + 0.5)]:
@@ -83,7 +83,7 @@ def test_dualpipe_and_dualpipe_v_are_idle_as_their_form_says(costs):
 def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(costs):
     """I <= W and I <= F <= B."""
     F, I, W = costs
-    for K in range(1, 7):
+    for K in range(1, 5):
         for M in (2 * K, 2 * K + 1, 4 * K):
             T, peak = counted(without_overlaps(dualpipe_v(K, M)), F, I, W)
             assert T == M * (F + I + W) + Fraction(K - 1, 2) * F and peak == [K + Fraction(1, 2)] * K, (K, M)
@@ -108,12 +108,12 @@ PUBLISHED = {  # (makespan, peak) for K = 4, M = 8 and for K = 8, M = 32
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_published_values(name):
+@pytest.mark.parametrize("place, K, M", [(0, 4, 8), pytest.param(1, 8, 32, marks=pytest.mark.slow)])
+def test_published_values(place, K, M):
     """F = I = W = 1, B = 2, free links."""
-    for (K, M), expected in zip([(4, 8), (8, 32)], PUBLISHED[name], strict=True):
+    for name, published in PUBLISHED.items():
         T, peak = counted(build(name, K, M), 1, 1, 1)
-        assert (T, max(peak)) == expected
+        assert (T, max(peak)) == published[place], name
 
 
 @pytest.mark.parametrize("schedule, T", [
@@ -171,9 +171,9 @@ def test_orders_are_those_of_the_papers():
 
 
 def test_sizes_are_refused_exactly_where_there_is_no_schedule():
-    """K = 1..5, M = 1..11. New names are not in this table; what they refuse must say what fits instead."""
-    for K in range(1, 6):
-        for M in range(1, 12):
+    """K = 1..4, M = 1..9. New names are not in this table; what they refuse must say what fits instead."""
+    for K in range(1, 5):
+        for M in range(1, 10):
             legal = {name for name in PUBLISHED if name not in LEGAL or LEGAL[name](K, M)}
             assert legal == PUBLISHED.keys() & set(names_for(K, M)), (K, M)
 

@@ -90,7 +90,7 @@ def ports_of(draw, n_devices):
 
 
 @st.composite
-def settings_of_runs(draw, most_lanes=2, any_source=True, with_ports=True):
+def settings_of_runs(draw, most_lanes=2, any_source=True, with_ports=True, most_requests=12):
     """A `Setting`. Some come to a deadlock: by rendezvous, or since receives have changed places."""
     n_devices = draw(st.integers(2, 4))
     programs = [
@@ -99,7 +99,7 @@ def settings_of_runs(draw, most_lanes=2, any_source=True, with_ports=True):
     ]
     lanes = [(device, name) for device, names in enumerate(programs) for name in names]
     a_lane = st.sampled_from(lanes)
-    for number in range(draw(st.integers(6, 20))):
+    for number in range(draw(st.integers(most_requests // 3, most_requests))):
         kind = draw(st.sampled_from(["compute", "compute", "message", "message"] + ["any"] * any_source))
         if kind == "compute":
             device, name = draw(a_lane)

@@ -66,7 +66,7 @@ def assert_takes_over(uncounted, make, m=19):
     assert_same(state(taking_over.layers), state(watched.layers))
 
 
-@pytest.mark.parametrize("name, recompute", one_in(8, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
+@pytest.mark.parametrize("name, recompute", one_in(16, names_for_stages(4, 8), [*RECOMPUTE, "sqrt"]))
 def test_every_schedule(uncounted, name, recompute):
     split, machine = mp.Split(stages=4, microbatches=8), mp.Machine(costs=COSTS, link=LINK)
     assert_takes_over(uncounted, maker(split, name, recompute, network("tie"), on=machine))
@@ -74,15 +74,15 @@ def test_every_schedule(uncounted, name, recompute):
 
 @pytest.mark.parametrize("D, sums, machine", [
     (1, mp.Sums("running"), mp.Machine()),
-    (1, mp.Sums(grain=2), mp.Machine()),
+    (1, mp.Sums(grain=4), mp.Machine()),
     (2, mp.Sums(all_reduce="ring"), mp.Machine()),
     (1, mp.Sums(), mp.Machine(link=mp.Link(rendezvous=True))),
     (1, mp.Sums(), mp.Machine(ports=mp.cluster.ports(3, 32))),
     (1, mp.Sums(), mp.Machine(link=mp.Link(blocking=True))),
 ], ids=["running", "grain", "ring", "rendezvous", "ports", "blocking"])
 def test_all_options(uncounted, D, sums, machine):
-    split = mp.Split(replicas=D, stages=3, microbatches=8)
-    assert_takes_over(uncounted, maker(split, sums=sums, on=machine), m=30)
+    split = mp.Split(replicas=D, stages=3, microbatches=4)
+    assert_takes_over(uncounted, maker(split, sums=sums, on=machine), m=15)
 
 
 @pytest.mark.parametrize("split, layers", [
@@ -102,12 +102,12 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change, name", one_in(3, CHANGES, ["gpipe", "zb-v", "chimera"]))
+@pytest.mark.parametrize("change, name", one_in(5, CHANGES, ["gpipe", "zb-v", "chimera"]))
 def test_orders_with_updates(uncounted, change, name):
     order = CHANGES[change](in_copies(build(name, 2, 4), 2))
     make = maker(mp.Split(stages=order.n_stages, microbatches=8), order, on=mp.Machine(costs=COSTS))
     (taking_over, watched), adam, its = pair(make), mp.Adam(0.01), mp.Adam(0.01)
-    for seed in (0, 1, 2, 3):
+    for seed in (0, 1, 2):
         run = partial(taking_over.train, [batch(19, seed)], adam)
         costs = uncounted(run) if seed > 1 else run()
         assert costs == watched.train([batch(19, seed)], its)
@@ -120,9 +120,10 @@ def test_streams(uncounted, name):
     make = maker(mp.Split(stages=4, microbatches=per_update(name, 4)), name)
     (taking_over, watched), (sgd, its) = pair(make), [mp.SGD(0.01, momentum=0.5) for _ in range(2)]
     for seed in (0, 1, 2):
-        run = partial(taking_over.train, [batch(12 + i % 2, seed + i / 8) for i in range(6)], sgd)
+        batches = [batch(12 + i % 2, seed + i / 8) for i in range(4)]
+        run = partial(taking_over.train, batches, sgd)
         costs = uncounted(run) if seed == 2 else run()
-        assert costs == watched.train([batch(12 + i % 2, seed + i / 8) for i in range(6)], its)
+        assert costs == watched.train(batches, its)
         assert taking_over.trace == watched.trace
     assert_same(state(taking_over.layers), state(watched.layers))
 

@@ -140,19 +140,19 @@ def test_three_splits_of_one_network_that_took_33_and_6_and_3_ticks():
 ])
 def test_a_stretched_trace_is_the_run_with_stretched_costs_and_links(name, options):
     factor, options = Fraction(3, 2), {"latency": Fraction(1, 3), **options}
-    layers = [mp.Linear(8, 8) for _ in range(8)]
-    schedule = build(name, 4, 6)
+    layers = [mp.Linear(8, 8) for _ in range(4)]
+    schedule = build(name, 2, 4)
     of_stages = footprints(layers, LOSS, schedule.n_stages, (8,), 4)
 
     def trace(factor):
         link = mp.Link(**options | {"latency": factor * options["latency"]}, bandwidth=128 / factor)
         costs = mp.Costs(F=1 * factor, B=2 * factor, I=1 * factor, W=1 * factor)
-        return mp.simulate(schedule, costs, link, of_stages, ports=mp.cluster.ports(4, 128 / factor))
+        return mp.simulate(schedule, costs, link, of_stages, ports=mp.cluster.ports(2, 128 / factor))
 
     first = trace(Fraction(1))
     found, expected = first.stretched(factor), trace(factor)
     assert found == expected and found != first
-    assert [found.ledger(d) for d in range(4)] == [expected.ledger(d) for d in range(4)]
+    assert [found.ledger(d) for d in range(2)] == [expected.ledger(d) for d in range(2)]
     assert found.awaited == expected.awaited and found.asked == expected.asked
     assert found.in_front == expected.in_front and found.critical_path() == expected.critical_path()
     assert str(found.explain()) == str(expected.explain())
@@ -171,7 +171,8 @@ def test_simulations_that_stay_as_they_are(name):
     traces = AS_THEY_ARE[name]()
     found, unit = in_one_unit(traces)
     assert all(found[one] is traces[one] for one in traces) and unit is None
-    assert mp.plots.compare(traces).axes[-1].get_xlabel() == "time (ticks)"
+    if name.startswith("more"):
+        assert mp.plots.compare(traces).axes[-1].get_xlabel() == "time (ticks)"
 
 
 def test_runs_of_the_same_work_stay_as_they_are_and_the_axis_says_what_it_is():

@@ -21,9 +21,20 @@ def ended(setting, kept=None):
     return cluster, False
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(settings_of_runs())
 def test_a_slow_and_plain_cluster_does_the_same(setting):
+    assert_does_the_same(setting)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(settings_of_runs(most_requests=20))
+def test_a_slow_and_plain_cluster_does_the_same_in_long_runs(setting):
+    assert_does_the_same(setting)
+
+
+def assert_does_the_same(setting):
     """The same work at the same ticks, the same messages at the same ticks, and the same deadlocks."""
     cluster, stuck = ended(setting)
     slow = SlowCluster(setting.generators(), setting.link, setting.ports).run()
@@ -36,7 +47,7 @@ def test_a_slow_and_plain_cluster_does_the_same(setting):
 
 @pytest.mark.slow
 @settings(max_examples=100)
-@given(settings_of_runs(), st.booleans())
+@given(settings_of_runs(most_requests=20), st.booleans())
 def test_ticking_leaves_the_trace_of_running(setting, with_memory):
     """Work, messages, reasons, queues and memory; and a second run is the same as the first."""
 
@@ -57,9 +68,20 @@ def test_ticking_leaves_the_trace_of_running(setting, with_memory):
     assert stepped.trace.asked == cluster.trace.asked and stepped.trace.awaited == cluster.trace.awaited
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(settings_of_runs())
 def test_each_instant_of_each_lane_is_explained(setting):
+    assert_explained(setting)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(settings_of_runs(most_requests=20))
+def test_each_instant_of_each_lane_of_long_runs_is_explained(setting):
+    assert_explained(setting)
+
+
+def assert_explained(setting):
     """By work, or by an idle span that parts tile; and from the beginning to the end goes a critical path."""
     cluster, stuck = ended(setting)
     trace = cluster.trace
@@ -93,7 +115,7 @@ def check_parts(trace, explanation):
 
 
 @settings(max_examples=80)
-@given(settings_of_runs(any_source=False, with_ports=False, most_lanes=1), st.data())
+@given(settings_of_runs(any_source=False, with_ports=False, most_lanes=1, most_requests=9), st.data())
 def test_longer_work_on_the_critical_path_makes_the_run_longer(setting, data):
     cluster, stuck = ended(setting)
     steps = [step for step in cluster.trace.critical_path() if type(step.what) is Span]
@@ -109,7 +131,7 @@ def test_longer_work_on_the_critical_path_makes_the_run_longer(setting, data):
 
 @pytest.mark.slow
 @settings(max_examples=60)
-@given(settings_of_runs())
+@given(settings_of_runs(most_requests=20))
 def test_memory_is_what_work_has_kept_and_messages_that_wait(setting):
     """Each Compute keeps an array from its start on; a message counts from its arrival to its receipt."""
     kept = [[] for _ in setting.programs]
