@@ -3,16 +3,19 @@
 import os
 import signal
 import sys
+from functools import partial
 from time import sleep
 
 import numpy as np
-from engines.mpi_bits import pair
-from engines.on_engines import LOSS, mini_batch
+from engines import on_engines
+from engines.on_engines import LOSS, mini_batch, network
 
 import minipipe as mp
 from minipipe.cluster import Compute, Receive, Send
 from minipipe.engines import Mpi, world
 from minipipe.exact import rational
+
+pair = partial(on_engines.pair, "mpi", layers=network())
 
 
 def broken(kind, which):
