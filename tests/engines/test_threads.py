@@ -14,7 +14,7 @@ import pytest
 from compared import assert_same, parameters
 from hypothesis import given, settings
 from engines.on_engines import LOSS, assert_can_be_read, mini_batch, network, work
-from ticks.random_programs import settings_of_runs
+from ticks.programs import settings_of_runs
 from sampling import one_in
 
 import minipipe as mp

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from pictures.browser import browse, in_a_browser
-from ticks.lanes import with_all_reduces
+from ticks.programs import with_all_reduces
 
 import minipipe as mp
 from minipipe.cluster import BUBBLES, COMPUTE, Trace, describe_path

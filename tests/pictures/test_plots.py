@@ -8,6 +8,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from ticks.programs import with_all_reduces
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver

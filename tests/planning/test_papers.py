@@ -14,7 +14,7 @@ import minipipe as mp
 from minipipe.models import amoebanet_d, transformer
 from minipipe.order import greedy_schedule, with_recompute
 from minipipe.papers import (
-    ACCURACIES,
+    A100, ACCURACIES, H100,
     HARDWARE,
     P100,
     TABLE_1,
@@ -23,6 +23,7 @@ from minipipe.papers import (
     TORCHGPIPE,
     TPU_V2,
     TPU_V3,
+    V100,
     ZERO_BUBBLE,
     blocks_that_fit,
     chimera_table,
@@ -421,3 +422,33 @@ def test_the_picture_has_every_published_cell():
         for (K, _), value in cells.items()
     ]
     assert sorted(drawn) == sorted(against_M + against_K) and len(rings) == 10
+
+
+@pytest.mark.parametrize("device, gib, peak, share, peak_16, latency, bandwidth, early", [
+    (TPU_V2, 8, 22.5, 0.5, 0, 0, 62, True), (TPU_V3, 16, 61.5, 0.5, 0, 0, 82, True),  # half of a chip each
+    (P100, 16, 9.3, 0.1, 18.7, 18e-6, 1 / (1 / 12.8 + 1 / 11.7), False),
+    (V100, 32, 15.7, 0.48, 125, 2e-6, 150, False),
+    (A100, 80, 19.5, 0.44, 312, 0, 300, False), (H100, 80, 67, 0.43, 989, 0, 380, False),
+], ids=lambda given: getattr(given, "name", None))
+def test_devices_are_those_of_their_data_sheets(
+    device, gib, peak, share, peak_16, latency, bandwidth, early
+):
+    """GiB, TFLOP/s with 32 and 16 bits, seconds, GB/s; a copy through the host is the device's own work."""
+    assert device.memory == gib * 2**30 and device.early is early
+    assert (device.peak, device.peak_16) == (peak * 10**12, peak_16 * 10**12) and device.share == share
+    assert device.link.latency == latency and device.link.blocking is (device is P100)
+    assert abs(device.link.bandwidth - bandwidth * 10**9) < 1e-5  # the rounding of 10^9 times a float
+
+
+def test_devices_say_their_peak_its_share_and_who_says_so():
+    for device in (V100, A100, H100, P100):
+        assert device.seconds(1, n_bytes=2) == 2 / (device.share * device.peak_16)
+        assert device.seconds(1) == device.seconds(1, n_bytes=8) == 2 / (device.share * device.peak)
+        assert device.peak_16 > device.peak
+    for device in (TPU_V2, TPU_V3):
+        assert device.seconds(1, n_bytes=2) == device.seconds(1)
+    # the speeds that were published, in TFLOP/s
+    for device, published in ((A100, 137), (H100, 430)):
+        assert abs(device.share * device.peak_16 / 1e12 / published - 1) < 0.015
+        assert f"{published} TFLOP/s, {device.share:.0%}".replace("%", " %") in device.source
+    assert "62.4 TFLOP/s, 48 % of the peak" in V100.source

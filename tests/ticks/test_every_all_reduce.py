@@ -1,6 +1,7 @@
-"""What every all-reduce must hold, and what it states about itself against what is counted.
+"""What every all-reduce must hold, what it states about itself against what is counted, and published ticks.
 
-A new all-reduce is found here by its decorator. `-k its-name` runs its own tests.
+A new all-reduce is found here by its decorator. `-k its-name` runs its own tests. Then come sums whose terms
+are spread over ranks, and collectives that are no all-reduce.
 """
 
 from fractions import Fraction
@@ -10,15 +11,36 @@ import numpy as np
 import pytest
 from compared import assert_all_same, assert_equals_full_batch, assert_same
 from sampling import one_in
-from ticks.on_ranks import bytes_sent, run
 
 import minipipe as mp
-from minipipe.cluster import Cluster, Link
-from minipipe.collectives import ALL_REDUCES, Group, all_reduce, all_reduce_ticks, numbers_sent
+from minipipe.cluster import Cluster, Compute, DeadlockError, Link, ports
+from minipipe.collectives import (
+    ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
+    broadcast, numbers_sent, reduce, reduce_scatter,
+)
+from minipipe.collectives.broadcasting import best_segments
 from minipipe.engines import Threads
 from minipipe.exact import Rational, rational
 from minipipe.meta import MetaArray
 from minipipe.sums import TreeSum
+
+def run(collective, values, *args, link=Link(), bandwidth=None, gamma=0):
+    """(what each rank gets, the trace) of `collective(group, value, *args)` on one rank for each value."""
+    N, found = len(values), {}
+
+    def program(rank):
+        group = Group(rank, range(N), gamma=gamma)
+        found[rank] = yield from collective(group, values[rank], *args)
+
+    programs = [program(rank) for rank in range(N)]
+    trace = Cluster(programs, link=link, ports=ports(N, bandwidth) if bandwidth else ()).run()
+    return [found[rank] for rank in range(N)], trace
+
+
+def bytes_sent(trace, N):
+    """The bytes that each rank sends: a list."""
+    return [sum(m.n_bytes for m in trace.messages if m.source == rank) for rank in range(N)]
+
 
 FACTS = ALL_REDUCES.facts
 EVERY = pytest.mark.parametrize("name", ALL_REDUCES)
@@ -182,3 +204,279 @@ def test_a_fact_that_means_nothing_is_refused(fact, words):
     with pytest.raises(ValueError) as refused:
         ALL_REDUCES("mine", **facts)
     assert words in str(refused.value)
+
+
+SIZES = [*range(1, 10), 16]
+
+
+def table(of_names):
+    """{name: what is expected} as the arguments of a test, by name: a new one breaks none of these."""
+    return pytest.mark.parametrize("name, expected", of_names.items())
+
+
+# Values
+
+
+@table({
+    "naive": [1, 1, 1, 1], "ring": [1, 0, 1, 0], "two-level": [0, 0, 0, 0],
+    "tree": [0, 0, 0, 0], "doubling": [0, 0, 0, 0], "halving": [0, 0, 0, 0], "owners": [0, 0, 0, 0],
+})
+def test_the_order_of_the_additions_is_that_of_the_program(name, expected):
+    """1e16 + 1 = 1e16 in floats: of 1e16 + 1 - 1e16 + 1, the order decides what is left."""
+    assert run(all_reduce, [np.full(4, x) for x in (1e16, 1, -1e16, 1)], name)[0][0].tolist() == expected
+
+
+def test_two_levels_give_the_sum_in_any_nodes():
+    for N, node_size in [(4, 2), (6, 3), (16, 4), (5, 5), (5, 1)]:
+        values = [np.arange(11) * 17 + 5 ** rank for rank in range(N)]
+        sums, _ = run(all_reduce, values, "two-level", node_size)
+        assert_all_same(sums, sum(values))
+
+
+# The tree of the mini-batch, whose terms are spread over the ranks
+
+
+def spread(terms, N):
+    """For each of N ranks a `TreeSum` with a contiguous run of the terms, the first runs longer by one."""
+    sums, begin = [], 0
+    for rank in range(N):
+        end = begin + len(terms) // N + (rank < len(terms) % N)
+        total = TreeSum(len(terms))
+        for i in range(begin, end):
+            total.add(i, terms[i])
+        sums.append(total)
+        begin = end
+    return sums
+
+
+@pytest.mark.parametrize("M", [1, 2, 3, 6, 8, 12, 16])
+def test_the_bits_of_a_tree_do_not_depend_on_the_number_of_ranks(M):
+    terms = [[(term, None)] for term in np.random.default_rng(M).normal(size=(M, 3, 7)).astype(np.float32)]
+    whole, = spread(terms, 1)
+    for N in range(1, M + 1):
+        found, _ = run(all_reduce_sum, spread(terms, N))
+        assert_all_same(found, whole.value)
+
+
+@pytest.mark.parametrize("M, N, nodes", [
+    (8, 2, [1, 1]), (8, 4, [1, 1, 1, 1]), (8, 3, [2, 2, 1]), (12, 3, [1, 1, 1]), (12, 4, [2, 2, 2, 2]),
+    (6, 2, [2, 2]), (16, 5, [1, 2, 2, 2, 2]),
+])
+def test_what_travels_are_partial_sums_one_for_an_aligned_run(M, N, nodes):
+    sums = spread([np.ones(60)] * M, N)
+    assert [len(tree_sum.pending) for tree_sum in sums] == nodes
+    _, trace = run(all_reduce_sum, sums)
+    half = 8 * 60 * (N - 1) // N
+    assert bytes_sent(trace, N) == [count * half + half for count in nodes]
+    if set(nodes) == {1}:
+        assert bytes_sent(trace, N) == [8 * numbers for numbers in numbers_sent("ring", N, 60)]
+
+
+def test_what_a_rank_has_is_added_from_left_to_right():
+    """Terms 1 to 7 of 8, in the other order, are pending as 1, 2..3 and 4..7: 1, 1e16 and -1e16."""
+    mine, others = TreeSum(8), TreeSum(8)
+    numbers = {1: 1.0, 2: 1e16, 4: -1e16}
+    for i in reversed(range(8)):
+        (mine if i else others).add(i, numbers.get(i, 0.0))
+    assert sorted(mine.pending.values()) == sorted(numbers.values())
+    assert run(all_reduce_sum, [mine, others], "naive")[0] == [0, 0]
+    halves = spread([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 2)
+    assert [len(half.pending) for half in halves] == [2, 2]
+    assert run(all_reduce_sum, halves, "naive")[0] == [63, 63]
+
+
+@pytest.mark.parametrize("name", ["tree", "doubling", "halving"])
+def test_aligned_runs_keep_the_bits_of_the_tree_in_these_too(name):
+    terms = list(np.random.default_rng(0).normal(size=(16, 33)))
+    whole, = spread(terms, 1)
+    for N in (2, 4, 8, 16):
+        assert np.array_equal(run(all_reduce_sum, spread(terms, N), name)[0][0], whole.value)
+
+
+# Ticks
+
+
+@table({
+    "naive": (584, 3784), "tree": (656, 2136), "doubling": (328, 1068), "halving": (496, 1048),
+    "ring": (696, 1848), "owners": (296, 648),
+})
+def test_all_reduces_in_ticks(name, expected):
+    """alpha = 100, beta = 1/16; adding takes no time."""
+    for (N, n), ticks in zip([(4, 1024), (8, 4096)], expected, strict=True):
+        _, trace = run(all_reduce, [np.zeros(n, np.uint8)] * N, name, link=Link(100), bandwidth=16)
+        assert trace.makespan == ticks == all_reduce_ticks(name, N, n, 100, Fraction(1, 16))
+
+
+@pytest.mark.parametrize("N, ticks", [(3, 456), (5, 720), (6, 784), (7, 784)])
+def test_a_tree_of_any_number_of_ranks(N, ticks):
+    values = [np.zeros(1024, np.uint8)] * N
+    assert run(all_reduce, values, "tree", link=Link(100), bandwidth=16)[1].makespan == ticks
+
+
+@table({
+    "naive": (14, [56] + [8] * 7), "tree": (14, [24, 8, 16, 8, 24, 8, 16, 8]), "doubling": (24, [24] * 8),
+    "halving": (48, [14] * 8), "ring": (112, [14] * 8), "owners": (112, [14] * 8),
+})
+def test_who_sends_how_many_messages_and_bytes(name, expected):
+    """N = 8 ranks with 8 bytes."""
+    _, trace = run(all_reduce, [np.zeros(8, np.uint8)] * 8, name)
+    assert (len(trace.messages), bytes_sent(trace, 8)) == expected
+
+
+def test_two_levels_against_one_flat_ring():
+    """16 ranks in 4 nodes: inside (alpha, beta) = (1, 1/16), outside (100, 1)."""
+    pairs = [(source, to) for source in range(16) for to in range(16)]
+    link = {pair: Link(1, 16) if pair[0] // 4 == pair[1] // 4 else Link(100, 1) for pair in pairs}
+    values = [np.zeros(4096, np.uint8)] * 16
+    two_level = run(all_reduce, values, "two-level", 4, link=link, bandwidth=16)[1].makespan
+    assert two_level == 6 * (1 + 64) + 6 * (100 + 256) == 2526
+    flat = run(all_reduce, values, "ring", link=Link(100), bandwidth=1)[1].makespan
+    assert flat == 30 * (100 + 256) == 10680
+
+
+@pytest.mark.parametrize("name, N, ms", [
+    ("naive", 4, 60), ("naive", 5, 80), ("owners", 4, 15), ("ring", 4, 15),
+])
+def test_the_gpus_of_d2l_share_the_port_that_they_send_to(name, N, ms):
+    """Dive into Deep Learning, 13.7: 160 MB, 16 MB a millisecond; to the CPU is to a fifth device.
+
+    Without ports, all messages would pass at once, and 60 ms would come out as 20.
+    """
+    values = [MetaArray(160, np.uint8)] * N
+    assert run(all_reduce, values, name, bandwidth=16)[1].makespan == ms
+    assert name != "naive" or run(all_reduce, values, name, link=Link(bandwidth=16))[1].makespan == 20
+
+
+# The others
+
+
+@pytest.mark.parametrize("N", SIZES)
+def test_the_other_collectives_give_what_their_names_say(N):
+    values = [np.arange(7) + 100 * rank for rank in range(N)]
+    parts = [[np.array([100 * rank + c]) for c in range(N)] for rank in range(N)]
+    root = N // 2
+    for algorithm, *args in [("binomial",), ("scatter",), ("chain", 3)]:
+        found, _ = run(broadcast, values, root, algorithm, *args)
+        assert_all_same(found, values[root])
+    found, _ = run(reduce, values, root)
+    assert np.array_equal(found.pop(root), sum(values)) and found == [None] * (N - 1)
+    for algorithm in ("ring", "doubling"):
+        found, trace = run(all_gather, values, algorithm)
+        assert_all_same(found, values)
+        assert bytes_sent(trace, N) == [8 * 7 * (N - 1)] * N
+    for algorithm in ("ring", "owners"):
+        found, _ = run(reduce_scatter, parts, algorithm)
+        assert found == [sum(100 * rank + r for rank in range(N)) for r in range(N)]
+    found, _ = run(all_to_all, parts)
+    assert all(np.array_equal(np.concatenate(got), [100 * source + r for source in range(N)])
+               for r, got in enumerate(found))
+
+
+@pytest.mark.parametrize("N", SIZES)
+def test_a_broadcast_sends_nothing_twice(N):
+    """In a binomial tree from place 0, place p > 0 is the head of min(lowest bit of p, N - p) places."""
+    values, root = [np.arange(N)] * N, N // 3
+    place = {(root + p) % N: p for p in range(N)}
+    heads = {rank: min(p & -p, N - p) for rank, p in place.items() if p}
+    for algorithm, n_bytes in (("binomial", dict.fromkeys(heads, 8 * N)),
+                               ("scatter", {rank: 8 * chunks for rank, chunks in heads.items()})):
+        messages = run(broadcast, values, root, algorithm)[1].messages
+        down = [m for m in messages if ": gather" not in str(m.label)]
+        assert len(down) == len(heads) and {m.to: m.n_bytes for m in down} == n_bytes
+        assert all(place[m.source] == place[m.to] & (place[m.to] - 1) for m in down)
+        assert len(messages) == N - 1 + (N * (N - 1) if algorithm == "scatter" else 0)
+    assert len(run(broadcast, values, root, "chain", 3)[1].messages) == 3 * (N - 1)
+
+
+@pytest.mark.parametrize("args, blocking, ticks", [
+    (["binomial"], False, 3 * (100 + 256)),                  # 1068
+    (["scatter"], False, 10 * 100 + 2 * 224),                # 1448
+    (["chain", 4], True, (8 - 2 + 4) * (100 + 64)),
+    (["chain", 4], False, (8 - 1) * (100 + 64) + 3 * 64),
+])
+def test_a_broadcast_takes_the_ticks_of_its_formula(args, blocking, ticks):
+    """N = 8, n = 4096, alpha = 100, beta = 1/16."""
+    values, link = [np.zeros(4096, np.uint8)] * 8, Link(100, blocking=blocking)
+    assert run(broadcast, values, 0, *args, link=link, bandwidth=16)[1].makespan == ticks
+
+
+def test_all_gather_reduce_scatter_and_all_to_all_in_ticks():
+    """N = 8, n = 4096 bytes in all: 7 (100 + 32) = 924 in a ring, 3 * 100 + 224 = 524 by doubling.
+
+    With gamma = beta, the additions take 7 * 32 more.
+    """
+    chunk, settings = np.zeros(512, np.uint8), dict(link=Link(100), bandwidth=16)
+    assert run(all_gather, [chunk] * 8, "ring", **settings)[1].makespan == 924
+    assert run(all_gather, [chunk] * 8, "doubling", **settings)[1].makespan == 524
+    assert run(reduce_scatter, [[chunk] * 8] * 8, "ring", gamma=1 / 16, **settings)[1].makespan == 1148
+    assert run(reduce_scatter, [[chunk] * 8] * 8, "owners", gamma=1 / 16, **settings)[1].makespan == 548
+    assert run(all_to_all, [[chunk] * 8] * 8, **settings)[1].makespan == 924
+
+
+def test_the_best_number_of_segments_is_the_best():
+    """6 ranks, 1024 bytes, alpha = 16, beta = 1/16: sqrt(4 * 64/16) = 4."""
+    values, link = [np.zeros(1024, np.uint8)] * 6, Link(16, blocking=True)
+    settings = dict(link=link, bandwidth=16)
+    ticks = {s: run(broadcast, values, 0, "chain", s, **settings)[1].makespan for s in range(1, 12)}
+    assert min(ticks, key=ticks.get) == best_segments(6, 1024, 16, 1 / 16) == 4
+
+
+@pytest.mark.parametrize("N", SIZES)
+def test_nobody_leaves_a_barrier_before_the_last_has_entered(N):
+    late = N // 3
+
+    def program(rank):
+        yield Compute("before", ticks=50 if rank == late else rank % 5)
+        yield from barrier(Group(rank, range(N)))
+        yield Compute("after", ticks=1)
+
+    trace = Cluster([program(rank) for rank in range(N)], link=Link(100)).run()
+    after = [span.start for span in trace.spans if span.label == "after"]
+    assert all(start >= 50 for start in after) and max(after) == 50 + 100 * (N - 1).bit_length()
+
+
+def test_one_after_the_other_do_not_get_mixed():
+    """Rank 0 of a broadcast goes on at once, and calls the next one while the first is on its way."""
+
+    def three(group, value):
+        found = []
+        for factor in (1, 2, 3):
+            found.append((yield from broadcast(group, value * factor)))
+        total = yield from all_reduce(group, value, "naive")
+        return [*found, total]
+
+    found, _ = run(three, [np.array([10 ** rank]) for rank in range(3)], link=Link(7))
+    assert all([int(x[0]) for x in got] == [1, 2, 3, 111] for got in found)
+
+
+# What goes wrong, and says so
+
+
+def test_collectives_in_other_orders_are_a_deadlock_of_both():
+    def program(rank):
+        group, value = Group(rank, range(2)), np.ones(2)
+        calls = [all_reduce(group, value, "ring"), broadcast(group, value)]
+        for call in calls if rank == 0 else reversed(calls):
+            yield from call
+
+    with pytest.raises(DeadlockError, match=r"(?s)ring all-reduce 1.*binomial broadcast 1"):
+        Cluster([program(0), program(1)]).run()
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: Group(3, range(3)), "rank=3 is not in the group of 3"),
+    (lambda: Group(0, [1, 1]), "has a device twice"),
+    (lambda: run(all_reduce, [np.ones(1)], "rings"), "algorithm='rings' must be one of 'naive', 'tree'"),
+    (lambda: run(all_reduce, [np.ones(1)] * 3, "two-level", 2), "node_size=2 does not divide 3 ranks"),
+    (lambda: run(all_reduce, [np.ones(1)] * 2, "ring", 2), "node_size=2 is for 'two-level', not 'ring'"),
+    (lambda: run(broadcast, [np.ones(1)], 0, "tree"), "algorithm='tree' must be one of 'binomial'"),
+    (lambda: run(broadcast, [np.ones(1)], 2), "root=2 is not in the group of 1"),
+    (lambda: run(all_gather, [np.ones(1)], "tree"), "algorithm='tree' must be one of 'ring', 'doubling'"),
+    (lambda: run(reduce_scatter, [[np.ones(1)]] * 2), "1 parts for 2 ranks"),
+    (lambda: run(reduce_scatter, [[np.ones(1)] * 2] * 2, "tree"), "algorithm='tree' must be one of 'ring'"),
+    (lambda: run(all_to_all, [[1, 2, 3]] * 2), "3 values for 2 ranks"),
+    (lambda: run(all_reduce, [range(3)] * 2), r"range\(0, 3\) is neither a number nor an array of some"),
+])
+def test_bad_input_gets_a_sentence(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import minipipe as mp
 from cases import valid_schedules
-from ticks.random_programs import blame_at, check_path
+from ticks.programs import blame_at, check_path
 from ticks.test_cluster import receiver, sender
 from minipipe.cluster import (
     Cluster, Compute, IdlePart, Link, Message, Receive, Send, Span, Step, critical_path, describe_path,

@@ -5,7 +5,7 @@ import json
 import matplotlib
 import pytest
 from pictures.browser import browse, in_a_browser
-from ticks.lanes import COMMUNICATION, copies_that_add_their_gradients, ring, trace_of_lanes
+from ticks.programs import COMMUNICATION, copies_that_add_their_gradients, ring, trace_of_lanes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
