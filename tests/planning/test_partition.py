@@ -22,13 +22,7 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.layers import Layer
 from minipipe.partitioning import (
-    costs_of_layers,
-    histogram,
-    loads,
-    min_max,
-    min_variance,
-    partition,
-    times_of_layers,
+    costs_of_layers, histogram, loads, min_max, min_variance, partition, times_of_layers,
 )
 from minipipe.plots.curves import BACKGROUNDS, BOTTLENECK
 

@@ -5,7 +5,6 @@ A new schedule is found here by its decorator. `-k its-name` runs its own tests.
 
 import re
 import warnings
-from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -88,17 +87,6 @@ def exists(name, K, M):
         return bool(build(name, K, M))
     except ValueError:
         return False
-
-
-@EVERY
-def test_each_stage_does_every_micro_batch_once(name):
-    for order in orders_of(name).values():
-        counts = Counter(part for device in range(len(order.devices)) for part in order.parts(device))
-        assert set(counts.values()) == {1}
-        for kind, other in ("F", "F"), ("B", "I"):
-            done = [part[1:] for part in counts if part.kind in (kind, other)]
-            every = [(stage, i) for stage in range(order.n_stages) for i in range(order.n_microbatches)]
-            assert sorted(done) == every
 
 
 @EVERY

@@ -469,8 +469,3 @@ def test_sizes_are_refused_exactly_where_there_is_no_schedule():
         for M in range(1, 10):
             legal = {name for name in PUBLISHED if name not in LEGAL or LEGAL[name](K, M)}
             assert legal == PUBLISHED.keys() & set(names_for(K, M)), (K, M)
-
-
-def test_two_actions_in_the_wrong_order_are_one_fault():
-    faults = mp.Schedule.from_text(["F0 W0 I0", "F0 B0"]).faults()
-    assert faults == ["device 0: 0W0 comes before 0I0, the other half, which it needs"]
