@@ -17,7 +17,7 @@ SIZE = 12
 views = st.builds(slice, st.integers(0, 5), st.integers(4, SIZE), st.integers(1, 3))
 operations = st.sampled_from(["add", "multiply", "shift", "reverse", "new", "into new"])
 steps = st.lists(
-    st.tuples(operations, views, views, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=9
+    st.tuples(operations, views, views, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=7
 )
 
 
@@ -78,10 +78,13 @@ def assert_same_values(made, buffer, expected):
     assert_same((buffer, [later.value for later in made]), expected)
 
 
-@settings(max_examples=30)
+@settings(max_examples=50)
 @given(steps, st.randoms(use_true_random=False), st.booleans())
 def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exact):
-    """Random programs on overlapping views; random priorities; all engines, and calls in the background."""
+    """Random programs on overlapping views; random priorities; all engines, and calls in the background.
+
+    At last any order of tasks behind those that they come after, on any lanes: list scheduling chooses few.
+    """
     start = np.arange(1.0, SIZE + 1)
     start = rational(start) if exact else start / 8
     expected = one_after_the_other(program, start)
@@ -94,6 +97,20 @@ def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exa
     with Asynchronous() as in_background:
         _, buffer, made = recorded(program, start, in_background)
     assert_same_values(made, buffer, expected)
+    graph, buffer, made = recorded(program, start)
+    graph.run(orders=any_lanes(graph, chance))
+    assert_same_values(made, buffer, expected)
+
+
+def any_lanes(graph, chance):
+    """{lane: numbers of tasks} in an order that keeps to the edges, on three lanes."""
+    left, lanes = set(range(len(graph.tasks))), {(device, "compute"): [] for device in range(3)}
+    while left:
+        ready = sorted(n for n in left if not left & set(graph.tasks[n].after))
+        number = chance.choice(ready)
+        left.remove(number)
+        lanes[chance.choice(sorted(lanes))].append(number)
+    return lanes
 
 
 def total(parts):
@@ -130,13 +147,13 @@ def doubled(parts):
 
 
 nested_steps = st.lists(
-    st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2)), min_size=2, max_size=6
+    st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2)), min_size=2, max_size=5
 )
 
 
 @settings(max_examples=60)
 @given(nested_steps, st.randoms(use_true_random=False))
-def test_arrays_in_lists_tuples_dicts_and_partials_are_read_and_written(program, chance):
+def test_arrays_in_lists_dicts_and_partials_are_read_and_written(program, chance):
     """In every legal order, on one device, on the cluster and on threads, with the numbers of the program."""
     def performed(buffer, call):
         made = [np.ones(1)]
@@ -195,7 +212,7 @@ def test_a_list_that_a_call_changes_must_be_named(given):
     assert named[-2:] == [1, 1]
 
 
-def test_what_a_call_returns_is_no_view_of_what_it_reads_elsewhere():
+def test_what_a_call_returns_is_no_view_of_what_it_reads():
     """Of an array in a list, in a partial, of the object of a method, or of one that is named in reads."""
     class Holder:
         def __init__(self):
@@ -220,27 +237,8 @@ def test_what_a_call_returns_is_no_view_of_what_it_reads_elsewhere():
         assert not any(np.shares_memory(later.value, array) for array in (A, *holder.values)), name
 
 
-@settings(max_examples=50)
-@given(steps, st.randoms(use_true_random=False))
-def test_any_order_that_keeps_to_the_edges_gives_the_numbers_on_any_lanes(program, chance):
-    """Not only those that list scheduling chooses: any order of tasks behind those that they come after."""
-    start = np.arange(1.0, SIZE + 1)
-    expected = one_after_the_other(program, start)
-    graph, buffer, made = recorded(program, start)
-    left, order = set(range(len(graph.tasks))), []
-    while left:
-        ready = sorted(n for n in left if not left & set(graph.tasks[n].after))
-        order.append(chance.choice(ready))
-        left.remove(order[-1])
-    lanes = {(device, "compute"): [] for device in range(3)}
-    for number in order:
-        lanes[chance.choice(sorted(lanes))].append(number)
-    graph.run(orders=lanes)
-    assert_same_values(made, buffer, expected)
-
-
 @given(st.lists(st.tuples(st.booleans(), views), max_size=12))
-def test_accesses_are_those_that_a_plain_comparison_of_all_pairs_gives(accesses):
+def test_accesses_are_those_of_a_plain_comparison_of_all_pairs(accesses):
     """Every pair of accesses that share a byte, one of them a write, is in order; no other pair is."""
     buffer, known, before = np.zeros(SIZE), Accesses(), []
     for number, (writes, view) in enumerate(accesses):
@@ -295,7 +293,7 @@ def test_a_second_run_makes_the_calls_again():
         assert np.array_equal(A, [expected] * 2)
 
 
-def test_two_tasks_of_two_devices_run_at_once_and_a_chain_does_not():
+def test_tasks_of_two_devices_run_at_once_and_a_chain_does_not():
     graph, X = Graph(), np.ones(3)
     for device in (0, 1):
         with graph.on(device):
@@ -306,7 +304,7 @@ def test_two_tasks_of_two_devices_run_at_once_and_a_chain_does_not():
     assert trace.makespan == graph.schedule().makespan == graph.schedule().bounds.best
 
 
-def test_an_array_changed_behind_the_graphs_back_is_said_and_nothing_is_computed():
+def test_an_array_changed_behind_the_graphs_back_is_refused():
     graph, A, B = Graph(), np.ones((2, 3)), np.zeros((2, 3))
     graph.call(np.add, A, 1, out=B)
     A[0, 0] = 7
@@ -335,7 +333,7 @@ def test_a_call_that_writes_what_it_only_reads_is_said(engine):
     assert not A.any()
 
 
-def test_a_mistake_inside_a_call_in_the_background_comes_out_at_synchronize():
+def test_a_mistake_in_the_background_comes_out_at_synchronize():
     begun = []
     with pytest.raises(ValueError, match="matmul"), Asynchronous() as later:
         later.call(np.matmul, np.ones((2, 3)), np.ones((2, 3)))
@@ -345,7 +343,7 @@ def test_a_mistake_inside_a_call_in_the_background_comes_out_at_synchronize():
     assert begun == ["the call returns"]
 
 
-def test_a_call_in_the_background_is_one_of_device_0_unless_it_is_on_another():
+def test_a_call_in_the_background_is_on_device_0_or_as_told():
     def late():
         time.sleep(0.01)
         return np.ones(2)

@@ -250,7 +250,7 @@ def update(array, gradient, rate):
 
 
 @pytest.mark.parametrize("engine", ["one", "cluster", "threads"])
-def test_a_training_step_recorded_as_calls_is_that_of_the_network(engine):
+def test_a_step_recorded_as_calls_is_that_of_the_network(engine):
     """Exact, on two devices of the cluster and on two threads: `==` the full batch's step."""
     rng, rate, loss = np.random.default_rng(0), Rational(1, 2), mp.MeanSquaredError()
     X, Y = eighths(rng.standard_normal((3, 8))), eighths(rng.standard_normal((2, 8)))

@@ -245,7 +245,7 @@ def test_what_has_no_bytes_is_refused(value, words):
         pack(value)
 
 
-def test_a_clock_that_is_a_little_wrong_lets_no_message_arrive_before_it_was_sent():
+def test_with_a_wrong_clock_no_message_arrives_before_it_is_sent():
     """The receiver's clock is behind by 0.1, more than the message took."""
     def half(spans, sent, received, finished):
         tables = {"spans": spans, "sent": sent, "received": received, "waited": [], "finished": finished}

@@ -364,7 +364,7 @@ OPTIONS = [
 ]
 
 
-def test_each_option_changes_the_plan_for_a_profile_or_is_refused(tmp_path, capsys):
+def test_each_option_changes_the_plan_of_a_profile_or_is_refused(tmp_path, capsys):
     """A silent option is a wrong answer; so is one that was given its default."""
     path, plain = tmp_path / "mine.csv", None
     path.write_text(HEADER + "".join(f"block {i},1,1,1,8\n" for i in range(4)))

@@ -101,7 +101,7 @@ def test_its_orders_are_what_its_decorator_says(name):
 
 
 @EVERY
-def test_its_name_is_found_however_it_is_spelled_and_by_what_others_call_it(name):
+def test_its_name_is_found_in_any_spelling_and_by_other_names(name):
     """One rule for `build`, networks, `compare` and `check`: case, spaces, "_" and "-" do not matter."""
     for other in name.upper(), name.replace("-", "_"), name.replace("-", " ").title(), name.replace("-", ""):
         assert name_of(other) == name and is_name(other), other
@@ -114,7 +114,7 @@ def test_its_name_is_found_however_it_is_spelled_and_by_what_others_call_it(name
             assert name_of(other.lower()) == name and is_name(other)
 
 
-def test_networks_comparisons_and_plans_read_names_by_the_same_rule():
+def test_networks_comparisons_and_plans_read_names_alike():
     layers = [mp.Linear(1, 1) for _ in range(4)]
     of_flush = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "ZB_V")
     stream = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, "PipeDream 2BW")

@@ -259,7 +259,7 @@ def test_idle_times_are_boxes_with_their_cause(run):
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_arrows_lead_through_the_boxes_of_sender_message_and_receiver(run):
+def test_arrows_lead_from_sender_to_message_to_receiver(run):
     trace = RUNS[run]()
     chrome = trace.to_chrome_trace(tick="10 us")
     arrows = {}
@@ -372,7 +372,7 @@ def opened(tmp_path, trace):
 
 @in_perfetto
 @pytest.mark.parametrize("latency", [0, 1, 3])
-def test_every_message_is_a_box_and_an_arrow_and_every_idle_time_has_its_cause(tmp_path, latency):
+def test_perfetto_finds_each_message_and_each_cause_of_idle_time(tmp_path, latency):
     """96 messages; without latency they have no length, and an arrow leads from work to work."""
     trace = mp.simulate(build("1f1b", 4, 16), link=mp.Link(latency=latency))
     seen = opened(tmp_path, trace)

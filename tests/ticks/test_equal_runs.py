@@ -151,7 +151,7 @@ def test_a_stage_is_handed_copies(uncounted, monkeypatch, schedule):
     assert shared == {(0, 0), (1, 1), (2, 2)}
 
 
-def test_after_the_second_there_is_nothing_to_tick_and_it_can_be_copied():
+def test_after_the_second_run_nothing_ticks_and_it_can_be_copied():
     pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32)
     for _ in range(2):
         J = pipe.forward_backward(*batch(13, 0))
@@ -161,7 +161,7 @@ def test_after_the_second_there_is_nothing_to_tick_and_it_can_be_copied():
         assert each.forward_backward(*batch(13, 0)) == J
 
 
-def test_what_overflows_in_the_second_is_undone_and_its_trace_says_how_far_it_came():
+def test_a_second_run_that_overflows_is_undone_and_says_where():
     """Bytes are told before the tick at which it has failed; a run that counts has some of that tick, too."""
     layers = [mp.Linear(6, 5), mp.ReLU(), mp.Linear(5, 4)]
     found = []
@@ -186,7 +186,7 @@ def test_what_overflows_in_the_second_is_undone_and_its_trace_says_how_far_it_ca
 
 
 @pytest.mark.parametrize("microbatch", [0, 1, 3])
-def test_a_second_that_fails_at_any_tick_has_the_bytes_until_then(microbatch):
+def test_a_second_run_that_fails_has_the_bytes_until_then(microbatch):
     """The ticks before the failure are told in full, and what each device holds at the start."""
     found = []
     for pipe in pair(maker(THREE)):
@@ -251,7 +251,7 @@ def test_with_a_limit_bytes_are_counted_in_each_run(uncounted):
         uncounted(partial(pipe.forward_backward, *batch(13, 0)))
 
 
-def test_with_a_layer_of_a_users_own_bytes_are_counted_in_each_run():
+def test_with_a_users_layer_bytes_are_counted_in_each_run():
     """It may send what it likes: here, as many numbers as it has been called."""
 
     class Grows(mp.layers.Layer):

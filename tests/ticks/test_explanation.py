@@ -49,7 +49,7 @@ def runs(draw):
 
 @settings(max_examples=30, deadline=None)
 @given(runs(), st.sampled_from([None, 1, 2, 3]))
-def test_the_parts_tile_the_idle_time_exactly(trace, most_alive):
+def test_the_parts_tile_the_idle_time_with_its_causes(trace, most_alive):
     explanation = trace.explain(most_alive)
     for idle, parts in explanation.parts.items():
         assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
@@ -59,13 +59,7 @@ def test_the_parts_tile_the_idle_time_exactly(trace, most_alive):
         assert sum(row.values()) == trace.makespan - busy
         parts = [part for part in explanation.idle if part.device == device]
         assert sum(part.end - part.start for part in parts) == trace.makespan - busy
-
-
-@settings(max_examples=25, deadline=None)
-@given(runs())
-def test_each_instant_has_the_cause_that_the_definitions_say(trace):
-    """The definitions once more, word by word, for one instant in each part:
-    whatever else could have been faster."""
+    # the definitions once more, word by word, for one instant in each part
     for idle, parts in trace.explain().parts.items():
         for part in parts:
             now = (part.start + part.end) / 2

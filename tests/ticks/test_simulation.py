@@ -186,7 +186,7 @@ def test_a_backward_that_is_left_out_costs_both_its_halves(costs, B):
     assert mp.Costs(**costs).B == B
 
 
-def test_a_half_for_a_device_beside_one_for_each_stage_is_refused():
+def test_a_half_for_a_device_beside_one_a_stage_is_refused():
     with pytest.raises(ValueError, match=r"I=\[1, 2\] and W=1: one is for a device, the other"):
         mp.Costs(I=[1, 2], W=1)
 
@@ -269,7 +269,7 @@ def test_a_trace_says_what_its_tick_is(name):
     (mp.Split(2, 2, 2, microbatches=4), {"on": on(F=3, B=1)}),
     (mp.Split(2, 2, 2, microbatches=4), {"memory": mp.Memory("sqrt"), "sums": mp.Sums(buckets="layer")}),
 ])
-def test_the_ticks_of_all_forwards_are_the_whole_network_for_all_samples(split, options):
+def test_all_forwards_are_the_whole_network_for_all_samples(split, options):
     """Ticks in F, over all devices, times the share and the samples of a tick: 1 network x 19 samples."""
     trace = run(mp.Parallel(NETWORK, LOSS, split, **options), m=19)
     ticks = sum(span.end - span.start for span in trace.spans if str(getattr(span.label, "kind", "")) == "F")
@@ -277,7 +277,7 @@ def test_the_ticks_of_all_forwards_are_the_whole_network_for_all_samples(split, 
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_the_ticks_of_all_forwards_of_a_schedule_are_the_network_for_each_micro_batch(name):
+def test_forwards_of_a_schedule_are_the_network_a_micro_batch(name):
     trace = simulated(name, 4, 8, F=Fraction(1, 2), B=3)
     assert trace.tick_is == OneTick(Fraction(1, 2), None, Fraction(1, 2))
     if all(len(span.label.parts) == 1 for span in trace.spans):  # not the ticks of a backward as well
@@ -285,12 +285,12 @@ def test_the_ticks_of_all_forwards_of_a_schedule_are_the_network_for_each_micro_
         assert sum(span.end - span.start for span in forwards) * trace.tick_is.work == 8
 
 
-def test_seconds_lists_and_programs_of_ones_own_do_not_say_what_a_tick_is():
+def test_seconds_lists_and_own_programs_say_nothing_of_ticks():
     assert unknown().tick_is is simulated(F=[1, 2, 3, 4]).tick_is is simulated(unit="seconds").tick_is is None
     assert copies(on=mp.Machine("threads")).tick_is is None
 
 
-def test_it_stays_with_a_run_that_is_copied_and_with_one_that_takes_over_its_bytes():
+def test_the_tick_stays_with_copied_runs_and_with_equal_ones():
     network = mp.Pipeline(NETWORK, LOSS, 4, 8)
     first, second = run(network, 32).tick_is, run(network, 32).tick_is
     again = pickle.loads(pickle.dumps(network)).trace.tick_is
@@ -306,7 +306,7 @@ def makespans(traces):
     return {name: trace.makespan for name, trace in traces.items()}
 
 
-def test_three_splits_of_one_network_that_took_33_and_6_and_3_ticks():
+def test_three_splits_that_took_33_and_6_and_3_ticks_in_one_unit():
     """A tick is 1/4 x 4, 1 x 4 and 1/4 x 32 samples: 1, 4 and 8 of the smallest."""
     traces = {"network": pipeline(), "data": copies(), "layer": shards()}
     assert makespans(traces) == {"network": 33, "data": 6, "layer": 3}
@@ -325,7 +325,7 @@ def test_three_splits_of_one_network_that_took_33_and_6_and_3_ticks():
 @pytest.mark.parametrize("name, options", [
     ("1f1b", {}), ("zb-v", {"latency": 0}), ("zb-h1", {"blocking": True}), ("gpipe", {"rendezvous": True}),
 ])
-def test_a_stretched_trace_is_the_run_with_stretched_costs_and_links(name, options):
+def test_a_stretched_trace_is_a_run_of_stretched_costs_and_links(name, options):
     factor, options = Fraction(3, 2), {"latency": Fraction(1, 3), **options}
     layers = [mp.Linear(8, 8) for _ in range(4)]
     schedule = build(name, 2, 4)
@@ -362,7 +362,7 @@ def test_simulations_that_stay_as_they_are(name):
         assert mp.plots.compare(traces).axes[-1].get_xlabel() == "time (ticks)"
 
 
-def test_runs_of_the_same_work_stay_as_they_are_and_the_axis_says_what_it_is():
+def test_runs_of_the_same_work_stay_as_they_are():
     """1/4 x 8 samples: the share of a device, or, with F = 4 for all of the network, a quarter of that."""
     traces = {"network": pipeline(64), "data": copies(64, on=on(F=4, B=8)), "simulated": simulated()}
     found, unit = in_one_unit(traces)
@@ -406,7 +406,7 @@ def test_the_remedy_helps():
     assert in_one_unit(traces)[0]["data"].makespan == 24 and mp.plots.compare(traces)
 
 
-def test_schedules_of_other_numbers_of_devices_are_compared_in_one_unit():
+def test_schedules_on_fewer_devices_are_compared_in_one_unit():
     """One device works through 4 times as much in a tick as each of four: 4 x 24 ticks."""
     found = mp.compare(build("gpipe", 1, 8), build("1f1b", 4, 8))
     assert makespans(found) == {"gpipe": 96, "1f1b": 33}
