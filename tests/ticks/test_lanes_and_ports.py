@@ -8,7 +8,6 @@ import pytest
 from minipipe.cluster import (
     ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send, examples, ports,
 )
-from minipipe.cluster.links import Carrier
 from minipipe.collectives import Group, all_reduce
 from minipipe.meta import MetaArray
 
@@ -117,27 +116,6 @@ def test_gpus_on_one_bus_at_tick_each_other():
     bus = [Port(16, sends=range(4), receives=range(4))]
     for name in ("owners", "ring"):
         assert run(name, 4, 160, ports=bus).makespan == 60
-
-
-# A bug, and what it would make of it
-
-
-@pytest.fixture
-def reserved_when_sent(monkeypatch):
-    """The bug: all that a message passes is reserved when it is sent, for as soon as all of it is free."""
-
-    def set_out(self, message, now):
-        passes, _, _ = self._way(message)
-        self._start(message, now, max(now, self._free_at(passes)))
-        return True
-
-    monkeypatch.setattr(Carrier, "set_out", set_out)
-
-
-def test_reserving_at_send_time_would_give_45_ms_and_424_ticks(reserved_when_sent):
-    """Instead of 15 and 296, which `test_collectives` counts."""
-    assert run("owners", 4, 160, ports=ports(4, 16)).makespan == 45
-    assert run("owners", 4, 1024, Link(100), ports(4, 16)).makespan == 424
 
 
 # The ring with arrays, step by step
