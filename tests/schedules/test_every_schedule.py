@@ -37,7 +37,7 @@ EVERY = pytest.mark.parametrize("name", SCHEDULES)
 SIZES = tuple(
     (K, M) for K in range(1, 5) for M in sorted({1, 2, K, K + 1, 2 * K - 1, 2 * K, 2 * K + 1, 4 * K})
 )
-MORE = tuple((K, M) for K in range(2, 5) for M in sorted({*range(1, 2 * K), 3 * K, 4 * K - 1} - {K, K + 1}))
+MORE = tuple((K, M) for K in range(2, 5) for M in (*range(1, 2 * K), 3 * K, 4 * K - 1))
 LARGER = tuple(
     (K, M) for K in range(5, 9) for M in sorted({1, K - 1, K, K + 1, 2 * K - 1, 2 * K, 4 * K})
 )

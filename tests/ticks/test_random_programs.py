@@ -15,6 +15,7 @@ from ticks.programs import blame_at, bytes_of, check_path, settings_of_runs
 
 from minipipe.cluster import ANY, Compute, DeadlockError, Link, Receive, Send, Span
 
+
 @dataclass
 class Lane:
     """A lane stands still until tick `ready`; or, if that is None, until what it waits for has happened."""
