@@ -78,8 +78,9 @@ def test_random_programs_do_on_threads_what_the_cluster_does(setting):
         assert_can_be_read(threads.trace)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
-@given(settings_of_runs(with_ports=False, any_source=False, most_requests=9))
+@given(settings_of_runs(with_ports=False, any_source=False, most_requests=20))
 def test_synchronous_sends_deadlock_where_a_rendezvous_does(setting):
     setting.link = Link(rendezvous=True)
     threads = Threads(setting.generators(), synchronous=True)
