@@ -103,7 +103,7 @@ PORTS = [mp.Port(24, sends=[0, 1], receives=[0, 1]), mp.Port(16, receives=[3])]
 def test_a_run_of_a_plan_takes_its_ticks_and_its_bytes(setting):
     """With arrays, after an update: makespan and peak, `==`."""
     n_replicas, n_shards, zero, n_buckets, ports, speeds = setting
-    layers, optimizer = network(4), mp.Adam()
+    layers, optimizer = network(3), mp.Adam()
     cluster = Nodes(
         2, 2, mp.Link(50, 64), mp.Link(400, 16), seconds=lambda macs: macs + 500, ports=ports, speeds=speeds
     )
