@@ -16,9 +16,7 @@ from minipipe.graph import Accesses, Asynchronous, Graph, Task, from_names, list
 SIZE = 12
 views = st.builds(slice, st.integers(0, 5), st.integers(4, SIZE), st.integers(1, 3))
 operations = st.sampled_from(["add", "multiply", "shift", "reverse", "new", "into new"])
-steps = st.lists(
-    st.tuples(operations, views, views, st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=7
-)
+step = st.tuples(operations, views, views, st.integers(0, 2), st.integers(0, 3))
 
 
 def shifted(A):
@@ -78,9 +76,23 @@ def assert_same_values(made, buffer, expected):
     assert_same((buffer, [later.value for later in made]), expected)
 
 
-@settings(max_examples=50)
-@given(steps, st.randoms(use_true_random=False), st.booleans())
+CHANCES = st.randoms(use_true_random=False)
+
+
+@settings(max_examples=25)
+@given(st.lists(step, min_size=1, max_size=7), CHANCES, st.booleans())
 def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exact):
+    assert_every_order_gives_the_numbers(program, chance, exact)
+
+
+@pytest.mark.slow
+@settings(max_examples=50)
+@given(st.lists(step, min_size=1, max_size=14), CHANCES, st.booleans())
+def test_every_legal_order_gives_the_numbers_of_a_long_program(program, chance, exact):
+    assert_every_order_gives_the_numbers(program, chance, exact)
+
+
+def assert_every_order_gives_the_numbers(program, chance, exact):
     """Random programs on overlapping views; random priorities; all engines, and calls in the background.
 
     At last any order of tasks behind those that they come after, on any lanes: list scheduling chooses few.
@@ -146,14 +158,23 @@ def doubled(parts):
     parts[1]["b"][...] -= 1
 
 
-nested_steps = st.lists(
-    st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2)), min_size=2, max_size=5
-)
+nested_step = st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2))
 
 
-@settings(max_examples=60)
-@given(nested_steps, st.randoms(use_true_random=False))
+@settings(max_examples=30)
+@given(st.lists(nested_step, min_size=2, max_size=5), CHANCES)
 def test_arrays_in_lists_dicts_and_partials_are_read_and_written(program, chance):
+    assert_nested_arrays_are_read_and_written(program, chance)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(st.lists(nested_step, min_size=2, max_size=10), CHANCES)
+def test_arrays_in_lists_and_partials_of_long_programs(program, chance):
+    assert_nested_arrays_are_read_and_written(program, chance)
+
+
+def assert_nested_arrays_are_read_and_written(program, chance):
     """In every legal order, on one device, on the cluster and on threads, with the numbers of the program."""
     def performed(buffer, call):
         made = [np.ones(1)]

@@ -64,9 +64,20 @@ def test_synchronous_schedules_deadlock_where_a_rendezvous_does():
 # Random programs
 
 
-@settings(max_examples=100)
-@given(settings_of_runs(with_ports=False, most_requests=9))
+@settings(max_examples=50)
+@given(settings_of_runs(with_ports=False))
 def test_random_programs_do_on_threads_what_the_cluster_does(setting):
+    assert_threads_do_what_the_cluster_does(setting)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(settings_of_runs(with_ports=False, most_requests=20))
+def test_long_programs_do_on_threads_what_the_cluster_does(setting):
+    assert_threads_do_what_the_cluster_does(setting)
+
+
+def assert_threads_do_what_the_cluster_does(setting):
     """The same work and messages, the same deadlocks; and the trace can be explained."""
     setting.link, has_any = Link(), "ANY" in repr(setting) or "any device" in repr(setting)
     cluster, threads = setting.cluster(), Threads(setting.generators())
