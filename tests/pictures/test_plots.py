@@ -8,7 +8,6 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from ticks.programs import with_all_reduces
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
@@ -17,7 +16,7 @@ from matplotlib.textpath import TextPath
 from PIL import Image
 from pictures.test_html import trace_of
 from sampling import one_in
-from ticks.lanes import with_all_reduces
+from ticks.programs import with_all_reduces
 
 import minipipe as mp
 from minipipe import plots
