@@ -6,7 +6,7 @@ import operator as op
 from fractions import Fraction
 
 import numpy as np
-import pytest
+from doors.refused import assert_refused
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,32 +34,24 @@ def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
         assert mine == divmod(a, b) and {type(part) for part in mine} == {Rational}
 
 
-@pytest.mark.parametrize(
-    "function, domain",
-    [
-        ("exp", fractions),
-        ("tanh", fractions),
-        ("erf", fractions),
-        ("log", fractions.filter(lambda x: x > 0)),
-        ("log1p", fractions.filter(lambda x: x > -1)),
-        ("sqrt", fractions.filter(lambda x: x >= 0)),
-    ],
-)
-@given(data=st.data())
-def test_functions_are_right_to_the_last_place_of_a_double(data, function, domain):
+@given(fractions)
+def test_functions_are_right_to_the_last_place_of_a_double(x):
     """The 64-bit result, rounded to the 53 bits of a double, against libm's, which may be 1 place off."""
-    x = data.draw(domain)
-    mine = getattr(Rational(x), function)()
-    expected = getattr(math, function)(float(x))
-    assert type(mine) is Rational
-    # few bits, so that sums stay short: an odd number of 64 bits at most, times a power of two
-    power_of_two = mine.numerator & -mine.numerator
-    assert (mine.numerator // (power_of_two or 1)).bit_length() <= SIGNIFICANT_BITS
-    assert mine.denominator & (mine.denominator - 1) == 0
-    # the argument rounded to a double, times the steepest slope, e^8
-    argument = abs(Fraction(float(x)) - x) * 3000
-    assert abs(mine - Fraction(expected)) <= Fraction(math.ulp(expected)) * 2 + argument
-    assert mine == computed(function, Rational(x.numerator, x.denominator))
+    domains = {"exp": x, "tanh": x, "erf": x, "log": abs(x), "log1p": x if x > -1 else x / 9, "sqrt": abs(x)}
+    for function, x in domains.items():
+        if function == "log" and x == 0:
+            continue
+        mine = getattr(Rational(x), function)()
+        expected = getattr(math, function)(float(x))
+        assert type(mine) is Rational, function
+        # few bits, so that sums stay short: an odd number of 64 bits at most, times a power of two
+        power_of_two = mine.numerator & -mine.numerator
+        assert (mine.numerator // (power_of_two or 1)).bit_length() <= SIGNIFICANT_BITS, function
+        assert mine.denominator & (mine.denominator - 1) == 0, function
+        # the argument rounded to a double, times the steepest slope, e^8
+        argument = abs(Fraction(float(x)) - x) * 3000
+        assert abs(mine - Fraction(expected)) <= Fraction(math.ulp(expected)) * 2 + argument, function
+        assert mine == computed(function, Rational(x.numerator, x.denominator)), function
 
 
 def test_results_are_the_nearest_number_with_64_bits():
@@ -86,17 +78,14 @@ def test_arrays_of_them_pass_through_numpy():
     assert np.array_equal(Rational(1, 2) * A, A / 2) and np.array_equal(A * Rational(1, 2), A / 2)
 
 
-@pytest.mark.parametrize(
-    "mix",
-    [
-        lambda x: x * 0.5, lambda x: 0.5 * x, lambda x: x + np.float32(1), lambda x: x - np.float64(1),
-        lambda x: rational([x]) * np.array([0.5]), lambda x: x // 0.5, lambda x: 0.5 // x, lambda x: x % 0.5,
-        lambda x: 0.5 % x, lambda x: divmod(x, 0.5), lambda x: divmod(0.5, x), lambda x: 2.0**x,
-    ],
-)
-def test_a_float_cannot_slip_in(mix):
-    with pytest.raises(TypeError, match="exact arithmetic met the float"):
-        mix(Rational(1, 3))
+def test_a_float_cannot_slip_in():
+    x = Rational(1, 3)
+    mixed = (
+        lambda: x * 0.5, lambda: 0.5 * x, lambda: x + np.float32(1), lambda: x - np.float64(1),
+        lambda: rational([x]) * np.array([0.5]), lambda: x // 0.5, lambda: 0.5 // x, lambda: x % 0.5,
+        lambda: 0.5 % x, lambda: divmod(x, 0.5), lambda: divmod(0.5, x), lambda: 2.0**x,
+    )
+    assert_refused([(call, "exact arithmetic met the float") for call in mixed], TypeError)
 
 
 def test_whole_numbers_of_numpy_and_powers_stay_rational():
@@ -107,9 +96,8 @@ def test_whole_numbers_of_numpy_and_powers_stay_rational():
         assert type(value) is Rational
     assert x**-2 == 4 and 2 ** Rational(3) == 8
     assert type(x**-2) is type(2 ** Rational(3)) is Rational
-    for power in (lambda: x**0.5, lambda: x**x, lambda: 2**x, lambda: x ** Fraction(1, 2)):
-        with pytest.raises(TypeError, match="whole exponents only"):
-            power()
+    powers = lambda: x**0.5, lambda: x**x, lambda: 2**x, lambda: x ** Fraction(1, 2)
+    assert_refused([(power, "whole exponents only") for power in powers], TypeError)
 
 
 def test_extreme_arguments_are_answered_at_once():
@@ -120,13 +108,11 @@ def test_extreme_arguments_are_answered_at_once():
     assert tiny.tanh() == tiny.log1p() == tiny
 
 
-@pytest.mark.parametrize("call, words", [
-    (lambda: Rational(10**6).exp(), "has too many digits"), (lambda: Rational(0).log(), "above 0"),
-    (lambda: Rational(-1).sqrt(), "from 0 upwards"), (lambda: rational([1.0, np.nan]), "NaN and infinity"),
-])
-def test_what_is_not_defined_is_refused(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
+def test_what_is_not_defined_is_refused():
+    assert_refused([
+        (Rational(10**6).exp, "has too many digits"), (Rational(0).log, "above 0"),
+        (Rational(-1).sqrt, "from 0 upwards"), (lambda: rational([1.0, np.nan]), "NaN and infinity"),
+    ])
 
 
 def test_rational_takes_floats_exactly():
