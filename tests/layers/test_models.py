@@ -197,7 +197,9 @@ def gpipe_transformer(n_layers):
     return mp.models.transformer(32_000, 2048, n_heads=32, n_layers=n_layers)
 
 
-@pytest.mark.parametrize("n_layers", [3, 13, 103, 415, pytest.param(1663, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_layers", [
+    3, 13, 103, *(pytest.param(n, marks=pytest.mark.slow) for n in (415, 1663)),
+])
 def test_the_five_transformers_of_gpipe_have_the_printed_sizes(n_layers):
     """The count is L (12 d^2 + 13 d) + 2 V d + V + 2 d."""
     printed, exact = GPIPE[n_layers]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from compared import assert_same
 from asynchronous.by_the_rule import per_update
+from doors.refused import assert_refused
 from sampling import one_in
 
 import minipipe as mp
@@ -109,7 +110,7 @@ def assert_two_updates_equal_full_batch(net):
 SCHEDULES = [*names_for_stages(4, 6), *names_having(late_w=True)]
 
 
-@pytest.mark.parametrize("schedule, recompute", one_in(3, SCHEDULES, RECOMPUTE))
+@pytest.mark.parametrize("schedule, recompute", one_in(5, SCHEDULES, RECOMPUTE))
 def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
     assert_two_updates_equal_full_batch(mp.Pipeline(tiny(), LOSS, 4, 6, schedule, recompute))
 
@@ -297,7 +298,7 @@ class Shadowed(mp.Linear):
         return super().backward(2 * dZ)
 
 
-@pytest.mark.parametrize("part, error, words", [
+MISSING = [
     (Nothing(), NotImplementedError,
      "Nothing has no forward: write `def forward(self, A_prev)` in class Nothing(Layer)"),
     (Half(), NotImplementedError,
@@ -318,17 +319,21 @@ class Shadowed(mp.Linear):
     (NoReturnedDerivative(), TypeError, "derivative has returned None: end it with `return dA`"),
     (NoStep(), NotImplementedError, "NoStep has no step: write `def step(self, g, *memory)` in"),
     (NoReturnedStep(), TypeError, "NoReturnedStep.step has returned None: end it with `return"),
-], ids=lambda value: type(value).__name__ if isinstance(value, (mp.Layer, Loss, Optimizer)) else "")
-def test_what_is_missing_is_named_with_its_class(part, error, words):
-    layer, loss, optimizer = (
-        part if isinstance(part, kind) else other
-        for kind, other in ((mp.Layer, mp.ReLU()), (Loss, LOSS), (Optimizer, mp.SGD(0.1)))
-    )
-    with pytest.raises(error) as caught:
+]
+
+
+def test_what_is_missing_is_named_with_its_class():
+    def used(part):
+        layer, loss, optimizer = (
+            part if isinstance(part, kind) else other
+            for kind, other in ((mp.Layer, mp.ReLU()), (Loss, LOSS), (Optimizer, mp.SGD(0.1)))
+        )
         pipe = mp.Pipeline([mp.Linear(2, 2), layer, mp.Linear(2, 2)], loss, 2, 2)
         pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
         pipe.step(optimizer)
-    assert words in str(caught.value)
+
+    for part, error, words in MISSING:
+        assert_refused([(lambda: used(part), words)], error)
 
 
 def test_the_repr_of_a_layer_of_your_own():
