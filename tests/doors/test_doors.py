@@ -82,23 +82,25 @@ IN_NUMPY = {  # what -> (the makespan with NumPy's numbers, that with Python's)
         lambda: mp.Cluster([(mp.Compute(k) for k in range(3))], lambda _: np.int8(100)).run().makespan, 300
     ),
     "bytes of a Send": (lambda: carried(np.int8(100), np.int8(1)), 300),
-    "sizes": (lambda: mp.simulate(build("interleaved", np.int8(64), np.int8(64))).makespan > 0, True),
+    "sizes": (
+        lambda: mp.simulate(build("interleaved", np.int8(16), np.int8(16))).makespan,
+        mp.simulate(build("interleaved", 16, 16)).makespan,
+    ),
     "sizes of a split": (lambda: mp.Parallel(
-        LAYERS, LOSS, mp.Split(np.int8(64), np.int8(3), np.int8(2), np.int8(64)), "gpipe"
-    ).groups["pp"][-1][-1], 383),
+        LAYERS, LOSS, mp.Split(np.int8(32), np.int8(3), np.int8(2), np.int8(32)), "gpipe"
+    ).groups["pp"][-1][-1], 32 * 3 * 2 - 1),
     "sizes of two directions": (
-        lambda: mp.simulate(build("chimera", np.int8(64), np.int8(64))).makespan,
-        mp.simulate(build("chimera", 64, 64)).makespan,
+        lambda: mp.simulate(build("chimera", np.int8(16), np.int8(16))).makespan,
+        mp.simulate(build("chimera", 16, 16)).makespan,
     ),
     "units": (lambda: mp.Linear(np.int8(100), np.int8(100)).macs((100, 100)), 10**6),
 }
 
 
-@pytest.mark.parametrize("name", IN_NUMPY)
-def test_numpys_numbers_do_not_overflow(name):
-    make, expected = IN_NUMPY[name]
-    found = make()
-    assert found == expected and type(found) in (int, float, bool, Fraction)
+def test_numpys_numbers_do_not_overflow():
+    for name, (make, expected) in IN_NUMPY.items():
+        found = make()
+        assert found == expected and type(found) in (int, float, Fraction), name
 
 
 def test_links_and_ports_have_pythons_numbers():
@@ -120,7 +122,7 @@ def test_costs_do_not_change_when_a_list_that_made_them_does():
     assert costs.F == [1, 2]
 
 
-def test_what_goes_through_without_a_further_check_is_what_a_check_would_let_through():
+def test_plain_numbers_are_those_that_a_check_lets_through():
     finite = (0, 1, 0.5, Fraction(1, 3), 10**100, 10**101, 5e-324, 1e-99, -1, np.int8(1), np.float64(1))
     for number in (*finite, True, math.nan, math.inf, "1", None):
         try:
@@ -152,7 +154,7 @@ def test_layers_may_come_from_a_generator():
                  lambda layers: mp.describe(layers, (2,)),
                  lambda layers: mp.partition(layers, 2),
                  lambda layers: mp.footprints(layers, LOSS, 2, (2,), 4),
-                 lambda layers: mp.what_fits(layers, LOSS, (2,), 4, 10**9)):
+                 lambda layers: mp.what_fits(layers, LOSS, (2,), 4, 10**9, [2], [2], ["gpipe"], ["never"])):
         assert repr(make(generator())) == repr(make(LAYERS))
     assert mp.measure(generator(), LOSS, 2, X, Y, n_rounds=1).footprints
 
@@ -191,7 +193,7 @@ def test_a_run_under_way_is_not_copied_and_one_that_is_over_is():
         assert_same(parameters(pipe.layers), before)
 
 
-def test_a_pipeline_that_has_failed_and_one_without_a_flush_can_be_copied_too():
+def test_failed_pipelines_and_those_without_a_flush_are_copied():
     pipe = mp.Parallel(LAYERS, LOSS, mp.Split(stages=2), memory=mp.Memory(limit=1))
     with pytest.raises(mp.MemoryLimitError):
         pipe.forward_backward(X, Y)
@@ -206,12 +208,12 @@ def test_a_pipeline_that_has_failed_and_one_without_a_flush_can_be_copied_too():
     assert_same(parameters(twin.layers), parameters(pipe.layers))
 
 
-@pytest.mark.parametrize("name", ["layers", "loss", "n_stages", "n_microbatches"])
-def test_what_a_pipeline_was_made_of_cannot_be_exchanged(name):
+def test_what_a_pipeline_was_made_of_cannot_be_exchanged():
     pipe, net = pipeline(), network()
-    for model in (pipe, net) if name in ("layers", "loss") else (pipe,):
-        with pytest.raises(AttributeError):
-            setattr(model, name, getattr(model, name))
+    for name in ("layers", "loss", "n_stages", "n_microbatches"):
+        for model in (pipe, net) if name in ("layers", "loss") else (pipe,):
+            with pytest.raises(AttributeError):
+                setattr(model, name, getattr(model, name))
     for layers in (pipe.layers, pipe.stages[0].layers, net.layers):
         with pytest.raises(TypeError):
             layers[0] = mp.Linear(2, 3)
@@ -234,7 +236,7 @@ def test_data_that_change_between_two_ticks_do_not_reach_the_run():
     assert pipe.J == J and np.array_equal(pipe.gradients[0][0], dW)
 
 
-def test_a_rational_cost_beyond_all_floats_stops_the_training_in_a_sentence():
+def test_a_rational_cost_beyond_all_floats_stops_the_training():
     layers = [layer.copy(mp.exact.rational) for layer in network().layers]
     net = mp.Sequential(layers, LOSS)
     W = net.layers[0].W.copy()
@@ -243,10 +245,10 @@ def test_a_rational_cost_beyond_all_floats_stops_the_training_in_a_sentence():
     assert (net.layers[0].W == W).all()
 
 
-@pytest.mark.parametrize("model", ["mlp({[]: 1})", 200 * "mlp(", "mlp(1 + 'a')", "mlp", "mlp(*3)"])
-def test_a_model_that_is_no_call_is_answered_in_a_sentence(capsys, model):
-    assert main(["fit", "--memory", "1GiB", "--model", model]) == 2
-    assert "is not a call: write for instance" in capsys.readouterr().err
+def test_a_model_that_is_no_call_is_answered_in_a_sentence(capsys):
+    for model in ("mlp({[]: 1})", 200 * "mlp(", "mlp(1 + 'a')", "mlp", "mlp(*3)"):
+        assert main(["fit", "--memory", "1GiB", "--model", model]) == 2
+        assert "is not a call: write for instance" in capsys.readouterr().err, model
 
 
 def test_out_of_memory_is_said_where_python_says_nothing(capsys, monkeypatch):
@@ -257,7 +259,7 @@ def test_out_of_memory_is_said_where_python_says_nothing(capsys, monkeypatch):
     assert main(["verify"]) == 2 and capsys.readouterr().err == "minipipe: error: out of memory\n"
 
 
-def test_ctrl_c_while_the_package_is_imported_ends_with_status_130_and_without_a_traceback(tmp_path):
+def test_ctrl_c_during_the_import_ends_without_a_traceback(tmp_path):
     """A module in the place of NumPy interrupts its own import."""
     (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     path = os.pathsep.join([str(tmp_path), str(Path(mp.__file__).parent.parent)])
@@ -285,9 +287,9 @@ def test_ctrl_c_later_ends_with_status_130_too(capsys, monkeypatch):
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_gzip_file_is_unpacked_no_further_than_its_header_says(tmp_path):
-    """20 MB of zeros behind a header that announces none, and one that announces more than fits."""
-    bomb = gzip.compress(bytes([0, 0, 8, 3]) + bytes(12) + bytes(20 * 10**6))
+def test_a_gzip_file_is_unpacked_as_far_as_its_header_says(tmp_path):
+    """4 MB of zeros behind a header that announces none, and one that announces more than fits."""
+    bomb = gzip.compress(bytes([0, 0, 8, 3]) + bytes(12) + bytes(4 * 10**6))
     far = gzip.compress(bytes([0, 0, 8, 3]) + b"\xff" * 12)
     labels = bytes([0, 0, 8, 1, 0, 0, 0, 0])
     for images, words in (
@@ -305,7 +307,7 @@ def test_a_gzip_file_is_unpacked_no_further_than_its_header_says(tmp_path):
         assert peak < 10**6
 
 
-def test_a_file_of_cifar_is_unpacked_no_further_than_the_original(tmp_path, monkeypatch):
+def test_a_file_of_cifar_is_unpacked_as_far_as_the_original(tmp_path, monkeypatch):
     monkeypatch.setattr(import_module("minipipe.datasets.cifar10"), "MOST_RECORDS", 2)
     for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
         (tmp_path / f"{name}.bin").write_bytes(gzip.compress(bytes(3 * 3073)))
@@ -313,7 +315,7 @@ def test_a_file_of_cifar_is_unpacked_no_further_than_the_original(tmp_path, monk
         mp.datasets.cifar10(tmp_path)
 
 
-def test_no_layer_keeps_the_cache_of_a_micro_batch_between_two_ticks():
+def test_no_layer_keeps_a_cache_between_two_ticks():
     for name in ("gpipe", "zb-h1"):
         pipe = pipeline(schedule=name)
         pipe.start(X, Y)
@@ -339,7 +341,7 @@ def test_mini_batches_may_come_from_a_generator():
     assert stream((X, Y) for _ in range(3)) == stream([(X, Y)] * 3)
 
 
-def test_a_message_to_a_device_that_is_done_counts_when_it_arrives_there():
+def test_a_message_to_a_device_that_is_done_counts_there():
     def sender():
         yield mp.Compute("work", ticks=2)
         yield mp.Send("news", np.zeros(10), to=1)
@@ -353,7 +355,7 @@ def test_a_message_to_a_device_that_is_done_counts_when_it_arrives_there():
         cluster.run()
 
 
-def test_numpys_numbers_do_not_overflow_in_the_cost_of_an_all_reduce():
+def test_numpys_numbers_do_not_overflow_in_an_all_reduce():
     assert all_reduce_ticks("ring", np.int8(100), np.int32(10**9), 100, beta=np.int8(2)) == 3960019800
     assert numbers_sent("naive", 3, np.int8(100)) == [200, 100, 100]
 

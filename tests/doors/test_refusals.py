@@ -1,14 +1,22 @@
-"""What cannot be is refused in a sentence. `test_hostile.py` sweeps values that no argument can have; here
-are methods, arguments that do not fit each other, and limits.
+"""Whatever is handed in: it works, or a sentence says what is wrong. Never a raw error or a hang.
+
+First a sweep of hostile values over all arguments of all public callables; then methods, limits, and what
+does not fit each other; at last each rule of `minipipe.parallel.rules`, by a network that breaks it.
 """
 
+import json
 import math
+import os
 import subprocess
 import sys
+from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
+from doors.good import example, parameters_of, public
+from doors.refused import assert_refused
 from doors.test_doors import BANANA, LAYERS, LOSS, X, Y, carried, fitted, network, pipeline, simulated, stream
 
 import minipipe as mp
@@ -17,10 +25,63 @@ from minipipe.collectives import (
     Group, all_gather, all_reduce, all_reduce_ticks, all_to_all, broadcast, reduce, reduce_scatter,
 )
 from minipipe.experiments import Recipe
-from minipipe.order import best_schedule, greedy_schedule, in_copies, in_segments, with_updates, with_zero
+from minipipe.order import (
+    Schedule, best_schedule, greedy_schedule, in_copies, in_segments, with_updates, with_zero,
+)
 from minipipe.parallel import in_buckets
+from minipipe.parallel.rules import REFUSALS
 from minipipe.partitioning import loads
-from minipipe.schedules import build, data_parallel, gpipe, pipedream_2bw
+from minipipe.schedules import build, data_parallel, gpipe, pipedream_2bw, replicated_stages
+
+# --- hostile values
+
+HOSTILE = Path(__file__).parent / "hostile.py"
+NAMES = [name for name, entry in public().items() if parameters_of(entry)]
+PARTS = 8  # of the whole sweep
+
+
+def tried(names, share, folder):
+    """Return ([findings], {what the calls got: how many}); a call that ends Python is a finding, too."""
+    findings, counts, at = [], Counter(), folder / "at"
+    while names:
+        command = [sys.executable, HOSTILE, "--share", str(share), "--at", at, *names]
+        environment = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": os.pathsep.join(sys.path)}
+        ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+        for line in map(json.loads, ended.stdout.splitlines()):
+            if isinstance(line, dict):
+                counts.update(line)
+            else:
+                findings.append(line)
+        if ended.returncode == 0:
+            break
+        last = json.loads(at.read_text())
+        findings.append([*last, "ended Python", ended.stderr[-300:]])
+        names = names[names.index(last[0]) + 1:]
+    return findings, counts
+
+
+def test_every_argument_that_must_be_given_has_a_good_example():
+    for name in NAMES:
+        for parameter in parameters_of(public()[name]).values():
+            has_default = parameter.default is not parameter.empty
+            assert has_default or example(name, parameter) is not None, f"{name}: {parameter.name}"
+
+
+def test_a_sample_of_hostile_values_is_refused_in_sentences(tmp_path):
+    findings, counts = tried(NAMES, 197, tmp_path)
+    assert not [one for one in findings if one[3] != "vague"] and sum(counts.values()) > 200, findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_hostile_values_are_refused_in_sentences(part, tmp_path):
+    findings, counts = tried(NAMES[part::PARTS], 1, tmp_path)
+    assert not [one for one in findings if one[3] != "vague"], findings
+    assert counts["vague"] < 0.03 * sum(counts.values()), counts
+    assert sum(counts.values()) > 3000, counts
+
+
+# --- sentences
 
 TRACE = mp.simulate(gpipe(2, 2))
 
@@ -35,7 +96,7 @@ def run(program):
     return mp.Cluster([program(Group(rank, range(2))) for rank in range(2)]).run()
 
 
-@pytest.mark.parametrize("call, words", [
+REFUSED = [  # (call, words of the sentence)
     (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2), "zb-v"),
      "'zb-v' puts 2 stages on each device, which n_stages=1"),
     (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2, microbatches=3), "gpipe"),
@@ -149,87 +210,77 @@ def run(program):
      "m=a number of too many digits to be shown must be at most 5"),
     (lambda: mp.Schedule.from_csv(3), "source=3 must be a path, or the table as text"),
     (lambda: mp.Schedule.from_text([f"F{10**10}"]), "is not an action"),
-])
-def test_what_cannot_be_is_refused_in_a_sentence(call, words):
-    with pytest.raises(ValueError) as complaint:
-        call()
-    assert words in str(complaint.value)
+]
 
 
-@pytest.mark.parametrize("far", [1e308, 5e-324, 10**400, Fraction(1, 10**400), math.inf, math.nan, -1, True])
-def test_numbers_that_would_make_the_clock_infinite_are_refused(far):
-    for make in (
-        lambda: simulated(mp.Costs(F=far)),
-        lambda: simulated(mp.Costs(B=[far, 1, 1, 1])),
-        lambda: simulated(mp.Costs(message_bytes=far)),
-        lambda: mp.Link(latency=far),
-        lambda: mp.Cluster([(mp.Compute(k, ticks=far) for k in range(2))]).run(),
-        lambda: carried(far, 1),
-    ):
-        with pytest.raises(ValueError, match=r"out of reach|must be"):
-            make()
-    if far != math.inf:
-        with pytest.raises(ValueError, match=r"bandwidth=.* (is out of reach|must be)"):
-            mp.Link(bandwidth=far)
-        with pytest.raises(ValueError, match=r"bandwidth=.* (is out of reach|must be)"):
-            mp.Port(far, [0])
+def test_what_cannot_be_is_refused_in_a_sentence():
+    assert_refused(REFUSED)
 
 
-@pytest.mark.parametrize("limit", ["1", [1], math.nan, 0, -1, True])
-def test_a_limit_of_memory_is_a_number_of_bytes_everywhere(limit):
-    for call in (
-        lambda: mp.Memory(limit=limit),
-        lambda: mp.what_fits(LAYERS, mp.MeanSquaredError(), (2,), 4, limit),
-        lambda: mp.Cluster([], holdings=[], memory_limit=limit),
-    ):
-        with pytest.raises(ValueError, match=r"^(memory_)?limit=.* must be .*above 0 bytes"):
-            call()
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_a_matrix_for_a_seed_is_refused():
+    """NumPy goes round in a circle with it, until the interpreter has no stack left."""
+    seed = np.matrix([[1, 2]])
+    assert_refused([(call, "seed=matrix([[1, 2]]) must be a whole number") for call in (
+        lambda: mp.clients_of(X, X, 2, seed=seed), lambda: mp.compressing.Quantised(seed=seed),
+        lambda: mp.compressing.LowRank(seed=seed), lambda: mp.Sequential([mp.ReLU()], None, seed),
+    )])
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: build("gpipe", 10**6, 10**6),
-        lambda: gpipe(4, 10**8),
-        lambda: build("pipedream", 10**4, 10**4),
-        lambda: build("zb-v", 2 * 10**3, 10**4),
-        lambda: greedy_schedule(10**4, 10**4),
-        lambda: best_schedule(10**4, 10**4),
-        lambda: in_copies(gpipe(2, 2), 10**7),
-        lambda: in_segments(gpipe(2, 2), 10**7),
-    ],
-)
-def test_a_schedule_that_would_fill_the_memory_is_refused(make):
-    with pytest.raises(ValueError, match=r"a schedule of .* actions exceeds the limit of 4,000,000: use"):
-        make()
+def test_numbers_that_would_make_the_clock_infinite_are_refused():
+    out_of_reach = [1e308, 5e-324, Fraction(1, 10**400)]
+    for far in (*out_of_reach, 10**400, math.inf, math.nan, -1, True):
+        words = "=... is out of reach" if far in out_of_reach else "must be"
+        assert_refused([(call, words) for call in (
+            lambda: simulated(mp.Costs(F=far)),
+            lambda: simulated(mp.Costs(B=[far, 1, 1, 1])),
+            lambda: simulated(mp.Costs(message_bytes=far)),
+            lambda: mp.Link(latency=far),
+            lambda: mp.Cluster([(mp.Compute(k, ticks=far) for k in range(2))]).run(),
+            lambda: carried(far, 1),
+        )])
+        if far != math.inf:
+            bandwidths = lambda: mp.Link(bandwidth=far), lambda: mp.Port(far, [0])
+            assert_refused([(call, f"bandwidth...{words}") for call in bandwidths])
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: mp.models.resnet(6000002),
-        lambda: mp.models.amoebanet_d(3000000, 8),
+def test_a_limit_of_memory_is_a_number_of_bytes_everywhere():
+    for limit in ("1", [1], math.nan, 0, -1, True):
+        assert_refused([
+            (lambda: mp.Memory(limit=limit), "^limit=... must be ...above 0 bytes"),
+            (lambda: mp.what_fits(LAYERS, LOSS, (2,), 4, limit), "^memory_limit=... must be ...above 0"),
+            (lambda: mp.Cluster([], holdings=[], memory_limit=limit), "^memory_limit=... must be ...above 0"),
+        ])
+
+
+def test_what_would_fill_the_memory_is_refused():
+    orders = [
+        lambda: build("gpipe", 10**6, 10**6), lambda: gpipe(4, 10**8),
+        lambda: build("pipedream", 10**4, 10**4), lambda: build("zb-v", 2 * 10**3, 10**4),
+        lambda: greedy_schedule(10**4, 10**4), lambda: best_schedule(10**4, 10**4),
+        lambda: in_copies(gpipe(2, 2), 10**7), lambda: in_segments(gpipe(2, 2), 10**7),
+    ]
+    networks = [
+        lambda: mp.models.resnet(6000002), lambda: mp.models.amoebanet_d(3000000, 8),
         lambda: mp.models.transformer(5, 8, 2, 10**7),
-    ],
-)
-def test_a_network_of_too_many_layers_is_refused(make):
-    with pytest.raises(ValueError, match="must be at most 10,000"):
-        make()
+    ]
+    too_long = "a schedule of ... actions exceeds the limit of 4,000,000: use"
+    assert_refused([(call, too_long) for call in orders])
+    assert_refused([(call, "must be at most 10,000") for call in networks])
 
 
-def test_a_file_without_an_end_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+def test_a_file_without_an_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("minipipe.order.csv_format.MOST_CHARACTERS", 1000)
     (tmp_path / "long.csv").write_text("0F0,0B0\n" + 1000 * ",")
     with pytest.raises(mp.ScheduleError, match=r"long.csv has more than 1,000 characters.*use fewer devices"):
         mp.Schedule.from_csv(tmp_path / "long.csv")
 
 
-def test_huge_rational_numbers_have_a_repr_and_are_refused_in_a_sentence():
+def test_huge_rational_numbers_have_a_repr_and_a_refusal():
     huge = mp.exact.Rational(10**5000)
     assert repr(huge) == "Rational(a number of 16610 bits, over one of 1)"
-    for function in (huge.exp, (-huge).log, (-huge).sqrt):
-        with pytest.raises(ValueError, match=r"of Rational\(a number of 16610 bits"):
-            function()
+    functions = huge.exp, (-huge).log, (-huge).sqrt
+    assert_refused([(function, "of Rational(a number of 16610 bits") for function in functions])
 
 
 def test_a_schedule_without_micro_batches_or_stages_is_faulty():
@@ -238,7 +289,7 @@ def test_a_schedule_without_micro_batches_or_stages_is_faulty():
         assert fault.startswith("a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not ")
 
 
-def test_rows_that_shards_do_not_divide_are_refused_before_anything_is_computed():
+def test_rows_that_shards_do_not_divide_are_refused_at_once():
     layers = [mp.Conv2d(1, 1, 3, padding=1), mp.MaxPool2d(2), mp.Conv2d(1, 1, 3, padding=1), mp.Flatten()]
     net = mp.TensorParallel(layers, LOSS, mp.Shards(2, rows=True))
     with pytest.raises(ValueError, match="3 positions over 2 shards: use a number of shards that divides 3"):
@@ -246,16 +297,93 @@ def test_rows_that_shards_do_not_divide_are_refused_before_anything_is_computed(
     assert net.forward_backward(np.ones((1, 8, 4, 2)), np.ones((8, 2))) > 0
 
 
-def test_a_matrix_for_a_seed_is_refused_and_does_not_end_python():
-    """NumPy goes round in a circle with it, until the interpreter has no stack left."""
-    calls = (
-        "mp.clients_of(X, X, 2, seed=seed)", "Quantised(seed=seed)", "LowRank(seed=seed)",
-        "mp.Sequential([mp.ReLU()], None, seed)",
-    )
-    code = (
-        "import numpy as np, minipipe as mp; from minipipe.compressing import LowRank, Quantised\n"
-        "X, seed = np.ones((2, 4)), np.matrix([[1, 2]])\n"
-    )
-    code += "".join(f"try: {call}\nexcept ValueError as error: print(error)\n" for call in calls)
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ended.stdout == 4 * "seed=matrix([[1, 2]]) must be a whole number\n", ended
+# --- options that do not go together
+
+WIDE = [mp.Linear(2, 4), mp.ReLU(), mp.Linear(4, 2)]
+TIED = [mp.Linear(2, 2, tie="W"), mp.Tanh(), mp.Linear(2, 2, tie="W")]
+COPIES, STAGES = mp.Split(replicas=2), mp.Split(stages=2)
+SYNC = mp.Sums(sync_batch_norm=True)
+
+
+def parallel(split, schedule="1f1b", layers=WIDE, **options):
+    return mp.Parallel(layers, LOSS, split, schedule, **options)
+
+
+BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
+    "schedule, replicas": (
+        lambda: parallel(mp.Split(replicas=2, stages=2, microbatches=4), gpipe(2, 4)),
+        "the order of 'gpipe' has 1 copies of the network on 2 devices, which are not 2 replicas: pass the "
+        "order of one replica",
+    ),
+    "limit, engine": (
+        lambda: parallel(STAGES, memory=mp.Memory(limit=100), on=mp.Machine("threads")),
+        "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
+    ),
+    "grain, accumulate": (
+        lambda: parallel(STAGES, sums=mp.Sums("running", grain=2)),
+        "grain=2 needs accumulate='tree', not 'running', to keep its bits",
+    ),
+    "grain, all_reduce": (
+        lambda: parallel(COPIES, sums=mp.Sums(all_reduce="ring", grain=2)),
+        "grain=2 needs all_reduce='owners', not 'ring', to keep its bits",
+    ),
+    "grain, sync_batch_norm": (
+        lambda: parallel(COPIES, sums=mp.Sums(grain=2, sync_batch_norm=True)),
+        "sync_batch_norm=True with grain=2: the copies meet in each micro-batch, not in each grain",
+    ),
+    "replicas, sync_batch_norm": (
+        lambda: parallel(mp.Split(replicas=2, microbatches=3), sums=SYNC),
+        "sync_batch_norm=True with 3 micro-batches over 2 replicas: the copies meet in each micro-batch, so "
+        "use a multiple of 2",
+    ),
+    "copies, sync_batch_norm": (
+        lambda: parallel(mp.Split(microbatches=4), data_parallel(2, 4), sums=SYNC),
+        "sync_batch_norm=True with the 2 copies that the order of 'data-parallel' has itself: only replicas",
+    ),
+    "schedule, sync_batch_norm": (
+        lambda: parallel(STAGES, "pipedream", sums=SYNC),
+        "sync_batch_norm=True with 'pipedream', which has no flush: the statistics would be of other weights",
+    ),
+    "zero, all_reduce": (
+        lambda: parallel(COPIES, memory=mp.Memory(zero=1), sums=mp.Sums(all_reduce="ring")),
+        "all_reduce='ring', but with zero, or an S in the order, each device owns a part of the sum: use "
+        "'owners'",
+    ),
+    "zero, microbatches": (
+        lambda: parallel(mp.Split(replicas=2, microbatches=3), memory=mp.Memory(zero=3)),
+        "zero=3 with 3 micro-batches over 2 replicas: all of them gather parameters for each",
+    ),
+    "zero, copies": (
+        lambda: parallel(mp.Split(stages=2, microbatches=3), replicated_stages([2, 1], 3),
+                        memory=mp.Memory(zero=1)),
+        "zero=1 with 'replicated-stages', in which some stages are on one device only",
+    ),
+    "schedule, ties": (
+        lambda: parallel(STAGES, "pipedream", TIED),
+        "tie='W': tied weights need a flush, which the order of 'pipedream' does not have on each device",
+    ),
+    "schedule, zero": (
+        lambda: parallel(STAGES, "pipedream", memory=mp.Memory(zero=1)),
+        "the order of 'pipedream' says itself what is summed or updated when: leave out zero",
+    ),
+}
+
+
+def test_each_rule_has_a_name_of_its_own_and_a_network_that_breaks_it():
+    assert list(BROKEN) == [rule.name for rule in REFUSALS]
+
+
+def test_what_breaks_a_rule_is_refused_by_its_sentence():
+    assert_refused(BROKEN.values())
+
+
+def test_copies_that_are_no_replicas_are_refused():
+    """Backwards of the second copy come in another order than its forwards; or only some stages have one."""
+    other = Schedule.from_text(["0F0 0F1 0B0 0B1", "0F2 0F3 0B3 0B2"], 4, copy_of=(0, 0, 1, 1))
+    some, two_stages = replicated_stages([2, 1], 4), mp.Split(replicas=2, stages=2, microbatches=4)
+    assert_refused([
+        (lambda: parallel(mp.Split(replicas=2, microbatches=4), other, sums=SYNC),
+         "one order for all copies"),
+        (lambda: parallel(two_stages, some),
+         "2 copies of the network on 3 devices, which are not 2 replicas"),
+    ])
