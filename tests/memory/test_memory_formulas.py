@@ -1,7 +1,9 @@
 """Activation peaks follow the closed forms: the bytes of the fullest moment, formula == run == simulation.
 
+First of schedules, then what a Transformer's block keeps, and what that makes of ZB-H1's memory.
+
 Activations are what a device keeps between the actions of a micro-batch: "stashed inputs" and "caches"
-of the ledger. The letters of all formulas:
+of the ledger. The letters of the formulas of schedules:
 
     N, M    samples, in M micro-batches of N/M
     L, K    equal layers, in K stages of L/K, one on each device; r is a device
@@ -13,7 +15,9 @@ of the ledger. The letters of all formulas:
 import math
 from functools import cache
 
+import numpy as np
 import pytest
+from doors.refused import assert_refused
 from sampling import one_in
 
 import minipipe as mp
@@ -27,7 +31,7 @@ C = 8 * WIDTH + HIDDEN + 8 * HIDDEN     # the input of each Linear, and a byte f
 E = 8 * WIDTH                           # the error of MeanSquaredError
 LOSS = mp.MeanSquaredError()
 KEPT = ("stashed inputs", "caches")
-SIZES = [(K, M) for K in (1, 2, 3, 4) for M in (1, 2, 3, 6)]
+SIZES = [(K, M) for K in (1, 2, 4) for M in (1, 3, 6)]
 
 
 def equal_layers(n):
@@ -64,18 +68,19 @@ def of_the_loss(K, n_bytes=E):
     return [0] * (K - 1) + [n_bytes]
 
 
-@pytest.mark.parametrize("K, M", SIZES)
-def test_gpipe_keeps_what_all_layers_keep_of_all_samples(K, M):
+def test_gpipe_keeps_what_all_layers_keep_of_all_samples():
     """GPipe: N (L/K c), on the last device N (L/K c + e); on one device N (L c + e), the O(N L) of the paper.
 
     Micro-batches may be ragged.
     """
-    N = 3 * M - 1 if M > 1 else 3
-    assert peaks(build("gpipe", K, M), (3,) * K, N) == [N * (3 * C + e) for e in of_the_loss(K)]
+    for K, M in SIZES:
+        N = 3 * M - 1 if M > 1 else 3
+        expected = [N * (3 * C + e) for e in of_the_loss(K)]
+        assert peaks(build("gpipe", K, M), (3,) * K, N) == expected, f"K={K}, M={M}"
 
 
-@pytest.mark.parametrize("mode, K_and_M", one_in(2, ["always", "except_last"], SIZES))
-def test_gpipe_with_recomputation_keeps_all_inputs_and_the_caches_of_one_micro_batch(mode, K_and_M):
+@pytest.mark.parametrize("mode", ["always", "except_last"])
+def test_gpipe_recomputing_keeps_inputs_and_the_caches_of_one(mode):
     """GPipe, recomputing: (N - N/M) a + N/M (L/K c), on the last device N/M e more: the paper's
     O(N + L/K N/M).
 
@@ -83,27 +88,29 @@ def test_gpipe_with_recomputation_keeps_all_inputs_and_the_caches_of_one_micro_b
     That the last micro-batch is not recomputed changes nothing: it is the first to go backward,
     and its caches are there before the first R.
     """
-    K, M = K_and_M
-    schedule = with_recompute(build("gpipe", K, M), mode)
-    assert peaks(schedule, (4,) * K, 2 * M) == [2 * ((M - 1) * A + 4 * C + e) for e in of_the_loss(K)]
+    for K, M in SIZES:
+        schedule = with_recompute(build("gpipe", K, M), mode)
+        expected = [2 * ((M - 1) * A + 4 * C + e) for e in of_the_loss(K)]
+        assert peaks(schedule, (4,) * K, 2 * M) == expected, f"K={K}, M={M}"
 
 
-@pytest.mark.parametrize("K, M", SIZES)
-def test_1f1b_keeps_min_of_M_and_K_minus_r_micro_batches(K, M):
+def test_1f1b_keeps_min_of_M_and_K_minus_r_micro_batches():
     """1F1B, with q = min(M, K - r): q N/M (L/K c), recomputing N/M ((q - 1) a + L/K c).
 
     On the last device, where q = 1, N/M e more in both.
     """
-    alive = [min(M, K - r) for r in range(K)]
-    whole = build("1f1b", K, M)
-    assert peaks(whole, (4,) * K, 2 * M) == [2 * q * (4 * C + e) for q, e in zip(alive, of_the_loss(K))]
-    recomputed = [2 * ((q - 1) * A + 4 * C + e) for q, e in zip(alive, of_the_loss(K))]
-    assert peaks(with_recompute(whole), (4,) * K, 2 * M) == recomputed
+    for K, M in SIZES:
+        alive = [min(M, K - r) for r in range(K)]
+        whole, losses = build("1f1b", K, M), of_the_loss(K)
+        expected = [2 * q * (4 * C + e) for q, e in zip(alive, losses)]
+        assert peaks(whole, (4,) * K, 2 * M) == expected, f"K={K}, M={M}"
+        expected = [2 * ((q - 1) * A + 4 * C + e) for q, e in zip(alive, losses)]
+        assert peaks(with_recompute(whole), (4,) * K, 2 * M) == expected, f"recomputing, K={K}, M={M}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "naive"])
-def test_recomputation_in_segments_keeps_an_input_for_each_and_the_caches_of_one(name):
+def test_segments_keep_an_input_for_each_and_the_caches_of_one(name):
     """n segments in each stage: N/M ((q n - 1) a + L/(K n) c), e more on the last device; q as above,
     M for GPipe, 1 if naive.
 
@@ -139,7 +146,7 @@ def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
 
 
 @pytest.mark.parametrize("name, make, K", one_in(
-    2, ["zb-h1", "zb-h2"], [equal_layers, layers_with_many_activations], [1, 2, 3, 4]
+    2, ["zb-h1", "zb-h2"], [equal_layers, layers_with_many_activations], [1, 2, 3]
 ))
 def test_zero_bubble_keeps_c_from_F_to_I_and_w_from_I_to_W(name, make, K):
     """Of a sample, a layer keeps c from F to I, and w from I to W: for each product, its A_prev and its dZ.
@@ -159,7 +166,7 @@ def test_zero_bubble_keeps_c_from_F_to_I_and_w_from_I_to_W(name, make, K):
     """
     c, w = {equal_layers: C, layers_with_many_activations: C + 2 * 8 * HIDDEN}[make], 2 * 8 * (WIDTH + HIDDEN)
     assert (w > c) == (make is equal_layers)
-    for M in {1, 2, K, 2 * K - 1, 2 * K + 1}:
+    for M in {1, K, 2 * K - 1, 2 * K + 1}:
         after_F, after_I = [], []
         for r in range(K):
             ahead, waiting, alive = K - r, r + 1, K
@@ -184,3 +191,154 @@ def test_pipedream_keeps_1f1bs_activations_and_the_older_weights():
         trace = mp.simulate(pipedream(K, 3 * K), footprints=sizes)
         assert trace.peak_bytes(KEPT) == [5 * (K - r) * (2 * C + e) for r, e in enumerate(of_the_loss(K))]
         assert trace.peak_bytes(["weight versions"]) == [(K - r - 1) * sizes[r].parameters for r in range(K)]
+
+
+# --- a Transformer's block, in the units of the papers
+#
+# s, b, h, a: positions, samples, features, heads. The papers count arrays of 16 bits, 2 bytes a number:
+#
+#     s b (34 h + 5 a s)   kept for the backward: Korthikanti et al. 2022, arXiv 2205.05198, equation 1
+#     34 s b h             where the attention's shares are made again: table 2 there, "selective"
+#     2 s b h              where all is made again, from the input: "full"
+#     32 s b h             of the first, for W: Qi et al. 2023, arXiv 2401.10241, table 1
+#
+# Ours is another number, as follows:
+#
+#     -2 s b h     without dropout, of the first two: the paper's two masks have a byte a number
+#     +4 s b h     with dropout: two masks, of 2 bytes a number
+#     -3 a s^2 b   no dropout of the shares P: there, a mask and the shares behind it, 1 + 2 bytes a share
+#     +4 s b       1/s of both LayerNorms, for each position; the paper leaves such small ones out
+#     +8 h         of those for W: dW and db of both LayerNorms, which their I has made
+
+CROSS_ENTROPY = mp.SoftmaxCrossEntropy()
+BLOCKS = [(3, 2, 8, 2), (8, 5, 12, 3)]
+
+
+@cache
+def kept_by_a_block(s, b, h, a, recompute="never", dropout=0):
+    """{kind: bytes} that a stage of one block keeps after its F, and after its I with its dZ."""
+    layers = [mp.TransformerBlock(h, a, dropout=dropout) for _ in range(3)]
+    layers = mp.recomputing(layers) if recompute == "selective" else layers
+    pattern = "FRIW" if recompute == "always" else "FIW"
+    *_, stage, _ = mp.footprints(
+        layers, LOSS, 3, (h, s), b, dtype=np.float16, patterns=[pattern]
+    )
+    return {kind: sum(kept.values()) for kind, (_, _, kept) in stage.actions[pattern].items()}
+
+
+@pytest.mark.parametrize("s, b, h, a", BLOCKS)
+def test_a_block_keeps_what_is_published(s, b, h, a):
+    """After F, and after R the same; where only its input is kept, that is the published number."""
+    whole, selective, full = (kept_by_a_block(s, b, h, a, mode) for mode in ("never", "selective", "always"))
+    assert whole["F"] == s * b * (34 * h + 5 * a * s) - 2 * s * b * h - 3 * a * s * s * b + 4 * s * b
+    assert selective["F"] == 34 * s * b * h - 2 * s * b * h + 4 * s * b
+    assert full == full | {"F": 2 * s * b * h, "R": whole["F"]}
+
+
+@pytest.mark.parametrize("recompute", ["never", "selective"])
+@pytest.mark.parametrize("s, b, h, a", BLOCKS)
+def test_a_block_keeps_what_is_published_for_W(s, b, h, a, recompute):
+    """32 s b h: for each of the six products, A_prev and dZ, where Q, K and V share an A_prev.
+
+        A_prev     2 (Q, K, V) + 2 (output) + 2 (W1) + 8 (W2)             14 s b h
+        dZ         2 + 2 + 2 (Q, K, V) + 2 (output) + 8 (W1) + 2 (W2)     18 s b h
+
+    Dropout is over by then; its masks are kept until I.
+    """
+    plain, with_masks = (kept_by_a_block(s, b, h, a, recompute, dropout) for dropout in (0, 0.5))
+    assert with_masks["F"] == plain["F"] + 4 * s * b * h
+    for kept in (plain, with_masks):
+        assert kept == kept | {"I": 32 * s * b * h + 8 * h, "W": 0}
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_the_bytes_of_selective_recomputation_are_foreseen(schedule):
+    """In a real run: the counted peaks are the footprints', and each device with blocks holds less."""
+    layers, loss, m = mp.models.transformer(11, 8, n_heads=4, n_layers=4, n_places=12), CROSS_ENTROPY, 3
+    tokens = np.random.default_rng(0).integers(0, 11, (12, 4 * m))
+    Y = mp.one_hot(tokens, 11, np.float32)
+    peak = {}
+    for mode in ("never", "selective"):
+        pipe = mp.Pipeline(layers, loss, 4, 4, schedule, mode, dtype=np.float32)
+        pipe.forward_backward(tokens, Y)
+        counted = layers if mode == "never" else mp.recomputing(layers)
+        sizes = mp.footprints(counted, loss, 4, (12,), m, dtype=np.float32)
+        peak[mode] = pipe.trace.peak_bytes()
+        assert mp.simulate(pipe.schedule, footprints=sizes).peak_bytes() == peak[mode]
+    assert max(peak["selective"]) < max(peak["never"])
+
+
+def test_what_fits_knows_selective_recomputation():
+    """Its peak and its makespan are those of a run; only where an attention is, and slower by K^T Q."""
+    layers = mp.models.transformer(11, 8, n_heads=4, n_layers=4, n_places=12)
+    found = {}
+    for mode in ("never", "selective"):
+        (found[mode],) = mp.what_fits(layers, CROSS_ENTROPY, (12,), 12, 1, [2], [4], ["zb-h1"], [mode])
+        fit = found[mode]
+        pipe = fit.pipeline(layers, CROSS_ENTROPY)
+        tokens = np.random.default_rng(0).integers(0, 11, (12, 12))
+        pipe.forward_backward(tokens, mp.one_hot(tokens, 11, np.float32))
+        assert max(pipe.trace.peak_bytes()) == fit.peak_bytes and pipe.trace.makespan == fit.makespan
+    never, selective = found["never"].costs, found["selective"].costs
+    K_and_Q = 3 * 2 * 8 * 12 * 12  # samples, blocks, d T^2
+    assert selective.F == never.F and [b - a for a, b in zip(never.B, selective.B)] == [K_and_Q, K_and_Q]
+    assert selective.W == never.W == never.F  # the first half has it
+    assert found["selective"].peak_bytes < found["never"].peak_bytes
+    limit = (found["never"].peak_bytes + found["selective"].peak_bytes) // 2
+    (fit,) = mp.what_fits(layers, CROSS_ENTROPY, (12,), 12, limit, [2], [4], ["zb-h1"])
+    assert (fit.recompute, fit.fits) == ("selective", True)
+
+
+def test_networks_without_attention_are_refused_in_words():
+    layers = [mp.Linear(2, 2), mp.ReLU()]
+    words = "none of these 2 layers is or has a MultiHeadAttention, which selective recomputation is for"
+    assert_refused([(call, words) for call in (
+        lambda: mp.Pipeline(layers, LOSS, 1, 1, recompute="selective"),
+        lambda: mp.what_fits(layers, LOSS, (2,), 8, 10**9, [1], recompute=["selective"]),
+        lambda: mp.recomputing(layers),
+    )])
+
+
+def test_the_layers_that_were_handed_in_keep_their_shares():
+    layers = [mp.TransformerBlock(8, 2), mp.TransformerBlock(8, 2)]
+    pipe = mp.Pipeline(layers, LOSS, 2, 1, recompute="selective")
+    assert [any(part.recomputes for part in mp.every_layer(of)) for of in (layers, pipe.layers)] == [0, 1]
+
+
+def runs_of(layers, loss, shape, cut, M, m):
+    """Return (the footprints of the stages, {schedule: its simulated run})."""
+    sizes = mp.footprints(layers, loss, cut, shape, m, "float32", patterns=["FB", "FIW"])
+    return sizes, {name: mp.simulate(build(name, cut.n, M), footprints=sizes) for name in ("1f1b", "zb-h1")}
+
+
+def peaks_of(runs, kinds=KEPT):
+    """Return {schedule: for each device, the most bytes of these kinds}."""
+    return {name: trace.peak_bytes(kinds) for name, trace in runs.items()}
+
+
+def test_zb_h1_holds_no_more_than_1f1b_in_a_large_transformer():
+    """24 blocks, d = 1024, 1024 positions, 2 samples: after F, one keeps 1/4 GiB of a micro-batch."""
+    blocks = [mp.TransformerBlock(1024, 16, causal=True) for _ in range(24)]
+    found = peaks_of(runs_of(blocks, LOSS, (1024, 1024), mp.Cut(4), M=8, m=2)[1])
+    GiB = {name: [round(n / 2**30, 2) for n in of_devices] for name, of_devices in found.items()}
+    assert GiB == {"1f1b": [6.0, 4.5, 3.0, 1.51], "zb-h1": [6.0, 5.25, 4.5, 3.76]}
+    assert max(found["zb-h1"]) == max(found["1f1b"])
+
+
+CASES = {  # name: (layers, loss, shape of a sample, where they are cut)
+    "transformer": (
+        mp.models.transformer(65, 64, n_heads=4, n_layers=8), mp.SoftmaxCrossEntropy(), (32,),
+        mp.Cut([3, 2, 2, 4]),
+    ),
+    "resnet": (mp.models.resnet(), mp.SoftmaxCrossEntropy(), (3, 32, 32), mp.Cut(4, "macs")),
+}
+
+
+@pytest.mark.parametrize("name, M", one_in(2, CASES, [4, 8, 32]))
+def test_zb_h1_keeps_no_more_than_1f1b_on_its_fullest_device(name, M):
+    """Of activations. In all, one message more: ZB-H1's device 0 gets its next dA before it is free."""
+    sizes, runs = runs_of(*CASES[name], M, m=4)
+    found, in_all = peaks_of(runs), peaks_of(runs, None)
+    assert max(found["zb-h1"]) == max(found["1f1b"])
+    message = sizes[0].sent["F"]
+    assert max(in_all["zb-h1"]) == max(in_all["1f1b"]) + (message if M > 4 else 0)

@@ -1,8 +1,14 @@
-"""What a layer needs for a moment comes on top of the bytes that are counted, and is foreseen, too."""
+"""What a layer needs for a moment comes on top of the bytes that are counted, and is foreseen, too.
+
+What is freed after it stays with the process.
+"""
 
 import gc
+import subprocess
+import sys
 import tracemalloc
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -94,7 +100,7 @@ def real_peaks(monkeypatch):
 
 
 @pytest.mark.parametrize("name", one_in(4, RUNS))
-def test_no_action_of_a_run_needs_more_than_is_counted_and_foreseen(name, monkeypatch):
+def test_no_action_needs_more_than_is_counted_and_foreseen(name, monkeypatch):
     """By NumPy's own tracing, for each kind of action on each stage; and not much less either."""
     layers, (X, Y), K, M, schedule, recompute = RUNS[name]
     split, memory = mp.Split(stages=K, microbatches=M), mp.Memory(recompute, limit=10**9)
@@ -140,29 +146,28 @@ def test_gradients_are_added_layer_by_layer():
     assert one <= stage["B"] < 1.2 * one
 
 
-def test_where_a_forward_will_be_recomputed_no_layers_cache_waits_for_the_last():
+def test_no_cache_waits_where_a_forward_will_be_recomputed():
     layers = [mp.Tanh() for _ in range(8)]
     layers = [mp.Linear(10, 10), *layers, mp.Linear(10, 10)]
     (stage,) = temporaries(layers, mp.MeanSquaredError(), 1, (10,), 1000, patterns=["FRB"])
     assert stage["F"] <= 3 * 8 * 10 * 1000  # not 10
 
 
-@pytest.mark.parametrize(("layer", "n_arrays"), [(mp.GELU(), 2), (mp.Sigmoid(), 2), (mp.LayerNorm(50), 2),
-                                                (mp.SiLU(), 2)])
-def test_inside_an_activation_few_arrays_of_its_size_are_there(layer, n_arrays):
-    """Beside its input, its output and what it keeps. GELU had 5."""
-    layers, n_bytes = [mp.Linear(50, 50), layer, mp.Linear(50, 50)], 8 * 50 * 1000
-    stages = temporaries(layers, mp.MeanSquaredError(), 3, (50,), 1000, patterns=["FB"])
-    assert stages[1]["F"] <= n_arrays * n_bytes * 1.1
+def test_inside_an_activation_few_arrays_of_its_size_are_there():
+    """Two, beside its input, its output and what it keeps. GELU had 5."""
+    for layer in (mp.GELU(), mp.Sigmoid(), mp.LayerNorm(50), mp.SiLU()):
+        layers, n_bytes = [mp.Linear(50, 50), layer, mp.Linear(50, 50)], 8 * 50 * 1000
+        stages = temporaries(layers, mp.MeanSquaredError(), 3, (50,), 1000, patterns=["FB"])
+        assert stages[1]["F"] <= 2 * n_bytes * 1.1, layer
 
 
-@pytest.mark.parametrize("layers", [LAYERS, CONNECTED], ids=["layers", "connected"])
-def test_each_kind_of_action_has_its_number_on_each_stage(layers):
-    stages = temporaries(layers, SOFTMAX, 3, (5,), 4)
-    assert [sorted(stage) for stage in stages] == [["B", "F", "I", "R", "W"]] * 3
-    assert stages == temporaries(layers, SOFTMAX, 3, (5,), 4)
-    of_layers = temporaries(layers, SOFTMAX, len(layers), (5,), 4, precision="float32")
-    assert len(of_layers) == len(layers) and all(min(layer.values()) >= 0 for layer in of_layers)
+def test_each_kind_of_action_has_its_number_on_each_stage():
+    for layers in (LAYERS, CONNECTED):
+        stages = temporaries(layers, SOFTMAX, 3, (5,), 4)
+        assert [sorted(stage) for stage in stages] == [["B", "F", "I", "R", "W"]] * 3
+        assert stages == temporaries(layers, SOFTMAX, 3, (5,), 4)
+    of_layers = temporaries(LAYERS, SOFTMAX, len(LAYERS), (5,), 4, precision="float32")
+    assert len(of_layers) == len(LAYERS) and all(min(layer.values()) >= 0 for layer in of_layers)
 
 
 def test_arrays_without_numbers_are_gone_when_nobody_has_them():
@@ -184,3 +189,52 @@ def test_what_fits_says_how_much_comes_on_top():
     (fit,) = mp.what_fits(*of_network)
     of_stages = temporaries(MLP, SOFTMAX, mp.Cut(fit.partition), (784,), 32, "float32", ["FB"])
     assert fit.inside_bytes == max(max(stage.values()) for stage in of_stages) > 4 * 784 * 512
+
+
+PROGRAM = """
+import ctypes, resource
+import numpy as np
+from minipipe.cluster import Compute
+from minipipe.engines.threads import Threads
+
+if not hasattr(ctypes.CDLL(None), "mallopt"):
+    raise SystemExit("no setting")
+
+def micro_batch():
+    return [np.ones(2**17) for _ in range(16)]  # 1 MiB each
+
+def faults():
+    for _ in range(3):
+        micro_batch()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    micro_batch()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def nothing():
+    yield Compute("F0", lambda: None)
+
+by_default = faults()
+RUN
+print(by_default, faults())
+"""
+AGAIN = """
+import minipipe as mp
+pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 1)
+for _ in range(2):
+    pipe.forward_backward(np.ones((1, 1)), np.ones((1, 1)))
+"""
+
+
+@pytest.mark.skipif(not find_spec("resource"), reason="no operating system that counts page faults")
+@pytest.mark.parametrize("run", [
+    pytest.param("Threads([nothing()]).run()", id="threads"),
+    pytest.param(AGAIN, id="a mini-batch again", marks=pytest.mark.slow),
+])
+def test_memory_is_not_asked_for_again(run):
+    """What a micro-batch has freed is there for the next, once threads have run, or a mini-batch again."""
+    program = PROGRAM.replace("RUN", run)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    if done.stderr.strip() == "no setting":
+        pytest.skip("this C library has no such setting")
+    by_default, kept = map(int, done.stdout.split())
+    assert by_default > 1000 and kept < 100, done.stderr  # of 4,096 pages
