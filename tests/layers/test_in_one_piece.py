@@ -30,7 +30,6 @@ def assert_in_one_piece(arrays, name):
 
 KINDS = {
     "float32": np.float32,
-    "float64": np.float64,
     "fractions": eighths,
     "no numbers": lambda array: MetaArray(array.shape, array.dtype),
 }
@@ -43,8 +42,9 @@ def test_what_leaves_a_layer(kind):
     for name, (example, _) in LAYERS.items():
         if example.takes == "tokens" and kind == "no numbers":
             continue  # tokens are numbers
-        sizes = (2,) if kind == "fractions" else (1, 3)
-        for m in sizes if example.alone_per_sample else sizes[-1:]:
+        if example.layers and kind == "fractions":
+            continue  # they take long, and their parts are tried
+        for m in (1, 3) if example.alone_per_sample else (3,):
             layer, A_prev, dZ = ready(name, m)
             layer, A_prev, dZ = layer.copy(KINDS[kind]), tree(change, A_prev), tree(change, dZ)
             assert_in_one_piece(layer.forward(A_prev), f"A of {name}")

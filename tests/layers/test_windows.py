@@ -172,10 +172,10 @@ def test_same_keeps_the_length_and_puts_the_odd_zero_behind():
 
 
 @pytest.mark.parametrize("layer, lengths, m, buffer_bytes", [
-    (mp.Conv2d(32, 32, 3, padding=1), (32, 32), 32, windows.BUFFER_BYTES),
-    (mp.Conv2d(16, 16, 7, padding=3, stride=2), (32, 32), 16, 2**18),
+    (mp.Conv2d(16, 16, 3, padding=1), (32, 32), 64, windows.BUFFER_BYTES),
+    (mp.Conv2d(16, 16, 7, padding=3, stride=2), (32, 32), 8, 2**17),
     (mp.Conv2d(64, 64, (3, 7), padding="same", groups=64), (1, 256), 4, 2**17),
-    (mp.Conv3d(8, 8, 3, padding=1), (4, 16, 16), 16, 2**18),
+    (mp.Conv3d(8, 8, 3, padding=1), (4, 16, 16), 8, 2**17),
     (mp.ConvTranspose2d(32, 16, 4, stride=2, padding=1), (16, 16), 8, 2**18),
 ], ids=repr)
 def test_the_column_matrix_never_exists_as_a_whole(layer, lengths, m, buffer_bytes, monkeypatch):

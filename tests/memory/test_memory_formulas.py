@@ -79,8 +79,7 @@ def test_gpipe_keeps_what_all_layers_keep_of_all_samples():
         assert peaks(build("gpipe", K, M), (3,) * K, N) == expected, f"K={K}, M={M}"
 
 
-@pytest.mark.parametrize("mode", ["always", "except_last"])
-def test_gpipe_recomputing_keeps_inputs_and_the_caches_of_one(mode):
+def test_gpipe_recomputing_keeps_inputs_and_the_caches_of_one():
     """GPipe, recomputing: (N - N/M) a + N/M (L/K c), on the last device N/M e more: the paper's
     O(N + L/K N/M).
 
@@ -89,6 +88,7 @@ def test_gpipe_recomputing_keeps_inputs_and_the_caches_of_one(mode):
     and its caches are there before the first R.
     """
     for K, M in SIZES:
+        mode = "always" if (K + M) % 2 else "except_last"
         schedule = with_recompute(build("gpipe", K, M), mode)
         expected = [2 * ((M - 1) * A + 4 * C + e) for e in of_the_loss(K)]
         assert peaks(schedule, (4,) * K, 2 * M) == expected, f"K={K}, M={M}"
@@ -254,15 +254,15 @@ def test_a_block_keeps_what_is_published_for_W(s, b, h, a, recompute):
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_the_bytes_of_selective_recomputation_are_foreseen(schedule):
     """In a real run: the counted peaks are the footprints', and each device with blocks holds less."""
-    layers, loss, m = mp.models.transformer(11, 8, n_heads=4, n_layers=4, n_places=12), CROSS_ENTROPY, 3
+    layers, loss, m = mp.models.transformer(11, 8, n_heads=4, n_layers=2, n_places=12), CROSS_ENTROPY, 3
     tokens = np.random.default_rng(0).integers(0, 11, (12, 4 * m))
     Y = mp.one_hot(tokens, 11, np.float32)
     peak = {}
     for mode in ("never", "selective"):
-        pipe = mp.Pipeline(layers, loss, 4, 4, schedule, mode, dtype=np.float32)
+        pipe = mp.Pipeline(layers, loss, 2, 4, schedule, mode, dtype=np.float32)
         pipe.forward_backward(tokens, Y)
         counted = layers if mode == "never" else mp.recomputing(layers)
-        sizes = mp.footprints(counted, loss, 4, (12,), m, dtype=np.float32)
+        sizes = mp.footprints(counted, loss, 2, (12,), m, dtype=np.float32)
         peak[mode] = pipe.trace.peak_bytes()
         assert mp.simulate(pipe.schedule, footprints=sizes).peak_bytes() == peak[mode]
     assert max(peak["selective"]) < max(peak["never"])
@@ -334,7 +334,7 @@ CASES = {  # name: (layers, loss, shape of a sample, where they are cut)
 }
 
 
-@pytest.mark.parametrize("name, M", one_in(2, CASES, [4, 8, 32]))
+@pytest.mark.parametrize("name, M", one_in(2, CASES, [4, 8, 16]))
 def test_zb_h1_keeps_no_more_than_1f1b_on_its_fullest_device(name, M):
     """Of activations. In all, one message more: ZB-H1's device 0 gets its next dA before it is free."""
     sizes, runs = runs_of(*CASES[name], M, m=4)

@@ -49,7 +49,7 @@ RUNS = {
     "mlp on 2 devices": (MLP, digits_like(256), 2, 8, "1f1b", "never"),
     "transformer, recomputed": (TRANSFORMER, tokens(32), 4, 8, "1f1b", "always"),
     "transformer, selective": (TRANSFORMER, tokens(32), 4, 8, "1f1b", "selective"),
-    "transformer in halves": (TRANSFORMER, tokens(32), 4, 8, "zb-h1", "never"),
+    "transformer in halves": (TRANSFORMER, tokens(16), 4, 4, "zb-h1", "never"),
     "resnet": (mp.models.resnet(), images(16), 4, 8, "1f1b", "never"),
     "resnet, both directions": (mp.models.resnet(), images(16), 4, 4, "chimera", "except_last"),
     "amoebanet": (mp.models.amoebanet_d(3, 16, n_classes=10), images(24), 3, 2, "1f1b", "never"),
