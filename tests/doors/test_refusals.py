@@ -17,21 +17,21 @@ import numpy as np
 import pytest
 from doors.good import example, parameters_of, public
 from doors.refused import assert_refused
-from doors.test_doors import BANANA, LAYERS, LOSS, X, Y, carried, fitted, network, pipeline, simulated, stream
+from doors.test_doors import BANANA, LAYERS, LOSS, X, Y, carried, network, pipeline, simulated, stream
 
 import minipipe as mp
+from minipipe.arguments import ARGUMENTS
 from minipipe.checks import whole_number
 from minipipe.collectives import (
-    Group, all_gather, all_reduce, all_reduce_ticks, all_to_all, broadcast, reduce, reduce_scatter,
+    Group, all_gather, all_reduce, reduce, reduce_scatter,
 )
-from minipipe.experiments import Recipe
 from minipipe.order import (
     Schedule, best_schedule, greedy_schedule, in_copies, in_segments, with_updates, with_zero,
 )
 from minipipe.parallel import in_buckets
 from minipipe.parallel.rules import REFUSALS
 from minipipe.partitioning import loads
-from minipipe.schedules import build, data_parallel, gpipe, pipedream_2bw, replicated_stages
+from minipipe.schedules import build, data_parallel, gpipe, replicated_stages
 
 # --- hostile values
 
@@ -101,7 +101,6 @@ REFUSED = [  # (call, words of the sentence)
      "'zb-v' puts 2 stages on each device, which n_stages=1"),
     (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2, microbatches=3), "gpipe"),
      "3 micro-batches over 2 replicas of 1 stage: use a multiple of 2"),
-    (lambda: mp.DataParallel(LAYERS, LOSS, 1, zero=9), "zero=9 must be at most 3"),
     (lambda: with_zero(data_parallel(2, 3, n_stages=2), 3),
      "devices 0, 1 have 4, 2 gathers of stage 0: each of them is a meeting of all"),
     (lambda: mp.TensorParallel(LAYERS, LOSS, mp.Shards(2, sequence=True)),
@@ -116,61 +115,37 @@ REFUSED = [  # (call, words of the sentence)
      "X of shape (2, 4) and Y of shape (1, 9): give"),
     (lambda: loads([1, 2, 3], [1, 1]),
      "counts=(1, 1) adds up to 2 layers, but costs has 3: give each layer a"),
-    (lambda: mp.Linear(2, 3, bias="no"), "bias='no' must be True or False"),
-    (lambda: Recipe(base=-1), "base=-1 must be above 0"),
-    (lambda: Recipe(n_epochs=4.5), "n_epochs=4.5 must be a whole number"),
-    (lambda: Recipe(warm_up=math.nan), "warm_up=nan must be above 0"),
     (lambda: mp.plots.timeline(gpipe(1, 1)),
      "is not a Trace: take the trace of a network, or simulate(schedule)"),
-    (lambda: mp.Linear(2.5, 3), "n_prev=2.5 must be a whole number"),
-    (lambda: mp.Linear(2, 3, "he"), "initialization='he' must be a function"),
-    (lambda: mp.Linear(2, 3, tie=[]), "tie=[] must be a text"),
-    (lambda: mp.Conv2d(2, 2, "3"), "kernel_size='3' must be a whole number, or a tuple"),
     (lambda: mp.Pad(1), "Pad(1): pass a list, with a width for each spatial axis"),
     (lambda: mp.Pad(["ab"]), "widths[0]='ab' must be a list of whole numbers"),
-    (lambda: mp.Dropout("a"), "p='a' must be a number, at least 0 and below 1"),
     (lambda: mp.Parallel(LAYERS, LOSS, 2), "split=2 must be a Split, such as Split(replicas=2)"),
-    (lambda: mp.Parallel(LAYERS, LOSS, memory="always"), "memory='always' must be a Memory, such as Memory("),
-    (lambda: mp.DataParallel(LAYERS, LOSS, 2, sums="ring"), "sums='ring' must be a Sums, such as Sums("),
     (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, on="threads"), "on='threads' must be a Machine, such as Mach"),
-    (lambda: mp.Parallel(LAYERS, LOSS, weights=1), "weights=1 must be a Weights, such as Weights(seed=1)"),
     (lambda: mp.Weights(dtype="foo"), "dtype='foo' is not known"),
-    (lambda: mp.Memory(recompute=[]), "recompute=[] must be one of"),
-    (lambda: mp.SGD("a"), "learning_rate='a' must be a number, above 0"),
     (lambda: mp.SGD(math.inf), "learning_rate=inf must be finite"),
     (lambda: mp.Adam(betas=(0.9, 0.9, 0.9)), "betas has 3 numbers: pass a pair"),
     (lambda: mp.Schedule.from_text([None]), "lines=[None] must be texts, one per device"),
     (lambda: mp.Schedule.from_text(3), "lines=3 must be a list"),
     (lambda: best_schedule(2, 2, costs=3), "costs=3 must be Costs(F=..., B=...)"),
-    (lambda: mp.Sequential(3, None), "layers=3 must be a list"),
     (lambda: with_updates("gpipe"), "schedule='gpipe' is not a Schedule: pass one"),
-    (lambda: mp.Schedule([3], 1, 1), "devices[0]=3 must be a list"),
     (lambda: mp.Schedule([[3]], 1, 1), "3 is no action: use Schedule.from_text"),
-    (lambda: mp.Schedule.from_text(["F0 B0"], copy_of=3), "copy_of=3 must be a list"),
     (lambda: mp.cluster.links_between(mp.Link(1), 10**5), "a Link between each two of 100000 devices"),
     (lambda: stream(np.array(3)), "batches must be a list of pairs (X, Y)"),
-    (lambda: fitted(metric=3), "metric=3 must be a function"),
     (lambda: network().step("sgd"), "optimizer is 'sgd': pass an object, such as SGD("),
-    (lambda: network().step(mp.SGD), "SGD'>: pass an object, such as SGD("),
-    (lambda: network().train([(X, Y)], mp.SGD), "SGD'>: pass an object, such as SGD("),
     (lambda: pipeline(schedule=with_updates(gpipe(2, 2))).train([(X, Y)], "sgd"), "optimizer is 'sgd': pass"),
     (lambda: pipeline(schedule=with_updates(gpipe(2, 2))).start(X, Y, 3), "optimizer is 3: pass an object"),
-    (lambda: network().train((X, Y), mp.SGD(0.1)), "batches must be a list of pairs (X, Y)"),
     (lambda: network().train([(X, Y)], mp.SGD(0.1), clip=-1), "clip=-1 must be above 0"),
     (lambda: pipeline(schedule=with_updates(gpipe(2, 2))).train([(X, Y)], mp.SGD(0.1), clip=10**5000),
      "clip=a number of too many digits to be shown with the order of 'gpipe+updates', whose devices"),
     (lambda: mp.ParameterServer(LAYERS, LOSS, 2).check_training(mp.SGD(0.1), clip=10**5000),
      "clip=a number of too many digits to be shown, but no server has the norm of all gradients"),
     (lambda: pipeline().train([], mp.SGD(0.1)), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
-    (lambda: mp.datasets.mnist(3), "folder=3 must be a path"),
     (lambda: BANANA.encode(3), "text=3 must be a str"),
     (lambda: BANANA.split(1.5), "test_share=1.5 must be at least 0 and at most 1"),
-    (lambda: BANANA.split(-0.5), "test_share=-0.5 must be at least 0 and at most 1"),
     (lambda: BANANA.split([1]), "test_share=[1] must be a number"),
     (lambda: mp.exact.rational([None]), "holds what is no number"),
     (lambda: mp.Costs.from_text(3), "costs=3 must be a text"),
     (lambda: TRACE.bubble(np.ones(2)), "bubble of array([1., 1.])"),
-    (lambda: build("dualpipe", [], 4), "n_devices=[] must be a whole"),
     (lambda: LOSS.forward(3, Y), "A=array(3) is one number"),
     (lambda: LOSS.forward(Y, mp.ReLU()), "Y holds ReLU() at"),
     (lambda: LOSS.forward(Y, Y, 2.5), "m=2.5 must be a whole number"),
@@ -182,27 +157,17 @@ REFUSED = [  # (call, words of the sentence)
     (lambda: TRACE.spans_of(0, np.ones(2)), "device 0 has no lane array("),
     (lambda: LOSS.forward(np.float32, Y), "A holds <class"),
     (lambda: LOSS.forward(Y, Y, 10**400), "must be at most 1,000,"),
-    (lambda: mp.DataParallel(LAYERS, LOSS, 2, dtype=2.5), "dtype=2.5 is not"),
     (lambda: mp.accuracy([[1.0, 0.0]], [[1, 0]]), "accuracy compares two arrays"),
     (lambda: in_buckets([1], (1, 2, 3)), "caps has 3 numbers: pass a pair"),
-    (lambda: in_buckets([1], ("a", 1)), "caps[0]='a' must be a number"),
     (lambda: Group(2, [0, 1]), "rank=2 is not in the group of 2: ranks count"),
     (lambda: run(lambda group: all_reduce(group, {1})), "{1} is neither a number nor"),
-    (lambda: mp.Conv1d(1, 1, 3, padding=np.ones((2, 2))), "must be a whole number"),
     (lambda: run(lambda group: reduce(group, 1, np.ones(2))), "root=array([1., 1.]) must be"),
-    (lambda: run(lambda group: broadcast(group, 1, 0.5)), "root=0.5 must be a whole number"),
     (lambda: run(lambda group: reduce(group, np.array([None]))), "array([None], dtype=object) is neither a"),
     (lambda: run(lambda group: reduce_scatter(group, 3)), "values=3 must be a list"),
-    (lambda: run(lambda group: all_to_all(group, 3)), "values=3 must be a list"),
     (lambda: run(lambda group: all_gather(group, (x for x in ()))), "cannot be sent, because cannot pickle"),
-    (lambda: all_reduce_ticks("ring", 2, 2, beta=1j), "beta=1j must be a number"),
     (lambda: mp.save("\ud800", network()), "path='\\ud800' must be a path"),
     (lambda: mp.load("~nobody-of-this-name/a", network()), "/a' must be a path"),
     (lambda: mp.save("a.npz", LAYERS), "ReLU(), Linear(3, 1)] is not a network"),
-    (lambda: mp.Embedding(2, 3, tie=3), "tie=3 must be a text"),
-    (lambda: mp.Reshape((2.5,)), "shape[0]=2.5 must be a whole number"),
-    (lambda: pipedream_2bw(2, 4, 2.5), "per_update=2.5 must be a whole number"),
-    (lambda: fitted(progress=3), "progress=3 must be a function"),
     (lambda: mp.Join("a", np.ones(2)), "how=array([1., 1.])"),
     (lambda: mp.Sums(buckets=np.ones(2)), "buckets=array("),
     (lambda: with_zero(data_parallel(2, 2), True), "zero=True must be 1, 2 or 3"),
@@ -215,6 +180,20 @@ REFUSED = [  # (call, words of the sentence)
 
 def test_what_cannot_be_is_refused_in_a_sentence():
     assert_refused(REFUSED)
+
+
+def test_each_row_of_arguments_refuses_by_name_what_it_does_not_take():
+    """The sweep of hostile values has the functions that check by these rows."""
+    junk = [None, "a", [], [None], {1}, np.ones(2), math.nan, -math.inf, 1j, -1, 10**5000, object(), mp.Link]
+    for name, row in ARGUMENTS.items():
+        refusals = 0
+        for value in junk:
+            try:
+                row.checked(name, value)
+            except ValueError as refusal:
+                refusals += 1
+                assert str(refusal).startswith(name), f"{name}: {refusal}"
+        assert refusals > len(junk) // 2, f"{name} takes all but {refusals} of {len(junk)}"
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -369,7 +348,7 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
 }
 
 
-def test_each_rule_has_a_name_of_its_own_and_a_network_that_breaks_it():
+def test_each_rule_has_a_network_that_breaks_it():
     assert list(BROKEN) == [rule.name for rule in REFUSALS]
 
 

@@ -40,7 +40,7 @@ def test_the_images_are_those_of_the_source():
     )
 
 
-def test_the_split_has_each_image_once_with_its_label_and_is_stratified():
+def test_the_split_has_each_image_once_and_is_stratified():
     """Each digit's share of the 360 test images is its share of all 1,797, rounded down or up."""
     (X, Y), (X_test, Y_test) = digits()
     assert (X.shape, Y.shape, X_test.shape, Y_test.shape) == ((64, 1437), (10, 1437), (64, 360), (10, 360))

@@ -64,7 +64,7 @@ def test_results_are_the_nearest_number_with_64_bits():
     assert abs(Rational(3).log() - log_3) <= Fraction(1, 2**64)
 
 
-def test_functions_do_not_depend_on_the_surrounding_decimal_context():
+def test_functions_do_not_depend_on_the_decimal_context():
     functions = "tanh", "exp", "erf"
     expected = [computed(function, Rational(1, 3)) for function in functions]
     with decimal.localcontext(decimal.Context(prec=5)):

@@ -168,7 +168,7 @@ def test_equals_its_definition(loss, labels, shape):
     assert abs(J - sum(costs) / len(costs)) <= 40 * 8 * 8 * np.finfo(float).eps / 2
 
 
-def test_binary_both_ways_agree_exactly_where_the_sigmoid_is_exact():
+def test_binary_with_a_sigmoid_equals_the_fused_form():
     """A Sigmoid and then BinaryCrossEntropy gives dZ = (a - y)/m, as the fused form does: == in rationals."""
     exact = mp.exact.rational
     Z, y = exact([[0.5, -2.0, 3.0]]), exact([[1, 0, 1]])
@@ -225,7 +225,7 @@ def test_what_has_no_cost_is_refused_with_the_remedy():
     ])
 
 
-def test_a_certain_exact_probability_of_a_certain_label_costs_nothing():
+def test_a_certain_exact_probability_costs_nothing():
     for a in (0, 1):
         assert BINARY.forward(rational([[a]]), rational([[a]])) == 0
 
@@ -240,7 +240,7 @@ def test_one_hot_and_accuracy_refuse_what_they_cannot_mean():
     ])
 
 
-def test_binary_cross_entropy_of_soft_labels_is_the_sum_term_by_term():
+def test_binary_of_soft_labels_is_the_sum_term_by_term():
     """Labels between 0 and 1 weigh both logarithms; `==` in rationals, where log is rounded once each."""
     A = rational([[Fraction(1, 4), Fraction(2, 3), Fraction(1, 2)]])
     Y = rational([[Fraction(1, 3), Fraction(3, 4), 0]])

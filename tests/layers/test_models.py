@@ -106,7 +106,7 @@ def shifted(X):
 
 
 @pytest.mark.slow
-def test_lenet_reads_the_digits_to_98_percent_through_a_pipeline_of_four():
+def test_lenet_reads_98_percent_of_the_digits_in_four_stages():
     """Twice the channels, images also moved by a pixel, labels of 0.73 and 0.03, a learning rate that falls
     once. At most 7 of 360 may be wrong; with ten seeds, 3 to 6 were.
     """
@@ -216,7 +216,7 @@ def test_amoebanet_d_has_the_published_sizes(D, exact):
 
 
 @pytest.mark.slow
-def test_84_billion_parameters_are_described_in_a_second_and_little_memory():
+def test_84_billion_parameters_are_described_in_a_second():
     """Well below both limits; CPU time, the better of two, because other programs share the machine.
 
     Tracing slows, so it comes after.
@@ -256,7 +256,7 @@ def test_no_array_is_made():
 # --- what models are made of
 
 @pytest.mark.parametrize("depth", [8, 20, 56, 110])
-def test_a_resnet_has_as_many_layers_with_weights_as_its_name_says(depth):
+def test_a_resnet_has_as_many_weight_layers_as_its_name_says(depth):
     """Convolutions and Linear on the long way; the two shortcuts are beside it."""
     kinds = [type(layer) for layer in every_layer(mp.models.resnet(depth))]
     assert kinds.count(mp.Conv2d) + kinds.count(mp.Linear) - 2 == depth
@@ -271,7 +271,7 @@ def test_lenet_has_one_kind_of_activation(classic, activation, times):
     assert kinds.count(activation) == times and {mp.ReLU, mp.Tanh} & set(kinds) == {activation}
 
 
-def test_the_sub_sampling_of_1998_is_a_coefficient_times_the_average_plus_a_bias():
+def test_the_sub_sampling_of_1998_scales_the_average():
     """On numbers of few bits nothing is rounded before tanh, so == is right."""
     average, scale, tanh = mp.models.lenet5((1, 12, 12), classic=True)[3:6]
     rng = np.random.default_rng(0)
@@ -282,7 +282,7 @@ def test_the_sub_sampling_of_1998_is_a_coefficient_times_the_average_plus_a_bias
     assert np.array_equal(A, np.tanh(scale.W * means + scale.b))
 
 
-def test_an_mlp_has_the_activation_and_the_weights_that_it_is_told():
+def test_an_mlp_has_the_activation_that_it_is_told():
     layers = mp.models.mlp([2, 3, 4, 1], lambda: mp.LeakyReLU(0.25), mp.xavier)
     assert list(map(repr, layers)) == [
         "Linear(2, 3, initialization=xavier)", "LeakyReLU(negative_slope=0.25)",
@@ -292,7 +292,7 @@ def test_an_mlp_has_the_activation_and_the_weights_that_it_is_told():
     assert layers[1] is not layers[3] and all(layer.initialization is mp.xavier for layer in layers[::2])
 
 
-def test_dropout_stands_behind_the_embeddings_and_in_each_half_of_a_block():
+def test_dropout_is_after_embeddings_and_in_halves_of_blocks():
     kinds = [
         [type(layer) for layer in every_layer(mp.models.transformer(5, 8, 2, 3, dropout=p))] for p in (0, 0.5)
     ]

@@ -145,7 +145,7 @@ def test_it_equals_the_full_batch_with_a_parameter_server():
 
 
 @pytest.mark.parametrize("schedule", names_having(flush=False))
-def test_it_trains_as_one_with_halves_does_where_nothing_is_flushed(schedule):
+def test_it_trains_as_one_with_halves_without_a_flush(schedule):
     found, expected = (
         mp.Pipeline(layers, LOSS, 4, per_update(schedule, 4), schedule)
         for layers in (tiny(), same_with_halves())

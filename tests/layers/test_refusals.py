@@ -274,7 +274,7 @@ def test_a_loss_that_is_called_directly_checks_its_labels():
         ])
 
 
-def test_the_derivative_is_exact_for_labels_that_do_not_add_up_to_1():
+def test_the_derivative_is_exact_if_labels_do_not_add_up_to_1():
     """By dual numbers: P - Y would be off by 0.0009 at the largest logit."""
     rng, loss = np.random.default_rng(0), mp.SoftmaxCrossEntropy()
     Z, D = rational(rng.standard_normal((3, 2, 4))), rational(rng.integers(-4, 5, (3, 2, 4)))

@@ -281,7 +281,7 @@ def test_pooling_equals_loops_over_single_numbers(geometry, channels, m, largest
         )
 
 
-def test_of_equal_numbers_the_first_of_the_window_has_the_derivative():
+def test_the_first_of_equal_numbers_has_the_derivative():
     """In the order of reading: of this window's three ones, that of the first row."""
     layer = mp.MaxPool2d(2)
     layer.forward(np.array([[0.0, 1.0], [1.0, 1.0]]).reshape(1, 2, 2, 1))

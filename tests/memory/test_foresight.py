@@ -424,7 +424,7 @@ class Cost(mp.MeanSquaredError):
         return super().cost(A, Y, m)
 
 
-def test_what_the_package_has_tested_is_trusted_and_so_is_a_subclass():
+def test_what_the_package_has_tested_is_trusted():
     splits = Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed, SynchronisedBatchNorm
     models = {type(layer) for layer in mp.layers.every_layer(mp.models.amoebanet_d(3, 8))}
     registered = [*REGISTERED.values(), *LOSSES.values()]
@@ -445,7 +445,7 @@ def test_a_class_that_is_registered_elsewhere_is_not_trusted(monkeypatch):
     assert REGISTERED["Whole"] is Whole and not is_proved(Whole)
 
 
-def test_bytes_of_a_subclass_are_known_and_of_a_new_forward_counted(monkeypatch):
+def test_bytes_of_a_new_forward_are_counted(monkeypatch):
     counted, (X, Y) = [], (np.ones((6, 13)), np.ones((4, 13)))
     for kind in (mp.ReLU, Named, Forward):
         pipe = mp.Pipeline([mp.Linear(6, 5), kind(), mp.Linear(5, 4)], MSE, 3, 4, dtype=np.float32)
