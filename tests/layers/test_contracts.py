@@ -454,3 +454,7 @@ def test_a_copy_in_another_dtype_keeps_the_shape_of_one_entry():
         twin = layer.copy(convert)
         assert (twin.W.shape, twin.b.shape, twin.b[0, 0]) == ((1, 3), (1, 1), 4)
         assert twin.b.dtype == twin.W.dtype == (object if convert is rational else np.dtype(convert))
+
+
+def test_a_layer_of_one_unit_with_one_input_keeps_all_promises():
+    assert mp.check(mp.Linear(1, 1), shape=(1,))
