@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from cases import cases_with_skips, eighths, exact
 from compared import assert_equals_full_batch, assert_same
-from layers.duals import dual
-from layers.every_layer import own_parameters
+from layers.every_layer import dual, own_parameters
 from hypothesis import given, settings
 
 import minipipe as mp

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from cases import eighths
 from compared import assert_same, assert_within
-from layers.duals import dual, slopes
 from layers.every_layer import (
-    ALONE, CONTRACT, LAYERS, TOKENS, arrays_in, is_pair, own_parameters, ready, tree,
+    ALONE, CONTRACT, LAYERS, TOKENS, arrays_in, dual, is_pair, own_parameters, ready, slopes, tree,
     unread_between_the_halves,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import one_in
 
 import minipipe as mp
 from minipipe.arrays import even_slices, leaves, shape_of
@@ -352,41 +350,7 @@ def test_a_layer_keeps_all_promises(name):
         raise AssertionError(f"{name}: {', '.join(broken)}") from next(iter(broken.values()))
 
 
-# --- in shards, stages and copies, and in print
-
-def between_products(name, m):
-    """(layers, X, Y): the layer between two Linear, which act at each position, in rational numbers."""
-    layer, shape = LAYERS[name]
-    rng, output_shape = np.random.default_rng(0), layer.output_shape((*shape, m))
-    layers = [layer, mp.Linear(output_shape[0], 2)]
-    if name in TOKENS:
-        X = rng.integers(0, TOKENS[name], (*shape, m))
-    else:
-        layers.insert(0, mp.Linear(1, shape[0]))
-        X = rational(rng.integers(-4, 5, (1, *shape[1:], m))) / 4
-    layers = [part.copy(eighths) for part in mp.Sequential(layers, None).layers]
-    return layers, X, rational(rng.integers(-2, 3, (2, *output_shape[1:])))
-
-
-def shards_of(layers):
-    """2 or 3 devices, which must divide the heads of an attention; 1 if there is one head."""
-    heads = [part.n_heads for part in parts_of(layers) if isinstance(part, mp.MultiHeadAttention)]
-    return next((T for T in (2, 3) if not any(n % T for n in heads)), 1)
-
-
-@pytest.mark.parametrize("name", one_in(6, ALONE))
-def test_a_layer_in_shards_stages_and_copies_equals_one_device(name):
-    """J and all gradients, of the same micro-batches; two samples each, so that all have a variance."""
-    layers, X, Y = between_products(name, 4)
-    loss = mp.MeanSquaredError()
-    nets = [mp.Pipeline(layers, loss, 1, 2)]
-    nets.append(mp.TensorParallel(layers, loss, shards_of(layers), 2))
-    nets.append(mp.Pipeline(layers, loss, 2, 2, "zb-h1", "always"))
-    nets.append(mp.Parallel(layers, loss, mp.Split(replicas=2, stages=2, microbatches=2)))
-    runs = [[net.forward_backward(X, Y), leaves(net.gradients)] for net in nets]
-    for net, run in zip(nets[1:], runs[1:]):
-        assert_same(run, runs[0], type(net).__name__)
-
+# --- what it prints
 
 OTHER = {  # a value that is no default, for each optional argument that layers of the package have
     "stride": 4, "padding": 1, "dilation": 2, "groups": 2, "bias": False, "output_padding": 1, "epsilon": 0.5,

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from compared import assert_same, state
 from doors.refused import assert_refused
-from layers.duals import dual, slopes
-from layers.every_layer import LAYERS, ready, tree
+from layers.every_layer import LAYERS, dual, ready, slopes, tree
 
 import minipipe as mp
 from minipipe.arrays import leaves
