@@ -277,7 +277,6 @@ CUTS = [
     (2.5, "count", "stages=2.5 must be a whole number"),
     ([5, 0, 0], "count", "stages[1]=0 must be at least 1"),
     (3, 2, "by=2 must be one of 'count', 'parameters', 'macs', 'bytes', 'time', or a function"),
-    (3, mp.Linear, "Linear'> must be one of 'count', 'parameters', 'macs', 'bytes'"),
     ([3, 2], "macs", "stages=[3, 2] says where to cut, and so does by='macs': use one"),
 ]
 
@@ -295,8 +294,6 @@ SAMPLES = [
     (X, np.zeros(10, int), "one_hot(labels, n_classes=3)"),
     (np.full((4, 10), np.nan), Y, "X holds NaN or infinity in 40 of 40 places"),
     (X, np.full((3, 10), np.nan), "Y holds NaN or infinity"),
-    (np.full((4, 10), "a"), Y, "pass real numbers"),
-    (np.zeros((5, 10)), Y, "Linear(4, 6) needs A_prev of shape (4, m), got (5, 3)"),
     (X, np.ones((2, 10)) / 2, "the labels have shape (2, 3), but the predictions have (3, 3)"),
 ]
 
@@ -309,21 +306,15 @@ ONE, MSE = [mp.Linear(4, 1)], mp.MeanSquaredError()
 
 
 OTHER = [
-    (lambda: mp.Machine(costs="F=1"), "must be Costs(F=..., B=...)"),
     (lambda: mp.Sequential([], MSE), "layers is an empty list"),
-    (lambda: mp.Sequential([mp.ReLU], None), "pass a layer object, such as Linear(2, 3) or ReLU()"),
     (lambda: mp.Sequential(ONE, "mse"), "pass a loss object, such as MeanSquaredError()"),
     (lambda: mp.Sequential(ONE, None).forward_backward(X, Y), "this network has no loss"),
     (lambda: mp.Sequential(ONE, MSE).forward_backward(X, Y[0]), "make them one row with Y.reshape(1, -1)"),
-    (lambda: mp.Pipeline(ONE, MSE, 1, 1, "pipedream").train([(X, Y)], "adam"),
-     "optimizer is 'adam': pass an object, such as"),
     (lambda: pipeline().start(X, Y, mp.SGD(1)), "no U for an optimizer: hand it to step(optimizer)"),
     (lambda: pipeline(schedule=with_updates(build("gpipe", 3, 4))).start(X, Y),
      "updates the stages itself: use start(X, Y, optimizer)"),
     (lambda: pipeline(schedule=with_updates(build("gpipe", 3, 4))).forward_backward(X, Y),
      "updates the stages itself: use train([(X, Y), ...], optimizer)"),
-    (lambda: mp.Sequential(ONE, MSE).train([(X, Y[:1]), (X, Y[:1, :3])], mp.SGD(1)),
-     "10 samples but labels of shape (1, 3)"),
 ]
 
 
