@@ -313,6 +313,11 @@ def it_computes_the_same_from_a_file(name):
         return
     _, A_prev, _ = ready(name)
     one, other = (mp.Sequential([LAYERS[name][0]], None, seed=seed) for seed in (1, 2))
+    prepare_forward(list(parts_of(one.layers)), training=True)
+    one.layers[0].forward(A_prev)
+    for part in parts_of(one.layers):
+        if part.statistics is not None:
+            part.commit(part.statistics)  # running statistics belong to the file
     with TemporaryDirectory() as folder:
         mp.save(Path(folder) / "net.npz", one)
         mp.load(Path(folder) / "net.npz", other)
