@@ -25,6 +25,11 @@ from minipipe.layers.convolution import Kernel
 from minipipe.layers.through import prepare_forward, put_aside
 
 
+def fewest(name):
+    """How many samples a layer needs: one, or two that have a variance."""
+    return 1 if CONTRACT[name][0].alone_per_sample else 2
+
+
 def exact(name, m):
     """`ready` in rational numbers; tokens stay as they are."""
     layer, A_prev, dZ = ready(name, m)
@@ -38,7 +43,7 @@ def its_backward_equals_central_differences(name):
     """The slope of J = sum(R * A), where A_prev and all parameters move at once along a random direction D,
     by (J(+h) - J(-h)) / 2h, in float64.
     """
-    for m in (1 if CONTRACT[name][0].alone_per_sample else 2, 5):
+    for m in (fewest(name), 5):
         layer, A_prev, R = ready(name, m)
         layer.forward(A_prev)
         derivatives = leaves(layer.backward(R))  # tokens have none
@@ -63,7 +68,7 @@ def its_backward_equals_dual_numbers_exactly(name):
     """The slope of sum(R * A), where A_prev and all parameters move at once along a random direction,
     in rational numbers.
     """
-    layer, A_prev, R = ready(name, m=2)
+    layer, A_prev, R = ready(name, fewest(name))
     layer, A_prev, R = layer.copy(rational), tree(rational, A_prev), tree(rational, R)
     A = layer.forward(A_prev)
     dA_prev, dW, db = layer.backward(R)
@@ -93,7 +98,7 @@ def its_floats_are_close_to_its_rational_numbers(name):
     The float result is off by at most 2000 units in the last place of the largest of all results:
     generous for a few dozen operations, and far below what a wrong constant would change.
     """
-    layer, A_prev, dZ = ready(name, m=2)
+    layer, A_prev, dZ = ready(name, fewest(name))
     if not layer.layers and name not in TOKENS:
         A_prev = tree(lambda A: 8 * A, A_prev)  # up to where GELU is straight
     twin = layer.copy(rational)
@@ -266,25 +271,26 @@ def its_wrong_calls_say_what_is_wrong(name):
 # --- its traits
 
 def its_micro_batches_add_up_wherever_arrays_lie(name):
-    """A and dA_prev of two samples and of one lie side by side, and dW and db add up: `==` to all three.
+    """A and dA_prev of two samples lie side by side, and dW and db add up: `==` to both in one.
 
     The arrays are handed in with gaps, or the first axis closest; in rational numbers, because floats may be
-    added up in another order there. Where `alone_per_sample` is False, the first two samples have another A.
+    added up in another order there. Where `alone_per_sample` is False, two of three samples have another A.
     """
-    layer, A_prev, dZ = exact(name, 3)
+    m = fewest(name) + 1
+    layer, A_prev, dZ = exact(name, m)
 
     def run(samples, lie):
         prepare_forward(list(parts_of([layer])), training=True, first_sample=samples.start)
         A = layer.forward(tree(lambda array: lie(array[..., samples]), A_prev))
         return A, *layer.backward(tree(lambda array: lie(array[..., samples]), dZ))
 
-    whole, first = run(slice(0, 3), np.ascontiguousarray), run(slice(0, 2), spread)
+    whole, first = run(slice(0, m), np.ascontiguousarray), run(slice(0, m - 1), spread)
     if not layer.alone_per_sample:
-        assert not np.array_equal(first[0], whole[0][..., :2])
+        assert not np.array_equal(first[0], whole[0][..., :m - 1])
         for lie in (spread, np.asfortranarray):
-            assert_same(run(slice(0, 3), lie), whole)
+            assert_same(run(slice(0, m), lie), whole)
         return
-    second = run(slice(2, 3), np.asfortranarray)
+    second = run(slice(m - 1, m), np.asfortranarray)
     A, dA_prev = (
         tree(lambda *parts: np.concatenate(parts, axis=-1), *pair) for pair in zip(first[:2], second[:2])
     )

@@ -134,19 +134,12 @@ def test_softmax_of_huge_numbers_does_not_overflow():
 
 # --- norms
 
-NORMS = {  # (layer, shape of A_prev)
-    "layer": (mp.LayerNorm(5), (5, 3)),
-    "layer, sequence": (mp.LayerNorm(3), (3, 4, 2)),
-    "layer, one row": (mp.LayerNorm(1), (1, 3)),
-    "group": (mp.GroupNorm(2, 6), (6, 3)),
-    "group, image": (mp.GroupNorm(2, 4), (4, 3, 2, 3)),
-    "one group": (mp.GroupNorm(1, 3), (3, 2, 3)),
-    "instance": (mp.GroupNorm(3, 3), (3, 5, 2)),
-    "batch": (mp.BatchNorm(3), (3, 5)),
-    "batch, image": (mp.BatchNorm(2), (2, 3, 2, 3)),
-    "batch, another epsilon": (mp.BatchNorm(2, epsilon=0.25), (2, 3)),
-}
-every_norm = pytest.mark.parametrize("layer, shape", NORMS.values(), ids=NORMS)
+NORMS = [  # (layer, shape of A_prev)
+    (mp.LayerNorm(5), (5, 3)), (mp.LayerNorm(3), (3, 4, 2)), (mp.LayerNorm(1), (1, 3)),
+    (mp.GroupNorm(2, 6), (6, 3)), (mp.GroupNorm(2, 4), (4, 3, 2, 3)),
+    (mp.GroupNorm(1, 3), (3, 2, 3)), (mp.GroupNorm(3, 3), (3, 5, 2)),
+    (mp.BatchNorm(3), (3, 5)), (mp.BatchNorm(2), (2, 3, 2, 3)), (mp.BatchNorm(2, epsilon=0.25), (2, 3)),
+]
 
 
 def exact_norm(layer, shape):
@@ -172,26 +165,26 @@ def groups(layer, shape):
     ]
 
 
-@every_norm
-def test_norms_equal_loops_over_single_numbers(layer, shape):
-    layer, A_prev = exact_norm(layer, shape)
-    A = layer.forward(A_prev)
-    for places in groups(layer, shape):
-        mean = sum(A_prev[i] for i in places) / len(places)
-        variance = sum((A_prev[i] - mean) ** 2 for i in places) / len(places)
-        s = (variance + Rational(layer.epsilon)).sqrt()
-        for i in places:
-            assert A[i] == layer.W[i[0], 0] * (A_prev[i] - mean) / s + layer.b[i[0], 0]
+def test_norms_equal_loops_over_single_numbers():
+    for layer, shape in NORMS:
+        layer, A_prev = exact_norm(layer, shape)
+        A = layer.forward(A_prev)
+        for places in groups(layer, shape):
+            mean = sum(A_prev[i] for i in places) / len(places)
+            variance = sum((A_prev[i] - mean) ** 2 for i in places) / len(places)
+            s = (variance + Rational(layer.epsilon)).sqrt()
+            for i in places:
+                expected = layer.W[i[0], 0] * (A_prev[i] - mean) / s + layer.b[i[0], 0]
+                assert A[i] == expected, f"{layer} of {shape} at {i}"
 
 
-@every_norm
-def test_equal_numbers_are_not_divided_by_0(layer, shape):
+def test_equal_numbers_are_not_divided_by_0():
     """Whatever they are, 0 stays: numbers whose mean is exact, with no variance at all."""
-    for dtype in FLOATS:
+    for (layer, shape), dtype in itertools.product(NORMS, FLOATS):
         layer = layer.copy()
         layer.initialize(np.random.default_rng(0), dtype)
-        assert not layer.forward(np.full(shape, dtype(2.0**40))).any()
-        assert np.isfinite(layer.backward_input(np.ones(shape, dtype))).all()
+        assert not layer.forward(np.full(shape, dtype(2.0**40))).any(), layer
+        assert np.isfinite(layer.backward_input(np.ones(shape, dtype))).all(), layer
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (3, 2, 4)])
@@ -313,15 +306,14 @@ def dot(left, right):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("d, n_heads, T, m", [(2, 1, 3, 1), (4, 2, 2, 2), (3, 3, 3, 1), (4, 1, 1, 2)])
-def test_attention_equals_loops_over_heads_queries_and_keys(d, n_heads, T, m, causal):
-    rng = np.random.default_rng(0)
-    layer, A_prev = attention(d, n_heads, causal, rng), whole(rng, d, T, m)
-    assert_same(layer.forward(A_prev), by_loops(layer, A_prev))
+def test_attention_equals_loops_over_heads_queries_and_keys(causal):
+    for d, n_heads, T, m in [(2, 1, 3, 1), (4, 2, 2, 2), (3, 3, 3, 1), (4, 1, 1, 2)]:
+        rng = np.random.default_rng(0)
+        layer, A_prev = attention(d, n_heads, causal, rng), whole(rng, d, T, m)
+        assert_same(layer.forward(A_prev), by_loops(layer, A_prev), f"A of {layer} for T={T}")
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal, dtype", [*itertools.product([False, True], FLOATS)])
 def test_large_scores_overflow_nothing_and_hidden_ones_hide(causal, dtype):
     """Place 2 has keys whose scores are up to 10^6; where it is hidden, the others share 1 among themselves
     as ever.

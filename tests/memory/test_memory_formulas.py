@@ -146,7 +146,7 @@ def test_the_best_number_of_segments_is_the_root_of_L_c_over_a_q(layers, M):
 
 
 @pytest.mark.parametrize("name, make, K", one_in(
-    2, ["zb-h1", "zb-h2"], [equal_layers, layers_with_many_activations], [1, 2, 3]
+    3, ["zb-h1", "zb-h2"], [equal_layers, layers_with_many_activations], [1, 2, 3]
 ))
 def test_zero_bubble_keeps_c_from_F_to_I_and_w_from_I_to_W(name, make, K):
     """Of a sample, a layer keeps c from F to I, and w from I to W: for each product, its A_prev and its dZ.
@@ -334,7 +334,7 @@ CASES = {  # name: (layers, loss, shape of a sample, where they are cut)
 }
 
 
-@pytest.mark.parametrize("name, M", one_in(2, CASES, [4, 8, 16]))
+@pytest.mark.parametrize("name, M", one_in(2, CASES, [4, 8]))
 def test_zb_h1_keeps_no_more_than_1f1b_on_its_fullest_device(name, M):
     """Of activations. In all, one message more: ZB-H1's device 0 gets its next dA before it is free."""
     sizes, runs = runs_of(*CASES[name], M, m=4)

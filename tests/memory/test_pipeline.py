@@ -30,7 +30,7 @@ def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute="never", 
     return mp.Pipeline(LAYERS, LOSS, n_stages, n_microbatches, schedule, recompute, **options)
 
 
-@pytest.mark.parametrize("schedule, recompute", one_in(4, names_having(flush=True), ["never", "always"]))
+@pytest.mark.parametrize("schedule, recompute", one_in(6, names_having(flush=True), ["never", "always"]))
 def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recompute):
     whole, stepped = (pipeline(4, 8, schedule, recompute) for _ in range(2))
     J = whole.forward_backward(X, Y)
