@@ -138,7 +138,7 @@ MACHINE = mp.Machine(
     ("gpipe-late-w", 4, 38, LAYERS, dict(sums=mp.Sums(grain=9))),
     (TWO_COPIES, 8, 17, CONNECTED, dict(recompute="always", sums=RUNNING)),
     (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, dict(on=MACHINE)),
-    (THREE_COPIES, 8, 40, LAYERS, dict(sums=mp.Sums(all_reduce="ring"), on=MACHINE)),
+    slow(THREE_COPIES, 8, 40, LAYERS, dict(sums=mp.Sums(all_reduce="ring"), on=MACHINE)),
     (with_updates(build("1f1b-late-w", 4, 5)), 5, 11, LAYERS, dict(optimizer=ADAM)),
     slow(with_updates(TWO_COPIES), 8, 17, LAYERS, dict(optimizer=mp.SGD(0.1), sums=RUNNING)),
     (with_updates(build("chimera", 4, 4)), 4, 9, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
