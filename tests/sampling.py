@@ -4,6 +4,11 @@ from itertools import product
 
 import pytest
 
+# how often hypothesis tries a property: n // share times
+a_third_of_the_examples = pytest.mark.parametrize(
+    "share", [3, pytest.param(1, marks=pytest.mark.slow)], ids="one in {}".format
+)
+
 
 def one_in(n, *axes):
     """The cases of a grid for `parametrize`: one in n as it is, the others `slow`.

@@ -8,6 +8,7 @@ from cases import case, eighths, pipelines
 from compared import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import a_third_of_the_examples
 
 import minipipe as mp
 from minipipe.arrays import even_slices, grains_of
@@ -75,30 +76,38 @@ def by_hand(pipe, X):
     return expected
 
 
-@settings(max_examples=25)
-@given(st.data(), st.integers(2, 9))
-def test_running_statistics_are_those_of_the_whole_mini_batch(data, m):
+@a_third_of_the_examples
+def test_running_statistics_are_those_of_the_whole_mini_batch(share):
     """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch."""
-    drawn = case(NETWORK, LOSS, *mini_batch(m, np.array))
-    pipe, *_ = data.draw(pipelines(drawn, eighths, nothing_rounds=True))
-    for seed in range(2):
-        X, Y = mini_batch(m, seed=seed)
-        expected = by_hand(pipe, X)
-        train(pipe, X, Y)
-        assert_same(running(pipe), expected)
+    @settings(max_examples=25 // share)
+    @given(st.data(), st.integers(2, 9))
+    def holds(data, m):
+        drawn = case(NETWORK, LOSS, *mini_batch(m, np.array))
+        pipe, *_ = data.draw(pipelines(drawn, eighths, nothing_rounds=True))
+        for seed in range(2):
+            X, Y = mini_batch(m, seed=seed)
+            expected = by_hand(pipe, X)
+            train(pipe, X, Y)
+            assert_same(running(pipe), expected)
+
+    holds()
 
 
-@settings(max_examples=20)
-@given(st.data(), st.sampled_from([np.float32, np.float64]))
-def test_running_statistics_have_the_same_bits_in_all_schedules_and_partitions(data, dtype):
-    drawn = case(NETWORK, LOSS, *mini_batch(11, np.array))
-    other, X, Y = data.draw(pipelines(drawn, dtype, nothing_rounds=False))
-    one = mp.Pipeline(other.layers, LOSS, 1, other.n_microbatches)
-    if other.grain is not None:
-        one = mp.Sequential(other.layers, LOSS, grain=other.grain)
-    for model in (one, other):
-        train(model, X, Y)
-    assert_same(running(one), running(other))
+@a_third_of_the_examples
+def test_running_statistics_have_the_same_bits_in_all_pipelines(share):
+    @settings(max_examples=20 // share)
+    @given(st.data(), st.sampled_from([np.float32, np.float64]))
+    def holds(data, dtype):
+        drawn = case(NETWORK, LOSS, *mini_batch(11, np.array))
+        other, X, Y = data.draw(pipelines(drawn, dtype, nothing_rounds=False))
+        one = mp.Pipeline(other.layers, LOSS, 1, other.n_microbatches)
+        if other.grain is not None:
+            one = mp.Sequential(other.layers, LOSS, grain=other.grain)
+        for model in (one, other):
+            train(model, X, Y)
+        assert_same(running(one), running(other))
+
+    holds()
 
 
 @pytest.mark.parametrize("recompute", ["never", "always"])

@@ -1,6 +1,7 @@
 """Late W, the weight gradients of all micro-batches in one wide product: its time, its memory, its bits."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -73,26 +74,27 @@ def halves_of(name, M, dtype, m=24):
     return layer, found[:-1], found[-1]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if LAYERS[name][0].joins_samples])
-def test_given_the_same_A_prev_and_dZ_dW_has_the_bits_of_the_full_batch_however_it_is_cut(name, dtype):
-    """On any floats: 24 samples in 1, 7 and 24 micro-batches, some of them ragged."""
-    for M in (1, 7, 24):
+def test_dW_has_the_bits_of_the_full_batch_however_it_is_cut():
+    """On any floats, given the same A_prev and dZ: 24 samples in 7 and 24 micro-batches, some ragged."""
+    names = [name for name in WITH_PARAMETERS if LAYERS[name][0].joins_samples]
+    assert names
+    for name, dtype, M in product(names, (np.float32, np.float64), (7, 24)):
         layer, halves, whole = halves_of(name, M, dtype)
-        assert_same(late_gradients(layer, halves), weight_gradients(layer, whole))
+        case = f"{name}, {np.dtype(dtype)}, M={M}: (dW, db)"
+        assert_same(late_gradients(layer, halves), weight_gradients(layer, whole), case)
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_PARAMETERS if not LAYERS[name][0].layers])
-def test_a_layer_without_a_wide_product_sums_along_the_tree(name):
+def test_a_layer_without_a_wide_product_sums_along_the_tree():
     kinds = mp.Linear, mp.Embedding, mp.layers.convolution.Kernel
-    joins = isinstance(LAYERS[name][0], kinds)
-    assert LAYERS[name][0].joins_samples == joins
-    if not joins:
-        layer, halves, _ = halves_of(name, 5, np.float64)
-        total = TreeSum(5)
-        for i, half in enumerate(halves):
-            total.add(i, weight_gradients(layer, half))
-        assert_same(late_gradients(layer, halves), total.value)
+    for name in (name for name in WITH_PARAMETERS if not LAYERS[name][0].layers):
+        joins = isinstance(LAYERS[name][0], kinds)
+        assert LAYERS[name][0].joins_samples == joins, name
+        if not joins:
+            layer, halves, _ = halves_of(name, 5, np.float64)
+            total = TreeSum(5)
+            for i, half in enumerate(halves):
+                total.add(i, weight_gradients(layer, half))
+            assert_same(late_gradients(layer, halves), total.value, f"{name}: (dW, db)")
 
 
 def exact_forward(dtype):
@@ -116,10 +118,10 @@ def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
     Sums over micro-batches have others, or the test would prove nothing.
     """
     rng, layers = np.random.default_rng(1), exact_forward(dtype)
-    X, Y = rng.standard_normal((2, 9, 50)).astype(dtype)
+    X, Y = rng.standard_normal((2, 9, 20)).astype(dtype)
     whole = mp.Sequential(layers, mp.MeanSquaredError())
     whole.forward_backward(X, Y)
-    for M in (1, 3, 7, 50):
+    for M in (1, 3, 20):
         for K, order, mode in RUNS:
             pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, ORDERS[order], mode)
             pipe.forward_backward(X, Y)
@@ -195,7 +197,7 @@ def test_stages_with_and_without_it_go_together_and_so_do_updates_and_segments()
 
 
 @pytest.mark.parametrize("name", LATE_W)
-@pytest.mark.parametrize("D, M", [(2, 2), (2, 3), (3, 4)])
+@pytest.mark.parametrize("D, M", [(2, 3), (3, 2)])
 def test_each_copy_has_a_late_W_of_its_own_micro_batches(D, M, name):
     """In rational numbers; each copy keeps its M until then, and the bytes that it holds are foreseen."""
     layers, loss = [mp.Linear(6, 8), mp.Tanh(), mp.Linear(8, 8), mp.Linear(8, 6)], mp.MeanSquaredError()

@@ -17,7 +17,7 @@ from compared import (
 from layers.every_layer import ALONE, LAYERS, TOKENS, ready, tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling import one_in
+from sampling import a_third_of_the_examples, one_in
 
 import minipipe as mp
 from minipipe.arrays import leaves
@@ -26,12 +26,6 @@ from minipipe.layers.through import backward_input_through, forward_through
 from minipipe.verification import share_of_bound
 
 DTYPES = st.sampled_from([np.float32, np.float64])
-NETWORKS = {  # what is drawn in rational numbers and in floats, and how often
-    "layers in a row": (cases(), 120, cases(), 120),
-    "skips and ties": (cases_with_skips(), 80, cases_with_skips(), 80),
-    "attention": (sequences(), 12, sequences(9), 30),
-    "batch norm": (normalised_images(), 8, normalised_images(9), 40),
-}
 
 
 def equals_its_reference(data, case):
@@ -45,35 +39,41 @@ def has_the_bits_of_one_device(data, case):
     assert_same_bits(*data.draw(pipelines(case, data.draw(DTYPES), nothing_rounds=False)))
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_theorem_equal_to_the_full_batch_in_rational_arithmetic(kind):
-    """Every network, split, order and option: no number is off by anything."""
-    networks, n, _, _ = NETWORKS[kind]
-    settings(max_examples=n)(given(st.data(), networks)(equals_its_reference))()
+def equals_the_full_batch_in_floats(data, case):
+    assert_equals_full_batch(*data.draw(pipelines(case, data.draw(DTYPES), nothing_rounds=True)))
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_equal_bits_in_all_orders_cuts_and_copies_on_any_floats(kind):
-    _, _, networks, n = NETWORKS[kind]
-    settings(max_examples=n)(given(st.data(), networks)(has_the_bits_of_one_device))()
-
-
-@settings(max_examples=80)
-@given(data=st.data(), case=cases(representable=True), dtype=DTYPES)
-def test_equal_bits_to_one_full_width_batch_where_floats_need_no_rounding(data, case, dtype):
-    assert_equals_full_batch(*data.draw(pipelines(case, dtype, nothing_rounds=True)))
-
-
-@settings(max_examples=80)
-@given(data=st.data(), case=cases(activations=BOUNDED, losses=BOUNDED_LOSSES), dtype=DTYPES)
-def test_within_the_derived_rounding_bound_of_the_full_batch_on_any_floats(data, case, dtype):
-    assert share_of_bound(*data.draw(pipelines(case, dtype, nothing_rounds=True))) <= 1
+def is_within_the_derived_bound(data, case):
+    run = data.draw(pipelines(case, data.draw(DTYPES), nothing_rounds=True))
+    assert share_of_bound(*run) <= 1
 
 
 STRENGTHS = {"rational": equals_its_reference, "floats": has_the_bits_of_one_device}
+CLAIMS = {  # networks, the strength in which a pipeline equals its reference, how many are drawn in CI
+    "rational, layers in a row": (cases(), equals_its_reference, 120),
+    "rational, skips and ties": (cases_with_skips(), equals_its_reference, 80),
+    "rational, attention": (sequences(), equals_its_reference, 12),
+    "rational, batch norm": (normalised_images(), equals_its_reference, 8),
+    "bits of one device, layers in a row": (cases(), has_the_bits_of_one_device, 120),
+    "bits of one device, skips and ties": (cases_with_skips(), has_the_bits_of_one_device, 80),
+    "bits of one device, attention": (sequences(9), has_the_bits_of_one_device, 30),
+    "bits of one device, batch norm": (normalised_images(9), has_the_bits_of_one_device, 40),
+    "no rounding": (cases(representable=True), equals_the_full_batch_in_floats, 80),
+    "rounding bound": (
+        cases(activations=BOUNDED, losses=BOUNDED_LOSSES), is_within_the_derived_bound, 80
+    ),
+}
 
 
-@pytest.mark.parametrize("name, strength", one_in(2, ALONE, STRENGTHS))
+@a_third_of_the_examples
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_any_network_in_any_pipeline_equals_its_reference(claim, share):
+    """Every network, split, order and option; in fractions, no number is off by anything."""
+    networks, strength, n = CLAIMS[claim]
+    settings(max_examples=max(n // share, 4))(given(st.data(), networks)(strength))()
+
+
+@pytest.mark.parametrize("name, strength", one_in(4, ALONE, STRENGTHS))
 @settings(max_examples=3)
 @given(data=st.data())
 def test_every_layer_between_others(name, strength, data):
@@ -104,9 +104,8 @@ class WithGaps(Layer):
     backward_input = forward
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
-    """A user's layer, too: as it would arrive behind a cut."""
+def arrays_met_by_neighbours(name):
+    """Return the arrays that a layer hands on forward and backward, as its neighbours get them."""
     layer, A_prev, dZ = ready(name)
     below = [WithGaps() for _ in range(0 if name in TOKENS else 2)]
     above = [WithGaps() for _ in range(2)]
@@ -119,8 +118,17 @@ def test_what_a_layer_hands_on_lies_in_one_piece_forward_and_backward(name):
     gradients = tree(lambda dZ: dZ.repeat(2, axis=-1)[..., ::2], dZ)
     backward_input_through(layers, gradients, skips, True, lambda index, half: None)
     met = [array for spy in below + above for array in leaves(spy.met)]
-    assert len(met) == 2 * len(below + above)
-    assert all(array.flags.c_contiguous for array in met)
+    assert len(met) == 2 * len(below + above), name
+    return met
+
+
+def test_what_a_layer_hands_on_lies_in_one_piece():
+    """A user's layer, too: as it would arrive behind a cut."""
+    with_gaps = [
+        name for name in LAYERS
+        if not all(array.flags.c_contiguous for array in arrays_met_by_neighbours(name))
+    ]
+    assert with_gaps == []
 
 
 def test_shares_that_attention_makes_again_are_not_kept():

@@ -34,14 +34,13 @@ def assert_as_recorded(kind, cases, **options):
 
 
 def one_in(n, kind):
-    """Return the recorded cases in parts of n, of which the first one alone is run always."""
+    """Return one in n of the recorded cases; and all of them in four parts, which are slow."""
     cases = list(RECORDED[kind])
-    return [
-        pytest.param(cases[k::n], id=f"part {k}", marks=[pytest.mark.slow] * (k > 0)) for k in range(n)
-    ]
+    parts = [pytest.param(cases[k::4], id=f"part {k} of 4", marks=pytest.mark.slow) for k in range(4)]
+    return [pytest.param(cases[::n], id=f"one in {n}"), *parts]
 
 
-@pytest.mark.parametrize("cases", one_in(2, "traces"))
+@pytest.mark.parametrize("cases", one_in(6, "traces"))
 def test_traces_have_the_ticks_messages_reasons_and_bytes(cases):
     assert_as_recorded("traces", cases, few=True)
 
@@ -51,7 +50,7 @@ def test_traces_have_them_for_all_costs_and_links():
     assert_as_recorded("traces", RECORDED["traces"])
 
 
-@pytest.mark.parametrize("cases", one_in(12, "numbers"))
+@pytest.mark.parametrize("cases", one_in(48, "numbers"))
 def test_trainings_have_the_numbers_and_the_runs(cases):
     assert_as_recorded("numbers", cases)
     assert_as_recorded("runs", cases)
@@ -99,9 +98,8 @@ def test_texts_are_the_same(cases):
     assert_as_recorded("texts", cases)
 
 
-@pytest.mark.parametrize("case", RECORDED["files"])
-def test_files_of_an_earlier_version_are_read_and_go_on(case):
-    assert_as_recorded("files", [case])
+def test_files_of_an_earlier_version_are_read_and_go_on():
+    assert_as_recorded("files", RECORDED["files"])
 
 
 def test_nothing_that_was_recorded_is_left_out():

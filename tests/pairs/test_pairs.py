@@ -41,7 +41,7 @@ def test_what_was_wrong_is_right_or_refused(what):
 def test_random_settings_are_right_or_refused():
     """Through two updates or more, against a plain loop in fractions, or the bits of one device."""
     rng = Random(SEED)
-    ran = [outcome(drawn(rng)).oracle for _ in range(40)]
+    ran = [outcome(drawn(rng)).oracle for _ in range(25)]
     assert {"a plain loop", "Sequential(grain)"} <= {*ran}
 
 

@@ -1,0 +1,497 @@
+"""Wrong layers, each with one mistake, and a piece of the sentence by which `check` must name it."""
+
+import numpy as np
+
+import minipipe as mp
+from minipipe.layers import Layer
+
+
+class DividesByItsM(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dW / dZ.shape[-1], db
+
+
+class MultipliesByM(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dZ.shape[-1] * dW, db
+
+
+class InputOverM(mp.Linear):
+    def backward_input(self, dZ):
+        return super().backward_input(dZ) / dZ.shape[-1]
+
+
+class ForgetsTheSum(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], dZ.copy()
+
+
+class FlatBias(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], dZ.sum(axis=1)
+
+
+class Transposed(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dW.T.copy(), db
+
+
+class WrongSign(mp.Linear):
+    def backward_input(self, dZ):
+        return -super().backward_input(dZ)
+
+
+class BiasIsZero(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], np.zeros_like(self.b)
+
+
+class BiasIsMissing(mp.Linear):
+    def backward_weight(self, dZ):
+        return super().backward_weight(dZ)[0], None
+
+
+class ForgetsOutputShape(Layer):  # A = sum of A_prev along axis 0
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev.sum(axis=0, keepdims=True)
+
+    def backward(self, dZ):
+        return dZ + np.zeros_like(self.cache), None, None
+
+
+class SamplesFirst(Layer):
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev.T.copy()
+
+    def backward(self, dZ):
+        return dZ.T.copy(), None, None
+
+
+class ForgetsAFactor(Layer):
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev * A_prev
+
+    def backward(self, dZ):
+        return self.cache * dZ, None, None
+
+
+class ForgetsTheSlope(mp.Tanh):
+    def backward_input(self, dA):
+        return dA.copy()
+
+
+class SlopeOfZ(mp.Sigmoid):
+    def forward(self, Z):
+        A = super().forward(Z)
+        self.cache = Z
+        return A
+
+
+class ForgetsTheSkip(mp.Tanh):  # A = Z + tanh(Z)
+    def forward(self, Z):
+        return Z + super().forward(Z)
+
+
+class DiagonalOfSoftmax(mp.Softmax):
+    def backward_input(self, dA):
+        return dA * self.cache * (1 - self.cache)
+
+
+class ScaleOfGamma(mp.LayerNorm):  # right while gamma is 1, as it is at first
+    def backward_input(self, dZ):
+        W, self.W = self.W, np.ones_like(self.W)
+        dA_prev = super().backward_input(dZ)
+        self.W = W
+        return dA_prev
+
+
+class WrongAtZero(Layer):  # abs(Z), whose slopes at 0 are -1 and 1
+    def forward(self, Z):
+        self.cache = np.where(Z < 0, -1.0, 1.0).astype(Z.dtype) + (Z == 0)
+        return abs(Z)
+
+    def backward(self, dA):
+        return dA * self.cache, None, None
+
+
+class NeitherSide(Layer):  # a leaky ReLU whose masks both leave 0 out
+    def forward(self, Z):
+        self.cache = ((Z > 0) + (Z < 0) * 0.5).astype(Z.dtype)
+        return Z * self.cache
+
+    def backward(self, dA):
+        return dA * self.cache, None, None
+
+
+class EachOfTheLargest(Layer):  # a maximum over the features; equal ones all get the whole dZ
+    def output_shape(self, shape):
+        return 1, *shape[1:]
+
+    def forward(self, A_prev):
+        A = A_prev.max(axis=0, keepdims=True)
+        self.cache = A_prev == A
+        return A
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
+class AssignsTokens(mp.Embedding):
+    def backward_weight(self, dZ):
+        dW = np.zeros((self.n_tokens, self.d), dZ.dtype)
+        dW[self.cache] += np.moveaxis(dZ, 0, -1)
+        return dW, None
+
+
+class KeepsItsInput(Layer):
+    def forward(self, A_prev):
+        self.A_prev = A_prev
+        return A_prev * A_prev
+
+    def backward(self, dZ):
+        return 2 * self.A_prev * dZ, None, None
+
+
+class ReusesItsCache(Layer):
+    def forward(self, A_prev):
+        if getattr(self, "buffer", None) is None or self.buffer.shape != A_prev.shape:
+            self.buffer = np.empty_like(A_prev)
+        self.buffer[...] = A_prev
+        self.cache = self.buffer
+        return A_prev * A_prev
+
+    def backward(self, dZ):
+        return 2 * self.cache * dZ, None, None
+
+
+class ReusesItsOutput(Layer):
+    def forward(self, A_prev):
+        if getattr(self, "out", None) is None or self.out.shape != A_prev.shape:
+            self.out = np.empty_like(A_prev)
+        return np.multiply(A_prev, 2, out=self.out)
+
+    def backward(self, dZ):
+        return 2 * dZ, None, None
+
+
+class AddsInPlace(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        self.dW = getattr(self, "dW", np.zeros_like(dW))
+        self.dW += dW
+        return self.dW, db
+
+
+class AddsUp(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        self.dW = getattr(self, "dW", 0) + dW
+        return self.dW.copy(), db
+
+
+class ChangesItsInput(mp.ReLU):
+    def forward(self, Z):
+        A = super().forward(Z)
+        Z *= Z > 0
+        return A
+
+
+class ChangesItsGradient(mp.ReLU):
+    def backward_input(self, dA):
+        dA[~self.cache] = 0
+        return dA
+
+
+class UpdatesItself(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        self.W -= dW / 8
+        return dW, db
+
+
+class CountsForwards(mp.ReLU):
+    n = 0
+
+    def forward(self, Z):
+        self.n += 1
+        return super().forward(Z) * self.n
+
+
+class DrawsAnew(Layer):
+    rng = np.random.default_rng(0)
+
+    def forward(self, A_prev):
+        self.cache = self.rng.integers(0, 2, A_prev.shape).astype(A_prev.dtype)
+        return A_prev * self.cache
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
+class DrawsAgain(Layer):
+    rng = np.random.default_rng(0)
+
+    def forward(self, A_prev):
+        return 2 * A_prev
+
+    def backward(self, dZ):
+        return dZ * self.rng.integers(0, 2, dZ.shape), None, None
+
+
+class SameMaskInEachPart(Layer):
+    def forward(self, A_prev):
+        rng = np.random.default_rng(self.step)
+        self.cache = (rng.random(A_prev.shape) < 0.5).astype(A_prev.dtype)
+        return A_prev * self.cache
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
+class ForgetsToScaleBack(mp.Dropout):
+    def backward_input(self, dZ):
+        return dZ * (self.cache > 0)
+
+
+class DropsInPredictions(mp.Dropout):
+    def forward(self, A_prev):
+        training, self.training = self.training, True
+        A = super().forward(A_prev)
+        self.training = training
+        return A
+
+
+class MeanOfTheBatch(Layer):  # a mean over samples, but alone_per_sample is left at True
+    def forward(self, A_prev):
+        return A_prev - A_prev.mean(axis=-1, keepdims=True)
+
+    def backward(self, dZ):
+        return dZ - dZ.mean(axis=-1, keepdims=True), None, None
+
+
+class OfFiveSamples(Layer):
+    def forward(self, A_prev):
+        return A_prev + np.ones((3, 5), A_prev.dtype)
+
+    def backward(self, dZ):
+        return 1 * dZ, None, None
+
+
+class Squeezes(ForgetsOutputShape):
+    def output_shape(self, shape):
+        return 1, *shape[1:]
+
+    def forward(self, A_prev):
+        A = super().forward(A_prev)
+        return A.squeeze()[None] if A.shape[-1] > 1 else A.squeeze()
+
+
+class LosesTheDtype(mp.Linear):
+    def forward(self, A_prev):
+        return super().forward(A_prev) + np.zeros((self.n, 1))
+
+
+class GradientInFloat64(mp.Linear):
+    def backward_weight(self, dZ):
+        dW, db = super().backward_weight(dZ)
+        return dW.astype(np.float64) if dW.dtype != object else dW, db
+
+
+class LeavesItBesideTheCache(mp.Linear):  # between the halves
+    weight_after_input = True
+
+    def backward_input(self, dZ):
+        self.dZ = dZ
+        return super().backward_input(dZ)
+
+    def backward_weight(self, dZ):
+        return super().backward_weight(self.dZ)
+
+
+class DropsItsCache(mp.Linear):
+    def backward_input(self, dZ):
+        dA_prev = super().backward_input(dZ)
+        self.cache = None
+        return dA_prev
+
+    def backward_weight(self, dZ):
+        if self.cache is None:
+            raise RuntimeError("the cache is gone")
+        return super().backward_weight(dZ)
+
+    def backward(self, dZ):
+        gradients = self.backward_weight(dZ)
+        return self.backward_input(dZ), *gradients
+
+
+class WholeOfALinear(mp.Linear):  # no network calls it
+    def backward(self, dZ):
+        dA_prev, dW, db = super().backward(dZ)
+        return dA_prev, dW, 2 * db
+
+
+class TwoFormulas(mp.Tanh):
+    def backward(self, dA):
+        return dA - dA * self.cache * self.cache, None, None
+
+    def backward_input(self, dA):
+        return dA * (1 - self.cache) * (1 + self.cache)
+
+
+class ViewOfItsCache(Layer):  # A = W + A_prev, of one sample's width
+    def __init__(self):
+        self.W = np.ones((1, 1))
+
+    def forward(self, A_prev):
+        self.cache = np.ones((1, A_prev.shape[-1] + 1), A_prev.dtype)
+        return self.W.astype(A_prev.dtype) + A_prev
+
+    def backward(self, dZ):
+        self.cache[0, -1] = dZ.sum()
+        return 1 * dZ, self.cache[:, -1:], None
+
+
+class JoinsNothing(Layer):  # says that caches can be put side by side, which have the samples first
+    joins_samples = True
+
+    def __init__(self):
+        self.W = np.ones((2, 3))
+
+    def output_shape(self, shape):
+        return 2, *shape[1:]
+
+    def forward(self, A_prev):
+        self.cache = A_prev.T
+        return self.W.astype(A_prev.dtype) @ A_prev
+
+    def backward_input(self, dZ):
+        return self.W.astype(dZ.dtype).T @ dZ
+
+    def backward_weight(self, dZ):
+        return dZ @ self.cache, None
+
+
+class Positions(mp.ReLU):  # as many numbers as there are positive ones
+    def forward(self, Z):
+        A = super().forward(Z)
+        self.cache = np.flatnonzero(Z > 0)
+        return A
+
+    def backward_input(self, dA):
+        kept = np.zeros(dA.size, dA.dtype)
+        kept[self.cache] = 1
+        return dA * kept.reshape(dA.shape)
+
+
+class Overflows(mp.Softmax):
+    def forward(self, Z):
+        self.cache = np.exp(Z) / np.exp(Z).sum(axis=0, keepdims=True)
+        return self.cache
+
+
+class SaysItIsSmall(Layer):
+    can_overflow = False
+
+    def forward(self, Z):
+        self.cache = np.exp(Z)
+        return self.cache
+
+    def backward(self, dA):
+        return dA * self.cache, None, None
+
+
+class DividesByZero(Layer):
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return A_prev / (A_prev.sum(axis=0, keepdims=True) * 0)
+
+    def backward(self, dZ):
+        return dZ, None, None
+
+
+class AlwaysFloat32(Layer):
+    def forward(self, A_prev):
+        return A_prev.astype(np.float32) * 2
+
+    def backward(self, dZ):
+        return dZ * 2, None, None
+
+
+class InputAlone(Layer):
+    def forward(self, A_prev):
+        return 2 * A_prev
+
+    def backward(self, dZ):
+        return 2 * dZ
+
+
+class NoReturn(mp.ReLU):
+    def forward(self, Z):
+        super().forward(Z)
+
+
+RUNS, ARRAYS, REPEATS, DTYPE = "it runs", "writes into no array", "same input", "float32"
+SLOPES, HALVES, CACHE, SUMS = "slopes", "between the halves", "all that backward needs", "add up"
+OWN, LARGE, PREDICTIONS, PIPELINES = "arrays of its own", "large inputs", "prediction", "pipelines equal"
+WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the sentence)
+    (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
+    (MultipliesByM(3, 2), (3,), SLOPES, "dW is 5 times too large"),
+    (InputOverM(3, 2), (3,), SLOPES, "dA_prev is 5 times too small"),
+    (ForgetsTheSum(3, 2), (3,), RUNS, "db has shape (2, 5): it must be (2, 1): is the sum over the samples"),
+    (FlatBias(3, 2), (3,), RUNS, "db has shape (2,): it must be (2, 1); a sum with keepdims=True"),
+    (Transposed(3, 2), (3,), RUNS, "dW has shape (3, 2): it is transposed, (2, 3) is right"),
+    (Transposed(3, 3), (3,), SLOPES, "dW is transposed"),
+    (WrongSign(3, 2), (3,), SLOPES, "dA_prev has the wrong sign"),
+    (BiasIsZero(3, 2), (3,), SLOPES, "db is 0: is a term missing"),
+    (BiasIsMissing(3, 2), (3,), RUNS, "db is missing: return None for dW and db where there is no W and b"),
+    (ForgetsOutputShape(), (3,), RUNS, "output_shape promises (3, 5), but A has shape (1, 5): write"),
+    (SamplesFirst(), (3,), RUNS, "A has shape (5, 3): samples are the last axis"),
+    (NoReturn(), (3,), RUNS, "forward has returned None"),
+    (InputAlone(), (3,), RUNS, "end it with `return dA_prev, dW, db`"),
+    (DividesByZero(), (3,), RUNS, "A or a derivative is infinite, or not a number"),
+    (ForgetsAFactor(), (3,), SLOPES, "is 0.5 times the slope, at each entry: is a factor"),
+    (ForgetsTheSlope(), (3,), SLOPES, "dA_prev is dZ itself: the derivative of what forward computes is"),
+    (SlopeOfZ(), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (ForgetsTheSkip(), (3,), SLOPES, "dA_prev lacks the summand dZ: is a path past the layer"),
+    (DiagonalOfSoftmax(), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (ScaleOfGamma(3), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (WrongAtZero(), (3,), SLOPES, "there is a kink, and the slopes on both sides are"),
+    (NeitherSide(), (3,), SLOPES, "= 0, but there is a kink, and the slopes on both sides are"),
+    (EachOfTheLargest(), (3,), SLOPES, "where entries are equal, does each of them get the whole dZ?"),
+    (AssignsTokens(2, 3), (4,), SLOPES, "np.add.at(dW, ids, ...) adds, and dW[ids] += keeps one"),
+    (KeepsItsInput(), (3,), CACHE, "It keeps A_prev of the last forward. Put all that backward needs into"),
+    (ReusesItsCache(), (3,), CACHE, "the next forward has written into the arrays in cache"),
+    (ReusesItsOutput(), (3,), ARRAYS, "the next micro-batch has changed A of this one: return a new array"),
+    (AddsInPlace(3, 2), (3,), ARRAYS, "the next micro-batch has changed dW of this one"),
+    (AddsUp(3, 2), (3,), REPEATS, "dW is another one the second time: does backward add to what an earlier"),
+    (ChangesItsInput(), (3,), ARRAYS, "A_prev was changed: an operation in place"),
+    (ChangesItsGradient(), (3,), ARRAYS, "dZ was changed: an operation in place"),
+    (UpdatesItself(3, 2), (3,), ARRAYS, "W was changed: an operation in place"),
+    (CountsForwards(), (3,), REPEATS, "A is another one the second time: does a forward use what an earlier"),
+    (DrawsAnew(), (3,), REPEATS, "or draw random numbers from a generator of its own?"),
+    (DrawsAgain(), (3,), REPEATS, "dA_prev is another one the second time"),
+    (SameMaskInEachPart(), (3,), SUMS, "A of a sample depends on its place in the micro-batch"),
+    (ForgetsToScaleBack(0.5), (3,), SLOPES, "dA_prev is 0.5 times the slope"),
+    (DropsInPredictions(0.5), (3,), PREDICTIONS, "does forward look at self.training?"),
+    (MeanOfTheBatch(), (3,), SUMS, "A of a sample depends on the other samples of its micro-batch"),
+    (OfFiveSamples(), (3,), SUMS, "on a micro-batch of 1 of 5 samples, ValueError"),
+    (Squeezes(), (3,), SUMS, "on a micro-batch of 1 of 5 samples"),
+    (LosesTheDtype(3, 2), (3,), DTYPE, "A is float64 in a run in float32: a constant or an array made"),
+    (AlwaysFloat32(), (3,), DTYPE, "A is float32 in a run in float64"),
+    (GradientInFloat64(3, 2), (3,), DTYPE, "dW is float64"),
+    (LeavesItBesideTheCache(3, 2), (3,), HALVES, "dW of the two halves is not that of the whole backward"),
+    (DropsItsCache(3, 2), (3,), HALVES, "what backward_input has left in cache, and nothing else"),
+    (WholeOfALinear(3, 2), (3,), RUNS, "WholeOfALinear writes backward, but a network calls backward_input"),
+    (TwoFormulas(), (3,), HALVES, "both compute what backward does, by one formula"),
+    (ViewOfItsCache(), (1,), OWN, "dW shares memory with cache: return a new array"),
+    (JoinsNothing(), (3,), PIPELINES, "gpipe-late-w, recompute='never'; is cache an array with the samples"),
+    (Positions(), (3,), OWN, "keep a mask rather than the positions"),
+    (Overflows(), (3,), LARGE, "A has entries that are not a number for inputs of about 1,000: does an exp"),
+    (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
+]
