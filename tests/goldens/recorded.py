@@ -1,6 +1,7 @@
 """What the package computes and says, as it was when it was last found right.
 
     python3 tests/goldens/recorded.py record [KIND ...]        records all cases anew, or those of some kinds
+    python3 tests/goldens/recorded.py files                    writes the checkpoints that are missing
     python3 tests/goldens/recorded.py show KIND CASE [PART]    prints a case in full
     python3 tests/goldens/recorded.py compare COMMIT           trains with floats there and here
     python3 tests/goldens/recorded.py compare COMMIT KIND CASE [PART]     prints what differs in a case
@@ -25,9 +26,7 @@ HERE = Path(__file__).parent
 FILE = HERE / "recorded.json"
 sys.path[:0] = map(str, (HERE.parent, HERE.parents[1]))
 
-from goldens import files, texts, traces, training  # noqa: E402
-
-from minipipe.engines.world import world  # noqa: E402
+from goldens import texts, traces, training  # noqa: E402
 
 KINDS = {
     "traces": traces,
@@ -35,7 +34,7 @@ KINDS = {
     "runs": SimpleNamespace(cases=training.cases, parts=training.runs),
     "refusals": SimpleNamespace(cases=training.refused, parts=training.refusal),
     "texts": texts,
-    "files": files,
+    "files": SimpleNamespace(cases=training.files, parts=training.of_file),
 }
 FLOATS = {"numbers": training.floats, "runs": training.floats, "texts": texts.floats}  # for `compare` alone
 
@@ -130,30 +129,12 @@ def _all_hashes():
     print(json.dumps(found))
 
 
-def ranks(*cases):
-    """Print on rank 0, in JSON, (how many cases MPI ranks take, where their numbers are not the cluster's).
-
-    In floats, since ranks cannot send fractions, whose numerators may be of any length. `mpiexec -n N` starts
-    this; what MPI refuses, it refuses on all ranks.
-    """
-    n_run, found = 0, []
-    for case in (f"{case} dtype=float64" for case in cases):
-        try:
-            on_ranks = hashes("numbers", f"{case} engine=mpi")
-        except ValueError:
-            continue
-        n_run += 1
-        found += differences("numbers", case, hashes("numbers", case), on_ranks)
-    if world().rank == 0:
-        print(json.dumps([n_run, found]))
-
-
 def main(arguments):
     command, *rest = arguments or ["help"]
     if command == "compare":
         return compare(*rest)
-    commands = {"record": lambda *kinds: record(kinds), "show": show, "hashes": _all_hashes,
-                "ranks": ranks}
+    commands = {"record": lambda *kinds: record(kinds), "files": training.write_files, "show": show,
+                "hashes": _all_hashes}
     return commands.get(command, lambda *_: print(__doc__))(*rest)
 
 

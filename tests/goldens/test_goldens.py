@@ -3,18 +3,13 @@
 What a case is, and how to see one in full or to record all of them anew, says `recorded.py`.
 """
 
-import json
 from fractions import Fraction
 
 import pytest
-from engines.jobs import on_ranks, start
-from goldens import recorded, traces, training
+from goldens import recorded, traces
 from goldens.recorded import KINDS, differences, hashes
 
-from minipipe.schedules import names_having
-
 RECORDED = recorded.read()
-ONE_STAGE_EACH = names_having(stages_per_device=1)
 
 
 def assert_as_recorded(kind, cases, **options):
@@ -54,37 +49,6 @@ def test_traces_have_them_for_all_costs_and_links():
 def test_trainings_have_the_numbers_and_the_runs(cases):
     assert_as_recorded("numbers", cases)
     assert_as_recorded("runs", cases)
-
-
-@pytest.mark.slow
-def test_threads_have_the_numbers():
-    """Everything but the trace, which is of seconds."""
-    of_threads = {f"{case} engine=threads": case for case in RECORDED["numbers"]
-                  if training.row_of(case)["links"] == "free" and training.row_of(case)["how"] != "tick"}
-    for case, same in list(of_threads.items())[::3]:
-        assert not differences("numbers", case, RECORDED["numbers"][same], hashes("numbers", case))
-
-
-@on_ranks
-@pytest.mark.slow
-@pytest.mark.parametrize("n_ranks", [2, 4, 8])
-def test_ranks_have_the_numbers(n_ranks):
-    n_run, found = json.loads(on_n_ranks(n_ranks, n_cases=12))
-    assert n_run >= 6 and not found
-
-
-def on_n_ranks(n_ranks, n_cases):
-    """Return what rank 0 says of some rows that take as many devices."""
-    rows = {case: training.row_of(case) for case in RECORDED["numbers"]}
-    fitting = [
-        case for case, row in rows.items() if row["D"] * row["T"] * row["K"] == n_ranks
-        and row["links"] == "free" and row["how"] != "tick"
-        and (row["schedule"] in ONE_STAGE_EACH or row["K"] == 1)
-    ]
-    process = start(n_ranks, "-m", "mpi4py", recorded.__file__, "ranks", *fitting[::len(fitting) // n_cases])
-    out, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors[-3000:]
-    return out
 
 
 @pytest.mark.parametrize("cases", one_in(6, "refusals"))

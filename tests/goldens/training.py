@@ -1,6 +1,7 @@
 """What trainings compute and show: numbers, and ticks, messages and bytes of the last mini-batch.
 
-A case is a row of `settings` as text, without its defaults, such as "D=2 K=2 zero=1".
+A case is a row of `settings` as text, without its defaults, such as "D=2 K=2 zero=1"; or the name of a
+checkpoint that an earlier version has written: it is read, and the training goes on.
 """
 
 import random
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import numpy as np
 from goldens.traces import lines_of
-from settings import DEFAULTS, OPTIONS, filled, memories_of, run
+from settings import (
+    DEFAULTS, HOW, OPTIONS, arrays_of, batches_of, filled, layers_of, loaded, memories_of, network, optimizer_of,
+    run,
+)
 
 import minipipe as mp
 
@@ -34,6 +38,14 @@ WITH = {"zero": {"updates": "order"}}  # what an option needs
 TOKENS = {"network": "tokens", "n_updates": 2}  # their fractions grow long
 ELSEWHERE = (*ALWAYS, "network", "dtype", "schedule", "D", "T", "K", "engine", "checkpoint", "sequence")
 N_RANDOM = 60
+FOLDER = Path(__file__).parent / "files"
+FILES = {
+    "pipeline.npz": "K=3 dtype=float64 ties=True dropout=True optimizer=adam",
+    "copies.npz": "D=2 K=2 dtype=float64 network=image zero=2 updates=order",
+    "shards.npz": "T=2 dtype=float64 network=tokens optimizer=adamw",
+    "normal.npz": "dtype=float32 network=image+normal optimizer=rmsprop",
+}
+STEPS = {"float64": 2**30, "float32": 2**10}  # in one unit: far above what another processor rounds otherwise
 
 
 def cases():
@@ -76,6 +88,34 @@ def refusal(case):
     return {"sentence": [f"{type(found).__name__}: {found}" if isinstance(found, ValueError) else "none"]}
 
 
+def files():
+    """Return the names of the checkpoints."""
+    return list(FILES)
+
+
+def of_file(name):
+    """Return {part: lines} of what is read, with all bits, and of two more updates, rounded."""
+    row = row_of(FILES[name])
+    net, optimizer = loaded(row, FOLDER / name)
+    found, read = {}, arrays_of(net) | memories_of(net, optimizer)
+    HOW[row["how"]](row, net, optimizer, batches_of(row)[1:], found)
+    found |= arrays_of(net) | memories_of(net, optimizer)
+    steps = STEPS[row["dtype"]]
+    rounded = {part: np.rint(np.asarray(number) * steps) + 0.0 for part, number in found.items()}
+    return {"read": lines_of_all(read), "after two more updates": lines_of_all(rounded)}
+
+
+def write_files():
+    """Write the checkpoints that are missing; the others are never written again, since they are old."""
+    for name, case in FILES.items():
+        if not (FOLDER / name).exists():
+            row = row_of(case)
+            layers, loss, _ = layers_of(row)
+            net, optimizer = network(row, layers, loss), optimizer_of(row)
+            HOW[row["how"]](row, net, optimizer, batches_of(row)[:1], {})
+            mp.save(FOLDER / name, net, optimizer)
+
+
 def row_of(case):
     """Return the row that a text stands for."""
     words = (word.split("=") for word in case.split())
@@ -102,6 +142,11 @@ def _trained(case):
     if row["engine"] == "cluster":
         shown = lines_of(net.trace, counted=True)
     return parts, shown
+
+
+def lines_of_all(numbers):
+    """Return the lines of {name: array}."""
+    return [line for name, array in numbers.items() for line in [f"{name}:", *lines_of_number(array)]]
 
 
 def lines_of_number(number, batch=None):
