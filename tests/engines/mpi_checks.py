@@ -23,7 +23,7 @@ from asynchronous.by_the_rule import per_update
 from compared import assert_same, assert_within
 from engines import on_engines
 from engines.on_engines import LOSS, assert_can_be_read, mini_batch, network, work
-from pairs.on_ranks import pairs  # noqa: F401 (a check)
+from pairs.table import pairs  # noqa: F401 (a check)
 from settings import filled, memories_of, run
 
 import minipipe as mp

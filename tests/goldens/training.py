@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from goldens.traces import lines_of
 from settings import (
-    DEFAULTS, HOW, OPTIONS, arrays_of, batches_of, filled, layers_of, loaded, memories_of, network, optimizer_of,
-    run,
+    DEFAULTS, HOW, OPTIONS, arrays_of, batches_of, filled, layers_of, loaded, memories_of, network,
+    optimizer_of, run,
 )
 
 import minipipe as mp

@@ -8,11 +8,17 @@ import os
 from random import Random
 
 import pytest
-from pairs.bugs import FOUND_BY
-from pairs.covering import all_pairs, covered, drawn
 from pairs.outcomes import Wrong, outcome
-from pairs.table import FILE, text_of
+from pairs.table import FILE, all_pairs, covered, drawn, text_of
 from settings import OPTIONS
+
+from minipipe import Dropout, network, ties
+from minipipe.layers.normalization import Moments
+from minipipe.optimizers import Optimizer
+from minipipe.order import programs
+from minipipe.parallel import batches, run
+from minipipe.parallel.layout import Owned
+from minipipe.parallel.totals import Versions
 
 SEED = int(os.environ.get("PAIRS_SEED", "0"))
 WERE_WRONG = {  # what the net has found, in rows as it printed them
@@ -45,14 +51,6 @@ def test_random_settings_are_right_or_refused():
     assert {"a plain loop", "Sequential(grain)"} <= {*ran}
 
 
-@pytest.mark.parametrize("bug", FOUND_BY)
-def test_the_net_catches_a_bug_of_a_pair(bug, monkeypatch):
-    outcome(FOUND_BY[bug])
-    bug(monkeypatch)
-    with pytest.raises(Wrong):
-        outcome(FOUND_BY[bug])
-
-
 @pytest.mark.slow
 def test_every_pair_is_right_or_refused_as_the_table_says():
     """If only sentences or options have changed, write it anew: `python3 tests/pairs/table.py`."""
@@ -60,3 +58,113 @@ def test_every_pair_is_right_or_refused_as_the_table_says():
     assert len(rows) > len(OPTIONS)
     assert {*all_pairs()} <= {*ran, *refused}
     assert text_of(refused) == FILE.read_text()
+
+
+# Bugs of pairs of options, and for each a row that finds it
+
+def no_sum_over_shards(monkeypatch):
+    """An exchange between copies leaves out the sum over the shards, each of which has a summand."""
+    monkeypatch.setattr(programs.Closing, "_sum_in_group", lambda self, stage, i: iter(()))
+
+
+def tie_summed_twice(monkeypatch):
+    """The gradient of the first tied layer is in the sum twice."""
+    total = ties.sum_of_tied
+    monkeypatch.setattr(ties, "sum_of_tied", lambda parts: total([*parts, next(iter(parts))]))
+
+
+def norm_counts_ties_twice(monkeypatch):
+    """A W that two layers share counts for each of them in the norm by which gradients are clipped."""
+    monkeypatch.setattr(network, "each_once", lambda gradients, ties: gradients)
+
+
+def mask_by_device(monkeypatch):
+    """The samples of a dropout mask are counted from the first of each micro-batch."""
+    kept = Dropout._kept
+
+    def of_own_samples(self, shape):
+        self.first_sample = 0
+        return kept(self, shape)
+
+    monkeypatch.setattr(Dropout, "_kept", of_own_samples)
+
+
+def decay_of_b(monkeypatch):
+    """With weights_only, biases decay, too."""
+    after = Optimizer._after
+
+    def with_decay(self, *arguments):
+        own, self.weights_only = self.weights_only, False
+        try:
+            return after(self, *arguments)
+        finally:
+            self.weights_only = own
+
+    monkeypatch.setattr(Optimizer, "_after", with_decay)
+
+
+def lost_sample(monkeypatch):
+    """The micro-batches of a ragged mini-batch are cut as short as the shortest."""
+    even = batches.even_slices
+    monkeypatch.setattr(batches, "even_slices", lambda m, n: even(m - (m % n if m > n else 0), n))
+
+
+def stale_gather(monkeypatch):
+    """ZeRO-3 hands on the parameters that it gathered first, from before the update."""
+    gather = Owned.gather
+
+    def first_again(self, parts):
+        layer = next(layer for layer in self._layers if layer.index is not None)
+        KEPT.setdefault(str(layer), parts)
+        gather(self, KEPT[str(layer)])
+
+    KEPT = {}
+    monkeypatch.setattr(Owned, "gather", first_again)
+
+
+def equal_weights(monkeypatch):
+    """The means of ragged micro-batches count alike in the running statistics."""
+    def add(self, other):
+        return Moments(self.n + other.n, (self.mean + other.mean) / 2, self.M2 + other.M2)
+
+    monkeypatch.setattr(Moments, "__add__", add)
+
+
+def no_stash(monkeypatch):
+    """A backward without a flush uses the newest weights, rather than those of its forward."""
+    monkeypatch.setattr(Versions, "of", lambda self, i: self[self.newest])
+
+
+def parts_of_ties_apart(monkeypatch):
+    """With ZeRO, tied layers are each updated with the sum of their own gradient alone."""
+    monkeypatch.setattr(ties, "exchange_tied_parts", lambda *arguments: iter(()))
+
+
+def statistics_of_one_copy(monkeypatch):
+    """A synchronised batch norm meets itself alone, rather than those of the other copies."""
+    join = run.join_copies
+    monkeypatch.setattr(run, "join_copies", lambda stages, ranks, D: join(stages, ranks, 1))
+
+
+COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
+FOUND_BY = {
+    no_sum_over_shards: {"network": "image", "D": 2, "T": 2, "M": 2, "rows": True},
+    tie_summed_twice: {"ties": True, "K": 2},
+    norm_counts_ties_twice: {"ties": True, "clip": 0.25},
+    mask_by_device: COPIES | {"dropout": True},
+    decay_of_b: {"network": "image", "weights_only": True, "optimizer": "adam"},
+    lost_sample: {"M": 2, "samples": "ragged"},
+    stale_gather: COPIES | {"zero": 3, "updates": "order", "n_updates": 3},
+    equal_weights: {"network": "image normal", "M": 2, "samples": "ragged"},
+    no_stash: {"schedule": "pipedream", "K": 3, "how": "train", "updates": "order", "n_updates": 3},
+    parts_of_ties_apart: {"ties": True, "D": 2, "K": 2, "M": 2, "zero": 2, "updates": "order"},
+    statistics_of_one_copy: {"network": "normal", "D": 2, "T": 2, "M": 2, "sync_batch_norm": True},
+}
+
+
+@pytest.mark.parametrize("bug", FOUND_BY)
+def test_the_net_catches_a_bug_of_a_pair(bug, monkeypatch):
+    outcome(FOUND_BY[bug])
+    bug(monkeypatch)
+    with pytest.raises(Wrong):
+        outcome(FOUND_BY[bug])
