@@ -7,9 +7,9 @@ with the bug in, and not without. To see all that a bug breaks:
     python -m pytest --bug reused_receive_buffer
 """
 
-from pitfalls import arithmetic, copies, large_batches, orders, servers, shards
+from pitfalls import arithmetic, copies, large_batches, orders, servers
 
-THEMES = arithmetic, orders, copies, shards, large_batches, servers
+THEMES = arithmetic, orders, copies, large_batches, servers
 CHECKS = {
     name.removeprefix("check_"): check
     for theme in THEMES for name, check in vars(theme).items() if name.startswith("check_")
