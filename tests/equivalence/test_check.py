@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from equivalence.wrong_layers import SLOPES, SUMS, WRONG, DividesByItsM, NoReturn, OfFiveSamples, SlopeOfZ
+from equivalence.wrong_layers import (
+    SLOPES, SUMS, WRONG, DividesByItsM, NoReturn, OfFiveSamples, SlopeOfZ, of_formula,
+)
 
 import minipipe as mp
 from minipipe.layers import LAYERS, Layer
@@ -167,21 +169,9 @@ class FewUnits(Layer):  # relu(Z[0]) - relu(Z[1])/2, Z = W A_prev: both units be
         return self.W.astype(dZ.dtype).T @ dZ, dZ @ A_prev.T, None
 
 
-class Exponential(Layer):  # it may overflow, and says so
-    def forward(self, Z):
-        self.cache = np.exp(Z)
-        return self.cache.copy()
-
-    def backward(self, dA):
-        return dA * self.cache, None, None
-
-
-class Identity(Layer):  # arrays may be handed on as they are
-    def forward(self, A_prev):
-        return A_prev
-
-    def backward(self, dZ):
-        return dZ, None, None
+Exponential = of_formula("Exponential", np.exp, lambda dA, Z: dA * np.exp(Z))  # may overflow, and says so
+Identity = of_formula("Identity", lambda A_prev: A_prev, lambda dZ, A_prev: dZ)  # hands on what it gets
+Quarter = of_formula("Quarter", lambda A_prev: A_prev * 0.25, lambda dZ, A_prev: dZ * 0.25)
 
 
 @pytest.mark.parametrize("layer", [
@@ -195,20 +185,13 @@ def test_right_layers_of_a_user_keep_all(layer):
 
 
 def test_a_layer_that_cannot_compute_with_fractions_is_compared_in_floats():
-    class Third(Layer):
-        def forward(self, A_prev):
-            return A_prev * 0.25
-
-        def backward(self, dZ):
-            return dZ * 0.25, None, None
-
-    report = mp.check(Third(), (3,))
+    report = mp.check(Quarter(), (3,))
     assert report
     why = "in floats, but for rounding; not tried in fractions, because exact arithmetic met the float 0.25"
     assert [verdict.promise for verdict in report if verdict.why == why] == [
         line_of(report, SUMS).promise, line_of(report, "pipelines").promise,
     ]
-    assert [verdict.why for verdict in mp.check([mp.Linear(3, 3), Third()], (3,))] == ["", "", why, why]
+    assert [verdict.why for verdict in mp.check([mp.Linear(3, 3), Quarter()], (3,))] == ["", "", why, why]
 
 
 # Schedules.

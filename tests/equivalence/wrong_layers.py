@@ -6,79 +6,72 @@ import minipipe as mp
 from minipipe.layers import Layer
 
 
-class DividesByItsM(mp.Linear):
-    def backward_weight(self, dZ):
-        dW, db = super().backward_weight(dZ)
-        return dW / dZ.shape[-1], db
+def of_linear(name, weights=lambda dW, db, dZ: (dW, db), inputs=lambda dA_prev, dZ: dA_prev):
+    """Return a class of Linear layers with these functions of the right derivatives."""
+    class Wrong(mp.Linear):
+        def backward_weight(self, dZ):
+            return weights(*super().backward_weight(dZ), dZ)
+
+        def backward_input(self, dZ):
+            return inputs(super().backward_input(dZ), dZ)
+
+    Wrong.__name__ = Wrong.__qualname__ = name
+    return Wrong
 
 
-class MultipliesByM(mp.Linear):
-    def backward_weight(self, dZ):
-        dW, db = super().backward_weight(dZ)
-        return dZ.shape[-1] * dW, db
+def of_formula(name, A, dA_prev):
+    """Return a class of layers that compute A of A_prev forward, and dA_prev of dZ and A_prev backward."""
+    class Wrong(Layer):
+        def forward(self, A_prev):
+            self.cache = A_prev
+            return A(A_prev)
+
+        def backward(self, dZ):
+            return dA_prev(dZ, self.cache), None, None
+
+    Wrong.__name__ = Wrong.__qualname__ = name
+    return Wrong
 
 
-class InputOverM(mp.Linear):
-    def backward_input(self, dZ):
-        return super().backward_input(dZ) / dZ.shape[-1]
+DividesByItsM = of_linear("DividesByItsM", lambda dW, db, dZ: (dW / dZ.shape[-1], db))
+MultipliesByM = of_linear("MultipliesByM", lambda dW, db, dZ: (dZ.shape[-1] * dW, db))
+ForgetsTheSum = of_linear("ForgetsTheSum", lambda dW, db, dZ: (dW, dZ.copy()))
+FlatBias = of_linear("FlatBias", lambda dW, db, dZ: (dW, dZ.sum(axis=1)))
+Transposed = of_linear("Transposed", lambda dW, db, dZ: (dW.T.copy(), db))
+BiasIsZero = of_linear("BiasIsZero", lambda dW, db, dZ: (dW, np.zeros_like(db)))
+BiasIsMissing = of_linear("BiasIsMissing", lambda dW, db, dZ: (dW, None))
+GradientInFloat64 = of_linear(
+    "GradientInFloat64", lambda dW, db, dZ: (dW if dW.dtype == object else dW.astype(np.float64), db)
+)
+InputOverM = of_linear("InputOverM", inputs=lambda dA_prev, dZ: dA_prev / dZ.shape[-1])
+WrongSign = of_linear("WrongSign", inputs=lambda dA_prev, dZ: -dA_prev)
 
-
-class ForgetsTheSum(mp.Linear):
-    def backward_weight(self, dZ):
-        return super().backward_weight(dZ)[0], dZ.copy()
-
-
-class FlatBias(mp.Linear):
-    def backward_weight(self, dZ):
-        return super().backward_weight(dZ)[0], dZ.sum(axis=1)
-
-
-class Transposed(mp.Linear):
-    def backward_weight(self, dZ):
-        dW, db = super().backward_weight(dZ)
-        return dW.T.copy(), db
-
-
-class WrongSign(mp.Linear):
-    def backward_input(self, dZ):
-        return -super().backward_input(dZ)
-
-
-class BiasIsZero(mp.Linear):
-    def backward_weight(self, dZ):
-        return super().backward_weight(dZ)[0], np.zeros_like(self.b)
-
-
-class BiasIsMissing(mp.Linear):
-    def backward_weight(self, dZ):
-        return super().backward_weight(dZ)[0], None
-
-
-class ForgetsOutputShape(Layer):  # A = sum of A_prev along axis 0
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return A_prev.sum(axis=0, keepdims=True)
-
-    def backward(self, dZ):
-        return dZ + np.zeros_like(self.cache), None, None
-
-
-class SamplesFirst(Layer):
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return A_prev.T.copy()
-
-    def backward(self, dZ):
-        return dZ.T.copy(), None, None
-
-
-class ForgetsAFactor(Layer):
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return A_prev * A_prev
-
-    def backward(self, dZ):
-        return self.cache * dZ, None, None
+ForgetsAFactor = of_formula("ForgetsAFactor", lambda A_prev: A_prev * A_prev, lambda dZ, A_prev: dZ * A_prev)
+ForgetsOutputShape = of_formula(
+    "ForgetsOutputShape", lambda A_prev: A_prev.sum(axis=0, keepdims=True),
+    lambda dZ, A_prev: dZ + np.zeros_like(A_prev),
+)
+SamplesFirst = of_formula("SamplesFirst", lambda A_prev: A_prev.T.copy(), lambda dZ, A_prev: dZ.T.copy())
+MeanOfTheBatch = of_formula(  # but alone_per_sample is left at True
+    "MeanOfTheBatch", lambda A_prev: A_prev - A_prev.mean(axis=-1, keepdims=True),
+    lambda dZ, A_prev: dZ - dZ.mean(axis=-1, keepdims=True),
+)
+OfFiveSamples = of_formula(
+    "OfFiveSamples", lambda A_prev: A_prev + np.ones((3, 5), A_prev.dtype), lambda dZ, A_prev: 1 * dZ
+)
+DividesByZero = of_formula(
+    "DividesByZero", lambda A_prev: A_prev / (A_prev.sum(axis=0, keepdims=True) * 0), lambda dZ, A_prev: dZ
+)
+AlwaysFloat32 = of_formula(
+    "AlwaysFloat32", lambda A_prev: A_prev.astype(np.float32) * 2, lambda dZ, A_prev: dZ * 2
+)
+WrongAtZero = of_formula(  # the slopes of abs at 0 are -1 and 1, and this one is 2
+    "WrongAtZero", abs, lambda dZ, A_prev: dZ * (np.where(A_prev < 0, -1, 1) + (A_prev == 0)).astype(dZ.dtype)
+)
+NeitherSide = of_formula(  # a leaky ReLU, whose slopes at 0 are 1/2 and 1, and this one is 0
+    "NeitherSide", lambda Z: np.where(Z > 0, Z, Z / 2),
+    lambda dA, Z: dA * ((Z > 0) + (Z < 0) * 0.5).astype(dA.dtype),
+)
 
 
 class ForgetsTheSlope(mp.Tanh):
@@ -109,24 +102,6 @@ class ScaleOfGamma(mp.LayerNorm):  # right while gamma is 1, as it is at first
         dA_prev = super().backward_input(dZ)
         self.W = W
         return dA_prev
-
-
-class WrongAtZero(Layer):  # abs(Z), whose slopes at 0 are -1 and 1
-    def forward(self, Z):
-        self.cache = np.where(Z < 0, -1.0, 1.0).astype(Z.dtype) + (Z == 0)
-        return abs(Z)
-
-    def backward(self, dA):
-        return dA * self.cache, None, None
-
-
-class NeitherSide(Layer):  # a leaky ReLU whose masks both leave 0 out
-    def forward(self, Z):
-        self.cache = ((Z > 0) + (Z < 0) * 0.5).astype(Z.dtype)
-        return Z * self.cache
-
-    def backward(self, dA):
-        return dA * self.cache, None, None
 
 
 class EachOfTheLargest(Layer):  # a maximum over the features; equal ones all get the whole dZ
@@ -267,22 +242,6 @@ class DropsInPredictions(mp.Dropout):
         return A
 
 
-class MeanOfTheBatch(Layer):  # a mean over samples, but alone_per_sample is left at True
-    def forward(self, A_prev):
-        return A_prev - A_prev.mean(axis=-1, keepdims=True)
-
-    def backward(self, dZ):
-        return dZ - dZ.mean(axis=-1, keepdims=True), None, None
-
-
-class OfFiveSamples(Layer):
-    def forward(self, A_prev):
-        return A_prev + np.ones((3, 5), A_prev.dtype)
-
-    def backward(self, dZ):
-        return 1 * dZ, None, None
-
-
 class Squeezes(ForgetsOutputShape):
     def output_shape(self, shape):
         return 1, *shape[1:]
@@ -295,12 +254,6 @@ class Squeezes(ForgetsOutputShape):
 class LosesTheDtype(mp.Linear):
     def forward(self, A_prev):
         return super().forward(A_prev) + np.zeros((self.n, 1))
-
-
-class GradientInFloat64(mp.Linear):
-    def backward_weight(self, dZ):
-        dW, db = super().backward_weight(dZ)
-        return dW.astype(np.float64) if dW.dtype != object else dW, db
 
 
 class LeavesItBesideTheCache(mp.Linear):  # between the halves
@@ -404,23 +357,6 @@ class SaysItIsSmall(Layer):
 
     def backward(self, dA):
         return dA * self.cache, None, None
-
-
-class DividesByZero(Layer):
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return A_prev / (A_prev.sum(axis=0, keepdims=True) * 0)
-
-    def backward(self, dZ):
-        return dZ, None, None
-
-
-class AlwaysFloat32(Layer):
-    def forward(self, A_prev):
-        return A_prev.astype(np.float32) * 2
-
-    def backward(self, dZ):
-        return dZ * 2, None, None
 
 
 class InputAlone(Layer):
