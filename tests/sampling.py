@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 # how often hypothesis tries a property: n // share times
-a_third_of_the_examples = pytest.mark.parametrize(
-    "share", [3, pytest.param(1, marks=pytest.mark.slow)], ids="one in {}".format
+a_quarter_of_the_examples = pytest.mark.parametrize(
+    "share", [4, pytest.param(1, marks=pytest.mark.slow)], ids="one in {}".format
 )
 
 

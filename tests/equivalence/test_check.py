@@ -184,7 +184,7 @@ def test_right_layers_of_a_user_keep_all(layer):
     assert {verdict.holds for verdict in report} == {True}
 
 
-def test_a_layer_that_cannot_compute_with_fractions_is_compared_in_floats():
+def test_a_layer_that_needs_floats_is_compared_in_floats():
     report = mp.check(Quarter(), (3,))
     assert report
     why = "in floats, but for rounding; not tried in fractions, because exact arithmetic met the float 0.25"
@@ -307,7 +307,7 @@ def cell(factor):
     return Doubled
 
 
-def test_a_class_that_has_passed_is_trusted_and_one_that_has_failed_is_not():
+def test_a_class_is_trusted_if_it_has_passed():
     """A cell that runs again makes a new class, which has passed nothing yet."""
     right, wrong, again = cell(2), cell(3), cell(2)
     assert not is_proved(right)
@@ -415,5 +415,5 @@ def test_a_users_layer_that_raises_is_a_finding():
     assert "KeyError: 'of my own'" in mp.check([LAYER, Broken()], (3,))[1].why
 
 
-def test_a_layer_may_be_given_with_its_parameters_and_a_list_as_its_shape():
+def test_a_shape_may_be_a_list():
     assert mp.check(mp.Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]]), [2])

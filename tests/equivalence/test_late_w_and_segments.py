@@ -39,7 +39,7 @@ ORDERS |= {"naive, late": lambda K, M: with_late_W(build_for_stages("naive", K, 
 
 @pytest.mark.parametrize("name", LATE_W)
 @pytest.mark.parametrize("F, I, W, late_W", [(1, 1, 1, None), (2, 3, 1, 1), (1, 2, 2, 1), (3, 1, 2, 5)])
-def test_the_makespan_is_its_closed_form_and_late_W_begins_where_input_gradients_end(name, F, I, W, late_W):
+def test_the_makespan_of_late_W_is_its_closed_form(name, F, I, W, late_W):
     for K in (1, 2, 3, 5):
         for M in (1, K, 2 * K + 1):
             trace = mp.simulate(build(name, K, M), mp.Costs(F=F, B=I + W, I=I, W=W, late_W=late_W))
@@ -123,7 +123,7 @@ def exact_forward(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
+def test_bits_depend_on_no_M_K_order_or_recomputation(dtype):
     """They are those of `Sequential`, on any floats, as A_prev and dZ are the same here for every cut.
 
     Sums over micro-batches have others, or the test would prove nothing.
@@ -142,7 +142,7 @@ def test_the_bits_of_a_run_depend_on_no_M_K_order_or_recomputation(dtype):
     assert difference(summed.gradients, whole.gradients)
 
 
-def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W_and_recomputation_saves_the_rest():
+def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W():
     """Stage 0 has Linear(8, 8), Tanh, Tanh; 6 micro-batches of 5 samples.
 
     In arrays of 8 * 5 numbers: 3 of each after its forward, or its recomputation, 2 after its input gradient.
@@ -177,7 +177,7 @@ def test_what_is_wrong_with_an_order_is_said(lines, copy_of, words):
     assert not any("W*" in fault and "missing" in fault for fault in faults)
 
 
-def test_weights_that_change_on_the_way_and_tables_are_refused_in_words():
+def test_weights_that_change_on_the_way_are_refused():
     late = build("1f1b-late-w", 2, 4)
     moving = replace(late, versions=((0,) * 4,) * 2)
     assert "versions say that weights change on the way" in moving.faults()[0]
@@ -198,7 +198,7 @@ def test_weights_that_change_on_the_way_and_tables_are_refused_in_words():
         )
 
 
-def test_stages_with_and_without_it_go_together_and_so_do_updates_and_segments():
+def test_late_W_goes_with_updates_segments_and_other_stages():
     mixed = Schedule.from_text(["F0 F1 I0 I1 W*1", "F0 B0 F1 I1 W1"])
     assert mixed.faults() == []
     for schedule in (with_updates(mixed), with_all_reduce(mixed), in_segments(mixed, 2)):
@@ -244,7 +244,7 @@ def test_segments_take_the_same_time(name):
     assert peak_microbatches(in_parts) == peak_microbatches(whole)
 
 
-def test_recomputation_needs_least_memory_with_as_many_segments_as_the_root_of_the_layers():
+def test_sqrt_L_segments_need_least_memory():
     """16 equal layers on one device, one micro-batch: least for n = 4.
 
     There are n - 1 inputs, the caches of 16/n layers, and one of the loss.

@@ -6,7 +6,7 @@ from cases import cases_with_skips, eighths, exact
 from compared import assert_equals_full_batch, assert_same
 from layers.every_layer import dual, own_parameters
 from hypothesis import given, settings
-from sampling import a_third_of_the_examples
+from sampling import a_quarter_of_the_examples
 
 import minipipe as mp
 from minipipe.arrays import leaves
@@ -39,7 +39,7 @@ def test_a_fork_and_its_join_are_a_residual_or_a_concat(how, block):
     assert np.array_equal(by_name.predict(X), as_block.predict(X))
 
 
-@a_third_of_the_examples
+@a_quarter_of_the_examples
 def test_gradients_of_any_network_equal_dual_numbers_exactly(share):
     settings(max_examples=60 // share)(given(cases_with_skips())(equals_dual_numbers))()
 
@@ -89,7 +89,7 @@ def named_messages(trace):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_skip_connection_is_a_message_of_its_own_size_between_its_two_ends(dtype):
+def test_a_skip_is_a_message_between_its_two_ends(dtype):
     """Stages 0 | 1 | 2 | 3: far goes from 0 to 3, near from 1 to 2, each with 4 rows; micro-batches of 3, 2,
     2 samples. So do their derivatives, the other way round.
     """
@@ -150,7 +150,7 @@ class Watched(mp.Tanh):
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
-def test_nothing_is_computed_below_the_first_layer_with_parameters(schedule, monkeypatch):
+def test_nothing_is_computed_below_the_first_parameters(schedule, monkeypatch):
     """Nobody wants the derivative by X; a Fork down there gets a derivative that nobody wants, either."""
     layers = [
         mp.Tanh(), Watched(), mp.Fork("a"), mp.Residual(mp.Tanh()), mp.Linear(2, 2), Watched(),
@@ -198,7 +198,7 @@ def test_tied_layers_start_from_one_W(first, second):
     assert net.layers[0].W is not net.layers[2].W
 
 
-def test_copies_may_share_some_of_the_devices_that_have_tied_layers():
+def test_copies_may_share_some_devices_with_tied_layers():
     """Two copies on devices 0, 0, 1 and 0, 0, 2: what device 0 has to say to itself, it says once."""
     layers = [mp.Linear(3, 3, tie="W") for _ in range(3)]
     orders = ["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0", "2F1 2B1"]

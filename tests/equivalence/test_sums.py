@@ -54,7 +54,7 @@ def test_it_adds_in_order_of_arrival():
 
 
 @pytest.mark.parametrize("D", [2, 3, 5])
-def test_the_buffers_of_copies_are_added_in_the_order_of_the_copies(D):
+def test_buffers_are_added_in_the_order_of_the_copies(D):
     X, Y = mini_batch(24)
     schedule, of_each = in_copies(build("1f1b", 1, 2), D), terms(X, Y, 2 * D)
     of_copies = [added(of_each[2 * copy:2 * copy + 2]) for copy in range(D)]
@@ -131,7 +131,7 @@ def result(net, X, Y):
     return J, net.gradients, list(map(np.asarray, leaves([counted for _, counted in net._counted])))
 
 
-def test_the_reference_is_a_plain_loop_over_the_grains_added_along_the_tree():
+def test_the_reference_of_grains_is_a_plain_loop():
     layers = [mp.Linear(5, 8), mp.BatchNorm(8), mp.Dropout(0.5), mp.Linear(8, 3)]
     net = mp.Sequential(layers, LOSS, grain=16)
     X, Y = mini_batch(50)
@@ -180,7 +180,7 @@ def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():
         pipe.train([mini_batch(24), mini_batch(28)], mp.SGD(0.1))
 
 
-def test_micro_batches_are_cut_at_multiples_of_the_grain_as_equal_as_can_be():
+def test_micro_batches_are_cut_at_multiples_of_the_grain():
     assert grains_of(50, 16) == [slice(0, 16), slice(16, 32), slice(32, 48), slice(48, 50)]
     layers = [mp.Linear(1, 1), mp.ReLU()]
     pipe = pipeline(2, 3, "gpipe", mp.Sums(grain=4), layers, mp.MeanSquaredError())

@@ -5,7 +5,7 @@ import pytest
 from cases import BOUNDED, BOUNDED_LOSSES, cases, eighths, exact
 from compared import assert_same, assert_within
 from hypothesis import given, settings
-from sampling import a_third_of_the_examples
+from sampling import a_quarter_of_the_examples
 
 import minipipe as mp
 from minipipe.arrays import leaves
@@ -24,7 +24,7 @@ def pipe_and_batch():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@a_third_of_the_examples
+@a_quarter_of_the_examples
 def test_one_evaluation_is_within_its_bound_of_the_true_value(share, dtype):
     """Truth is the same network in rational arithmetic, whose exp and log are right to 64 bits."""
     @settings(max_examples=60 // share)
@@ -81,7 +81,7 @@ def test_no_term_of_a_bound_is_lost(activation, loss, of_J, of_gradients):
     assert_within(found, recorded, bound=1e-9 * recorded, because="recorded with ten digits")
 
 
-def test_a_difference_of_two_evaluations_may_be_twice_the_bound_of_one():
+def test_two_evaluations_may_differ_by_twice_the_bound():
     assert _share(1.5, 1.0, 0.125) == 2 and _share([1.0, 2.0], [1.0, 2.25], [0.5, 0.25]) == 0.5
 
 
@@ -100,7 +100,7 @@ def errors_and_bounds(layers, loss, X, Y):
     return [(np.asarray(abs(mine - true), float), limit) for mine, true, limit in found]
 
 
-def test_the_bound_holds_where_logits_are_differences_of_large_numbers():
+def test_the_bound_holds_where_large_logits_cancel():
     """The rounding of the logits, not that of softmax, decides here."""
     layer = mp.Linear(2, 2, W=np.float32([[40970.3, -40960.7], [1.1, -0.3]]), b=np.zeros((2, 1), np.float32))
     X, Y = np.float32([[1.1, 0.7, 1.3], [1.1003, 0.7001, 1.3002]]), np.float32([[1, 0, 1], [0, 1, 0]])
@@ -108,7 +108,7 @@ def test_the_bound_holds_where_logits_are_differences_of_large_numbers():
         assert np.all(error <= bound)
 
 
-def test_the_slope_of_a_relu_counts_as_unknown_where_rounding_decides_its_sign():
+def test_the_slope_of_a_relu_is_unknown_near_0():
     """0.1 + 0.2 - 0.3 is 5.6e-17 in floats and 0 or so in truth: the slope may be 0 or 1."""
     layers = [
         mp.Linear(3, 1, W=[[1.0, 1.0, 1.0]], b=[[0.0]]),
@@ -228,7 +228,7 @@ def test_where_rounding_decides_everything_there_is_no_verdict():
         rounding_bounds([mp.LeakyReLU()], mp.MeanSquaredError(), np.ones((1, 1)), np.ones((1, 1)))
 
 
-def test_a_bound_counts_no_longer_where_a_layer_computes_something_else():
+def test_a_bound_is_only_for_the_layer_it_was_derived_for():
     class Doubled(mp.Linear):
         def forward(self, A_prev):
             return 2 * super().forward(A_prev)
