@@ -10,10 +10,11 @@ from random import Random
 import pytest
 from pairs.outcomes import Wrong, outcome
 from pairs.table import FILE, all_pairs, covered, drawn, text_of
+from pitfalls.copies import statistics_averaged_over_copies
+from pitfalls.large_batches import norm_counts_shared_weights_twice
 from settings import OPTIONS
 
-from minipipe import Dropout, network, ties
-from minipipe.layers.normalization import Moments
+from minipipe import Dropout, ties
 from minipipe.optimizers import Optimizer
 from minipipe.order import programs
 from minipipe.parallel import batches, run
@@ -60,7 +61,7 @@ def test_every_pair_is_right_or_refused_as_the_table_says():
     assert text_of(refused) == FILE.read_text()
 
 
-# Bugs of pairs of options, and for each a row that finds it
+# Bugs of pairs of options, and for each a row that finds it; two more are of `pitfalls`
 
 def no_sum_over_shards(monkeypatch):
     """An exchange between copies leaves out the sum over the shards, each of which has a summand."""
@@ -71,11 +72,6 @@ def tie_summed_twice(monkeypatch):
     """The gradient of the first tied layer is in the sum twice."""
     total = ties.sum_of_tied
     monkeypatch.setattr(ties, "sum_of_tied", lambda parts: total([*parts, next(iter(parts))]))
-
-
-def norm_counts_ties_twice(monkeypatch):
-    """A W that two layers share counts for each of them in the norm by which gradients are clipped."""
-    monkeypatch.setattr(network, "each_once", lambda gradients, ties: gradients)
 
 
 def mask_by_device(monkeypatch):
@@ -122,14 +118,6 @@ def stale_gather(monkeypatch):
     monkeypatch.setattr(Owned, "gather", first_again)
 
 
-def equal_weights(monkeypatch):
-    """The means of ragged micro-batches count alike in the running statistics."""
-    def add(self, other):
-        return Moments(self.n + other.n, (self.mean + other.mean) / 2, self.M2 + other.M2)
-
-    monkeypatch.setattr(Moments, "__add__", add)
-
-
 def no_stash(monkeypatch):
     """A backward without a flush uses the newest weights, rather than those of its forward."""
     monkeypatch.setattr(Versions, "of", lambda self, i: self[self.newest])
@@ -150,12 +138,12 @@ COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
 FOUND_BY = {
     no_sum_over_shards: {"network": "image", "D": 2, "T": 2, "M": 2, "rows": True},
     tie_summed_twice: {"ties": True, "K": 2},
-    norm_counts_ties_twice: {"ties": True, "clip": 0.25},
+    norm_counts_shared_weights_twice: {"ties": True, "clip": 0.25},
     mask_by_device: COPIES | {"dropout": True},
     decay_of_b: {"network": "image", "weights_only": True, "optimizer": "adam"},
     lost_sample: {"M": 2, "samples": "ragged"},
     stale_gather: COPIES | {"zero": 3, "updates": "order", "n_updates": 3},
-    equal_weights: {"network": "image normal", "M": 2, "samples": "ragged"},
+    statistics_averaged_over_copies: {"network": "image normal", "M": 2, "samples": "ragged"},
     no_stash: {"schedule": "pipedream", "K": 3, "how": "train", "updates": "order", "n_updates": 3},
     parts_of_ties_apart: {"ties": True, "D": 2, "K": 2, "M": 2, "zero": 2, "updates": "order"},
     statistics_of_one_copy: {"network": "normal", "D": 2, "T": 2, "M": 2, "sync_batch_norm": True},

@@ -1,10 +1,13 @@
-"""Bugs in what layers, losses, sums and optimizers make of numbers, each with its check."""
+"""Bugs in what layers, losses, sums and optimizers make of numbers, each with its check.
+
+On top, the network and the mini-batches of most checks of this folder.
+"""
 
 import math
 
 import numpy as np
+from cases import eighths
 from compared import J_and_gradients, assert_equals_full_batch, assert_same, assert_same_bits, parameters
-from pitfalls.networks import LAYERS, LOSS, exact, mini_batch
 
 import minipipe as mp
 from minipipe import network
@@ -17,6 +20,18 @@ from minipipe.losses import Loss
 from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.stage import Stage
 from minipipe.sums import TreeSum
+
+LOSS = mp.MeanSquaredError()
+LAYERS = [mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 4)]
+
+
+def exact(layers):
+    return [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
+
+
+def mini_batch(m, convert=eighths):
+    rng = np.random.default_rng(m)
+    return convert(rng.standard_normal((3, m))), convert(rng.standard_normal((4, m)))
 
 
 def gradient_scale(monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from cases import Rounding
 from compared import assert_all_same, assert_equals_full_batch, assert_same, parameters
-from pitfalls.networks import LAYERS, LOSS, exact, mini_batch
+from pitfalls.arithmetic import LAYERS, LOSS, exact, mini_batch
 
 import minipipe as mp
 from minipipe.arrays import leaves

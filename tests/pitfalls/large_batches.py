@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from compared import J_and_gradients, assert_same
-from pitfalls.networks import LOSS, exact, mini_batch
+from pitfalls.arithmetic import LOSS, exact, mini_batch
 
 import minipipe as mp
 from minipipe import network, training

@@ -10,7 +10,7 @@ import pytest
 from compared import assert_all_same, assert_equals_full_batch
 from pitfalls import copies
 from pitfalls.bugs import BUGS, CHECKS, THEMES
-from pitfalls.networks import mini_batch
+from pitfalls.arithmetic import mini_batch
 
 import minipipe as mp
 from minipipe.exact import Rational
