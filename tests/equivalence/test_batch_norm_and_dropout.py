@@ -146,21 +146,11 @@ def too_large(pipe):
     pipe._options = without
 
 
-def labels_of_another_shape(pipe):
-    X, Y = mini_batch(9, np.float64, seed=1)
-    with pytest.raises(ValueError, match="the labels have shape"):
-        pipe.forward_backward(X, np.concatenate([Y, Y]))
-
-
-def given_up(pipe):
+def looked_at(pipe):
+    """A prediction in the middle of a run that is given up is not in training, and leaves no trace."""
     pipe.start(*mini_batch(9, np.float64, seed=1))
     for _ in range(12):
         pipe.tick()
-
-
-def looked_at(pipe):
-    """A prediction in the middle of a run is not in training, and leaves no trace."""
-    given_up(pipe)
     pipe.predict(mini_batch(4, np.float64)[0])
 
 
@@ -175,7 +165,7 @@ def deadlocked(pipe):
     pipe.schedule = right
 
 
-@pytest.mark.parametrize("fail", [too_large, labels_of_another_shape, given_up, looked_at, deadlocked])
+@pytest.mark.parametrize("fail", [too_large, looked_at, deadlocked])
 @pytest.mark.parametrize("recompute", ["never", "always"])
 def test_a_run_that_does_not_end_counts_nothing(fail, recompute):
     pipe, fresh = (pipeline(3, recompute, np.float64) for _ in range(2))
