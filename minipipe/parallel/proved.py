@@ -65,7 +65,8 @@ def is_stated(kind: type, trait: str) -> bool:
 
     >>> from ..layers import Linear
     >>> class Named(Linear):
-    ...     pass
+    ...     def name(self):
+    ...         return "mine"
     >>> class Doubled(Linear):
     ...     def forward(self, A_prev):
     ...         return 2 * super().forward(A_prev)

@@ -170,6 +170,10 @@ def test_rates_are_drawn_update_by_update():
 @pytest.mark.parametrize("make, words", [
     (lambda: StepDecay(0.1, 30), r"at=30 must be a list, even of one: \[30\]"),
     (lambda: StepDecay("0.1", [30]), "rate='0.1' must be a number above 0, or a function of t"),
+    (lambda: StepDecay(0.1, [30], factor=0), "factor=0 must be above 0"),
+    (lambda: GradualWarmUp(0.1, start=0), "start=0 must be above 0"),
+    (lambda: GradualWarmUp(0.1, 0.1, n_epochs=0), "n_epochs=0 must be above 0"),
+    (lambda: Cosine(0.1, n_epochs=0), "n_epochs=0 must be above 0"),
 ])
 def test_impossible_rates_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
