@@ -338,6 +338,11 @@ def test_a_file_with_mistakes_is_answered(tmp_path, text, words):
         read_profile(path) and None
 
 
+def test_each_layer_of_a_profile_has_a_name():
+    with pytest.raises(ValueError, match="name=3 must be a text"):
+        arrange([Profiled(3, 1, 1, 1, 1)], 1, 1)
+
+
 def test_the_command_for_a_network(capsys):
     network = "--model", "mlp([16, 16, 16, 10])", "--input", "16", "--batch", "16"
     arguments = ["plan", *network, "--devices", "2"]
