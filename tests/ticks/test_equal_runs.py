@@ -198,7 +198,7 @@ def test_a_second_run_that_fails_has_the_bytes_until_then(microbatch):
         trace = pipe.trace
         found.append([[row for row in trace.memory(device) if row[0] < microbatch] for device in range(3)])
         for device in range(3):
-            first, *others = trace.memory(device)
+            _, *others = trace.memory(device)
             assert all(tick <= microbatch for tick, *_ in others), "bytes of ticks that it has not reached"
     assert found[0] == found[1]
 
