@@ -15,7 +15,7 @@ from compared import (
     assert_equals_full_batch, assert_equals_same_groups, assert_same, assert_same_bits, parameters,
 )
 from layers.every_layer import ALONE, LAYERS, TOKENS, ready, tree
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sampling import a_quarter_of_the_examples, one_in
 
@@ -44,8 +44,14 @@ def equals_the_full_batch_in_floats(data, case):
 
 
 def is_within_the_derived_bound(data, case):
+    """Or a sentence says that there is none, as where a probability is 0 or 1 to the last place."""
     run = data.draw(pipelines(case, data.draw(DTYPES), nothing_rounds=True))
-    assert share_of_bound(*run) <= 1
+    try:
+        share = share_of_bound(*run)
+    except ValueError as error:
+        assume("there is no finite bound" not in str(error))
+        raise
+    assert share <= 1
 
 
 STRENGTHS = {"rational": equals_its_reference, "floats": has_the_bits_of_one_device}
