@@ -289,8 +289,9 @@ class Parallel(InStages):
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
-            self._wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
+            wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
             self._known, self._known_layout = KnownBytes(self._options), None
+            self._wires = wires  # last: an interrupt before it leaves nothing of another order
 
     def _ranks(self, order):
         """For each shard of the network, the device on the cluster of each device of the schedule."""
