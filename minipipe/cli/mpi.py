@@ -24,7 +24,7 @@ Ranks may lie on several machines, if these share the folder. A rank computes wi
 
 
 RANK_VARIABLES = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # in which an mpiexec says the number
-RANK_0_GRACE = 5.0  # seconds that other ranks wait for rank 0 to say what is wrong, which ends them all
+RANK_0_GRACE = 5.0  # seconds that the other ranks wait: rank 0 says what is wrong, and its end ends them
 
 
 @contextmanager

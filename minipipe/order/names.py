@@ -202,7 +202,7 @@ def is_name(name):
 def build_for_stages(name, n_stages, n_microbatches):
     """Return the schedule called `name` for a network of `n_stages`, as a `Pipeline` builds it.
 
-    Raises `ValueError` for an odd number where each device has two, and what `build` does.
+    Raises what `build` raises, and `ValueError` for an odd number of stages where each device has two.
 
     >>> len(build_for_stages("1f1b", 4, 8).devices), len(build_for_stages("zb-v", 4, 8).devices)
     (4, 2)

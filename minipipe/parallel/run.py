@@ -261,7 +261,7 @@ class Run:
             self._last.costs = costs
 
     def _holdings(self, n_devices):
-        """Return, for each device, a function that tells the bytes which its stages hold."""
+        """Return a function for each device, which counts the bytes of its stages."""
         on_device = [[] for _ in range(n_devices)]
         for (_, device), stage in self.stages.items():
             on_device[device].append(Holdings(stage))

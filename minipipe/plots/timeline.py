@@ -86,7 +86,7 @@ def entries_of_arrows(traces, which, until=None):
 
 
 def _arrow(message, rows):
-    """Where it begins, and how far it goes: x, y, and the same of that."""
+    """Return the begin of the arrow of a message, x and y, and how far it goes in both directions."""
     source, to = (rows[end] for end in ends_of(message, rows))
     # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
     inwards = 1 / 4 if to.middle > source.middle else -1 / 4

@@ -114,7 +114,7 @@ def _output(output, name, pictures):
 
 
 def _smaller(picture):
-    """A PNG with 256 colours, which is what a plot needs, or as it was where that is smaller."""
+    """Return a picture with 256 colours, enough for a plot; or as it was, if that file is smaller."""
     from PIL import Image
 
     file = BytesIO()

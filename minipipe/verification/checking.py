@@ -1,7 +1,7 @@
 """`check`: does a layer, a network or a schedule keep what it promises? A line for each promise.
 
-For what is broken, a line says what was found and which mistake is likely. All comparisons with the full
-batch are those of `verdicts`.
+If a promise is broken, its line says what was found, and names a likely mistake. All comparisons with the
+full batch are those of `verdicts`.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
