@@ -109,7 +109,6 @@ from .parallel.one_axis import TensorParallel as TensorParallel
 from .parallel.options import Cut as Cut
 from .parallel.options import Machine as Machine
 from .parallel.options import Memory as Memory
-from .parallel.options import Shards as Shards
 from .parallel.options import Split as Split
 from .parallel.options import Sums as Sums
 from .parallel.options import Weights as Weights

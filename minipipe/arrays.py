@@ -264,14 +264,12 @@ def even_slices(length, n_parts):
     return [slice(start, stop) for start, stop in zip(edges, edges[1:])]
 
 
-def own_part(array: np.ndarray, axis: int | None, rank: int, size: int) -> np.ndarray:
-    """Return a copy of part number `rank` of `size` along an axis; of the whole array, if the axis is None.
+def own_part(array: np.ndarray, axis: int, rank: int, size: int) -> np.ndarray:
+    """Return a copy of part number `rank` of `size` along an axis.
 
     >>> own_part(np.arange(10), 0, rank=1, size=4)
     array([3, 4, 5])
     """
-    if axis is None:
-        return array.copy()
     return array[(slice(None),) * axis + (even_slices(array.shape[axis], size)[rank],)].copy()
 
 

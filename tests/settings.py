@@ -37,8 +37,6 @@ OPTIONS = {  # name: its values; a row that leaves a name out has the first
     "zero": (0, 1, 2, 3),
     "buckets": (None, 64, "ddp", "layer"),
     "sync_batch_norm": (False, True),
-    "sequence": (False, True),
-    "rows": (False, True),
     "accumulate": ("tree", "running"),
     "all_reduce": ("owners", "naive", "tree", "doubling", "halving", "ring"),
     "optimizer": ("sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "lars", "lamb"),
@@ -196,10 +194,9 @@ def _network(row, layers, loss):
         devices = range(row["T"])  # those of the first stage share a port
         link, ports = mp.Link(latency=1, bandwidth=256), [mp.Port(64, sends=devices)]
         machine = mp.Machine(row["engine"], link=link, ports=ports)
-    shards = mp.Shards(row["T"], row["sequence"], row["rows"])
     cut = mp.Cut(row["K"] if row["cut"] == "even" else counts_of(row, len(layers)))
     return mp.Parallel(
-        layers, loss, mp.Split(row["D"], shards, cut, row["M"], row["place"]), order_of(row),
+        layers, loss, mp.Split(row["D"], row["T"], cut, row["M"], row["place"]), order_of(row),
         mp.Memory(row["recompute"], row["zero"]),
         mp.Sums(row["accumulate"], row["all_reduce"], row["buckets"], row["grain"], row["sync_batch_norm"]),
         machine, weights,

@@ -21,7 +21,7 @@ from .layer import LAYERS, Layer
 class Elementwise(Layer):
     """A = g(Z). Because A[i, k] depends on Z[i, k] alone, dZ = dA * g'(Z), entry by entry."""
 
-    splits: ClassVar = {"units": {}, "positions": {}, "rows": {}}
+    splits: ClassVar = {"units": {}}
 
     def backward_input(self, dA):
         return dA * self.slope(self.cached(dA))

@@ -1,7 +1,6 @@
 """Convolution and transposed convolution over one, two or three axes."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -115,23 +114,12 @@ class Convolution(Kernel):
         super().__init__(in_channels, out_channels, windows, groups, bias)
 
     @property
-    def halo(self) -> int | None:
-        """How far the windows around a row reach up and down; None if a row of Z has not a row of A_prev."""
-        stride, span, padding = self.windows.stride[0], self.windows.span[0], self.windows.padding[0]
-        reach = span // 2
-        return reach if stride == 1 and span % 2 == 1 and padding == (reach, reach) else None
-
-    @property
     def splits(self) -> dict:
-        by_channels = {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}} if self.groups == 1 else {}
-        return by_channels if self.halo is None else by_channels | {"rows": {"W": None, "b": None}}
+        return {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}} if self.groups == 1 else {}
 
     def part(self, how: str, rank: int, size: int) -> "Convolution":
         part = super().part(how, rank, size)
-        if how == "rows":  # what would be padding lies in the neighbours' rows
-            part.windows = replace(part.windows, padding=((0, 0), *part.windows.padding[1:]))
-        else:
-            (part.out_channels, part.in_channels), part.bias = part.W.shape[:2], part.b is not None
+        (part.out_channels, part.in_channels), part.bias = part.W.shape[:2], part.b is not None
         return part
 
     def shape_of_W(self):

@@ -2,7 +2,6 @@
 
 import math
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
@@ -42,7 +41,6 @@ class Dropout(Layer):
 
     key = None
     drawn = ("key",)
-    splits: ClassVar = {"positions": {}, "rows": {}}
 
     def __init__(self, p=0.5):
         self.p = argument("p", p)
@@ -61,9 +59,6 @@ class Dropout(Layer):
         self.cache = kept * constant(1 / (1 - Fraction(self.p)), A_prev)
         return A_prev * self.cache
 
-    def part(self, how: str, rank: int, size: int) -> "DropoutPart":
-        return DropoutPart(self, rank, size)
-
     def backward_input(self, dZ):
         return dZ * self.cached(dZ)
 
@@ -77,20 +72,3 @@ class Dropout(Layer):
         generator = np.random.Philox(key=self.key, counter=(self.step << 128) + self.first_sample * blocks)
         numbers = generator.random_raw(4 * blocks * m).view(np.uint32).reshape(m, 8 * blocks)[:, :n]
         return np.ascontiguousarray((numbers >= int(self.p * 2**32)).T).reshape(shape)
-
-
-class DropoutPart(Dropout):
-    """A `Dropout` of one run of the positions of a sequence, with the mask that the whole has there.
-
-    whole: the `Dropout`.
-    rank, size: which of how many equal runs.
-    """
-
-    def __init__(self, whole, rank, size):
-        super().__init__(whole.p)
-        self.key, self.index, self._rank, self._size = whole.key, whole.index, rank, size
-
-    def _kept(self, shape):
-        d, n, *rest = shape
-        whole = super()._kept((d, n * self._size, *rest))
-        return whole[:, n * self._rank:n * (self._rank + 1)].copy()

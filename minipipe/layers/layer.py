@@ -272,8 +272,6 @@ class Layer(AsCode, Halves):
     exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
     over_copies = False       # whether these devices have copies of the network, not shards of the layer
     splits: ClassVar = {}  # how devices may share its work, see `part`
-    halo = 0             # how many rows above and below its own a device needs, where rows are split
-    partial = False      # whether each device of its group has only a summand of the gradients
     can_overflow = True  # whether finite numbers may become too large in a forward
     errors = None        # errors(A_prev, E, A, gamma) bounds rounding, see `rounding_bounds`
 
@@ -338,17 +336,15 @@ class Layer(AsCode, Halves):
     def part(self, how: str, rank: int, size: int) -> "Layer":
         """Return what one of `size` devices has of this layer, where they share its work as `how` says.
 
-            "outputs"    all have A_prev, and each makes its own units of A
-            "inputs"     each has its own units of A_prev and makes a summand of A; b is added to the sum
-            "units"      each makes its own units of A from the same units of A_prev
-            "heads"      all have A_prev, and each makes a summand of A
-            "tokens"     as "heads": each knows its own tokens, and has zeros for the others
-            "positions"  each has its own positions, along axis 1
-            "rows"       each has its own rows of an image, along axis 1, and `halo` rows of both neighbours
+            "outputs"  all have A_prev, and each makes its own units of A
+            "inputs"   each has its own units of A_prev and makes a summand of A; b is added to the sum
+            "units"    each makes its own units of A from the same units of A_prev
+            "heads"    all have A_prev, and each makes a summand of A
+            "tokens"   as "heads": each knows its own tokens, and has zeros for the others
 
         Units, or channels, are the entries along axis 0. `splits` has an entry for each `how` that the layer
-        allows: a dictionary of the axes along which W and b are cut, None for what each device has whole. In
-        a layer made of `layers`, the entry says of each of them how that one is split.
+        allows: a dictionary of the axes along which W and b are cut. In a layer made of `layers`, the entry
+        says of each of them how that one is split.
 
         The part is a copy with cut parameters. A class that has sizes in other attributes adapts them.
         """

@@ -5,7 +5,7 @@ LayerNorm, GroupNorm and BatchNorm differ only in which numbers belong together.
 
 from functools import reduce
 from operator import add
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -130,8 +130,6 @@ class LayerNorm(Normalization):
     array([[-1.,  0.],
            [ 1.,  0.]])
     """
-
-    splits: ClassVar = {"positions": {"W": None, "b": None}}
 
     def groups(self, A):
         return A, 0

@@ -8,7 +8,7 @@ from itertools import chain
 
 from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
 from ..collectives import (
-    OWNERS, Group, all_reduce, all_reduce_sum_and_gather, exchanged, reduce_scatter_sum_and_gather,
+    OWNERS, Group, all_reduce_sum_and_gather, exchanged, reduce_scatter_sum_and_gather,
 )
 from ..sums import TreeSum
 from .actions import CLOSING, MEETING, RULES, SUMMED, Action, adding
@@ -149,8 +149,6 @@ class Closing:
             if action.kind == "U":
                 if self._has_sums:
                     yield from self._wait_for(self._sums if self._sum_tied else [action])
-                else:
-                    yield from self._sum_in_group(action.stage, action.microbatch)
                 yield from self._exchange_tied()
             return (yield from perform(action, inputs))
 
@@ -193,8 +191,7 @@ class Closing:
         yield from self._exchange(stage, i, keeps_part=True)
 
     def _exchange(self, stage, i, keeps_part):
-        """Sum over the shards of each copy, and then over the copies: gradients, costs and statistics."""
-        yield from self._sum_in_group(stage, i)
+        """Sum over the copies: gradients, costs and statistics."""
         group, own = self._groups.get(stage), self._own_stage(stage)
         if group is None:
             return
@@ -215,15 +212,6 @@ class Closing:
         parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
         owned.gather(parts)
 
-    def _sum_in_group(self, stage, i):
-        """The devices that share the work inside the stage add up gradients of which each has a summand."""
-        stage = self._own_stage(stage)
-        if stage.partial:
-            i = stage.last_grain(i)
-            pending = stage.totals.partial_gradients(i, stage.partial)
-            total = yield from all_reduce(stage.group, pending, self._algorithm)
-            stage.totals.replace_partial(i, total)
-
     def _exchange_tied(self):
         """Sum the dW of tied layers over their devices. Called again in the same run, do nothing."""
         sum_tied, self._sum_tied = self._sum_tied, None
@@ -237,7 +225,7 @@ class Closing:
 class _Nothing:
     """What stands for a stage, its sums and its part of the parameters in a run that has only ticks."""
 
-    partial, vectors = (), []
+    vectors = ()
     totals = owned = property(lambda self: self)
 
     def last_grain(self, i):

@@ -60,27 +60,24 @@ def megatron_parameters(n_layers, d, n_tokens, n_places):
     return n_layers * (12 * d * d + 13 * d) + (n_tokens + n_places) * d
 
 
-def megatron_activations(s, b, h, a, t=1, sequence=False, recompute="none"):
+def megatron_activations(s, b, h, a, t=1, recompute="none"):
     """Bytes that a Transformer layer keeps for its backward, in 16 bits, with dropout masks of a byte.
 
     s, b, h, a: places, samples of a micro-batch, width and heads.
     t: devices that share the work inside the layer.
-    sequence: whether these share the places between its blocks, too.
     recompute: "none", "selective" (the attention's shares, 5 a s/h of the sum) or "full".
 
-    s b h (34 + 5 a s/h) on one device; s b h (10 + 24/t + 5 a s/(h t)) on each of t, s b h (34 + 5 a s/h)/t
-    with sequence; in full, the input alone, 2 s b h. Source: arXiv 2205.05198, table 2.
+    s b h (34 + 5 a s/h) on one device; s b h (10 + 24/t + 5 a s/(h t)) on each of t; in full, the input
+    alone, 2 s b h. Source: arXiv 2205.05198, table 2.
 
     >>> megatron_activations(2048, 1, 12288, 96)         # GPT-3
     Fraction(2868903936, 1)
     """
-    s, b, h, a, t, sequence = arguments(s=s, b=b, h=h, a=a, t=t, sequence=sequence)
+    s, b, h, a, t = arguments(s=s, b=b, h=h, a=a, t=t)
     one_of("recompute", recompute, ("none", "selective", "full"))
     if recompute == "full":
         return 2 * s * b * h
     shares = Fraction(5 * a * s, h) if recompute == "none" else 0
-    if sequence:
-        return s * b * h * (34 + shares) / t
     return s * b * h * (10 + Fraction(24 + shares) / t)
 
 

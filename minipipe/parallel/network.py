@@ -11,10 +11,8 @@ import numpy as np
 from ..cluster import Trace
 from ..cluster.trace import Tick
 from ..layers import Layer, every_layer
-from ..layers.exchanging import check_positions
 from ..layers.layer import pairs_of_layers, parameters_with
 from ..layers.recomputing import SELECTIVE, recomputing
-from ..layers.through import forward_through
 from ..losses import Loss
 from ..network import check_finite_cost, check_finite_run
 from ..optimizers import Optimizer
@@ -31,7 +29,8 @@ from .options import (
 )
 from .orders import Order, order_of
 from .run import KnownBytes, Run
-from .shards import InShards, shard_of, synchronised
+from .shards import InShards, synchronised
+from .splitting import Shard
 from .stage import Stage, stage_of
 
 
@@ -118,9 +117,9 @@ class Parallel(InStages):
         self._wires = self._known = self._known_layout = None  # of an order, for all of its runs
         self._memory = {}
         self._check_alike(counts)
-        first = shard_of(self._at_work, loss, split.shards, 0)
+        first = Shard(self._at_work, loss, 0, split.T)
         first.check()
-        self._ways, self._parted = first.words, first.parted
+        self._ways = first.words
 
     def forward_backward(self, X: np.ndarray, Y: np.ndarray) -> Any:
         """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
@@ -138,21 +137,6 @@ class Parallel(InStages):
                 f"where {self.schedule.name!r} updates them: use an order without U and Memory(zero=0), "
                 "or an optimizer that takes each number by itself"
             )
-
-    def checked_batch(self, X: np.ndarray, Y: np.ndarray) -> tuple:
-        """Return X and Y as a `Network` does; refuse positions, or rows, that the shards do not divide."""
-        X, Y = super().checked_batch(X, Y)
-
-        parted = [self.layers[index] for index in self._parted]
-
-        def check(layer, shape):
-            if layer in parted:
-                check_positions(shape[1], self._options.split.T)
-            return layer.output_shape(shape)
-
-        if parted:
-            forward_through(self.layers, X.shape, {}, call=check)
-        return X, Y
 
     @property
     def ways(self) -> list[str]:
@@ -302,7 +286,7 @@ class Parallel(InStages):
         stages = self._own_stages
         if self.has_updates:
             stages = tuple(stage.twin() for stage in stages)
-        self._in_shards = InShards(stages, self.loss, self._options.split.shards)
+        self._in_shards = InShards(stages, self.loss, self._options.split.T)
 
     def _layout(self):
         """Return the `Layout` of the network, which is the same in all runs of an order."""

@@ -11,7 +11,7 @@ from ..checks import items_of, shown
 from ..layers import Layer
 from ..losses import Loss
 from .network import Parallel
-from .options import Cut, Machine, Memory, Shards, Split, Sums, Weights
+from .options import Cut, Machine, Memory, Split, Sums, Weights
 from .orders import Order
 
 
@@ -99,7 +99,7 @@ class TensorParallel(Parallel):
     """A network in which T simulated devices share the work inside each layer.
 
     layers, loss, dtype: as for `Sequential`.
-    n_shards: T; or `Shards`, to split by positions or rows, too. `ways` says how each layer is divided.
+    n_shards: T. `ways` says how each layer is divided.
     n_microbatches: M, the parts of each mini-batch: all forwards, then the backwards in reverse.
     recompute: "never", or what devices do not keep, see `Memory`.
     on: a `Machine`: engine, costs and links.
@@ -122,11 +122,12 @@ class TensorParallel(Parallel):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], loss: Loss, n_shards: int | Shards, n_microbatches: int = 1,
+        self, layers: Sequence[Layer], loss: Loss, n_shards: int, n_microbatches: int = 1,
         recompute: str = "never", dtype: DTypeLike = "float64", on: Machine = Machine(),
     ) -> None:
-        shards = n_shards if isinstance(n_shards, Shards) else argument("n_shards", n_shards)
-        split = Split(shards=shards, microbatches=argument("n_microbatches", n_microbatches))
+        split = Split(
+            shards=argument("n_shards", n_shards), microbatches=argument("n_microbatches", n_microbatches)
+        )
         super().__init__(
             layers, loss, split, "gpipe", Memory(recompute), on=on, weights=Weights(dtype=dtype)
         )

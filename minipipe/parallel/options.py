@@ -81,34 +81,11 @@ class Cut(Plain):
 
 
 @dataclass(frozen=True, repr=False)
-class Shards(Plain):
-    """How devices share the work inside layers, see `minipipe.parallel.splitting.Shard`.
-
-    n: T, the devices.
-    sequence: whether layers between attention and MLP are split by positions, too. Source: Korthikanti et
-        al. 2022, arXiv 2205.05198.
-    rows: whether convolutions are split by the rows of the image.
-    """
-
-    n: int
-    sequence: bool = False
-    rows: bool = False
-
-    def __post_init__(self) -> None:
-        self._keep(
-            n=argument("Shards.n", self.n), sequence=argument("sequence", self.sequence),
-            rows=argument("rows", self.rows),
-        )
-        if self.sequence and self.rows:
-            raise ValueError("sequence=True and rows=True: positions are split one way, so use one of them")
-
-
-@dataclass(frozen=True, repr=False)
 class Split(Plain):
     """How a network is split over D x T x K devices.
 
     replicas: D, the copies of the network, which share the samples.
-    shards: T, the devices that share the work inside each layer; or `Shards`.
+    shards: T, the devices that share the work inside each layer.
     stages: K, the parts that the layers are cut into; or a `Cut`.
     microbatches: M, the parts of each mini-batch, of all copies together; left out, D. They may be ragged.
     order: how devices are numbered, the fastest axis first. Device t of the shards, d of the copies and p of
@@ -118,7 +95,7 @@ class Split(Plain):
 
     example = "Split(replicas=2)"
     replicas: int = 1
-    shards: int | Shards = 1
+    shards: int = 1
     stages: int | Cut = 1
     microbatches: int | None = None
     order: str = "tp-dp-pp"
@@ -127,15 +104,14 @@ class Split(Plain):
         one_of("order", self.order, ["-".join(axes) for axes in permutations(AXES)])
         self._keep(replicas=argument("Split.replicas", self.replicas))
         self._keep(microbatches=optional("microbatches", self.microbatches))
-        for name, kind in (("shards", Shards), ("stages", Cut)):
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                self._keep(**{name: kind(argument(f"Split.{name}", value))})
+        self._keep(shards=argument("Split.shards", self.shards))
+        if not isinstance(self.stages, Cut):
+            self._keep(stages=Cut(argument("Split.stages", self.stages)))
 
     def argument(self, name: str) -> Any:
         """Return what the constructor took as `name`, in its shortest form."""
         value = super().argument(name)
-        return value.n if isinstance(value, (Shards, Cut)) and value == type(value)(value.n) else value
+        return value.n if isinstance(value, Cut) and value == Cut(value.n) else value
 
     @property
     def D(self) -> int:
@@ -145,7 +121,7 @@ class Split(Plain):
     @property
     def T(self) -> int:
         """The devices that share the work inside each layer."""
-        return self.shards.n
+        return self.shards
 
     @property
     def K(self) -> int:

@@ -29,10 +29,8 @@ def join_shards(stages, groups):
     for number, devices in enumerate(groups):
         for rank, device in enumerate(devices):
             of_device[device] = Group(rank, devices, f"shards of device {number}: ")
-    for (index, device), stage in stages.items():
-        group = of_device[device]
-        stage.group = Group(group.rank, group.devices, f"sums of stage {index}: ")
-        join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, group)
+    for (_, device), stage in stages.items():
+        join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
 
 
 def join_copies(stages, ranks, D):

@@ -9,7 +9,6 @@ from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..ties import Tied
 from .layout import Held, held_by
-from .options import Shards
 from .proved import is_stated
 from .splitting import Shard
 from .stage import Stage, stage_of
@@ -22,14 +21,14 @@ class InShards:
 
     stages: of the whole; of one shard, these are its own.
     loss: of the network.
-    shards: the `Shards`.
+    T: how many shards.
     """
 
-    def __init__(self, stages: Sequence[Stage], loss: Loss, shards: Shards) -> None:
+    def __init__(self, stages: Sequence[Stage], loss: Loss, T: int) -> None:
         self.layers = tuple(layer for stage in stages for layer in stage.layers)
         self._shards, self.stages = [], [stages]
-        if shards.n > 1:
-            self._shards = [shard_of(self.layers, loss, shards, t) for t in range(shards.n)]
+        if T > 1:
+            self._shards = [Shard(self.layers, loss, t, T) for t in range(T)]
             counts = [len(stage.layers) for stage in stages]
             self.stages = [_stages(shard.layers, counts, shard.loss) for shard in self._shards]
 
@@ -52,11 +51,6 @@ class InShards:
     def tied(self, ties: Mapping[str, Sequence[int]]) -> list[dict]:
         """Return for each shard {name: its `Tied` layers}. ties: {name: the layers of the whole}."""
         return [_tied_in(stages, ties) for stages in self.stages]
-
-
-def shard_of(layers: Sequence[Layer], loss: Loss, shards: Shards, t: int) -> Shard:
-    """Return shard t of these layers."""
-    return Shard(layers, loss, t, shards.n, shards.sequence, shards.rows)
 
 
 def macs_of_shard(layers: Sequence[Layer], shard: Shard, macs: Sequence[int]) -> list[int]:

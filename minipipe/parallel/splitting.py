@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from itertools import chain
 
 from ..layers import Layer, every_layer
-from ..layers.exchanging import Bias, Copied, Gathered, Halo, Parted, PartialToSplit, SplitToWhole, Summed
+from ..layers.exchanging import Bias, Copied, Gathered, Summed
 from ..ties import ties_of
 from .proved import is_stated
 
 
 # How a layer says that devices may share its work.
 
-WAYS = "outputs", "inputs", "units", "heads", "tokens", "positions", "rows"  # see `Layer.part`
+WAYS = "outputs", "inputs", "units", "heads", "tokens"  # see `Layer.part`
 
 
 def ways_of(layer: Layer) -> dict:
@@ -30,10 +30,10 @@ def ways_of(layer: Layer) -> dict:
             continue
         for name in ("W", "b"):
             added_to_the_sum = how == "inputs" and name == "b"
-            if getattr(layer, name) is not None and name not in axes and not added_to_the_sum:
+            if getattr(layer, name) is not None and axes.get(name) is None and not added_to_the_sum:
                 raise ValueError(
                     f"{layer!r} has a {name}, but splits[{how!r}] does not say where it lies: add the axis "
-                    f"along which it is cut, {{{name!r}: 0}}, or None if each device has all of it"
+                    f"along which it is cut, such as {{{name!r}: 0}}"
                 )
     return layer.splits
 
@@ -59,10 +59,6 @@ class Shard:
     layers, loss: the network's.
     rank: which of the devices this is.
     size: T.
-    sequence: whether what stands between the parts of a Transformer's blocks, (d, positions, m), is split,
-        too, by positions: sequence parallelism.
-    rows: whether convolutions that keep the number of rows, and what acts on each number between them, are
-        split by the rows of the image, (C, rows, ..., m): each borrows rows of its neighbours, see `Halo`.
 
     `layers` has for each layer of the network the list of layers that this device has instead: the layer
     itself, or a copy of it, where all devices do the same; or a part of it, with the exchanges around it.
@@ -77,17 +73,12 @@ class Shard:
     - Any other layer that can be split by its outputs: so, and these are then gathered.
     - Attention by its heads; an Embedding, and the logits before a loss that has a `part`, by the tokens.
     - A residual connection in parts becomes a Fork and a Join around them.
-    - With `sequence`, from the first attention on, what can be split by positions. The gradients of
-      parameters there, and of biases, are sums over the devices, and are added up at the end.
-    - With `rows`, convolutions by the rows of the image, and their gradients are such sums, too.
     - All else, layers that do not say how, what has fewer units than there are devices, and what is tied to
       one of these, is whole on each device.
     """
 
-    def __init__(self, layers, loss, rank, size, sequence=False, rows=False):
-        self.rank, self.size, self._sequence, self._rows = rank, size, sequence, rows
-        self.parted = []  # the indices of the layers before which positions, or rows, are split
-        self._by_positions = False  # whether what the next layer gets is split so
+    def __init__(self, layers, loss, rank, size):
+        self.rank, self.size = rank, size
         self._ways = {id(layer): ways_of(layer) if size > 1 else {} for layer in every_layer(layers)}
         self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
         self.held, self._held_of, self.words = {}, {}, ["whole"] * len(layers)  # _held_of: id -> layer
@@ -97,23 +88,15 @@ class Shard:
             of_classes = loss.part(len(layers[-1].W))
             if of_classes is not None:
                 self.loss, self._logits = of_classes, layers[-1]
-        self.layers = self._each(layers, "", self.words, is_top=True)
-        if self._by_positions:
-            self.layers[-1].append(Gathered(1))
+        self.layers = self._each(layers, "", self.words)
 
     def check(self):
-        """Raise `ValueError` if `size`, `sequence` or `rows` would change nothing."""
-        if self.size == 1:
-            return
-        if all(words == "whole" for words in self.words):
+        """Raise `ValueError` if several devices would each have all of every layer."""
+        if self.size > 1 and all(words == "whole" for words in self.words):
             raise ValueError(
                 f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer, or say in "
                 "`splits` of a layer of your own how it is split"
             )
-        if self._sequence and not self.parted:
-            raise ValueError("sequence=True splits nothing here: it needs blocks of attention: leave it out")
-        if self._rows and not self.parted:
-            raise ValueError("rows=True splits nothing here: it needs convolutions that keep the rows")
 
     def __setstate__(self, state):
         """Take the state of a copy, or of a pickle, whose layers are other objects with other ids."""
@@ -121,85 +104,42 @@ class Shard:
         self.held = {(id(self._held_of[old]), name): place for (old, name), place in self.held.items()}
         self._held_of = {id(layer): layer for layer in self._held_of.values()}
 
-    def _each(self, layers, place, words, is_top=False):
+    def _each(self, layers, place, words):
         """For each of consecutive layers, what this device has instead; in `words`, how each is split."""
         found, pairs = [], self._pairs(layers)
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}
         for index, layer in enumerate(layers):
-            before = self._changed_split(layer) if is_top and (self._sequence or self._rows) else []
-            if before and self._by_positions:
-                self.parted.append(index)
             if index in pairs:
-                parts, how = [self._enter(), self._part(layer, "outputs")], "by outputs"
+                parts, how = [Copied(), self._part(layer, "outputs")], "by outputs"
             elif index in pairs.values():
                 parts, how = [self._part(layer, "inputs"), *self._leave(layer)], "by inputs"
             elif index in between:
                 parts, how = [self._part(layer, "units")], "unit by unit"
             else:
                 parts, how = self._alone(layer, f"{place}{index}")
-            found.append(before + parts)
+            found.append(parts)
             words[index] = how
         return found
 
-    def _changed_split(self, layer):
-        """The exchange before a layer of the network for which the positions must be split, or whole."""
-        begins = self._by_positions or (layer.has_parameters if self._rows else self._attends(layer))
-        by_positions = begins and self._goes_by_positions(layer)
-        if layer is self._logits or self._by_positions == by_positions:
-            return []
-        self._by_positions = by_positions
-        return [Parted(1) if by_positions else Gathered(1)]
-
-    def _goes_by_positions(self, layer):
-        """Whether positions, or rows, can go through it alone; attention and pairs inside gather them."""
-        inner = self._inner(layer)
-        if inner and not self._rows:
-            in_pairs = set(chain(*self._pairs(inner).items()))
-            return all(
-                index in in_pairs or part.fork or part.join or self._goes_by_positions(part)
-                for index, part in enumerate(inner)
-            )
-        return self._can(layer, self._along) or (not self._rows and self._can(layer, "heads"))
-
-    def _attends(self, layer):
-        """Whether there is attention in it, and so positions in what it gets."""
-        return any("heads" in self._ways[id(part)] for part in every_layer([layer]))
-
-    @property
-    def _along(self):
-        return "rows" if self._rows else "positions"
-
-    def _enter(self):
-        """The exchange before a product that is split by outputs."""
-        return SplitToWhole(1) if self._by_positions else Copied()
-
     def _leave(self, layer):
         """The exchange behind a product that is split by inputs, and the layer's b, which follows it."""
-        exchange = PartialToSplit(1) if self._by_positions else Summed()
         if layer.b is None:
-            return [exchange]
+            return [Summed()]
         bias = Bias(layer.b.copy())
-        bias.partial = self._by_positions
         self._hold(layer, bias, {"b": None})
-        return [exchange, bias]
+        return [Summed(), bias]
 
     def _alone(self, layer, place):
         """(what this device has instead of a layer, how that is split)"""
         if layer is self._logits:
-            enter, self._by_positions = self._enter(), False
-            return [enter, self._part(layer, "outputs")], "by outputs, up to the loss"
-        if self._by_positions and self._can(layer, self._along):
-            part = self._part(layer, self._along)
-            part.partial = part.has_parameters
-            borrowed = [Halo(layer.halo)] if self._rows and layer.halo else []
-            return [*borrowed, part], f"by {self._along}"
+            return [Copied(), self._part(layer, "outputs")], "by outputs, up to the loss"
         if self._can(layer, "outputs"):
             return [Copied(), self._part(layer, "outputs"), Gathered()], "by outputs, gathered"
         if self._can(layer, "heads"):
-            return [self._enter(), self._part(layer, "heads"), *self._leave(layer.layers[-1])], "by heads"
+            return [Copied(), self._part(layer, "heads"), *self._leave(layer.layers[-1])], "by heads"
         if self._can(layer, "tokens"):
             return [self._part(layer, "tokens"), Summed()], "by tokens"
-        inner = self._inner(layer, f"residual {place}")
+        inner = (layer.unrolled(f"residual {place}") if is_stated(type(layer), "unrolled") else None) or ()
         words = [None] * len(inner)
         parts = list(chain(*self._each(inner, f"{place}.", words)))
         if set(words) <= {"whole"}:
@@ -246,12 +186,9 @@ class Shard:
         return untied and self._can(first, "outputs") and self._can(second, "inputs")
 
     def _can(self, layer, how):
-        """Whether a layer says that it can be split so, and all tied to it have a unit for each device.
-
-        With `rows`, what has parameters and can go by rows is split so alone.
-        """
+        """Whether a layer says that it can be split so, and all tied to it have a unit for each device."""
         ways = self._ways.get(id(layer), {})
-        if how not in ways or (self._rows and how != "rows" and "rows" in ways and layer.has_parameters):
+        if how not in ways:
             return False
         if layer.layers:
             return True
@@ -264,12 +201,8 @@ class Shard:
         )
 
     def _is_large_enough(self, layer, axes):
-        arrays = [(getattr(layer, name), axis) for name, axis in axes.items() if axis is not None]
+        arrays = [(getattr(layer, name), axis) for name, axis in axes.items()]
         return all(array is None or array.shape[axis] >= self.size for array, axis in arrays)
-
-    def _inner(self, layer, name="residual"):
-        """The layers that compute the same as this one; none, if it is not made of layers in a row."""
-        return (layer.unrolled(name) if is_stated(type(layer), "unrolled") else None) or ()
 
     def _hold(self, layer, holder, axes):
         for name, axis in axes.items():

@@ -64,8 +64,6 @@ class Stage:
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.is_proved = all_proved(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._memory, self._given = None, {}, None
-        self.partial = [index for index, layer in enumerate(self.layers) if layer.partial]
-        self.group = None  # of the devices that share its work, for their sums at the end of a mini-batch
         self.owned = None  # what the device owns of its parameters, where that is a part
         self.begin(MicroBatches([], 1, 0))  # an empty run, so that all attributes are there
 

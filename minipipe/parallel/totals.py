@@ -106,16 +106,6 @@ class Totals:
         self.part = [*self.part[:position], vector, *self.part[position + 1:]]
         self.n_changes += 1
 
-    def partial_gradients(self, i, indices):
-        """{index of a layer: what is pending of its gradients}, for these layers."""
-        return {index: self._gradients[index].of(i).pending for index in indices}
-
-    def replace_partial(self, i, pending):
-        """Take over what `partial_gradients` has given, summed over the devices of a group."""
-        for index, of_layer in pending.items():
-            self._gradients[index].of(i).pending = of_layer
-        self.n_changes += 1
-
     def pending(self, i):
         """The partial sums of costs and statistics, for other devices that have the same stage."""
         return self._costs.of(i).pending, self._statistics.of(i).pending

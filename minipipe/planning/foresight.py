@@ -28,8 +28,6 @@ class StandIn:
     in_parts: whether it has the parameters of that part alone, unless they are gathered.
     """
 
-    partial = ()  # the layers of which other devices of a group have a summand of the gradients
-
     def __init__(self, footprints, patterns, n, wanted=None, place=None, in_parts=False):
         first = footprints[0]
         ends = list(accumulate(of_one.n_grains for of_one in footprints))

@@ -149,7 +149,6 @@ NOT_TRIED = [
     "stages of one copy on unequally many devices (see partition_with_replicas and meshed_stages)",
 ]
 NO_SHARDS = "devices that share the work inside layers: pass n_shards=[1, 2], for instance"
-NO_SEQUENCE = "shards of positions, or of the rows of images (`Shards` with sequence and rows)"
 UNEQUAL = "copies or shards of a stage on devices of unequal speed"
 
 
@@ -280,7 +279,7 @@ def _best_of(candidates, pricing, memory, optimizer, n_best):
     if not found:
         raise ValueError(_nothing_fits(memory, *closest))
     found.sort(key=lambda plan: (float(f"{float(plan.makespan):.9g}"), plan.peak_bytes))
-    not_tried = [NO_SHARDS if all(one.T == 1 for one in candidates) else NO_SEQUENCE, *NOT_TRIED]
+    not_tried = [*[NO_SHARDS] * all(one.T == 1 for one in candidates), *NOT_TRIED]
     not_tried += [UNEQUAL] * bool(pricing.cluster.speeds)
     return Plans(found[:n_best], n_settings, too_large, n_simulated, not_tried)
 

@@ -105,7 +105,6 @@ NETWORKS = {  # a class of options -> a function that makes a network with one o
     mp.Pace: lambda pace: servers(pace=pace),
     mp.Rounds: lambda rounds: mp.FederatedAveraging(layers(), LOSS, GOOD["clients"](), rounds),
     mp.Servers: servers,
-    mp.Shards: lambda shards: network(mp.Split(shards=shards)),
     mp.Split: network,
     mp.Sums: lambda sums: network(sums=sums),
     mp.Weights: lambda weights: network(weights=weights),

@@ -104,11 +104,6 @@ REFUSED = [  # (call, words of the sentence)
      "3 micro-batches over 2 replicas of 1 stage: use a multiple of 2"),
     (lambda: with_zero(data_parallel(2, 3, n_stages=2), 3),
      "devices 0, 1 have 4, 2 gathers of stage 0: each of them is a meeting of all"),
-    (lambda: mp.TensorParallel(LAYERS, LOSS, mp.Shards(2, sequence=True)),
-     "sequence=True splits nothing here: it needs"),
-    (lambda: mp.TensorParallel(LAYERS, LOSS, mp.Shards(2, rows=True)),
-     "rows=True splits nothing here: it needs convolut"),
-    (lambda: mp.Shards(2, sequence=True, rows=True), "sequence=True and rows=True: "),
     (lambda: mp.TensorParallel(LAYERS, LOSS, 20), "n_shards=20 splits none of these 3 layers: use fewer"),
     (lambda: mp.servers.synchronous_ticks(3, 2, 1, 10, 1, n_servers=3),
      "n_servers=3 exceeds n_workers=2: use at"),
@@ -267,14 +262,6 @@ def test_a_schedule_without_micro_batches_or_stages_is_faulty():
     for sizes in ((1, 0), (0, 1), (1, -1), (1.5, 1), (1, "2"), (None, 1)):
         (fault,) = mp.Schedule((), *sizes).faults()
         assert fault.startswith("a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not ")
-
-
-def test_rows_that_shards_do_not_divide_are_refused_at_once():
-    layers = [mp.Conv2d(1, 1, 3, padding=1), mp.MaxPool2d(2), mp.Conv2d(1, 1, 3, padding=1), mp.Flatten()]
-    net = mp.TensorParallel(layers, LOSS, mp.Shards(2, rows=True))
-    with pytest.raises(ValueError, match="3 positions over 2 shards: use a number of shards that divides 3"):
-        net.start(np.ones((1, 6, 4, 2)), np.ones((6, 2)))
-    assert net.forward_backward(np.ones((1, 8, 4, 2)), np.ones((8, 2))) > 0
 
 
 # --- options that do not go together

@@ -26,7 +26,7 @@ SPLITS = [  # a device, copies, stages, shards, and several of them
     {"D": 2, "T": 2, "K": 2},
 ]
 OF_NETWORKS = {  # options that only some networks have
-    "sync_batch_norm": ("normal", "image normal"), "rows": ("image", "signal"),
+    "sync_batch_norm": ("normal", "image normal"),
     "zero": ("perceptron", "image"),
 }
 ALONE = {  # schedules that update weights under way
@@ -36,7 +36,7 @@ ALONE = {  # schedules that update weights under way
 }
 WITH = {"zero": {"updates": "order"}}  # what an option needs
 TOKENS = {"network": "tokens", "n_updates": 2}  # their fractions grow long
-ELSEWHERE = (*ALWAYS, "network", "dtype", "schedule", "D", "T", "K", "engine", "checkpoint", "sequence")
+ELSEWHERE = (*ALWAYS, "network", "dtype", "schedule", "D", "T", "K", "engine", "checkpoint")
 N_RANDOM = 60
 FOLDER = Path(__file__).parent / "files"
 FILES = {
@@ -199,8 +199,7 @@ def _rows():
         if option not in ELSEWHERE
         for value in values[1:] for network in OF_NETWORKS.get(option, ("perceptron",)) for split in SPLITS
     ]
-    tokens += [TOKENS | option | split for option in ({"recompute": "selective"}, {"sequence": True})
-               for split in SPLITS[3::2]]
+    tokens += [TOKENS | {"recompute": "selective"} | split for split in SPLITS[3::2]]
     optimizers = [{"optimizer": name} | split for name in OPTIONS["optimizer"] for split in SPLITS[::3]]
     chance = random.Random(0)
     drawn = []

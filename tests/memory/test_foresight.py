@@ -24,7 +24,7 @@ from minipipe.losses import LOSSES
 from minipipe.order import RECOMPUTE, Action, Schedule, in_copies, with_all_reduce, with_updates, with_zero
 from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.proved import is_proved
-from minipipe.parallel.splitting import Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed
+from minipipe.parallel.splitting import Copied, Gathered, Summed
 from minipipe.planning import Measured, measuring
 from minipipe.schedules import build, build_for_stages, data_parallel, names_having, pipedream
 
@@ -327,7 +327,7 @@ ALL_THREE = mp.Split(replicas=2, shards=2, stages=2, microbatches=4)
     ("mlp", network(TWO_STAGES, with_zero(in_copies(build("zb-h1", 2, 2), 2), 3)), mp.Adam()),
     ("mlp", network(ALL_THREE, memory=mp.Memory(zero=3), sums=mp.Sums(buckets=1)), mp.Adam()),
     ("mlp", network(ALL_THREE, sums=mp.Sums(buckets=100, sync_batch_norm=True)), mp.Adam()),
-    ("transformer", network(mp.Split(shards=mp.Shards(2, sequence=True))), mp.Adam()),
+    ("transformer", network(mp.Split(shards=2)), mp.Adam()),
     ("tied", network(mp.Split(replicas=2, stages=2, microbatches=4)), mp.Adam()),
     ("convolutions", network(mp.Split(shards=2, stages=2, microbatches=2)), None),
 ]))
@@ -425,7 +425,7 @@ class Cost(mp.MeanSquaredError):
 
 
 def test_what_the_package_has_tested_is_trusted():
-    splits = Copied, Gathered, Parted, PartialToSplit, SplitToWhole, Summed, SynchronisedBatchNorm
+    splits = Copied, Gathered, Summed, SynchronisedBatchNorm
     models = {type(layer) for layer in mp.layers.every_layer(mp.models.amoebanet_d(3, 8))}
     registered = [*REGISTERED.values(), *LOSSES.values()]
     assert [kind for kind in (*registered, *splits, *models, Named) if not is_proved(kind)] == []

@@ -77,6 +77,5 @@ def oracle_of(row):
         if row["T"] == 1:
             one |= {"schedule": None, "grain": row["grain"] or 2}
             return "Sequential(grain)", trained(plainer | one)
-        if not (row["sequence"] or row["rows"]):  # there, sums over shards come before those over copies
-            plainer |= one
+        plainer |= one
     return "a plainer row", trained(plainer)

@@ -33,8 +33,6 @@ NEEDS = {  # (option, value): values of other options without which it is refuse
     **{("zero", level): ZERO for level in (1, 2, 3)},
     **{("buckets", size): COPIES for size in (64, "ddp")},
     ("sync_batch_norm", True): COPIES | {"network": "normal"},
-    ("sequence", True): {"network": "tokens", "T": 2},
-    ("rows", True): {"network": "image", "T": 2},
     ("recompute", "selective"): {"network": "tokens"},
     ("M", 3): {"D": 3},
     ("how", "train"): TRAINS,

@@ -16,7 +16,6 @@ from settings import OPTIONS
 
 from minipipe import Dropout, ties
 from minipipe.optimizers import Optimizer
-from minipipe.order import programs
 from minipipe.parallel import batches, run
 from minipipe.parallel.layout import Owned
 from minipipe.parallel.totals import Versions
@@ -25,9 +24,6 @@ SEED = int(os.environ.get("PAIRS_SEED", "0"))
 WERE_WRONG = {  # what the net has found, in rows as it printed them
     "a stream of a network in shards ran with a flush":
         {"network": "signal", "schedule": "pipedream-2bw", "T": 2, "how": "train", "updates": "order"},
-    "sums over shards of a stream in grains were those of another mini-batch":
-        {"network": "image", "schedule": "pipedream-2bw", "T": 2, "rows": True, "grain": 2, "how": "train",
-         "updates": "order"},
     "ZeRO of an optimizer that remembers nothing could not be saved":
         {"dtype": "float64", "schedule": "data-parallel", "D": 2, "M": 2, "zero": 3, "checkpoint": True,
          "updates": "order"},
@@ -62,11 +58,6 @@ def test_every_pair_is_right_or_refused_as_the_table_says():
 
 
 # Bugs of pairs of options, and for each a row that finds it; two more are of `pitfalls`
-
-def no_sum_over_shards(monkeypatch):
-    """An exchange between copies leaves out the sum over the shards, each of which has a summand."""
-    monkeypatch.setattr(programs.Closing, "_sum_in_group", lambda self, stage, i: iter(()))
-
 
 def tie_summed_twice(monkeypatch):
     """The gradient of the first tied layer is in the sum twice."""
@@ -136,7 +127,6 @@ def statistics_of_one_copy(monkeypatch):
 
 COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
 FOUND_BY = {
-    no_sum_over_shards: {"network": "image", "D": 2, "T": 2, "M": 2, "rows": True},
     tie_summed_twice: {"ties": True, "K": 2},
     norm_counts_shared_weights_twice: {"ties": True, "clip": 0.25},
     mask_by_device: COPIES | {"dropout": True},

@@ -15,11 +15,9 @@ import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.cluster import Cluster, DeadlockError, Receive, Send, mail
 from minipipe.collectives import Group, all_reduce, all_reduce_sum_and_gather, barrier, numbers_sent
-from minipipe.collectives.group import flattened, unflattened
 from minipipe.engines import Threads
 from minipipe.exact import rational
 from minipipe.layers import normalization
-from minipipe.layers.dropout import DropoutPart
 from minipipe.layers.embedding import EmbeddingPart
 from minipipe.layers.exchanging import Copied
 from minipipe.layers.normalization import Moments
@@ -387,43 +385,6 @@ def check_a_mask_for_each_shard():
     assert_shards_are_right([*LAYERS[:3], mp.Dropout(0.5), *LAYERS[2:]])
 
 
-def norm_gradients_not_summed(monkeypatch):
-    """Each device keeps the gradients of LayerNorm and of biases over its own positions."""
-    monkeypatch.setattr(Totals, "replace_partial", lambda self, i, pending: None)
-
-
-def check_norm_gradients_not_summed(dropout=0.0):
-    """The last token of all occurs, and the shares do not divide the tokens."""
-    attention = mp.MultiHeadAttention(4, 2), Rounding(), mp.Dropout(dropout)
-    block = mp.Residual(mp.LayerNorm(4), Rounding(), *attention)
-    layers = exact([mp.Embedding(5, 4), block, Rounding(), mp.LayerNorm(4), Rounding(), mp.Linear(4, 5)])
-    tokens = np.array([[0, 4], [1, 2], [4, 3], [2, 0]])
-    net = mp.TensorParallel(layers, mp.SoftmaxCrossEntropy(), mp.Shards(2, sequence=True))
-    assert_equals_full_batch(net, tokens, mp.one_hot(tokens[::-1], 5).astype(int))
-
-
-def norm_gradients_averaged(monkeypatch):
-    """The devices' gradients of LayerNorm over their positions are averaged, and not added up."""
-
-    def mean(group, value, algorithm):
-        total = yield from all_reduce(group, value, algorithm)
-        return unflattened([vector / group.size for vector in flattened(total)], total)
-
-    monkeypatch.setattr(programs, "all_reduce", mean)
-
-
-check_norm_gradients_averaged = check_norm_gradients_not_summed
-
-
-def one_mask_for_all_positions(monkeypatch):
-    """Devices that have different positions draw the same dropout mask."""
-    monkeypatch.setattr(DropoutPart, "_kept", mp.Dropout._kept)
-
-
-def check_one_mask_for_all_positions():
-    check_norm_gradients_not_summed(dropout=0.25)
-
-
 def vocabulary_edge(monkeypatch):
     """Each device has as many tokens as the shares that divide evenly, so the last ones are nobody's."""
     init = EmbeddingPart.__init__
@@ -435,7 +396,12 @@ def vocabulary_edge(monkeypatch):
     monkeypatch.setattr(EmbeddingPart, "__init__", without_the_last)
 
 
-check_vocabulary_edge = check_norm_gradients_not_summed
+def check_vocabulary_edge():
+    """The last token of all occurs, and the shares do not divide the tokens."""
+    layers = exact([mp.Embedding(5, 4), Rounding(), mp.LayerNorm(4), Rounding(), mp.Linear(4, 5)])
+    tokens = np.array([[0, 4], [1, 2], [4, 3], [2, 0]])
+    net = mp.TensorParallel(layers, mp.SoftmaxCrossEntropy(), 2)
+    assert_equals_full_batch(net, tokens, mp.one_hot(tokens[::-1], 5).astype(int))
 
 
 def everybody_saves(monkeypatch):

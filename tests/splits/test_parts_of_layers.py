@@ -12,7 +12,6 @@ from minipipe.layers import every_layer
 # how -> the axes along which A_prev and A are cut; None where A_prev is whole, or A a sum over the devices
 AXES = {
     "outputs": (None, 0), "inputs": (0, None), "units": (0, 0), "heads": (None, None), "tokens": (None, None),
-    "positions": (1, 1), "rows": (1, 1),
 }
 
 
@@ -21,7 +20,7 @@ def n_parts(layer, shape, how):
     W, _ = layer.parameter_shapes()
     lengths = {"outputs": lambda: W[0], "inputs": lambda: W[1], "units": lambda: shape[0],
                "tokens": lambda: W[0], "heads": lambda: layer.n_heads}
-    n = lengths[how]() if how in lengths else (*shape, 1)[1]
+    n = lengths[how]()
     return next((T for T in range(2, n + 1) if n % T == 0), None)
 
 
@@ -31,31 +30,21 @@ CASES = [
 ]
 
 
-def pieces(array, axis, T, halo=0):
-    """For each of T devices its part along an axis, with `halo` entries more on both sides, 0 at edges."""
+def pieces(array, axis, T):
+    """For each of T devices its part along an axis; all of the array, if that is None."""
     if axis is None:
         return [array] * T
-    widths = [(halo, halo) if i == axis else (0, 0) for i in range(array.ndim)]
-    wide, before = np.pad(array, widths) if halo else array, (slice(None),) * axis
-    runs = even_slices(array.shape[axis], T)
-    return [wide[(*before, slice(run.start, run.stop + 2 * halo))] for run in runs]
+    before = (slice(None),) * axis
+    return [array[(*before, run)] for run in even_slices(array.shape[axis], T)]
 
 
-def together(arrays, axis, halo=0):
-    """The arrays side by side, the sum where two devices had an entry; or for None the sum of them all."""
+def together(arrays, axis):
+    """The arrays side by side along an axis; or for None the sum of them all."""
     if arrays[0] is None:
         return None
     if axis is None:
         return sum(arrays[1:], arrays[0])
-    if not halo:
-        return np.concatenate(arrays, axis)
-    shape = list(arrays[0].shape)
-    shape[axis] = sum(array.shape[axis] - 2 * halo for array in arrays) + 2 * halo
-    total, start = np.full(shape, arrays[0].flat[0] * 0), 0
-    for array in arrays:
-        total[:, start:start + array.shape[axis]] += array
-        start += array.shape[axis] - 2 * halo
-    return total[:, halo:-halo]
+    return np.concatenate(arrays, axis)
 
 
 def without_last_bias(layer):
@@ -81,7 +70,7 @@ def test_parts_make_the_whole(name, how):
     layer, A_prev, dZ = ready(name)
     layer = layer.copy(eighths)
     A_prev, dZ = A_prev if name in TOKENS else eighths(A_prev), eighths(dZ)
-    T, halo = n_parts(layer, LAYERS[name][1], how), layer.halo if how == "rows" else 0
+    T = n_parts(layer, LAYERS[name][1], how)
     of_input, of_output = AXES[how]
     if of_output is None:
         without_last_bias(layer)
@@ -90,12 +79,12 @@ def test_parts_make_the_whole(name, how):
     assert all(part.cache is None for part in parts)
     assert all(getattr(part, which) is not getattr(whole, which) for part in parts
                for (part, which), (whole, _) in zip(own_parameters(part), own_parameters(layer), strict=True))
-    inputs = pieces(A_prev, of_input, T, halo)
+    inputs = pieces(A_prev, of_input, T)
     found = [part.forward(own) for part, own in zip(parts, inputs, strict=True)]
     assert_same(together(found, of_output), A, "A")
     dA_prev, dW, db = layer.backward(dZ)
     backward = [part.backward(own) for part, own in zip(parts, pieces(dZ, of_output, T), strict=True)]
-    assert_same(together([dA for dA, _, _ in backward], of_input, halo), dA_prev, "dA_prev")
+    assert_same(together([dA for dA, _, _ in backward], of_input), dA_prev, "dA_prev")
     assert_same(gradients_together(layer, parts, how, [pair for _, *pair in backward]), (dW, db), "dW, db")
 
 

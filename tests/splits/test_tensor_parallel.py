@@ -1,6 +1,6 @@
 """Several devices share the work inside each layer: one device's gradients, in any place and order.
 
-Layers are split by outputs, inputs, heads, positions of a sequence, or rows of an image.
+Layers are split by outputs, inputs, heads or tokens.
 """
 
 import numpy as np
@@ -64,13 +64,10 @@ def rationals(name, m):
 SIZES = {"mlp": (2, 3, 4), "cnn": (2, 3), "transformer": (2,), "logits": (2, 3, 4)}
 
 
-@pytest.mark.parametrize("name, sequence", [
-    ("mlp", False), ("cnn", False), ("logits", False), ("transformer", True),
-    pytest.param("transformer", False, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize("name", SIZES)
 @settings(max_examples=6)
 @given(data=st.data())
-def test_in_fractions_all_splits_at_once_are_the_full_batch(name, sequence, data):
+def test_in_fractions_all_splits_at_once_are_the_full_batch(name, data):
     """D copies of K stages on groups of T devices, ragged, with every schedule, recomputation and buckets."""
     T, D = data.draw(st.sampled_from(SIZES[name])), data.draw(st.integers(1, 2))
     K, M = data.draw(st.integers(1, 3)), D * data.draw(st.integers(1, 4 - D))
@@ -84,7 +81,7 @@ def test_in_fractions_all_splits_at_once_are_the_full_batch(name, sequence, data
     if data.draw(st.booleans()):
         sums = mp.Sums(buckets=sums.buckets, grain=1)
     net = mp.Parallel(
-        layers, loss, mp.Split(D, mp.Shards(T, sequence), K, M, place), data.draw(st.sampled_from(schedules)),
+        layers, loss, mp.Split(D, T, K, M, place), data.draw(st.sampled_from(schedules)),
         mp.Memory(data.draw(st.sampled_from(["never", "always"]))), sums,
     )
     assert_equals_full_batch(net, X, Y)
@@ -103,20 +100,11 @@ def test_where_nothing_rounds_the_bits_are_those_of_one_device(dtype):
         assert_equals_full_batch(mp.Parallel(layers, LOSS, mp.Split(2, T, 2, 4)), X, Y)
 
 
-def test_positions_of_a_sequence_are_split_between_the_blocks():
-    """LayerNorm, dropout, biases and the residual stream; positions that T does not divide are refused.
-
-    Where they are not asked to be split, they are whole.
-    """
-    layers, loss, X, Y = rationals("transformer", 1)
-    assert_equals_full_batch(mp.TensorParallel(layers, loss, 2), X, Y)
-    layers, loss, X, Y = samples("transformer", 2)
-    net = mp.TensorParallel(layers, loss, mp.Shards(2, sequence=True))
+def test_the_halves_of_a_transformer_block_are_split_in_its_residuals():
+    """LayerNorm and the residual stream stay whole; a head, and a hidden unit, is on one device."""
     block = [mp.TransformerBlock(4, 2, 6), mp.Linear(4, 1)]
-    words = "((by positions, by heads), (by positions, by outputs, unit by unit, by inputs))"
-    assert mp.TensorParallel(block, LOSS, mp.Shards(2, sequence=True)).ways == [words, "whole"]
-    with pytest.raises(ValueError, match="1 positions over 2 shards: use a number of shards that divides 1"):
-        net.forward_backward(X[:1], Y[:, :1])
+    words = "((whole, by heads), (whole, by outputs, unit by unit, by inputs))"
+    assert mp.TensorParallel(block, LOSS, 2).ways == [words, "whole"]
 
 
 # Devices and their numbers
@@ -225,37 +213,14 @@ def test_an_action_takes_its_ticks_whatever_it_exchanges(K):
     assert net.trace.makespan == 36 * K
 
 
-# Rows of images
-
-
-def image_network(kernel=3, dilation=1):
-    return [
-        mp.Conv2d(1, 2, kernel, padding="same", dilation=dilation), mp.ReLU(), mp.Dropout(0.25),
-        mp.Conv2d(2, 2, (3, 1), padding=(1, 0), bias=False), mp.Tanh(), mp.Conv2d(2, 1, 1), mp.MaxPool2d(2),
-        mp.Flatten(),
-    ]
-
-
-@settings(max_examples=6)
-@given(st.data())
-def test_in_fractions_rows_of_images_are_the_full_batch(data):
-    """Kernels that reach further than one row, several in a row, and copies and stages besides."""
-    T, D, K = data.draw(st.sampled_from([(2, 1, 1), (3, 1, 1), (2, 2, 1), (2, 1, 2), (1, 1, 1)]))
-    kernel, dilation = data.draw(st.sampled_from([(3, 1), (5, 1), (3, 2), (1, 1)]))
-    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
-    X, Y = eighths(rng.standard_normal((1, 6, 4, 2))), eighths(rng.standard_normal((2, 2)))
-    layers = exact([*image_network(kernel, dilation), mp.Linear(6, 2)])
-    memory = mp.Memory(data.draw(st.sampled_from(["never", "always"])))
-    net = mp.Parallel(layers, LOSS, mp.Split(D, mp.Shards(T, rows=True), K, 2), memory=memory)
-    assert T == 1 or (net.ways[:6] == ["by rows"] * 6 and net.ways[6] == "whole")
-    assert_equals_full_batch(net, X, Y)
+# Bytes
 
 
 def bytes_sent(trace, word):
     return sum(message.n_bytes for message in trace.messages if word in str(message.label))
 
 
-def test_what_the_four_splits_of_a_convolution_send():
+def test_what_the_three_splits_of_a_convolution_send():
     """3 x 3, 16 -> 16 channels, images of 32 x 32, m = 8, float32, N = 4: bytes in all."""
     layers = [mp.Conv2d(16, 16, 3, padding=1), mp.ReLU(), mp.Conv2d(16, 16, 3, padding=1)]
     X = np.zeros((16, 32, 32, 8), np.float32)
@@ -263,34 +228,12 @@ def test_what_the_four_splits_of_a_convolution_send():
     def trace_of(build, layers):
         return mp.rehearse(build, layers, LOSS, X.shape[:-1], 8, dtype="float32")
 
-    def shards(layers, loss, rows=False):
-        return mp.TensorParallel(layers, loss, mp.Shards(4, rows=rows), dtype="float32")
+    def shards(layers, loss):
+        return mp.TensorParallel(layers, loss, 4, dtype="float32")
 
-    by_rows = trace_of(lambda layers, loss: shards(layers, loss, rows=True), layers[:1])
-    assert bytes_sent(by_rows, "rows") == 98_304  # forward; the first layer sends no derivative back
-    halves = trace_of(lambda layers, loss: shards(layers, loss, rows=True), [layers[0], layers[2]])
-    assert bytes_sent(halves, "rows") == 3 * 98_304  # of the second layer back, too
     by_outputs = trace_of(shards, layers[:1])
     assert bytes_sent(by_outputs, "all-gather") == 1_572_864
     pair = trace_of(shards, layers)  # the second one by inputs: a sum of all devices' outputs
     assert bytes_sent(pair, "all-reduce") == 3_145_728
     copies = trace_of(lambda layers, loss: mp.DataParallel(layers, loss, 4, dtype="float32"), layers[:1])
     assert bytes_sent(copies, "owners all-reduce") == 55_680
-
-
-@pytest.mark.parametrize("rows, words", [
-    (7, "7 positions over 2 shards: use a number of shards that divides 7"),
-    (2, "a kernel that reaches 2 rows beyond its own needs as many on each device, not 1"),
-])
-def test_rows_that_do_not_fit_are_refused(rows, words):
-    net = mp.TensorParallel([mp.Conv2d(1, 1, 5, padding=2), mp.Flatten()], LOSS, mp.Shards(2, rows=True))
-    with pytest.raises(ValueError, match=words):
-        net.forward_backward(np.ones((1, rows, 4, 2)), np.ones((4 * rows, 2)))
-
-
-def test_what_changes_the_number_of_rows_is_not_split_so():
-    layers = [mp.Conv2d(1, 2, 3), mp.Conv2d(2, 2, 3, stride=2, padding=1), mp.Conv2d(2, 2, 2, padding="same")]
-    with pytest.raises(ValueError, match="rows=True splits nothing here: it needs convolutions"):
-        mp.TensorParallel(layers, LOSS, mp.Shards(2, rows=True))
-    kept = mp.TensorParallel([mp.Conv2d(1, 1, 3, padding=1), *layers], LOSS, mp.Shards(2, rows=True))
-    assert [words.startswith("by rows") for words in kept.ways] == [True, False, False, False]

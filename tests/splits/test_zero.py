@@ -10,9 +10,6 @@ from cases import eighths
 from compared import assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pairs.outcomes import outcome
-from sampling import one_in
-from settings import filled
 from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
@@ -56,21 +53,6 @@ def test_two_updates_equal_those_of_the_full_batch(data):
     for stage in net._run.stages.values() if T == 1 else ():
         whole = full.layers[sum(len(before.layers) for before in net.stages[:stage.index]):]
         assert_same(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
-
-
-SPLITS = [
-    {"D": 2, "K": 2, "M": 4}, {"D": 3, "M": 3, "schedule": "data-parallel"}, {"K": 2, "schedule": "chimera"},
-]
-NETWORKS = [{"network": "tokens", "sequence": True}, {"network": "image", "rows": True}]
-
-
-@pytest.mark.parametrize("level, split, option", one_in(4, [1, 2, 3], SPLITS, NETWORKS), ids=repr)
-def test_gradients_of_shards_are_summed_before_those_of_copies(level, split, option):
-    """Where those of a shard are summands, with positions or rows divided. In fractions, two updates as those
-    of a plain loop, with weight decay for W alone.
-    """
-    row = {"T": 2, "M": 2, "zero": level, "updates": "order", "optimizer": "momentum", "weights_only": True}
-    assert outcome(filled(row | split | option)).refusal is None
 
 
 def test_a_device_has_no_numbers_of_what_it_has_freed():
