@@ -3,15 +3,14 @@
 import numpy as np
 
 from ..checks import chosen, whole_numbers
-from ..datasets import Dataset, cifar10, mnist
+from ..datasets import Dataset
 from ..experiments import (
     VARIANTS, Recipe, digits_in_float32, errors_of, mean_and_spread, with_batch_norm,
 )
-from ..models import lenet5, resnet
 from ..plots.canvas import label, new_figure
 from ..rates import rates_of
 from ..watching import say
-from .options import add_picture, one_of
+from .options import add_picture
 from .output import checked_picture, save_figure
 
 PURPOSE = "the test error against the size of the mini-batch, with and without scaled rates and a warm-up"
@@ -20,11 +19,9 @@ EPILOG = f"""variants: {', '.join(map(repr, VARIANTS))}
 examples:
   python3 -m minipipe batch-size                            on the digits: some minutes
   python3 -m minipipe batch-size --sizes 32 512 1437 --seeds 2 --epochs 15 --base 0.02 --warm-up 3
-  python3 -m minipipe batch-size --mnist FOLDER --network lenet --samples 6000 --sizes 64 1024
 """
-NETWORKS = ("mlp", "lenet", "resnet")
 BATCH_SIZES = (32, 64, 128, 256, 512, 719, 1437)
-LAYER_SIZES = (64, 64, 64, 64, 64, 64, 10)  # of the layers of "mlp"
+LAYER_SIZES = (64, 64, 64, 64, 64, 64, 10)
 LINE_STYLES = {  # colour of Okabe and Ito, marker
     "linear, gradual warm-up": ("#0072B2", "o"),
     "linear, no warm-up": ("#D55E00", "s"),
@@ -34,14 +31,6 @@ LINE_STYLES = {  # colour of Okabe and Ito, marker
 
 
 def add_options(parser):
-    data = parser.add_mutually_exclusive_group()
-    data.add_argument("--mnist", metavar="FOLDER", help="train on MNIST, from its files in this folder")
-    data.add_argument("--cifar10", metavar="FOLDER", help="train on CIFAR-10, from its files in this folder")
-    parser.add_argument(
-        "--network", type=one_of(NETWORKS), choices=NETWORKS, default="mlp",
-        help="the first and the last have batch norm (default: %(default)s; the others are for MNIST and "
-        "CIFAR-10)",
-    )
     parser.add_argument("--samples", type=int, metavar="N", help="of the training data (default: all)")
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=list(BATCH_SIZES), metavar="N",
@@ -79,15 +68,15 @@ def run(options):
     if options.seeds < 1:
         raise ValueError(f"--seeds {options.seeds} must be at least 1")
     recipe = Recipe(options.base, options.reference, options.epochs, options.warm_up, options.weight_decay)
-    data, where = _data(options)
+    data = _data(options.samples)
     m = data.train[0].shape[-1]
     if sizes[-1] > m:
         raise ValueError(f"--sizes {sizes[-1]} exceeds the {m} samples: use at most that many")
     for size in sizes:
         for name in variants:  # whatever is wrong with them is said before the first training
             rates_of(recipe.rate(size, *VARIANTS[name]), [1] * options.epochs)
-    layers = _layers(options.network, data.train[0].shape[:-1])
-    say(f"{m:,} {where}, network {options.network}, {options.epochs} epochs, {options.seeds} seeds, "
+    layers = with_batch_norm(LAYER_SIZES)
+    say(f"{m:,} digits, network mlp, {options.epochs} epochs, {options.seeds} seeds, "
         f"rate {options.base:g} for {options.reference} samples")
     found = errors_of(layers, data, recipe, sizes, variants, options.seeds, options.grain)
     print("\ntest error in %, mean and standard deviation; a column for each size of the mini-batches")
@@ -96,7 +85,7 @@ def run(options):
         cells = (mean_and_spread(found[name, size]) for size in sizes)
         print(f"{name:30}" + "".join(f"{mean:6.2f} ±{spread:4.2f}".rjust(12) for mean, spread in cells))
     print()
-    title = f"{m:,} {where}, {options.network}, {options.epochs} epochs, {options.seeds} seeds"
+    title = f"{m:,} digits, mlp, {options.epochs} epochs, {options.seeds} seeds"
     save_figure(_drawn(found, title), path)
 
 
@@ -124,29 +113,11 @@ def _drawn(found, title):
     return figure
 
 
-def _data(options):
-    """(a `Dataset` in float32, what it is)"""
-    if options.mnist is not None:
-        data, where = mnist(options.mnist), "images of MNIST"
-    elif options.cifar10 is not None:
-        data, where = cifar10(options.cifar10), "images of CIFAR-10"
-    elif options.network != "mlp":
-        raise ValueError(f"--network {options.network} needs larger images: add --mnist or --cifar10")
-    else:
-        data, where = digits_in_float32(), "digits"
-    (X, Y), test = data
-    if options.samples is not None:
-        if not 1 <= options.samples <= X.shape[-1]:
-            raise ValueError(f"--samples {options.samples} of {X.shape[-1]:,}: use from 1 to that many")
-        X, Y = (np.ascontiguousarray(part[..., :options.samples]) for part in (X, Y))
-    if options.network == "mlp":
-        X, test = X.reshape(-1, X.shape[-1]), (test[0].reshape(-1, test[0].shape[-1]), test[1])
-    return Dataset((X, Y), test), where
-
-
-def _layers(network, shape):
-    if network == "lenet":
-        return lenet5(shape, padding=(2, 0) if shape[-1] == 28 else (0, 0))
-    if network == "resnet":
-        return resnet(8, input_channels=shape[0], last_gamma=0)
-    return with_batch_norm([shape[0], *LAYER_SIZES[1:]])
+def _data(n_samples):
+    """Return the digits as a `Dataset` in float32, with only the first `n_samples` to train on; None: all."""
+    (X, Y), test = digits_in_float32()
+    if n_samples is not None:
+        if not 1 <= n_samples <= X.shape[-1]:
+            raise ValueError(f"--samples {n_samples} of {X.shape[-1]:,}: use from 1 to that many")
+        X, Y = (np.ascontiguousarray(part[..., :n_samples]) for part in (X, Y))
+    return Dataset((X, Y), test)

@@ -1,11 +1,18 @@
 """Handwritten digits that ship with the package."""
 
 from importlib import resources
+from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import one_hot
-from .files import Dataset
+
+
+class Dataset(NamedTuple):
+    """Two pairs `(X, Y)`: samples are the last axis, Y is one-hot."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
 
 
 def digits():

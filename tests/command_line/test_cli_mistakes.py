@@ -135,7 +135,6 @@ NOT_READ = [
     ("plan --between '10 Gbit Ethernet'", "did you mean 'Ethernet, 10 Gbit/s'? there are NVLink 1, P100, "),
     ("--speed", "usage: minipipe [-h]"), ("--speed", "minipipe: error: unknown option --speed: did you mean"),
     ("--zzz", "minipipe: error: unknown option --zzz\n"),
-    ("--mnist x", "unknown option --mnist of minipipe: batch-size would take it\n"),
     ("timeline --latncy 2", "usage: minipipe timeline [-h]"),
     ("timeline --latncy 2", "timeline: error: unknown option --latncy: did you mean --latency?\n"),
     ("timeline --most-alive 2", "unknown option --most-alive of minipipe timeline: explain, search, val"),

@@ -165,7 +165,7 @@ EXCEPTIONS = {
     "learning_rates.n_epochs": lambda: 2, "load.path": saved, "read_profile.path": profile_file,
     "player.run": trace, "still.run": trace,
     "staleness.updates": lambda: {"one": [mp.servers.Update(0, 0, (0,), 0, 0)]},
-    "chrome_trace.runs": lambda: {"one": trace()}, "mnist.folder": lambda: mnist(),
+    "chrome_trace.runs": lambda: {"one": trace()},
     "plan.cluster": lambda: mp.Nodes(1, 2, inside=mp.Link()), "plan.batch_size": lambda: 4,
     "plan.precision": lambda: "float32", "arrange.profile": profile, "profile_of.names": lambda: ["a", "b"],
     "partition_with_replicas.times": lambda: [1, 2, 1],
@@ -208,7 +208,7 @@ EXCEPTIONS = {
     "check_size.world": lambda: SimpleNamespace(size=1), "check_size.n_devices": lambda: 1,
     "Hardware.how": lambda: "measured", "Hardware.bandwidth": lambda: 1e9, "Hardware.name": lambda: "a wire",
     "schedule_of.tasks": lambda: network_tasks(),
-    "schedule_of.orders": lambda: list_schedule(network_tasks()).orders, "cifar10.folder": lambda: cifar(),
+    "schedule_of.orders": lambda: list_schedule(network_tasks()).orders,
     "Overlap.forward": lambda: Action("F", 0, 1),
 }
 
@@ -229,20 +229,6 @@ def network_tasks():
 
 def idle():
     yield mp.Compute("work")
-
-
-def mnist():
-    for name in ("train", "t10k"):
-        header = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28])
-        (folder() / f"{name}-images-idx3-ubyte").write_bytes(header + bytes(784))
-        (folder() / f"{name}-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
-    return folder()
-
-
-def cifar():
-    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
-        (folder() / f"{name}.bin").write_bytes(bytes(3073))
-    return folder()
 
 
 def equal_layers():

@@ -1,6 +1,5 @@
-"""The digits and the book are the real ones, whole; files that the user has are read, or refused."""
+"""The digits and the book are the real ones, whole."""
 
-import gzip
 import hashlib
 import math
 from collections import Counter
@@ -13,15 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.datasets import Text, alice, bigram_cross_entropy, characters, cifar10, digits, mnist
-
-TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
-TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
-BATCH = "data_batch_3.bin"
-MNIST_SITE = "get the original, from yann.lecun.com/exdb/mnist"
-NOT_WHOLE = "but not a whole gzip file"
-CIFAR10_SITE = "unpack the original there, cifar-10-binary.tar.gz"
-
+from minipipe.datasets import Text, alice, bigram_cross_entropy, characters, digits
 
 # --- images
 
@@ -53,171 +44,6 @@ def test_the_split_has_each_image_once_and_is_stratified():
     assert len(set(map(tuple, pixels.tolist()))) == 1797  # so no image is in both parts
     shares = 360 * (Y.sum(axis=1) + Y_test.sum(axis=1)) / 1797
     assert np.all(abs(Y_test.sum(axis=1) - shares) < 1)
-
-
-def idx(array):
-    """The bytes of an IDX file: 0, 0, 8 for unsigned bytes, the number of dimensions; the dimensions;
-    the entries.
-    """
-    sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
-    return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
-
-
-@pytest.fixture
-def images():
-    """Two parts of 3 and 2 images; no two pixels at one place of an image are the same."""
-    pixels = np.random.default_rng(0).permuted(np.tile(np.arange(256), (28 * 28, 1)), axis=1)
-    return pixels[:, :3].T.reshape(3, 28, 28), pixels[:, 3:5].T.reshape(2, 28, 28)
-
-
-@pytest.fixture
-def mnist_files(images):
-    train, test = images
-    return {
-        TRAIN_IMAGES: idx(train), TRAIN_LABELS: idx(np.array([9, 0, 4])),
-        TEST_IMAGES: idx(test), TEST_LABELS: idx(np.array([1, 9])),
-    }
-
-
-def write(folder, files):
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-
-
-def with_a_dot(files):
-    return {name.replace("-idx", ".idx"): data for name, data in files.items()}
-
-
-def packed(files):
-    return {f"{name}.gz": gzip.compress(data) for name, data in files.items()}
-
-
-SPELLINGS = {
-    "as they are": lambda files: files,
-    "with a dot": with_a_dot,
-    "packed": packed,
-    "packed, with a dot": lambda files: packed(with_a_dot(files)),
-    "packed, under the plain name": lambda files: {name: gzip.compress(files[name]) for name in files},
-    "unpacked, under the packed name": lambda files: {f"{name}.gz": files[name] for name in files},
-}
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
-def test_mnist_has_every_pixel_and_label_in_its_place(tmp_path, images, mnist_files, spelling):
-    write(tmp_path, spelling(mnist_files))
-    parts = mnist(str(tmp_path))
-    for (X, Y), pixels, labels in zip([parts.train, parts.test], images, [[9, 0, 4], [1, 9]]):
-        m = len(labels)
-        assert (X.shape, Y.shape) == ((1, 28, 28, m), (10, m))
-        assert X.dtype == Y.dtype == np.float32
-        assert X.flags.c_contiguous and Y.flags.c_contiguous and X.flags.writeable
-        for k in range(m):
-            assert np.array_equal(X[0, :, :, k], pixels[k].astype(np.float32) / np.float32(255))
-            assert np.array_equal(Y[:, k], np.arange(10) == labels[k])
-
-
-def test_a_missing_folder_is_named_with_what_belongs_there(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    for folder in (tmp_path / "none", tmp_path / "file"):
-        not_there = f"{folder.name} is not a folder, expected one with"
-        assert_refused([
-            (lambda: mnist(folder), f"{not_there} 4 files, {TRAIN_IMAGES} among them: {MNIST_SITE}"),
-            (lambda: cifar10(folder),
-             f"{not_there} 6 files, data_batch_1.bin among them: {CIFAR10_SITE}"),
-        ], FileNotFoundError)
-
-
-def test_all_missing_files_are_named(tmp_path, mnist_files, cifar10_files):
-    missing = [TRAIN_LABELS, TEST_IMAGES], ["data_batch_2.bin", "data_batch_5.bin"]
-    files = mnist_files | cifar10_files
-    write(tmp_path, {name: data for name, data in files.items() if name not in sum(missing, [])})
-    (tmp_path / TEST_IMAGES).mkdir()
-    of_mnist, of_cifar10 = map(", ".join, missing)
-    assert_refused([
-        (lambda: mnist(tmp_path), f"lacks 2 of 4 files: {of_mnist}: {MNIST_SITE}"),
-        (lambda: cifar10(tmp_path), f"lacks 2 of 6 files: {of_cifar10}: {CIFAR10_SITE}"),
-    ], FileNotFoundError)
-
-
-@pytest.fixture
-def cifar10_files():
-    """Five files of 2 images each and the test file; every byte is drawn."""
-    names = [f"data_batch_{number}.bin" for number in range(1, 6)] + ["test_batch.bin"]
-    rng = np.random.default_rng(0)
-    records = {name: rng.integers(0, 256, (2, 3073)).astype(np.uint8) for name in names}
-    for number, name in enumerate(names):
-        records[name][:, 0] = number, 9 - number
-    return {name: record.tobytes() for name, record in records.items()}
-
-
-@pytest.mark.parametrize("sub_folder", [".", "cifar-10-batches-bin"])
-def test_cifar10_has_every_pixel_and_label_in_its_place(tmp_path, cifar10_files, sub_folder):
-    (tmp_path / sub_folder).mkdir(exist_ok=True)
-    write(tmp_path / sub_folder, cifar10_files)
-    parts = cifar10(str(tmp_path))
-    records = np.frombuffer(b"".join(cifar10_files.values()), np.uint8).reshape(12, 3073)
-    for (X, Y), expected in [(parts.train, records[:10]), (parts.test, records[10:])]:
-        m = len(expected)
-        assert (X.shape, Y.shape) == ((3, 32, 32, m), (10, m))
-        assert X.dtype == Y.dtype == np.float32 and X.flags.c_contiguous and Y.flags.c_contiguous
-        for k, record in enumerate(expected):
-            assert np.array_equal(Y[:, k], np.arange(10) == record[0])
-            for channel, row in [(0, 0), (0, 31), (1, 0), (2, 17), (2, 31)]:
-                begin = 1 + 1024 * channel + 32 * row
-                assert np.array_equal(
-                    X[channel, row, :, k], record[begin : begin + 32].astype(np.float32) / np.float32(255)
-                )
-
-
-DAMAGED = [  # (file, what happens to its bytes, words)
-    (TRAIN_IMAGES, lambda data: data[:-1],
-        "holds 2,367 bytes, but its header announces 16 + 3 x 28 x 28 = 2,368"),
-    (TEST_LABELS, lambda data: data + b"\0",
-        "holds more than 10 bytes, but its header announces 8 + 2 = 10"),
-    (TRAIN_LABELS, lambda data: b"", "holds 0 bytes, expected a header of 8 and more"),
-    (TEST_IMAGES, lambda data: data[:15],
-        "holds 15 bytes, expected a header of 16 and more"),
-    (TRAIN_IMAGES, lambda data: idx(np.zeros(20)),
-        "begins with 00 00 08 01, expected ... 00 00 08 03"),
-    (TRAIN_IMAGES, lambda data: data[:2] + b"\x0d" + data[3:],
-        "begins with 00 00 0d 03, expected ... 00 00 08 03, unsigned bytes in 3 dimensions"),
-    (TRAIN_IMAGES, lambda data: b"<!DOCTYPE html><html>",
-        "begins with 3c 21 44 4f, expected the magic number 00 00 08 03"),
-    (TRAIN_IMAGES, lambda data: idx(np.zeros((3, 32, 28))),
-        "holds images of 32 x 28, expected 28 x 28"),
-    (TRAIN_IMAGES, lambda data: idx(np.zeros((0, 28, 28))), "holds 0 images, expected some"),
-    (TRAIN_IMAGES, lambda data: bytes([0, 0, 8, 3]) + b"\xff" * 12,
-        "announces ... = 79,228,162,458,924,105,385,300,197,391 bytes, above"),
-    (TEST_LABELS, lambda data: data[:-1] + b"\x0a",
-        "has the label 10 for image 1, expected 0 to 9"),
-    (TRAIN_LABELS, lambda data: idx(np.array([9, 0])),
-        "holds 3 images, but ... holds 2 labels, expected as many"),
-    (TRAIN_IMAGES, lambda data: gzip.compress(data)[:99],
-        f"holds 99 bytes, {NOT_WHOLE} (Compressed file ended"),
-    (TRAIN_IMAGES, lambda data: gzip.compress(data)[:-8] + bytes(8),
-        f"{NOT_WHOLE} (CRC check failed"),
-    (TRAIN_IMAGES, lambda data: gzip.compress(data)[:10] + b"\xff" * 5,
-        f"holds 15 bytes, {NOT_WHOLE} (Error -3"),
-    (BATCH, lambda data: bytes(6145),
-        "holds 6,145 bytes, expected a multiple of 1 + 3 x 32 x 32 = 3,073, in the original 30,730,000"),
-    (BATCH, lambda data: b"", "holds 0 bytes, expected a multiple of"),
-    (BATCH, lambda data: bytes(3073) + b"\x0b" + bytes(3072),
-        "has the label 11 for image 1, expected 0 to 9"),
-    (BATCH, lambda data: gzip.compress(bytes(3073))[:20],
-        f"holds 20 bytes, {NOT_WHOLE} (Compressed file ended"),
-]
-
-
-def test_a_file_that_is_not_as_it_should_be_is_refused(tmp_path, mnist_files, cifar10_files):
-    for number, (file, damage, words) in enumerate(DAMAGED):
-        read, site = (cifar10, CIFAR10_SITE) if file == BATCH else (mnist, MNIST_SITE)
-        files = mnist_files | cifar10_files
-        files[file] = damage(files[file])
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        write(folder, files)
-        words = f"{words}...remove ...{site}"
-        assert_refused([(lambda: read(folder), words), (lambda: read(folder), str(folder / file))])
 
 
 # --- text

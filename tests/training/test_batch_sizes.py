@@ -4,7 +4,6 @@ At the end, the remarks of Goyal et al. 2017, arXiv 1706.02677, as identities in
 small mini-batches of n samples against one of k n. `pitfalls/large_batches.py` has what goes wrong.
 """
 
-import struct
 from fractions import Fraction
 from itertools import product
 
@@ -192,30 +191,13 @@ def test_the_command_prints_a_table_and_draws(capsys, tmp_path):
     assert all(row.count("±") == 2 for row in rows) and picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("network", ["lenet", pytest.param("mlp", marks=pytest.mark.slow)])
-def test_the_command_trains_on_the_users_files_of_mnist(capsys, tmp_path, network):
-    rng = np.random.default_rng(0)
-    for name, m in (("train", 40), ("t10k", 20)):
-        images, labels = rng.integers(0, 256, (m, 28, 28)), np.arange(m) % 10
-        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
-            header = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)
-            (tmp_path / f"{name}-{kind}-ubyte").write_bytes(header + array.astype(np.uint8).tobytes())
-    status, out, _ = run(
-        capsys, "--mnist", tmp_path, "--network", network, "--samples", 30, "--sizes", 10, "--seeds", 1,
-        "--epochs", 1, "--warm-up", 1, "--output", tmp_path / "errors.png",
-    )
-    assert status == 0 and f"30 images of MNIST, network {network}, 1 epochs" in out
-
-
 @pytest.mark.parametrize("arguments, words", [
     (["--sizes", 2000], "--sizes 2000 exceeds the 1437 samples"),
     (["--sizes", 0], "--sizes[0]=0 must be at least 1"),
     (["--epochs", 5], "a warm-up of 8 epochs in a training of 5"),
     (["--base", "nan"], "base=nan must be above 0"),
     (["--variants", "cubic"], "must be a list of names out of linear, gradual warm-up"),
-    (["--network", "lenet"], "--network lenet needs larger images: add --mnist or --cifar10"),
     (["--samples", 5000], "--samples 5000 of 1,437: use from 1 to that many"),
-    (["--mnist", "nowhere"], "nowhere is not a folder"),
     (["--output", "errors.txt"], "its name must end in one of"),
 ])
 def test_mistakes_are_answered_before_the_first_training(capsys, tmp_path, monkeypatch, arguments, words):
