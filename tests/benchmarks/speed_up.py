@@ -137,10 +137,8 @@ def copying(n_rounds, in_a_row, size=SIZE):
     left, right, graph = np.ones((size, 64), np.float32), np.ones((64, size), np.float32), Graph()
     for _ in range(12):
         product, copy = np.empty((size, size), np.float32), np.empty((size, size), np.float16)
-        with graph.on(0):
-            graph.call(np.matmul, left, right, out=product)
-        with graph.on(0, "copy"):
-            graph.call(np.copyto, copy, product, writes=[copy])
+        graph.call(np.matmul, left, right, out=product, lane=0)
+        graph.call(np.copyto, copy, product, writes=[copy], lane=(0, "copy"))
     one_after_the_other = {(0, "compute"): range(len(graph.tasks))}
     rounds = [
         [1e3 * graph.run("threads", orders=orders).makespan for orders in (None, one_after_the_other)]

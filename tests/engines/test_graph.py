@@ -1,6 +1,5 @@
 """Calls recorded as tasks give the sequential program's numbers in every order that the graph allows."""
 
-import time
 from functools import partial
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import rational
-from minipipe.graph import Accesses, Asynchronous, Graph, Task, from_names, list_schedule
+from minipipe.graph import Graph, Task, list_schedule
 
 SIZE = 12
 views = st.builds(slice, st.integers(0, 5), st.integers(4, SIZE), st.integers(1, 3))
@@ -62,12 +61,11 @@ def one_after_the_other(program, start):
     return buffer, made
 
 
-def recorded(program, start, graph=None):
-    graph, buffer = graph or Graph(), start.copy()
+def recorded(program, start):
+    graph, buffer = Graph(), start.copy()
 
     def record(device, function, *args, **how):
-        with graph.on(device):
-            return graph.call(function, *args, **how)
+        return graph.call(function, *args, lane=device, **how)
 
     return graph, buffer, performed(program, record, buffer)
 
@@ -93,22 +91,19 @@ def test_every_legal_order_gives_the_numbers_of_a_long_program(program, chance, 
 
 
 def assert_every_order_gives_the_numbers(program, chance, exact):
-    """Random programs on overlapping views; random priorities; all engines, and calls in the background.
+    """Random programs on overlapping views, with random priorities on both engines.
 
-    At last any order of tasks behind those that they come after, on any lanes: list scheduling chooses few.
+    At last any order of tasks after those that they come after, on any lanes: list scheduling chooses few.
     """
     start = np.arange(1.0, SIZE + 1)
     start = rational(start) if exact else start / 8
     expected = one_after_the_other(program, start)
-    for engine in ("one", "cluster", "threads"):
+    for engine in ("cluster", "threads"):
         graph, buffer, made = recorded(program, start)
         priority = list(range(len(graph.tasks)))
         chance.shuffle(priority)
-        graph.run(engine, orders=graph.schedule(priority=priority).orders)
+        graph.run(engine, orders=list_schedule(graph.tasks, priority=priority).orders)
         assert_same_values(made, buffer, expected)
-    with Asynchronous() as in_background:
-        _, buffer, made = recorded(program, start, in_background)
-    assert_same_values(made, buffer, expected)
     graph, buffer, made = recorded(program, start)
     graph.run(orders=any_lanes(graph, chance))
     assert_same_values(made, buffer, expected)
@@ -125,37 +120,28 @@ def any_lanes(graph, chance):
     return lanes
 
 
-def total(parts):
-    """The sum of arrays in a dict of lists."""
-    return sum(part.sum() for some in parts.values() for part in some)
-
-
 def ends(parts):
-    """Views of its arguments in a dict, which a graph copies."""
-    return {"first": parts[0][:1], "last": parts[-1][-1:]}
+    """Views of its arguments in a list, which a graph copies."""
+    return [parts[0][:1], (parts[-1][-1:],)]
 
 
-def called(pair):
-    return pair[0]()
-
-
-NESTED = {  # name: (function, args, more) for two arrays of one shape and a `Later`
-    "concatenate": lambda a, b, later: (np.concatenate, ([a, b],), {}),
-    "stack": lambda a, b, later: (partial(np.stack, axis=1), ((a, b),), {}),
-    "einsum": lambda a, b, later: (partial(np.einsum, "i,i->i"), (a, b), {}),
-    "dict": lambda a, b, later: (total, ({"some": [a], "others": [later, b]},), {}),
-    "partial": lambda a, b, later: (partial(np.add, a), (b,), {}),
-    "partial in a tuple": lambda a, b, later: (called, ((partial(np.subtract, a, b), a),), {}),
-    "out of a partial": lambda a, b, later: (partial(np.add, a, 1, out=b), (), {}),
-    "out as a tuple": lambda a, b, later: (np.negative, (a,), dict(out=(b,))),
-    "views in a dict": lambda a, b, later: (ends, ([a, b],), {}),
-    "written in a list": lambda a, b, later: (doubled, ([a, {"b": b}],), dict(writes=[a, b])),
-}
+def total(parts):
+    return parts[0].sum() + parts[1][0].sum()
 
 
 def doubled(parts):
     parts[0][...] *= 2
-    parts[1]["b"][...] -= 1
+    parts[1][0][...] -= 1
+
+
+NESTED = {  # name: (function, args, more) for two arrays of one shape and a `Later`
+    "concatenate": lambda a, b, later: (np.concatenate, ([a, b],), {}),
+    "stack": lambda a, b, later: (np.stack, ((a, b),), {}),
+    "a later in a list": lambda a, b, later: (total, ([a, (later,)],), {}),
+    "named in reads": lambda a, b, later: (partial(np.add, a), (b,), dict(reads=[a])),
+    "views in a list": lambda a, b, later: (ends, ([a, b],), {}),
+    "written in a list": lambda a, b, later: (doubled, ([a, (b,)],), dict(writes=[a, b])),
+}
 
 
 nested_step = st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.integers(0, 2))
@@ -163,78 +149,62 @@ nested_step = st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.intege
 
 @settings(max_examples=30)
 @given(st.lists(nested_step, min_size=2, max_size=5), CHANCES)
-def test_arrays_in_lists_dicts_and_partials_are_read_and_written(program, chance):
+def test_arrays_in_lists_and_tuples_are_read_and_written(program, chance):
     assert_nested_arrays_are_read_and_written(program, chance)
 
 
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(nested_step, min_size=2, max_size=10), CHANCES)
-def test_arrays_in_lists_and_partials_of_long_programs(program, chance):
+def test_arrays_in_lists_of_long_programs(program, chance):
     assert_nested_arrays_are_read_and_written(program, chance)
 
 
 def assert_nested_arrays_are_read_and_written(program, chance):
-    """In every legal order, on one device, on the cluster and on threads, with the numbers of the program."""
+    """In every legal order, on the cluster and on threads, with the numbers of the program."""
     def performed(buffer, call):
         made = [np.ones(1)]
         for name, left, right, device in program:
             n = min(len(buffer[left]), len(buffer[right]))
             function, args, how = NESTED[name](buffer[left][:n], buffer[right][:n], made[-1])
             made.append(call(device, function, args, **how))
-            if made[-1] is None or name.startswith(("out", "written", "views")):
+            if name.startswith(("written", "views")):
                 made[-1:] = []
         return made[1:]
 
     def now(device, function, args, **how):
-        return function(*args, **{key: value for key, value in how.items() if key == "out"})
+        return function(*args)
 
     expected = np.arange(1.0, SIZE + 1)
     values = performed(expected, now)
-    for engine in ("one", "cluster", "threads"):
+    for engine in ("cluster", "threads"):
         graph, buffer = Graph(), np.arange(1.0, SIZE + 1)
 
         def record(device, function, args, **how):
-            with graph.on(device):
-                return graph.call(function, *args, **how)
+            return graph.call(function, *args, lane=device, **how)
 
         made = performed(buffer, record)
         priority = chance.sample(range(len(graph.tasks)), len(graph.tasks))
-        graph.run(engine, orders=graph.schedule(priority=priority).orders)
+        graph.run(engine, orders=list_schedule(graph.tasks, priority=priority).orders)
         assert_same(buffer, expected, f"the buffer of {engine}")
         assert_same([later.value for later in made], values, f"what the calls on {engine} return")
 
 
-def test_a_list_is_read_as_it_was_when_the_call_was_recorded():
-    graph, parts = Graph(), [np.ones(2)]
-    with graph.on(0):
-        parts.append(graph.call(np.multiply, parts[0], 3))
-    with graph.on(1):
-        later = graph.call(np.concatenate, parts)
-    parts.clear()
-    graph.run()
-    assert later.value.tolist() == [1, 1, 3, 3]
-
-
-@pytest.mark.parametrize("given", [[], [np.ones(1)]])
-def test_a_list_that_a_call_changes_must_be_named(given):
-    def append(values):
-        values.append(1)
-
+def test_a_list_of_arrays_is_handed_on_as_a_tuple_that_cannot_change():
     graph = Graph()
-    graph.call(append, given, name="log")
-    with pytest.raises(ValueError, match="task 'log' writes into a list or a dict that it was only"):
+    graph.call(lambda parts: parts.append(1), [np.ones(1)])
+    with pytest.raises(AttributeError, match="append"):
         graph.run()
-    graph, named = Graph(), list(given)
-    graph.call(append, named, writes=[named])
-    graph.call(append, named, writes=[named])
-    assert graph.tasks[1].after == (0,)
-    graph.run("one")
-    assert named[-2:] == [1, 1]
+    graph, log = Graph(), []
+    for number in range(3):
+        graph.call(log.append, number)       # a method writes its object
+    assert [task.after for task in graph.tasks] == [(), (0,), (0, 1)]
+    graph.run()
+    assert log == [0, 1, 2]
 
 
 def test_what_a_call_returns_is_no_view_of_what_it_reads():
-    """Of an array in a list, in a partial, of the object of a method, or of one that is named in reads."""
+    """Of an array in a list, of the object of a method, or of one that is named in reads."""
     class Holder:
         def __init__(self):
             self.values = [np.ones(2)]
@@ -242,16 +212,12 @@ def test_what_a_call_returns_is_no_view_of_what_it_reads():
         def first(self):
             return self.values[0][:1]
 
-    A, holder = np.ones(2), Holder()
-    functions = {
-        "in a list": (lambda parts: parts[0][:1], ([A],), ()),
-        "in a partial": (partial(np.ndarray.__getitem__, A, slice(1)), (), ()),
-        "of an object": (holder.first, (), ()),
-        "named in reads": (lambda: A[:1], (), (A,)),
-    }
-    graph = Graph()
+    A, holder, graph = np.ones(2), Holder(), Graph()
     made = {
-        name: graph.call(function, *args, reads=reads) for name, (function, args, reads) in functions.items()
+        "in a list": graph.call(lambda parts: parts[0][:1], [A]),
+        "in a tuple that is returned": graph.call(lambda array: (array[:1], 0), A)[0],
+        "of an object": graph.call(holder.first),
+        "named in reads": graph.call(lambda: A[:1], reads=[A]),
     }
     graph.run()
     for name, later in made.items():
@@ -259,23 +225,16 @@ def test_what_a_call_returns_is_no_view_of_what_it_reads():
 
 
 @given(st.lists(st.tuples(st.booleans(), views), max_size=12))
-def test_accesses_are_those_of_a_plain_comparison_of_all_pairs(accesses):
-    """Every pair of accesses that share a byte, one of them a write, is in order; no other pair is."""
-    buffer, known, before = np.zeros(SIZE), Accesses(), []
-    for number, (writes, view) in enumerate(accesses):
-        before.append((known.writes if writes else known.reads)(number, buffer[view]))
-    reached = [set() for _ in accesses]
-    for number, direct in enumerate(before):
-        reached[number] = direct.union(*(reached[other] for other in direct))
+def test_a_task_waits_for_just_those_that_share_a_byte_with_it(accesses):
+    """Of each pair with a byte in common and at least one write, the later one waits; no other pair does."""
+    buffer, graph = np.zeros(SIZE), Graph()
+    for writes, view in accesses:
+        graph.call(len, **{"writes" if writes else "reads": [buffer[view]]})
     touched = [set(range(SIZE)[view]) for _, view in accesses]
-    conflicts = [
+    assert [set(task.after) for task in graph.tasks] == [
         {m for m in range(n) if touched[m] & touched[n] and (accesses[m][0] or accesses[n][0])}
         for n in range(len(accesses))
     ]
-    implied = [set() for _ in accesses]
-    for number, direct in enumerate(conflicts):
-        implied[number] = direct.union(*(implied[other] for other in direct))
-    assert reached == implied
 
 
 def test_the_three_kinds_of_edges():
@@ -299,7 +258,7 @@ def test_a_layer_is_one_thing_with_what_it_holds():
     dA = graph.call(layer.backward, A)
     graph.call(np.subtract, layer.W, dA[1], out=layer.W)
     other = graph.call(np.add, X, 1)
-    assert [task.after for task in graph.tasks] == [(), (0,), (1,), ()]
+    assert [task.after for task in graph.tasks] == [(), (0,), (0, 1), ()]
     graph.run("threads", n_devices=2)
     assert np.array_equal(dA[1].value, np.full((2, 2), 3)) and np.array_equal(other.value, X + 1)
     assert np.array_equal(layer.W, np.eye(2) - 3)
@@ -317,89 +276,40 @@ def test_a_second_run_makes_the_calls_again():
 def test_tasks_of_two_devices_run_at_once_and_a_chain_does_not():
     graph, X = Graph(), np.ones(3)
     for device in (0, 1):
-        with graph.on(device):
-            graph.call(np.sum, X, ticks=4)
-            graph.call(np.sum, X, ticks=1)
-    trace = graph.run()
-    assert trace.makespan == 5 and graph.run("one").makespan == 10
-    assert trace.makespan == graph.schedule().makespan == graph.schedule().bounds.best
+        graph.call(np.sum, X, ticks=4, lane=device)
+        graph.call(np.sum, X, ticks=1, lane=device)
+    found = list_schedule(graph.tasks)
+    assert graph.run().makespan == found.makespan == found.bounds.best == 5
+    assert graph.run(orders={(0, "compute"): range(4)}).makespan == 10
 
 
-def test_an_array_changed_behind_the_graphs_back_is_refused():
-    graph, A, B = Graph(), np.ones((2, 3)), np.zeros((2, 3))
-    graph.call(np.add, A, 1, out=B)
-    A[0, 0] = 7
-    with pytest.raises(ValueError, match=r"shape \(2, 3\) was changed behind the graph's back"):
-        graph.run()
-    assert not B.any()
-    A[0, 0] = 1
-    graph.run()
-    B[1, 1] = 5                              # after a run, too
-    with pytest.raises(ValueError, match="behind the graph's back"):
-        graph.run()
-    exact = rational(np.ones(2))
-    graph = Graph()
-    graph.call(np.add, exact, exact)
-    exact[0] += 1
-    with pytest.raises(ValueError, match="behind the graph's back"):
-        graph.run()
-
-
-@pytest.mark.parametrize("engine", ["one", "threads"])
-def test_a_call_that_writes_what_it_only_reads_is_said(engine):
+@pytest.mark.parametrize("engine", ["cluster", "threads"])
+def test_a_call_that_writes_what_it_only_reads_is_refused(engine):
     graph, A = Graph(), np.zeros(2)
-    graph.call(np.copyto, A, np.ones(2), name="fill")
-    with pytest.raises(ValueError, match=r"'fill' writes into an array that it was only said to read"):
+    graph.call(np.copyto, A, np.ones(2))
+    with pytest.raises(ValueError, match="read-only"):
         graph.run(engine)
     assert not A.any()
 
 
-def test_a_mistake_in_the_background_comes_out_at_synchronize():
-    begun = []
-    with pytest.raises(ValueError, match="matmul"), Asynchronous() as later:
-        later.call(np.matmul, np.ones((2, 3)), np.ones((2, 3)))
-        begun.append("the call returns")
-        later.synchronize()
-        begun.append("never here")
-    assert begun == ["the call returns"]
-
-
-def test_a_call_in_the_background_is_on_device_0_or_as_told():
-    def late():
-        time.sleep(0.01)
-        return np.ones(2)
-
-    with Asynchronous() as later:
-        assert later.call(late, name="first").value.tolist() == [1, 1]  # who asks for it waits for it
-        with later.on(1):
-            later.call(np.ones, 2, name="there")
-        with later.on(0):
-            later.call(np.ones, 2, name="here")
-        trace = later.synchronize()
-    found = {str(span.label): (span.device, span.lane) for span in trace.spans}
-    assert found == {"first": (0, "compute"), "there": (1, "compute"), "here": (0, "compute")}
-
-
-CIRCLE = {"a": (1, ["c"]), "b": (1, ["a"]), "c": (1, ["b"]), "d": (1, ["c"])}
+CIRCLE = [Task("a", after=(2,)), Task("b", after=(0,)), Task("c", after=(1,)), Task("d", after=(2,))]
 
 
 @pytest.mark.parametrize("wrong, words", [
-    (lambda graph, later: later.value, "has not run yet"),
+    (lambda graph, later: later.value, "not been made yet"),
     (lambda graph, later: np.asarray(later), "not there yet"),
     (lambda graph, later: list(later), r"later\[0\]"),
-    (lambda graph, later: Graph().call(np.add, later, 1), "another graph"),
     (lambda graph, later: graph.call("add"), "must be a function"),
     (lambda graph, later: graph.run(orders={(0, "compute"): []}), "each of the 1 tasks once"),
     (lambda *_: list_schedule([Task("x", -1)]), "at least 0"),
     (lambda *_: list_schedule([Task("x", lane="gpu")]), "use a device, 0, 1"),
     (lambda *_: list_schedule([Task("x", after=(3,))]), "use numbers of tasks"),
-    (lambda *_: list_schedule([Task("x", after=(0,))]), "a task waits for itself"),
+    (lambda *_: list_schedule([Task("x", after=(0,))]), "in a circle: x -> x"),
     (lambda *_: list_schedule([Task("x")], priority=[1]), "once"),
     (lambda *_: list_schedule([Task("x", lane=2)], 2), "use 3"),
-    (lambda *_: list_schedule([Task("x", (1, 2))], 3), "2 times for 3 devices"),
-    (lambda *_: list_schedule(["x"]), "is no task"),
-    (lambda *_: list_schedule(from_names(CIRCLE)), "3 tasks wait for each other in a circle: a -> c -> b"),
-    (lambda *_: from_names({"a": (1, ["b"])}), "not among the tasks"),
+    (lambda *_: list_schedule([Task("x", (1, 2))]), r"task 'x': ticks=\(1, 2\) must be a number"),
+    (lambda *_: list_schedule(["x"]), "is not a task"),
+    (lambda *_: list_schedule(CIRCLE), "tasks wait for each other in a circle: a -> c -> b -> a"),
 ])
 @pytest.mark.filterwarnings("error")
 def test_what_cannot_be_handed_over_is_said(wrong, words):
