@@ -18,8 +18,6 @@ In the order in which one meets them:
 
 from importlib import import_module
 
-from . import interrupted  # noqa: F401 (first: it is at work while the others are imported)
-
 __version__ = "0.1.0"
 
 _ROOMS = [

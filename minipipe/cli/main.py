@@ -5,7 +5,6 @@ import sys
 import warnings
 
 from .. import __version__
-from ..interrupted import INTERRUPTED, raise_again
 from ..order import ScheduleWarning
 from ..watching import watched
 from . import (
@@ -14,6 +13,7 @@ from . import (
 )
 from .parsing import Parser
 
+INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C has ended: 128 + SIGINT
 COMMANDS = {
     "timeline": timeline,
     "compare": compare,
@@ -47,7 +47,6 @@ each command shows more with --help; case, "_" and "-" do not matter in names
 def main(arguments=None):
     """Run the command line; returns 0, 1 where a verdict is negative, or 2 for a mistake of the user's."""
     try:
-        raise_again()
         options = options_from(sys.argv[1:] if arguments is None else list(arguments))
         with warnings.catch_warnings(), watched():
             warnings.simplefilter("always", ScheduleWarning)

@@ -9,11 +9,11 @@ from functools import cache
 
 import numpy as np
 
-from ..interrupted import INTERRUPTED
 from .gathering import Clock
 from .packing import check_sum, pack, unpack
 from .threads import patience
 
+INTERRUPTED = 130      # what a shell reports of a program that Ctrl-C has ended: 128 + SIGINT
 STATUS = 2             # of a job that has ended by a mistake
 # seconds: in which a lower rank may speak first; that words need; after which a job ends in any case
 GRACE, SPOKEN, ABORT_AFTER = 0.5, 0.3, 10

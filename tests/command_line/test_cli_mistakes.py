@@ -15,7 +15,7 @@ from minipipe.cli import timeline
 from minipipe.cli.main import COMMANDS, command_line, options_from
 from minipipe.cli.options import SCHEDULE, schedule_from
 from minipipe.comparison import table_of
-from minipipe.interrupted import INTERRUPTED
+from minipipe.cli.main import INTERRUPTED
 from minipipe.schedules import build, interleaved_one_f_one_b
 
 
