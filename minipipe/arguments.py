@@ -259,7 +259,6 @@ ARGUMENTS = {
     "BatchNorm.gamma": Real(),
     "clip": ABOVE_0,
     "compensation": AT_LEAST_0,
-    "critical": ABOVE_0,
     "last": AT_LEAST_0,
     "text_of_cells.bound": AT_LEAST_0,
     "text_of_rates.bound": AT_LEAST_0,
@@ -275,7 +274,6 @@ ARGUMENTS = {
     "TopK.k": ABOVE_0,
     "trust": ABOVE_0,
     "weight_decay": AT_LEAST_0,
-    "animate.interval": ABOVE_0,
     "longest": TIME_IN_TICKS,
     "ticks_per_frame": Real(infinite=True),
     "until": TIME_IN_TICKS,
@@ -292,7 +290,6 @@ ARGUMENTS = {
     "test_share": SHARE_OR_1,
     # yes or no
     "bias": TRUTH,
-    "animate.memory": TRUTH,
     "causal": TRUTH,
     "classic": TRUTH,
     "decoupled": TRUTH,

@@ -85,40 +85,6 @@ def measured_noise(model, X, Y, small=16, large=128, n_repeats=60, seed=0):
     return noise_from_two(small, large, *squares)
 
 
-def steps_and_samples(batch, critical):
-    """(1 + critical / batch, 1 + batch / critical): the price of mini-batches of a size.
-
-    The updates to a target, as a multiple of the fewest that do, and the samples for it, likewise: with
-    few samples in a mini-batch updates are wasted, with many of them samples. Source: McCandlish, Kaplan,
-    Amodei 2018, arXiv 1812.06162, equations 2.11 and 2.12.
-
-    batch: the samples of a mini-batch.
-    critical: the size at which both cost twice what they must, about the noise scale; or a guess of it.
-
-    >>> steps_and_samples(400, 100)
-    (1.25, 5.0)
-    """
-    ratio = Fraction(argument("batch", batch)) / Fraction(argument("critical", critical))
-    return float(1 + 1 / ratio), float(1 + ratio)
-
-
-def noise_of_updates(learning_rate, batch, n_samples):
-    """learning_rate (n_samples / batch - 1): what a rate makes of the noise of mini-batches.
-
-    A fifth of the rate and five times the batch have the same noise, nearly, as long as the batch is small
-    beside all samples. Source: Smith, Kindermans, Ying, Le 2017, arXiv 1711.00489.
-
-    learning_rate: above 0; a `Fraction` stays one.
-    batch: the samples of a mini-batch, out of
-    n_samples: all samples.
-
-    >>> noise_of_updates(Fraction(1, 50), 32, 1437), noise_of_updates(Fraction(1, 10), 160, 1437)
-    (Fraction(281, 320), Fraction(1277, 1600))
-    """
-    batch = whole_number("batch", batch, 1, argument("n_samples", n_samples))
-    return argument("learning_rate", learning_rate) * (Fraction(n_samples, batch) - 1)
-
-
 # Trainings that differ in one thing, several seeds of each: what a larger mini-batch does to the error.
 #
 # As in Goyal et al. 2017, arXiv 1706.02677: momentum 0.9, weight decay, the rate times 1/10 after 1/3, 2/3
@@ -214,10 +180,10 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
     return Outcome(100 * (1 - statistics.median(epochs[-N_LAST_EPOCHS:])), [epoch.J for epoch in history])
 
 
-def errors_of(layers, data, recipe, sizes, variants, n_seeds, grain=None):
+def errors_of(layers, data, recipe, sizes, variants, n_seeds):
     """Return {(variant, size): the test errors of all seeds, in percent}.
 
-    layers, data, recipe, grain: as for `train`.
+    layers, data, recipe: as for `train`.
     sizes: samples in a mini-batch, one or more.
     variants: names in `VARIANTS`. Those that have one rate for a size, as all have for the reference, are
         trained once.
@@ -228,7 +194,7 @@ def errors_of(layers, data, recipe, sizes, variants, n_seeds, grain=None):
     runs = [(name, size, seed) for (_, size), name in places.items() for seed in range(n_seeds)]
     errors = {}
     for name, size, seed in with_progress(runs, "trainings"):
-        outcome = train(layers, data, recipe, size, *VARIANTS[name], seed, grain)
+        outcome = train(layers, data, recipe, size, *VARIANTS[name], seed)
         errors.setdefault((rates[name, size], size), []).append(outcome.error)
     return {(name, size): errors[rate, size] for (name, size), rate in rates.items()}
 

@@ -42,10 +42,6 @@ def add_options(parser):
     )
     parser.add_argument("--seeds", type=int, default=5, help="trainings of each kind (default: %(default)s)")
     add_recipe(parser, Recipe())
-    parser.add_argument(
-        "--grain", type=int, metavar="N", help="samples over which batch norm has its statistics, as on "
-        "workers with N samples each (default: the whole mini-batch)"
-    )
     add_picture(parser, "batch_size.png")
 
 
@@ -78,7 +74,7 @@ def run(options):
     layers = with_batch_norm(LAYER_SIZES)
     say(f"{m:,} digits, network mlp, {options.epochs} epochs, {options.seeds} seeds, "
         f"rate {options.base:g} for {options.reference} samples")
-    found = errors_of(layers, data, recipe, sizes, variants, options.seeds, options.grain)
+    found = errors_of(layers, data, recipe, sizes, variants, options.seeds)
     print("\ntest error in %, mean and standard deviation; a column for each size of the mini-batches")
     print(" " * 30 + "".join(f"{size:>12,}" for size in sizes))
     for name in variants:

@@ -101,8 +101,7 @@ class Cluster:
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
     of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
     far is in `trace`. If no device can move, `DeadlockError` says who waits for whom; if all have finished
-    and a message was not received, `UnreceivedError` names it. More programs, with lanes and messages
-    from anybody, are in `minipipe.cluster.examples`.
+    and a message was not received, `UnreceivedError` names it.
 
     >>> def left():
     ...     yield Compute("work")

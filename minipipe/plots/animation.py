@@ -5,30 +5,26 @@ from math import inf
 from ..arguments import argument, optional
 from .boxes import height_of, rows_of
 from .canvas import import_matplotlib, new_figure
-from .memory import heights, timeline_with_memory
 from .timeline import figure_size, timeline
 
 N_FRAMES = 100
+INTERVAL = 100  # milliseconds between two frames
 MOST_FRAMES = 100_000
 HOLD = 10       # frames for which the last picture stays, before the film begins again
 
 
-def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None, arrows=False):
+def animate(trace, ticks_per_frame=None, title=None):
     """A `matplotlib.animation.FuncAnimation` of a run: what happens appears as a line sweeps over time.
 
     trace: the run; `ValueError` if nothing took time in it.
-    interval: milliseconds between two frames.
     ticks_per_frame: a hundredth of the run if None; `ValueError` if the frames do not advance.
-    memory: whether to show the curves of `timeline_with_memory`, too.
     title: above the picture.
-    arrows: as in `timeline`.
 
     Running boxes are outlined, and filled as far as they are done. `animation.save("run.gif",
     writer="pillow")` writes a file, `animation.to_jshtml()` a player for notebooks.
 
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
-    interval, memory = argument("animate.interval", interval), argument("animate.memory", memory)
     ticks_per_frame = optional("ticks_per_frame", ticks_per_frame)
     argument("trace", trace)
     import_matplotlib()
@@ -37,30 +33,25 @@ def animate(trace, interval=100, ticks_per_frame=None, memory=False, title=None,
 
     times = _frame_ticks(trace.makespan, ticks_per_frame)
     rows = rows_of(trace)
-    figure = new_figure(*figure_size([trace], sum(heights(trace)) if memory else height_of(rows)))
-    if memory:
-        axes = figure.subplots(2, sharex=True, height_ratios=heights(trace))
-        timeline_with_memory(trace, axes, title=title, arrows=arrows)
-    else:
-        axes = [timeline(trace, figure.add_subplot(), title=title, arrows=arrows)]
-    _texts_to_paths(axes[0])
-    curtain = _curtain(axes)
-    lines = [ax.axvline(0, color="#202020", linewidth=1, zorder=4) for ax in axes]
+    figure = new_figure(*figure_size([trace], height_of(rows)))
+    ax = timeline(trace, figure.add_subplot(), title=title)
+    _texts_to_paths(ax)
+    curtain = _curtain(ax)
+    line = ax.axvline(0, color="#202020", linewidth=1, zorder=4)
     running = PolyCollection([], facecolor="none", edgecolor="#404040", linewidth=0.6, zorder=0.5)
-    axes[0].add_collection(running)
+    ax.add_collection(running)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the layout is done, once
 
     def show(now):
         curtain.x1 = now
-        for line in lines:
-            line.set_xdata([now, now])
+        line.set_xdata([now, now])
         begun = [span for span in trace.spans if span.start <= now < span.end]
         running.set_verts([_outline(span, rows[span.device, span.lane]) for span in begun])
-        axes[-1].set_xlabel(f"time ({trace.unit}): {now:.4g}")
-        return [running, *lines]
+        ax.set_xlabel(f"time ({trace.unit}): {now:.4g}")
+        return [running, line]
 
-    return FuncAnimation(figure, show, times, init_func=lambda: show(0), interval=interval)
+    return FuncAnimation(figure, show, times, init_func=lambda: show(0), interval=INTERVAL)
 
 
 def _frame_ticks(makespan, step):
@@ -100,7 +91,7 @@ def _texts_to_paths(ax):
         facecolors=[text.get_color() for text in ax.texts],
         offset_transform=ax.transData,
         linewidths=0,
-        zorder=4,  # above arrows
+        zorder=4,
         transform=Affine2D().scale(1 / 72) + ax.figure.dpi_scale_trans,
     )
     for text in list(ax.texts):
@@ -108,16 +99,15 @@ def _texts_to_paths(ax):
     ax.add_collection(numbers, autolim=False)
 
 
-def _curtain(axes):
+def _curtain(ax):
     """The box, in ticks, outside of which nothing that has been drawn is seen; move its `x1`."""
     from matplotlib.transforms import Bbox, TransformedBbox, blended_transform_factory
 
     curtain = Bbox([[0, 0], [0, 1]])
-    for ax in axes:
-        clip = TransformedBbox(curtain, blended_transform_factory(ax.transData, ax.transAxes))
-        for artist in (*ax.collections, *ax.lines):
-            artist.set_clip_box(clip)
-            artist.set_clip_on(True)
+    clip = TransformedBbox(curtain, blended_transform_factory(ax.transData, ax.transAxes))
+    for artist in ax.collections:
+        artist.set_clip_box(clip)
+        artist.set_clip_on(True)
     return curtain
 
 

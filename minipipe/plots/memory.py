@@ -97,19 +97,13 @@ def counts_bytes(trace):
     return True
 
 
-def heights(trace):
-    """The heights of a timeline and the memory curves below it, in the unit of rows."""
-    return height_of(rows_of(trace)) + 1, max(3, 0.6 * trace.n_devices)
-
-
 def _new_pair(trace):
     import_matplotlib()
     import matplotlib.pyplot as plt
 
-    return plt.subplots(
-        2, sharex=True, figsize=figure_size([trace], sum(heights(trace))), height_ratios=heights(trace),
-        layout="constrained",
-    )[1]
+    heights = height_of(rows_of(trace)) + 1, max(3, 0.6 * trace.n_devices)  # in rows
+    size = figure_size([trace], sum(heights))
+    return plt.subplots(2, sharex=True, figsize=size, height_ratios=heights, layout="constrained")[1]
 
 
 def _draw(trace, curves, unit, ax, title, legend, until):

@@ -368,32 +368,29 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
         plots.compare({"empty": mp.Cluster([]).trace})
 
 
-@pytest.mark.parametrize("memory", [False, True])
-def test_a_film_uncovers_what_has_happened(memory, tmp_path):
+def test_a_film_uncovers_what_has_happened():
     trace = mp.simulate(build("1f1b", 2, 2))
-    animation = plots.animate(trace, 40, ticks_per_frame=4, memory=memory)
-    axes, times = animation._fig.axes, list(animation.new_frame_seq())
+    animation = plots.animate(trace, ticks_per_frame=4)
+    [ax], times = animation._fig.axes, list(animation.new_frame_seq())
     assert times == [0, 4, 8] + [9] * 10 and trace.makespan == 9
-    assert animation.event_source.interval == 40 and animation._init_func()
-    assert axes[-1].get_xlabel() == "time (ticks): 0"
+    assert animation._init_func() and ax.get_xlabel() == "time (ticks): 0"
     whole = plots.animate(trace)
     assert list(whole.new_frame_seq())[:100] == [0.09 * number for number in range(100)]
-    assert not memory or axes[0].get_shared_x_axes().joined(*axes)
-    spans, numbers = axes[0].collections[0], axes[0].collections[-2]
-    assert len(numbers.get_offsets()) == len(trace.spans) and not axes[0].texts
+    spans, numbers = ax.collections[0], ax.collections[-2]
+    assert len(numbers.get_offsets()) == len(trace.spans) and not ax.texts
     for path, number in zip(numbers.get_paths(), trace.plot().texts, strict=True):
-        size = number.get_fontsize() * axes[0].figure.dpi / 72  # pixels
+        size = number.get_fontsize() * ax.figure.dpi / 72  # pixels
         wide, high = TextPath((0, 0), number.get_text(), size=size).get_extents().size / 2
         around = path.get_extents(numbers.get_transform()).extents
         assert around.tolist() == pytest.approx([-wide, -high, wide, high])  # as below
     for now in (4, 8, 9):
-        running, *lines = animation._func(now)
-        assert axes[-1].get_xlabel() == f"time (ticks): {now}"
-        edge = axes[0].transData.transform((now, 0))[0]
-        for artist in (spans, numbers, *axes[-1].lines[:memory * 2]):
+        running, line = animation._func(now)
+        assert ax.get_xlabel() == f"time (ticks): {now}"
+        edge = ax.transData.transform((now, 0))[0]
+        for artist in spans, numbers:
             # pixels: one affine map computed in two ways
             assert artist.get_clip_box().x1 == pytest.approx(edge)
-        assert [line.get_xdata() for line in lines] == [[now, now]] * (1 + memory)
+        assert line.get_xdata() == [now, now]
         expected = [(s.start, s.end, s.device) for s in trace.spans if s.start <= now < s.end]
         outlines = [path.get_extents() for path in running.get_paths()]
         assert sorted((box.x0, box.x1, (box.y0 + box.y1) / 2) for box in outlines) == sorted(expected)
