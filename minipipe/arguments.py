@@ -178,7 +178,6 @@ ARGUMENTS = {
     "n_repeats": COUNT,
     "n_replicas": RANKS,
     "n_rounds": Whole(most=10**6),
-    "n_samples": SAMPLES,
     "n_servers": RANKS,
     "n_shards": RANKS,
     "n_stages": COUNT,

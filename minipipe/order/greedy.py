@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..arguments import argument
-from ..checks import shown, whole_numbers
+from ..checks import one_of, whole_numbers
 from .actions import RULES, Action, adding
 from .costs import Costs, check_sizes, checked_costs, limits_of
 from .names import SCHEDULES, names_having
@@ -123,7 +123,7 @@ def timed(request, orders, allowance=None):
 
 
 def _fill(growing, device, action, start, weights, allowance):
-    """Do the W that come before `action`, which could begin at `start`. When it can begin behind them."""
+    """Do the W that come before `action`, which could begin at `start`; return when it can begin then."""
     while weights:
         gap = start - growing.free[device]
         fits = gap >= growing.request.ticks["W"][weights[0].stage]
@@ -296,8 +296,7 @@ def request_of(
     limits = limits_of(most_alive, stages_on, n_microbatches)
     table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
-    if not isinstance(objective, str) or objective not in OBJECTIVES:
-        raise ValueError(f"objective={shown(objective)} must be one of {', '.join(map(repr, OBJECTIVES))}")
+    one_of("objective", objective, OBJECTIVES)
     kinds, kept = "FIW" if argument("halves", halves) else "FB", Fraction(argument("kept_for_W", kept_for_W))
     whole = kept.denominator
     keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
@@ -326,10 +325,11 @@ NAME_ENDINGS = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name the
 
 
 def named_schedules(request):
-    """Those with one copy of the network and the placement of `request`, in its kinds.
+    """Return the registered schedules with the placement of `request`, converted to its kinds of actions.
 
-    Where halves are asked for, a backward in one piece becomes its two halves in turn. Where they are not, an
-    I becomes a B, and its W is left out. Overlaps are taken apart.
+    Those that keep several replicas are left out. Where halves are asked for, a backward in one piece becomes
+    its two halves in turn. Where they are not, an I becomes a B, and its W is left out. Overlaps are taken
+    apart.
     """
     n_devices, n_microbatches = len(request.limits), request.n_microbatches
     v = request.n_stages // n_devices

@@ -190,14 +190,18 @@ def assert_nested_arrays_are_read_and_written(program, chance):
         assert_same([later.value for later in made], values, f"what the calls on {engine} return")
 
 
-def test_a_list_of_arrays_is_handed_on_as_a_tuple_that_cannot_change():
+def test_a_list_of_arrays_is_handed_on_as_a_tuple():
+    """So a function cannot change the list without being noticed."""
     graph = Graph()
     graph.call(lambda parts: parts.append(1), [np.ones(1)])
     with pytest.raises(AttributeError, match="append"):
         graph.run()
+
+
+def test_a_method_writes_its_object():
     graph, log = Graph(), []
     for number in range(3):
-        graph.call(log.append, number)       # a method writes its object
+        graph.call(log.append, number)
     assert [task.after for task in graph.tasks] == [(), (0,), (0, 1)]
     graph.run()
     assert log == [0, 1, 2]

@@ -14,7 +14,7 @@ import minipipe as mp
 from minipipe.exact import Rational
 from minipipe.graph import Graph, Task, list_schedule, schedule_of, training_tasks
 from minipipe.graph.tasks import TaskGraph, programs_of
-from minipipe.order import with_all_reduce
+from minipipe.order import peak_microbatches, with_all_reduce
 from minipipe.schedules import data_parallel
 
 TICKS = [3, 2, 2, 2, 4, 4, 4, 4, 9]
@@ -155,7 +155,8 @@ def test_weight_gradients_are_put_off_by_themselves(K, M):
     assert found.makespan == mp.simulate(mp.schedules.build("zb-h2", K, M), mp.Costs(F=1, B=2)).makespan
     assert found.makespan == found.bounds.best == 3 * M + K - 1
     schedule = schedule_of(found)
-    assert mp.simulate(schedule, mp.Costs(F=1, B=2)).makespan == found.makespan
+    trace = mp.simulate(schedule, mp.Costs(F=1, B=2))
+    assert trace.makespan == found.makespan and max(peak_microbatches(trace)) == 2 * K - 1
     assert list_schedule(tasks).makespan < mp.simulate(mp.schedules.build("1f1b", K, M)).makespan
 
     layers, X = [mp.Linear(3, 3) for _ in range(K)], np.arange(3.0 * M).reshape(3, M)
