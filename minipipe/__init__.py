@@ -21,7 +21,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _ROOMS = [
-    "cluster", "collectives", "compressing", "datasets", "engines", "exact", "experiments", "federated",
+    "cluster", "collectives", "datasets", "engines", "exact", "experiments", "federated",
     "graph", "models", "order", "plots", "rates", "schedules", "servers", "verification",
 ]
 _REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__all__` what they have

@@ -2,7 +2,6 @@
 
 from . import cluster as cluster
 from . import collectives as collectives
-from . import compressing as compressing
 from . import datasets as datasets
 from . import engines as engines
 from . import exact as exact

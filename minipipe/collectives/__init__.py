@@ -2,8 +2,7 @@
 
 Where to read: `calls` is what a program can say; `naive`, `tree`, `doubling`, `halving`, `ring`, `owners` and
 `two_level` have an all-reduce each, with its closed forms (a new one is one new file), and `all_reduces` what
-each of them states; `broadcasting` has the ways from one rank to all and back, `group` who takes part. Sums
-in fewer bytes are in `minipipe.compressing`.
+each of them states; `broadcasting` has the ways from one rank to all and back, `group` who takes part.
 
 All ranks get the same bits of a sum. Which bits they are depends on the order of the additions, and that on
 the program: `AllReduceFacts.order`.

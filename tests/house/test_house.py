@@ -25,7 +25,7 @@ FLOORS = {
     "arguments": 1, "exact": 1, "sums": 1, "state": 1,
     "arrays": 2, "cluster": 2, "rates": 2,
     "collectives": 3, "engines": 3, "ties": 3, "datasets": 3,
-    "order": 4, "layers": 4, "losses": 4, "compressing": 4,
+    "order": 4, "layers": 4, "losses": 4,
     "schedules": 5, "network": 5, "optimizers": 5, "training": 5, "models": 5, "description": 5,
     "checkpoints": 6, "experiments": 6, "partitioning": 6, "graph": 6,
     "parallel": 7,

@@ -9,9 +9,6 @@ from pitfalls.arithmetic import LOSS, exact, mini_batch
 import minipipe as mp
 from minipipe import network, training
 from minipipe.arrays import leaves, norm, root, scaled, sum_of_squares
-from minipipe.cluster import Cluster
-from minipipe.collectives import Group
-from minipipe.compressing import Feedback, TopK
 from minipipe.exact import Rational, rational
 from minipipe.parallel.in_stages import InStages
 from minipipe.rates import GradualWarmUp, value_at
@@ -157,50 +154,3 @@ def check_zero_parameters_never_move():
     layer = mp.Linear(1, 1, W=[[0.0]], bias=False)
     mp.LARS(1.0).update([layer], [(np.array([[3.0]]), None)])
     assert layer.W[0, 0] == -3
-
-
-def feedback_is_forgotten(monkeypatch):
-    """What has not been sent is dropped in each step, as when buckets are rebuilt."""
-    right = Feedback.all_reduce
-
-    def all_reduce(self, group, arrays):
-        self.left = None
-        return (yield from right(self, group, arrays))
-
-    monkeypatch.setattr(Feedback, "all_reduce", all_reduce)
-
-
-def sent_and_left():
-    """Two ranks, three gradients each, top 1: (all that was sent, all that is left)."""
-    feedbacks, sent = [Feedback(TopK(1)) for _ in range(2)], []
-
-    def program(rank):
-        group = Group(rank, range(2))
-        for g in ([3, 2, 1], [1, 1, 1], [1, 1, 1]):
-            total, = yield from feedbacks[rank].all_reduce(group, [rational(g) * (rank + 1)])
-            sent.append(total if rank == 0 else 0)
-
-    Cluster([program(rank) for rank in range(2)]).run()
-    return sum(sent), sum(feedback.left[0] for feedback in feedbacks)
-
-
-def check_feedback_is_forgotten():
-    """3, 3, 3 at places 0, 1, 2, from the second rank twice that; without feedback, all at place 0."""
-    assert sent_and_left()[0].tolist() == [9, 9, 9]
-
-
-def feedback_of_the_sum(monkeypatch):
-    """Each rank keeps what the sum of all lacks, in the place of what it has not sent itself."""
-    right = Feedback.all_reduce
-
-    def all_reduce(self, group, arrays):
-        totals = yield from right(self, group, arrays)
-        self.left = [array - total for array, total in zip(arrays, totals, strict=True)]
-        return totals
-
-    monkeypatch.setattr(Feedback, "all_reduce", all_reduce)
-
-
-def check_feedback_of_the_sum():
-    sent, left = sent_and_left()
-    assert (sent + left).tolist() == [15, 12, 9]
