@@ -7,7 +7,7 @@ In the order in which one meets them:
     networks    Sequential; Pipeline, DataParallel, TensorParallel, and Parallel for all at once
     options     Cut, Split, Memory, Sums, Machine, Weights; Costs, Link, Port
     training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
-    many ranks  ParameterServer with Servers and Pace, FederatedAveraging with Rounds, clients_of
+    many ranks  ParameterServer; FederatedAveraging and clients_of
     proof       check, of a layer, a network or a schedule; more of it in the room verification
     comparing   compare, of schedules; compare_splits, of a network cut by layers, inside layers, or copied
     time        simulate, Trace, Schedule, and the rooms order, schedules, cluster, collectives, plots
@@ -21,8 +21,8 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _ROOMS = [
-    "cluster", "collectives", "datasets", "engines", "exact", "experiments", "federated",
-    "graph", "models", "order", "plots", "rates", "schedules", "servers", "verification",
+    "cluster", "collectives", "datasets", "engines", "exact", "experiments", "graph",
+    "models", "order", "plots", "rates", "schedules", "servers", "verification",
 ]
 _REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__all__` what they have
 _PLACES = {  # file or room -> the names that are handed on from there
@@ -34,7 +34,6 @@ _PLACES = {  # file or room -> the names that are handed on from there
         "Send", "Trace",
     ],
     "description": ["describe"],
-    "federated": ["FederatedAveraging", "Rounds", "clients_of"],
     "graph": ["Graph"],
     "network": ["Sequential"],
     "order": ["Costs", "Overlap", "Schedule", "ScheduleError", "simulate"],
@@ -43,7 +42,7 @@ _PLACES = {  # file or room -> the names that are handed on from there
     "parallel.stage": ["Stage"],
     "partitioning": ["costs_of_layers", "partition"],
     "planning": ["Nodes", "footprints", "measure", "plan", "rehearse", "temporaries", "what_fits"],
-    "servers": ["Pace", "ParameterServer", "Servers"],
+    "servers": ["FederatedAveraging", "ParameterServer", "clients_of"],
     "training": ["fit"],
     "verification": ["check"],
 }

@@ -6,7 +6,6 @@ from . import datasets as datasets
 from . import engines as engines
 from . import exact as exact
 from . import experiments as experiments
-from . import federated as federated
 from . import graph as graph
 from . import layers as layers
 from . import losses as losses
@@ -37,9 +36,6 @@ from .cluster.trace import Trace as Trace
 from .comparison import compare as compare
 from .comparison import compare_splits as compare_splits
 from .description import describe as describe
-from .federated.clients import clients_of as clients_of
-from .federated.federated_averaging import FederatedAveraging as FederatedAveraging
-from .federated.rounds import Rounds as Rounds
 from .graph.recording import Graph as Graph
 from .layers.activations import GELU as GELU
 from .layers.activations import LeakyReLU as LeakyReLU
@@ -121,8 +117,8 @@ from .planning.measuring import measure as measure
 from .planning.rehearsal import rehearse as rehearse
 from .planning.search import Nodes as Nodes
 from .planning.search import plan as plan
-from .servers.options import Pace as Pace
-from .servers.options import Servers as Servers
+from .servers.clients import clients_of as clients_of
+from .servers.federated_averaging import FederatedAveraging as FederatedAveraging
 from .servers.parameter_server import ParameterServer as ParameterServer
 from .training import fit as fit
 from .verification.checking import check as check

@@ -242,7 +242,7 @@ class Network:
         """
         if optimizer is not None:
             self._check_remembers(optimizer)
-        optimizers = {HANDED: self.collect(optimizer), **self._own_optimizers()}
+        optimizers = {HANDED: self.collect(optimizer)}
         arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
         return State(
             list(map(repr, self.layers)), arrays, self.n_steps,
@@ -278,10 +278,6 @@ class Network:
         if isinstance(optimizer, type) or not hasattr(optimizer, "n_memories"):
             words = "pass an object, such as SGD(learning_rate=0.1)"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
-
-    def _own_optimizers(self):
-        """Return {name: optimizer} of others than the one that training is handed."""
-        return {}
 
     def _own_counts(self):
         """Return {name: whole numbers} of what this network counts beside `n_steps`."""

@@ -8,8 +8,8 @@ from .. import __version__
 from ..order import ScheduleWarning
 from ..watching import watched
 from . import (
-    batch_size, compare, explain, export, federated, fit, mpi, papers, plan, search, server, site,
-    threads, timeline, train, validate, verify,
+    batch_size, compare, explain, export, fit, mpi, papers, plan, search, site, threads,
+    timeline, train, validate, verify,
 )
 from .parsing import Parser
 
@@ -26,8 +26,6 @@ COMMANDS = {
     "verify": verify,
     "threads": threads,
     "mpi": mpi,
-    "server": server,
-    "federated": federated,
     "site": site,
     "papers": papers,
     "batch-size": batch_size,

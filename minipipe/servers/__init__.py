@@ -1,17 +1,16 @@
-"""Parameter servers: they have the weights, and workers send them gradients.
+"""Parameter servers and federated averaging: devices that have the weights, and devices that have samples.
 
-Where to read: `programs` has what workers and servers do, with a lock and without one, `share` how a server
-updates, `places` what a round takes.
+Where to read: `programs` has what workers and servers do, `share` how a server updates, `places` what a round
+takes; `clients` has what clients do in a round, and `federated_averaging` the rounds.
 """
 
-from .options import MODES, Pace, Servers
+from .clients import clients_of
+from .federated_averaging import FederatedAveraging, Round
 from .parameter_server import ParameterServer
-from .places import (
-    bytes_on_workers, bytes_through_server, mini_batches, round_ticks, speeds_with, synchronous_ticks,
-)
-from .share import Gradient, Late, Update
+from .places import mini_batches, round_ticks
+from .share import Gradient, Update
 
 __all__ = [
-    "MODES", "Gradient", "Late", "Pace", "ParameterServer", "Servers", "Update", "bytes_on_workers",
-    "bytes_through_server", "mini_batches", "round_ticks", "speeds_with", "synchronous_ticks",
+    "FederatedAveraging", "Gradient", "ParameterServer", "Round", "Update", "clients_of", "mini_batches",
+    "round_ticks",
 ]

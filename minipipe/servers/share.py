@@ -1,10 +1,9 @@
-"""The part of the parameters that a server has, the replica of a worker, and what they tell each other."""
+"""The part of the parameters that a server has, the replica of a worker, and what they send each other."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import constant
 from ..collectives.group import cut_into_chunks, flattened, unflattened
 from ..layers import every_layer
 from ..layers.layer import commit, finite, pairs_of_layers
@@ -41,14 +40,12 @@ class Gradient(NamedTuple):
 class Update(NamedTuple):
     """A server changes its part of the weights.
 
-    number: of this update, from 1 on; so many the weights have had then.
+    number: of this update, from 1 on; the weights have had that many updates then.
     batch: the number of the mini-batch.
     workers: those whose gradients count.
     read: how many updates the weights had had with which these gradients were computed.
-    onto: how many updates the numbers had had that it was added to: all before, unless there is no lock.
-    lost: the numbers of the updates since then that have changed the same numbers, which it undoes.
 
-    >>> update = Update(number=5, batch=4, workers=(2,), read=3, onto=4)
+    >>> update = Update(number=5, batch=4, workers=(2,), read=3)
     >>> print(update, update.staleness)
     u5 1
     """
@@ -57,8 +54,6 @@ class Update(NamedTuple):
     batch: int
     workers: tuple
     read: int
-    onto: int
-    lost: tuple = ()
 
     @property
     def kind(self):
@@ -73,35 +68,26 @@ class Update(NamedTuple):
         return f"u{self.number}"
 
 
-class Late(NamedTuple):
-    """A gradient that came too late, and was thrown away: of which worker, mini-batch and version."""
-
-    worker: int
-    batch: int
-    read: int
-
-
 class Push(NamedTuple):
     """What a worker sends to a server.
 
     batch, read: the number of the mini-batch, and the version of the weights.
-    terms: {node of the tree over micro-batches: vectors}, the server's part of the gradient.
-    m: the samples that they are of.
+    terms: {node of the tree over the workers' parts: vectors}, the server's part of the gradient.
     costs, statistics: {node: term}, for server 0; None for the others.
     """
 
     batch: int
     read: int
     terms: dict
-    m: int
     costs: dict | None
     statistics: dict | None
 
 
 class Answer(NamedTuple):
-    """What a server sends back: the mini-batch to go on with, None at the end; its weights and their version.
+    """What a server sends back.
 
-    Only server 0 hands out mini-batches.
+    batch: the mini-batch to go on with, None at the end. Only the one of server 0 counts.
+    version, part: of the server's weights.
     """
 
     batch: int | None
@@ -112,25 +98,23 @@ class Answer(NamedTuple):
 class Share:
     """Server `rank` of `size`: its part of the parameters, an optimizer for it, and what has happened.
 
-    layers: the network's, copies; of their parameters the server keeps its part up to date.
+    layers: copies of the network's; the server keeps its part of their parameters up to date.
     ties: {name: the indices of the tied layers}.
     optimizer: its own.
-    n_microbatches: the parts of each mini-batch.
-    compensation: lambda of `compensated`.
+    n_parts: the parts of each mini-batch, whose gradients make an update.
     keep_every: None; or a number of updates after which its part is kept, again and again.
 
     version: how many updates its part has had.
-    updates, late, arrivals: a list of `Update`, of `Late`, and of the workers whose gradients came, in order.
+    updates, arrivals: a list of `Update`, and of the workers whose gradients came, in order.
     costs: J of each update, on server 0.
     kept: {version: vectors}.
     """
 
-    def __init__(self, layers, ties, rank, size, optimizer, n_microbatches, compensation, keep_every):
+    def __init__(self, layers, ties, rank, size, optimizer, n_parts, keep_every):
         self.layers, self.rank, self.size, self.optimizer = layers, rank, size, optimizer
-        self._ties, self._n, self._compensation = ties, n_microbatches, compensation
-        self._keep_every, self._first, self._read = keep_every, self._copy(), {}
-        self.version, self.updates, self.late, self.arrivals, self.costs = 0, [], [], [], []
-        self.kept = {} if keep_every is None else {0: self._first}
+        self._ties, self._n_parts, self._keep_every = ties, n_parts, keep_every
+        self.version, self.updates, self.arrivals, self.costs = 0, [], [], []
+        self.kept = {} if keep_every is None else {0: self._copy()}
 
     @property
     def part(self):
@@ -139,7 +123,7 @@ class Share:
 
     @property
     def memory(self):
-        """What its optimizer remembers for its part."""
+        """The state of its optimizer for its part."""
         return self.optimizer.memory
 
     @property
@@ -147,64 +131,30 @@ class Share:
         """What the layers have counted, such as running means: a list of arrays."""
         return [getattr(*place) for place in counted_places(self.layers)]
 
-    def remember(self, worker):
-        """This worker goes on with the weights as they are now."""
-        if self._compensation:
-            self._read[worker] = self._copy()
-
-    def drop(self, worker, push):
-        """Throw a late gradient away."""
-        self.late.append(Late(worker, push.batch, push.read))
-
     def label(self, pushes):
-        """The next update, from {worker: push}."""
+        """Return the next `Update`, from {worker: push}."""
         push = next(iter(pushes.values()))
-        return Update(self.version + 1, push.batch, tuple(sorted(pushes)), push.read, self.version)
+        return Update(self.version + 1, push.batch, tuple(sorted(pushes)), push.read)
 
-    def update(self, label, pushes, m=None):
-        """One update by the gradients of {worker: push}.
-
-        m: if some workers are missing, the samples of the whole mini-batch, of which only a part counts.
-        """
+    def update(self, label, pushes):
+        """Update the part with the gradients of {worker: push}."""
         ordered = [pushes[worker] for worker in label.workers]
-        gradient = self._sum([push.terms for push in ordered], m is None)
-        if m is not None:
-            m_here = sum(push.m for push in ordered)
-            gradient = [vector * constant(m, vector) / constant(m_here, vector) for vector in gradient]
-        if self._compensation:
-            worker, = label.workers
-            read = self._read.get(worker, self._first)
-            gradient = compensated(gradient, self.part, read, self._compensation)
-        self._step(gradient)
+        self._step(self._sum([push.terms for push in ordered]))
         if self.rank == 0:
-            J = self._sum([push.costs for push in ordered], m is None)
-            self.costs.append(J if m is None else J * m / m_here)
+            self.costs.append(self._sum([push.costs for push in ordered]))
             counted = [push.statistics for push in ordered]
             if any(counted):
-                commit(list(every_layer(self.layers)), self._sum(counted, m is None))
-        self.count(label)
-
-    def count(self, label):
-        """An update has been made."""
+                commit(list(every_layer(self.layers)), self._sum(counted))
         self.version += 1
         self.updates.append(label)
         if self._keep_every is not None and self.version % self._keep_every == 0:
             self.kept[self.version] = self._copy()
 
-    def _sum(self, terms, is_complete):
-        """The sum of what is pending in the trees of several workers.
-
-        If micro-batches are missing, the tree is one over what is there.
-        """
-        if is_complete:
-            total = TreeSum(self._n)
-            for pending in terms:
-                total.absorb(pending)
-            return total.value
-        found = [pending[node] for pending in terms for node in sorted(pending)]
-        total = TreeSum(len(found))
-        for place, term in enumerate(found):
-            total.add(place, term)
+    def _sum(self, terms):
+        """Return the sum of what the workers have sent, along the tree over their parts."""
+        total = TreeSum(self._n_parts)
+        for pending in terms:
+            total.absorb(pending)
         return total.value
 
     def _step(self, gradient):
@@ -223,24 +173,9 @@ class Share:
 
 
 def counted_places(layers):
-    """(layer, name) of each array of these layers that is no parameter, such as a running mean."""
+    """Return [(layer, name)] of each array that layers have counted, such as a running mean."""
     return [
         (layer, name) for layer in every_layer(layers) for name in layer.arrays if name not in ("W", "b")
-    ]
-
-
-def compensated(gradient, now, read, factor):
-    """g + lambda * g * g * (w - w_read), number by number: a guess of the gradient at w, from that at w_read.
-
-    gradient, now, read: lists of vectors; w is what the server has now, w_read what the worker had.
-    factor: lambda; 0 leaves g as it is.
-
-    It is the first-order Taylor step with g g^T in the place of the Hessian, and of that the diagonal alone.
-    Source: Zheng et al. 2016, arXiv 1609.08326, equation 10.
-    """
-    return [
-        g + constant(factor, g) * g * g * (w - w_read)
-        for g, w, w_read in zip(gradient, now, read, strict=True)
     ]
 
 
@@ -249,43 +184,41 @@ class Replica:
 
     layers, loss: its own.
     batches: the mini-batches, a list of (X, Y).
-    n_microbatches: the parts of each, M.
-    run: the range of those that this worker works on.
-    n_servers: how many parts the gradient is sent in.
+    n_parts: how many parts each is cut into.
+    part: the number of the part that this worker works on.
+    n_servers: how many chunks the gradient is sent in.
     step: the updates before mini-batch 0.
     """
 
-    def __init__(self, layers, loss, batches, n_microbatches, run, n_servers, step):
+    def __init__(self, layers, loss, batches, n_parts, part, n_servers, step):
         self._stage = Stage(0, layers, loss)
-        self._batches, self._n, self._run = batches, n_microbatches, run
-        self._size, self._step = n_servers, step
+        self._batches, self._n_parts, self._part = batches, n_parts, part
+        self._n_servers, self._step = n_servers, step
 
     def take(self, parts):
         """Go on with these weights. parts: for each server its vectors."""
         put_together(self._stage.layers, parts)
 
     def gradient(self, number, versions):
-        """For each server its `Push` of mini-batch `number`.
+        """Return for each server its `Push` of mini-batch `number`.
 
         Every gradient carries the 1/m of the whole mini-batch, so that those of its parts add up.
         """
-        X, Y = self._batches[number]
-        stage, line = self._stage, MicroBatches([(X, Y)], self._n, self._step + number)
+        stage, i = self._stage, self._part
+        line = MicroBatches([self._batches[number]], self._n_parts, self._step + number)
         stage.begin(line)
-        for i in self._run:
-            stage.forward(i, line.take_inputs(i), {})
-            stage.backward(i, None, {})
+        stage.forward(i, line.take_inputs(i), {})
+        stage.backward(i, None, {})
         costs, statistics = stage.totals.pending(0)
         for J in costs.values():
             finite(stage.loss, np.asarray(J), "the cost")
-        chunks = [{} for _ in range(self._size)]
+        chunks = [{} for _ in range(self._n_servers)]
         for node, term in stage.totals.gradients(0).pending.items():
             vectors = flattened([pair for _, pair in sorted(term.items())])
-            for chunk, part in zip(chunks, cut_into_chunks(vectors, self._size), strict=True):
+            for chunk, part in zip(chunks, cut_into_chunks(vectors, self._n_servers), strict=True):
                 chunk[node] = part
-        m_here = sum(line.labels[i].shape[-1] for i in self._run)
-        extra = [(costs, statistics), *[(None, None)] * (self._size - 1)]
+        extra = [(costs, statistics), *[(None, None)] * (self._n_servers - 1)]
         return [
-            Push(number, version, chunk, m_here, *more)
+            Push(number, version, chunk, *more)
             for version, chunk, more in zip(versions, chunks, extra, strict=True)
         ]

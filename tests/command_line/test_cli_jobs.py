@@ -2,17 +2,13 @@
 
 import re
 import time
-from pathlib import Path
 
 import pytest
 from command_line.test_cli import run
-from matplotlib.figure import Figure
 from pitfalls.bugs import BUGS
 
-import minipipe as mp
-from minipipe.cli import server, train
+from minipipe.cli import train
 from minipipe.layers.recomputing import can_recompute
-from minipipe.models import mlp
 from minipipe.schedules import names_having
 from minipipe.verification.examples import EXAMPLES
 
@@ -163,74 +159,3 @@ def test_verify_fails_with_a_bug_in(capsys, monkeypatch):
     failing = [line for line in out.splitlines() if " NO " in line and line.startswith(ONE_OF_EACH[0].name)]
     assert len(failing) == 2 and "gpipe                      4      NO" in out
     assert status == 1 and "2 of 4 runs" in out
-
-
-@pytest.fixture
-def saved_as_a_word(monkeypatch):
-    """Saving takes longer than these runs do."""
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, dpi: path.write_text("drawn"))
-
-
-@pytest.mark.parametrize("words, sentences", [
-    ("server --mode async --slow 1=4 --gradients 26",
-     ["4 workers, mode async, 26 updates of 32 samples", "worker 0  0@0--", "staleness",
-      "makespan                 8 ticks", "idle, worker by worker   0 % 0 % 0 % 0 %"]),
-    ("server --workers 2 --backups 1 --slow 1=5/2 --gradients 12",
-     ["mode sync, 6 updates of 64 samples", "thrown away, too late    3 gradients",
-      "makespan                 7.5 ticks", "idle, worker by worker   20 % 0 %"]),
-    ("server --mode hogwild --update-ticks 1 --gradients 8", ["over others' writes      6 updates\n"]),
-    ("server --mode ssp --bound 1 --workers 2 --threads --gradients 6",
-     ["repeated on the cluster, in the order of arrival: the same bits", "time (s)"]),
-    ("server --servers 2 --bandwidth 65536 --latency 0.5 --gradients 4",
-     # half of 68,904 bytes four times, there and back
-     ["server 1", "\n       3.603 ", "makespan                 6.20557 ticks"]),
-    ("federated --clients 100 --fraction 0.1 --epochs 1 --skewed --rounds 2",
-     ["digits of 1 to 3 classes each; 10 in a round, 1 passes\n\nround   1   10 of 10   J ",
-      "95 % not reached in 2 rounds; the best is ",
-      "sent: 384,800 bytes to the clients, 384,800 bytes back"]),  # 4,810 numbers of 4 bytes
-    ("federated --secure --drop-out 0.2 --epochs 1 --rounds 2 --target 20",
-     ["20 clients with 71 to 72 digits of 10 to 10 classes each; 4 in a round", "20 % reached in round 1\n",
-      "sent: 76,960 bytes to the clients, 153,952 bytes back"]),  # 4,811 of 8 bytes, with how many samples
-])
-def test_servers_and_clients_train_and_say_what_happened(
-    capsys, monkeypatch, tmp_path, saved_as_a_word, words, sentences
-):
-    monkeypatch.chdir(tmp_path)
-    status, out, _ = run(capsys, words)
-    assert status == 0 and all(sentence in out for sentence in sentences), out
-    assert "written: " in out and Path(out.split()[-1]).read_text() == "drawn"
-
-
-def test_a_server_scores_its_weights_and_counts_the_staleness(capsys, tmp_path, saved_as_a_word):
-    """3, 6, 9, 13, 16, 19, 22 and 26 updates are made after so many ticks; every second is scored.
-
-    Worker 1 is four times as slow: 10 and 12 updates late. Of the others, the first three are 0, 1 and 2
-    late, 21 are 2 late, and 5 of them one more, by an update of worker 1: 72 in all.
-    """
-    command = f"server --mode async --slow 1=4 --gradients 26 --output {tmp_path / 'run.png'}"
-    _, out, _ = run(capsys, command)
-    table = out.split("time (ticks)  test error\n")[1].split("\n\n")[0]
-    rows = [line.removesuffix(" %").split() for line in table.splitlines()]
-    assert [int(time) for time, _ in rows] == [0, 1, 2, 2, 3, 4, 4, 5, 5, 6, 7, 7, 8, 8]
-    X, Y = (part.astype("float32") for part in mp.datasets.digits().test)
-    untrained = mp.Sequential(mlp(server.LAYER_SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
-    assert rows[0][1] == f"{100 * (1 - mp.accuracy(untrained.predict(X), Y)):.2f}"
-    assert f"staleness                mean {72 / 26:.2f}, at most 12\n" in out
-
-
-def test_workers_in_step_have_the_rate_of_all_together(capsys, tmp_path, saved_as_a_word):
-    """An update of two workers is that of one device with twice the rate and twice the samples."""
-    command = f"server --workers 2 --gradients 2 --learning-rate 0.3 --output {tmp_path / 'run.png'}"
-    _, out, _ = run(capsys, command)
-    train, (X, Y) = ([part.astype("float32") for part in pair] for pair in mp.datasets.digits())
-    net = mp.Sequential(mlp(server.LAYER_SIZES), mp.SoftmaxCrossEntropy(), dtype="float32")
-    net.forward_backward(*mp.servers.mini_batches(*train, 64, 1, 0)[0])
-    net.step(mp.SGD(0.6))
-    assert f"\n           1{100 * (1 - mp.accuracy(net.predict(X), Y)):10.2f} %\n" in out
-
-
-@pytest.mark.parametrize("command", ["server --gradients 4", "federated --clients 20 --epochs 1 --rounds 1"])
-def test_servers_and_clients_are_drawn(capsys, tmp_path, command):
-    picture = tmp_path / "run.png"
-    assert run(capsys, f"{command} --output {picture}")[0] == 0
-    assert picture.read_bytes().startswith(PNG)

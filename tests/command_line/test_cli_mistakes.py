@@ -102,14 +102,6 @@ REFUSED = [
     ("export --format png --output x.svg", "its name must end in one of .png"),
     ("export --format csv --recompute", "for which PyTorch's table has no cell"),
     ("export --format chrome --tick '1 h'", "tick='1 h' is not a length of time"),
-    ("server --slow 1", "--slow 1 must name a worker, and how many times as long it takes: 1=4"),
-    ("server --slow 9=2", "slow worker=9 must be at most 3"),
-    ("server --slow 1=0", "worker 1 takes 0 times as long: use a number above 0"),
-    ("server --mode ssp", "bound=None in mode 'ssp'"),
-    ("server --servers 20000", "n=20000 servers exceed the 17226 parameters of the network: use"),
-    ("federated --fraction 0.001", "selects nobody: use at least 0.05"),
-    ("federated --clients 2000", "is without data"),
-    ("federated --rounds 0", "--rounds=0 must be at least 1"),
 ]
 
 
@@ -146,8 +138,8 @@ NOT_READ = [
     ("verify 1f1b", "no place for '1f1b': a schedule is for timeline, explain, export, threads, mpi and"),
     ("verify Linear", "no place for 'Linear': a layer, a network or a schedule of your own is checked in"),
     ("verify --layers", "unknown option --layers: a layer, a network or a schedule of your own is check"),
-    ("server async", "there is no place for 'async': write --mode async\n"),
-    ("server --Async", "unknown option --Async: did you mean --mode async?\n"),
+    ("fit --memory 1GB adam", "there is no place for 'adam': write --optimizer adam\n"),
+    ("fit --memory 1GB --Adam", "unknown option --Adam: did you mean --optimizer adam?\n"),
     ("papers --table 2", "unknown option --table: write TABLE without --table in front\n"),
     ("compare gpipe --schedule 1f1b", "unknown option --schedule: write NAME without --schedule in front\n"),
     ("fit --memory 16 GB", "there is no place for 'GB': a size is one word, such as --memory 16GB\n"),

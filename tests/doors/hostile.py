@@ -36,7 +36,7 @@ from tempfile import mkdtemp
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from doors.good import GOOD, LOSS, example, layers, parameters_of, public
+from doors.good import LOSS, example, layers, parameters_of, public
 
 import minipipe as mp
 from minipipe.arguments import ARGUMENTS
@@ -49,11 +49,11 @@ SECONDS, BYTES = 20, 6 * 2**30
 # plain data that are checked where they are used, and arguments whose names have a row that is another one's
 OTHER_ROWS = {
     "in_segments", "replicated_stages",
-    "Accelerator", "Compute", "ConstantWarmUp", "Cosine", "Costs", "EqualLayers", "GradualWarmUp", "Group",
-    "Hardware", "Precision", "Profiled", "Schedule", "Send", "Task",
+    "Accelerator", "Compute", "ConstantWarmUp", "Cosine", "Costs", "EqualLayers", "FederatedAveraging",
+    "GradualWarmUp", "Group", "Hardware", "Precision", "Profiled", "Schedule", "Send", "Task",
     "alive_microbatches", "all_reduce_ticks", "bytes_by_kind", "checked_ports", "costs_in_segments",
-    "costs_of", "idle_times", "lane_name", "learning_rates", "links_between", "plan", "player", "ports",
-    "what_fits",
+    "costs_of", "idle_times", "lane_name", "learning_rates", "links_between", "mini_batches", "plan",
+    "player", "ports", "what_fits",
 }
 
 
@@ -94,17 +94,10 @@ def network(split=mp.Split(2), **options):
     return mp.Parallel(layers(), LOSS, split, **options)
 
 
-def servers(servers=mp.Servers(), **options):
-    return mp.ParameterServer(layers(), LOSS, 2, servers, **options)
-
-
 NETWORKS = {  # a class of options -> a function that makes a network with one of them
     mp.Cut: lambda cut: network(mp.Split(stages=cut)),
-    mp.Machine: lambda machine: (network(on=machine), servers(on=machine)),
+    mp.Machine: lambda machine: network(on=machine),
     mp.Memory: lambda memory: network(memory=memory),
-    mp.Pace: lambda pace: servers(pace=pace),
-    mp.Rounds: lambda rounds: mp.FederatedAveraging(layers(), LOSS, GOOD["clients"](), rounds),
-    mp.Servers: servers,
     mp.Split: network,
     mp.Sums: lambda sums: network(sums=sums),
     mp.Weights: lambda weights: network(weights=weights),

@@ -322,7 +322,7 @@ def test_the_schedule_of_copies_of_one_stage_is_used():
 
 
 def test_mini_batches_keep_the_kind_of_their_numbers():
-    (tokens, _), *_ = mp.servers.mini_batches(np.arange(6).reshape(1, 6), np.ones((1, 6)), 2, 3)
+    (tokens, _), *_ = mp.servers.mini_batches(np.arange(6).reshape(1, 6), np.ones((1, 6)), 2, n=3)
     assert tokens.dtype.kind == "i"
 
 

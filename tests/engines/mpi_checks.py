@@ -10,7 +10,6 @@ import os
 import sys
 import tempfile
 from contextlib import redirect_stdout
-from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -153,9 +152,13 @@ def servers():
     places = [(n_servers, K - n_servers, False) for n_servers in range(1, K)] + [(K, K, True)]
     for n_servers, n_workers, on_workers in places:
         for mode in ("sync", "async"):
-            of_mode = mp.Servers(n_servers, on_workers, mode)
-            nets = [mp.ParameterServer(layers, LOSS, n_workers, of_mode, on=mp.Machine(engine))
-                    for engine in ("mpi", "cluster")]
+            nets = [
+                mp.ParameterServer(
+                    layers, LOSS, n_workers, servers=n_servers, on_workers=on_workers, mode=mode,
+                    engine=engine,
+                )
+                for engine in ("mpi", "cluster")
+            ]
             first, second = (mp.SGD(0.1, momentum=0.5) for _ in nets)
             for part in (batches[:2], batches[2:]):
                 costs = nets[0].train(part, first, keep_every=1)
@@ -168,16 +171,14 @@ def servers():
             assert_same(dict(nets[0].collect(first).memory), dict(second.memory))
             done += 1
     clients = [tuple(part.astype(np.float64) for part in mini_batch(3 + k)) for k in range(2 * K - 2)]
-    plain = mp.Rounds(fraction=0.5, n_epochs=2, batch_size=4)
-    hidden = replace(plain, drop_out=0.2, secure=K > 2)
-    for rounds, outer in ((plain, None), (hidden, None), (plain, mp.SGD(0.7, momentum=0.9))):
-        nets = [mp.FederatedAveraging(layers, LOSS, clients, rounds, outer, on=mp.Machine(engine))
-                for engine in ("cluster", "mpi")]
-        made = [[one._replace(ticks=0) for one in net.train(2, mp.SGD(0.1))] for net in nets]
-        assert made[0] == made[1]
-        assert_same(*map(weights, nets))
-        done += 1
-    return done
+    nets = [
+        mp.FederatedAveraging(layers, LOSS, clients, fraction=0.5, epochs=2, batch_size=4, engine=engine)
+        for engine in ("cluster", "mpi")
+    ]
+    made = [[one._replace(ticks=0) for one in net.train(2, mp.SGD(0.1))] for net in nets]
+    assert made[0] == made[1]
+    assert_same(*map(weights, nets))
+    return done + 1
 
 
 def synchronous(name):

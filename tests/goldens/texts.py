@@ -46,8 +46,6 @@ papers 3
 papers plans
 """
 OF_FLOATS = """
-server --mode async --workers 3 --gradients 30 --slow 1=4 --output run.svg
-federated --rounds 2 --clients 4 --output run.svg
 batch-size --samples 200 --sizes 32 64 --epochs 1 --seeds 1 --warm-up 0 --output run.svg
 --epochs 1 --devices 2 --micro-batches 4 --replicas 2 --output run.svg
 verify

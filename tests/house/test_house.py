@@ -30,7 +30,7 @@ FLOORS = {
     "checkpoints": 6, "experiments": 6, "partitioning": 6, "graph": 6,
     "parallel": 7,
     "servers": 8, "planning": 8, "verification": 8,
-    "federated": 9, "plots": 9, "papers": 9,
+    "plots": 9, "papers": 9,
     "site": 10, "comparison": 10,
     "cli": 11,
 }

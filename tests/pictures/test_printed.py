@@ -236,19 +236,16 @@ def test_what_cannot_be_compared_is_named(make, error, words):
 
 # ---- servers and workers ----
 
-def trained(n_servers=1, on_workers=False, engine="cluster"):
-    servers = mp.Servers(n_servers, on_workers, mode="async")
-    net = mp.ParameterServer(
-        LAYERS, LOSS, 2, servers, pace=mp.Pace(speeds=THIRD), on=mp.Machine(engine)
-    )
+def trained(**options):
+    net = mp.ParameterServer(LAYERS, LOSS, 2, mode="async", speeds=THIRD, **options)
     net.train(mini_batches(8), mp.SGD(0.1))
     return net
 
 
 @pytest.mark.parametrize("options, names", [
     ({}, ["server", "worker 0", "worker 1"]),
-    ({"n_servers": 2}, ["server 0", "server 1", "worker 0", "worker 1"]),
-    ({"n_servers": 2, "on_workers": True}, ["worker 0", "server", "worker 1", "server"]),
+    ({"servers": 2}, ["server 0", "server 1", "worker 0", "worker 1"]),
+    ({"servers": 2, "on_workers": True}, ["worker 0", "server", "worker 1", "server"]),
     ({"engine": "threads"}, ["server", "worker 0", "worker 1"]),
 ])
 def test_rows_have_the_names_of_servers_and_workers(options, names):
@@ -262,7 +259,7 @@ def test_rows_have_the_names_of_servers_and_workers(options, names):
 def test_rows_of_a_round_have_the_names_of_its_clients():
     rng = np.random.default_rng(0)
     clients = [(rng.standard_normal((3, 2)), rng.standard_normal((2, 2))) for _ in range(5)]
-    net = mp.FederatedAveraging(LAYERS, LOSS, clients, mp.Rounds(0.4))
+    net = mp.FederatedAveraging(LAYERS, LOSS, clients, fraction=0.4)
     chosen = net.round(mp.SGD(0.1)).chosen
     rows = [line.split("  ")[0] for line in net.trace.to_text().splitlines()[1:]]
     assert rows == ["server", *(f"client {k}" for k in chosen)]

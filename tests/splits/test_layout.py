@@ -172,7 +172,7 @@ def test_what_lies_on_other_ranks_cannot_be_read():
     lambda layers: mp.Parallel(
         layers, LOSS, mp.Split(shards=2, microbatches=2), with_updates(build("gpipe", 1, 2))
     ),
-    lambda layers: mp.ParameterServer(layers, LOSS, 2, mp.Servers(2)),
+    lambda layers: mp.ParameterServer(layers, LOSS, 2, servers=2),
 ], ids=["one device", "stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
 def test_an_optimizer_that_remembers_another_network_is_refused(make):
     """Of as many layers, but other shapes; nothing moves."""

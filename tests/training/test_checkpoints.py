@@ -262,8 +262,8 @@ def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypa
 
 
 SERVERS = {
-    "one server": mp.Servers(), "three servers": mp.Servers(3),
-    "three servers on workers": mp.Servers(3, on_workers=True),
+    "one server": {}, "three servers": {"servers": 3},
+    "three servers on workers": {"servers": 3, "on_workers": True},
 }
 
 
@@ -271,7 +271,7 @@ SERVERS = {
 def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
     layers = [layer for layer in LAYERS if getattr(layer, "tie", None) is None]
     batches = [mini_batch(t) for t in range(5)]
-    one, other = (mp.ParameterServer(layers, LOSS, 3, SERVERS[name], weights=mp.Weights(seed))
+    one, other = (mp.ParameterServer(layers, LOSS, 3, seed=seed, **SERVERS[name])
                   for seed, name in enumerate((saves, loads)))
     adam, its = mp.Adam(0.01), mp.Adam(0.02)
     one.train(batches[:2], adam)
@@ -284,7 +284,7 @@ def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
 def test_servers_begin_from_the_file_of_a_network(tmp_path):
     net = mp.Sequential(LAYERS, LOSS, seed=1, dtype=np.float32)
     mp.save(tmp_path / "net.npz", net)
-    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, weights=mp.Weights(dtype=np.float32)) for _ in range(2))
+    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, dtype=np.float32) for _ in range(2))
     used.train([mini_batch(0)], mp.Adam(0.01))
     for server in (used, new):
         mp.load(tmp_path / "net.npz", server)

@@ -178,7 +178,7 @@ TRAININGS = {
         PLAIN, LOSS, mp.Split(replicas=2, shards=2), memory=mp.Memory(zero=2)
     ),
     "a stream": lambda: mp.Pipeline(PLAIN, LOSS, 2, 1, "pipedream"),
-    "servers": lambda: mp.ParameterServer(PLAIN, LOSS, 2, mp.Servers(2)),
+    "servers": lambda: mp.ParameterServer(PLAIN, LOSS, 2, servers=2),
 }
 
 
@@ -198,19 +198,16 @@ def test_an_update_of_an_order_is_made_as_a_whole_or_not(n, name):
 
 
 def federated():
-    """Two clients whose optimizers remember from round to round, and an outer optimizer."""
     X, Y = BATCHES[0]
     clients = [(X[:, part], Y[:, part]) for part in (slice(0, 3), slice(3, 8))]
-    outer = mp.SGD(0.5, momentum=0.5)
-    return mp.FederatedAveraging(PLAIN, LOSS, clients, mp.Rounds(keep_memory=True), outer=outer)
+    return mp.FederatedAveraging(PLAIN, LOSS, clients)
 
 
 def state_of_rounds(net, _):
     """Return all that a round changes."""
-    clients = [(one.position, one.optimizer.memory, one.optimizer.n_updates) for one in net.clients]
-    outer = net._outer.memory, net._outer.n_updates
+    positions = [one.position for one in net.clients]
     norm = net.layers[1].running_mean, net.layers[1].running_var
-    return parameters(net.layers), norm, clients, outer, net.n_rounds
+    return parameters(net.layers), norm, positions, net.n_rounds
 
 
 class Waits(mp.ReLU):

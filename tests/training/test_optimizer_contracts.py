@@ -219,9 +219,7 @@ def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
 @pytest.mark.parametrize("optimizer, n_servers", one_in(4, EXAMPLES.values(), [1, 2]), ids=repr)
 def test_a_parameter_server_has_the_bits_of_one_device(optimizer, n_servers):
     def server():
-        return mp.ParameterServer(
-            network(), LOSS, 3, mp.Servers(n_servers), n_microbatches=6, weights=mp.Weights(dtype=np.float32)
-        )
+        return mp.ParameterServer(network(), LOSS, 6, servers=n_servers, dtype=np.float32)
 
     optimizer = optimizer.fresh()
     optimizer.weights_only |= n_servers > 1 and not optimizer.needs_whole_parameters

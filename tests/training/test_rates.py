@@ -190,7 +190,7 @@ DIVIDED = {
     "shards and ZeRO 2": lambda layers: mp.Parallel(
         layers, LOSS, mp.Split(replicas=2, shards=2), memory=mp.Memory(zero=2)
     ),
-    "servers": lambda layers: mp.ParameterServer(layers, LOSS, 2, mp.Servers(2)),
+    "servers": lambda layers: mp.ParameterServer(layers, LOSS, 2, servers=2),
 }
 
 

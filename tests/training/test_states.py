@@ -29,7 +29,6 @@ NETWORKS = {
         layers, LOSS, mp.Split(replicas=2, stages=2), memory=mp.Memory(zero=3), sums=mp.Sums(grain=2)
     ),
 }
-SERVERS = mp.Servers(2, mode="async")
 
 
 @pytest.mark.parametrize("first, second", one_in(3, NETWORKS, [*NETWORKS][::-1]))
@@ -51,29 +50,26 @@ def test_another_network_goes_on_with_the_same_bits(first, second):
 def test_servers_go_on_from_the_state_of_others():
     """On the cluster, where the order of arrival is given: of several servers, and of one."""
     def net(servers):
-        return mp.ParameterServer(LAYERS, LOSS, 2, servers)
+        return mp.ParameterServer(LAYERS, LOSS, 2, servers=servers, mode="async")
 
-    whole, optimizer = net(SERVERS), mp.Adam(0.1)
+    whole, optimizer = net(2), mp.Adam(0.1)
     whole.train(BATCHES[:2], optimizer)
     kept = whole.state(optimizer)
     expected = whole.train(BATCHES[2:], optimizer)
-    other, own = net(mp.Servers(mode="async")), mp.Adam(0.5)
+    other, own = net(1), mp.Adam(0.5)
     other.resume(kept, own)
     assert other.train(BATCHES[2:], own) == expected
     assert_same(parameters(other.layers), parameters(whole.layers))
     assert_same(dict(own.memory), dict(optimizer.memory))
 
 
-def federated(**rounds):
-    return mp.FederatedAveraging(
-        LAYERS, LOSS, CLIENTS, mp.Rounds(0.5, batch_size=2, keep_memory=True, **rounds),
-        outer=mp.SGD(0.5, momentum=0.5, nesterov=True),
-    )
+def federated():
+    return mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, fraction=0.5, batch_size=2)
 
 
 @pytest.mark.parametrize("through", ["a state", "a file"])
 def test_rounds_go_on_with_all_that_is_remembered(through, tmp_path):
-    """Who is chosen, where in its samples a client is, its optimizer and the outer one."""
+    """Which clients are chosen, and where in its samples a client is."""
     net = federated()
     net.train(3, mp.Adam(0.1))
     if through == "a file":
@@ -85,7 +81,7 @@ def test_rounds_go_on_with_all_that_is_remembered(through, tmp_path):
         mp.load(tmp_path / "net.npz", other, own)
     else:
         other.resume(kept, own)
-    assert [done[:4] for done in other.train(3, own)] == [done[:4] for done in expected]
+    assert [done[:3] for done in other.train(3, own)] == [done[:3] for done in expected]
     assert_same(parameters(other.layers), parameters(net.layers))
 
 
@@ -94,7 +90,7 @@ def test_rounds_go_on_from_a_network_that_knows_of_none():
     net.train(1, mp.Adam(0.1))
     net.resume(mp.Sequential(LAYERS, LOSS).state())
     assert (net.n_rounds, [client.position for client in net.clients]) == (0, [0] * 4)
-    assert_same(net.round(mp.Adam(0.1))[:4], federated().round(mp.Adam(0.1))[:4])
+    assert_same(net.round(mp.Adam(0.1))[:3], federated().round(mp.Adam(0.1))[:3])
 
 
 @pytest.mark.parametrize("change, words", [
@@ -117,16 +113,7 @@ def test_the_state_of_other_clients_is_refused():
     with pytest.raises(ValueError, match="is of 4 clients, the network has 3"):
         mp.FederatedAveraging(LAYERS, LOSS, CLIENTS[:3]).resume(kept)
     with pytest.raises(ValueError, match="is of rounds with seed=0, which decides who is chosen, but the"):
-        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, weights=mp.Weights(seed=1)).resume(kept)
-    with pytest.raises(ValueError, match="the state of SGD, the optimizer has Adam"):
-        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, outer=mp.Adam(0.1)).resume(kept)
-
-
-def test_clients_that_remember_keep_their_kind_of_optimizer():
-    net = federated()
-    net.train(2, mp.Adam(0.1))
-    with pytest.raises(ValueError, match="remembers the updates of Adam, which SGD cannot go on with"):
-        net.train(4, mp.SGD(0.1))
+        mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, seed=1).resume(kept)
 
 
 # Copies
