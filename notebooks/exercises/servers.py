@@ -1,7 +1,7 @@
 """Checkers for notebook 44, parameter servers."""
 
 from minipipe.servers import round_ticks
-from . import called, judged
+from . import judged
 
 
 def check_first_round(first_round):
@@ -29,41 +29,3 @@ def check_first_round(first_round):
     return judged(first_round, "Ntc", cases, right, mistakes) or (
         "Right: t + 2 N c, N messages in and N out. It grows with the workers, unlike a ring's."
     )
-
-
-def check_may_go_on(may_go_on):
-    """Judge `may_go_on(clock, slowest, bound)`, the rule of stale-synchronous workers.
-
-    >>> check_may_go_on(lambda clock, slowest, bound: True)
-    'That is asynchronous: nobody ever waits, and the bound binds nothing.'
-    """
-    cases = [(clock, slowest, bound)
-             for slowest in (0, 2) for clock in range(slowest, 7) for bound in (0, 1, 3)]
-    answers = []
-    for case in cases:
-        value, sentence = called(may_go_on, *case)
-        if sentence is not None:
-            return sentence
-        if str(value) not in ("True", "False"):
-            return f"The answer is True or False, and yours is {str(value)[:60]}."
-        answers.append(bool(value))
-    rules = [
-        (lambda clock, slowest, bound: clock - slowest <= bound,
-         "Right: clock - slowest <= bound. With a bound of 0, all wait for each other after each gradient."),
-        (lambda clock, slowest, bound: True,
-         "That is asynchronous: nobody ever waits, and the bound binds nothing."),
-        (lambda clock, slowest, bound: clock - slowest < bound,
-         "One too strict: a worker may be ahead by the bound itself. With a bound of 0, nobody goes on."),
-        (lambda clock, slowest, bound: clock - slowest <= bound + 1,
-         "One too many: ahead by the bound + 1."),
-        (lambda clock, slowest, bound: clock <= bound,
-         "It is not the clock that is bound, but how far it is ahead."),
-        (lambda clock, slowest, bound: clock - slowest > bound,
-         "Turned round: that is when it has to wait."),
-    ]
-    for rule, sentence in rules:
-        if answers == [rule(*case) for case in cases]:
-            return sentence
-    for case, answer in zip(cases, answers):
-        if answer != (case[0] - case[1] <= case[2]):
-            return "With clock = {}, slowest = {} and bound = {}, yours says {}.".format(*case, answer)

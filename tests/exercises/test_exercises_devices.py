@@ -13,12 +13,12 @@ import minipipe as mp
 from exercises.all_reduce import check_all_gather, check_fastest, check_ring_ticks
 from exercises.automatic import check_overlapped
 from exercises.data_parallel import check_end, check_exposed
-from exercises.federated import check_average, check_sent
+from exercises.federated import check_average
 from exercises.large_batches import check_noise, check_rate
 from exercises.order_of_a_sum import check_tree_sum
 from exercises.plans import check_bound
 from exercises.real_processes import check_lead, check_speed_up, check_swap
-from exercises.servers import check_first_round, check_may_go_on
+from exercises.servers import check_first_round
 from exercises.shards import check_numbers_of_block, check_rows_of_packed
 from exercises.splits import LENET, check_bytes_of_layer_split, check_split_of_each_layer
 from exercises.three_dimensions import check_rank, check_step
@@ -128,7 +128,6 @@ test_solutions = are_right({
     check_end: [lambda ready, c: max(start + sum(c[k:]) for k, start in enumerate(ready))],
     check_rank: [lambda t, d, k, T, D: (k * D + d) * T + t],
     check_first_round: [lambda N, t, c: sum([c, c] * N, t)],
-    check_may_go_on: [lambda clock, slowest, bound: not clock > slowest + bound],
     check_rate: [lambda i, W, eta, k: eta * (1 + (k - 1) * min(i / W, 1))],
     check_noise: [
         lambda b, B, small, large: trace(b, B, small, large) * (B - b) / (B * large - b * small),
@@ -261,28 +260,12 @@ test_mistakes = are_named({
         (lambda N, t, c: 2 * N * c, "t is missing"),
         (lambda N, t, c: t + (N + 1) * c, "behind another one"),
     ],
-    check_may_go_on: [
-        (lambda clock, slowest, bound: True, "the bound binds nothing"),
-        (lambda clock, slowest, bound: clock - slowest < bound, "One too strict"),
-        (lambda clock, slowest, bound: clock - slowest - 1 <= bound, "One too many"),
-        (lambda clock, slowest, bound: clock <= bound, "how far it is ahead"),
-        (lambda clock, slowest, bound: clock - slowest > bound, "Turned round"),
-        (lambda clock, slowest, bound: False, "With clock = 0, slowest = 0 and bound = 0, yours says False."),
-        (lambda clock, slowest, bound: 2, "The answer is True or False, and yours is 2."),
-    ],
     check_average: [
         (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),
         (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
         (lambda clients: sum(n * w for n, w in clients) / len(clients), "not by how many clients"),
         (lambda clients: sum(w for _, w in clients), "the plain sum"),
         (lambda clients: 1.75, "Of [(1, 0.0), (2, 3.0), (5, -1.0)] the average is 0.125, yours is 1.75."),
-    ],
-    check_sent: [
-        (lambda i, x, masks, R: (x + sum(masks.values())) % R, "nothing cancels"),
-        (lambda i, x, masks, R: (x + sum(s if j < i else -s for j, s in masks.items())) % R, "turned round"),
-        (lambda i, x, masks, R: x + sum(s if j > i else -s for j, s in masks.items()), "Take it mod R"),
-        (lambda i, x, masks, R: x, "That is x itself"),
-        (lambda i, x, masks, R: 0, "sends 38, and yours sends 0."),
     ],
     check_rate: [
         (lambda i, W, eta, k: eta if i < W else k * eta, "constant warm-up"),
