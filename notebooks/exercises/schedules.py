@@ -1,72 +1,8 @@
-"""Checkers for notebook 51, the same bubble with less memory."""
+"""What all checkers of a learner's schedule ask first: whether it can be read, and runs."""
 
+from minipipe import Schedule, ScheduleError
 
-from minipipe import Costs, Schedule, ScheduleError, simulate
-from minipipe.order import peak_microbatches
-from minipipe.schedules import gpipe
-
-from . import judged, short
-
-STAGES, MICROBATCHES = 2, 3            # of the schedule to be written
-BEST = (MICROBATCHES + STAGES - 1) * 3  # ticks, with F = 1 and B = 2
-
-
-def check_idle_ticks(idle_ticks):
-    """Judge `idle_ticks(K, M, F, B)`: the ticks in which devices are idle under GPipe, added up over all K
-    devices.
-
-    K stages, M micro-batches, F and B the ticks of a forward and of a backward. The truth is counted in runs.
-
-    >>> check_idle_ticks(lambda K, M, F, B: (K - 1) * (F + B))
-    'Your bubble counts only one device: each of the K devices idles that long.'
-    """
-    cases = [(4, 8, 1, 2), (3, 7, 2, 5), (5, 4, 3, 1), (6, 11, 2, 2), (1, 3, 1, 2)]
-    mistakes = [
-        (lambda K, M, F, B: (K - 1) * (F + B),
-         "Your bubble counts only one device: each of the K devices idles that long."),
-        (lambda K, M, F, B: K * (K - 1) * (F + B) / 2,
-         "That is half of it, the idle time before a device's first and after its last action: a device also "
-         "waits between its forwards and its backwards."),
-        (lambda K, M, F, B: K * (K - 1) * F,
-         "That is the bubble of the forwards only: the backwards leave gaps of B ticks, too."),
-        (lambda K, M, F, B: K * (K - 1) * B,
-         "That is the bubble of the backwards only: the forwards leave gaps of F ticks, too."),
-        (lambda K, M, F, B: K * (K - 1),
-         "That counts gaps, not ticks: a gap of one forward and one backward lasts F + B ticks."),
-        (lambda K, M, F, B: 2 * K * (K - 1),
-         "That counts gaps, not ticks: a forward's gap lasts F ticks, a backward's B."),
-        (lambda K, M, F, B: K * K * (F + B),
-         "One gap too many on each device: a device is idle while the K - 1 others are "
-         "ahead or behind, not K."),
-        (lambda K, M, F, B: (M + K - 1) * (F + B),
-         "That is the makespan of GPipe: subtract from it the ticks in which a device works, "
-         "and add up the devices."),
-        (lambda K, M, F, B: K * (M + K - 1) * (F + B),
-         "Those are all ticks of all devices, the busy ones too: subtract K M (F + B)."),
-        (lambda K, M, F, B: K * M * (F + B), "Those are the busy ticks; asked were the idle ones."),
-        (lambda K, M, F, B: K * (K - 1) * M * (F + B),
-         "That is the naive schedule's: in GPipe the devices work at the same time."),
-        (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time; asked were ticks."),
-        (lambda K, M, F, B: (K - 1) / M, "That is a share, idle / ideal time; asked were ticks."),
-    ]
-    right = [sum(span.end - span.start for span in simulate(gpipe(K, M), Costs(F, B)).idle)
-             for K, M, F, B in cases]
-    return judged(idle_ticks, "KMFB", cases, right, mistakes) or (
-        "Right: K (K - 1)(F + B). M does not occur: more micro-batches make the bubble's share "
-        "smaller, not the bubble.")
-
-
-def check_own_schedule(schedule):
-    """Judge a schedule for 2 devices and 3 micro-batches, as text, a list of lines, or a `Schedule`.
-
-    Asked is the best makespan, with F = 1 and B = 2, and at most 2 micro-batches alive on device 0.
-
-    >>> check_own_schedule(["F0 F1 F2 B2 B1 B0", "F0 F1 F2 B2 B1 B0"])
-    'The makespan is the best, 12 ticks, but 3 micro-batches are alive on device 0: start a backward
-    before the last forward.'
-    """
-    schedule, sentence = runnable(schedule, STAGES, MICROBATCHES)
-    return sentence or _judge_run(simulate(schedule))
+from . import short
 
 
 def runnable(answer, n_devices, n_microbatches):
@@ -124,20 +60,3 @@ def _wrong_size(schedule, n_devices, n_microbatches):
         return (f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were "
                 f"{n_microbatches}: {asked}.")
     return None
-
-
-def _judge_run(trace):
-    peak = peak_microbatches(trace)[0]
-    if any(span.label.kind == "R" for span in trace.spans):
-        return f"It recomputes, which nobody asked for, and takes {trace.makespan} ticks: leave the R out."
-    if sum(trace.busy_ticks()) == trace.makespan:
-        return (f"One device works at a time, as in the naive schedule: {trace.makespan} "
-                f"ticks instead of {BEST}.")
-    if trace.makespan > BEST:
-        longest = max((span for span in trace.idle if span.reason == "wait"),
-                      key=lambda span: span.end - span.start)
-        return f"It takes {trace.makespan} ticks, the best is {BEST}. The longest wait: {longest}."
-    if peak > 2:
-        return (f"The makespan is the best, {BEST} ticks, but {peak} micro-batches are alive on device 0: "
-                "start a backward before the last forward.")
-    return f"Right: {BEST} ticks, and at most {peak} micro-batches alive on device 0. That is 1F1B."

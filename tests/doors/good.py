@@ -165,7 +165,7 @@ EXCEPTIONS = {
     "learning_rates.n_epochs": lambda: 2, "load.path": saved, "read_profile.path": profile_file,
     "player.run": trace, "still.run": trace,
     "chrome_trace.runs": lambda: {"one": trace()},
-    "staleness.updates": lambda: {"one": [mp.servers.Update(0, 0, (0,), 0)]},
+    
     "plan.cluster": lambda: mp.Nodes(1, 2, inside=mp.Link()), "plan.batch_size": lambda: 4,
     "plan.precision": lambda: "float32", "arrange.profile": profile, "profile_of.names": lambda: ["a", "b"],
     "partition_with_replicas.times": lambda: [1, 2, 1],

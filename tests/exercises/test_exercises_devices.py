@@ -16,19 +16,16 @@ from exercises.data_parallel import check_end, check_exposed
 from exercises.federated import check_average
 from exercises.large_batches import check_noise, check_rate
 from exercises.order_of_a_sum import check_tree_sum
-from exercises.plans import check_bound
 from exercises.real_processes import check_lead, check_speed_up, check_swap
 from exercises.servers import check_first_round
 from exercises.shards import check_numbers_of_block, check_rows_of_packed
-from exercises.splits import LENET, check_bytes_of_layer_split, check_split_of_each_layer
 from exercises.three_dimensions import check_rank, check_step
 from exercises.traps import check_local
 from exercises.traps import check_step as check_momentum_step
-from minipipe.description import parameters_of_layers
 from minipipe.order import in_copies, with_all_reduce
 from minipipe.schedules import build
 
-CHOICE, ROWS, END = solutions("40").choice, solutions("41").rows_of_packed, solutions("42").end
+ROWS, END = solutions("41").rows_of_packed, solutions("42").end
 RANK, STEP = solutions("43").rank, solutions("43").step
 tree_sum = solutions("50").my_tree_sum
 
@@ -119,9 +116,6 @@ test_solutions = are_right({
     check_all_gather: [gather_by_sending_to_all],
     check_fastest: [("doubling", "halving")],
     check_swap: [listens_first],
-    check_bytes_of_layer_split: [
-        lambda sizes, N, m, w: sum((N - 1) * m * w * n for n in (*sizes[1:], *sizes[1:-1])),
-    ],
     check_rows_of_packed: [lambda d, T, rank: np.arange(3 * d).reshape(3, T, d // T)[:, rank].ravel()],
     check_numbers_of_block: [lambda b, s, h, T: 4 * 2 * (b * s * h - b * s * h / T)],
     check_exposed: [lambda L, b, c: END([b * (k + 1) for k in range(L)], [c] * L) - L * b],
@@ -136,7 +130,6 @@ test_solutions = are_right({
 })
 test_stubs = are_not_solved_yet({
     check_fastest: [[None, None], ["doubling", None]],
-    check_split_of_each_layer: [dict.fromkeys(LENET), CHOICE | {"dense 2": None}],
 })
 test_mistakes = are_named({
     check_ring_ticks: [
@@ -187,22 +180,6 @@ test_mistakes = are_named({
         (lambda rank, value: value, "must `yield` its send and its receive"),
         (raises, "Your program stopped with IndexError"),
     ],
-    check_bytes_of_layer_split: [
-        (lambda sizes, N, m, w: 2 * (N - 1) * m * w * sum(sizes[1:]), "the last layer has no dA"),
-        (lambda sizes, N, m, w: (N - 1) * m * w * sum(sizes[1:]), "That is the forward alone"),
-        (lambda sizes, N, m, w: N * m * w * (2 * sum(sizes[1:]) - sizes[-1]), "there are N - 1 others"),
-        (lambda sizes, N, m, w: m * w * (2 * sum(sizes[1:]) - sizes[-1]), "travels to N - 1 other devices"),
-        (lambda sizes, N, m, w: (N - 1) * m * w * (2 * sum(sizes) - sizes[-1]), "The input does not travel"),
-        (lambda sizes, N, m, w: (N - 1) * m * (2 * sum(sizes[1:]) - sizes[-1]), "numbers, not bytes"),
-    ],
-    check_split_of_each_layer: [
-        (dict.fromkeys(LENET, "layer"), "conv 1 sends 2 x 156 numbers split by data, and 2 x 4704 x 128"),
-        (CHOICE | {"dense 1": "data"}, "dense 1 sends 2 x 48120 numbers"),
-        (CHOICE | {"dense 2": "layer"}, "dense 2 sends 2 x 10164 numbers"),
-        (CHOICE | {"dense 2": "units"}, "Write \"data\" or \"layer\""),
-        (CHOICE | {"dense 2": ["data"]}, "Write \"data\" or \"layer\""),
-        ({"conv 1": "data"}, "Write a dict with the four layers"),
-    ],
     check_rows_of_packed: [
         (lambda d, T, rank: range(3 * d // T * rank, 3 * d // T * (rank + 1)), "all of q and half of k"),
         (lambda d, T, rank: range(d // T * rank, d // T * (rank + 1)), "Those are its rows of q"),
@@ -246,12 +223,6 @@ test_mistakes = are_named({
         (lambda n, c, k: n * max(c, k), "while the first product"),
         (lambda n, c, k: n * c + k, "copies queue up"),
         (lambda n, c, k: c + n * k, "at least as long as a product"),
-    ],
-    check_bound: [
-        (lambda F, B, M: M * max(f + b for f, b in zip(F, B)), "the work of the slowest device"),
-        (lambda F, B, M: M * (sum(F) + sum(B)) / len(F), "shared evenly"),
-        (lambda F, B, M: sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B)), "Too high"),
-        (lambda F, B, M: max(sum(F[:s]) + M * (F[s] + B[s]) for s in range(len(F))), "still has to go back"),
     ],
     check_first_round: [
         (lambda N, t, c: t + N * c, "the way in"),
@@ -308,11 +279,6 @@ test_mistakes = are_named({
         (lambda terms: [sum(terms)], "must have shape ()"),
     ],
 })
-
-
-def test_the_parameters_of_lenet_are_those_of_its_layers():
-    layers = [mp.Conv2d(1, 6, 5), mp.Conv2d(6, 16, 5), mp.Linear(400, 120), mp.Linear(120, 84)]
-    assert list(parameters_of_layers(mp.Sequential(layers, None).layers)) == [n for n, _ in LENET.values()]
 
 
 def test_numbers_are_the_packages_and_ticks_those_of_a_run():

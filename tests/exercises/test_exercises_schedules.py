@@ -1,9 +1,8 @@
-"""Exercises about schedules, slow links and stale weights, in notebooks 23 to 30 and 51: other solutions than
-the notebooks', and what the checkers say to typical wrong answers.
+"""Exercises about schedules, slow links and stale weights, in notebooks 23 to 30: other solutions than the
+notebooks', and what the checkers say to typical wrong answers.
 """
 
 from fractions import Fraction
-from itertools import permutations
 from math import pi, sin
 
 import numpy as np
@@ -18,14 +17,12 @@ from exercises.asynchronous import (
     check_largest_rate, check_next_weights, check_version_used, check_versions_kept,
 )
 from exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
-from exercises.schedules import check_idle_ticks, check_own_schedule
 from exercises.slow_links import check_blocking, check_hidden
 from exercises.zoo import check_choose, check_which, check_zb_h1, measured
 from minipipe.arrays import leaves
-from minipipe.order import Action, Schedule, best_schedule, peak_microbatches, with_recompute
+from minipipe.order import Schedule, best_schedule, peak_microbatches, with_recompute
 from minipipe.schedules import build, eager_one_f_one_b, gpipe, naive, one_f_one_b
 
-MINE = solutions("51").my_schedule
 SAME_MEMORY, THREE_ALIVE = solutions("25").mine_in_the_same_memory, solutions("25").mine_with_three_alive
 
 
@@ -104,13 +101,6 @@ def limit(d):
 
 
 test_solutions = are_right({
-    check_idle_ticks: [lambda K, M, F, B: K * (M + K - 1) * (F + B) - K * M * (F + B)],
-    check_own_schedule: [
-        MINE.split("\n")[1:3],
-        one_f_one_b(2, 3),
-        "0F0 0F1 0B0 0F2 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2",
-        "f1 f0 b1 f2 b0 b2\nf1 b1 f0 b0 f2 b2",
-    ],
     check_repaired: [lines((2, "F0 B0 F1 B1 F2 B2")), "\n".join(lines((1, "F0 F1 B0 B1 F2 B2")))],
     check_beats_1f1b: [
         halved(one_f_one_b(3, 4)),
@@ -133,7 +123,6 @@ test_solutions = are_right({
 })
 NOTHING = ["", "\n\n\n", [], ["", "", ""], Schedule(((), (), ()), 3, 4)]
 test_stubs = are_not_solved_yet({
-    check_own_schedule: ["\n", "", [], ["", ""], Schedule(((), ()), 2, 3)],
     check_repaired: [*NOTHING, BROKEN, lines(), Schedule.from_text(BROKEN)],
     check_beats_1f1b: NOTHING,
     check_best_with_three: NOTHING,
@@ -168,45 +157,6 @@ OF_THREE_DEVICES = [
     (7, "Write text with one line for each device"),
 ]
 test_mistakes = are_named({
-    check_idle_ticks: [
-        (lambda K, M, F, B: (K - 1) * (F + B), "counts only one device"),
-        (lambda K, M, F, B: K * (K - 1) // 2 * (F + B), "half of it"),
-        (lambda K, M, F, B: K * (K - 1) * F, "of the forwards only"),
-        (lambda K, M, F, B: K * (K - 1) * B, "of the backwards only"),
-        (lambda K, M, F, B: K * (K - 1), "a gap of one forward and one backward lasts F + B ticks"),
-        (lambda K, M, F, B: 2 * K * (K - 1), "a forward's gap lasts F ticks, a backward's B"),
-        (lambda K, M, F, B: K ** 2 * (F + B), "One gap too many"),
-        (lambda K, M, F, B: (M + K - 1) * (F + B), "the makespan of GPipe"),
-        (lambda K, M, F, B: K * (M + K - 1) * (F + B), "all ticks of all devices"),
-        (lambda K, M, F, B: K * M * (F + B), "Those are the busy ticks"),
-        (lambda K, M, F, B: K * (K - 1) * M * (F + B), "the naive schedule's"),
-        (lambda K, M, F, B: (K - 1) / (M + K - 1), "That is the share of idle time"),
-        (lambda K, M, F, B: (K - 1) / M, "idle / ideal time; asked were ticks"),
-    ],
-    check_own_schedule: [
-        (gpipe(2, 3), "but 3 micro-batches are alive on device 0"),
-        (naive(2, 3), "One device works at a time, as in the naive schedule: 18 ticks instead of 12."),
-        ("F0 F1 B0 B1 F2 B2\nF0 F1 B0 B1 F2 B2",
-         "It takes 15 ticks, the best is 12. The longest wait: device 0 idle from 2 to 5"),
-        (with_recompute(one_f_one_b(2, 3)), "It recomputes, which nobody asked for, and takes 15 ticks"),
-        ("F0 F1 B0 B1 F2 B2\nF2 F0 B0 F1 B1 B2", "It cannot run: deadlock: device 0 cannot start 0B0"),
-        ("F0 F1 B0 F2 B1\nF0 B0 F1 B1 F2 B2", "It cannot run: device 0 never does 0B2 (missing)"),
-        ("F0 F1 B0 F2 B1 B2\nB0 F0 B1 F1 B2 F2",
-         "It cannot run: device 1: 1B0 comes before its forward 1F0 (2 more)."),
-        ("F0 F1 B0 F2 B1 B2 B2\nF0 B0 F1 B1 F2 B2", "device 0 does 0B2 2 times (duplicated)"),
-        ("F1 F2 B1 F3 B2 B3\nF1 B1 F2 B2 F3 B3", "Micro-batches are counted from 0"),
-        (one_f_one_b(2, 4), "Your micro-batches are 0, 1, 2, 3; asked were 3"),
-        ("F0 B0\nF0 B0", "Your micro-batches are 0; asked were 3"),
-        (one_f_one_b(3, 3), "Devices (lines) in your schedule: 3; asked were 2."),
-        ("F0 F1 F2 B0 B1 B2", "Devices (lines) in your schedule: 1; asked were 2."),
-        ("1F0 1B0 1F1 1B1 1F2 1B2\n0F0 0F1 0B0 0F2 0B1 0B2", "Stage 0 belongs on device 0"),
-        ("F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2 3F0", "It cannot run: "),
-        ("forward 0, backward 0", "That cannot be read: device 0: 'forward' is not an action"),
-        ("F0 F99999999\nF0", "That cannot be read: 0F99999999 is out of reach"),
-        (3, "Write text with one line for each device"),
-        ([["F0"], ["F0"]], "Write text with one line for each device"),
-        (mp.Schedule((), 2, 3), "Devices (lines) in your schedule: 0"),
-    ],
     check_repaired: [
         (one_f_one_b(3, 3),
          "It runs, in 15 ticks, but you changed 2 devices: one exchange on one device is enough."),
@@ -347,24 +297,6 @@ test_mistakes = are_named({
         (lambda K, s, h: 2 / (K - s) / h, "does not fall like"),
     ],
 })
-
-
-def test_of_all_orders_of_device_0_the_good_ones_are_right():
-    """Device 1 as in 1F1B, device 0 in each of the 90 orders with every forward before its backward."""
-    work = [Action(kind, 0, i) for kind in "FB" for i in range(3)]
-    device_1 = one_f_one_b(2, 3).devices[1]
-    n_right = 0
-    for order in permutations(work):
-        if any(order.index(Action("F", 0, i)) > order.index(Action("B", 0, i)) for i in range(3)):
-            continue
-        schedule = mp.Schedule((order, device_1), 2, 3)
-        good = False
-        if not schedule.faults():
-            trace = mp.simulate(schedule)
-            good = trace.makespan == 12 and peak_microbatches(trace)[0] <= 2
-        assert check_own_schedule(schedule).startswith("Right: ") == good
-        n_right += good
-    assert n_right > 0
 
 
 def test_of_the_two_repairs_one_is_faster():
