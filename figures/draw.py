@@ -1,7 +1,8 @@
 """Draw the pictures of this folder from runs of the package.
 
-    python3 figures/draw.py                     all of them, into this folder
+    python3 figures/draw.py                     all that take seconds, into this folder
     python3 figures/draw.py zoo cut             these two alone
+    python3 figures/draw.py tables              print GPipe's and Zero Bubble's tables beside ours
     python3 figures/draw.py --folder FOLDER     into another folder
 """
 
@@ -11,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from figures.drawing import FIGURES
+from figures.drawing import ASKED_FOR, FIGURES
 from minipipe.watching import say, watched, with_progress
 
 HERE = Path(__file__).parent
@@ -19,22 +20,27 @@ DOTS_PER_INCH = 150
 
 
 def main(arguments=None):
-    """Write each picture that was asked for as a PNG file."""
+    """Write each picture that was asked for as a PNG file; print a table."""
+    known = FIGURES | ASKED_FOR
     parser = argparse.ArgumentParser(
         description="Draw the pictures of this folder from runs of the package.",
-        epilog=f"names: {', '.join(FIGURES)}",
+        epilog=f"names: {', '.join(FIGURES)}; and, only if asked for: {', '.join(ASKED_FOR)}",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which ones, see below (default: all)")
     parser.add_argument("--folder", type=Path, default=HERE, help="where to write them (default: this one)")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in FIGURES]
+    unknown = [name for name in options.names if name not in known]
     if unknown:
-        parser.error(f"there is no picture {unknown[0]!r}: choose from {', '.join(FIGURES)}")
+        parser.error(f"there is no picture {unknown[0]!r}: choose from {', '.join(known)}")
     options.folder.mkdir(exist_ok=True)
     with watched():
         for name in with_progress(options.names or list(FIGURES), "pictures"):
+            drawn = known[name]()
+            if isinstance(drawn, str):
+                say(drawn)
+                continue
             path = options.folder / f"{name}.png"
-            FIGURES[name]().savefig(path, dpi=DOTS_PER_INCH)
+            drawn.savefig(path, dpi=DOTS_PER_INCH)
             say(f"written: {path}")
 
 

@@ -11,7 +11,7 @@ In the order in which one meets them:
     proof       check, of a layer, a network or a schedule; more of it in the room verification
     comparing   compare, of schedules; compare_splits, of a network cut by layers, inside layers, or copied
     time        simulate, Trace, Schedule, and the rooms order, schedules, cluster, collectives, plots
-    planning    describe, partition, measure, footprints, what_fits, plan, rehearse
+    planning    describe, partition, measure, footprints, temporaries
 
 `help(minipipe.Pipeline)` explains one of them. A name is imported when it is first asked for.
 """
@@ -41,8 +41,8 @@ _PLACES = {  # file or room -> the names that are handed on from there
     "parallel.options": ["Cut", "Machine", "Memory", "Split", "Sums", "Weights"],
     "parallel.stage": ["Stage"],
     "partitioning": ["costs_of_layers", "partition"],
-    "planning": ["Nodes", "footprints", "measure", "plan", "rehearse", "temporaries", "what_fits"],
     "servers": ["FederatedAveraging", "ParameterServer", "clients_of"],
+    "planning": ["footprints", "measure", "temporaries"],
     "training": ["fit"],
     "verification": ["check"],
 }

@@ -110,13 +110,9 @@ from .parallel.options import Weights as Weights
 from .parallel.stage import Stage as Stage
 from .partitioning.costs_of_layers import costs_of_layers as costs_of_layers
 from .partitioning.partition import partition as partition
-from .planning.fitting import what_fits as what_fits
 from .planning.footprints import footprints as footprints
 from .planning.footprints import temporaries as temporaries
 from .planning.measuring import measure as measure
-from .planning.rehearsal import rehearse as rehearse
-from .planning.search import Nodes as Nodes
-from .planning.search import plan as plan
 from .servers.clients import clients_of as clients_of
 from .servers.federated_averaging import FederatedAveraging as FederatedAveraging
 from .servers.parameter_server import ParameterServer as ParameterServer

@@ -27,7 +27,6 @@ class LayerRow(NamedTuple):
     macs: the multiply-accumulates in the products of a forward.
     n_bytes: of the output, of both where it is a pair: what a message would carry if a pipeline were cut
         behind this layer.
-    macs_again: the multiply-accumulates that the backward makes again, see `recomputing`.
     """
 
     name: str
@@ -35,7 +34,6 @@ class LayerRow(NamedTuple):
     parameters: int
     macs: int
     n_bytes: int
-    macs_again: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,8 +109,7 @@ def describe(layers, input_shape, dtype=np.float32):
             raise ValueError(f"layers[{index}], {_short(repr(layer))}, does not fit: {error}") from error
         sample = without_samples(output_shape)
         n_bytes = _count(sample) * dtype.itemsize
-        macs, again = layer.macs(shape), layer.macs_again(shape)
-        rows.append(LayerRow(repr(layer), sample, parameters[index], macs, n_bytes, again))
+        rows.append(LayerRow(repr(layer), sample, parameters[index], layer.macs(shape), n_bytes))
         return output_shape
 
     forward_through(layers, (*input_shape, 1), {}, call=add_row)

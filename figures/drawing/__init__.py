@@ -1,21 +1,24 @@
-"""The functions that draw the pictures.
+"""The functions that draw the pictures, and one that writes tables.
 
-`FIGURES` names each one, and the function that draws it as a matplotlib `Figure`.
+`FIGURES` names each one, and the function that draws it as a matplotlib `Figure`. What is in `ASKED_FOR`
+takes longer, and is done only if its name is given: {name: function that returns a `Figure`, or a text to
+print}.
 """
 
 from functools import partial
 
-from .batch_sizes import learning_rates, steps_against_batch_size
+from .batch_sizes import error_against_batch_size, learning_rates, steps_against_batch_size
 from .cut import cuts
 from .hero import hero
 from .memory_by_devices import memory_by_devices
 from .memory_over_time import memory_over_time
 from .slow_links import slow_links
 from .splits import splits
+from .tables import tables
 from .throughput import throughput
 from .timelines import TIMELINES, one_timeline, schedules, zoo
 
-__all__ = ["FIGURES"]
+__all__ = ["ASKED_FOR", "FIGURES"]
 
 FIGURES = {
     "hero": hero,
@@ -31,3 +34,4 @@ FIGURES = {
     "learning_rates": learning_rates,
     "steps_against_batch_size": steps_against_batch_size,
 }
+ASKED_FOR = {"error_against_batch_size": error_against_batch_size, "tables": tables}

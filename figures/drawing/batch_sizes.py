@@ -1,9 +1,12 @@
-"""The pictures of large mini-batches: the learning rates, and the steps to a target."""
+"""The pictures of large mini-batches: the test error, the learning rates, and the steps to a target."""
 
 import numpy as np
 
 from minipipe import Sequential, SoftmaxCrossEntropy
-from minipipe.experiments import digits_in_float32, measured_noise, steps_to_target
+from minipipe.experiments import (
+    VARIANTS, Recipe, digits_in_float32, errors_of, mean_and_spread, measured_noise, steps_to_target,
+    with_batch_norm,
+)
 from minipipe.models import mlp
 from minipipe.plots.canvas import label, new_figure
 from minipipe.plots.curves import draw_rates
@@ -11,6 +14,42 @@ from minipipe.rates import ConstantWarmUp, GradualWarmUp, StepDecay
 from minipipe.watching import with_progress
 
 TARGET, TARGET_RATES, TARGET_SIZES = 0.1, (0.1, 0.2, 0.4, 0.8, 1.6), (4, 8, 16, 32, 64, 128, 256, 512, 1437)
+
+BATCH_SIZES, N_SEEDS = (32, 64, 128, 256, 512, 719, 1437), 5
+LAYER_SIZES = (64, 64, 64, 64, 64, 64, 10)
+LINE_STYLES = {  # colour of Okabe and Ito, marker
+    "linear, gradual warm-up": ("#0072B2", "o"),
+    "linear, no warm-up": ("#D55E00", "s"),
+    "square root, gradual warm-up": ("#009E73", "^"),
+    "fixed rate": ("#000000", "x"),
+}
+
+
+def error_against_batch_size():
+    """Return the test error on the digits against the size of a mini-batch: mean and spread over seeds.
+
+    140 trainings: some minutes.
+    """
+    data, recipe = digits_in_float32(), Recipe()
+    found = errors_of(with_batch_norm(LAYER_SIZES), data, recipe, BATCH_SIZES, VARIANTS, N_SEEDS)
+    figure = new_figure(8, 4.6)
+    ax = figure.subplots()
+    for place, (name, (colour, marker)) in enumerate(LINE_STYLES.items()):
+        beside = [size * 1.05 ** (place - (len(LINE_STYLES) - 1) / 2) for size in BATCH_SIZES]
+        means, spreads = zip(*[mean_and_spread(found[name, size]) for size in BATCH_SIZES])
+        ax.errorbar(beside, means, spreads, color=colour, marker=marker, capsize=3, linewidth=1.5,
+                    markersize=5, label=name)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xticks(BATCH_SIZES, BATCH_SIZES)
+    ax.minorticks_off()
+    ticks = [1, 2, 5, 10, 20, 50, 100]
+    ax.set_yticks(ticks, ticks)
+    ax.set_ylim(1, 120)
+    ax.legend(frameon=False, loc="upper left", fontsize=10)
+    title = f"{data.train[0].shape[-1]:,} digits, mlp, {recipe.n_epochs} epochs, {N_SEEDS} seeds"
+    label(ax, title, "samples in a mini-batch", "test error, % (mean and standard deviation)")
+    return figure
 
 
 def learning_rates():

@@ -1,10 +1,11 @@
 """The picture of memory against devices: what a large Transformer needs on each of K."""
 
-from minipipe import Adam, Costs, SoftmaxCrossEntropy, partition, simulate
+from functools import cache
+
+from minipipe import Adam, Costs, Cut, SoftmaxCrossEntropy, footprints, partition, simulate
 from minipipe.models import transformer
 from minipipe.parallel.options import EVERY_SQRT
 from minipipe.parallel.orders import recomputed
-from minipipe.planning.without_numbers import WithoutNumbers
 from minipipe.plots.canvas import label, new_figure
 from minipipe.schedules import build
 
@@ -20,6 +21,7 @@ MODES = {  # what it is called, line style
 }
 ACTIVATIONS = ("stashed inputs", "caches", "work", "messages")  # and the derivatives by them
 GIB = 2**30
+LAYERS = transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
 
 
 def memory_by_devices():
@@ -27,14 +29,12 @@ def memory_by_devices():
 
     What belongs to the parameters is the floor on the right.
     """
-    layers = transformer(N_TOKENS, D, N_HEADS, N_BLOCKS)
-    network = WithoutNumbers(layers, SoftmaxCrossEntropy(), (N_PLACES,), "float32", Adam())
-    cuts = [partition(layers, K, "macs", input_shape=(N_PLACES,)) for K in DEVICES]
+    cuts = [tuple(partition(LAYERS, K, "macs", input_shape=(N_PLACES,))) for K in DEVICES]
     figure = new_figure(10, 5.6)
     beyond, whole = figure.subplots(1, 2)
     for schedule, (name, colour, marker) in SCHEDULES.items():
         for mode, (what, style) in MODES.items():
-            needed = [_needed(network, counts, schedule, mode) for counts in cuts]
+            needed = [_needed(counts, schedule, mode) for counts in cuts]
             style_of_line = {
                 "color": colour,
                 "linestyle": style,
@@ -46,7 +46,7 @@ def memory_by_devices():
                 DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{name}, {what}"
             )
             whole.plot(DEVICES, [total for _, total in needed], **style_of_line)
-    floors = [max(map(_floor, network.footprints(counts, 1, ["FB"]))) / GIB for counts in cuts]
+    floors = [max(map(_floor, _footprints(counts, "FB"))) / GIB for counts in cuts]
     whole.fill_between(DEVICES, 1, floors, color="#BBBBBB", linewidth=0)
     whole.annotate("parameters, gradients, Adam's moments", (1.1, 1.25), fontsize=10)
     whole.axhline(16, color="#0072B2", linewidth=1)
@@ -62,14 +62,22 @@ def memory_by_devices():
     return figure
 
 
-def _needed(network, counts, schedule, mode):
+@cache
+def _footprints(counts, pattern):
+    """Return the `Footprint` of each stage, for micro-batches of one sequence."""
+    return footprints(
+        LAYERS, SoftmaxCrossEntropy(), Cut(counts), (N_PLACES,), 1, "float32", Adam(), [pattern]
+    )
+
+
+def _needed(counts, schedule, mode):
     """GiB that a device holds at once: (the most beyond the floor, the most in all).
 
     The schedule has a stage on each device. Gradients count as one sum on each device: not the partial sums
     that keep the order of summation fixed.
     """
     schedule, counts, _ = recomputed(build(schedule, len(counts), M), counts, Costs(), mode)
-    of_stages = network.footprints(counts, 1, ["FB" if mode == "never" else "FRB"])
+    of_stages = _footprints(tuple(counts), "FB" if mode == "never" else "FRB")
     beyond = simulate(schedule, Costs(F=1, B=2), footprints=of_stages).peak_bytes(ACTIVATIONS)
     floors = [0] * len(beyond)
     for stage, device in enumerate(schedule.placement):

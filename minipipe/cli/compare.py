@@ -5,8 +5,8 @@ from ..order import Costs
 from ..plots import compare
 from ..schedules import SCHEDULES, name_of
 from .options import (
-    add_depth, add_hardware, add_picture, add_simulated_splits, add_sizes, check_depth, depth_of, in_replicas,
-    read, schedule_named, sizes_from, split_trace_of,
+    add_depth, add_hardware, add_picture, add_replicas, add_sizes, check_depth, depth_of, in_replicas,
+    read, schedule_named, sizes_from, trace_of,
 )
 from .output import checked_picture, describe_devices, save_figure
 
@@ -34,7 +34,7 @@ def add_options(parser):
     add_sizes(parser)
     add_depth(parser)
     add_hardware(parser)
-    add_simulated_splits(parser)
+    add_replicas(parser)
     add_picture(parser, "compare.png")
 
 
@@ -55,7 +55,7 @@ def run(options):
             refused.append(error)
     traces = {name: _run_of(schedule, options) for name, schedule in schedules.items()}
     print(
-        f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
+        f"{describe_devices(devices, options.replicas)}, {microbatches} micro-batches, "
         f"costs of a device {Costs.from_text(options.costs).to_text()}\n"
     )
     print(f"{table_of(traces)}\n\n{NOTES}")
@@ -93,6 +93,6 @@ def _schedule(name, options, sizes):
 
 def _run_of(schedule, options):
     try:
-        return split_trace_of(in_replicas(schedule, options), options)
+        return trace_of(in_replicas(schedule, options), options)
     except ValueError as error:
         raise ValueError(f"{schedule.name}: {error}") from None

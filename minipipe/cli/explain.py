@@ -2,8 +2,7 @@
 
 from ..cluster import BUBBLES, describe_path, ticks
 from .options import (
-    add_hardware, add_most_alive, add_schedule, add_simulated_splits, in_replicas, schedule_from,
-    split_trace_of,
+    add_hardware, add_most_alive, add_replicas, add_schedule, in_replicas, schedule_from, trace_of,
 )
 from .output import title_of
 
@@ -19,14 +18,14 @@ EPILOG = """examples:
 def add_options(parser):
     add_schedule(parser)
     add_hardware(parser)
-    add_simulated_splits(parser)
+    add_replicas(parser)
     add_most_alive(parser, ": a forward that waits for that has a cause of its own")
 
 
 def run(options):
     schedule = in_replicas(schedule_from(options), options)
-    trace = split_trace_of(schedule, options)
-    print(f"{title_of(schedule, options.shards)}: {ticks(trace.makespan)} ticks\n")
+    trace = trace_of(schedule, options)
+    print(f"{title_of(schedule)}: {ticks(trace.makespan)} ticks\n")
     print(trace.explain(options.most_alive))
     print("\nfour shares that are called the bubble:")
     for of, words in BUBBLES.items():

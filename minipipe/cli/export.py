@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-from .options import (
-    add_hardware, add_schedule, add_simulated_splits, in_replicas, schedule_from, split_trace_of,
-)
+from .options import add_hardware, add_replicas, add_schedule, in_replicas, schedule_from, trace_of
 from .output import checked_path, picture_formats, save_timeline, title_of
 
 PURPOSE = "write a schedule as PyTorch's CSV, or its run for Perfetto, as a web page, text or picture"
@@ -19,18 +17,16 @@ examples:
   python3 -m minipipe export zb-v --devices 4 --micro-batches 8 --output zb-v.csv
   python3 -m minipipe export 1f1b --latency 0.5 --format chrome --tick "2 ms" --output 1f1b.json
   python3 -m minipipe export mine.csv --format text
-  python3 -m minipipe export --devices 2 --replicas 2 --shards 2 --output hybrid.html
+  python3 -m minipipe export --devices 2 --replicas 2 --output copies.html
 """
 ENDINGS = {"csv": "csv", "json": "chrome", "html": "html", "txt": "text"}
 WRITERS = {
     "csv": lambda schedule, options: schedule.to_csv(),
     "chrome": lambda schedule, options: json.dumps(
-        split_trace_of(schedule, options).to_chrome_trace(tick=options.tick)
+        trace_of(schedule, options).to_chrome_trace(tick=options.tick)
     ) + "\n",
-    "html": lambda schedule, options: split_trace_of(schedule, options).to_html(
-        title=title_of(schedule, options.shards)
-    ),
-    "text": lambda schedule, options: split_trace_of(schedule, options).to_text() + "\n",
+    "html": lambda schedule, options: trace_of(schedule, options).to_html(title=title_of(schedule)),
+    "text": lambda schedule, options: trace_of(schedule, options).to_text() + "\n",
 }
 
 
@@ -38,7 +34,7 @@ def add_options(parser):
     parser.instead = "the format is --format csv, or the ending of --output"
     add_schedule(parser)
     add_hardware(parser)
-    add_simulated_splits(parser)
+    add_replicas(parser)
     parser.add_argument(
         "--format", metavar="FORMAT",
         help=f"{', '.join(WRITERS)}, or a picture's (default: by the ending of --output, else csv)",
@@ -54,7 +50,7 @@ def run(options):
     path = options.output and checked_path(options.output, None if form in WRITERS else [form])
     schedule = in_replicas(schedule_from(options), options)
     if form not in WRITERS:
-        save_timeline(split_trace_of(schedule, options), path, title_of(schedule, options.shards))
+        save_timeline(trace_of(schedule, options), path, title_of(schedule))
     elif path:
         path.write_text(WRITERS[form](schedule, options), encoding="utf-8", newline="\n")
         print(f"written: {path}")

@@ -8,8 +8,7 @@ from .. import __version__
 from ..order import ScheduleWarning
 from ..watching import watched
 from . import (
-    batch_size, compare, explain, export, fit, mpi, papers, plan, search, site, threads,
-    timeline, train, validate, verify,
+    compare, explain, export, mpi, search, site, threads, timeline, train, validate, verify,
 )
 from .parsing import Parser
 
@@ -21,14 +20,10 @@ COMMANDS = {
     "search": search,
     "validate": validate,
     "export": export,
-    "fit": fit,
-    "plan": plan,
     "verify": verify,
     "threads": threads,
     "mpi": mpi,
     "site": site,
-    "papers": papers,
-    "batch-size": batch_size,
 }
 DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."
 EXAMPLE_COMMANDS = """examples:

@@ -9,8 +9,6 @@ from ..checks import spelled
 from ..cluster import Link
 from ..order import RECOMPUTE, Costs, Schedule, in_copies, simulate, with_all_reduce, with_recompute
 from ..order.costs import as_float
-from ..planning import simulate_in_shards
-from ..planning.rehearsal import EXCHANGES
 from ..schedules import SCHEDULES, build, is_name, name_of, stages_per_device
 from .parsing import nearest
 
@@ -85,17 +83,11 @@ def add_splits(parser, replicas, shards):
     parser.add_argument("--shards", type=int, default=1, metavar="T", help=f"{shards} (default: %(default)s)")
 
 
-def add_simulated_splits(parser):
-    add_splits(
-        parser,
-        "copies of the network, each with a D-th of the micro-batches on K devices of its own; the sum of a "
-        "stage's gradients takes --costs ...,A=3",
-        "devices in the place of each one, which share the work inside the layers",
-    )
+def add_replicas(parser):
     parser.add_argument(
-        "--exchanges", type=int, default=EXCHANGES, metavar="N",
-        help="of --shards: all-reduces in each forward, and in each backward, of as many bytes as a message "
-        "has by --costs ...,message_bytes=1e6 (default: %(default)s, as in a layer of a Transformer)",
+        "--replicas", type=int, default=1, metavar="D",
+        help="copies of the network, each with a D-th of the micro-batches on K devices of its own; the sum "
+        "of a stage's gradients takes --costs ...,A=3 (default: %(default)s)",
     )
 
 
@@ -333,15 +325,6 @@ def trace_of(schedule, options):
     """Return the schedule's run with the costs and the link of `add_hardware`."""
     costs = Costs.from_text(options.costs)
     return simulate(schedule, costs, link_from(options, costs))
-
-
-def split_trace_of(schedule, options):
-    """Return the schedule's run as `trace_of` does, with the shards of `add_simulated_splits`."""
-    if options.shards == 1:
-        return trace_of(schedule, options)
-    costs = Costs.from_text(options.costs)
-    link = link_from(options, costs)
-    return simulate_in_shards(schedule, options.shards, costs, link, exchanges=options.exchanges)
 
 
 def _whole(number):

@@ -10,16 +10,14 @@ from ..plots.saving import DOTS_PER_INCH, checked_path, picture_formats
 from ..plots.timeline import timeline_figure
 
 
-def title_of(schedule, n_shards=1):
+def title_of(schedule):
     parts = [f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches"]
     parts += [f"{schedule.n_copies} copies of the network"] * (schedule.n_copies > 1)
-    parts += [f"{n_shards} shards of each stage"] * (n_shards > 1)
     return ", ".join(parts)
 
 
-def describe_devices(options, devices):
+def describe_devices(devices, D, T=1):
     """How many devices there are, and how they share the work. devices: those of one copy and shard."""
-    D, T = options.replicas, options.shards
     if D * T == 1:
         return f"{devices} devices"
     return f"{D * T * devices} devices: {D} replicas x {T} shards x {devices}"

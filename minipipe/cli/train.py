@@ -66,7 +66,7 @@ def run(options):
     pipe = network(mlp(LAYER_SIZES))
     print(
         f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, LAYER_SIZES))} units,\n"
-        f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
+        f"{describe_devices(devices, options.replicas, options.shards)}, {microbatches} micro-batches, "
         f"schedule {pipe.schedule.name}\n"
     )
     proved = _prove(pipe, X, Y, options.batch_size, network, options)

@@ -146,11 +146,6 @@ class MultiHeadAttention(Block):
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
 
-    def macs_again(self, shape):
-        """Those of K^T Q, if it recomputes."""
-        _, T, m = shape
-        return self.d * T**2 * m if self.recomputes else 0
-
 
 @LAYERS(
     examples=lambda: [(TransformerBlock(4, 2, n_hidden=5, causal=True, dropout=0.25), (4, 3))],

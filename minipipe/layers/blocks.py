@@ -22,7 +22,7 @@ from .through import forward_through, in_one_piece, put_aside, weight_gradients
 class Block(Layer):
     """A layer made of `layers`. Its W, b, dW and db are tuples with one entry for each of them.
 
-    A subclass writes `output_shape`, `macs`, `macs_again` if its layers may recompute, and
+    A subclass writes `output_shape`, `macs` and
 
         through(A_prev)     its forward; what it keeps for itself, never None, lies in `kept`
         derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
@@ -171,9 +171,6 @@ class Chain(Block):
     def macs(self, shape):
         return sum(layer.macs(shape) for layer, shape in self._with_shapes(shape))
 
-    def macs_again(self, shape):
-        return sum(layer.macs_again(shape) for layer, shape in self._with_shapes(shape))
-
     def _with_shapes(self, shape):
         """Each layer, and the shape that it gets."""
         for layer in self.layers:
@@ -213,9 +210,6 @@ class Branches(Block):
 
     def macs(self, shape):
         return sum(branch.macs(shape) for branch in self.layers)
-
-    def macs_again(self, shape):
-        return sum(branch.macs_again(shape) for branch in self.layers)
 
     def argument(self, name):
         return [list(branch.layers) for branch in self.layers]

@@ -244,8 +244,8 @@ class Layer(AsCode, Halves):
     `layers` has tuples of theirs instead.
 
     Without any number being computed, methods tell what a forward will do: `output_shape(shape)`,
-    `parameter_shapes()` and `macs(shape)`; and `macs_again(shape)`, what its backward will recompute. Where
-    A_prev or A is a pair of arrays, so is its shape, and its derivative.
+    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape, and its
+    derivative.
 
     What other rooms must know of a layer, it says itself, in the attributes below. `LAYERS` registers it.
 
@@ -313,10 +313,6 @@ class Layer(AsCode, Halves):
 
         Elementwise work is not counted.
         """
-        return 0
-
-    def macs_again(self, shape):
-        """The multiply-accumulates that a backward repeats where the layer `recomputes` some of its cache."""
         return 0
 
     def copy(self, convert=lambda array: array.copy()):

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from inspect import currentframe, signature
 
 from ..arguments import argument
-from ..checks import chosen, items_of, shown, spelled
+from ..checks import shown, spelled
 from ..registry import Registry
 from .actions import ScheduleWarning
 from .costs import check_sizes
@@ -153,15 +153,6 @@ def _with_note(name):
         ScheduleWarning, stacklevel=level,
     )
     return ours
-
-
-def chosen_schedules(schedules, known):
-    """Return a list of names out of `known`, as `name_of` reads them; `ValueError` for anything else."""
-    names = items_of(schedules)  # once, since they may come from an iterator
-    if names is None:
-        return chosen("schedules", schedules, known)
-    ours = [_with_note(name) if isinstance(name, str) else None for name in names]
-    return chosen("schedules", [our or name for our, name in zip(ours, names, strict=True)], known)
 
 
 def build(name, n_devices, n_microbatches):

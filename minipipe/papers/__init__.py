@@ -1,13 +1,12 @@
 """Published results, as data with their sources, and the same results by simulation.
 
 tables: the cells of GPipe's tables 1 to 4, of torchgpipe and of Zero Bubble's tables; and all of them as
-    text, which `minipipe papers` prints.
+    text, which `python3 figures/draw.py tables` prints.
 devices: the accelerators behind them; and latencies and bandwidths that every programmer should know, each
     row of which gives a `Link`.
-formulas: the idle times that papers state; and copies, shards and stages of a network of equal layers.
-idle: the same idle times, counted; and the bubbles of Zero Bubble's tables, simulated and searched.
-gpipe: table 1 by `describe` and arrays without numbers, tables 2 and 3 by `simulate`.
-narayanan: how ten Transformers were divided among up to 3,072 GPUs, and how an estimate would divide them.
+formulas: the bubbles that papers state, and costs from the times that they profile.
+gpipe: table 1 by `describe` and `footprints`, tables 2 and 3 by `simulate`.
+zero_bubble: the bubble rates of Zero Bubble's tables, simulated and searched.
 
 What comes out: GPipe's "3.5 times on four times the devices" is 6.3/1.8, and 3.52 here. All cells of its
 table 3 are met within 5 %, with one free number (the share of its peak speed that a P100 reaches) and one
@@ -18,31 +17,26 @@ time; its row M = 32 is met within 5 %. Table 1's parameters are met within 3 %;
 ZB-H1 and ZB-H2 are met to all four digits, those of its searched schedules within 0.002.
 """
 
-from .devices import A100, H100, HARDWARE, P100, TPU_V2, TPU_V3, V100, Accelerator, Hardware
+from .devices import HARDWARE, P100, TPU_V2, TPU_V3, Accelerator, Hardware
 from .formulas import (
-    Dimensions, EqualLayers, all_dimensions, chimera_bubble, costs_of, gpipe_bubble, in_dimensions,
-    megatron_activations, megatron_bubble, megatron_parameters, zero_bubble_h1_idle, zero_bubble_h2_idle,
+    chimera_bubble, costs_of, gpipe_bubble, megatron_bubble, zero_bubble_h1_idle, zero_bubble_h2_idle,
     zero_bubble_peaks, zero_bubble_span,
 )
 from .gpipe import (
-    Compared, Estimate, amoebanet, blocks_that_fit, equal_stages, other_assumptions, slowest_share, table_1,
-    table_2, table_3, torchgpipe_table, transformer_family,
+    Compared, Estimate, amoebanet, blocks_that_fit, equal_stages, slowest_share, table_1, table_2, table_3,
+    torchgpipe_table, transformer_family,
 )
-from .idle import chimera_table, idle_times, zero_bubble_table
-from .narayanan import choices, estimate, text_of_choices
 from .tables import (
     ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE, text_of_cells, text_of_hardware,
     text_of_largest, text_of_rates,
 )
+from .zero_bubble import zero_bubble_table
 
 __all__ = [
-    "A100", "ACCURACIES", "Accelerator", "Compared", "Dimensions", "EqualLayers", "Estimate", "H100",
-    "HARDWARE", "Hardware", "P100", "TABLE_1", "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3",
-    "V100", "ZERO_BUBBLE", "all_dimensions", "amoebanet", "blocks_that_fit", "chimera_bubble",
-    "chimera_table", "choices", "costs_of", "equal_stages", "estimate", "gpipe_bubble", "idle_times",
-    "in_dimensions", "megatron_activations", "megatron_bubble", "megatron_parameters",
-    "other_assumptions", "slowest_share", "table_1", "table_2", "table_3", "text_of_cells",
-    "text_of_choices", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
-    "transformer_family", "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks",
-    "zero_bubble_span", "zero_bubble_table",
+    "ACCURACIES", "Accelerator", "Compared", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1",
+    "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "ZERO_BUBBLE", "amoebanet", "blocks_that_fit",
+    "chimera_bubble", "costs_of", "equal_stages", "gpipe_bubble", "megatron_bubble", "slowest_share",
+    "table_1", "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest",
+    "text_of_rates", "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle",
+    "zero_bubble_h2_idle", "zero_bubble_peaks", "zero_bubble_span", "zero_bubble_table",
 ]

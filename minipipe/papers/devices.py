@@ -1,4 +1,4 @@
-"""The accelerators of GPipe's tables and later ones, and the hardware between and around them."""
+"""The accelerators of GPipe's tables, and the hardware between and around them."""
 
 import math
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ HARDWARE = {row.name: row for row in _ROWS}
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What a device is, as far as the tables and a plan need it; times in seconds.
+    """What a device is, as far as the tables need it; times in seconds.
 
     name: of the device.
     memory: bytes.
@@ -149,7 +149,6 @@ class Accelerator:
     link: between two devices.
     early: whether recomputation runs before the gradient is there; if not, it is a part of the backward.
     source: where the numbers come from.
-    peak_16: the peak with numbers of 16 bits; 0: no other.
     """
 
     name: str
@@ -159,15 +158,10 @@ class Accelerator:
     link: Link
     early: bool
     source: str
-    peak_16: float = 0
 
-    def peak_of(self, n_bytes):
-        """The peak with numbers of so many bytes."""
-        return self.peak_16 if n_bytes == 2 and self.peak_16 else self.peak
-
-    def seconds(self, macs, n_bytes=4):
-        """The time of so many multiply-accumulates, each of them two operations on numbers of n_bytes."""
-        return 2 * macs / (self.share * self.peak_of(n_bytes))
+    def seconds(self, macs):
+        """Return the time of so many multiply-accumulates, each of them two operations."""
+        return 2 * macs / (self.share * self.peak)
 
 
 # A device is one core of a chip with two. AmoebaNet-D ran on TPUv2 and the Transformer on TPUv3 in table 1 of
@@ -190,28 +184,5 @@ TPU_V3 = Accelerator(
 # early: no, a choice between two that the Transformer's cells make; the paper does not say.
 P100 = Accelerator(
     "P100", 16 << 30, 9.3e12, 0.1, HARDWARE["GPU to GPU through the host"].link(blocking=True), False,
-    "NVIDIA: PCIe, 9.3 TFLOP/s in float32, 18.7 in float16, 16 GB", 18.7e12,
-)
-
-# share: what training a Transformer in 16 bits has reached, with all else that takes time: communication, the
-#     optimizer and, for the H100, a pipeline's bubble; so it is a low estimate. In float32 it is taken to be
-#     the same, for want of a source.
-# link: NVLink in one direction, without latency where its row has none.
-V100 = Accelerator(
-    "V100", 32 << 30, 15.7e12, 0.48, HARDWARE["NVLink 2, V100"].link(), False,
-    "NVIDIA, Tesla V100 SXM2 data sheet: 15.7 TFLOP/s in float32, 125 with tensor cores, 32 GB; share: "
-    "NVIDIA, Megatron-LM 1.0, 2020: 62.4 TFLOP/s, 48 % of the peak of one, for 1.2 billion parameters",
-    125e12,
-)
-A100 = Accelerator(
-    "A100", 80 << 30, 19.5e12, 0.44, HARDWARE["NVLink 3, A100"].link(), False,
-    "NVIDIA, A100 data sheet: 19.5 TFLOP/s in float32, 312 in bfloat16 with tensor cores, 80 GB; share: "
-    "Narayanan et al. 2021, arXiv 2104.04473, table 1: 137 TFLOP/s, 44 %, for 1.7 billion parameters",
-    312e12,
-)
-H100 = Accelerator(
-    "H100", 80 << 30, 67e12, 0.43, HARDWARE["NVLink 4, H100"].link(), False,
-    "NVIDIA, H100 SXM data sheet: 67 TFLOP/s in float32, 989 in bfloat16 with tensor cores, dense, 80 GB; "
-    "share: Llama team 2024, arXiv 2407.21783, table 4: 430 TFLOP/s, 43 %, for 405 billion parameters",
-    989e12,
+    "NVIDIA: PCIe, 9.3 TFLOP/s in float32, 16 GB",
 )

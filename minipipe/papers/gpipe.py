@@ -3,11 +3,8 @@
 `minipipe.papers.devices` says what is assumed of the devices.
 """
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
-
-import numpy as np
 
 from ..arguments import argument, arguments
 from ..description import describe
@@ -16,13 +13,14 @@ from ..models import amoebanet_d, transformer
 from ..order import Costs, simulate, with_recompute
 from ..partitioning import equal_counts, histogram
 from ..partitioning.partition import cut_into_stages
-from ..planning.without_numbers import WithoutNumbers
+from ..parallel.options import Cut
+from ..planning import footprints
 from ..schedules import gpipe
 from .devices import P100, TPU_V2, TPU_V3
 from .tables import MEMORY_UNIT, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, Largest
 
 
-# The two networks of GPipe's tables: described, cut into stages, and without numbers.
+# The two networks of GPipe's tables.
 
 IMAGE = 224
 N_TOKENS, WIDTH, N_HEADS, LENGTH = 32_000, 2048, 32, 1024
@@ -49,12 +47,6 @@ def transformer_family(n_layers):
 @lru_cache
 def _description(family, *size):
     return describe(*FAMILIES[family](*size))
-
-
-def meta_network(family, size):
-    """The network as `WithoutNumbers`, in float32 and with its loss."""
-    layers, shape = FAMILIES[family](*size)
-    return WithoutNumbers(layers, SoftmaxCrossEntropy(), shape, np.float32, optimizer=None)
 
 
 # GPipe's table 1, the largest network that fits, from `describe` and arrays without numbers.
@@ -104,28 +96,37 @@ def table_1():
 
 @lru_cache
 def _estimate(column):
-    network, unit = meta_network(column.family, column.size), MEMORY_UNIT[column.family]
-    counts = histogram([row.macs for row in network.description.rows], column.n_devices)
-    parameters, activations = _stage_bytes(
-        network, counts, N_SAMPLES[column.family], M if column.pipeline else None
-    )
-    computed = network.description.parameters, sum(parameters) / unit, sum(activations) / unit
+    unit, described = MEMORY_UNIT[column.family], _description(column.family, *column.size)
+    counts = histogram([row.macs for row in described.rows], column.n_devices)
+    parameters, activations = _stage_bytes(column.family, column.size, counts, M if column.pipeline else 1)
+    computed = described.parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
     errors = tuple(here / there - 1 for here, there in zip(computed, printed))
     fullest = max(map(sum, zip(parameters, activations)))
     return Estimate(column, *computed, errors, fullest, ACCELERATOR_OF[column.family].memory)
 
 
-def _stage_bytes(network, counts, N, M):
-    """(bytes of parameters, bytes of activations), each a list over the stages.
+def _stage_bytes(family, size, counts, M):
+    """Return (bytes of parameters, bytes of activations), each a list over the stages.
 
-    M is None where nothing is recomputed.
+    With one micro-batch, nothing is recomputed.
     """
-    stages = cut_into_stages(network.description.rows, counts)
+    layers, shape = FAMILIES[family](*size)
+    stages = cut_into_stages(_description(family, *size).rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
-    if M is None:
-        return parameters, [caches for _, caches in network.kept(counts, N)]
-    return parameters, [M * n_bytes + caches for n_bytes, caches in network.kept(counts, N // M)]
+    pattern = "FB" if M == 1 else "FRB"
+    of_stages = footprints(
+        layers, SoftmaxCrossEntropy(), Cut(counts), shape, N_SAMPLES[family] // M, "float32",
+        patterns=[pattern],
+    )
+    activations = []
+    for of_stage in of_stages:
+        kept = {kind: of_action for kind, (_, _, of_action) in of_stage.actions[pattern].items()}
+        if M == 1:
+            activations.append(kept["F"]["caches"])
+        else:
+            activations.append(M * kept["F"]["stashed inputs"] + kept["R"]["caches"])
+    return parameters, activations
 
 
 def blocks_that_fit(n_devices, device=TPU_V3):
@@ -156,7 +157,7 @@ def _stages_of_blocks(n_devices, n):
     counts = [n] * n_devices
     counts[0] += 1   # the embedding
     counts[-1] += 2  # the final norm, the last Linear
-    memory = _stage_bytes(meta_network("Transformer", (n * n_devices,)), counts, N_SAMPLES["Transformer"], M)
+    memory = _stage_bytes("Transformer", (n * n_devices,), counts, M)
     return list(map(sum, zip(*memory)))
 
 
@@ -165,12 +166,10 @@ def _stages_of_blocks(n_devices, n):
 # A stage costs what its products cost. AmoebaNet-D is cut by the rule of GPipe's released code, the
 # histogram, over the multiply-accumulates (MACs) of its layers. The Transformer is its blocks alone, equally
 # many on each device: the last matrix, for 32,000 words, costs as much as 1.2 blocks, and a stage that had it
-# as well would be slower than the cells of K = 8 leave room for; `other_assumptions` shows that. A
-# micro-batch has as many samples as table 1 gives 32 of them: 4 images, 1 sequence. A backward costs two
-# forwards, a recomputation one.
+# as well would be slower than the cells of K = 8 leave room for. A micro-batch has as many samples as table 1
+# gives 32 of them: 4 images, 1 sequence. A backward costs two forwards, a recomputation one.
 
-WITH_SOFTMAX = "Transformer with its last matrix"
-MICRO_BATCH_SIZE = {"AmoebaNet-D": 4, "Transformer": 1, WITH_SOFTMAX: 1}
+MICRO_BATCH_SIZE = {"AmoebaNet-D": 4, "Transformer": 1}
 BOUNDS = {"table 2": 0.07, "table 3": 0.05}  # of relative errors that need no reason
 
 
@@ -179,7 +178,7 @@ class Compared(NamedTuple):
 
     table, family, K, M: which cell.
     published, simulated: the throughputs.
-    reason: of an error that is larger than its table's bound in `BOUNDS`, "" otherwise.
+    explained_by: the reason of an error that is larger than its table's bound in `BOUNDS`, "" otherwise.
 
     Its error is simulated / published - 1.
     """
@@ -190,7 +189,7 @@ class Compared(NamedTuple):
     M: int
     published: float
     simulated: float
-    reason: str
+    explained_by: str
 
     @property
     def error(self):
@@ -216,27 +215,6 @@ def torchgpipe_table():
     ]
 
 
-def other_assumptions():
-    """What the Transformer's cells of M = 32 would be otherwise: a list of `Compared`.
-
-    The reason of each is the assumption.
-    """
-    by_histogram = "the last matrix counts, cut by the histogram"
-    early = "recomputation before the gradient is there"
-    runs = [
-        ("table 2", TABLE_2["Transformer"], WITH_SOFTMAX, (48,), TPU_V3, by_histogram),
-        ("table 3", TABLE_3["Transformer"], WITH_SOFTMAX, (24,), P100, by_histogram),
-        ("table 3", TABLE_3["Transformer"], "Transformer", (24,), replace(P100, early=True), early),
-    ]
-    return [
-        Compared(
-            table, family, K, 32, cells[K, 32], speed_up(family, size, K, 32, device, cells), assumption
-        )
-        for table, cells, family, size, device, assumption in runs
-        for K in (2, 4, 8)
-    ]
-
-
 def _compared(table, published, runs):
     compared = []
     for family, cells in published.items():
@@ -244,7 +222,7 @@ def _compared(table, published, runs):
         for (K, M), value in cells.items():
             cell = Compared(table, family, K, M, value, speed_up(family, size, K, M, device, cells), "")
             if abs(cell.error) > BOUNDS[table]:
-                cell = cell._replace(reason=_reason(family, size, K, M, value, cells))
+                cell = cell._replace(explained_by=_reason(family, size, K, M, value, cells))
             compared.append(cell)
     return compared
 
@@ -275,7 +253,7 @@ def stages_for(family, size, K):
     if family == "Transformer":
         rows = [row for row in transformer_family(*size).rows if row.name.startswith("TransformerBlock")]
         return cut_into_stages(rows, equal_counts(len(rows), K))
-    rows = (transformer_family if family == WITH_SOFTMAX else amoebanet)(*size).rows
+    rows = amoebanet(*size).rows
     return cut_into_stages(rows, histogram([row.macs for row in rows], K))
 
 

@@ -160,13 +160,13 @@ ZERO_BUBBLE = (
 
 # The tables as text, each published number beside the one of this package.
 #
-# `minipipe papers` and notebooks 35 and 36 print them.
+# `python3 figures/draw.py tables` and notebooks 35 to 37 print them.
 
 GIB = 2 ** 30
 
 
 def text_of_cells(cells, bound=None):
-    """A line for each `Compared`: published, simulated, and the error.
+    """Return a line for each `Compared`: published, simulated, the error, and what explains it.
 
     A star marks what is off by more than `bound`.
 
@@ -181,13 +181,14 @@ def text_of_cells(cells, bound=None):
     cells = argument("cells", cells)
     bound = None if bound is None else float(argument("text_of_cells.bound", bound))
     lines = [f"{'':13}{'K':>2}{'M':>4}{'published':>11}{'simulated':>11}{'error':>10}"]
+    if any(cell.explained_by for cell in cells):
+        lines[0] += "    explained by"
     for cell in cells:
-        mark = cell.reason if bound is None or abs(cell.error) <= bound else f"* {cell.reason}"
-        family = cell.family.split(" with")[0]
+        mark = "  " if bound is None or abs(cell.error) <= bound else "* "
         numbers = (
             f"{cell.K:>2}{cell.M:>4}{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %"
         )
-        lines.append(f"{family:13}{numbers}  {mark}".rstrip())
+        lines.append(f"{cell.family:13}{numbers}  {mark}{cell.explained_by}".rstrip())
     if bound is not None:
         lines.append(f"* off by more than {100 * bound:g} %")
     return "\n".join(lines)

@@ -1,16 +1,32 @@
-"""The bytes that each stage of a network needs for a micro-batch."""
+"""The bytes that each stage of a network needs for a micro-batch, by arrays without numbers."""
+
+import copy
+import pickle
+from collections import Counter
+from itertools import accumulate, pairwise
+
+import numpy as np
 
 from ..arguments import argument
-from ..checks import chosen
+from ..arrays import floats, grains_of
+from ..checks import chosen, shown
+from ..description import describe
+from ..layers import Layer, every_layer
 from ..layers.layer import checked_layers
+from ..meta import MetaArray
+from ..optimizers import checked_optimizer
+from ..order.simulate import collector_paused
 from ..parallel.options import Cut
-from .one_microbatch import PATTERNS, counts_for
-from .without_numbers import WithoutNumbers
+from ..sums import checked_accumulate
+from .one_microbatch import (
+    PATTERNS, counts_for, footprint, in_network, one_micro_batch, received, sends_back, skips_across,
+    stages_of,
+)
 
 
 def footprints(
     layers, loss, n_stages, input_shape, m,
-    dtype="float64", optimizer=None, patterns=PATTERNS, accumulate="tree", precision=None, grain=None,
+    dtype="float64", optimizer=None, patterns=PATTERNS, accumulate="tree", grain=None,
 ):
     """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
@@ -24,9 +40,6 @@ def footprints(
     optimizer: what it keeps for each parameter counts, too, as it does from its first update on.
     patterns: the orders of actions that a micro-batch may go through on a stage; fewer take less time.
     accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Sums`.
-    precision: "float64", "float32", "mixed" or a `Precision`, to count other bytes than those of a run in
-        `dtype`, which then is not looked at. "mixed": 2 bytes for each number of parameters, gradients and
-        activations, and 4 for those that the optimizer keeps, a second copy of the parameters among them.
     grain: None, or the samples of a grain, as for `Sequential`.
 
     They are the bytes at the start and the end of each action; `temporaries` tells what is there for a moment
@@ -47,20 +60,13 @@ def footprints(
     >>> huge = [footprint._replace(accumulate="running") for footprint in huge]
     >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()       # W and one sum of dW
     [8000136000000, 136000104]
-    >>> from minipipe.optimizers import Adam
-    >>> large = [Linear(74_999, 100_000)], MeanSquaredError(), 1, (74_999,)
-    >>> (stage,) = footprints(*large, m=1, optimizer=Adam(), precision="mixed")
-    >>> (stage.parameters + stage.gradients + stage.optimizer_state) / 1e9      # 16 bytes * 7.5e9 parameters
-    120.0
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, precision, grain)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, grain)
     return network.footprints(_counts(network, layers, n_stages), m, patterns)
 
 
-def temporaries(
-    layers, loss, n_stages, input_shape, m, dtype="float64", patterns=PATTERNS, precision=None
-):
+def temporaries(layers, loss, n_stages, input_shape, m, dtype="float64", patterns=PATTERNS):
     """For each stage {kind of action: bytes}: what is there for a moment inside such an action, at most.
 
     It comes on top of the bytes at its start and its end, those of `footprints`, which a run counts: no run
@@ -76,7 +82,7 @@ def temporaries(
     40464
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, None, precision=precision)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, None)
     return network.temporaries(_counts(network, layers, n_stages), argument("m", m), patterns)
 
 
@@ -88,3 +94,231 @@ def _counts(network, layers, n_stages):
             "that `partition` has found"
         )
     return counts_for(n_stages, layers, network.loss, network.sample(1))
+
+
+# What a network without numbers needs: random numbers that are not drawn, and errors that say who fails.
+
+class NoNumbers:
+    """A generator of random numbers that draws none."""
+
+    def standard_normal(self, size=(), dtype="float64"):
+        return MetaArray(size, dtype)
+
+    def __getattr__(self, name):
+        return getattr(np.random.default_rng(0), name)
+
+
+def say_who_fails(owner, methods, name=None):
+    """Where one of `methods` cannot do without numbers, the error says so, whose it is, and a remedy.
+
+    name: of the owner in the error; without it, its code, which is written when it is needed: a network has
+        many layers.
+    Of layers within layers, the innermost is named: what it raises is a `ValueError`, which passes through
+    the others.
+    """
+    def saying(method):
+        def called(*arguments):
+            try:
+                return method(*arguments)
+            except (TypeError, AttributeError, IndexError) as error:
+                who = name or repr(owner)
+                raise ValueError(
+                    f"{who} cannot be counted without numbers: {error}. Use functions that arrays without "
+                    "numbers know, see minipipe.meta, or mp.measure, which runs the layers with numbers"
+                ) from error
+        return called
+
+    for method in methods:
+        setattr(owner, method, saying(getattr(owner, method)))
+
+
+# The network.
+
+class WithoutNumbers:
+    """A network of arrays without numbers, of which any cut can be counted.
+
+    layers, loss, input_shape, dtype, optimizer, accumulate, grain: as for `footprints`.
+
+    Stages that are alike are counted once. The bytes of an array with m columns grow evenly with m, and
+    others know nothing of m. So for many samples the counts are made of those for 2 and for 3, which takes
+    less time for images. (m = 1 is a case of its own: there, copies may be views.)
+    """
+
+    def __init__(self, layers, loss, input_shape, dtype, optimizer, accumulate="tree", grain=None):
+        if isinstance(loss, (type, Layer)) or not hasattr(loss, "backward"):
+            raise ValueError(
+                f"loss is {shown(loss)}, but a backward begins at the loss: pass one, such as "
+                "MeanSquaredError()"
+            )
+        if optimizer is not None:
+            checked_optimizer(optimizer)
+        dtype = floats(dtype)
+        self.description = describe(layers, input_shape, dtype)
+        outputs = [
+            row.output_shape[0] if layer.fork else row.output_shape  # the other one is what a Fork puts aside
+            for layer, row in zip(layers, self.description.rows)
+        ]
+        self.shapes = [self.description.input_shape, *outputs]
+        self.skips = {layer.fork: shape for layer, shape in zip(layers, self.shapes) if layer.fork}
+        self.names = list(map(_name, layers))
+        self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
+        self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
+        self.accumulate = checked_accumulate(accumulate)
+        self.grain = None if grain is None else argument("grain", grain)
+        for layer in every_layer(self.layers):
+            say_who_fails(layer, ("initialize", "forward", "backward_input", "backward_weight"))
+        say_who_fails(self.loss, ("forward", "backward"), "the loss")
+        self.known = {}
+
+    def footprints(self, counts, m, patterns=PATTERNS):
+        """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
+        if self.grain is None:
+            found, n_grains = of_samples(m, lambda m: self._footprints(counts, m, patterns)), 1
+        else:  # what is kept of a grain beside its samples does not grow with m
+            found, n_grains = self._footprints(counts, m, patterns), len(grains_of(m, self.grain))
+        return [of_stage._replace(accumulate=self.accumulate, n_grains=n_grains) for of_stage in found]
+
+    def temporaries(self, counts, m, patterns=PATTERNS):
+        """For each stage {kind of action: bytes}, as `temporaries` says.
+
+        A peak does not grow evenly with m, so it is counted for m itself.
+        """
+        found = []
+        coming_back = dict.fromkeys(patterns)
+        for stage, shape, alike in reversed(self._stages(counts, m)):
+            most = Counter()
+            for pattern in patterns:
+                given = stage, shape, alike, m, pattern, coming_back[pattern]
+                _, inside, coming_back[pattern] = self._counted(*given)
+                most |= inside | self._inside_later(*given)
+            found.append({kind: most[kind] for kind in sorted(set("".join(patterns)))})
+        return found[::-1]
+
+    def sample(self, m):
+        """(X, Y) of m samples."""
+        X, Y = (arrays(shape, m, self.dtype) for shape in (self.shapes[0], self.shapes[-1]))
+        if self.layers[0].takes == "tokens":  # they are looked at
+            X = np.zeros(X.shape)
+        return X, Y
+
+    def _stages(self, counts, m):
+        """[(stage, shape of its inputs, a key that is the same for stages that are alike)]"""
+        found = []
+        ends = accumulate([0, *counts])
+        for stage, (start, end) in zip(stages_of(self.layers, self.loss, counts), pairwise(ends)):
+            shape = self.shapes[start]
+            given = repr((shape, self._arriving(stage, m)))
+            found.append((stage, shape, (stage.index == 0, *self.names[start:end], m, given)))
+        return found
+
+    def _footprints(self, counts, m, patterns):
+        found = []
+        coming_back = dict.fromkeys(patterns)  # to a stage, in each pattern; None to the last
+        for stage, shape, alike in reversed(self._stages(counts, m)):
+            of_pattern = {}
+            for pattern in patterns:
+                of_pattern[pattern], _, coming_back[pattern] = self._counted(
+                    stage, shape, alike, m, pattern, coming_back[pattern]
+                )
+            actions = {pattern: counted.actions[pattern] for pattern, counted in of_pattern.items()}
+            found.append(of_pattern[patterns[-1]]._replace(actions=actions))
+        return in_network(found[::-1], counts)
+
+    def _counted(self, stage, shape, alike, m, pattern, dA):
+        """(Footprint, {kind: the most bytes inside it}, what it sends back) of one stage.
+
+        It gets inputs of `shape`, and dA from behind; `alike` is its key among those of `_stages`.
+        """
+        key = *alike, pattern, repr(dA)
+        if key not in self.known:
+            performed = self._performed(stage, shape, m, pattern, dA)
+            counted = footprint(stage, {pattern: performed}, self.optimizer)
+            sent_back = performed[sends_back(pattern), stage.index].sent
+            self.known[key] = counted, _insides(performed), received(sent_back)
+        return self.known[key]
+
+    def _inside_later(self, stage, shape, alike, m, pattern, dA):
+        """{kind: the most bytes inside it} where sums over micro-batches have begun already."""
+        key = "later", *alike, pattern, repr(dA)
+        if key not in self.known:
+            self.known[key] = _insides(self._performed(stage, shape, m, pattern, dA, is_first=False))
+        return self.known[key]
+
+    def _arriving(self, stage, m):
+        """What skip connections bring to a stage, forward and backward."""
+        forks, joins = skips_across(stage.layers)
+        places = [*(("F", name) for name in joins), *(("B", name) for name in forks)]
+        return {(message, name): arrays(self.skips[name], m, self.dtype) for message, name in places}
+
+    def _performed(self, stage, shape, m, pattern, dA=None, is_first=True):
+        """As `one_micro_batch`, of one stage alone.
+
+        What Python's collector would find meanwhile is not to be taken for what an action has dropped.
+        """
+        for layer in stage.layers:
+            layer.initialize(NoNumbers(), self.dtype)
+        A_prev = arrays(shape, m, self.dtype) if stage.index else None
+        arriving = self._arriving(stage, m)
+        with collector_paused():
+            performed = one_micro_batch(
+                [stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first, self.grain
+            )
+        if stage.loss is None:
+            last = stage.layers[-1]
+            expected = arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype)
+            _check_sent(performed["F", stage.index].sent, expected, last)
+        return performed
+
+
+def _insides(performed):
+    return Counter({kind: done.inside for (kind, _), done in performed.items()})
+
+
+def arrays(shape, m, dtype):
+    """An array without numbers for m samples of `shape`; for a pair of shapes, two."""
+    if shape and isinstance(shape[0], tuple):
+        return tuple(arrays(part, m, dtype) for part in shape)
+    return MetaArray((*shape, m), dtype)
+
+
+def of_samples(m, count):
+    """Return count(m), which for more than 3 samples is made of count(2) and count(3).
+
+    >>> of_samples(6, lambda m: [100 + 8 * m])
+    [148]
+    """
+    m = argument("m", m)
+    return count(m) if m <= 3 else evenly(m, count(2), count(3))
+
+
+def evenly(m, two, three):
+    """The numbers for m, where `two` and `three` have those for 2 and for 3.
+
+    >>> evenly(4, [10, {"F": (0, 5)}], [12, {"F": (0, 8)}])
+    [14, {'F': (0, 11)}]
+    """
+    if two == three:
+        return two
+    if isinstance(two, dict):
+        return {key: evenly(m, two[key], three[key]) for key in two}
+    if isinstance(two, (list, tuple)):
+        parts = [evenly(m, *pair) for pair in zip(two, three, strict=True)]
+        return type(two)(*parts) if hasattr(two, "_fields") else type(two)(parts)
+    return two + (m - 2) * (three - two)
+
+
+def _check_sent(sent, expected, layer):
+    """What a stage sends is what the next one is counted with."""
+    if repr(sent) != repr(expected):
+        raise ValueError(
+            f"{layer!r} ends a stage with {sent!r}, but output_shape and the dtype of X say {expected!r}: "
+            "make them agree, and let constants have the dtype of A_prev"
+        )
+
+
+def _name(layer):
+    """The same for layers that are alike."""
+    try:
+        return pickle.dumps(layer)
+    except (pickle.PicklingError, AttributeError, TypeError):  # its class stands in a function, for instance
+        return id(layer)

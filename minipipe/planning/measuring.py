@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ..arguments import argument
-from ..arrays import computing, floats
+from ..arrays import computing
 from ..cluster import SECONDS
 from ..network import Network
 from ..optimizers import checked_optimizer
@@ -75,8 +75,9 @@ def measure(
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
     times = {kind: [median(seconds[kind, stage]) for stage in range(len(stages))] for kind in TIMED_KINDS}
-    names = dict(accumulate=accumulate, precision=floats(dtype).name)
-    of_stages = [footprint(stage, performed, optimizer)._replace(**names) for stage in stages]
+    of_stages = [
+        footprint(stage, performed, optimizer)._replace(accumulate=accumulate) for stage in stages
+    ]
     footprints = in_network(of_stages, counts)
     sent = [of_stage.sent["F"] for of_stage in footprints]
     return Measured(Costs(**times, message_bytes=sent, unit=SECONDS), footprints)

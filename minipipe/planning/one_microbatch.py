@@ -6,12 +6,10 @@ from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
-import numpy as np
 
 from ..arguments import argument
 from ..arrays import leaves
 from ..cluster import Buffers, bytes_by_kind
-from ..layers import Linear
 from ..meta import LIVE
 from ..order import Action
 from ..order.actions import RULES
@@ -37,7 +35,6 @@ class Footprint(NamedTuple):
     itemsize: the bytes of one number among the gradients.
     accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Sums`.
     n_grains: of a micro-batch, 1 without a `grain`; so many terms these sums get of it.
-    precision: the name of the `Precision` that is counted; of a run, that is its dtype.
     """
 
     parameters: int
@@ -50,7 +47,6 @@ class Footprint(NamedTuple):
     actions: dict
     itemsize: int = 8
     accumulate: str = "tree"
-    precision: str = "float64"
     n_grains: int = 1
 
 
@@ -227,17 +223,6 @@ def n_bytes_of(sent):
 
 
 def _state_of(optimizer, stage):
-    """The bytes that a fresh optimizer keeps for a stage, after an update of a copy of it."""
-    return _kept_after_an_update(optimizer, [layer.copy() for layer in stage.layers], stage.gradients())
-
-
-def numbers_kept(optimizer):
-    """How many numbers an optimizer keeps for each parameter, such as 2 for Adam's."""
-    W = np.ones((4, 4))
-    layers = [Linear(4, 4, W=W, bias=False)]
-    return _kept_after_an_update(optimizer.fresh(), layers, [(W, None)]) // W.nbytes
-
-
-def _kept_after_an_update(optimizer, layers, gradients):
-    optimizer.update(layers, gradients)
+    """Return the bytes that a fresh optimizer keeps for a stage, after an update of a copy of it."""
+    optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
     return sum(Buffers(list(optimizer.memory.values())).values())

@@ -19,7 +19,6 @@ import minipipe as mp
 from minipipe import papers
 from minipipe.collectives import Group
 from minipipe.graph import Task, list_schedule
-from minipipe.planning import Profiled
 from minipipe.registry import Registry
 from minipipe.site.grid import Grid
 from minipipe.order import Action, in_copies
@@ -95,16 +94,6 @@ def saved():
     return path
 
 
-def profile():
-    return [Profiled("a", 1, 1, 1, 8), Profiled("b", 1, 1, 1, 8)]
-
-
-def profile_file():
-    path = folder() / "profile.csv"
-    path.write_text("name,forward,backward,weight backward,bytes\na,1,1,1,8\n")
-    return path
-
-
 GOOD = {  # name of an argument -> a function that makes a good value
     "A": lambda: X, "X": lambda: X, "Y": lambda: Y, "layers": layers, "loss": lambda: LOSS,
     "optimizer": lambda: mp.SGD(0.1), "n_stages": lambda: 2, "n_microbatches": lambda: 2,
@@ -142,10 +131,7 @@ EXCEPTIONS = {
     "Mpi.programs": lambda: [idle()], "Schedule.devices": lambda: gpipe(2, 2).devices,
     "Pipeline.schedule": lambda: "1f1b", "Parallel.split": lambda: mp.Split(2, 2, 2, 4),
     "Cut.stages": lambda: 2, "Cut.by": lambda: "macs", "Cut.sample": lambda: (X, Y),
-    "all_dimensions.layers": lambda: equal_layers(), "Stage.loss": lambda: LOSS,
-    "all_dimensions.inside": lambda: 1, "all_dimensions.between": lambda: 2,
-    "all_dimensions.batch_size": lambda: 8, "in_dimensions.inside": lambda: 1,
-    "in_dimensions.between": lambda: 2, "in_dimensions.layers": lambda: equal_layers(),
+    "Stage.loss": lambda: LOSS,
     "all_reduce_sum.algorithm": lambda: "owners", "all_reduce_sum_and_gather.algorithm": lambda: "owners",
     "all_reduce.algorithm": lambda: "owners", "broadcast.algorithm": lambda: "binomial",
     "amoebanet_d.L": lambda: 3, "amoebanet_d.D": lambda: 16, "amoebanet.D": lambda: 208,
@@ -154,7 +140,7 @@ EXCEPTIONS = {
     "bigram_cross_entropy.train_ids": lambda: np.array([0, 1, 0]),
     "bigram_cross_entropy.test_ids": lambda: np.array([1, 0]),
     "check.what": lambda: mp.Linear(2, 4), "check.shape": lambda: (2,),
-    "checked_ports.ports": lambda: [mp.Port(8, [0])], "choices.row": lambda: papers.narayanan.TABLE[0],
+    "checked_ports.ports": lambda: [mp.Port(8, [0])],
     "curves.series": lambda: {"J": ([1, 2], [1.0, 0.5])}, "cut.costs": lambda: [1, 2],
     "loads.costs": lambda: [1, 2], "histogram.costs": lambda: [1, 2], "min_max.costs": lambda: [1, 2],
     "min_variance.costs": lambda: [1, 2], "describe_path.path": lambda: mp.cluster.critical_path(trace()),
@@ -162,16 +148,9 @@ EXCEPTIONS = {
     "with_all_reduce.schedule": lambda: in_copies(gpipe(1, 2), 2), "fit.report": lambda: None,
     "fit.validation": lambda: (X, Y), "in_buckets.sizes": lambda: [8, 16],
     "learning_rates.rates": lambda: {"one": 0.1}, "learning_rates.n_updates": lambda: 4,
-    "learning_rates.n_epochs": lambda: 2, "load.path": saved, "read_profile.path": profile_file,
+    "learning_rates.n_epochs": lambda: 2, "load.path": saved,
     "player.run": trace, "still.run": trace,
     "chrome_trace.runs": lambda: {"one": trace()},
-    
-    "plan.cluster": lambda: mp.Nodes(1, 2, inside=mp.Link()), "plan.batch_size": lambda: 4,
-    "plan.precision": lambda: "float32", "arrange.profile": profile, "profile_of.names": lambda: ["a", "b"],
-    "partition_with_replicas.times": lambda: [1, 2, 1],
-    "partition_with_replicas.output_bytes": lambda: [8, 8, 8],
-    "partition_with_replicas.parameter_bytes": lambda: [8, 8, 8],
-    "meshed_stages.stage_time": lambda: lambda *args: 1, "simulate_in_shards.schedule": lambda: gpipe(2, 2),
     "round_ticks.times": lambda: [1, 2], "links_between.link": mp.Link,
     "compare.schedules": lambda: ["gpipe", "1f1b"], "compare_splits.devices": lambda: 2,
     "OneTick.share": lambda: Fraction(1, 2), "Costs.share": lambda: Fraction(1, 2),
@@ -180,14 +159,13 @@ EXCEPTIONS = {
     "text_of_rates.rates": list, "training_tasks.F": lambda: [1, 1], "training_tasks.I": lambda: [2, 2],
     "zero_bubble_span.put_off": lambda: 0, "zero_bubble_table.profiles": lambda: [],
     "Adam.betas": lambda: (0.9, 0.99), "FederatedAveraging.clients": lambda: mp.clients_of(X, Y, 2),
-    "GroupNorm.n": lambda: 4, "Precision.numbers": lambda: 4, "Precision.state": lambda: 4,
+    "GroupNorm.n": lambda: 4,
     "equal_counts.n_layers": lambda: 4, "Hardware.latency": lambda: 1e-6,
     "mlp.sizes": lambda: [2, 3, 2],
     "transformer.n_layers": lambda: 1, "Accelerator.share": lambda: 0.5, "Accelerator.peak": lambda: 1e12,
     "Accelerator.memory": lambda: 2**30, "Accelerator.early": lambda: True,
     "Accelerator.source": lambda: "here",
-    "EqualLayers.work": lambda: 1, "EqualLayers.exchanged": lambda: 1, "EqualLayers.gradients": lambda: 1,
-    "EqualLayers.state": lambda: 1, "EqualLayers.whole": lambda: 1, "costs_in_segments.n": lambda: 2,
+    "costs_in_segments.n": lambda: 2,
     "peak_versions.schedule": lambda: mp.schedules.pipedream(2, 4),
     "staleness.schedule": lambda: mp.schedules.pipedream(2, 4), "all_to_all.values": lambda: [1, 2],
     "reduce_scatter_sum_and_gather.value": lambda: 1, "Bytes.nbytes": lambda: 8,
@@ -202,7 +180,6 @@ EXCEPTIONS = {
     "write_site.grid": lambda: Grid(("gpipe",), (2,), (2,), (0.5,), (0,)), "write_site.report": lambda: str,
     "rounding_bounds.layers": lambda: network().layers, "build.name": lambda: "gpipe",
     "build_for_stages.name": lambda: "gpipe", "dualpipe_v.n_microbatches": lambda: 4,
-    "Profiled.F": lambda: 1, "Profiled.I": lambda: 1, "Profiled.W": lambda: 1,
     "write_site.folder": lambda: folder() / "site", "Port.sends": lambda: [0],
     "recomputing.layers": lambda: [mp.TransformerBlock(4, 2)],
     "check_size.world": lambda: SimpleNamespace(size=1), "check_size.n_devices": lambda: 1,
@@ -214,11 +191,9 @@ EXCEPTIONS = {
 
 # plain records that the package makes, and nobody hands in; and what holds a run together
 RECORDS = {
-    "Arranged", "Bounds", "Buffers",
-    "Cell", "Compared", "Counted", "Dataset", "Dimensions", "Estimate", "Explanation",
-    "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds",
-    "Measured", "Message", "Pair", "Plan", "Plans", "Round", "Setting", "Shared", "Span", "Step", "Text",
-    "Times", "Trace", "Update",
+    "Bounds", "Buffers", "Cell", "Compared", "Counted", "Dataset", "Estimate", "Explanation", "First",
+    "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds", "Measured",
+    "Message", "Pair", "Round", "Span", "Step", "Text", "Times", "Trace", "Update",
 }
 
 
@@ -226,8 +201,6 @@ def idle():
     yield mp.Compute("work")
 
 
-def equal_layers():
-    return papers.EqualLayers(4, 1, 1, 1, 1, 1)
 
 
 @lru_cache

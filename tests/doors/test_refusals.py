@@ -70,7 +70,7 @@ def test_every_argument_that_must_be_given_has_a_good_example():
 
 def test_a_sample_of_hostile_values_is_refused_in_sentences(tmp_path):
     findings, counts = tried(NAMES, len(HOSTILE) + 1, tmp_path)  # one value for each argument, in turn
-    assert not [one for one in findings if one[3] != "vague"] and sum(counts.values()) > 900, findings
+    assert not [one for one in findings if one[3] != "vague"] and sum(counts.values()) > 800, findings
 
 
 @pytest.mark.slow
@@ -221,7 +221,6 @@ def test_a_limit_of_memory_is_a_number_of_bytes_everywhere():
     for limit in ("1", [1], math.nan, 0, -1, True):
         assert_refused([
             (lambda: mp.Memory(limit=limit), "^limit=... must be ...above 0 bytes"),
-            (lambda: mp.what_fits(LAYERS, LOSS, (2,), 4, limit), "^memory_limit=... must be ...above 0"),
             (lambda: mp.Cluster([], holdings=[], memory_limit=limit), "^memory_limit=... must be ...above 0"),
         ])
 

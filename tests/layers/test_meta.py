@@ -11,8 +11,6 @@ from layers.every_layer import ALONE, LAYERS, TOKENS
 
 import minipipe as mp
 from minipipe.meta import MetaArray
-from minipipe.partitioning import equal_counts
-from minipipe.planning.without_numbers import WithoutNumbers
 
 LOSS = mp.MeanSquaredError()
 LARGE = {  # name: (layers, shape of a sample, stages)
@@ -71,27 +69,28 @@ def test_every_model_needs_the_bytes_that_are_foreseen(name):
 
 
 @pytest.mark.parametrize("name", EACH_LARGE)
-def test_what_a_stage_keeps_is_what_its_footprint_says(name):
-    """The caches after a forward are those after a recomputation; m = 5 is made of 2 and 3.
+def test_a_recomputation_keeps_what_the_forward_would(name):
+    """The caches after a forward are those after a recomputation.
 
     The last cells of this AmoebaNet-D have one place, of which one sample has no variance.
     """
     layers, shape, n_stages = LARGE[name]
     for m in (2, 5) if name == "AmoebaNet-D" else (1, 2, 5):
-        network = WithoutNumbers(layers, mp.SoftmaxCrossEntropy(), shape, np.float32, optimizer=None)
-        counts = equal_counts(len(layers), n_stages)
-        footprints = network.footprints(counts, m, ["FB", "FRB"])
-        network.known.clear()
-        stashed = [footprint.actions["FRB"]["F"][2]["stashed inputs"] for footprint in footprints]
-        for pattern, kind in (("FB", "F"), ("FRB", "R")):
-            caches = [footprint.actions[pattern][kind][2]["caches"] for footprint in footprints]
-            assert network.kept(counts, m) == list(zip(stashed, caches)) and min(caches) > 0
+        footprints = mp.footprints(
+            layers, mp.SoftmaxCrossEntropy(), n_stages, shape, m, "float32", patterns=["FB", "FRB"]
+        )
+        after_forward, after_recompute = (
+            [footprint.actions[pattern][kind][2]["caches"] for footprint in footprints]
+            for pattern, kind in (("FB", "F"), ("FRB", "R"))
+        )
+        assert after_forward == after_recompute and min(after_forward) > 0
 
 
 def test_only_the_last_stage_keeps_the_cache_of_the_loss():
     """A Linear keeps its input, 4 numbers; the MeanSquaredError its error, 4 more."""
-    network = WithoutNumbers([mp.Linear(4, 4)] * 3, LOSS, (4,), np.float32, optimizer=None)
-    assert network.kept([1, 1, 1], 1) == [(16, 16), (16, 16), (16, 32)]
+    footprints = mp.footprints([mp.Linear(4, 4)] * 3, LOSS, 3, (4,), 1, "float32", patterns=["FB", "FRB"])
+    assert [footprint.actions["FB"]["F"][2]["caches"] for footprint in footprints] == [16, 16, 32]
+    assert [footprint.actions["FRB"]["F"][2]["stashed inputs"] for footprint in footprints] == [16] * 3
 
 
 def test_views_are_views_where_those_of_numbers_are():

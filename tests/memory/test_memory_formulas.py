@@ -268,33 +268,11 @@ def test_the_bytes_of_selective_recomputation_are_foreseen(schedule):
     assert max(peak["selective"]) < max(peak["never"])
 
 
-def test_what_fits_knows_selective_recomputation():
-    """Its peak and its makespan are those of a run; only where an attention is, and slower by K^T Q."""
-    layers = mp.models.transformer(11, 8, n_heads=4, n_layers=4, n_places=12)
-    found = {}
-    for mode in ("never", "selective"):
-        (found[mode],) = mp.what_fits(layers, CROSS_ENTROPY, (12,), 12, 1, [2], [4], ["zb-h1"], [mode])
-        fit = found[mode]
-        pipe = fit.pipeline(layers, CROSS_ENTROPY)
-        tokens = np.random.default_rng(0).integers(0, 11, (12, 12))
-        pipe.forward_backward(tokens, mp.one_hot(tokens, 11, np.float32))
-        assert max(pipe.trace.peak_bytes()) == fit.peak_bytes and pipe.trace.makespan == fit.makespan
-    never, selective = found["never"].costs, found["selective"].costs
-    K_and_Q = 3 * 2 * 8 * 12 * 12  # samples, blocks, d T^2
-    assert selective.F == never.F and [b - a for a, b in zip(never.B, selective.B)] == [K_and_Q, K_and_Q]
-    assert selective.W == never.W == never.F  # the first half has it
-    assert found["selective"].peak_bytes < found["never"].peak_bytes
-    limit = (found["never"].peak_bytes + found["selective"].peak_bytes) // 2
-    (fit,) = mp.what_fits(layers, CROSS_ENTROPY, (12,), 12, limit, [2], [4], ["zb-h1"])
-    assert (fit.recompute, fit.fits) == ("selective", True)
-
-
 def test_networks_without_attention_are_refused_in_words():
     layers = [mp.Linear(2, 2), mp.ReLU()]
     words = "none of these 2 layers is or has a MultiHeadAttention, which selective recomputation is for"
     assert_refused([(call, words) for call in (
         lambda: mp.Pipeline(layers, LOSS, 1, 1, recompute="selective"),
-        lambda: mp.what_fits(layers, LOSS, (2,), 8, 10**9, [1], recompute=["selective"]),
         lambda: mp.recomputing(layers),
     )])
 

@@ -24,7 +24,6 @@ from minipipe.cli.main import main
 from minipipe.cluster import ticks
 from minipipe.exact import rational
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
-from minipipe.order.names import chosen_schedules
 from minipipe.schedules import (
     SCHEDULES, build, build_for_stages, is_name, name_of, names_for, names_having, stages_per_device,
 )
@@ -119,20 +118,18 @@ def test_its_name_is_found_in_any_spelling_and_by_other_names(name):
             assert name_of(other.lower()) == name and is_name(other)
 
 
-def test_networks_comparisons_and_plans_read_names_alike():
+def test_networks_comparisons_and_checks_read_names_alike():
     layers = [mp.Linear(1, 1) for _ in range(4)]
     of_flush = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "ZB_V")
     stream = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, "PipeDream 2BW")
     assert (of_flush.schedule, stream.schedule.name) == (build("zb-v", 2, 2), "pipedream-2bw")
     assert [*mp.compare("GPipe", "zbv", K=2, M=2)] == ["gpipe", "zb-v"]
     assert repr(mp.check("GPipe", K=1, M=2)) == repr(mp.check("gpipe", K=1, M=2))
-    assert chosen_schedules(["1F1B", "Zb_V"], ["zb-v", "1f1b"]) == ["1f1b", "zb-v"]
     for call in (
         lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "dapple").schedule,
         lambda: build(*mp.compare("dapple", K=4, M=2), 4, 2), lambda: build("dapple", 4, 2),
         lambda: build_for_stages("dapple", 4, 2),
         lambda: mp.check("dapple", K=4, M=2) and build("1f1b", 4, 2),
-        lambda: build(*chosen_schedules(["dapple"], ["gpipe", "1f1b"]), 4, 2),
     ):
         with pytest.warns(ScheduleWarning, match="the schedule 'dapple' is called '1f1b' here") as said:
             assert call() == build("1f1b", 4, 2)

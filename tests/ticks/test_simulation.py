@@ -13,7 +13,7 @@ import pytest
 import minipipe as mp
 from minipipe.cluster import OneTick, in_one_unit
 from minipipe.order import alive_microbatches, greedy_schedule, in_copies, in_segments, peak_microbatches
-from minipipe.planning import footprints, simulate_in_shards
+from minipipe.planning import footprints
 from minipipe.plots.html import page_data
 from minipipe.schedules import SCHEDULES, build, interleaved_one_f_one_b, names_for_stages
 
@@ -250,10 +250,6 @@ RUNS = {  # name -> (run, what a tick of it is)
         lambda: simulated(F=[1, 2, 3, 2], share=0.125), "the forward of 1/8 of the network for a micro-batch"
     ),
     "two stages": (lambda: simulated("zb-v"), "the forward of 1/4 of the network for a micro-batch"),
-    "copies in shards": (
-        lambda: simulate_in_shards(in_copies(build("gpipe", 2, 2), 2), 3),
-        "the forward of 1/6 of the network for a micro-batch",
-    ),
 }
 
 

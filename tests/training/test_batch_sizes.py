@@ -13,7 +13,6 @@ from compared import assert_same, assert_within
 
 import minipipe as mp
 from minipipe.arrays import leaves
-from minipipe.cli.main import main
 from minipipe.datasets import Dataset
 from minipipe.exact import Rational, rational
 from minipipe.experiments import (
@@ -90,14 +89,6 @@ def few(m=200):
     return Dataset((X[:, :m].copy(), Y[:, :m].copy()), (X_test, Y_test))
 
 
-def run(capsys, *arguments):
-    try:
-        status = main(["batch-size", *map(str, arguments)])
-    except SystemExit as exit:
-        status = exit.code
-    return status, *capsys.readouterr()
-
-
 def test_the_recipe_is_that_of_the_paper():
     """Reference rate 0.1, k = 8: from 0.1 by equal steps to 0.8, which falls at 1/3, 2/3 and 8/9."""
     recipe = Recipe(n_epochs=9, warm_up=2)
@@ -154,33 +145,6 @@ def test_the_rule_beats_the_others_where_epochs_are_few():
     medians = {name: np.median(errors) for (name, _), errors in found.items()}
     linear, _, root, fixed = (medians[name] for name in VARIANTS)
     assert linear < 0.8 * root and root < 0.8 * fixed and linear < 7 and fixed > 12
-
-
-def test_the_command_prints_a_table_and_draws(capsys, tmp_path):
-    picture = tmp_path / "errors.png"
-    status, out, _ = run(
-        capsys, "--sizes", 256, 719, "--seeds", 2, "--epochs", 2, "--warm-up", 1, "--output", picture,
-        "--variants", "linear, gradual warm-up", "fixed rate",
-    )
-    assert status == 0 and "1,437 digits, network mlp, 2 epochs, 2 seeds, rate 0.1 for 32 samples" in out
-    rows = [line for line in out.splitlines() if "±" in line]
-    assert [row[:30].strip() for row in rows] == ["linear, gradual warm-up", "fixed rate"]
-    assert all(row.count("±") == 2 for row in rows) and picture.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("arguments, words", [
-    (["--sizes", 2000], "--sizes 2000 exceeds the 1437 samples"),
-    (["--sizes", 0], "--sizes[0]=0 must be at least 1"),
-    (["--epochs", 5], "a warm-up of 8 epochs in a training of 5"),
-    (["--base", "nan"], "base=nan must be above 0"),
-    (["--variants", "cubic"], "must be a list of names out of linear, gradual warm-up"),
-    (["--samples", 5000], "--samples 5000 of 1,437: use from 1 to that many"),
-    (["--output", "errors.txt"], "its name must end in one of"),
-])
-def test_mistakes_are_answered_before_the_first_training(capsys, tmp_path, monkeypatch, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    status, _, said = run(capsys, *arguments)
-    assert status == 2 and words in said and not list(tmp_path.iterdir())
 
 
 # --- small mini-batches against large ones

@@ -232,9 +232,6 @@ def test_an_epoch_says_how_long_it_takes(stderr):
     ("verify", r"\d+ of \d+ runs, \d+ s left"),
     ("search --devices 3 --micro-batches 4 --most-alive 3 2 1",
      r"[\d,]+ of 20,000 partial schedules at most, .* left"),
-    ("papers hardware devices", "1 of 2 tables, 0 s left"),
-    ("fit --memory 1GiB --model mlp([4,4,4]) --input 4 --batch 4 --devices 1 2 --schedules gpipe",
-     r"\d+ of \d+ looks at runs on 2 devices, at most, 0 s left"),
 ])
 def test_commands_say_how_long_they_take(stderr, capsys, monkeypatch, command, words):
     monkeypatch.setattr("minipipe.cli.verify.PIPELINE_SIZES", [(2, 2, 8)])
