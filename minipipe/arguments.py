@@ -217,7 +217,6 @@ ARGUMENTS = {
     "learning_rate": ABOVE_0,
     "learning_rates.n_updates": Whole(most=10**5),
     "learning_rates.n_epochs": Whole(most=10**4),
-    "published": ABOVE_0,
     "rates.n_epochs": ABOVE_0,
     "rates_of.n_updates": Each(COUNT_OR_0),
     "seed": Whole(0, 2**128 - 1),
@@ -228,7 +227,6 @@ ARGUMENTS = {
     "ticks_per_frame": Real(infinite=True),
     "until": TIME_IN_TICKS,
     # shares
-    "base_share": SHARE,
     "dropout": SHARE,
     "kept_for_W": SHARE_OR_1,
     "momentum": SHARE,

@@ -23,8 +23,7 @@ from .formulas import (
     zero_bubble_peaks, zero_bubble_span,
 )
 from .gpipe import (
-    Compared, Estimate, amoebanet, blocks_that_fit, equal_stages, slowest_share, table_1, table_2, table_3,
-    torchgpipe_table, transformer_family,
+    Compared, Estimate, blocks_that_fit, equal_stages, table_1, table_2, table_3, torchgpipe_table,
 )
 from .tables import (
     ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE, text_of_cells, text_of_hardware,
@@ -34,9 +33,9 @@ from .zero_bubble import zero_bubble_table
 
 __all__ = [
     "ACCURACIES", "Accelerator", "Compared", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1",
-    "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "ZERO_BUBBLE", "amoebanet", "blocks_that_fit",
-    "chimera_bubble", "costs_of", "equal_stages", "gpipe_bubble", "megatron_bubble", "slowest_share",
-    "table_1", "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest",
-    "text_of_rates", "torchgpipe_table", "transformer_family", "zero_bubble_h1_idle",
-    "zero_bubble_h2_idle", "zero_bubble_peaks", "zero_bubble_span", "zero_bubble_table",
+    "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "ZERO_BUBBLE", "blocks_that_fit",
+    "chimera_bubble", "costs_of", "equal_stages", "gpipe_bubble", "megatron_bubble", "table_1", "table_2",
+    "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
+    "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks", "zero_bubble_span",
+    "zero_bubble_table",
 ]

@@ -30,22 +30,17 @@ FAMILIES = {  # what makes (layers, shape of a sample) from a size
 }
 
 
-def amoebanet(L, D):
-    """The `Description` of AmoebaNet-D (L, D) for 224 x 224 images and 1000 classes."""
-    return _description("AmoebaNet-D", argument("amoebanet_d.L", L), argument("amoebanet_d.D", D))
+@lru_cache
+def described(family, size):
+    """Return the `Description` of a network.
 
+    family: "AmoebaNet-D", for 224 x 224 images and 1000 classes; or "Transformer", with d = 2048, 32 heads,
+        32,000 tokens and sequences of 1024.
+    size: (L, D) of AmoebaNet-D, (layers,) of the Transformer.
 
-def transformer_family(n_layers):
-    """The `Description` of the Transformer of table 1: d = 2048, 32 heads, 32,000 tokens, sequences of 1024.
-
-    >>> [transformer_family(L).parameters for L in (3, 13, 103)]
+    >>> [described("Transformer", (L,)).parameters for L in (3, 13, 103)]
     [282182912, 785765632, 5318010112]
     """
-    return _description("Transformer", argument("transformer.n_layers", n_layers))
-
-
-@lru_cache
-def _description(family, *size):
     return describe(*FAMILIES[family](*size))
 
 
@@ -96,10 +91,10 @@ def table_1():
 
 @lru_cache
 def _estimate(column):
-    unit, described = MEMORY_UNIT[column.family], _description(column.family, *column.size)
-    counts = histogram([row.macs for row in described.rows], column.n_devices)
+    unit, network = MEMORY_UNIT[column.family], described(column.family, column.size)
+    counts = histogram([row.macs for row in network.rows], column.n_devices)
     parameters, activations = _stage_bytes(column.family, column.size, counts, M if column.pipeline else 1)
-    computed = described.parameters, sum(parameters) / unit, sum(activations) / unit
+    computed = network.parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
     errors = tuple(here / there - 1 for here, there in zip(computed, printed))
     fullest = max(map(sum, zip(parameters, activations)))
@@ -112,7 +107,7 @@ def _stage_bytes(family, size, counts, M):
     With one micro-batch, nothing is recomputed.
     """
     layers, shape = FAMILIES[family](*size)
-    stages = cut_into_stages(_description(family, *size).rows, counts)
+    stages = cut_into_stages(described(family, size).rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
     pattern = "FB" if M == 1 else "FRB"
     of_stages = footprints(
@@ -250,10 +245,10 @@ def samples_per_second(family, size, K, M, device):
 
 def stages_for(family, size, K):
     """The rows of each of K stages."""
+    rows = described(family, size).rows
     if family == "Transformer":
-        rows = [row for row in transformer_family(*size).rows if row.name.startswith("TransformerBlock")]
+        rows = [row for row in rows if row.name.startswith("TransformerBlock")]
         return cut_into_stages(rows, equal_counts(len(rows), K))
-    rows = amoebanet(*size).rows
     return cut_into_stages(rows, histogram([row.macs for row in rows], K))
 
 
@@ -284,22 +279,19 @@ def _relative(share, K, M, base_share):
 
 
 def equal_stages(K, M):
-    """Throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing.
+    """Return the throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing.
 
     A pair: with recomputation before the gradient is there, and when it is.
     """
-    return _equal_stages(*arguments(K=K, M=M))
-
-
-@lru_cache
-def _equal_stages(K, M):
+    K, M = arguments(K=K, M=M)
     return tuple(
         M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in (True, False)
     )
 
 
+@lru_cache
 def slowest_share(K, M, published, base_share=None):
-    """The share of a network's time that the slowest of K stages takes, if that explains a cell of table 2.
+    """Return the share of the time that the slowest of K stages takes, if that explains a cell of table 2.
 
     K, M: stages and micro-batches of the cell.
     published: the cell, relative to K = 2, M = 1.
@@ -307,15 +299,6 @@ def slowest_share(K, M, published, base_share=None):
 
     By bisection.
     """
-    K, M, published = arguments(K=K, M=M, published=published)
-    if K < 2:
-        raise ValueError(f"K={K}: throughputs are relative to 2 stages, so use at least 2")
-    base_share = None if base_share is None else argument("base_share", base_share)
-    return _slowest_share(K, M, published, base_share)
-
-
-@lru_cache
-def _slowest_share(K, M, published, base_share):
     low, high = 1 / K, 1 - 1e-9
     for _ in range(30):
         share = (low + high) / 2

@@ -49,13 +49,9 @@ SECONDS, BYTES = 20, 6 * 2**30
 # plain data that are checked where they are used, and arguments whose names have a row that is another one's
 OTHER_ROWS = {
     "in_segments", "replicated_stages",
-    "Accelerator", "Compute", "ConstantWarmUp", "Cosine", "Costs", "EqualLayers", "FederatedAveraging",
-    "GradualWarmUp", "Group", "Hardware", "Precision", "Profiled", "Schedule", "Send", "Task",
-    "Accelerator", "Compute", "ConstantWarmUp", "Cosine", "Costs", "GradualWarmUp", "Group",
-    "Hardware", "Schedule", "Send", "Task",
+    "Accelerator", "Compute", "ConstantWarmUp", "Cosine", "Costs", "FederatedAveraging", "GradualWarmUp",
+    "Group", "Hardware", "Schedule", "Send", "Task",
     "alive_microbatches", "all_reduce_ticks", "bytes_by_kind", "checked_ports", "costs_in_segments",
-    "costs_of", "idle_times", "lane_name", "learning_rates", "links_between", "mini_batches", "plan",
-    "player", "ports", "what_fits",
     "costs_of", "lane_name", "learning_rates", "links_between", "player", "ports",
 }
 

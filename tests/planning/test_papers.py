@@ -15,12 +15,13 @@ from minipipe.models import amoebanet_d
 from minipipe.order import greedy_schedule, peak_microbatches, with_recompute
 from minipipe.papers import (
     ACCURACIES, HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, ZERO_BUBBLE,
-    blocks_that_fit, chimera_bubble, costs_of, equal_stages, gpipe_bubble, megatron_bubble, slowest_share,
+    blocks_that_fit, chimera_bubble, costs_of, equal_stages, gpipe_bubble, megatron_bubble,
     table_1, table_2, table_3, text_of_cells, torchgpipe_table, zero_bubble_h1_idle, zero_bubble_h2_idle,
     zero_bubble_peaks, zero_bubble_span, zero_bubble_table,
 )
 from minipipe.papers.gpipe import (
     BOUNDS, MEMORY_UNIT, Largest, _estimate, _makespan, _relative, samples_per_second, share_of_slowest,
+    slowest_share,
 )
 from minipipe.partitioning import histogram
 from minipipe.schedules import build, gpipe, interleaved_one_f_one_b

@@ -69,10 +69,3 @@ def test_published_bubbles(K, M, bubble):
     """
     assert Fraction(K - 1, M) == bubble
     assert mp.simulate(build("1f1b", K, M)).bubble("ideal") == float(bubble)
-    """Alone, and on 8 devices; arXiv 2205.05198, table 2."""
-    assert [held(), held(8)] == [2_868_903_936, 578_813_952]
-    assert [held(8, recompute="selective"), held(recompute="full")] == [327_155_712, 50_331_648]
-def rows(trace):
-    """What was done, and which messages of 16 bytes or parts of them went where."""
-    messages = [(m.source, m.to, m.sent, m.received, m.n_bytes) for m in trace.messages]
-    assert rows(simulated) == rows(net.trace)
