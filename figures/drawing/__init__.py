@@ -12,9 +12,9 @@ from .cut import cuts
 from .hero import hero
 from .memory_by_devices import memory_by_devices
 from .memory_over_time import memory_over_time
+from .published import tables
 from .slow_links import slow_links
 from .splits import splits
-from .tables import tables
 from .throughput import throughput
 from .timelines import TIMELINES, one_timeline, schedules, zoo
 
