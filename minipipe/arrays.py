@@ -159,15 +159,6 @@ def sigmoid(Z):
     return share
 
 
-def bound_of_sigmoid(A: np.ndarray, E: np.ndarray, gamma) -> np.ndarray:
-    """Bound the rounding of A = sigmoid(Z), whose Z is off by at most E, see `verification.rounding_bounds`.
-
-    sigmoid' is at most 1/4, and sigmoid(z + e) at most e^|e| sigmoid(z).
-    """
-    moved = np.minimum(E / 4, A * np.expm1(E))
-    return moved + gamma(2 * gamma.FUNCTION + 4) * (A + 2 * moved)
-
-
 def overflow_refused():
     """A context without NumPy's warnings of overflows, for what refuses them in a sentence."""
     return np.errstate(over="ignore", invalid="ignore")

@@ -17,13 +17,10 @@ from minipipe.collectives import ALL_REDUCES
 from minipipe.layers.recomputing import can_recompute
 from minipipe.order import Action, Overlap, Schedule, in_copies, in_segments, with_all_reduce
 from minipipe.schedules import build_for_stages, names_for_stages, with_late_W
-from minipipe.verification.verdicts import has_bound
 
 LABELS = {type(loss): labels for loss, labels in mp.losses.LOSSES.examples().values()}
 LOSSES = [loss for loss, _ in mp.losses.LOSSES.examples().values()]
-BOUNDED_LOSSES = list(filter(has_bound, LOSSES))
 ACTIVATIONS = [layer for layer, _ in LAYERS.values() if isinstance(layer, (Elementwise, mp.Softmax))]
-BOUNDED = list(filter(has_bound, ACTIVATIONS))  # those that have a rounding bound
 # rational numbers grow long in larger ones
 SMALL = [name for name in ALONE if math.prod(LAYERS[name][1]) <= 9]
 
@@ -88,7 +85,7 @@ class Rounding(Elementwise):
 
 
 @st.composite
-def cases(draw, representable=False, activations=ACTIVATIONS, losses=LOSSES):
+def cases(draw, representable=False):
     """Networks of 1 to 3 weight layers; `representable` ones need no rounding, in float32 either.
 
     Their weights are -1, 0 and 1, their inputs -2..2. With ReLU, mean squared error and m a power of two up
@@ -96,13 +93,13 @@ def cases(draw, representable=False, activations=ACTIVATIONS, losses=LOSSES):
     and 2m J <= 16 * 3 * 68^2 < 2^18.
     """
     sizes = [draw(st.sampled_from([2, 3, 1])) for _ in range(draw(st.sampled_from([3, 4, 2])))]
-    activations = [mp.ReLU()] if representable else activations
+    activations = [mp.ReLU()] if representable else ACTIVATIONS
     layers = []
     for n_prev, n in pairwise(sizes):
         layers.append(mp.Linear(n_prev, n))
         if not draw(st.booleans()):
             layers.append(draw(st.sampled_from(activations)))
-    loss = draw(st.sampled_from([mp.MeanSquaredError()] if representable else losses))
+    loss = draw(st.sampled_from([mp.MeanSquaredError()] if representable else LOSSES))
     if loss.takes == "probabilities":
         layers.append(mp.Sigmoid())
     m = draw(st.sampled_from([4, 8, 2, 16, 1] if representable else [5, 7, 3, 4, 6, 2, 8, 9, 1]))

@@ -40,11 +40,9 @@ and one full-width batch; J and every parameter.
   dyadic   equal bits in float32 and float64 on numbers that need no rounding; - where exp or tanh must round
   bits     float32 and float64, any numbers: equal bits to GPipe on one device, with late W to that; - where
            layers are in parts, which add in another order
-  bound    float32 and float64, any numbers: largest difference to the full batch, in % of what rounding can
-           explain; - where no bound is derived
 """
-ROW_FORMAT = "{:36}{:14}{:>3}{:>3}{:>3}{:>3}{:>4}  {:11}{:>5}{:>8}{:>6}{:>8}"
-OF_ALL = "{:22}{:>6}{:>8}{:>8}{:>8}{:>9}"
+ROW_FORMAT = "{:36}{:14}{:>3}{:>3}{:>3}{:>3}{:>4}  {:11}{:>5}{:>8}{:>6}"
+OF_ALL = "{:22}{:>6}{:>8}{:>8}{:>8}"
 
 RECOMPUTE_CASES = "never", "always", SELECTIVE
 
@@ -80,8 +78,7 @@ class VerifiedRun(NamedTuple):
     def row(self, found):
         """Return the line of this trial in the table. found: the `Verdicts`."""
         words = [WORDS[verdict] for verdict in (found.exact, found.dyadic, found.bits)]
-        bound = "-  " if found.share is None else f"{100 * found.share:.2f} %"
-        line = ROW_FORMAT.format(self.example.name, *self[1:], *words, bound)
+        line = ROW_FORMAT.format(self.example.name, *self[1:], *words)
         return f"{line}  ragged" if self.m % self.M else line.rstrip()
 
 
@@ -105,11 +102,11 @@ def run(options):
         if options.all or not found.good:
             if not shown:
                 heads = "network", "schedule", "D", "T", "K", "M", "m", "recompute", "==", "dyadic", "bits"
-                say(ROW_FORMAT.format(*heads, "bound"))
+                say(ROW_FORMAT.format(*heads))
             shown = True
             say(trial.row(found))
     for what, rows in (("schedule", by_schedule), ("split", by_split)):
-        print("\n" + OF_ALL.format(what, "runs", "==", "dyadic", "bits", "bound"))
+        print("\n" + OF_ALL.format(what, "runs", "==", "dyadic", "bits"))
         for name, found in rows.items():
             print(_row_of_all(name, found))
     everything = [found for of_schedule in by_schedule.values() for found in of_schedule]
@@ -144,5 +141,4 @@ def _row_of_all(name, found):
     """The line of a schedule or a split. found: the `Verdicts` of its runs, of which the worst counts."""
     columns = [[getattr(one, strength) for one in found] for strength in ("exact", "dyadic", "bits")]
     worst = [WORDS[False if False in column else True if True in column else None] for column in columns]
-    share = max(one.share or 0 for one in found)
-    return OF_ALL.format(name, len(found), *worst, f"{100 * share:.2f} %")
+    return OF_ALL.format(name, len(found), *worst)

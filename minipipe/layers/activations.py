@@ -6,14 +6,13 @@ None of them overflows, however large the numbers of Z are.
 """
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
 from ..arguments import argument
-from ..arrays import bound_of_sigmoid, constant, masked, sigmoid
+from ..arrays import constant, masked, sigmoid
 from ..checks import one_of
 from .layer import LAYERS, Layer
 
@@ -29,18 +28,6 @@ class Elementwise(Layer):
     def slope(self, cache):
         """g'(Z), from what `forward` has cached: g'(Z) itself, or A where it follows from A."""
         return cache
-
-
-def bound_of_dZ(slope: np.ndarray, E_slope: np.ndarray, gamma) -> Callable:
-    """Return the function that bounds the rounding of dZ = dA * g'(Z), see `rounding_bounds`.
-
-    slope: g'(Z). E_slope: a bound on its rounding.
-    """
-    def backward(D, E):
-        most = slope + 2 * E_slope
-        return E * most + (abs(D) + E) * E_slope + gamma(2) * (abs(D) + 2 * E) * most, (None, None)
-
-    return backward
 
 
 @LAYERS(examples=lambda: [(ReLU(), (4,)), (ReLU(), (3, 4))], source="Nair and Hinton 2010")
@@ -62,9 +49,6 @@ class ReLU(Elementwise):
     def backward_input(self, dA):
         return masked(dA, self.cached(dA))
 
-    def errors(self, Z: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
-        """|relu'| <= 1. Where rounding could move Z across 0, the slope is unknown."""
-        return E, bound_of_dZ((Z > 0) * 1.0, (abs(Z) <= 2 * E) * 1.0, gamma)
 
 
 @LAYERS(examples=lambda: [(Sigmoid(), (4,))], source="no known paper")
@@ -87,10 +71,6 @@ class Sigmoid(Elementwise):
     def slope(self, A):
         return A * (1 - A)
 
-    def errors(self, Z: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
-        """|(a - a^2)'| <= 1."""
-        E_A = bound_of_sigmoid(A, E, gamma)
-        return E_A, bound_of_dZ(A * (1 - A), E_A + 3 * gamma.u, gamma)
 
 
 @LAYERS(examples=lambda: [(Tanh(), (4,))], source="no known paper")
@@ -110,10 +90,6 @@ class Tanh(Elementwise):
     def slope(self, A):
         return 1 - A * A
 
-    def errors(self, Z: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
-        """|tanh'| <= 1, and |(1 - a^2)'| <= 2, since |a| <= 1."""
-        E_A = E + gamma.FUNCTION * gamma.u
-        return E_A, bound_of_dZ(1 - A * A, 2 * E_A + 3 * gamma.u, gamma)
 
 
 @LAYERS(examples=lambda: [(LeakyReLU(), (4,))], source="Maas, Hannun, Ng 2013")

@@ -12,7 +12,7 @@ from .activations import Tanh
 from .convolution import Conv2d
 from .dropout import Dropout
 from .embedding import Embedding, PositionalEmbedding
-from .layer import LAYERS, Layer, every_layer
+from .layer import LAYERS, Layer, MadeGradients, every_layer
 from .linear import Linear
 from .normalization import BatchNorm, LayerNorm
 from .skips import Fork, Join
@@ -65,8 +65,11 @@ class Block(Layer):
     def cache(self):
         """All that backward needs, as a `BlockCache`; None without a forward.
 
-        It lies in the layers and in this block.
+        It lies in the layers and in this block. Between halves that a subclass has made from its own
+        `backward`, it is their `MadeGradients`.
         """
+        if isinstance(self.halves, MadeGradients):
+            return self.halves
         if self.kept is None and self.halves is None:
             return None
         return BlockCache([layer.cache for layer in self.layers], self.kept, self.halves)
@@ -75,6 +78,8 @@ class Block(Layer):
     def cache(self, value):
         if value is None:
             value = BlockCache([None] * len(self.layers), None, None)
+        if isinstance(value, MadeGradients):
+            value = BlockCache([None] * len(self.layers), None, value)
         for layer, cache in zip(self.layers, value.of_layers, strict=True):
             layer.cache = cache
         self.kept, self.halves = value.kept, value.halves

@@ -1,7 +1,6 @@
 """The contract that every layer keeps, its first weights, and its backward, whole or in halves."""
 
 import copy
-from functools import cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -102,15 +101,84 @@ def _owners(layer, gradient):
 
 # A backward, whole or in halves: what a class does not write is made from what it writes.
 
-class Halves:
-    """The base of `Layer` that has `backward`, `backward_input` and `backward_weight`.
+HALVES = "backward_input", "backward_weight"
 
-    A class that writes both halves has the whole from them. One that writes a whole `backward` has the halves
-    from it, and so works in every schedule and split. But such halves save nothing: `backward_input` computes
-    dW and db, too, and leaves them in `cache`. A `W`, which a schedule moves into a bubble, only hands them
-    on, and until then they take the place of A_prev and dZ in memory.
 
-    >>> from .layer import Layer
+class MadeGradients(NamedTuple):
+    """What the cache holds between two halves that were both made from a whole `backward`."""
+
+    dW: np.ndarray
+    db: np.ndarray | None
+
+
+def _writers(kind):
+    """Return the classes that write backward, backward_input, backward_weight; made methods do not count."""
+    return tuple(
+        next((base for base in kind.__mro__ if method in vars(base)
+              and not hasattr(vars(base)[method], "is_made")), None)
+        for method in ("backward", *HALVES)
+    )
+
+
+def _whole_of(kind):
+    """Return `backward`, made from the two halves of `kind`."""
+    def backward(self, dZ):
+        """Return (dA_prev, dW, db), by both halves. The cache stays, so another dZ may follow."""
+        cache = self.cache
+        # the halves of `kind`, not of self: a subclass may make its halves from super().backward
+        derivatives = kind.backward_input(self, dZ), *kind.backward_weight(self, dZ)
+        self.cache = cache
+        return derivatives
+
+    return backward
+
+
+def _halves_of(writer, are_both):
+    """Return {name: half}, made from the `backward` of the class `writer`.
+
+    are_both: whether a class needs both; the first then leaves dW and db in the cache for the second.
+    """
+    def derivatives(self, dZ):
+        found = writer.backward(self, dZ)
+        if not (isinstance(found, tuple) and len(found) == 3):
+            raise without_return(self, "backward", "dA_prev, dW, db", found)
+        return found
+
+    def backward_input(self, dZ):
+        """Return dA_prev, from a whole backward."""
+        dA_prev, dW, db = derivatives(self, dZ)
+        if are_both:
+            self.cache = MadeGradients(dW, db) if self.has_parameters else None
+        return dA_prev
+
+    def backward_weight(self, dZ):
+        """Return (dW, db): those in the cache, or else from a whole backward."""
+        return tuple(self.cache) if isinstance(self.cache, MadeGradients) else derivatives(self, dZ)[1:]
+
+    return {"backward_input": backward_input, "backward_weight": backward_weight}
+
+
+# The contract.
+
+LAYERS = Registry("minipipe.layers", Examples)  # examples: (layer, shape of a sample), or of a pair of them
+
+
+class Layer(AsCode):
+    """One formula, forward and backward, without a loop over samples.
+
+    Samples are the last axis: `A_prev` is `(n_prev, m)`, the output `A` is `(n, m)`.
+
+        forward(A_prev)         -> A
+        backward(dZ)            -> (dA_prev, dW, db)
+        backward_input(dZ)      -> dA_prev
+        backward_weight(dZ)     -> (dW, db)
+
+    A class writes `forward`, and `backward` or its two halves. A subclass of any layer may override them, and
+    call `super().backward(dZ)` there. What the later class writes counts, and what is not written is made
+    from what is. Halves that are made from a whole `backward` work in every schedule and split, but save no
+    memory: `backward_input` computes dW and db, too, and leaves them in `cache`, where they take the place of
+    A_prev and dZ until `backward_weight` returns them.
+
     >>> class Scale(Layer):                     # A = W A_prev, with W (n, 1)
     ...     def __init__(self, W):
     ...         self.W = W
@@ -127,112 +195,13 @@ class Halves:
     >>> layer.cache
     MadeGradients(dW=array([[5.],
            [6.]]), db=None)
-    """
-
-    @property
-    def weight_after_input(self):
-        """Whether `backward_weight` reads what `backward_input` has left, and no dZ.
-
-        So it is where both are made from a whole `backward`. A class that writes them may say
-        `weight_after_input = True`.
-        """
-        return _writes(self, "backward") and not _writes(self, "backward_input", "backward_weight")
-
-    def backward(self, dZ):
-        """Return (dA_prev, dW, db), by both halves. The cache then is as before, so another dZ may follow."""
-        if not _writes(self, "backward_input", "backward_weight"):
-            raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
-        cache = self.cache
-        derivatives = self.backward_input(dZ), *self.backward_weight(dZ)
-        self.cache = cache
-        return derivatives
-
-    def backward_input(self, dZ):
-        """Return dA_prev by a whole `backward`, whose dW and db then lie in the cache."""
-        dA_prev, dW, db = self._by_whole(dZ, "backward_input(self, dZ)", "dA_prev")
-        if self.weight_after_input:
-            self.cache = MadeGradients(dW, db) if self.has_parameters else None
-        return dA_prev
-
-    def backward_weight(self, dZ):
-        """Return (dW, db). `backward_input` may have left them; else a whole `backward` computes them."""
-        if isinstance(self.cache, MadeGradients):
-            return tuple(self.cache)
-        if not _writes(self, "backward") and self.parameter_shapes() == (None, None):
-            return None, None
-        return self._by_whole(dZ, "backward_weight(self, dZ)", "(dW, db)")[1:]
-
-    def _by_whole(self, dZ, half, answer):
-        """Return what the class's own `backward` returns; raise an error for the half that cannot be made.
-
-        half: with its arguments. answer: what it returns.
-        """
-        if not _writes(self, "backward", "backward_input", "backward_weight"):
-            raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
-        if not _writes(self, "backward"):
-            raise to_be_written(self, "Layer", half, answer)
-        try:
-            derivatives = self.backward(dZ)
-        except RecursionError:  # its `backward` asks for the half that is to be made from it
-            raise to_be_written(self, "Layer", half, answer) from None
-        if not (isinstance(derivatives, tuple) and len(derivatives) == 3):
-            raise without_return(self, "backward", "dA_prev, dW, db", derivatives)
-        return derivatives
-
-
-class MadeGradients(NamedTuple):
-    """What the cache of a layer with a whole `backward` holds between the halves."""
-
-    dW: np.ndarray
-    db: np.ndarray | None
-
-
-def _writes(layer, *methods):
-    """Tell whether the class of `layer`, or a base of it, writes one of these methods itself."""
-    return any(getattr(type(layer), method) is not getattr(Halves, method) for method in methods)
-
-
-@cache
-def check_halves(kind):
-    """Refuse a class whose whole `backward` no network would call, since a base has written the halves."""
-    whole = _writer(kind, "backward")
-    for half in ("backward_input", "backward_weight"):
-        base = _writer(kind, half)
-        if base is not Halves and base is not whole and issubclass(whole, base):
-            raise TypeError(
-                f"{whole.__name__} writes backward, but a network calls {half}, which is {base.__name__}'s: "
-                f"write backward_input and backward_weight in {whole.__name__}, or derive it from Layer"
-            )
-
-
-def _writer(kind, method):
-    """Return the class, `kind` or a base of it, that writes this method."""
-    return next(base for base in kind.__mro__ if method in vars(base))
-
-
-# The contract.
-
-LAYERS = Registry("minipipe.layers", Examples)  # examples: (layer, shape of a sample), or of a pair of them
-
-
-class Layer(AsCode, Halves):
-    """One formula, forward and backward, without a loop over samples.
-
-    Samples are the last axis: `A_prev` is `(n_prev, m)`, the output `A` is `(n, m)`.
-
-        forward(A_prev)         -> A
-        backward(dZ)            -> (dA_prev, dW, db)
-        backward_input(dZ)      -> dA_prev
-        backward_weight(dZ)     -> (dW, db)
-
-    A class writes `forward` and either `backward` or its two halves, see `Halves`.
 
     `dZ` is the derivative of the cost by this layer's output and has the output's shape. Two rules
     make micro-batches work. A layer never divides by m: the loss has done that, so gradients of
     micro-batches simply add. And all that `backward` needs from `forward` lies in `cache`, one value
     that can be taken out and put back while other micro-batches pass through.
 
-    After `backward_input`, `cache` holds only what `backward_weight` still reads beside its dZ. Where
+    After `backward_input`, `cache` holds only what `backward_weight` still reads next to its dZ. Where
     `weight_after_input` is True, it reads no dZ: the sums over dZ are done already, or are in the
     caches of the layers it is made of.
 
@@ -273,7 +242,29 @@ class Layer(AsCode, Halves):
     over_copies = False       # whether these devices have copies of the network, not shards of the layer
     splits: ClassVar = {}  # how devices may share its work, see `part`
     can_overflow = True  # whether finite numbers may become too large in a forward
-    errors = None        # errors(A_prev, E, A, gamma) bounds rounding, see `rounding_bounds`
+    weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ
+
+    def __init_subclass__(cls, **options):
+        """Make those of `backward` and its halves that this class, or a later base, does not write."""
+        super().__init_subclass__(**options)
+        writers = _writers(cls)
+        if writers == _writers(cls.__mro__[1]):
+            return  # the base has them all
+        whole, *halves = map(cls.__mro__.index, writers)
+        older = [half for half, place in zip(HALVES, halves, strict=True) if place > whole]
+        made = {}
+        if min(halves) < whole:
+            made["backward"] = _whole_of(cls)
+        if older:
+            of_whole = _halves_of(writers[0], are_both=len(older) == 2)
+            made |= {half: of_whole[half] for half in older}
+        if len(older) == 2:
+            cls.weight_after_input = True
+        elif hasattr(super(cls, cls).backward_input, "is_made") and "weight_after_input" not in vars(cls):
+            cls.weight_after_input = False  # the base's halves were made, but this class writes one
+        for name, method in made.items():
+            method.is_made = True
+            setattr(cls, name, method)
 
     @property
     def has_parameters(self):
@@ -296,6 +287,20 @@ class Layer(AsCode, Halves):
 
     def forward(self, A_prev):
         raise to_be_written(self, "Layer", "forward(self, A_prev)", "A")
+
+    def backward(self, dZ):
+        """Return (dA_prev, dW, db) for dZ, the gradient of the cost with respect to A."""
+        raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
+
+    def backward_input(self, dZ):
+        """Return dA_prev, the first half of a backward."""
+        raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
+
+    def backward_weight(self, dZ):
+        """Return (dW, db), the second half of a backward."""
+        if self.parameter_shapes() == (None, None):
+            return None, None
+        raise to_be_written(self, "Layer", "backward_weight(self, dZ)", "(dW, db)")
 
     def output_shape(self, shape):
         """The shape of A for an A_prev of `shape`, samples included; `ValueError` if that does not fit."""
@@ -470,8 +475,6 @@ def checked_layers(layers):
             raise ValueError(
                 f"layers[{index}] is {shown(layer)}: pass a layer object, such as Linear(2, 3) or ReLU()"
             )
-    for kind in {type(layer) for layer in every_layer(layers)}:
-        check_halves(kind)
     return layers
 
 

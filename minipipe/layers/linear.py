@@ -71,6 +71,10 @@ class Linear(Layer):
             Z += as_dtype_of(A_prev, self.b)
         return Z.reshape(shape)
 
+    def backward(self, dZ):
+        # Linear's halves, not self's: a subclass may make its halves from super().backward
+        return Linear.backward_input(self, dZ), *Linear.backward_weight(self, dZ)
+
     def backward_input(self, dZ):
         A_prev = self.cached(dZ)
         return (as_dtype_of(dZ, self.W).T @ dZ.reshape(self.n, -1)).reshape(A_prev.shape)
@@ -87,21 +91,6 @@ class Linear(Layer):
         part = super().part(how, rank, size)
         (part.n, part.n_prev), part.bias = part.W.shape, part.b is not None
         return part
-
-    def errors(self, A_prev: np.ndarray, E: np.ndarray, A: np.ndarray, gamma) -> tuple:
-        """A sum of n products is off by at most gamma(n) times the sum of their absolute values."""
-        W, b = abs(self.W), 0 if self.b is None else abs(self.b)
-        E_A = W @ E + gamma(self.n_prev + 1) * (W @ (abs(A_prev) + 2 * E) + b)
-
-        def backward(D, E_D):
-            D, A = abs(D), abs(A_prev)
-            of_m = gamma(D.shape[1] + 1)
-            E_dW = E_D @ (A + 2 * E).T + (D + E_D) @ E.T + of_m * (D + 2 * E_D) @ (A + 2 * E).T
-            E_db = (E_D + of_m * (D + 2 * E_D)).sum(axis=1, keepdims=True)
-            E_dA_prev = W.T @ E_D + gamma(self.n) * W.T @ (D + 2 * E_D)
-            return E_dA_prev, (E_dW, None if self.b is None else E_db)
-
-        return E_A, backward
 
     def output_shape(self, shape):
         if len(shape) < 2 or shape[0] != self.n_prev:

@@ -5,7 +5,7 @@ from functools import reduce
 
 import numpy as np
 
-from ..arrays import bound_of_sigmoid, even_slices, sigmoid
+from ..arrays import even_slices, sigmoid
 from ..collectives import all_gather, all_reduce, all_to_all
 from .loss import LOSSES, Loss
 
@@ -51,21 +51,6 @@ class SoftmaxCrossEntropy(Loss):
 
     def part(self, n_classes: int) -> "SoftmaxCrossEntropyPart":
         return SoftmaxCrossEntropyPart(n_classes)
-
-    def errors(self, Z, E, Y, gamma) -> tuple:
-        """With all logits of a column off by at most delta, P moves by a factor within e^(+-2 delta)."""
-        m, shifted = Z.shape[-1], Z - Z.max(axis=0)
-        P = np.exp(shifted) / np.exp(shifted).sum(axis=0)
-        delta = E.max(axis=0) + gamma.u * (abs(shifted).max(axis=0) + 4 * E.max(axis=0))
-        # relative; twice, since |log(1 - x)| <= 2 x for x <= 1/2
-        of_total = 2 * (gamma(gamma.FUNCTION) + gamma(len(Z)))
-        E_P = P * np.exp(2 * E.max(axis=0)) * np.expm1(2 * delta + of_total + gamma(gamma.FUNCTION + 2))
-        log_total = np.log(np.exp(shifted).sum(axis=0))
-        cost = log_total + (Y * abs(shifted)).sum(axis=0)
-        moved = 2 * delta + of_total
-        of_cost = moved + gamma(gamma.FUNCTION + 2 + len(Z) + 1) * (cost + 2 * moved)
-        E_J = (of_cost + gamma(m + 1) * (cost + 2 * of_cost)).sum() / m
-        return E_J, (E_P + gamma(2) * (abs(P - Y) + 2 * E_P)) / m
 
     def check(self, Y):
         sums = Y.sum(axis=0)
@@ -204,26 +189,6 @@ class BinaryCrossEntropy(Loss):
             return (sigmoid(A) - Y) / m
         of_zeros = _apply_where(Y != 1, np.reciprocal, 1 - A, 1 - Y)
         return (of_zeros - _apply_where(Y != 0, np.reciprocal, A, Y)) / m
-
-    def errors(self, A, E, Y, gamma) -> tuple:
-        m, u = A.shape[-1], gamma.u
-        if self.from_logits:
-            s = sigmoid(A)
-            E_s = bound_of_sigmoid(s, E, gamma)
-            size = 2 * abs(A) + 1
-            per_term = E + gamma(2 * gamma.FUNCTION + 4) * (size + 4 * E)
-            E_dA = (E_s + gamma(2) * (abs(s - Y) + 2 * E_s)) / m
-        else:
-            # the least that they can be
-            a, not_a = np.maximum(A - 2 * E, 0), np.maximum(1 - A - 2 * E - u, 0)
-            of_a = np.where(Y > 0, Y * (E / a), 0) + np.where(Y < 1, (1 - Y) * ((E + u) / not_a), 0)
-            size = np.where(Y > 0, -Y * np.log(a), 0) + np.where(Y < 1, -(1 - Y) * np.log(not_a), 0)
-            reciprocal = np.where(Y > 0, Y / a, 0) + np.where(Y < 1, (1 - Y) / not_a, 0)
-            of_not_a = np.where(Y < 1, (1 - Y) * (E + u) / not_a**2, 0)
-            of_reciprocal = np.where(Y > 0, Y * E / a**2, 0) + of_not_a
-            per_term = of_a + gamma(gamma.FUNCTION + 4) * (size + 2 * of_a)
-            E_dA = (of_reciprocal + gamma(5) * (reciprocal + 2 * of_reciprocal)) / m
-        return (per_term + gamma(A.size + 1) * (size + 2 * per_term)).sum() / m, E_dA
 
     def check(self, Y):
         inside = (Y >= 0) & (Y <= 1)

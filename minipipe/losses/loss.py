@@ -30,7 +30,6 @@ class Loss(AsCode):
     cache = None
     takes = "numbers"         # or "probabilities", predictions between 0 and 1
     exchanges = False, False  # whether forward and backward are programs, which talk to other devices
-    errors = None             # errors(A, E, Y, gamma) bounds rounding, see `verification.rounding_bounds`
 
     def forward(self, A, Y, m=None):
         A, Y = _as_numbers("A", A), _as_numbers("Y", Y)

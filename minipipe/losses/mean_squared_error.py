@@ -25,7 +25,3 @@ class MeanSquaredError(Loss):
     def derivative(self, error, m):
         return error / m
 
-    def errors(self, A, E, Y, gamma) -> tuple:
-        m, error = A.shape[-1], abs(A - Y)
-        E_J = ((2 * error + 3 * E) * E + gamma(A.size + 4) * (error + 2 * E) ** 2).sum() / (2 * m)
-        return E_J, (E + gamma(2) * (error + 2 * E)) / m

@@ -25,7 +25,7 @@ from ..layers import (
 )
 from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from ..network import Sequential
-from .verdicts import equals_full_batch, equals_same_groups, same_bits, share_of_bound
+from .verdicts import equals_full_batch, equals_same_groups, same_bits
 
 
 class Example(NamedTuple):
@@ -36,7 +36,6 @@ class Example(NamedTuple):
     loss: what it minimises.
     labels: "numbers", "classes" or "bits".
     representable: whether nothing rounds on small whole numbers.
-    bounded: whether a rounding bound is derived for all its layers.
     shape: that of a sample.
     n_tokens: how many tokens there are, if the inputs are tokens.
     """
@@ -46,7 +45,6 @@ class Example(NamedTuple):
     loss: object
     labels: str
     representable: bool = False
-    bounded: bool = True
     shape: tuple = (3,)
     n_tokens: int | None = None
 
@@ -63,19 +61,15 @@ class Verdicts(NamedTuple):
     dyadic: equal bits to the full batch on floats that need no rounding; None where exp or tanh must round.
     bits: equal bits to GPipe on one device, on any floats; None where layers are in parts, whose products
         are added in another order.
-    share: the largest difference to the full batch as a share of the rounding bound; None where none
-        is derived.
     """
 
     exact: bool
     dyadic: bool | None
     bits: bool | None
-    share: float | None
 
     @property
     def good(self):
-        within = self.share is None or self.share <= 1
-        return self.exact and self.dyadic is not False and self.bits is not False and within
+        return self.exact and self.dyadic is not False and self.bits is not False
 
 
 EXAMPLES = [
@@ -105,12 +99,12 @@ EXAMPLES = [
             Fork("skip"), Conv2d(1, 2, 3, padding=1), ReLU(), Join("skip", "concat"),
             MaxPool2d(2), Flatten(), Linear(3, 2),
         ],
-        SoftmaxCrossEntropy(), "classes", bounded=False, shape=(1, 2, 3),
+        SoftmaxCrossEntropy(), "classes", shape=(1, 2, 3),
     ),
     Example(
         "BatchNorm, softmax",
         [Linear(3, 4), BatchNorm(4), ReLU(), Linear(4, 2)],
-        SoftmaxCrossEntropy(), "classes", bounded=False,
+        SoftmaxCrossEntropy(), "classes",
     ),
     Example(
         "attention dropout tied, softmax",
@@ -120,7 +114,7 @@ EXAMPLES = [
             Dropout(0.5),
             Linear(4, 2, tie="tokens"),
         ],
-        SoftmaxCrossEntropy(), "classes", bounded=False, shape=(2,), n_tokens=2,
+        SoftmaxCrossEntropy(), "classes", shape=(2,), n_tokens=2,
     ),
 ]
 
@@ -134,7 +128,7 @@ def verdicts(example, m, pipeline_of, in_parts=False):
     layers, X, Y = in_eighths(example, m, rational)
     equal = equals_same_groups if example.has_batch_norm else equals_full_batch
     exact = equal(pipeline_of(layers), X, Y)
-    dyadic, bits, shares = [], [], []
+    dyadic, bits = [], []
     for dtype in (np.float32, np.float64):
         if example.representable:
             layers, X, Y = whole(example, m, dtype)
@@ -142,11 +136,7 @@ def verdicts(example, m, pipeline_of, in_parts=False):
         layers, X, Y = random(example, m, dtype)
         if not in_parts:
             bits.append(same_bits(pipeline_of(layers), X, Y))
-        if example.bounded:
-            shares.append(share_of_bound(pipeline_of(layers), X, Y))
-    return Verdicts(
-        exact, all(dyadic) if dyadic else None, all(bits) if bits else None, max(shares) if shares else None
-    )
+    return Verdicts(exact, all(dyadic) if dyadic else None, all(bits) if bits else None)
 
 
 def random(example, m, dtype):

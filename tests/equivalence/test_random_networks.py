@@ -8,14 +8,14 @@ the README.
 import numpy as np
 import pytest
 from cases import (
-    BOUNDED, BOUNDED_LOSSES, case, cases, cases_with_skips, eighths, neighbours_of, networks_with,
-    normalised_images, pipelines, sequences,
+    case, cases, cases_with_skips, eighths, neighbours_of, networks_with, normalised_images, pipelines,
+    sequences,
 )
 from compared import (
     assert_equals_full_batch, assert_equals_same_groups, assert_same, assert_same_bits, parameters,
 )
 from layers.every_layer import ALONE, LAYERS, TOKENS, ready, tree
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import a_quarter_of_the_examples, one_in
 
@@ -23,7 +23,6 @@ import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.layers.layer import Layer
 from minipipe.layers.through import backward_input_through, forward_through
-from minipipe.verification import share_of_bound
 
 DTYPES = st.sampled_from([np.float32, np.float64])
 
@@ -43,17 +42,6 @@ def equals_the_full_batch_in_floats(data, case):
     assert_equals_full_batch(*data.draw(pipelines(case, data.draw(DTYPES), nothing_rounds=True)))
 
 
-def is_within_the_derived_bound(data, case):
-    """Or a sentence says that there is none, as where a probability is 0 or 1 to the last place."""
-    run = data.draw(pipelines(case, data.draw(DTYPES), nothing_rounds=True))
-    try:
-        share = share_of_bound(*run)
-    except ValueError as error:
-        assume("there is no finite bound" not in str(error))
-        raise
-    assert share <= 1
-
-
 STRENGTHS = {"rational": equals_its_reference, "floats": has_the_bits_of_one_device}
 CLAIMS = {  # networks, the strength in which a pipeline equals its reference, how many are drawn in CI
     "rational, layers in a row": (cases(), equals_its_reference, 120),
@@ -65,9 +53,6 @@ CLAIMS = {  # networks, the strength in which a pipeline equals its reference, h
     "bits of one device, attention": (sequences(9), has_the_bits_of_one_device, 30),
     "bits of one device, batch norm": (normalised_images(9), has_the_bits_of_one_device, 40),
     "no rounding": (cases(representable=True), equals_the_full_batch_in_floats, 80),
-    "rounding bound": (
-        cases(activations=BOUNDED, losses=BOUNDED_LOSSES), is_within_the_derived_bound, 80
-    ),
 }
 
 

@@ -4,6 +4,8 @@ It is the fully connected layer of `minipipe.tiny`, its parameters set in the co
 parameter is drawn. All numbers are fractions, and the reference is `Linear` in a full batch.
 """
 
+import copy
+import math
 import pickle
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from compared import assert_same
 from asynchronous.by_the_rule import per_update
 from doors.refused import assert_refused
+from layers.every_layer import ALONE, LAYERS
 from sampling import one_in
 
 import minipipe as mp
@@ -196,6 +199,111 @@ def test_a_drawn_parameter_is_drawn_in_the_dtype_of_the_network():
     assert twin.forward_backward(*batch) == net.forward_backward(*batch)
 
 
+# --- a subclass of a shipped layer with a backward of its own
+
+def with_backward(layer, backward):
+    """Return a copy of `layer`, of a subclass that overrides `backward`; its `calls` counts the calls."""
+    kind, calls = type(layer), []
+
+    class Own(kind):
+        def backward(self, dZ):
+            calls.append(1)
+            return backward(self, kind, dZ)
+
+    own = layer.copy()
+    own.__class__, own.calls = Own, calls
+    return own
+
+
+def by_super(self, kind, dZ):
+    return super(type(self), self).backward(dZ)
+
+
+def by_another_layer(self, kind, dZ):
+    """Compute without `super()`: with a layer of the shipped class, which gets the cache."""
+    twin = copy.copy(self)
+    twin.__class__ = kind
+    return twin.backward(dZ)
+
+
+def gradients_of(layer, shape, schedule):
+    """Return [J, dW, db, ...] of a network in four stages, of which `layer` is the second layer."""
+    rng, tokens = np.random.default_rng(0), layer.takes == "tokens"
+    X = (rng.integers(0, 2, (*shape, 12)) if tokens else rng.standard_normal((*shape, 12))).astype(float)
+    n = math.prod(layer.output_shape((*shape, 1)))
+    before = mp.Chain() if tokens else mp.LayerNorm(shape[0])  # whose parameters need the layer's dA_prev
+    net = mp.Pipeline([before, layer, mp.Flatten(), mp.Linear(n, 2)], LOSS, 4, 6, schedule)
+    return [net.forward_backward(X, rng.standard_normal((2, 12))), *leaves(net.gradients)]
+
+
+@pytest.mark.parametrize("name, schedule", one_in(9, ALONE, names_for_stages(4, 6)))
+def test_a_subclass_with_its_own_backward_is_what_runs(name, schedule):
+    layer, shape = LAYERS[name]
+    expected = gradients_of(layer.copy(), shape, schedule)
+    for backward in (by_super, by_another_layer):
+        own = with_backward(layer, backward)
+        assert_same(gradients_of(own, shape, schedule), expected)
+        assert len(own.calls) >= 6
+
+
+@pytest.mark.parametrize("schedule", names_having(late_w=True))
+def test_a_subclass_with_its_own_backward_runs_with_late_W(schedule):
+    class Tripled(mp.Linear):
+        def backward(self, dZ):
+            dA_prev, dW, db = super().backward(dZ)
+            return dA_prev, 3 * dW, 3 * db
+
+    W, b = fractions(3, 2, seed=0), fractions(3, 1, seed=1)
+    plain, own = (mp.Pipeline([kind(2, 3, W=W, b=b), mp.Linear(3, 2, W=W.T)], LOSS, 2, 3, schedule)
+                  for kind in (mp.Linear, Tripled))
+    assert own.forward_backward(X, Y) == plain.forward_backward(X, Y)
+    assert_same(own.gradients[0], [3 * gradient for gradient in plain.gradients[0]])
+
+
+def test_an_overridden_half_is_what_backward_calls():
+    class Doubled(mp.Linear):
+        def backward_input(self, dZ):
+            return 2 * super().backward_input(dZ)
+
+    layer, dZ = Doubled(2, 3, W=fractions(3, 2, seed=0)), fractions(3, 6, seed=1)
+    layer.b = fractions(3, 1, seed=2)
+    layer.forward(X)
+    assert_same(layer.backward(dZ), [2 * layer.W.T @ dZ, dZ @ X.T, dZ.sum(axis=1, keepdims=True)])
+
+
+def test_what_the_later_class_writes_counts():
+    """A whole backward over halves, halves over a whole, and a backward from a class that is no layer."""
+    class Whole(mp.Linear):
+        def backward(self, dZ):
+            return "whole", "dW", "db"
+
+    class Halves(Whole):
+        def backward_input(self, dZ):
+            return "half"
+
+        def backward_weight(self, dZ):
+            return "dW of half", "db of half"
+
+    class SecondHalf(Whole):
+        def backward_weight(self, dZ):
+            return "dW of half", "db of half"
+
+    class NoLayer:
+        def backward(self, dZ):
+            return "mixed in", "dW", "db"
+
+    class Mixed(NoLayer, mp.Linear):
+        pass
+
+    for kind, first, second in (
+        (Whole, "whole", ("dW", "db")), (Halves, "half", ("dW of half", "db of half")),
+        (SecondHalf, "whole", ("dW of half", "db of half")), (Mixed, "mixed in", ("dW", "db")),
+    ):
+        layer = kind(2, 3, W=np.ones((3, 2)))
+        assert (layer.backward(X), layer.backward_input(X)) == ((first, *second), first), kind.__name__
+        assert layer.backward_weight(X) == second, kind.__name__
+
+
 # --- what is missing, and what it prints
 
 class Nothing(mp.Layer):
@@ -266,36 +374,16 @@ class NoReturnedStep(NoStep):
         0.1 * g
 
 
-class Recursive(mp.Layer):
-    def forward(self, A_prev):
-        return A_prev
-
-    def backward(self, dZ):
-        return self.backward_input(dZ), None, None
-
-
-class Super(Recursive):
-    def backward(self, dZ):
-        return super(Recursive, self).backward(dZ)
-
-
-class One(Recursive):
+class One(Half):
     def backward(self, dZ):
         return dZ
 
 
-class SecondHalf(Recursive):
-    """It writes the second half alone, so a network has the first from the whole."""
-
-    backward = mp.Layer.backward
+class SecondHalf(Half):
+    """It writes the second half alone."""
 
     def backward_weight(self, dZ):
         return None, None
-
-
-class Shadowed(mp.Linear):
-    def backward(self, dZ):
-        return super().backward(2 * dZ)
 
 
 MISSING = [
@@ -307,12 +395,8 @@ MISSING = [
     (Undrawn(), NotImplementedError, "Undrawn has no draw: write `def draw(self, rng)`"),
     (Mute(), TypeError, "Mute.forward has returned None: end it with `return A`"),
     (Silent(), TypeError, "Silent.backward_input has returned None: end it with `return dA_"),
-    (Recursive(), NotImplementedError, "Recursive has no backward_input: write `def backward_input"),
-    (Super(), NotImplementedError, "Super has no backward: write `def backward(self, dZ)` in class Super"),
     (One(), TypeError, "end it with `return dA_prev, dW, db`"),
-    (SecondHalf(), NotImplementedError, "SecondHalf has no backward_input"),
-    (Shadowed(2, 2), TypeError, "Shadowed writes backward, but a network calls backward_input, which is "
-     "Linear's: write backward_input and backward_weight in Shadowed, or derive it from Layer"),
+    (SecondHalf(), NotImplementedError, "SecondHalf has no backward: write `def backward(self, dZ)`"),
     (NoCost(), NotImplementedError, "NoCost has no cost: write `def cost(self, A"),
     (NoReturn(), TypeError, "NoReturn.cost has returned None: end it with `return J`"),
     (NoDerivative(), NotImplementedError, "NoDerivative has no derivative: write `def deriv"),

@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 import minipipe as mp
 from minipipe.partitioning.costs_of_layers import times_of_layers
-from minipipe.verification import equals_same_groups, verdicts as rounding
+from minipipe.verification import equals_same_groups
 
 def threads():
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
@@ -68,10 +68,6 @@ except ValueError:
     "measure": "mp.measure(layers, loss, 2, X, Y)",
     "times of layers": "times_of_layers(layers, loss, X, Y)",
     "a loop over the same micro-batches": "equals_same_groups(pipe, X, Y)",
-    "rounding bounds": """
-bounds = rounding._bounds
-rounding._bounds = lambda *arguments: (seen.append(threads()), bounds(*arguments))[1]
-rounding.rounding_bounds([net.layers[0], mp.ReLU(), net.layers[2]], loss, X, Y)""",
     "checks, norms and updates": """
 vdot = np.vdot
 def looking(A, B):
