@@ -245,6 +245,7 @@ ARGUMENTS = {
     "nesterov": TRUTH,
     "sources": TRUTH,
     "sync_batch_norm": TRUTH,
+    "count_bytes": TRUTH,
     "tied": TRUTH,
     "vertical_sync": TRUTH,
     "weights_only": TRUTH,

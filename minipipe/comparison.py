@@ -23,7 +23,7 @@ from .network import Sequential
 from .order import Costs, Schedule, ScheduleError, peak_microbatches, simulate
 from .order.costs import divide_exactly
 from .parallel import Parallel
-from .parallel.options import Cut, Machine, Split, Sums
+from .parallel.options import Cut, Machine, Memory, Split, Sums
 from .parallel.shards import macs_of_shard
 from .parallel.splitting import Shard
 from .partitioning import costs_of_layers, loads, min_max
@@ -251,7 +251,8 @@ def compare_splits(
     for name, split in splits.items():
         machine = Machine(costs=_costs_of_work(work[name], sum(macs), devices), link=link)
         split = replace(split, microbatches=M)
-        nets[name] = Parallel(network.layers, loss, split, sums=Sums("running"), on=machine)
+        memory, sums = Memory(count_bytes=True), Sums("running")
+        nets[name] = Parallel(network.layers, loss, split, memory=memory, sums=sums, on=machine)
         nets[name].forward_backward(X, Y)
     _check_gradients(nets)
     whole = [layer for layer, how, n in zip(network.layers, shard.words, macs) if n and how == "whole"]

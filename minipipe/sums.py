@@ -25,8 +25,10 @@ class TreeSum:
     leave at most about log2(n) partial sums waiting. A term is a number, an array or anything else with a
     sum, or lists and tuples of these, all of one form; None stays None.
 
+    The arrays of the terms stay as they are, since whoever has handed them over may still hold them: two
+    terms are added into a new array, and only such an array, which the sum itself has made, takes up more.
+
     n: how many terms there are.
-    keeps_terms: whether the arrays of the terms stay as they are; if not, one of them may take up the sum.
 
     >>> total = TreeSum(3)
     >>> for i in (2, 0, 1):
@@ -35,10 +37,9 @@ class TreeSum:
     (111.0, None)
     """
 
-    def __init__(self, n, keeps_terms=True):
+    def __init__(self, n):
         self.n = n
         self.pending = {}  # (level, place) -> partial sum
-        self._keeps_terms = keeps_terms
 
     def add(self, place, term, level=0):
         """Add term number `place`, from 0 to n - 1, which was not added before; or a partial sum of a level.
@@ -46,12 +47,12 @@ class TreeSum:
         It is merged with its partner, that sum with its own, and so on, as long as they are there.
         """
         pending, last = self.pending, (self.n - 1) >> level  # the last place at this level
-        may_change = not self._keeps_terms  # a term may be somebody else's array, but a sum of two is ours
+        is_ours = False  # a term may be somebody else's array, but the sum of two is a new one
         while last:
             partner = level, place ^ 1
             if partner in pending:
-                term = _sum(term, pending.pop(partner), may_change)  # a + b and b + a have the same bits
-                may_change = True
+                term = _sum(term, pending.pop(partner), is_ours)  # a + b and b + a have the same bits
+                is_ours = True
             elif partner[1] <= last:
                 break
             # without any partner at this level, the term moves up alone
@@ -103,10 +104,10 @@ class TreeSum:
 class RunningSum:
     """The sum of `n` terms in one buffer, added in order of arrival, which may decide the last bits.
 
-    It keeps the place of one term, where a `TreeSum` keeps up to about log2(n). Terms as for that.
+    It keeps the place of one term, where a `TreeSum` keeps up to about log2(n). Terms as for that: the first
+    two are added into a new array, which takes up the others.
 
     n: how many terms there are.
-    keeps_terms: whether the arrays of the terms stay as they are; if not, the first takes up the sum.
 
     >>> total = RunningSum(3)
     >>> for i in (2, 0, 1):
@@ -115,10 +116,10 @@ class RunningSum:
     ((111.0, None), 1)
     """
 
-    def __init__(self, n, keeps_terms=True):
+    def __init__(self, n):
         self.n = n
         self.pending = {}  # how many terms have been added -> their sum
-        self._may_change = not keeps_terms
+        self._is_ours = False  # whether the arrays of that sum are new ones, and not those of the first term
 
     def add(self, i, term):
         """Add term `i`, a number from 0 to n - 1 that was not added before."""
@@ -136,8 +137,8 @@ class RunningSum:
     def _put(self, n_added, term):
         if self.pending:
             n_before, total = self.pending.popitem()
-            term = _sum(total, term, in_place=self._may_change)
-            n_added, self._may_change = n_before + n_added, True
+            term = _sum(total, term, in_place=self._is_ours)
+            n_added, self._is_ours = n_before + n_added, True
         self.pending[n_added] = term
 
     @property
@@ -190,7 +191,6 @@ class SumForEach:
     """The sum of each mini-batch in a line of several.
 
     n: the micro-batches of each; micro-batch i is part i mod n of mini-batch i // n.
-    keeps_terms: as for `TreeSum`.
     kind: `TreeSum` or `RunningSum`.
 
     >>> total = SumForEach(2)
@@ -200,8 +200,8 @@ class SumForEach:
     (11, False)
     """
 
-    def __init__(self, n, keeps_terms=True, kind=TreeSum):
-        self.n, self.sums = n, defaultdict(partial(kind, n, keeps_terms))
+    def __init__(self, n, kind=TreeSum):
+        self.n, self.sums = n, defaultdict(partial(kind, n))
 
     def of(self, i):
         """The sum of the mini-batch that micro-batch i is part of."""

@@ -50,7 +50,7 @@ OPTIONS = {  # name: its values; a row that leaves a name out has the first
     "engine": ("cluster", "threads"),
     "links": ("free", "slow"),
 }
-DEFAULTS = {name: values[0] for name, values in OPTIONS.items()} | {"seed": 0}
+DEFAULTS = {name: values[0] for name, values in OPTIONS.items()} | {"seed": 0, "count_bytes": False}
 
 
 def filled(row):
@@ -197,7 +197,7 @@ def _network(row, layers, loss):
     cut = mp.Cut(row["K"] if row["cut"] == "even" else counts_of(row, len(layers)))
     return mp.Parallel(
         layers, loss, mp.Split(row["D"], row["T"], cut, row["M"], row["place"]), order_of(row),
-        mp.Memory(row["recompute"], row["zero"]),
+        mp.Memory(row["recompute"], row["zero"], count_bytes=row["count_bytes"]),
         mp.Sums(row["accumulate"], row["all_reduce"], row["buckets"], row["grain"], row["sync_batch_norm"]),
         machine, weights,
     )

@@ -100,6 +100,66 @@ class Buffers(dict):
                 rest.extend(value)
 
 
+class Tally:
+    """{kind: bytes} of buffers that come and go, each counted once, under the first of its kinds.
+
+    It says what `bytes_by_kind` says of all of them, but adding some takes as long as these are many, and so
+    does dropping some.
+
+    kinds: of what is held, in the order in which they count.
+
+    >>> import numpy as np
+    >>> A, tally = np.zeros((2, 3)), Tally(["stash", "caches"])
+    >>> tally.add("caches", Buffers([A]))
+    >>> tally.add("stash", Buffers([A[:, :1]]))
+    >>> tally.with_work([A, np.zeros(1)])
+    {'stash': 48, 'caches': 0, 'work': 8}
+    >>> tally.drop("stash", Buffers([A]))
+    >>> tally.with_work(None)
+    {'stash': 0, 'caches': 48, 'work': 0}
+    """
+
+    def __init__(self, kinds):
+        self._kinds = list(kinds)
+        self._n_bytes = dict.fromkeys(kinds, 0)
+        self._uses = {}  # id of a buffer -> {place of a kind: how often the buffer is held under it}
+
+    def add(self, kind, buffers):
+        """Count `Buffers` as held under a kind, once more if they are held already."""
+        place = self._kinds.index(kind)
+        for number, n_bytes in buffers.items():
+            uses = self._uses.setdefault(number, {})
+            before = min(uses, default=None)
+            uses[place] = uses.get(place, 0) + 1
+            self._move(n_bytes, before, min(uses))
+
+    def drop(self, kind, buffers):
+        """Count `Buffers`, which were added under a kind, as held there once less."""
+        place = self._kinds.index(kind)
+        for number, n_bytes in buffers.items():
+            uses = self._uses[number]
+            before = min(uses)
+            uses[place] -= 1
+            if not uses[place]:
+                del uses[place]
+            if not uses:
+                del self._uses[number]
+            self._move(n_bytes, before, min(uses, default=None))
+
+    def _move(self, n_bytes, before, now):
+        """Count bytes under the kind at place `now`, and no longer under the one at `before`."""
+        if before != now:
+            if before is not None:
+                self._n_bytes[self._kinds[before]] -= n_bytes
+            if now is not None:
+                self._n_bytes[self._kinds[now]] += n_bytes
+
+    def with_work(self, work):
+        """Return {kind: bytes}, with those of nested lists of arrays that are not held besides, as "work"."""
+        n_bytes = sum(n for number, n in Buffers(work).items() if number not in self._uses)
+        return self._n_bytes | {"work": n_bytes}
+
+
 def sent_bytes(value):
     """The size of a message that carries `value`: the bytes of its arrays.
 
@@ -156,8 +216,8 @@ NO_WORK = {"work": 0}
 class Accounts:
     """Counts what is held, writes it into the record, and stops a run that passes the limit.
 
-    holdings: for each device a function that returns {kind: nested lists of arrays}, or all that there is to
-        count as `Counted`.
+    holdings: for each device a function that returns {kind: nested lists of arrays}; the `Tally` of these; or
+        all that there is to count as `Counted`.
     limit: bytes per device, or None.
     """
 
@@ -230,6 +290,8 @@ class Accounts:
                 works.append(lane.work)
         if type(held) is Counted:
             return dict(held) if works else held | NO_WORK
+        if type(held) is Tally:
+            return held.with_work(works)
         return bytes_by_kind(held | {"work": works} if works else held)
 
     def _observe(self, number, now, held):

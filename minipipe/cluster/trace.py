@@ -205,15 +205,21 @@ class Trace:
 
         A kind without bytes is left out.
         """
-        if not self._record.memory:
-            words = "only a run with real arrays does, or a simulation with footprints"
-            raise ValueError(f"this run counted no memory: {words}")
+        self._check_counted()
         self._check_device(device)
         entries, held, messages = {}, {}, 0
         for tick, new, n_bytes in sorted(self._changes[device], key=lambda change: change[0]):
             held, messages = held if new is None else new, messages + n_bytes
             entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
         return list(entries.items())
+
+    def _check_counted(self):
+        """Raise `ValueError` if the run has not counted what devices hold."""
+        if not self._record.memory:
+            raise ValueError(
+                "this run has not counted the bytes that devices hold: make the network with "
+                "count_bytes=True; simulate counts them with footprints, and a Cluster with holdings"
+            )
 
     @cached_property
     def _changes(self):
@@ -243,6 +249,7 @@ class Trace:
             "gradients", "stashed inputs", "caches", "work" and "messages", or what else programs say that
             they hold.
         """
+        self._check_counted()
         if kinds is not None:
             kinds = [kinds] if isinstance(kinds, str) else listed("kinds", kinds)
             self._check_kinds(kinds)

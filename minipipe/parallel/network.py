@@ -28,7 +28,7 @@ from .options import (
     CLUSTER, Machine, Memory, Options, Split, Sums, Weights, check_kinds,
 )
 from .orders import Order, order_of
-from .run import KnownBytes, Run
+from .run import Run
 from .shards import InShards, synchronised
 from .splitting import Shard
 from .stage import Stage, stage_of
@@ -57,10 +57,8 @@ class Parallel(InStages):
     of a layer have different rows or columns of its gradient. `layers` and `gradients` are the whole
     network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
 
-    The bytes in a trace depend on the order, the costs and the shapes, not on the numbers in the arrays. So
-    they are counted in the first mini-batch of its shapes, and the next ones take them over. They are counted
-    in each with a limit of memory, with `tick`, or with a layer or loss of yours that defines anew what a
-    network calls. Once they are taken over, the process keeps the memory that it has freed.
+    The bytes that devices hold are counted if `memory` asks for them, which takes time in each mini-batch, or
+    has a limit. In a process that does not count them, what is freed stays for the next micro-batch.
 
     With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one after another, without
     ever waiting for the last of one before the next begins. The schedule's `versions` then say at which
@@ -114,7 +112,7 @@ class Parallel(InStages):
         self.stages = self._own_stages
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
         self._run = self._optimizer = None  # the optimizer: of a run with updates
-        self._wires = self._known = self._known_layout = None  # of an order, for all of its runs
+        self._wires = self._known_layout = None  # of an order, for all of its runs
         self._memory = {}
         self._check_alike(counts)
         first = Shard(self._at_work, loss, 0, split.T)
@@ -250,31 +248,25 @@ class Parallel(InStages):
     ) -> None:
         """Load mini-batches, which are checked already, and run them to their end.
 
-        optimizer: of an order with updates. Only in the first run of its kind are bytes counted, see
-        `KnownBytes`.
+        optimizer: of an order with updates.
         """
         self._prepare(order)
         try:
-            kind = self._load(batches, optimizer, takes_over_bytes=True)
+            self._load(batches, optimizer)
             self._run.to_the_end()
-            if kind is not None:
-                self._known.keep(kind, self._run.cluster.record.memory)
             self._commit()
         except BaseException:
             self._undo_run()
             raise
 
     def _prepare(self, order):
-        """Leave a run that has not come to its end, and make the `Wires` of `order`, unless they are there.
-
-        Runs of another order hold other bytes.
-        """
+        """Leave a run that has not come to its end; make the `Wires` of `order`, if it has none yet."""
         self.forget_run()
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
             wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
-            self._known, self._known_layout = KnownBytes(self._options), None
+            self._known_layout = None
             self._wires = wires  # last: an interrupt before it leaves nothing of another order
 
     def _ranks(self, order):
@@ -296,12 +288,8 @@ class Parallel(InStages):
             self._known_layout = layout_of(self._in_shards.held(), holders, in_ranges="S" in order.kinds)
         return self._known_layout
 
-    def _load(self, batches, optimizer=None, takes_over_bytes=False):
-        """Make a run, with its clock at 0; return its kind, see `KnownBytes`.
-
-        optimizer: of an order with updates.
-        takes_over_bytes: whether it takes over the bytes of an equal run before, if there was one.
-        """
+    def _load(self, batches, optimizer=None):
+        """Make a run, with its clock at 0. optimizer: of an order with updates."""
         self._share_layers()
         shards, tied = self._in_shards.stages, self._in_shards.tied(self.ties)
         memories = {}
@@ -312,20 +300,11 @@ class Parallel(InStages):
             memories = memories_in(self._layout().memory, optimizer, self._layers)
         elif self._memory:
             memories = parts(self._layout().memory, self._memory)
-        kind = known_bytes = None
-        if takes_over_bytes:
-            places = enumerate(self._wires[0].placements[0])
-            kind = self._known.kind(shards[0], [list(memories.get(place, {}).values()) for place in places],
-                                    batches)
-            known_bytes = self._known.rows(kind)
         copies = self._wires[0].schedule.copy_of
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards), copies)
         self._optimizer = optimizer
-        self._run = Run(
-            self._wires, shards, line, optimizer, memories, tied, self._options, known_bytes
-        )
+        self._run = Run(self._wires, shards, line, optimizer, memories, tied, self._options)
         self.stages = tuple(shards[0])
-        return kind
 
     def _commit(self):
         """Keep the gradients of a finished run for a step, or make its updates count.

@@ -25,6 +25,7 @@ class Pipeline(Parallel):
         function (n_stages, number of micro-batches) -> `Schedule`.
     recompute: "never", or what devices do not keep, see `Memory`.
     on: a `Machine`: engine, costs and links.
+    count_bytes: whether the trace says what devices hold, see `Trace.peak_bytes`.
 
     It runs and trains as `Parallel` does. That has all other options, such as copies, ZeRO, a limit of memory
     or a seed: `Parallel(layers, loss, Split(stages=4, microbatches=8), "gpipe", Memory(limit=10**6))`.
@@ -47,15 +48,14 @@ class Pipeline(Parallel):
     def __init__(
         self, layers: Sequence[Layer], loss: Loss, n_stages: int | Cut, n_microbatches: int,
         schedule: Order = "1f1b", recompute: str = "never", dtype: DTypeLike = "float64",
-        on: Machine = Machine(),
+        on: Machine = Machine(), count_bytes: bool = False,
     ) -> None:
         if items_of(n_stages) is not None:
             raise ValueError(f"n_stages={shown(n_stages)} must be a whole number, or Cut({shown(n_stages)})")
         stages = n_stages if isinstance(n_stages, Cut) else argument("n_stages", n_stages)
         split = Split(stages=stages, microbatches=argument("n_microbatches", n_microbatches))
-        super().__init__(
-            layers, loss, split, schedule, Memory(recompute), on=on, weights=Weights(dtype=dtype)
-        )
+        memory = Memory(recompute, count_bytes=count_bytes)
+        super().__init__(layers, loss, split, schedule, memory, on=on, weights=Weights(dtype=dtype))
 
 
 class DataParallel(Parallel):
@@ -68,6 +68,7 @@ class DataParallel(Parallel):
     zero: 0; or 1, 2 or 3, and each copy updates a part of the parameters, see `Memory`.
     sums: a `Sums`: the all-reduce, buckets, synchronised batch norm.
     on: a `Machine`. F = 1 of its costs is the forward of the whole network.
+    count_bytes: whether the trace says what devices hold, see `Trace.peak_bytes`.
 
         dW = sum over d of dW_d
 
@@ -89,9 +90,10 @@ class DataParallel(Parallel):
     def __init__(
         self, layers: Sequence[Layer], loss: Loss, n_replicas: int, n_microbatches: int | None = None,
         zero: int = 0, dtype: DTypeLike = "float64", sums: Sums = Sums(), on: Machine = Machine(),
+        count_bytes: bool = False,
     ) -> None:
         D, M = argument("n_replicas", n_replicas), optional("n_microbatches", n_microbatches)
-        split, memory = Split(replicas=D, microbatches=M), Memory(zero=zero)
+        split, memory = Split(replicas=D, microbatches=M), Memory(zero=zero, count_bytes=count_bytes)
         super().__init__(layers, loss, split, memory=memory, sums=sums, on=on, weights=Weights(dtype=dtype))
 
 
@@ -103,6 +105,7 @@ class TensorParallel(Parallel):
     n_microbatches: M, the parts of each mini-batch: all forwards, then the backwards in reverse.
     recompute: "never", or what devices do not keep, see `Memory`.
     on: a `Machine`: engine, costs and links.
+    count_bytes: whether the trace says what devices hold, see `Trace.peak_bytes`.
 
     Of two linear layers W and V, device t has some rows of W and the same columns of V:
 
@@ -124,10 +127,10 @@ class TensorParallel(Parallel):
     def __init__(
         self, layers: Sequence[Layer], loss: Loss, n_shards: int, n_microbatches: int = 1,
         recompute: str = "never", dtype: DTypeLike = "float64", on: Machine = Machine(),
+        count_bytes: bool = False,
     ) -> None:
         split = Split(
             shards=argument("n_shards", n_shards), microbatches=argument("n_microbatches", n_microbatches)
         )
-        super().__init__(
-            layers, loss, split, "gpipe", Memory(recompute), on=on, weights=Weights(dtype=dtype)
-        )
+        memory = Memory(recompute, count_bytes=count_bytes)
+        super().__init__(layers, loss, split, "gpipe", memory, on=on, weights=Weights(dtype=dtype))

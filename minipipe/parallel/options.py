@@ -192,16 +192,26 @@ class Memory(Plain):
         each number by itself.
     limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the start and the
         end of each action counts; inside it, layers need more for a moment, see `temporaries`.
+    count_bytes: whether the trace says what devices hold, see `Trace.peak_bytes`. With a limit it does.
     """
 
     example = "Memory(recompute='always')"
     recompute: str = "never"
     zero: int = 0
     limit: int | None = None
+    count_bytes: bool = False
 
     def __post_init__(self) -> None:
         one_of("recompute", self.recompute, RECOMPUTE_MODES)
-        self._keep(zero=argument("zero", self.zero), limit=optional("limit", self.limit))
+        self._keep(
+            zero=argument("zero", self.zero), limit=optional("limit", self.limit),
+            count_bytes=argument("count_bytes", self.count_bytes),
+        )
+
+    @property
+    def counts(self) -> bool:
+        """Whether a run counts the bytes that devices hold."""
+        return self.count_bytes or self.limit is not None
 
 
 @dataclass(frozen=True, repr=False)

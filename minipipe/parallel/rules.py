@@ -59,6 +59,11 @@ REFUSALS = (
         lambda s: "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
     ),
     Refusal(
+        "count_bytes, engine",
+        lambda s: s.memory.count_bytes and s.on.engine != CLUSTER,
+        lambda s: "count_bytes=True needs the bytes that only the cluster counts: use on=Machine('cluster')",
+    ),
+    Refusal(
         "grain, accumulate",
         lambda s: s.sums.grain is not None and s.sums.accumulate != "tree",
         lambda s: f"grain={s.sums.grain} needs accumulate='tree', not {s.sums.accumulate!r}, to keep its "

@@ -1,20 +1,18 @@
 """One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
 
-from collections.abc import Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from ..arrays import computing, overflow_refused
-from ..cluster import Buffers, Compute
-from ..cluster.record import rows
+from ..cluster import Compute
 from ..collectives import Group
 from ..engines import Mpi, Threads, keep_memory, world
 from ..layers.exchanging import join_group
 from ..order.costs import divide_exactly
 from ..order.programs import cluster_of, programs_of_schedule
 from ..ties import program_of_ties
-from .options import CLUSTER, MPI, THREADS, Options
-from .stage import Holdings, Stage, join_holdings
+from .options import MPI, THREADS
+from .stage import Holdings
 
 
 # Between which devices the layers of a stage talk to each other inside an action.
@@ -59,18 +57,16 @@ class Run:
     memories: {(stage, device): what an optimizer remembers for the parameters there}.
     ties: for each shard {name: the `Tied` layers}.
     options: of the network.
-    known_bytes: the rows of `Record.memory` of an equal run before, which this one takes over; or None, if
-        bytes are to be counted.
 
     Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizer, memories, ties, options, known_bytes=None):
+    def __init__(self, wires, shards, line, optimizer, memories, ties, options):
         order = wires[0].schedule
         self._line, self.shards = line, shards
         self._is_shared = options.on.engine == MPI  # by several processes, of which this is one
-        self._ticks, self._wires, self._known_bytes = None, wires, known_bytes
+        self._ticks, self._wires = None, wires
         if len(shards) > 1 or any(stage.talks for stage in shards[0]):
             self._ticks = options.on.costs.duration(order.sharing, copies=order.copy_of)
         self.stages, programs, shares = {}, {}, {}
@@ -100,7 +96,7 @@ class Run:
             self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
             return
         holdings = None
-        if known_bytes is None:
+        if options.memory.counts:
             holdings = self._holdings(len(programs))
         else:
             keep_memory()
@@ -119,8 +115,6 @@ class Run:
                 self.cluster.run()
         if self._is_shared:
             self._share_costs()
-        elif self._known_bytes is not None:
-            self.cluster.record.memory = self._known_bytes
 
     def tick(self):
         """Move every device by one tick; return a `Tick`, which is true while there is more to do."""
@@ -142,20 +136,8 @@ class Run:
                 yield
         except BaseException as error:
             self.cluster.failure = error
-            if self._known_bytes is not None and not self.cluster.done:
-                self._take_over_bytes_so_far()
             self.leave()
             raise
-
-    def _take_over_bytes_so_far(self):
-        """Take over what was held before the tick of the failure, and on each device at the start."""
-        record, met = self.cluster.record, set()
-        record.memory = []
-        for row in rows(self._known_bytes, 3):
-            device, tick, _ = row
-            if tick < self.cluster.now or device not in met:
-                record.memory += row
-                met.add(device)
 
     def leave(self):
         """Leave nothing of the run in the layers."""
@@ -262,8 +244,8 @@ class Run:
         """Return a function for each device, which counts the bytes of its stages."""
         on_device = [[] for _ in range(n_devices)]
         for (_, device), stage in self.stages.items():
-            on_device[device].append(Holdings(stage))
-        return [join_holdings(holdings) for holdings in on_device]
+            on_device[device].append(stage)
+        return [Holdings(stages) for stages in on_device]
 
 
 def _go_on(work, answer, *held):
@@ -296,53 +278,3 @@ def _on_device(device, stages, placements):
     """{(stage, device): the `Stage`} of one device, whichever copy of the network it has."""
     places = zip(stages, zip(*placements, strict=True), strict=True)
     return {(stage.index, device): stage for stage, devices in places if device in devices}
-
-
-# Equal runs hold equal bytes: those of the first are counted, and the next ones take them over.
-
-MOST_KINDS = 8  # kinds of runs of one order whose bytes are kept
-
-
-class KnownBytes:
-    """The bytes that devices have held in runs of one order, for each kind of run.
-
-    When something happens follows from the order, the costs and the links. What is held then follows from
-    shapes and dtypes, never from the numbers in the arrays. So it is counted once for each kind of run.
-
-    options: of all of them.
-    """
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._rows = {}  # kind of a run -> its rows of `Record.memory`
-
-    def kind(self, stages: Sequence[Stage], memories: Sequence, batches: Sequence[tuple]) -> tuple | None:
-        """Return what decides the bytes of a run: a key, equal for runs in which these are equal.
-
-        These are the shapes and dtypes of the mini-batches (X, Y), and for each stage its parameters and what
-        an optimizer remembers for them, of which `memories` is the list. Return None for a run whose bytes
-        must be counted: if memory is limited, or if a stage has a layer that may keep what it likes, see
-        `all_proved`.
-        """
-        if self._options.on.engine != CLUSTER or self._options.memory.limit is not None:
-            return None
-        if not all(stage.is_proved for stage in stages):
-            return None
-        data = [(array.shape, array.dtype) for batch in batches for array in batch]
-        return tuple(data + list(map(_kind_of_stage, stages, memories)))
-
-    def rows(self, kind: tuple | None) -> list | None:
-        """Return the rows of an earlier run of this kind, or None."""
-        return self._rows.get(kind)
-
-    def keep(self, kind: tuple, rows: list) -> None:
-        """Keep the rows of a run of this kind that is finished."""
-        if kind not in self._rows and len(self._rows) >= MOST_KINDS:
-            self._rows.clear()
-        self._rows[kind] = rows
-
-
-def _kind_of_stage(stage: Stage, memory) -> tuple:
-    """Return the dtypes of its parameters, and the bytes of each of them and of each array in `memory`."""
-    weights = [array for array in stage.weights() if array is not None]
-    return *[array.dtype for array in weights], *Buffers([weights, memory]).values()

@@ -9,9 +9,9 @@ from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..ties import Tied
 from .layout import Held, held_by
-from .proved import is_stated
 from .splitting import Shard
 from .stage import Stage, stage_of
+from .stated import is_stated
 
 
 class InShards:

@@ -7,7 +7,7 @@ from itertools import chain
 from ..layers import Layer, every_layer
 from ..layers.exchanging import Bias, Copied, Gathered, Summed
 from ..ties import ties_of
-from .proved import is_stated
+from .stated import is_stated
 
 
 # How a layer says that devices may share its work.

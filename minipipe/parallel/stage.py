@@ -6,6 +6,7 @@ from functools import partial
 
 from ..arguments import argument, optional
 from ..cluster import Buffers
+from ..cluster.memory import Tally
 from ..layers import Layer, every_layer
 from ..layers.exchanging import Exchange, backward_input_program, exchanges_of, forward_program
 from ..layers.layer import commit, take_statistics
@@ -18,7 +19,6 @@ from ..order import Action
 from ..order.programs import NOTHING
 from .batches import MicroBatches, given_to_grains, together
 from .layout import Owned
-from .proved import all_proved
 from .totals import Totals, Versions, late_gradients
 
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
@@ -43,9 +43,9 @@ class Stage:
     layers: its layers.
     loss: the last stage's, None for the others.
 
-    `is_proved` tells whether they all keep the promises of `all_proved`. A forward leaves in `stash[i]`
-    what the backward of micro-batch i needs, the cache of each layer; or, when it will be recomputed, in
-    `inputs[i]` only the stage's input. The layers know of one micro-batch at a time.
+    A forward leaves in `stash[i]` what the backward of micro-batch i needs, the cache of each layer; or,
+    when it will be recomputed, in `inputs[i]` only the stage's input. The layers know of one micro-batch at
+    a time.
 
     Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as {name: array}.
 
@@ -62,7 +62,6 @@ class Stage:
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
-        self.is_proved = all_proved(self.parts if loss is None else [*self.parts, loss])
         self.optimizer, self._memory, self._given = None, {}, None
         self.owned = None  # what the device owns of its parameters, where that is a part
         self.begin(MicroBatches([], 1, 0))  # an empty run, so that all attributes are there
@@ -87,7 +86,8 @@ class Stage:
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}
-        self.totals = Totals(line.n_grains, accumulate, keeps_terms=not self.is_proved)
+        self.touched = set()  # micro-batches of which it keeps something else since `Holdings` have looked
+        self.totals = Totals(line.n_grains, accumulate)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
         self.owned = None if place is None else Owned(self.layers, *place)
@@ -150,6 +150,7 @@ class Stage:
 
     def _begin_forward(self, i, A_prev, skips, keep_input_only):
         """Return (what is kept for a recompute, or None; what happens at each layer)."""
+        self.touched.add(i)
         self._use_version_of(i)
         origin = self.line.origins[i]
         prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
@@ -159,6 +160,7 @@ class Stage:
 
     def _end_forward(self, i, A, J, skips, kept, is_known):
         """Keep what the backward needs; return what `forward` returns."""
+        self.touched.add(i)
         if self.loss is not None:
             if not is_known:
                 self.totals.add_cost(i, J)
@@ -196,6 +198,7 @@ class Stage:
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into their sum."""
+        self.touched.add(i)
         self._use_version_of(i)
         for index, half in self.halves.pop(i).items():
             self._add_gradient(i, index, half)
@@ -203,6 +206,7 @@ class Stage:
 
     def late_weight_gradients(self, microbatches):
         """The second half of these micro-batches at once: the sum of their weight gradients."""
+        self.touched.update(microbatches)
         halves, gradients = [self.halves.pop(i) for i in microbatches], {}
         self._use_version_of(microbatches[0])
         for index in halves[0]:
@@ -302,6 +306,7 @@ class Stage:
 
     def _begin_backward(self, i, dA):
         """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
+        self.touched.add(i)
         self._use_version_of(i)
         for owner, cache in zip(self._with_caches, self.stash.pop(i), strict=True):
             owner.cache = cache
@@ -341,62 +346,62 @@ KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
 
 
 class Holdings:
-    """All that a stage holds in a run, by kind; the mini-batch itself lies on the host.
+    """All that the stages of a device hold in a run, by kind; the mini-batch itself lies on the host.
 
-    What a stage stashes for a micro-batch stays as it is until it is taken out, so its buffers are found
-    once; and those of its sums whenever these have changed.
+    What a stage keeps of a micro-batch changes only when it works on that one. So a look takes as long as
+    what has changed since the look before, however many micro-batches are alive.
+
+    stages: those on the device.
     """
 
-    def __init__(self, stage):
-        self.stage = stage
-        self._parameters = Buffers(stage.weights())
-        self._state = None if stage.optimizer else Buffers(stage.optimizer_state())  # None: updates change it
-        self._known = {}  # (name of a stash, micro-batch) -> Buffers
-        self._sums, self._n_changes = None, None
+    def __init__(self, stages):
+        self._stages = stages
+        self._tally = Tally(("parameters", "optimizer state", "weight versions", "gradients", *KEPT))
+        self._counted = {}    # (kind, number of the stage, what) -> the `Buffers` that are counted for it
+        self._n_changes = {}  # number of the stage -> those of its sums that are counted
 
     def __call__(self):
-        """{kind: arrays, or the `Buffers` of them}"""
-        stage = self.stage
-        newest, older = self._parameters, []
-        if stage.in_parts:
-            newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
-        elif stage.versions is not None:
-            newest, older = stage.versions[stage.versions.newest], stage.versions.older
-        return {
-            "parameters": newest,
-            "optimizer state": stage.optimizer_state() if self._state is None else self._state,
-            "weight versions": older,
-            "gradients": self._buffers_of_sums(),
-            "stashed inputs": self._buffers("inputs"),
-            "caches": self._buffers("stash", "halves"),
-        }
+        """Return the `Tally` of what is held now."""
+        changed = {}
+        for number, stage in enumerate(self._stages):
+            for kind, what, arrays in self._changed(number, stage):
+                changed[kind, number, what] = arrays
+        # first all that has gone: a new array may have the id of one that is freed
+        for place in changed:
+            if place in self._counted:
+                self._tally.drop(place[0], self._counted.pop(place))
+        for place, arrays in changed.items():
+            buffers = Buffers(arrays)
+            if buffers:
+                self._counted[place] = buffers
+                self._tally.add(place[0], buffers)
+        return self._tally
 
-    def _buffers_of_sums(self):
-        totals = self.stage.totals
-        if self._n_changes != totals.n_changes:
-            self._sums, self._n_changes = Buffers(totals.held()), totals.n_changes
-        return self._sums
+    def _changed(self, number, stage):
+        """Yield (kind, what, arrays) of all that may be another than at the last look, as it is now."""
+        is_first = number not in self._n_changes
+        if is_first or stage.optimizer is not None:
+            yield from _of_updates(stage)
+        if is_first or self._n_changes[number] != stage.totals.n_changes:
+            yield "gradients", None, stage.totals.held()
+            self._n_changes[number] = stage.totals.n_changes
+        worked_on = {*stage.inputs, *stage.stash, *stage.halves} if is_first else stage.touched
+        for i in worked_on:
+            yield "stashed inputs", i, stage.inputs.get(i)
+            yield "caches", i, (stage.stash.get(i), stage.halves.get(i))
+        stage.touched = set()
 
-    def _buffers(self, *names):
-        found = Buffers()
-        for name in names:
-            for i, arrays in getattr(self.stage, name).items():
-                if (name, i) not in self._known:
-                    self._known[name, i] = Buffers(arrays)
-                found.update(self._known[name, i])
-        return found
 
-
-def join_holdings(holdings):
-    """One function for all that is held on a device. holdings: a function for each of its stages."""
-    if len(holdings) == 1:
-        return holdings[0]
-
-    def held():
-        parts = [of_stage() for of_stage in holdings]
-        return {kind: [part[kind] for part in parts] for kind in parts[0]}
-
-    return held
+def _of_updates(stage):
+    """Yield (kind, what, arrays) of the parameters of a stage and what an optimizer keeps for them."""
+    newest, older = stage.weights(), []
+    if stage.in_parts:
+        newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
+    elif stage.versions is not None:
+        newest, older = stage.versions[stage.versions.newest], stage.versions.older
+    yield "parameters", None, newest
+    yield "optimizer state", None, stage.optimizer_state()
+    yield "weight versions", None, older
 
 
 # A stage with layers that talk to other devices.

@@ -19,13 +19,12 @@ class Totals:
 
     n: the micro-batches of a mini-batch.
     accumulate: "tree" or "running", how gradients are summed; all else is summed along the tree.
-    keeps_terms: whether the gradients that are added stay as they are; if not, they may take up the sum.
     """
 
-    def __init__(self, n, accumulate="tree", keeps_terms=False):
+    def __init__(self, n, accumulate="tree"):
         self._new_sum = partial(SUMS[accumulate], n)
         # index of a layer in the stage -> the sums of its (dW, db)
-        self._gradients = defaultdict(partial(SumForEach, n, keeps_terms, SUMS[accumulate]))
+        self._gradients = defaultdict(partial(SumForEach, n, SUMS[accumulate]))
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
         self.part = None    # after a reduce-scatter: vectors, this device's part of the sum of the gradients
         self.of_tied = {}   # index of a tied layer in the stage -> the sum of the dW of all that share its W

@@ -77,9 +77,9 @@ def temporaries(layers, loss, n_stages, input_shape, m, dtype="float64", pattern
     >>> from minipipe.losses import MeanSquaredError
     >>> layers = [Linear(100, 50), ReLU(), Linear(50, 1)]
     >>> temporaries(layers, MeanSquaredError(), 3, (100,), m=8, patterns=["FB"])[0]
-    {'B': 40464, 'F': 0}
-    >>> 8 * (50 * 100 + 50 + 8)     # dW and db, until they are added to their sum; and ones, for the sum db
-    40464
+    {'B': 80800, 'F': 0}
+    >>> 2 * 8 * (50 * 100 + 50)     # dW and db, and the new arrays of their sums with those of another
+    80800
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, None)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..arguments import argument
 from ..arrays import leaves
-from ..cluster import Buffers, bytes_by_kind
+from ..cluster import Buffers
 from ..meta import LIVE
 from ..order import Action
 from ..order.actions import RULES
@@ -17,6 +17,7 @@ from ..parallel.batches import MicroBatches
 from ..parallel.options import Cut
 from ..parallel.stage import KEPT, Holdings, Stage
 from ..partitioning.partition import counts_of, cut_into_stages
+from ..sums import TreeSum
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
 
@@ -110,7 +111,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
     X, Y: the samples, for stage 0, and their labels, for the last stage.
     A_prev, dA: what arrives from the stages before and behind these, if there are any.
     skips: {(message, name): what arrives from there by skip connections}.
-    is_first: whether its gradients begin the sums; if not, they go into what is held already.
+    is_first: whether its gradients begin the sums; if not, they are added to what is held already.
     grain: None, or the samples of a grain, as for `Sequential`.
     """
     performed, on_the_way = {}, dict(skips)
@@ -118,7 +119,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
     for stage in stages:
         stage.begin(line, recomputed=[(stage.index, 0)] if "R" in pattern else ())
         if not is_first:
-            stage.totals.add = lambda i, index, gradient: None
+            stage.totals.add = _add_to_another
     for kind in pattern:
         rule = RULES[kind]
         incoming = {"F": A_prev, "B": dA}.get(rule.message)
@@ -130,6 +131,13 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
             performed[kind, stage.index], incoming = done, received(done.sent)
             on_the_way |= {(rule.message, name): received(array) for name, array in done.skips.items()}
     return performed
+
+
+def _add_to_another(i, index, gradient):
+    """Add a gradient to one that is held already: both are there until their sum is, a new array."""
+    total = TreeSum(2)
+    total.add(0, gradient)
+    total.add(1, gradient)
 
 
 def _skips(stage, way):
@@ -157,7 +165,7 @@ def _performed(stage, work, arguments, leaving):
 
 
 def _held(stage, work):
-    return bytes_by_kind(Holdings(stage)() | {"work": work})
+    return Holdings([stage])().with_work(work)
 
 
 def received(sent):

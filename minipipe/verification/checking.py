@@ -23,7 +23,7 @@ from ..losses import LOSSES, Loss, MeanSquaredError
 from ..network import Network, Sequential
 from ..order import Schedule, ScheduleError, peak_microbatches, simulate
 from ..parallel import Pipeline
-from ..parallel.proved import is_proved, trust
+from ..parallel.stated import is_ours
 from ..schedules import SCHEDULES, build, name_of
 from .promises import promises_of_layer
 from .trial import CannotTry, Remark, Trial, coarse, forward, in_floats
@@ -83,9 +83,7 @@ def check(
     Of a layer: shapes and dtypes; that it writes into nothing it was handed; its derivatives, compared with
     slopes by differences, at kinks on both sides; that `cache` has all that backward needs; that
     micro-batches of any sizes add up to the full batch, with `==` and in fractions where the layer can; and
-    the same in a pipeline, at each cut, with and without recomputation; large inputs; and predictions. A
-    class whose layer kept all of it is trusted like the package's own from then on: its bytes are counted
-    once, and its gradients may take up a sum.
+    the same in a pipeline, at each cut, with and without recomputation; large inputs; and predictions.
 
     Of a network: the same of each layer, and then pipelines of it. Of a schedule: that it can run; ticks and
     memory, where a closed form is known; and the gradients of a small network.
@@ -117,10 +115,7 @@ def check(
     shape = _checked_shape(shape)
     if isinstance(what, Layer):
         _check_fit(what, shape)
-        report = _report(f"{what!r}, samples of shape {shape}", promises_of_layer(what, shape))
-        if report:
-            trust(type(what))
-        return report
+        return _report(f"{what!r}, samples of shape {shape}", promises_of_layer(what, shape))
     net = what if isinstance(what, Network) else Sequential(what, MeanSquaredError())
     return _report(f"a network of {len(net.layers)} layers", _of_network(net.layers, net.loss, shape))
 
@@ -150,14 +145,14 @@ def _check_fit(layer, shape):
     trial = Trial(layer, shape)
     try:
         layer.output_shape(shape_of(trial.data()))
-        if is_proved(type(layer)):
+        if is_ours(type(layer)):
             forward(trial.drawn(), trial.data())
     except ValueError:
         if not trial.takes_pair and layer.join is None:
             raise  # it has both numbers and the remedy
         raise _does_not_fit(layer, shape) from None
     except Exception:
-        if is_proved(type(layer)):
+        if is_ours(type(layer)):
             raise _does_not_fit(layer, shape) from None
 
 
@@ -220,7 +215,7 @@ class NetworkTrial:
         try:
             self.output_shape = forward_through(self.layers, self.first.data(), {}, self._meet).shape
         except Exception as error:  # of a layer from elsewhere; ours say what does not fit
-            if not self.met or is_proved(type(self.met[-1][0])):
+            if not self.met or is_ours(type(self.met[-1][0])):
                 raise ValueError(f"shape={shape} does not fit the network: {error}") from None
 
     def _meet(self, layer, A_prev):

@@ -8,7 +8,6 @@ from itertools import product
 import numpy as np
 
 from ..arrays import converted, even_slices, leaves, shape_of
-from ..cluster import bytes_by_kind
 from ..exact import rational
 from ..layers import Flatten, Layer, Linear, every_layer
 from ..layers.through import prepare_forward
@@ -34,7 +33,6 @@ def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
         ("all that backward needs is in cache, which can be taken out and put back", cached, True),
         ("micro-batches of any sizes add up to the full batch", adds_up, False),
         ("pipelines equal the full batch, at each cut, with and without recomputation", pipelined, False),
-        ("its gradients are arrays of its own, and what it keeps depends on shapes alone", owns, False),
         ("large inputs give numbers, too", large, False),
         ("a prediction for a sample depends on that sample alone", predicts, False),
     ]
@@ -338,29 +336,6 @@ def pipelined(trial):
             hint = "; is cache an array with the samples last, as joins_samples = True says?" if joins else ""
             return f"{wrong}, in {K} stages, 2 micro-batches, {schedule}, recompute={recompute!r}{hint}"
     return note
-
-
-def owns(trial):
-    """Look for gradients that are views of other arrays, and for caches whose bytes follow from numbers."""
-    layer, A_prev = trial.drawn(), trial.data()
-    forward(layer, A_prev)
-    cache = layer.cache
-    _, dZ, found = trial.run(layer, A_prev)
-    others = {"A_prev": A_prev, "dZ": dZ, "cache": [layer.cache, cache], "W": layer.W, "b": layer.b}
-    for name in (name for name in found if not name.startswith(A_PREV)):
-        for other, tree in others.items():
-            if any(np.shares_memory(found[name], one) for one in _arrays_in(tree)):
-                return f"{name} shares memory with {other}: return a new array, {name}.copy() for instance"
-    sizes = []
-    for seed in (1, 3):
-        forward(layer, trial.data(seed=seed))
-        sizes.append(bytes_by_kind({"cache": [layer.cache]})["cache"])
-    if sizes[0] != sizes[1]:
-        return (
-            f"cache has {sizes[0]} bytes for one mini-batch and {sizes[1]} for another of the same shape: "
-            "keep a mask rather than the positions where it is true"
-        )
-    return None
 
 
 def large(trial):

@@ -39,7 +39,7 @@ def network():
 
 
 def pipeline():
-    pipe = mp.Pipeline(layers(), LOSS, 2, 2)
+    pipe = mp.Pipeline(layers(), LOSS, 2, 2, count_bytes=True)
     pipe.forward_backward(X, Y)
     return pipe
 

@@ -30,8 +30,8 @@ def network(**options):
     return mp.Sequential(LAYERS, LOSS, **options)
 
 
-def pipeline(n_microbatches=2, schedule="gpipe"):
-    return mp.Pipeline(LAYERS, LOSS, 2, n_microbatches, schedule)
+def pipeline(n_microbatches=2, schedule="gpipe", **options):
+    return mp.Pipeline(LAYERS, LOSS, 2, n_microbatches, schedule, **options)
 
 
 def fitted(**options):

@@ -88,7 +88,7 @@ TRACE = mp.simulate(gpipe(2, 2))
 
 
 def counted_trace():
-    net = pipeline()
+    net = pipeline(count_bytes=True)
     net.forward_backward(X, Y)
     return net.trace
 
@@ -282,6 +282,10 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
     "limit, engine": (
         lambda: parallel(STAGES, memory=mp.Memory(limit=100), on=mp.Machine("threads")),
         "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
+    ),
+    "count_bytes, engine": (
+        lambda: parallel(STAGES, memory=mp.Memory(count_bytes=True), on=mp.Machine("threads")),
+        "count_bytes=True needs the bytes that only the cluster counts: use on=Machine('cluster')",
     ),
     "grain, accumulate": (
         lambda: parallel(STAGES, sums=mp.Sums("running", grain=2)),

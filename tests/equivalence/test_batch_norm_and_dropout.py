@@ -137,7 +137,7 @@ def test_stepping_past_the_end_counts_once(recompute):
 
 def too_large(pipe):
     batch = mini_batch(9, np.float64, seed=1)
-    free = mp.Pipeline(pipe.layers, pipe.loss, CUT, 3, pipe.schedule)
+    free = mp.Pipeline(pipe.layers, pipe.loss, CUT, 3, pipe.schedule, count_bytes=True)
     free.forward_backward(*batch)
     without, limit = pipe._options, max(free.trace.peak_bytes()) - 1
     pipe._options = without._replace(memory=replace(without.memory, limit=limit))

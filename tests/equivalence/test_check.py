@@ -11,7 +11,6 @@ from equivalence.wrong_layers import (
 
 import minipipe as mp
 from minipipe.layers import LAYERS, Layer
-from minipipe.parallel.proved import is_proved
 from minipipe.schedules import SCHEDULES, build
 
 
@@ -34,7 +33,6 @@ def test_a_wrong_layer_is_named(layer, shape, promise, sentence):
     assert not report
     first = no_lines(report)[0]
     assert promise in first.promise and sentence in first.why, f"{first.promise}: {first.why}"
-    assert not is_proved(type(layer)), "it has failed, and is trusted"
 
 
 def test_the_sum_of_micro_batches_is_named_too():
@@ -293,47 +291,12 @@ def test_a_network_is_left_as_it_was():
     assert all(layer.cache is None for layer in net.layers)
 
 
-# Trust.
-
-def cell(factor):
-    """Define a class, as a cell of a notebook does each time it runs."""
-    class Doubled(mp.ReLU):
-        def forward(self, Z):
-            return 2 * super().forward(Z)
-
-        def backward_input(self, dA):
-            return factor * super().backward_input(dA)
-
-    return Doubled
-
-
-def test_a_class_is_trusted_if_it_has_passed():
-    """A cell that runs again makes a new class, which has passed nothing yet."""
-    right, wrong, again = cell(2), cell(3), cell(2)
-    assert not is_proved(right)
-    assert mp.check(right(), (3,)) and not mp.check(wrong(), (3,))
-    assert is_proved(right)
-    assert not is_proved(wrong)
-    assert not is_proved(again)
-
-
-def test_a_class_is_not_trusted_for_what_it_inherits():
-    right = cell(2)
-    assert mp.check(right(), (3,))
-
-    class Changed(right):
-        def forward(self, Z):
-            return super().forward(Z) + 1
-
-    assert not is_proved(Changed)
-
-
 # The report.
 
 def test_a_report_prints_a_line_for_each_promise():
     report = mp.check(DividesByItsM(3, 2), (3,))
     lines = str(report).splitlines()
-    assert lines[0] == "DividesByItsM(3, 2), samples of shape (3,): 9 of 12 promises kept"
+    assert lines[0] == "DividesByItsM(3, 2), samples of shape (3,): 8 of 11 promises kept"
     assert [line[:6] for line in lines if re.match("  (yes|NO|-) ", line)] == [
         {True: "  yes ", False: "  NO  "}[verdict.holds] for verdict in report
     ]
@@ -341,12 +304,12 @@ def test_a_report_prints_a_line_for_each_promise():
         "  NO  its derivatives are the slopes of its output",
         "        dW is 5 times too small: does backward divide by its own m? The loss has done that",
     ]
-    assert len(report) == 12 and bool(report) is False and repr(report) == str(report)
+    assert len(report) == 11 and bool(report) is False and repr(report) == str(report)
 
 
 def test_what_comes_after_a_needed_promise_is_not_tried():
     report = mp.check(NoReturn(), (3,))
-    assert [verdict.holds for verdict in report] == [False, *[None] * 11]
+    assert [verdict.holds for verdict in report] == [False, *[None] * 10]
     assert all("comes first" in verdict.why for verdict in report[1:])
     assert "0 of 1 promises kept" in str(report)
 

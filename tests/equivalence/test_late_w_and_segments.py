@@ -150,7 +150,7 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W():
     layers = [mp.Linear(8, 8), mp.Tanh(), mp.Tanh()] * 2
     X = np.random.default_rng(0).standard_normal((8, 30))
     for recompute, most in [("never", 6 * 3), ("always", 5 * 2 + 3)]:
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, "gpipe-late-w", recompute)
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, "gpipe-late-w", recompute, count_bytes=True)
         pipe.forward_backward(X, X)
         ends = {str(span.label): span.end for span in pipe.trace.spans_of(0)}
         caches = {tick: held.get("caches", 0) / (8 * 5 * 8) for tick, held in pipe.trace.ledger(0)}
@@ -220,7 +220,7 @@ def test_each_copy_has_a_late_W_of_its_own_micro_batches(D, M, name):
     assert_same(net.gradients, whole.gradients)
     assert peak_microbatches(net.trace) == [M] * (2 * D)
     assert str(net.schedule.devices[2][-1]) == f"0W*{2 * M - 1}"
-    floats = mp.Parallel(layers, loss, split, name)
+    floats = mp.Parallel(layers, loss, split, name, mp.Memory(count_bytes=True))
     floats.forward_backward(X, X)
     sizes = mp.footprints(layers, loss, 2, (6,), 4)
     assert mp.simulate(floats.schedule, footprints=sizes).peak_bytes() == floats.trace.peak_bytes()
@@ -253,7 +253,9 @@ def test_sqrt_L_segments_need_least_memory():
     peaks = {}
     for n in (1, 2, 4, 8, 16):
         schedule = in_segments(build("gpipe", 1, 1), n)
-        pipe = mp.Pipeline([mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule, "always")
+        pipe = mp.Pipeline(
+            [mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule, "always", count_bytes=True
+        )
         pipe.forward_backward(X, X)
         assert pipe.trace.peak_bytes(KEPT) == [(n + 16 // n) * X.nbytes]
         peaks[n] = pipe.trace.peak_bytes()
@@ -289,7 +291,7 @@ def test_an_input_for_every_sqrt_of_the_layers_needs_less_memory():
     for mode in ("always", "sqrt"):
         machine = mp.Machine(costs=mp.Costs(F=[4, 8], B=[8, 16]))
         layers = [mp.Linear(8, 8)] * 32
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, on=machine)
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, on=machine, count_bytes=True)
         pipe.forward_backward(X, X)
         peaks[mode] = [n_bytes / X.nbytes for n_bytes in pipe.trace.peak_bytes(KEPT)]
     assert peaks == {"always": [16, 17], "sqrt": [7, 8]}

@@ -72,10 +72,12 @@ NETWORK = [
 
 def pipeline(
     n_microbatches=3, partition=(2, 2, 3, 3), schedule="gpipe", recompute="never", layers=NETWORK,
-    dtype=np.float64,
+    dtype=np.float64, count_bytes=False,
 ):
     cut = mp.Cut(partition)
-    return mp.Pipeline(layers, LOSS, cut, n_microbatches, schedule, recompute, dtype=dtype)
+    return mp.Pipeline(
+        layers, LOSS, cut, n_microbatches, schedule, recompute, dtype=dtype, count_bytes=count_bytes
+    )
 
 
 def mini_batch(m=7, dtype=np.float64):
@@ -122,7 +124,7 @@ def test_bytes_held_count_what_was_put_aside(recompute, held_by_2):
     With recomputation, only what enters is kept, both parts of it.
     """
     layers = [mp.Linear(8, 8), mp.Fork("a"), mp.Linear(8, 8), mp.Join("a"), mp.Linear(8, 8)]
-    pipe = pipeline(3, [2, 1, 2], recompute=recompute, layers=layers)
+    pipe = pipeline(3, [2, 1, 2], recompute=recompute, layers=layers, count_bytes=True)
     pipe.forward_backward(np.ones((8, 6)), np.ones((8, 6)))
     array, parameters = 8 * 8 * 2, 8 * (64 + 8)
     assert dict(pipe.trace.memory(0))[0] == parameters + 2 * array

@@ -297,19 +297,6 @@ class TwoFormulas(mp.Tanh):
         return dA * (1 - self.cache) * (1 + self.cache)
 
 
-class ViewOfItsCache(Layer):  # A = W + A_prev, of one sample's width
-    def __init__(self):
-        self.W = np.ones((1, 1))
-
-    def forward(self, A_prev):
-        self.cache = np.ones((1, A_prev.shape[-1] + 1), A_prev.dtype)
-        return self.W.astype(A_prev.dtype) + A_prev
-
-    def backward(self, dZ):
-        self.cache[0, -1] = dZ.sum()
-        return 1 * dZ, self.cache[:, -1:], None
-
-
 class JoinsNothing(Layer):  # says that caches can be put side by side, which have the samples first
     joins_samples = True
 
@@ -328,18 +315,6 @@ class JoinsNothing(Layer):  # says that caches can be put side by side, which ha
 
     def backward_weight(self, dZ):
         return dZ @ self.cache, None
-
-
-class Positions(mp.ReLU):  # as many numbers as there are positive ones
-    def forward(self, Z):
-        A = super().forward(Z)
-        self.cache = np.flatnonzero(Z > 0)
-        return A
-
-    def backward_input(self, dA):
-        kept = np.zeros(dA.size, dA.dtype)
-        kept[self.cache] = 1
-        return dA * kept.reshape(dA.shape)
 
 
 class Overflows(mp.Softmax):
@@ -374,7 +349,7 @@ class NoReturn(mp.ReLU):
 
 RUNS, ARRAYS, REPEATS, DTYPE = "it runs", "writes into no array", "same input", "float32"
 SLOPES, HALVES, CACHE, SUMS = "slopes", "between the halves", "all that backward needs", "add up"
-OWN, LARGE, PREDICTIONS, PIPELINES = "arrays of its own", "large inputs", "prediction", "pipelines equal"
+LARGE, PREDICTIONS, PIPELINES = "large inputs", "prediction", "pipelines equal"
 WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the sentence)
     (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
     (MultipliesByM(3, 2), (3,), SLOPES, "dW is 5 times too large"),
@@ -425,9 +400,7 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (DropsItsCache(3, 2), (3,), HALVES, "what backward_input has left in cache, and nothing else"),
     (WholeOfALinear(3, 2), (3,), RUNS, "WholeOfALinear writes backward, but a network calls backward_input"),
     (TwoFormulas(), (3,), HALVES, "both compute what backward does, by one formula"),
-    (ViewOfItsCache(), (1,), OWN, "dW shares memory with cache: return a new array"),
     (JoinsNothing(), (3,), PIPELINES, "gpipe-late-w, recompute='never'; is cache an array with the samples"),
-    (Positions(), (3,), OWN, "keep a mask rather than the positions"),
     (Overflows(), (3,), LARGE, "A has entries that are not a number for inputs of about 1,000: does an exp"),
     (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
 ]

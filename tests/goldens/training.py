@@ -126,6 +126,7 @@ def row_of(case):
 def _trained(case):
     """Return ({part: lines} of the numbers, {part: lines} of the trace), or the `ValueError` of a refusal."""
     row = row_of(case)
+    row["count_bytes"] = row["engine"] == "cluster"
     try:
         found, net, optimizer = run(row)
     except ValueError as error:

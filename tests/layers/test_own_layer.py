@@ -184,7 +184,8 @@ def test_halves_made_from_a_whole_keep_dW_and_db_between_them():
     are 48 until W.
     """
     order = Schedule((tuple(Action(kind, 0, i) for kind in "FIW" for i in range(2)),), 1, 2)
-    pipe = mp.Pipeline([Tiny(np.ones((2, 2)), np.ones((2, 1)))], LOSS, 1, 2, order)
+    layer = Tiny(np.ones((2, 2)), np.ones((2, 1)))
+    pipe = mp.Pipeline([layer], LOSS, 1, 2, order, count_bytes=True)
     pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
     caches = [held.get("caches", 0) for _, held in pipe.trace.ledger(0)]
     assert caches[-4:] == [64 + 48, 2 * 48, 48, 0]

@@ -87,7 +87,7 @@ def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
     peak in the forward phase the newest output is held too, and in GPipe all inputs.
     """
     layers = [mp.Linear(8, 8)] * 3
-    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 8, schedule)
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 8, schedule, count_bytes=True)
     pipe.forward_backward(np.ones((8, 16)), np.ones((8, 16)))
     assert peak_microbatches(pipe.trace) == alive
     parameters, activation = 8 * (64 + 8), 8 * 16
@@ -102,7 +102,7 @@ def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
 def test_at_the_end_a_device_holds_parameters_and_gradients_alone():
     """Two stages on the first device, one on the second; nothing is left in a cache, a stash or an inbox."""
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
-    pipe = pipeline(3, 2, schedule)
+    pipe = pipeline(3, 2, schedule, count_bytes=True)
     pipe.forward_backward(X, Y)
     numbers = [4 * 6 + 6 + 6 * 5 + 5, 5 * 3 + 3]
     assert [pipe.trace.memory(device)[-1][1] for device in (0, 1)] == [8 * 2 * n for n in numbers]

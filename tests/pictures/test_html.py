@@ -105,7 +105,8 @@ def test_an_overlap_has_two_parts_and_both_count():
 
 
 def test_a_run_with_arrays_shows_its_bytes():
-    pipe = mp.Pipeline([mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 2)], mp.MeanSquaredError(), 2, 2)
+    layers = [mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 2)]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, count_bytes=True)
     X, Y = mp.datasets.digits().train
     pipe.forward_backward(X[:4, :6], Y[:2, :6])
     data = data_in(pipe.trace.to_html())

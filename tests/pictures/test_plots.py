@@ -69,7 +69,8 @@ def run_of_digits():
     X, Y = (part[:, :8] for part in mp.datasets.digits().train)
     layers = [mp.Linear(64, 10), mp.ReLU()]
     pipe = mp.Pipeline(
-        layers, mp.SoftmaxCrossEntropy(), 2, 4, recompute="always", on=mp.Machine(link=mp.Link(latency=1))
+        layers, mp.SoftmaxCrossEntropy(), 2, 4, recompute="always", on=mp.Machine(link=mp.Link(latency=1)),
+        count_bytes=True,
     )
     pipe.forward_backward(X, Y)
     return pipe.trace
@@ -123,7 +124,7 @@ def test_memory_curves_are_those_of_the_trace(counted):
             assert curve == [(tick, size / 1024) for tick, size in counted.memory(device)]
             assert end == (counted.makespan, counted.memory(device)[-1][1] / 1024)
             assert max(line.get_ydata()) * 1024 == counted.peak_bytes()[device]
-    with pytest.raises(ValueError, match="counted no memory"):
+    with pytest.raises(ValueError, match="has not counted the bytes that devices hold"):
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
 
 
@@ -162,7 +163,7 @@ def test_layers_of_a_ledger_are_kinds_that_add_up_to_the_memory(counted):
         assert max(y for x, y in top if x == tick) >= n_bytes / 1024
     assert max(y for _, y in top) == counted.peak_bytes()[0] / 1024
     assert ax.get_xlim() == (0, counted.makespan)
-    with pytest.raises(ValueError, match="counted no memory"):
+    with pytest.raises(ValueError, match="has not counted the bytes that devices hold"):
         plots.ledger(mp.simulate(build("gpipe", 2, 2)), 0, ax=axes())
     for device in (2, -1, "0"):
         with pytest.raises(ValueError, match=f"device={device!r} is not one of .* devices are 0 to 1"):

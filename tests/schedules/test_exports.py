@@ -319,7 +319,7 @@ def test_devices_are_threads_with_names_and_runs_are_processes():
 
 def test_memory_is_a_counter_where_it_was_counted(tmp_path):
     X, Y = (part[:, :4] for part in mp.datasets.digits().train)
-    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 2)
+    pipe = mp.Pipeline([mp.Linear(64, 10), mp.ReLU()], mp.SoftmaxCrossEntropy(), 2, 2, count_bytes=True)
     pipe.forward_backward(X, Y)
     assert pipe.trace.to_chrome_trace(tmp_path / "run.json", tick="1 us") is None
     chrome = pipe.trace.to_chrome_trace(tick="1 us")

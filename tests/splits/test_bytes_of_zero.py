@@ -30,7 +30,7 @@ def peaks(D, T, K, zero, n_units):
     layers = [layer for _ in range(4 * K) for layer in (mp.Linear(N, N, bias=False), mp.ReLU())]
     machine = mp.Machine(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1)) if zero == 1 else mp.Machine()
     net = mp.Parallel(
-        layers, mp.MeanSquaredError(), mp.Split(D, T, K), memory=mp.Memory(zero=zero),
+        layers, mp.MeanSquaredError(), mp.Split(D, T, K), memory=mp.Memory(zero=zero, count_bytes=True),
         sums=mp.Sums(buckets=BUCKETS[n_units]), on=machine,
     )
     net.train([(X, X)] * 2, mp.Adam(0.1))
@@ -69,7 +69,7 @@ def test_without_a_word_about_buckets_units_of_zero_3_are_layers():
 
 def of_four(N, n, order, on=mp.Machine()):
     """After two updates of four equal layers on N copies, each with n micro-batches."""
-    net, optimizer = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, on=on), mp.Adam()
+    net, optimizer = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, on=on, count_bytes=True), mp.Adam()
     for _ in range(2):
         net.train([(np.ones((15, 2 * n * N)), np.ones((15, 2 * n * N)))], optimizer)
     return net

@@ -210,7 +210,7 @@ def test_an_order_with_updates_of_one_copy_gets_its_sums():
 
 def test_no_copy_keeps_anything_for_a_run_that_fails():
     """What was there before an update lies on the host."""
-    pipe = mp.Pipeline(SMALL, LOSS, 1, 2, with_updates(in_copies(gpipe(1, 1), 2)))
+    pipe = mp.Pipeline(SMALL, LOSS, 1, 2, with_updates(in_copies(gpipe(1, 1), 2)), count_bytes=True)
     pipe.train([mini_batch(4)], mp.Adam())
     assert pipe.trace.ledger(0) == pipe.trace.ledger(1)
     assert set(pipe.trace.ledger(0)[-1][1]) == {"parameters", "optimizer state"}

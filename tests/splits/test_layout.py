@@ -36,11 +36,12 @@ def networks(draw):
         D, order = 1, build("chimera", 2, 2)  # two copies on the same devices
     zero = draw(st.integers(0, 3)) if order.n_copies > 1 else 0
     order = with_zero(order, zero) if zero else with_updates(order)
+    memory = mp.Memory(count_bytes=True)
     try:
-        return mp.Parallel(layers, LOSS, mp.Split(D, T, order.n_stages, order.n_microbatches), order)
+        return mp.Parallel(layers, LOSS, mp.Split(D, T, order.n_stages, order.n_microbatches), order, memory)
     except ValueError as error:  # T splits nothing of it
         assert "n_shards" in str(error), error
-        return mp.Parallel(layers, LOSS, mp.Split(D, 1, order.n_stages, order.n_microbatches), order)
+        return mp.Parallel(layers, LOSS, mp.Split(D, 1, order.n_stages, order.n_microbatches), order, memory)
 
 
 def trained(net):

@@ -173,7 +173,7 @@ def test_what_an_optimizer_keeps_counts_in_parts():
     """Adam's two moments of a pair over four devices: a quarter of W1, b1 and W2, and all of b2."""
     layers = [mp.Linear(64, 256), mp.ReLU(), mp.Linear(256, 64)]
     X = np.ones((64, 4))
-    net, adam = mp.TensorParallel(layers, LOSS, 4), mp.Adam(0.1)
+    net, adam = mp.TensorParallel(layers, LOSS, 4, count_bytes=True), mp.Adam(0.1)
     net.forward_backward(X, X)
     net.step(adam)
     net.forward_backward(X, X)

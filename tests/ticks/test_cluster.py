@@ -200,7 +200,7 @@ def test_the_memory_limit_is_the_peak_to_the_byte():
     def pipe(limit=None):
         return mp.Parallel(
             layers, mp.SoftmaxCrossEntropy(), mp.Split(stages=3, microbatches=6), "gpipe",
-            mp.Memory(limit=limit), on=mp.Machine(link=Link(latency=1)),
+            mp.Memory(limit=limit, count_bytes=True), on=mp.Machine(link=Link(latency=1)),
         )
 
     counted = pipe()

@@ -1,4 +1,4 @@
-"""One run and the next: ticks, failures, interruptions, runs that are left, bytes counted only once."""
+"""One run and the next: ticks, failures, interruptions, runs that are left."""
 
 import copy
 
@@ -11,7 +11,7 @@ import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.layers import Layer
 from minipipe.order import in_copies, with_all_reduce, with_updates
-from minipipe.schedules import build, gpipe, pipedream
+from minipipe.schedules import build, gpipe
 
 LAYERS = [mp.Linear(4, 6), mp.BatchNorm(6), mp.Tanh(), mp.Linear(6, 6), mp.ReLU(), mp.Linear(6, 3)]
 LOSS = mp.MeanSquaredError()
@@ -29,10 +29,6 @@ def state(pipe, optimizer):
     return leaves(copy.deepcopy([arrays, kept, pipe.n_steps]))
 
 
-def ledgers(pipe):
-    return [pipe.trace.ledger(device) for device in range(pipe.trace.n_devices)]
-
-
 ORDERS = {
     "no flush": "pipedream",
     "step": build("1f1b", 3, 4),
@@ -43,12 +39,11 @@ ORDERS = {
 }
 
 
-def pipeline(name, layers=LAYERS, schedule=None, limit=None, costs=mp.Costs()):
-    """A network of 3 stages with an order of `ORDERS`, or with `schedule` in its place."""
+def pipeline(name, layers=LAYERS):
+    """A network of 3 stages with an order of `ORDERS`."""
     return mp.Parallel(
         layers, LOSS, mp.Split(stages=3, microbatches=1 if name == "no flush" else 4),
-        schedule or ORDERS[name], mp.Memory("always" if name == "recomputed" else "never", limit=limit),
-        on=mp.Machine(costs=costs),
+        ORDERS[name], mp.Memory("always" if name == "recomputed" else "never"),
     )
 
 
@@ -151,114 +146,6 @@ def test_the_costs_of_a_training_are_their_callers():
     last = costs[-1]
     costs.append(0)
     assert pipe.J == last
-
-
-# What a run has held is taken for the next one of its kind. Each of these changes what is held in between.
-
-
-def other_dtype_of_parameters(pipe):
-    """Half the bytes of parameters; the optimizer's memory makes up for them."""
-    arrays = {}
-    for layer in pipe.layers:
-        for name in layer.arrays:
-            if getattr(layer, name) is not None:
-                setattr(layer, name, getattr(layer, name).astype(np.float32))
-    for index, layer in enumerate(pipe.layers):
-        for name in layer.arrays:
-            if getattr(layer, name) is not None:
-                arrays[index, name, 0] = [getattr(layer, name).copy()]
-    pipe._memory = arrays
-
-
-def ticks_in_between(pipe):
-    pipe.start(*mini_batch(8))
-    pipe.tick()
-
-
-CHANGES = {
-    "nothing": lambda pipe: None, "SGD": lambda pipe: pipe.step(mp.SGD(0.1)),
-    "Adam": lambda pipe: pipe.step(mp.Adam()), "a tick": ticks_in_between,
-    "other parameters": other_dtype_of_parameters,
-}
-BATCHES = {
-    "equal": mini_batch(), "ragged": mini_batch(17), "float32": mini_batch(16, 1, np.float32),
-    "int": mini_batch(dtype=int),
-}
-
-
-@pytest.mark.parametrize("change, name", one_in(2, CHANGES, BATCHES))
-def test_bytes_are_those_of_a_run_that_counts(change, name):
-    pipe, batch = pipeline("step"), BATCHES[name]
-    pipe.forward_backward(*mini_batch())
-    CHANGES[change](pipe)
-    pipe.forward_backward(*batch)
-    taken = ledgers(pipe)
-    pipe._known._rows.clear()
-    pipe.forward_backward(*batch)
-    assert taken == ledgers(pipe)
-
-
-def test_bytes_of_another_order_of_this_size_are_counted_again():
-    """A function makes PipeDream first, and then its variant with vertical sync: that keeps more versions."""
-    variants = {"vertical_sync": False}
-    pipe, sgd = pipeline("no flush", schedule=lambda K, M: pipedream(K, M, **variants)), mp.SGD(0.1)
-    pipe.train([mini_batch()] * 6, sgd)
-    variants["vertical_sync"] = True
-    pipe.train([mini_batch()] * 6, sgd)
-    counted = pipeline("no flush", schedule="pipedream-vertical")
-    counted.train([mini_batch()] * 6, mp.SGD(0.1))
-    assert ledgers(pipe) == ledgers(counted)
-
-
-def test_bytes_after_a_left_run_are_those_of_a_run_that_counts():
-    """It is left in its last tick, when all stages have made Adam's memory already."""
-    slow = mp.Costs(F=1, B=2, U=2)
-    pipe, counted = pipeline("U", costs=slow), pipeline("U", costs=slow, limit=10**9)
-    adam, its = mp.Adam(0.01), mp.Adam(0.01)
-    counted.train([mini_batch()], its)
-    pipe.start(*mini_batch(), adam)
-    for _ in range(counted.trace.makespan - 1):
-        pipe.tick()
-    counted, its = pipeline("U", costs=slow, limit=10**9), mp.Adam(0.01)
-    for _ in range(3):
-        assert pipe.train([mini_batch()], adam) == counted.train([mini_batch()], its)
-        assert ledgers(pipe) == ledgers(counted)
-
-
-def test_bytes_after_a_failure_are_those_of_a_run_that_counts():
-    """The run that fails has made Adam's memory, which the run after it does not begin with."""
-    pipe, counted = pipeline("no flush"), pipeline("no flush", limit=10**9)
-    (X, Y), adam, its = mini_batch(), mp.Adam(0.01), mp.Adam(0.01)
-    with pytest.raises(FloatingPointError):
-        pipe.train([(X, Y * 1e300)] * 3, adam)
-    for _ in range(3):
-        assert pipe.train([mini_batch()] * 3, adam) == counted.train([mini_batch()] * 3, its)
-        assert ledgers(pipe) == ledgers(counted)
-
-
-class KeepsIndices(Layer):
-    """A ReLU of a user, whose cache is as long as there are positive numbers."""
-
-    def forward(self, A_prev):
-        self.cache = A_prev.shape, np.flatnonzero(A_prev > 0)
-        return A_prev * (A_prev > 0)
-
-    def backward_input(self, dZ):
-        shape, positive = self.cache
-        dA_prev = np.zeros(shape)
-        dA_prev.flat[positive] = dZ.flat[positive]
-        return dA_prev
-
-
-def test_layers_of_a_user_may_keep_what_they_like():
-    """Their bytes depend on the data, so they are counted each time, inside of other layers too."""
-    for layer in (KeepsIndices(), mp.Residual(KeepsIndices())):
-        layers = [mp.Linear(4, 6), layer, mp.Linear(6, 3)]
-        pipe, counted = (pipeline("step", layers, limit=limit) for limit in (None, 10**9))
-        for seed in range(3):
-            X, Y = mini_batch(seed=seed)
-            assert pipe.forward_backward(X, Y) == counted.forward_backward(X, Y)
-            assert ledgers(pipe) == ledgers(counted)
 
 
 def test_gradients_of_a_users_layer_are_not_written_into():

@@ -39,7 +39,8 @@ def mini_batch(t, m=13):
 def maker(split, schedule="1f1b", engine="cluster"):
     """Return a function that makes such a network from a seed."""
     return lambda seed=0: mp.Parallel(
-        LAYERS, LOSS, split, schedule, on=mp.Machine(engine), weights=mp.Weights(seed, "float32")
+        LAYERS, LOSS, split, schedule, mp.Memory(count_bytes=engine == "cluster"), on=mp.Machine(engine),
+        weights=mp.Weights(seed, "float32"),
     )
 
 

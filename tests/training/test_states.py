@@ -134,7 +134,7 @@ COPIED = {
     "synchronised": lambda: mp.DataParallel(NORMS, LOSS, 2, sums=SYNC),
     "synchronised, updates": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=1, sums=SYNC),
     "ZeRO 3": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=3),
-    "shards": lambda: mp.TensorParallel(NORMS, LOSS, 2),
+    "shards": lambda: mp.TensorParallel(NORMS, LOSS, 2, count_bytes=True),
     "shards with updates": lambda: mp.Parallel(
         NORMS, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(gpipe(2, 2))
     ),
