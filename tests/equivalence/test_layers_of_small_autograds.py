@@ -1,0 +1,247 @@
+"""Right layers as small autograds write them: their gradients may be views, shared, kept, or returned again.
+
+By the contract, `backward` returns (dA_prev, dW, db), and nothing says that these are arrays of their own. So
+sums over micro-batches write into none of them: each gradient is that of a plain loop, before a look and
+after it.
+"""
+
+import weakref
+
+import numpy as np
+import pytest
+from compared import assert_same
+from sampling import one_in
+
+import minipipe as mp
+from minipipe.layers import Layer
+
+LOSS = mp.MeanSquaredError()
+
+
+def unbroadcast(gradient, shape):
+    """Sum over each axis along which an array of `shape` was broadcast; of one sample, return it itself."""
+    for axis, n in enumerate(shape):
+        if n == 1 and gradient.shape[axis] != 1:
+            gradient = gradient.sum(axis=axis, keepdims=True)
+    return gradient
+
+
+# What a layer hands over for a gradient g.
+
+def part_of_a_larger(layer, g):
+    return np.concatenate([g, g])[len(g):]
+
+
+def kept(layer, g):
+    """The layer reads its last gradients again: they must be as they were."""
+    assert all(np.array_equal(array, before) for array, before in layer.kept)
+    layer.kept.append((g, g.copy()))
+    return g
+
+
+def found_again(layer, g):
+    """Equal gradients are one array."""
+    return layer.found.setdefault((g.shape, g.dtype, g.tobytes()), g)
+
+
+def locked(layer, g):
+    g = g.copy()
+    g.flags.writeable = False
+    return g
+
+
+def in_a_free_buffer(layer, g):
+    """Write into a buffer of before, unless somebody still has what was handed over in it."""
+    free = [buffer for buffer, handed in layer.buffers
+            if handed() is None and (buffer.shape, buffer.dtype) == (g.shape, g.dtype)]
+    buffer = free[0] if free else np.empty_like(g)
+    buffer[...] = g
+    handed = buffer[...]
+    others = [pair for pair in layer.buffers if pair[0] is not buffer]
+    layer.buffers = [*others, (buffer, weakref.ref(handed))]
+    return handed
+
+
+HANDED_OVER = {
+    "as it is": lambda layer, g: g, "a view": lambda layer, g: g[:],
+    "a view of a view": lambda layer, g: g.T.T, "backwards": lambda layer, g: g[::-1].copy()[::-1],
+    "by columns": lambda layer, g: np.asfortranarray(g),
+    "a part": part_of_a_larger, "kept": kept, "found again": found_again, "locked": locked,
+    "in a free buffer": in_a_free_buffer,
+}
+
+
+# Layers with a `way` to hand over each of their gradients.
+
+class Handing(Layer):
+    def __init__(self, n, way):
+        self.n, self.way, self.kept, self.found, self.buffers = n, way, [], {}, []
+
+    def handed(self, *gradients):
+        return tuple(None if g is None else HANDED_OVER[self.way](self, g) for g in gradients)
+
+
+class Offset(Handing):  # A = A_prev + b
+    def __init__(self, n, way):
+        super().__init__(n, way)
+        self.b = np.arange(n).reshape(n, 1) / 4
+
+    def forward(self, A_prev):
+        self.cache = A_prev.shape
+        return A_prev + self.b.astype(A_prev.dtype)
+
+    def backward(self, dZ):
+        return dZ, *self.handed(None, unbroadcast(dZ, self.b.shape))
+
+
+class TwoOffsets(Handing):  # A = A_prev + W + b: one array is the gradient of both
+    def __init__(self, n, way):
+        super().__init__(n, way)
+        self.W, self.b = np.full((n, 1), 0.5), np.full((n, 1), 0.25)
+
+    def forward(self, A_prev):
+        self.cache = A_prev.shape
+        return A_prev + (self.W + self.b).astype(A_prev.dtype)
+
+    def backward(self, dZ):
+        (g,) = self.handed(unbroadcast(dZ, self.b.shape))
+        return dZ, g, g
+
+
+class OffsetAndItsInput(Offset):  # dA_prev is the array of db, too, if there is one sample
+    def backward(self, dZ):
+        (db,) = self.handed(unbroadcast(dZ, self.b.shape))
+        return db if dZ.shape[-1] == 1 else dZ, None, db
+
+
+class Scale(Handing):  # A = W * A_prev
+    def __init__(self, n, way):
+        super().__init__(n, way)
+        self.W = 1 + np.arange(n).reshape(n, 1) / 4
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W.astype(A_prev.dtype) * A_prev
+
+    def backward(self, dZ):
+        dW = unbroadcast(dZ * self.cache, self.W.shape)
+        return self.W.astype(dZ.dtype) * dZ, *self.handed(dW, None)
+
+
+class Dense(Handing):  # A = W A_prev + b
+    def __init__(self, n, way):
+        super().__init__(n, way)
+        self.W, self.b = np.eye(n) + 0.25, np.full((n, 1), 0.25)
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W.astype(A_prev.dtype) @ A_prev + self.b.astype(A_prev.dtype)
+
+    def backward(self, dZ):
+        dW = dZ @ self.cache.T
+        return self.W.T.astype(dZ.dtype) @ dZ, *self.handed(dW, unbroadcast(dZ, self.b.shape))
+
+
+class DenseInHalves(Dense):  # its cache lies in one array with the gradient
+    def backward_input(self, dZ):
+        return self.W.T.astype(dZ.dtype) @ dZ
+
+    def backward_weight(self, dZ):
+        both = np.concatenate([dZ @ self.cache.T, unbroadcast(dZ, self.b.shape)], axis=1)
+        return self.handed(both[:, :self.n], both[:, self.n:])
+
+
+KINDS = Offset, TwoOffsets, OffsetAndItsInput, Scale, Dense, DenseInHalves
+SETTINGS = (  # M, K, schedule, how gradients are summed
+    (8, 1, "gpipe", "tree"), (8, 3, "1f1b", "running"), (4, 2, "zb-h1", "tree"),
+    (8, 3, "gpipe-late-w", "tree"),
+)
+
+
+def network(kind, way):
+    W = np.array([[1, 2, 0], [0, 1, -1], [2, 0, 1], [-1, 1, 1]]) / 2
+    V = np.array([[1, 0, 2, 1], [0, 1, -1, 2]]) / 2
+    return [mp.Linear(3, 4, W=W, b=np.zeros((4, 1))), kind(4, way), mp.Linear(4, 2, W=V, b=np.zeros((2, 1)))]
+
+
+def mini_batch():
+    """Small whole numbers, whose products and sums are exact; the first samples are the last ones again."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.integers(-2, 3, (3, 4)), rng.integers(-2, 3, (2, 4))
+    return np.tile(X, 2) * 1.0, np.tile(Y, 2) * 1.0
+
+
+def plain_loop(layers, M):
+    """Return the sums of (dW, db), by the layers' own forward and backward on each micro-batch."""
+    (X, Y), totals = mini_batch(), None
+    for x, y in zip(np.split(X, M, axis=1), np.split(Y, M, axis=1)):
+        A, found = x, []
+        for layer in layers:
+            A = layer.forward(A)
+        LOSS.forward(A, y, X.shape[1])
+        dA = LOSS.backward()
+        for layer in reversed(layers):
+            dA, dW, db = layer.backward(dA)
+            found.append([None if g is None else g.copy() for g in (dW, db)])
+            layer.cache = None
+        found = found[::-1]
+        totals = found if totals is None else [
+            [None if a is None else a + b for a, b in zip(*pair)] for pair in zip(totals, found)
+        ]
+    return [tuple(pair) for pair in totals]
+
+
+def gradients(kind, way, M, K, schedule, accumulate):
+    split = mp.Split(stages=K, microbatches=M)
+    net = mp.Parallel(network(kind, way), LOSS, split, schedule, sums=mp.Sums(accumulate))
+    for _ in range(2):  # what a layer has kept of a run must not show in the next
+        net.forward_backward(*mini_batch())
+    return net.gradients
+
+
+@pytest.mark.parametrize("kind, way", one_in(4, KINDS, HANDED_OVER))
+def test_the_gradients_are_those_of_a_plain_loop_before_a_look_and_after_it(kind, way):
+    """60 layers, each of which `mp.check` finds right."""
+    before = [gradients(kind, way, *setting) for setting in SETTINGS]
+    for (M, *_), found in zip(SETTINGS, before, strict=True):
+        assert_same(found, plain_loop(network(kind, way), M))
+    report = mp.check(kind(4, way), (4,))
+    assert report, report
+    assert_same([gradients(kind, way, *setting) for setting in SETTINGS], before)
+
+
+def test_a_cache_of_positions_and_a_view_of_the_cache_are_right():
+    """Bytes may follow from numbers: they are counted in each run. A gradient may be a view of a cache."""
+    class Positions(mp.ReLU):
+        def forward(self, Z):
+            A = super().forward(Z)
+            self.cache = np.flatnonzero(Z > 0)
+            return A
+
+        def backward_input(self, dA):
+            kept = np.zeros(dA.size, dA.dtype)
+            kept[self.cache] = 1
+            return dA * kept.reshape(dA.shape)
+
+    class ViewOfItsCache(Layer):  # A = W + A_prev, of one sample's width
+        def __init__(self):
+            self.W = np.ones((1, 1))
+
+        def forward(self, A_prev):
+            self.cache = np.ones((1, A_prev.shape[-1] + 1), A_prev.dtype)
+            return self.W.astype(A_prev.dtype) + A_prev
+
+        def backward(self, dZ):
+            self.cache[0, -1] = dZ.sum()
+            return 1 * dZ, self.cache[:, -1:], None
+
+    for layer, shape in ((Positions(), (3,)), (ViewOfItsCache(), (1,))):
+        report = mp.check(layer, shape)
+        assert report, report
+    W = np.ones((4, 3)) * [[1], [1], [1], [-1]]
+    layers = [mp.Linear(3, 4, W=W), Positions(), mp.Linear(4, 2)]
+    pipe, held = mp.Pipeline(layers, LOSS, 3, 2, count_bytes=True), []
+    for X in (np.ones((3, 4)), -np.ones((3, 4))):
+        pipe.forward_backward(X, np.ones((2, 4)))
+        held.append(pipe.trace.peak_bytes(["caches"])[1])
+    assert held == [8 * 3 * 4, 8 * 1 * 4]
