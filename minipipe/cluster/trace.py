@@ -203,7 +203,8 @@ class Trace:
     def ledger(self, device):
         """What a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
 
-        A kind without bytes is left out.
+        A kind without bytes is left out. `ValueError` for a run that has not counted what devices hold: a
+        network counts it with count_bytes=True, or with a limit.
         """
         self._check_counted()
         self._check_device(device)

@@ -206,7 +206,9 @@ class Layer(AsCode):
     caches of the layers it is made of.
 
     The dtype of the input is the dtype of the result. A layer writes into no array that it was
-    handed; the input must stay unchanged until `backward`, because `cache` may refer to it.
+    handed, or has returned; the input must stay unchanged until `backward`, because `cache` may
+    refer to it. Gradients may be views, or arrays that the layer keeps: sums over micro-batches
+    write into none of them.
     Whatever leaves a layer in a network, and each parameter, lies `in_one_piece`: a view is copied.
 
     `W` and `b` are None in a layer without parameters, and `dW` and `db` then are None too. A layer made of
