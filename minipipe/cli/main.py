@@ -1,50 +1,39 @@
-"""Which command does what, and how a mistake is answered."""
+"""`python -m minipipe ...`: read the words, import what the command needs, run it, and answer a mistake.
+
+Until the words are read, nothing but the standard library is imported: `--help` and `--version` are there at
+once.
+"""
 
 import os
 import sys
+import time
 import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from io import StringIO
 
 from .. import __version__
-from ..order import ScheduleWarning
+from ..checks import spelled
 from ..watching import watched
-from . import (
-    compare, explain, export, mpi, search, site, threads, timeline, train, validate, verify,
-)
-from .parsing import Parser
+from .options import COMMANDS, TRAIN
+from .parsing import Parser, instead_of_command
 
 INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C has ended: 128 + SIGINT
-COMMANDS = {
-    "timeline": timeline,
-    "compare": compare,
-    "explain": explain,
-    "search": search,
-    "validate": validate,
-    "export": export,
-    "verify": verify,
-    "threads": threads,
-    "mpi": mpi,
-    "site": site,
-}
-DESCRIPTION = "Pipeline-parallel training in pure NumPy: one trace is the run, the proof and the picture."
-EXAMPLE_COMMANDS = """examples:
-  python3 -m minipipe                                      prove the gradients, draw the run, train on digits
-  python3 -m minipipe timeline 1f1b -K 4 -M 8              4 devices, 8 micro-batches
-  python3 -m minipipe compare naive gpipe 1f1b zb-v -K 4 -M 8
-  python3 -m minipipe export zb-v --output zb-v.csv        a table that PyTorch loads
-  python3 -m minipipe validate zb-v.csv
-  python3 -m minipipe verify                               a table of verdicts
-each command shows more with --help; case, "_" and "-" do not matter in names
-"""
+RANK_VARIABLES = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # in which an mpiexec says the number
+RANK_0_GRACE = 5.0  # seconds that the other ranks wait: rank 0 says what is wrong, and its end ends them
 
 
 def main(arguments=None):
-    """Run the command line; returns 0, 1 where a verdict is negative, or 2 for a mistake of the user's."""
+    """Run the command line; return 0, 1 where a verdict is negative, or 2 for a mistake of the user's."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        options = options_from(sys.argv[1:] if arguments is None else list(arguments))
+        command, options = read(words)
+        module, _, function = command.place.partition(".")
+        run = getattr(import_module(f".{module}", __package__), function)
         with warnings.catch_warnings(), watched():
-            warnings.simplefilter("always", ScheduleWarning)
+            warnings.simplefilter("always", import_module("minipipe.order").ScheduleWarning)
             warnings.showwarning = note_once()
-            return options.run(options) or 0
+            return run(options) or 0
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -56,8 +45,39 @@ def main(arguments=None):
         return INTERRUPTED
 
 
+def read(words):
+    """Return (`Command`, its options); raise `SystemExit` for words that nothing takes, and after a help.
+
+    Of several MPI ranks, only rank 0 says what is wrong.
+    """
+    is_rank_0 = all(os.environ.get(name, "0") == "0" for name in RANK_VARIABLES)
+    if is_rank_0 or not {"mpi", "--engine=mpi"} & {*words}:
+        return _read(words)
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            return _read(words)
+    except SystemExit:
+        time.sleep(RANK_0_GRACE)
+        raise
+
+
+def _read(words):
+    if words[:1] in (["help"], ["version"]):
+        words = [*words[1:2], f"--{words[0]}"]
+    command = TRAIN
+    if words and not words[0].startswith("-"):
+        name = spelled(words[0], COMMANDS)
+        if name is None:
+            print(f"minipipe: error: {instead_of_command(words[0])}", file=sys.stderr)
+            raise SystemExit(2)
+        command, words = COMMANDS[name], words[1:]
+    parser = Parser(command)
+    parser.add_argument("--version", action="version", version=f"minipipe {__version__}")
+    return command, parser.read(words)
+
+
 def note_once():
-    """Return a function that shows warnings to those who did not call a function, each of them once."""
+    """Return a function that prints a warning as a note, each of them once."""
     said = set()
 
     def note(message, *where):
@@ -66,29 +86,3 @@ def note_once():
             print(f"minipipe: note: {message}", file=sys.stderr)
 
     return note
-
-
-def options_from(arguments):
-    """What the user wants; a mistake ends the program with status 2."""
-    parser = command_line()
-    if arguments and arguments[0].startswith("-") and COMMANDS.keys() & set(arguments):
-        parser.fail(f"the options of a command come after its name, got {' '.join(arguments)}")
-    with mpi.one_voice(arguments):
-        return parser.parse_args(arguments)
-
-
-def command_line():
-    """What reads the command line."""
-    parser = Parser(prog="minipipe", description=DESCRIPTION, epilog=EXAMPLE_COMMANDS)
-    parser.add_argument("--version", action="version", version=f"minipipe {__version__}")
-    train.add_options(parser)
-    parser.set_defaults(run=train.run)
-    parser.others = parser.commands
-    commands = parser.add_subparsers(title="commands (without one: train on the digits)", metavar="COMMAND")
-    for name, module in COMMANDS.items():
-        purpose = f"{module.PURPOSE[0].upper()}{module.PURPOSE[1:]}."
-        command = commands.add_parser(name, help=module.PURPOSE, description=purpose, epilog=module.EPILOG)
-        module.add_options(command)
-        command.set_defaults(run=module.run)
-        parser.commands[name], command.others = command, parser.commands
-    return parser
