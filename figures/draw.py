@@ -26,7 +26,7 @@ def main(arguments=None):
         description="Draw the pictures of this folder from runs of the package.",
         epilog=f"names: {', '.join(FIGURES)}; and, only if asked for: {', '.join(ASKED_FOR)}",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which ones, see below (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="see below (default: all but the slow ones)")
     parser.add_argument("--folder", type=Path, default=HERE, help="where to write them (default: this one)")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in known]

@@ -52,7 +52,7 @@ OF_SPLITS = (
     ("bytes held", 13, lambda trace: f"{max(trace.peak_bytes()):,}"), MESSAGES,
 )
 NOTES = (
-    "idle: the share of all devices' time, the bubble; `explain` has others that go by that name.\n"
+    "idle: the share of all devices' time, the bubble; `show --explain` has others that go by that name.\n"
     "peak: the most micro-batches that a device keeps at once."
 )
 NOTES_OF_SPLITS = (

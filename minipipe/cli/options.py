@@ -9,8 +9,8 @@ DEVICES, MICROBATCHES, SCHEDULE = 4, 8, "1f1b"
 ENGINES = "cluster", "threads", "mpi"
 SAYS_A_SCHEDULE = (
     "a name, such as 1f1b; a file: .csv, a table as PyTorch writes it, or .txt, a line such as F0 F1 B0 B1 "
-    "for each device; or a function in a file, my_pipeline.py:one_f_one_b, from (device, K, M) to a list such "
-    'as [("F", 0), ("B", 0)]'
+    "for each device; or a function in a file, my_pipeline.py:one_f_one_b, from (device, K, M) to a list "
+    'such as [("F", 0), ("B", 0)]'
 )
 
 
@@ -139,7 +139,7 @@ def add_show(parser):
 
 def add_compare(parser):
     parser.add_argument("schedules", nargs="*", metavar="SCHEDULE",
-                        help="each as for `show`; or all that these sizes allow (default: gpipe 1f1b zb-h1 zb-v)")
+                        help="each as for `show`; or all that fit (default: gpipe 1f1b zb-h1 zb-v)")
     add_sizes(parser)
     add_depth(parser)
     add_links(parser)

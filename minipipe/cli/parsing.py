@@ -21,7 +21,7 @@ SAID_ELSEWHERE = {  # a command that there was, or that others have: what to typ
     "federated": "`federated` is not a command: use mp.FederatedAveraging in Python, see notebook 45",
     "papers": "`papers` is now a picture: python3 figures/draw.py throughput; notebooks 35 to 37 have more",
     "batch-size": "`batch-size` is now a picture: python3 figures/draw.py error_against_batch_size",
-    **{word: f"`{word}` is not a command: mp.footprints counts the bytes of a network in Python, see notebook 34"
+    **{word: f"`{word}` is not a command: use mp.footprints in Python for bytes, see notebook 34"
        for word in ("fit", "plan", "memory", "estimate")},
     **{word: f"`{word}` needs no command: {TYPE} --schedule 1f1b" for word in ("train", "run", "launch")},
     **{word: f"`{word}` is `show` here: {TYPE} show 1f1b"

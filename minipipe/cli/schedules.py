@@ -50,18 +50,16 @@ def _from_function(path, name, K, M):
     sys.path.insert(0, str(Path(path).parent))
     lines = []
     try:
-        function = runpy.run_path(path)[name]
-        for device in range(K):
+        function = runpy.run_path(path).get(name)
+        for device in range(K if function else 0):
             order = function(device, K, M)
             lines.append(" ".join(one if isinstance(one, str) else "{}{}".format(*one) for one in order))
-    except KeyError as error:
-        if error.args != (name,):
-            raise
-        raise ValueError(f"there is no function {name!r} in {path}") from None
     except Exception as error:  # of somebody else's code
         raise ValueError(f"{path}:{name} with K={K}, M={M}: {type(error).__name__}: {error}") from None
     finally:
         sys.path.remove(str(Path(path).parent))
+    if function is None:
+        raise ValueError(f"there is no function {name!r} in {path}")
     return Schedule.from_text(lines, M, name)
 
 
@@ -80,8 +78,8 @@ def check_depth(texts, options):
     deep = [name for name, make in SCHEDULES.load().items() if "v" in signature(make).parameters]
     if not any(is_name(one) and name_of(one) in deep for one in texts):
         raise ValueError(
-            f"--stages-per-device {options.stages_per_device} is for {', '.join(deep)}: another schedule says "
-            "itself how many stages a device has, so leave it out"
+            f"--stages-per-device {options.stages_per_device} is for {', '.join(deep)}: another schedule "
+            "says itself how many stages a device has, so leave it out"
         )
 
 

@@ -171,8 +171,7 @@ def prove(pipe, X, Y, new, options):
               f"{'equal (==)' if alike else 'DIFFERENT'}")
         good = good and alike
     places = last_places(*against_full_batch(pipe, X, Y))
-    print(f"  float64, m = {m}, against one full-width batch: the largest difference is {places:.2g} units in "
-          "the last place")
+    print(f"  float64, m = {m}, against one full-width batch: at most {places:.2g} units of the last place")
     return good
 
 

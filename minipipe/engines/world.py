@@ -31,7 +31,7 @@ def world():
     except (ImportError, RuntimeError) as error:
         raise RuntimeError(
             f"the engine 'mpi' needs mpi4py and an MPI ({error}): in a virtual environment, "
-            'pip install "minipipe[mpi]"'
+            "pip install mpi4py mpich"
         ) from None
     return World(MPI)
 

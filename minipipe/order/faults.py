@@ -313,7 +313,7 @@ def _unknown(schedule):
 
 def _on_two_devices(schedule):
     remedy = "" if schedule.copy_of else (
-        ", unless there are copies of the network: say so by copy_of, or --copy-of on the command line"
+        ", unless there are copies of the network: say so by copy_of"
     )
     places = [(stage, copy) for copy, found in enumerate(schedule.devices_of) for stage in found]
     for stage, copy in sorted(places):

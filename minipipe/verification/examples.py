@@ -1,4 +1,4 @@
-"""Networks that `minipipe verify` proves, and all strengths of exactness of one of them in one pipeline."""
+"""Networks that `minipipe check` proves, and all strengths of exactness of one of them in one pipeline."""
 
 from typing import NamedTuple
 

@@ -41,10 +41,10 @@ def shares(ax, traces):
 
 
 def on_ranks(n_ranks, options):
-    """The picture that `mpiexec -n N python -m minipipe mpi` draws, as an array.
+    """The picture that `mpiexec -n N python -m minipipe --engine mpi` draws, as an array.
 
     n_ranks: N.
-    options: the words behind the command.
+    options: the words behind that.
 
     Where no MPI is installed, it is one that was recorded.
     """
@@ -54,7 +54,7 @@ def on_ranks(n_ranks, options):
         return plt.imread(RECORDED)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "measured.png"
-        command = [mpiexec, "-n", str(n_ranks), sys.executable, "-m", "minipipe", "mpi", *options]
+        command = [mpiexec, "-n", str(n_ranks), sys.executable, "-m", "minipipe", "--engine", "mpi", *options]
         done = subprocess.run([*command, "--output", str(path)], capture_output=True, text=True, timeout=200)
         if done.returncode:
             raise RuntimeError(done.stderr)

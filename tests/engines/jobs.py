@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 CHECKS, MISTAKES = HERE / "mpi_checks.py", HERE / "mpi_mistakes.py"
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]))
 MISSING = [name for name, found in (("mpi4py", find_spec("mpi4py")), ("mpiexec", MPIEXEC)) if not found]
-REASON = f"no {' and no '.join(MISSING)}: in a virtual environment, pip install minipipe[mpi]"
+REASON = f"no {' and no '.join(MISSING)}: in a virtual environment, pip install mpi4py mpich"
 on_ranks = pytest.mark.skipif(bool(MISSING), reason=REASON)
 SOON = 10      # seconds in which a job with a mistake is over
 WAIT = 60      # seconds that a rank waits for another one, until its check fails

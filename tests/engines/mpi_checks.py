@@ -318,10 +318,10 @@ def clocks():
 
 
 def command(*arguments):
-    """What the command `mpi` prints while it trains a small network and compares it with the cluster."""
+    """What `--engine mpi` prints while it trains a small network and compares it with the cluster."""
     picture = Path(tempfile.mkdtemp()) / "measured.png"
     with redirect_stdout(StringIO()) as printed:
-        status = main(["mpi", "--size", "16", "--epochs", "1", "--micro-batches", "4", *arguments,
+        status = main(["--engine", "mpi", "--size", "16", "--epochs", "1", "-M", "4", *arguments,
                        "--output", str(picture)])
     assert status == 0
     assert world().rank > 0 or picture.stat().st_size > 10_000

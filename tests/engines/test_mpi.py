@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from engines.jobs import MISTAKES, SOON, answers, fail, on_ranks, once, start
 
-from minipipe.cli import mpi
-from minipipe.cli.main import main
+from minipipe.cli import train
+from minipipe.cli.main import RANK_0_GRACE, main
 from minipipe.cluster import COMPUTE
 from minipipe.engines.gathering import merged
 from minipipe.engines.packing import in_pieces, pack, unpack
@@ -135,9 +135,8 @@ def test_ctrl_c_ends_all():
 @on_ranks
 @pytest.mark.parametrize("check, n_ranks, words", [
     ("command", 2, "measured / simulated"),
-    slow("command --shards 2", 4, "4 processes, 4 micro-batches"),
-    slow("command --replicas 2 --schedule gpipe", 4,
-         "4 processes, 8 micro-batches, schedule gpipe in 2 copies"),
+    slow("command --shards 2", 4, "4 processes: 1 replicas x 2 shards x 2, 4 micro-batches"),
+    slow("command --replicas 2 --schedule gpipe", 4, "x 2, 4 micro-batches, schedule gpipe in 2 copies"),
 ])
 def test_the_command_trains_on_ranks_and_compares(check, n_ranks, words, answer_of_ranks):
     out = answer_of_ranks()
@@ -153,12 +152,12 @@ def test_rank_0_says_what_is_wrong_with_arguments(monkeypatch, capsys):
     for rank in "01":
         monkeypatch.setenv("PMI_RANK", rank)
         with pytest.raises(SystemExit) as ended:
-            main(["mpi", "--epochs", "x"])
+            main(["--engine", "mpi", "--epochs", "x"])
         assert ended.value.code == 2
         said[rank] = capsys.readouterr()
     assert "argument --epochs: 'x' is not a whole number" in said["0"].err
     assert (said["1"].out, said["1"].err) == ("", "")
-    assert slept == [mpi.RANK_0_GRACE]
+    assert slept == [RANK_0_GRACE]
 
 
 @on_ranks
@@ -169,34 +168,35 @@ def test_rank_0_says_what_is_wrong_with_arguments(monkeypatch, capsys):
 ])
 def test_a_wrong_argument_ends_a_job_and_is_said_once(arguments, words):
     """On a busy computer, rank 0 may start later than the others wait for it: then it says nothing."""
-    status, lines = fail(3, "-m", "minipipe", "mpi", *arguments)
+    status, lines = fail(3, "-m", "minipipe", "--engine", "mpi", *arguments)
     errors = [line for line in lines if "error" in line]
     assert status == 2 and len(errors) <= 1 and all(words in line for line in errors)
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["--replicas", "2"], "--replicas 2 cannot share 3 devices evenly: use a divisor of 3"),
-    (["--shards", "2"], "--shards 2 cannot share 3 devices evenly: use a divisor of 3"),
+    (["-D", "2"], "-D 2 -T 1 -K 1 are 2 devices, but mpiexec has started 3 processes: type mpiexec -n 2"),
+    (["-T", "2", "-K", "3"], "are 6 devices, but mpiexec has started 3 processes: type mpiexec -n 6 python3"),
     (["--batch-size", "4"], "exceeds --batch-size 4"),
+    (["--schedule", "pipedream"], "measures one mini-batch, and 'pipedream' goes on without an end of one"),
 ])
 def test_a_wrong_split_is_refused(monkeypatch, capsys, arguments, words):
-    monkeypatch.setattr(mpi, "world", lambda: SimpleNamespace(size=3, rank=0, job=nullcontext))
-    assert main(["mpi", *arguments]) == 2
+    monkeypatch.setattr(train, "world", lambda: SimpleNamespace(size=3, rank=0, job=nullcontext))
+    assert main(["--engine", "mpi", *arguments]) == 2
     assert words in capsys.readouterr().err
 
 
 @on_ranks
 def test_without_mpiexec_the_command_says_what_to_type():
-    command = [sys.executable, "-m", "minipipe", "mpi", "--size", "32"]
+    command = [sys.executable, "-m", "minipipe", "--engine", "mpi"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "mpiexec -n 4 python3 -m minipipe mpi --size 32" in done.stderr
+    assert done.returncode == 2 and "mpiexec -n 4 python3 -m minipipe --engine mpi" in done.stderr
 
 
 @pytest.mark.skipif(find_spec("mpi4py") is not None, reason="mpi4py is installed")
 def test_without_mpi_the_command_says_what_to_install():
-    command = [sys.executable, "-m", "minipipe", "mpi"]
+    command = [sys.executable, "-m", "minipipe", "--engine", "mpi"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and 'pip install "minipipe[mpi]"' in done.stderr and "\n" == done.stderr[-1]
+    assert done.returncode == 2 and "pip install mpi4py mpich" in done.stderr and "\n" == done.stderr[-1]
 
 
 # Messages

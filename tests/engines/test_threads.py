@@ -19,7 +19,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cli import on_hardware
+from minipipe.cli import train
 from minipipe.cli.main import main
 from minipipe.cluster import (
     ANY, Compute, DeadlockError, Link, Receive, Send, Trace, UnreceivedError, describe_path,
@@ -119,14 +119,14 @@ def test_a_message_is_not_received_before_it_is_written_down(monkeypatch):
 
 @pytest.mark.parametrize("case", one_in(3, [
     ([], "simulated with measured costs and links"),
-    (["--replicas", "2", "--schedule", "gpipe"], "schedule gpipe in 2 copies"),
-    (["--shards", "2"], "4 threads, 4 micro-batches, schedule 1f1b"),
+    (["-K", "2", "-D", "2", "--schedule", "gpipe"], "schedule gpipe in 2 copies"),
+    (["-K", "2", "-T", "2"], "4 threads: 1 replicas x 2 shards x 2, 4 micro-batches, schedule 1f1b"),
 ]))
 def test_the_command_trains_on_threads_and_shows_the_run(case, tmp_path, capsys, monkeypatch):
     options, words = case
-    monkeypatch.setattr(on_hardware, "N_RUNS", 3)
-    sizes = ["--devices", "4", "--micro-batches", "4", "--size", "16", "--epochs", "1"]
-    assert main(["threads", *sizes, *options, "--output", str(tmp_path / "both.png")]) == 0
+    monkeypatch.setattr(train, "N_RUNS", 3)
+    sizes = ["-M", "4", "--size", "16", "--epochs", "1"]
+    assert main(["--engine", "threads", *sizes, *options, "--output", str(tmp_path / "both.png")]) == 0
     out = capsys.readouterr().out
     assert words in out and "float32, m = 256: equal (==)" in out and "seconds, a device computes" in out
     assert (tmp_path / "both.png").stat().st_size > 10_000
@@ -140,29 +140,21 @@ def test_the_command_fails_where_threads_and_cluster_differ(wrong, tmp_path, cap
     if wrong == "J":
         monkeypatch.setattr(mp.Parallel, "forward_backward", off_by_one)
     else:
-        monkeypatch.setattr(on_hardware, "_same", lambda ours, theirs: False)
-    monkeypatch.setattr(on_hardware, "N_RUNS", 1)
-    monkeypatch.setattr(on_hardware, "save_figure", lambda picture, path: None)
-    monkeypatch.setattr(on_hardware, "compare", lambda traces: None)
-    sizes = "--devices 2 --micro-batches 2 --size 16 --epochs 1 --batch-size 64"
-    assert main(["threads", *sizes.split(), "--output", str(tmp_path / "both.png")]) == 1
+        monkeypatch.setattr(train, "leaves", lambda gradients: [gradients[0][0] + np.random.random()])
+    monkeypatch.setattr(train, "N_RUNS", 1)
+    sizes = "-K 2 -M 2 --size 16 --epochs 1 --batch-size 64"
+    assert main(["--engine", "threads", *sizes.split(), "--output", str(tmp_path / "both.png")]) == 1
     assert "float32, m = 64: DIFFERENT\n" in capsys.readouterr().out
 
 
 def test_what_both_runs_took_is_said_with_their_ratio(tmp_path, capsys):
     """GPipe, K = M = 2: 9 ticks, of which each device computes 6; with costs of 3/2, half as much again."""
     once, again = (mp.simulate(build("gpipe", 2, 2), mp.Costs(F=F, B=2 * F)) for F in (1, 1.5))
-    on_hardware._show({"first": once, "second": again}, tmp_path / "both.png")
+    train.show_runs({"first": once, "second": again}, tmp_path / "both.png")
     assert capsys.readouterr().out.endswith(
         f"\n{'first':46}9 ticks, a device computes for 6\n{'second':46}13.5 ticks, a device computes for 9\n"
         f"{'measured / simulated':46}1.500\nwritten: {tmp_path / 'both.png'}\n"
     )
-    assert on_hardware._median([again, once, once, again, again]) is again
-
-
-def test_devices_that_cannot_be_shared_are_refused(capsys):
-    assert main(["threads", "--devices", "4", "--replicas", "2", "--shards", "3"]) == 2
-    assert "--shards 3 cannot share 2 devices evenly: use a divisor of 2" in capsys.readouterr().err
 
 
 def test_a_measured_run_says_seconds_everywhere():

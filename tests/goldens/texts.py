@@ -1,7 +1,6 @@
 """What is said: the explanation, text and page of each schedule's run, and what commands print.
 
-A case is "schedule K M", a command as it is typed, "defaults" of all commands, or "published", the cells that
-were copied from papers.
+A case is "schedule K M", a command as it is typed, or "published", the cells that were copied from papers.
 """
 
 import contextlib
@@ -16,43 +15,37 @@ from pathlib import Path
 from goldens import traces
 
 import minipipe as mp
-from minipipe.cli.main import COMMANDS as ROOMS
-from minipipe.cli.main import command_line, main
+from minipipe.cli.main import main
 from minipipe.papers import tables as published
 from minipipe.schedules import build
 
 COMMANDS = """
-timeline --schedule zb-h1 --recompute --output run.svg
-timeline --order "0F0 0F1 0B0 0B1" "1F0 1B0 1F1 1B1" --latency 1 --output run.svg
-compare --devices 2 --micro-batches 4 --latency 0.5 --output runs.svg
-explain --schedule 1f1b --devices 4 --micro-batches 8 --costs F=2,B=3,message_bytes=4 --bandwidth 2
-explain --schedule nonsense
-export --schedule zb-v --format csv
-export --schedule chimera --format text --latency 1
-export --schedule gpipe --micro-batches 2 --devices 2 --format chrome
-validate sound.csv --micro-batches 8 --most-alive 4
-validate faulty.csv
-search --devices 2 --micro-batches 4 --most-alive 2
-search --greedy --halves --devices 4 --micro-batches 8 --stages-per-device 2
+compare --devices 2 --microbatches 4 --latency 0.5 --output runs.svg
+show zb-h1 --recompute --output run.svg
+show 1f1b --costs F=2,B=3,message_bytes=4 --bandwidth 2 --explain
+show zb-v --output zb-v.csv
+show nonsense
+check sound.csv --microbatches 8 --most-alive 4
+check faulty.csv
+search --devices 2 --microbatches 4 --most-alive 2
+search --greedy --halves --devices 4 --microbatches 8 --stages-per-device 2
 """
 OF_FLOATS = """
---epochs 1 --devices 2 --micro-batches 4 --replicas 2 --output run.svg
-verify
+--epochs 1 --devices 2 --microbatches 4 --replicas 2 --output run.svg
+check
 """
 FILES = {  # that the commands find in their folder
     "sound.csv": build("1f1b", 4, 8).to_csv(),
     "faulty.csv": "0F0,0B0\n1B0,1F0\n",
-    "profile.csv": "",  # no command reads it, but it was recorded among the files of the folder
 }
 PUBLISHED = ("TABLE_1", "TABLE_2", "TABLE_3", "ACCURACIES", "TORCHGPIPE", "ZERO_BUBBLE")
-REQUIRED = {"site": ["folder"], "validate": ["mine.csv"]}
 SECONDS = re.compile(r"\d+(\.\d+)? (s|ms)\b")  # of a clock
 
 
 def cases():
     """Return every schedule with the most micro-batches of `traces`, and every command."""
     largest = {case.split()[0]: case for case in traces.cases()}
-    return [*largest.values(), *COMMANDS.strip().splitlines(), "defaults", "published"]
+    return [*largest.values(), *COMMANDS.strip().splitlines(), "published"]
 
 
 def floats(cases):
@@ -64,8 +57,6 @@ def parts(case):
     """Return {part: lines} of a run, or of what a command prints."""
     if case in (COMMANDS + OF_FLOATS).splitlines():
         return _said(case)
-    if case == "defaults":
-        return {name: _defaults(name, *REQUIRED.get(name, [])) for name in ROOMS} | {"train": _defaults()}
     if case == "published":
         return {name: str(vars(published)[name]).split("), ") for name in PUBLISHED}
     name, K, M = case.split()
@@ -81,12 +72,6 @@ def parts(case):
         "data of the page": re.search(r'type="application/json">(.*?)</script>', page)[1].split("],["),
         "order": str(schedule).splitlines(),
     }
-
-
-def _defaults(*words):
-    """Return what a command is told by these words, and by the options that are left out."""
-    options = vars(command_line().parse_args(words))
-    return [f"{name} = {value}" for name, value in sorted(options.items()) if name != "run"]
 
 
 @contextlib.contextmanager

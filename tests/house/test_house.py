@@ -118,7 +118,7 @@ def test_the_front_door_defines_nothing():
 
 
 def test_the_front_door_imports_what_is_asked_for_alone():
-    """The package alone, then more modules with each name; matplotlib with none of them."""
+    """A package alone, then more with each name; matplotlib with none of them."""
     count = "print(sum(name.startswith('minipipe.') for name in sys.modules))"
     steps = ["import sys, minipipe", "minipipe.cluster", "minipipe.Linear", "minipipe.Pipeline"]
     code = "".join(f"{step}; {count}\n" for step in steps) + "print('matplotlib' in sys.modules)"

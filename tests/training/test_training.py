@@ -13,8 +13,10 @@ from compared import assert_same, parameters
 
 import minipipe as mp
 from minipipe import watching
+from minipipe.cli.check import Run
 from minipipe.cli.main import main
 from minipipe.order import best_schedule
+from minipipe.verification.examples import EXAMPLES
 from minipipe.watching import say, watched, with_progress
 
 LAYERS = [mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)]
@@ -229,14 +231,12 @@ def test_an_epoch_says_how_long_it_takes(stderr):
 
 
 @pytest.mark.parametrize("command, words", [
-    ("verify", r"\d+ of \d+ runs, \d+ s left"),
-    ("search --devices 3 --micro-batches 4 --most-alive 3 2 1",
-     r"[\d,]+ of 20,000 partial schedules at most, .* left"),
+    ("check", r"1 of 2 rows, \d+ s left"),
+    ("search -K 3 -M 4 --most-alive 3 2 1", r"[\d,]+ of 20,000 partial schedules at most, .* left"),
 ])
 def test_commands_say_how_long_they_take(stderr, capsys, monkeypatch, command, words):
-    monkeypatch.setattr("minipipe.cli.verify.PIPELINE_SIZES", [(2, 2, 8)])
-    for name, few in (("VERIFIED_SCHEDULES", ["gpipe"]), ("SPLITS", [])):
-        monkeypatch.setattr(f"minipipe.cli.verify.{name}", few)
+    rows = {name: [Run(EXAMPLES[0], name)] for name in ("gpipe", "1f1b")}
+    monkeypatch.setattr("minipipe.cli.check.table", lambda: rows)
     assert main(command.split()) == 0
     lines = shown(stderr)
     assert lines and all(re.fullmatch(r".* left", line) for line in lines)
