@@ -110,6 +110,7 @@ def test_a_full_disk_leaves_the_old_file(capsys, tmp_path, monkeypatch):
     path.write_text("old")
 
     def full(self, *args, **options):
+        self.write_bytes(b"0F")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_text", full)

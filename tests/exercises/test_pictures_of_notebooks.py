@@ -213,7 +213,7 @@ def test_ranks_draw_a_picture_of_their_own():
 
 @on_ranks
 def test_what_goes_wrong_on_ranks_is_said():
-    with pytest.raises(RuntimeError, match="--replicas 3 cannot share 2 devices"):
+    with pytest.raises(RuntimeError, match="-D 3 -T 1 -K 1 are 3 devices"):
         real_processes.on_ranks(2, ["--replicas", "3"])
 
 
