@@ -58,8 +58,10 @@ def compare(options):
     for one in texts:  # a file says what the sizes are that nobody has given
         if Path(one).suffix in (".csv", ".txt"):
             schedule = schedule_of(one)
-            options.devices = options.devices or len(schedule.devices)
-            options.microbatches = options.microbatches or schedule.n_microbatches
+            if options.devices is None:
+                options.devices = len(schedule.devices)
+            if options.microbatches is None:
+                options.microbatches = schedule.n_microbatches
     costs, link = machine_of(options)
     schedules, refused = [], []
     for one in texts:

@@ -107,7 +107,8 @@ def complete(options, n_ranks):
     checked_path(options.output, picture_formats())
     options.schedule = name_of(options.schedule)
     make, facts = SCHEDULES[options.schedule], SCHEDULES.facts[options.schedule]
-    D, T = options.replicas, options.shards
+    D = whole_number("--replicas", options.replicas, least=1)
+    T = whole_number("--shards", options.shards, least=1)
     options.flush, options.per_device = facts.flush, facts.stages_per_device
     updates_after_each = not facts.flush and "per_update" not in signature(make).parameters
     defaults = {"epochs": 20, "batch_size": 32}
@@ -118,7 +119,7 @@ def complete(options, n_ranks):
     for name, value in defaults.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    for name in ("epochs", "batch_size", "replicas", "shards", "devices"):
+    for name in ("epochs", "batch_size", "devices"):
         whole_number(f"--{name.replace('_', '-')}", getattr(options, name), least=1)
     n_devices = D * T * options.devices
     if n_ranks not in (None, n_devices):
