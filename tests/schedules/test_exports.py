@@ -72,7 +72,7 @@ def test_copies_of_the_network_are_read_off_the_table(schedule):
 def test_what_is_no_full_copy_of_the_network_is_a_fault(table):
     faults = Schedule.from_csv(table).faults()
     assert any("is on devices 0, 1: a stage's parameters are on one device only, unless there are copies"
-               in fault and "--copy-of" in fault for fault in faults)
+               in fault and "say so by copy_of" in fault for fault in faults)
 
 
 def test_the_number_of_micro_batches_that_is_asked_for_stays():
