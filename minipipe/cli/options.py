@@ -217,7 +217,7 @@ examples:
         ),
         Command(
             "search", "Search the fastest schedule with one stage a device, with a proof where time allows.",
-            "search.search", add_search, """\
+            "show.search", add_search, """\
 The time that a search takes grows fast with the devices and micro-batches; --most-nodes limits it.
 
 examples:

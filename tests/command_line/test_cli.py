@@ -268,7 +268,7 @@ def test_search_proves_its_schedule_or_says_that_it_did_not(capsys, tmp_path, mo
     assert found == proved, "the latency counts in both"
     assert "no schedule with backwards in halves and one stage a device" in out and hint not in out
     monkeypatch.setattr(
-        "minipipe.cli.search.best_schedule", lambda *sizes, **given: Found(best, 18, 17.5, False, 5)
+        "minipipe.cli.show.best_schedule", lambda *sizes, **given: Found(best, 18, 17.5, False, 5)
     )
     out = run(capsys, "search")[1]
     assert f"not proved: 18 ticks is the best found, and {of_all} 17.5; 5 partial schedules" in out
