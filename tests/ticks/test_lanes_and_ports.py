@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minipipe.cluster import (
-    ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send, examples, ports,
+    ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send, ports,
 )
 from minipipe.collectives import Group, all_reduce
 from minipipe.meta import MetaArray
@@ -116,22 +116,6 @@ def test_gpus_on_one_bus_at_tick_each_other():
     bus = [Port(16, sends=range(4), receives=range(4))]
     for name in ("owners", "ring"):
         assert run(name, 4, 160, ports=bus).makespan == 60
-
-
-# The ring with arrays, step by step
-
-
-def test_the_ring_adds_as_it_is_drawn():
-    """4 ranks, 8 elements x_r[i] = (i + 1) 10^r, chunks of 2; an addition takes a tick, messages none."""
-    data = [np.split((np.arange(8) + 1) * 10**r, 4) for r in range(4)]
-    cluster = Cluster([examples.ring(r, 4, parts) for r, parts in enumerate(data)])
-    for rank, sums in [(1, [11, 22]), (2, [111, 222]), (3, [1111, 2222])]:
-        cluster.tick()
-        assert data[rank][0].tolist() == sums
-    trace = cluster.run()
-    assert all(np.concatenate(parts).tolist() == [1111 * (i + 1) for i in range(8)] for parts in data)
-    assert len(trace.messages) == 24 and trace.makespan == 3
-    assert [sum(m.n_bytes for m in trace.messages if m.source == r) for r in range(4)] == [12 * 8] * 4
 
 
 # Communication beside the work: two copies of a network, and two lanes a device
