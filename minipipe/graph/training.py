@@ -4,6 +4,7 @@ from ..arguments import argument
 from ..checks import listed, shown, whole_numbers
 from ..cluster import COMPUTE
 from ..order import Action, Schedule
+from ..order.costs import check_number_of_actions
 from .tasks import Listed, Task
 
 LINK_LANE = "communication"  # the lane of a device beside its computing
@@ -29,13 +30,16 @@ def training_tasks(F, I, W=None, n_microbatches=1, devices=None, all_reduce=None
     >>> list_schedule(tasks).makespan       # the exchange of the first layer alone is exposed
     14
     """
-    n_layers, M = len(listed("F", F)), argument("n_microbatches", n_microbatches)
+    F, I, W = listed("F", F), listed("I", I), None if W is None else listed("W", W)
+    n_layers, M = len(F), argument("n_microbatches", n_microbatches)
+    check_number_of_actions(3 * n_layers * M)
+    devices = [0] * n_layers if devices is None else listed("devices", devices)
+    all_reduce = None if all_reduce is None else listed("all_reduce", all_reduce)
+    rooms = [M] * n_layers if rooms is None else whole_numbers("rooms", rooms, 1)
     given = {"I": I, "W": W, "devices": devices, "all_reduce": all_reduce, "rooms": rooms}
     for name, row in given.items():
-        if row is not None and len(listed(name, row)) != n_layers:
+        if row is not None and len(row) != n_layers:
             raise ValueError(f"{name} has {len(row)} numbers for {n_layers} layers: give one for each")
-    devices = [0] * n_layers if devices is None else devices
-    rooms = [M] * n_layers if rooms is None else whole_numbers("rooms", rooms, 1)
     backward, last = ("B", "B") if W is None else ("I", "W")
     tasks, numbers = [], {}
 
