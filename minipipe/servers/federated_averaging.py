@@ -12,7 +12,6 @@ import numpy as np
 from ..checks import items_of, listed, real_number, shown, whole_number
 from ..cluster import Link, Port
 from ..layers import Layer, every_layer
-from ..layers.layer import finite
 from ..losses import Loss
 from ..network import Network
 from ..optimizers import Optimizer, checked_optimizer
@@ -139,14 +138,10 @@ class FederatedAveraging(Network):
         return Round(number, tuple(chosen), average.J, down, up, trace.makespan)
 
     def _take(self, state, changes):
-        """Add to `changes` that this state is the network's; raise `FloatingPointError` if it overflows."""
+        """Add to `changes` that this state is the network's."""
         layers = [layer.copy() for layer in self.layers]
         take(layers, state)
         for layer, new in zip(every_layer(self.layers), every_layer(layers), strict=True):
-            for name in layer.arrays:
-                array = getattr(new, name)
-                if array is not None and not isinstance(array, tuple):
-                    finite(new, array, f"{name} after this round")
             changes.of(layer, **{name: getattr(new, name) for name in layer.arrays})
 
     def _own_counts(self):

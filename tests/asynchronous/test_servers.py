@@ -58,6 +58,7 @@ def test_synchronous_servers_have_the_bits_of_data_parallelism(n_workers, n_serv
     assert costs == expected and costs[0].dtype == np.float32
     assert_same(weights(net), weights(copies))
     assert_same(dict(own.memory), dict(optimizer.memory))
+    assert own.n_updates == optimizer.n_updates == 5
     assert_same([net.layers[1].running_mean, net.layers[1].running_var],
                  [copies.layers[1].running_mean, copies.layers[1].running_var])
     assert all(update.staleness == 0 and len(update.workers) == n_workers for update in net.updates)
