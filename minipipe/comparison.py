@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from html import escape
@@ -15,12 +15,12 @@ import numpy as np
 
 from . import plots
 from .arrays import leaves
-from .checks import listed, shown, whole_number, write_whole
+from .checks import whole_number, write_whole
 from .cluster import Link, Trace, in_one_unit, ticks
 from .layers import Layer
 from .losses import Loss, MeanSquaredError
 from .network import Sequential
-from .order import Costs, Schedule, ScheduleError, peak_microbatches, simulate
+from .order import Costs, peak_microbatches, simulate
 from .order.costs import divide_exactly
 from .parallel import Parallel
 from .parallel.options import Cut, Machine, Memory, Split, Sums
@@ -135,34 +135,35 @@ def table_of(traces: Mapping[str, Trace], columns: tuple = OF_SCHEDULES, what: s
 # Schedules.
 
 def compare(
-    *schedules: str | Schedule | Callable, K: int = 4, M: int = 8, costs: Costs = Costs(), link: Link = Link()
+    *schedules: Any, devices: int | None = None, microbatches: int | None = None, costs: Costs = Costs(),
+    link: Link = Link(),
 ) -> Comparison:
     """Simulate several schedules on the same devices, and return a `Comparison` of their runs.
 
-    schedules: names, such as "1f1b"; `Schedule`s; or functions (device, K, M), which return the list of
-        actions of a device, written as "F0" or "2F0".
-    K, M: devices and micro-batches of those with a name, and of functions.
+    schedules: whatever says a schedule, as for `build`: names, such as "1f1b"; `Schedule`s; functions
+        (device, K, M), which return the list of actions of a device; texts; files.
+    devices, microbatches: K and M of all. Left out, each has its own; names and functions get 4 and 8.
     costs, link: as for `simulate`.
 
     Schedules of other numbers of devices have other ticks: they are brought to one unit, with equally large
     micro-batches. Raises `ScheduleError` for an order that cannot run, with its name.
 
-    >>> found = compare("naive", "gpipe", K=4, M=8)
+    >>> found = compare("naive", "gpipe", devices=4, microbatches=8)
     >>> print(found)  # doctest: +ELLIPSIS
     schedule   makespan      idle   peak  messages
     naive            96   75.00 %      1        48
     gpipe            33   27.27 %      8        48
     ...
     >>> def mine(device, K, M):
-    ...     return [f"F{i}" for i in range(M)] + [f"B{i}" for i in range(M)]
-    >>> compare(mine, K=2, M=3)["mine"].makespan
+    ...     return [("F", i) for i in range(M)] + [("B", i) for i in range(M)]
+    >>> compare(mine, devices=2, microbatches=3)["mine"].makespan
     12
     """
     if not schedules:
         raise ValueError("there is nothing to compare: pass schedules, such as compare('gpipe', '1f1b')")
     traces = {}
     for one in schedules:
-        schedule = _made(one, whole_number("K", K, 1), whole_number("M", M, 1))
+        schedule = build(one, devices, microbatches)
         name, again = schedule.name, 1
         while name in traces:
             again += 1
@@ -172,23 +173,6 @@ def compare(
         except ValueError as error:
             raise type(error)(f"{name}: {error}") from None
     return Comparison(traces)
-
-
-def _made(one, K, M):
-    """Return the `Schedule` that a name, a schedule or a function stands for."""
-    if isinstance(one, (str, Schedule)):
-        return build(one, K, M) if isinstance(one, str) else one
-    if not callable(one) or isinstance(one, type):
-        raise ValueError(
-            f"schedules has {shown(one)}, which is not a schedule: pass a name, a Schedule, or a function "
-            "(device, K, M) that returns the actions of a device"
-        )
-    name = getattr(one, "__name__", "custom")
-    orders = [listed(f"schedules: {name}({device}, {K}, {M})", one(device, K, M), 0) for device in range(K)]
-    try:
-        return Schedule.from_text([" ".join(map(str, order)) for order in orders], M, name)
-    except ScheduleError as error:
-        raise ScheduleError(f"{name}: {error}") from None
 
 
 # The ways to split a network.

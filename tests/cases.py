@@ -16,7 +16,7 @@ from minipipe.layers.activations import Elementwise
 from minipipe.collectives import ALL_REDUCES
 from minipipe.layers.recomputing import can_recompute
 from minipipe.order import Action, Overlap, Schedule, in_copies, in_segments, with_all_reduce
-from minipipe.schedules import build_for_stages, names_for_stages, with_late_W
+from minipipe.schedules import build, names_for, with_late_W
 
 LABELS = {type(loss): labels for loss, labels in mp.losses.LOSSES.examples().values()}
 LOSSES = [loss for loss, _ in mp.losses.LOSSES.examples().values()]
@@ -310,8 +310,8 @@ def orders(draw, n_stages, n_microbatches, n_copies):
         schedule = draw(valid_schedules(n_stages, n_microbatches))
     else:
         n_segments = draw(st.sampled_from([n for n in (1, 2, 3) if n_stages % n == 0]))
-        sizes = n_stages // n_segments, n_microbatches
-        schedule = build_for_stages(draw(st.sampled_from(names_for_stages(*sizes))), *sizes)
+        sizes = dict(stages=n_stages // n_segments, microbatches=n_microbatches)
+        schedule = build(draw(st.sampled_from(names_for(**sizes))), **sizes)
         schedule = in_segments(schedule, n_segments)
     if n_copies == schedule.n_copies == 1 and not draw(st.booleans()):
         schedule = with_late_W(schedule)

@@ -15,7 +15,7 @@ from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
 from minipipe.layers import ReLU, every_layer
 from minipipe.order import in_copies, with_updates
-from minipipe.schedules import build_for_stages, data_parallel, names_having
+from minipipe.schedules import build, data_parallel, names_having
 
 ASYNCHRONOUS, LATE_W = names_having(flush=False), names_having(late_w=True)
 OPTIONS = {  # name: its values; a row that leaves a name out has the first
@@ -161,7 +161,7 @@ def order_of(row):
     elif M % D:
         raise ValueError(f"M={M} micro-batches over D={D} copies: use a multiple of {D}")
     else:
-        order = in_copies(build_for_stages(name, K, M // D), D)
+        order = in_copies(build(name, stages=K, microbatches=M // D), D)
     if row["updates"] == "order" and not row["zero"]:
         order = with_updates(order)
     return order

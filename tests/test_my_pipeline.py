@@ -70,6 +70,19 @@ def check_traces(my, order="one_f_one_b"):
             assert mine.show(actions) == mp.simulate(build(ORDERS[order], K, M), mp.Costs(F=1, B=2)), (K, M)
 
 
+def test_every_door_of_the_package_takes_the_orders(my):
+    """The functions themselves, as the notebooks have them."""
+    sizes = dict(devices=4, microbatches=8)
+    found = mp.compare(my.gpipe, my.one_f_one_b, "zb-h1", **sizes)
+    assert found["gpipe"] == mp.simulate(my.gpipe, **sizes) == mp.simulate("gpipe", **sizes)
+    assert found["one_f_one_b"] == mp.simulate("1f1b", **sizes)
+    assert mp.check(my.gpipe, **sizes) and mp.check(my.one_f_one_b, **sizes)
+    layers = [mp.Linear(2, 2) for _ in range(5)]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 8, schedule=my.one_f_one_b)
+    assert pipe.schedule.devices == build("1f1b", 4, 8).devices
+    assert mp.verification.same_bits(pipe, np.ones((2, 9)), np.zeros((2, 9)))
+
+
 def test_recomputing_changes_no_bit_and_keeps_less(my):
     check_recomputing(my)
 

@@ -91,10 +91,18 @@ def _cell(action):
     return str(action) if len(action.parts) == 1 else f"({';'.join(map(str, action.parts))})OVERLAP_F_B"
 
 
-def read_table(path):
-    """The text in a file; `ScheduleError` for one that is longer than any schedule may be."""
-    with Path(path).open(encoding="utf-8-sig") as file:
-        text = file.read(MOST_CHARACTERS + 1)
+def read_text(path):
+    """Return the text in a file; `ScheduleError` for no file, and for one longer than any schedule may be."""
+    path = Path(path)
+    if path.is_dir():
+        raise ScheduleError(f"cannot read {path}: it is a folder, name a file in it")
+    if not path.exists():
+        raise ScheduleError(f"cannot read {path}: there is no such file; schedule.to_csv(path) writes one")
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+    except UnicodeDecodeError:
+        raise ScheduleError(f"{path} is not a text file: pass a table of comma-separated values") from None
     if len(text) > MOST_CHARACTERS:
         raise ScheduleError(
             f"{path} has more than {MOST_CHARACTERS:,} characters, more than {MOST_ACTIONS:,} actions have: "

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import currentframe, signature
 
-from ..arguments import argument
 from ..checks import shown, spelled
 from ..registry import Registry
 from .actions import ScheduleWarning
-from .costs import check_sizes
 
 COSTS = "F", "B", "I", "W"
 
@@ -155,23 +153,6 @@ def _with_note(name):
     return ours
 
 
-def build(name, n_devices, n_microbatches):
-    """Return the schedule called `name`, one of `SCHEDULES`, as `name_of` reads it.
-
-    Some put two stages on each device, see `stages_per_device`. Those with two copies of the network have a
-    stage of each on each device, and need an even number of devices.
-
-    >>> from ..schedules.one_stage_each import one_f_one_b
-    >>> build("1f1b", 2, 2) == one_f_one_b(2, 2)
-    True
-    >>> build("zb-v", 4, 8).n_stages
-    8
-    """
-    name = name_of(name)
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    return SCHEDULES[name](n_devices, n_microbatches)
-
-
 def stages_per_device(name):
     """Return how many stages the schedule called `name` has on each device; 1 for what is not a name.
 
@@ -188,55 +169,3 @@ def is_name(name):
     (True, True, False, False)
     """
     return isinstance(name, str) and spelled(name, [*SCHEDULES.load(), *_other_names()]) is not None
-
-
-def build_for_stages(name, n_stages, n_microbatches):
-    """Return the schedule called `name` for a network of `n_stages`, as a `Pipeline` builds it.
-
-    Raises what `build` raises, and `ValueError` for an odd number of stages where each device has two.
-
-    >>> len(build_for_stages("1f1b", 4, 8).devices), len(build_for_stages("zb-v", 4, 8).devices)
-    (4, 2)
-    """
-    n_stages, name = argument("n_stages", n_stages), name_of(name)
-    v = stages_per_device(name)
-    if n_stages % v:
-        below, above = n_stages - n_stages % v, n_stages - n_stages % v + v
-        nearest = f"{below} or {above}" if below else f"{above}"
-        raise ValueError(
-            f"{name!r} puts {v} stages on each device, which n_stages={n_stages} does not allow: use "
-            f"{nearest}"
-        )
-    return build(name, n_stages // v, n_microbatches)
-
-
-def names_for(n_devices, n_microbatches):
-    """Return the names of the schedules that exist for these sizes; `build` says why the others do not.
-
-    They are those of one mini-batch whose dW are sums over micro-batches: no schedule without a flush, and
-    none with a late W.
-
-    >>> everything = names_having(flush=True, late_w=False)
-    >>> sorted(set(everything) - set(names_for(4, 7)))
-    ['chimera', 'dualpipe', 'dualpipe-v']
-    """
-    return _existing(build, n_devices, n_microbatches)
-
-
-def names_for_stages(n_stages, n_microbatches):
-    """Return the same for `build_for_stages`: the names that a `Pipeline` of these sizes can have."""
-    return _existing(build_for_stages, n_stages, n_microbatches)
-
-
-def _existing(make, n, n_microbatches):
-    n, n_microbatches = argument("n_devices", n), argument("n_microbatches", n_microbatches)
-    names = names_having(flush=True, late_w=False)
-    return [name for name in names if _exists(make, name, n, n_microbatches)]
-
-
-def _exists(make, name, n, n_microbatches):
-    try:
-        make(name, n, n_microbatches)
-    except ValueError:
-        return False
-    return True

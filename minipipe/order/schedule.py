@@ -1,17 +1,19 @@
 """The order of work: for each device, the list of its actions."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from numbers import Integral
 from operator import attrgetter
+from os import PathLike
 from pathlib import Path
 
-from ..checks import listed, shown
+from ..checks import items_of, listed, shown
 from ..cluster import SHOWS
-from .actions import CLOSING, Action, Overlap, ScheduleError, listing, parse
-from .csv_format import parse_table, read_table, table_text
+from .actions import CLOSING, RULES, Action, Overlap, ScheduleError, listing, parse
+from .csv_format import parse_table, read_text, table_text
 from .faults import faults, wrong_form
 
 
@@ -54,6 +56,50 @@ def _devices_of(devices, what):
     return found
 
 
+def actions_of(order, device, said_in):
+    """Return the actions of a device, a tuple. Raise `ScheduleError` for an item that is not one.
+
+    order: a text, such as "F0 2F0 B0", which may begin with "device 0:"; or a list, whose items are
+        `Action`s, words of such a text, or ("F", 0) for the device's own stage and ("F", 2, 0) for stage 2.
+    said_in: what an error calls the order.
+    """
+    if isinstance(order, str):
+        return tuple(parse(word, device) for word in re.sub(r"^\s*device \d+:", "", order).split())
+    items = items_of(order)
+    if items is None:
+        raise ScheduleError(
+            f"{said_in} returns {shown(order)}: return the list of the actions of device {device}, such as "
+            '[("F", 0), ("B", 0)]'
+        )
+    actions = [_action(item, device) for item in items]
+    if None in actions:
+        place = actions.index(None)
+        raise ScheduleError(
+            f"device {device}: item {place} of {said_in} is {shown(items[place])}, which is not an action: "
+            f'write ("F", 0) or "F0"; ("F", 2, 0) or "2F0" for stage 2; for F also {", ".join([*RULES][1:])}'
+        )
+    return tuple(actions)
+
+
+def _action(item, device):
+    """Return the `Action` that an item of a list stands for, or None."""
+    if isinstance(item, (Action, Overlap)):
+        return item
+    if isinstance(item, str):
+        try:
+            return parse(item, device)
+        except ScheduleError:
+            return None
+    kind, *numbers = items_of(item) or [None]
+    if kind not in RULES or len(numbers) not in (1, 2) or not all(map(_is_count, numbers)):
+        return None
+    return Action(kind, *[device, *numbers][-2:])
+
+
+def _is_count(number):
+    return isinstance(number, Integral) and not isinstance(number, bool) and number >= 0
+
+
 @dataclass(frozen=True)
 class Schedule:
     """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
@@ -92,13 +138,17 @@ class Schedule:
     versions: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self):
-        """Lists become tuples; `ValueError` for what is no list, or holds what is no action."""
+        """Turn lists into tuples, and NumPy's numbers into Python's. `ValueError` for what is no action."""
         devices, versions = (_tuples(name, getattr(self, name)) for name in ("devices", "versions"))
         strange = [one for one in chain(*devices) if not isinstance(one, (Action, Overlap))]
         if strange:
             raise ScheduleError(f"{shown(strange[0])} is no action: use Schedule.from_text(['F0 B0', ...])")
-        copy_of = tuple(listed("copy_of", self.copy_of, 0))
-        vars(self).update(devices=devices, copy_of=copy_of, versions=versions)
+        vars(self).update(
+            devices=tuple(tuple(map(_plain, order)) for order in devices),
+            n_stages=_plain_number(self.n_stages), n_microbatches=_plain_number(self.n_microbatches),
+            copy_of=tuple(map(_plain_number, listed("copy_of", self.copy_of, 0))),
+            versions=tuple(tuple(map(_plain_number, row)) for row in versions),
+        )
 
     @classmethod
     def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
@@ -106,7 +156,7 @@ class Schedule:
 
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
             stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
-            overlap.
+            overlap. A line may begin with "device 0:", as a schedule prints it.
         n_microbatches: left out, one more than the largest index that occurs on several devices, if there are
             several.
         name, copy_of, versions: as for `Schedule`.
@@ -118,37 +168,34 @@ class Schedule:
         lines = lines.strip().splitlines() if isinstance(lines, str) else listed("lines", lines)
         if not all(isinstance(line, str) for line in lines):
             raise ScheduleError(f"lines={shown(lines)} must be texts, one per device, such as 'F0 F1 B0 B1'")
-        devices = tuple(tuple(parse(word, r) for word in line.split()) for r, line in enumerate(lines))
+        devices = tuple(actions_of(line, r, f"line {r}") for r, line in enumerate(lines))
         return cls.of_devices(devices, n_microbatches, name, copy_of, versions)
 
     @classmethod
-    def from_csv(cls, source, n_microbatches=None, name="custom", copy_of=()):
+    def from_csv(cls, source, n_microbatches=None, name=None, copy_of=()):
         """The schedule in a table that PyTorch wrote (`_dump_csv(path, format="compute_only")`), or `to_csv`.
 
         source: a path, or the table itself: a string with a comma or a line break is that. One row per
             device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
             overlap; an empty cell or `None` is a bubble, which a schedule does not keep.
-        n_microbatches, name: as for `from_text`.
+        n_microbatches: as for `from_text`.
+        name: left out, that of the file without its ending, since a table has no place for it.
         copy_of: as for `Schedule`; left out, it is read off the table where some micro-batches go through the
             same stages on other devices.
 
         Cells of communication, which PyTorch's tables have unless they are `compute_only`, are left out with
-        a `ScheduleWarning`. Raises `ScheduleError` with every cell that is something else, `OSError` for a
-        file that cannot be read.
+        a `ScheduleWarning`. Raises `ScheduleError` with every cell that is something else, and for a file
+        that is not there.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True
         """
         is_table = isinstance(source, str) and ("," in source or "\n" in source)
-        try:
-            table = source if is_table else read_table(source)
-        except TypeError:
-            raise ScheduleError(f"source={shown(source)} must be a path, or the table as text") from None
-        except UnicodeDecodeError:
-            raise ScheduleError(
-                f"{source} is not a text file: pass a table of comma-separated values"
-            ) from None
-        devices = parse_table(table)
+        if not isinstance(source, (str, PathLike)):
+            raise ScheduleError(f"source={shown(source)} must be a path, or the table as text")
+        devices = parse_table(source if is_table else read_text(source))
+        if name is None:
+            name = "custom" if is_table else Path(source).stem
         if not copy_of:
             copies = copies_of(devices)
             copy_of = copies if n_microbatches in (None, len(copies)) else ()
@@ -298,10 +345,11 @@ class Schedule:
         """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to `path`.
 
         Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
-        What closes a mini-batch is left out, since PyTorch has no cells for it. Raises `ScheduleError` for
-        a schedule with faults, for one with R, and for an asynchronous one, which PyTorch does not have. A
-        schedule with several copies of the network `from_csv` knows again; PyTorch cannot run it, so there is
-        a `ScheduleWarning`.
+        What closes a mini-batch is left out, since PyTorch has no cells for it. So is the name: `from_csv`
+        takes that of the file, so a schedule called "mine" comes back equal from "mine.csv". Raises
+        `ScheduleError` for a schedule with faults, for one with R, and for an asynchronous one, which PyTorch
+        does not have. A schedule with several copies of the network `from_csv` knows again; PyTorch cannot
+        run it, so there is a `ScheduleWarning`.
 
         >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
         0F0,0F1,,0B0,,0B1
@@ -350,3 +398,15 @@ def checked_schedule(schedule):
 def _tuples(name, rows):
     """Return `rows` as a tuple of tuples; raise `ValueError` for what is not a list of lists."""
     return tuple(tuple(listed(f"{name}[{k}]", row, 0)) for k, row in enumerate(listed(name, rows, 0)))
+
+
+def _plain(action):
+    """Return an action with Python's numbers, such as those of NumPy as these."""
+    if isinstance(action, Overlap):
+        return Overlap(*map(_plain, action))
+    kind, stage, i = action
+    return action if type(stage) is type(i) is int else Action(kind, _plain_number(stage), _plain_number(i))
+
+
+def _plain_number(number):
+    return int(number) if isinstance(number, Integral) else number

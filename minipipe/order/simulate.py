@@ -10,7 +10,7 @@ from ..collectives import ALL_REDUCES, OWNERS
 from ..registry import Registry
 from .costs import Costs, checked_costs
 from .programs import Wires, cluster_of, perform_without_numbers, programs_of_schedule
-from .schedule import checked_schedule
+from .reading import build
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,15 @@ class ForesightFacts:
 FORESIGHTS = Registry("minipipe.planning", ForesightFacts)
 
 
-def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
-    """The `Trace` of `schedule`: when each action starts and ends, and why a device waits.
+def simulate(
+    schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=(), *, devices=None,
+    microbatches=None,
+):
+    """Return the `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
     It is the run of the programs that a pipeline runs, without their functions.
 
-    schedule: a `Schedule`.
+    schedule: a `Schedule`, or whatever says one, as for `build`.
     costs: the ticks of each action, and the bytes of each message.
     link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
     footprints: the bytes of a micro-batch on each stage, by `footprints` or `measure`, or a list of these,
@@ -37,6 +40,7 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=O
         device holds, and messages have their size.
     all_reduce: as for `Sums`.
     ports: as for `Machine`.
+    devices, microbatches: as for `build`; needed for a name and for a function alone.
 
     Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not
     fit it.
@@ -44,11 +48,13 @@ def simulate(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=O
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
     33
+    >>> simulate("gpipe", devices=4, microbatches=8).makespan
+    33
     """
     checked_costs(costs)
     one_of("all_reduce", all_reduce, ALL_REDUCES)
     with collector_paused():
-        checked_schedule(schedule).validate()
+        schedule = build(schedule, devices, microbatches).validate()
         return simulation_of(schedule, costs, link, footprints, all_reduce, ports).run()
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from inspect import signature
 from itertools import chain, zip_longest
 from math import isqrt
+from os import PathLike
 from typing import NamedTuple
 
 from ..arrays import floats
@@ -20,9 +21,10 @@ from ..order import (
 )
 from ..order.actions import MEETING
 from ..order.counting import check_versions, updates
+from ..order.reading import build, registered_name, said_by
 from ..partitioning.partition import counts_of, cut_into_stages
 from ..partitioning.solvers import equal_counts
-from ..schedules import SCHEDULES, build_for_stages, data_parallel, is_name, name_of, names_having
+from ..schedules import SCHEDULES, data_parallel, names_having
 from .options import DDP, EVERY_SQRT, LAYER, Memory, Options, Split, Sums
 from .rules import ChosenOptions, check_rules
 
@@ -169,7 +171,7 @@ def _nearest_root(n: int) -> int:
 
 # The order of a whole network.
 
-Order = str | Schedule | Callable[[int, int], Schedule]  # what a network takes as its schedule
+Order = str | PathLike | Schedule | Sequence | Callable  # whatever says a schedule, see `build`
 
 
 class Ordered(NamedTuple):
@@ -218,26 +220,26 @@ def order_of_copies(schedule: Order, split: Split) -> tuple[Schedule, Callable |
     first mini-batch, or a given one as it is, stream): stream(n_batches) is the `Schedule` of n_batches
     mini-batches, with an update of each stage for each.
 
-    schedule: for one copy, a name, a `Schedule` of K stages and M / D micro-batches, or a function (n_stages,
-        number of micro-batches) -> `Schedule`; or a `Schedule` of all copies. A function whose order has
-        updates goes on without a flush; so do the names without a flush.
+    schedule: for one copy, whatever says a schedule of K stages and M / D micro-batches, as for `build`; or a
+        `Schedule` of all copies. A function whose order has updates goes on without a flush; so do the names
+        without a flush.
     """
     D, K, M = split.D, split.K, split.M
-    if is_name(schedule):
-        schedule = name_of(schedule)
-    if D > 1 and K == 1 and isinstance(schedule, str) and schedule == "1f1b":
+    said = said_by(schedule)
+    if D > 1 and K == 1 and said is SCHEDULES["1f1b"]:
         return data_parallel(D, M), None  # 1F1B of one stage, which alone takes an M that D does not divide
-    is_of_all = isinstance(schedule, Schedule) and (D == 1 or schedule.n_microbatches == M)
-    if is_of_all:
-        D = 1
+    is_given = isinstance(said, Schedule)
+    if is_given and said.n_microbatches == M:
+        D = 1  # it is of all copies
     if M % D:
         raise ValueError(
             f"{M} micro-batches over {D} replicas of {K} stage{'s' * (K > 1)}: use a multiple of {D}, so "
             "that each has as many"
         )
-    make, n = _builder(schedule, M // D), M // D
-    order = _made(make, K, n)
-    if not (order.asynchronous or ("U" in order.kinds and order is not schedule)):
+    n = M // D
+    make = _maker(said, n)
+    order = make(K, n)
+    if not (order.asynchronous or ("U" in order.kinds and not is_given)):
         if (order.n_stages, order.n_microbatches) != (K, n):
             raise ValueError(
                 f"the schedule {order.name!r} is for {order.n_stages} stages and {order.n_microbatches} "
@@ -246,48 +248,40 @@ def order_of_copies(schedule: Order, split: Split) -> tuple[Schedule, Callable |
             )
         return in_copies(order, D), None
     stream = partial(_stream_of, make, K, n, D)
-    return stream(_n_mini_batches(order, n) if order is schedule else 1), stream
+    return stream(_n_mini_batches(order, n) if is_given else 1), stream
 
 
 def _stream_of(make, n_stages, n, D, n_batches):
     """The `Schedule` of so many mini-batches, each of `n` micro-batches in each of D copies."""
-    order = _made(make, n_stages, n_batches * n)
+    order = make(n_stages, n_batches * n)
     _check_stream(order, n_stages, n, n_batches)
     return in_copies(order, D, n)
 
 
-def _builder(schedule, n):
-    """A function (n_stages, number of micro-batches) -> Schedule. n: the micro-batches of a mini-batch."""
-    if isinstance(schedule, Schedule):
-        return lambda n_stages, n_microbatches: schedule
-    if callable(schedule) and not isinstance(schedule, type):
-        return schedule
-    if is_name(schedule) and not SCHEDULES.facts[schedule].flush:
-        if _updates_after_several(schedule):
-            return partial(SCHEDULES[schedule], per_update=n)
-        if n != 1:
+def _maker(said, n):
+    """Return a function (n_stages, number of micro-batches) -> `Schedule` without faults.
+
+    said: what `said_by` returns.
+    n: the micro-batches of a mini-batch.
+    """
+    if isinstance(said, Schedule):
+        return lambda n_stages, n_microbatches: said.validate()
+    name = registered_name(said)
+    if name is not None and not SCHEDULES.facts[name].flush:
+        if _updates_after_several(name):
+            said = partial(said, per_update=n)
+        elif n != 1:
             others = [name for name in names_having(flush=False) if _updates_after_several(name)]
             raise ValueError(
-                f"n_microbatches={n}: {schedule!r} makes an update after each, so use 1; or "
+                f"n_microbatches={n}: {name!r} makes an update after each, so use 1; or "
                 f"{' or '.join(map(repr, others))}"
             )
-    return partial(build_for_stages, schedule)
+    return lambda n_stages, n_microbatches: build(said, None, n_microbatches, stages=n_stages).validate()
 
 
 def _updates_after_several(name):
     """Tell whether the builder of this name takes `per_update`, the micro-batches before each update."""
     return "per_update" in signature(SCHEDULES[name]).parameters
-
-
-def _made(make, n_stages, n_microbatches):
-    """The `Schedule` that a function makes, without faults."""
-    order = make(n_stages, n_microbatches)
-    if not isinstance(order, Schedule):
-        raise ValueError(
-            f"the function for the schedule returns {order!r} for {n_stages} stages and {n_microbatches} "
-            "micro-batches: let it return a Schedule, such as gpipe(n_stages, n_microbatches)"
-        )
-    return order.validate()
 
 
 def _n_mini_batches(order, n):

@@ -13,20 +13,18 @@ from .bidirectional import chimera, dualpipe, dualpipe_v
 from .late_weights import gpipe_late_w, one_f_one_b_late_w, with_late_W
 from .asynchronous import pipedream, pipedream_2bw, pipedream_vertical
 
-from ..order.names import (
-    SCHEDULES, build, build_for_stages, is_name, name_of, names_for, names_for_stages,
-    names_having, stages_per_device,
-)
+from ..order.names import SCHEDULES, is_name, name_of, names_having, stages_per_device
+from ..order.reading import build, names_for
 from .replicas import data_parallel, replicated_stages
 
 _BUILT = {builder.__name__: builder for builder in SCHEDULES.load().values()}
 globals().update(_BUILT)
 
 __all__ = [
-    "SCHEDULES", "build", "build_for_stages", "chimera", "data_parallel", "dualpipe",
+    "SCHEDULES", "build", "chimera", "data_parallel", "dualpipe",
     "dualpipe_v", "eager_one_f_one_b", "gpipe", "gpipe_fifo", "gpipe_late_w", "interleaved_one_f_one_b",
     "interleaved_zero_bubble", "is_name", "looped_breadth_first", "naive", "name_of", "names_for",
-    "names_for_stages", "names_having", "one_f_one_b", "one_f_one_b_late_w", "pipedream", "pipedream_2bw",
+    "names_having", "one_f_one_b", "one_f_one_b_late_w", "pipedream", "pipedream_2bw",
     "pipedream_vertical", "replicated_stages", "stages_per_device", "v_half", "v_min", "with_late_W",
     "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]

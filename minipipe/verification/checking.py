@@ -9,11 +9,10 @@ from __future__ import annotations  # so that help() shows names, not what they 
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import arguments
 from ..arrays import computing, converted, one_hot, shape_of
 from ..checks import shown, whole_numbers
 from ..exact import rational
@@ -22,9 +21,10 @@ from ..layers.through import forward_through
 from ..losses import LOSSES, Loss, MeanSquaredError
 from ..network import Network, Sequential
 from ..order import Schedule, ScheduleError, peak_microbatches, simulate
+from ..order.reading import build, may_say_a_schedule, registered_name, said_by
 from ..parallel import Pipeline
 from ..parallel.stated import is_ours
-from ..schedules import SCHEDULES, build, name_of
+from ..schedules import SCHEDULES
 from .promises import promises_of_layer
 from .trial import CannotTry, Remark, Trial, coarse, forward, in_floats
 from .verdicts import against_full_batch, against_one_device, against_same_groups, difference_in_words
@@ -70,15 +70,15 @@ class Report(tuple):
 
 
 def check(
-    what: Layer | Sequence[Layer] | Network | str | Schedule, shape: tuple | None = None, K: int = 4,
-    M: int = 8,
+    what: Any, shape: tuple | None = None, *, devices: int | None = None, microbatches: int | None = None
 ) -> Report:
     """Return a `Report`: what a layer, a network or a schedule promises, tried on small random data.
 
-    what: a layer; a list of layers, or a network; or a schedule, by its name or as a `Schedule`.
+    what: a layer; a list of layers, or a network; or whatever says a schedule, as for `build`: a name, a
+        `Schedule`, a function (device, K, M).
     shape: of one sample, for a layer or a network: (3,) for A_prev (3, m), (2, 8, 8) for images. Where A_prev
         is a pair of arrays, a pair of shapes.
-    K, M: for the name of a schedule, its devices and micro-batches.
+    devices, microbatches: of a schedule; 4 and 8 are those of a name or a function without.
 
     Of a layer: shapes and dtypes; that it writes into nothing it was handed; its derivatives, compared with
     slopes by differences, at kinks on both sides; that `cache` has all that backward needs; that
@@ -102,15 +102,14 @@ def check(
       NO  its derivatives are the slopes of its output
             dW is 5 times too small: does backward divide by its own m? The loss has done that
     """
-    K, M = arguments(K=K, M=M)
-    if isinstance(what, (str, Schedule)):
-        name = name_of(what) if isinstance(what, str) else None
-        schedule = what if name is None else build(name, K, M)
-        return _report(repr(schedule), _of_schedule(schedule, name))
+    if not isinstance(what, (Layer, Network)) and may_say_a_schedule(what):
+        said = said_by(what)
+        schedule = build(said, devices, microbatches)
+        return _report(repr(schedule), _of_schedule(schedule, registered_name(said)))
     if not isinstance(what, (Layer, Network, list, tuple)):
         raise ValueError(
-            f"what={shown(what)} must be a layer, a list of layers, a network, a schedule or its name: pass "
-            "an object, such as Linear(3, 2)"
+            f"what={shown(what)} must be a layer, a list of layers, a network, or what says a schedule: pass "
+            "an object, such as Linear(3, 2), or a name, such as '1f1b'"
         )
     shape = _checked_shape(shape)
     if isinstance(what, Layer):

@@ -99,7 +99,7 @@ def run(program):
 
 REFUSED = [  # (call, words of the sentence)
     (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2), "zb-v"),
-     "'zb-v' puts 2 stages on each device, which n_stages=1"),
+     "'zb-v' puts 2 stages on each device, which stages=1"),
     (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2, microbatches=3), "gpipe"),
      "3 micro-batches over 2 replicas of 1 stage: use a multiple of 2"),
     (lambda: with_zero(data_parallel(2, 3, n_stages=2), 3),

@@ -197,7 +197,7 @@ def test_a_layer_that_needs_floats_is_compared_in_floats():
 @pytest.mark.parametrize("name", SCHEDULES.load())
 def test_every_schedule_keeps_all(name):
     """With 2 devices and 4 micro-batches all of them exist; asynchronous ones have no full batch."""
-    report = mp.check(name, K=2, M=4)
+    report = mp.check(name, devices=2, microbatches=4)
     assert report, report
     if "U" not in build(name, 2, 4).kinds:
         assert line_of(report, "in fractions").holds and line_of(report, "bits of one device").holds
@@ -224,7 +224,7 @@ def test_a_schedule_of_ones_own_keeps_all():
 def test_a_wrong_formula_is_named(monkeypatch, fact, promise, wrong, sentence):
     facts = SCHEDULES.facts["gpipe"]
     monkeypatch.setitem(SCHEDULES.facts, "gpipe", replace(facts, **{fact: wrong}))
-    report = mp.check("gpipe", K=4, M=8)
+    report = mp.check("gpipe", devices=4, microbatches=8)
     assert not report
     assert [(verdict.promise, verdict.why) for verdict in no_lines(report)] == [
         (line_of(report, promise).promise, sentence)

@@ -25,7 +25,7 @@ from minipipe.order import (
 )
 from minipipe.parallel.totals import late_gradients
 from minipipe.schedules import (
-    SCHEDULES, build, build_for_stages, gpipe, names_for_stages, names_having, pipedream, with_late_W,
+    SCHEDULES, build, gpipe, names_for, names_having, pipedream, with_late_W,
 )
 from minipipe.sums import TreeSum
 
@@ -34,7 +34,7 @@ RUNS = [(1, "gpipe-late-w", "never"), (3, "1f1b-late-w", "always"), (4, "naive, 
 WITH_PARAMETERS = [name for name in LAYERS if leaves(ready(name)[0].W)]
 LATE_W = names_having(late_w=True)
 ORDERS = {name: SCHEDULES[name] for name in LATE_W}
-ORDERS |= {"naive, late": lambda K, M: with_late_W(build_for_stages("naive", K, M))}
+ORDERS |= {"naive, late": lambda K, M: with_late_W(build("naive", stages=K, microbatches=M))}
 
 
 @pytest.mark.parametrize("name", LATE_W)
@@ -235,11 +235,11 @@ def test_pictures_name_it():
 
 # Segments
 
-@pytest.mark.parametrize("name", names_for_stages(2, 4))
+@pytest.mark.parametrize("name", names_for(stages=2, microbatches=4))
 def test_segments_take_the_same_time(name):
     """Each of n segments takes 1/n of the ticks, so nothing is later; no stage is waited for longer."""
-    whole = mp.simulate(build_for_stages(name, 2, 4))
-    in_parts = mp.simulate(in_segments(build_for_stages(name, 2, 4), 3))
+    whole = mp.simulate(build(name, stages=2, microbatches=4))
+    in_parts = mp.simulate(in_segments(build(name, stages=2, microbatches=4), 3))
     assert in_parts.makespan == whole.makespan
     assert peak_microbatches(in_parts) == peak_microbatches(whole)
 
@@ -262,7 +262,7 @@ def test_sqrt_L_segments_need_least_memory():
     assert min(peaks, key=peaks.get) == 4
 
 
-@pytest.mark.parametrize("name", names_for_stages(4, 6))
+@pytest.mark.parametrize("name", names_for(stages=4, microbatches=6))
 def test_an_input_for_every_sqrt_of_the_layers_is_kept(name):
     """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices."""
     layers = [mp.Linear(4, 4)] * 13

@@ -23,7 +23,7 @@ from minipipe.layers.through import put_aside
 from minipipe.losses import Loss
 from minipipe.optimizers import Optimizer
 from minipipe.order import RECOMPUTE, Action, Schedule
-from minipipe.schedules import names_for_stages, names_having
+from minipipe.schedules import names_for, names_having
 
 
 class Tiny(mp.Layer):
@@ -110,7 +110,7 @@ def assert_two_updates_equal_full_batch(net):
     assert_same(two_updates(net, sgd()), FULL_BATCH)
 
 
-SCHEDULES = [*names_for_stages(4, 6), *names_having(late_w=True)]
+SCHEDULES = [*names_for(stages=4, microbatches=6), *names_having(late_w=True)]
 
 
 @pytest.mark.parametrize("schedule, recompute", one_in(5, SCHEDULES, RECOMPUTE))

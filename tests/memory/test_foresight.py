@@ -16,7 +16,7 @@ import minipipe as mp
 from minipipe.order import RECOMPUTE, Action, Schedule, in_copies, with_all_reduce, with_updates, with_zero
 from minipipe.parallel.batches import MicroBatches
 from minipipe.planning import Measured, measuring
-from minipipe.schedules import build, build_for_stages, data_parallel, names_having, pipedream
+from minipipe.schedules import build, data_parallel, names_having, pipedream
 
 LAYERS = [
     mp.Linear(5, 8), mp.BatchNorm(8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(),
@@ -99,7 +99,7 @@ def assert_foreseen(
 @pytest.mark.parametrize("name, recompute", one_in(10, names_having(flush=True), RECOMPUTE))
 def test_bytes_are_foreseen_in_every_schedule(name, recompute):
     """K = 4 stages of 2 to 5 layers, 17 samples in 8 ragged micro-batches, over a slow link."""
-    schedule, slow = build_for_stages(name, 4, 8), mp.Machine(link=mp.Link(latency=1, bandwidth=64))
+    schedule, slow = build(name, stages=4, microbatches=8), mp.Machine(link=mp.Link(latency=1, bandwidth=64))
     assert_foreseen(schedule, 8, 17, CONNECTED, UNEVEN_CUT, recompute, on=slow)
 
 
@@ -124,7 +124,7 @@ MACHINE = mp.Machine(
 
 @pytest.mark.parametrize("schedule, M, m, layers, options", [
     ("1f1b", 6, 13, CONNECTED, dict(recompute="sqrt")),
-    (build_for_stages("zb-v", 4, 4), 4, 38, CONNECTED, dict(sums=mp.Sums(grain=5))),
+    (build("zb-v", stages=4, microbatches=4), 4, 38, CONNECTED, dict(sums=mp.Sums(grain=5))),
     ("gpipe-late-w", 4, 38, LAYERS, dict(sums=mp.Sums(grain=9))),
     (TWO_COPIES, 8, 17, CONNECTED, dict(recompute="always", sums=RUNNING)),
     (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, dict(on=MACHINE)),

@@ -25,7 +25,7 @@ from minipipe.cluster import ticks
 from minipipe.exact import rational
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
 from minipipe.schedules import (
-    SCHEDULES, build, build_for_stages, is_name, name_of, names_for, names_having, stages_per_device,
+    SCHEDULES, build, is_name, name_of, names_for, names_having, stages_per_device,
 )
 from minipipe.site import write_site
 from minipipe.site.grid import SCHEDULE_NAMES, Grid
@@ -123,13 +123,14 @@ def test_networks_comparisons_and_checks_read_names_alike():
     of_flush = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "ZB_V")
     stream = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, "PipeDream 2BW")
     assert (of_flush.schedule, stream.schedule.name) == (build("zb-v", 2, 2), "pipedream-2bw")
-    assert [*mp.compare("GPipe", "zbv", K=2, M=2)] == ["gpipe", "zb-v"]
-    assert repr(mp.check("GPipe", K=1, M=2)) == repr(mp.check("gpipe", K=1, M=2))
+    assert [*mp.compare("GPipe", "zbv", devices=2, microbatches=2)] == ["gpipe", "zb-v"]
+    reports = [mp.check(name, devices=1, microbatches=2) for name in ("GPipe", "gpipe")]
+    assert repr(reports[0]) == repr(reports[1])
     for call in (
         lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "dapple").schedule,
-        lambda: build(*mp.compare("dapple", K=4, M=2), 4, 2), lambda: build("dapple", 4, 2),
-        lambda: build_for_stages("dapple", 4, 2),
-        lambda: mp.check("dapple", K=4, M=2) and build("1f1b", 4, 2),
+        lambda: build(*mp.compare("dapple", devices=4, microbatches=2), 4, 2), lambda: build("dapple", 4, 2),
+        lambda: build("dapple", stages=4, microbatches=2),
+        lambda: mp.check("dapple", devices=4, microbatches=2) and build("1f1b", 4, 2),
     ):
         with pytest.warns(ScheduleWarning, match="the schedule 'dapple' is called '1f1b' here") as said:
             assert call() == build("1f1b", 4, 2)
@@ -248,8 +249,7 @@ def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
 @EVERY
 def test_it_comes_back_from_its_text(name):
     for order in orders_of(name).values():
-        lines = [line.partition(": ")[2] for line in str(order).splitlines()]
-        again = Schedule.from_text(lines, order.n_microbatches, name, order.copy_of, order.versions)
+        again = Schedule.from_text(str(order), order.n_microbatches, name, order.copy_of, order.versions)
         assert again == order
 
 
@@ -305,7 +305,7 @@ def test_a_schedule_of_a_notebook_works_by_its_name(monkeypatch):
         def of_a_notebook(n_devices, n_microbatches):
             return replace(mp.schedules.gpipe(n_devices, n_microbatches), name="mine")
 
-    assert mp.schedules.build_for_stages("mine", 2, 4).name == "mine" and "mine" in names_for(2, 4)
+    assert mp.schedules.build("mine", stages=2, microbatches=4).name == "mine" and "mine" in names_for(2, 4)
     assert_same_bits(pipeline("mine", 2, 4), *mini_batch(9))
     assert FACTS["gpipe"].ticks(2, 4) == 15 and SCHEDULES.facts["mine"].ticks(2, 4) is None
 

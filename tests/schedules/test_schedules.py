@@ -17,7 +17,7 @@ from minipipe.order import (
     with_recompute, with_updates, without_overlaps,
 )
 from minipipe.schedules import (
-    build, build_for_stages, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe, interleaved_one_f_one_b,
+    build, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe, interleaved_one_f_one_b,
     looped_breadth_first, naive, names_for, names_having, one_f_one_b, v_half, v_min, zero_bubble_h1,
     zero_bubble_h2, zero_bubble_v,
 )
@@ -276,8 +276,8 @@ def assert_faults_exactly_if_it_cannot_end(schedule):
      "n_microbatches=0 does not fit a schedule of 2 actions: use 1, or leave it out"),
     (lambda: Schedule.from_text("F0 B0", 1.5), "n_microbatches=1.5 does not fit"),
     (lambda: gpipe(2, 2.5), "n_microbatches=2.5 must be a whole number"),
-    (lambda: build_for_stages("zb-v", 1, 4),
-     "'zb-v' puts 2 stages on each device, which n_stages=1 does not allow: use 2"),
+    (lambda: build("zb-v", stages=1, microbatches=4),
+     "'zb-v' puts 2 stages on each device, which stages=1 does not allow: use 2"),
     (lambda: mp.simulate("1f1b"),
      "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_devices, n_microbatches)"),
     (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
@@ -301,8 +301,8 @@ def assert_faults_exactly_if_it_cannot_end(schedule):
      "chimera needs an even number of devices, n_devices=3 is not: use 2 or 4"),
     (lambda: build("dualpipe", 1, 4),
      "dualpipe needs an even number of devices, n_devices=1 is not: use 2"),
-    (lambda: build_for_stages("zb-v", 5, 8),
-     "'zb-v' puts 2 stages on each device, which n_stages=5 does not allow: use 4 or 6"),
+    (lambda: build("zb-v", stages=5, microbatches=8),
+     "'zb-v' puts 2 stages on each device, which stages=5 does not allow: use 4 or 6"),
     (lambda: looped_breadth_first(2, 2, v=0), "v=0 must be at least 1"),
 ])
 def test_mistakes_are_answered_with_the_remedy(call, words):

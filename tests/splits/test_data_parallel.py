@@ -26,7 +26,7 @@ from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
 from minipipe.exact import Rational
 from minipipe.order import Schedule, in_copies, programs, with_all_reduce, with_recompute, with_updates
 from minipipe.parallel import in_buckets
-from minipipe.schedules import build, build_for_stages, data_parallel, gpipe, replicated_stages
+from minipipe.schedules import build, data_parallel, gpipe, replicated_stages
 
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 SMALL = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
@@ -130,12 +130,12 @@ def run(schedule, X, Y):
 def test_an_order_with_updates_trains_as_step_does(name):
     """Two mini-batches, one copy and two: costs, parameters, and the parameters of every other copy."""
     batches, optimizer = [mini_batch(m) for m in (19, 23)], mp.Adam(0.01)
-    plain = mp.Pipeline(SMALL, LOSS, 4, 8, build_for_stages(name, 4, 8))
+    plain = mp.Pipeline(SMALL, LOSS, 4, 8, build(name, stages=4, microbatches=8))
     fresh, costs = optimizer.fresh(), []
     for batch in batches:
         costs.append(plain.forward_backward(*batch))
         plain.step(fresh)
-    of_one = build_for_stages(name, 4, 8), in_copies(build_for_stages(name, 4, 4), 2)
+    of_one = build(name, stages=4, microbatches=8), in_copies(build(name, stages=4, microbatches=4), 2)
     for schedule in map(with_updates, of_one):
         pipe = mp.Pipeline(SMALL, LOSS, 4, 8, schedule)
         assert pipe.train(batches, optimizer.fresh()) == costs and pipe.n_steps == 2 and pipe.J == costs[-1]
@@ -201,7 +201,7 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order():
 
 def test_an_order_with_updates_of_one_copy_gets_its_sums():
     batches = [mini_batch(m) for m in (9, 8)]
-    net = mp.Parallel(SMALL, LOSS, mp.Split(2, 1, 2, 4), with_updates(build_for_stages("1f1b", 2, 2)))
+    net = mp.Parallel(SMALL, LOSS, mp.Split(2, 1, 2, 4), with_updates(build("1f1b", 2, 2)))
     plain, mine, own = mp.Parallel(SMALL, LOSS, mp.Split(2, 1, 2, 4)), mp.Adam(0.1), mp.Adam(0.1)
     assert net.train(batches, mine) == plain.train(batches, own)
     assert_same(parameters(net.layers), parameters(plain.layers))

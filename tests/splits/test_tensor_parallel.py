@@ -14,7 +14,7 @@ import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES
 from minipipe.layers.exchanging import Summed
-from minipipe.schedules import names_for_stages
+from minipipe.schedules import names_for
 
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
 
@@ -71,7 +71,7 @@ def test_in_fractions_all_splits_at_once_are_the_full_batch(name, data):
     """D copies of K stages on groups of T devices, ragged, with every schedule, recomputation and buckets."""
     T, D = data.draw(st.sampled_from(SIZES[name])), data.draw(st.integers(1, 2))
     K, M = data.draw(st.integers(1, 3)), D * data.draw(st.integers(1, 4 - D))
-    schedules = names_for_stages(K, M // D)
+    schedules = names_for(stages=K, microbatches=M // D)
     layers, loss, X, Y = rationals(name, data.draw(st.integers(M, M + 1)))
     place = data.draw(st.sampled_from(["tp-dp-pp", "pp-tp-dp", "dp-pp-tp"]))
     sums = mp.Sums(

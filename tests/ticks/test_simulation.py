@@ -15,7 +15,7 @@ from minipipe.cluster import OneTick, in_one_unit
 from minipipe.order import alive_microbatches, greedy_schedule, in_copies, in_segments, peak_microbatches
 from minipipe.planning import footprints
 from minipipe.plots.html import page_data
-from minipipe.schedules import SCHEDULES, build, interleaved_one_f_one_b, names_for_stages
+from minipipe.schedules import SCHEDULES, build, interleaved_one_f_one_b, names_for
 
 ZB_V = build("zb-v", 4, 8)  # M (F + B) + (K - 1) F / 2 = 25.5 ticks, and K = 4 alive
 LAYERS = [mp.Linear(2, 2) for _ in range(8)]
@@ -25,7 +25,7 @@ def test_a_simulation_is_the_pipelines_run():
     """Spans, messages and waits, for every schedule with a name; the run with numbers has bytes, too."""
     X, Y = mp.datasets.digits().train
     layers, link = mp.models.mlp([64, 5, 5, 5, 10]), mp.Link(latency=1)
-    for name in names_for_stages(4, 6):
+    for name in names_for(stages=4, microbatches=6):
         pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 4, 6, name, on=mp.Machine(link=link))
         pipe.forward_backward(X[:, :12], Y[:, :12])
         simulated = mp.simulate(pipe.schedule, link=link)

@@ -1,0 +1,243 @@
+"""`build`: the schedule that a name, a text, a file or a function says. Whoever takes a schedule asks it."""
+
+import re
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
+from pathlib import Path, PurePath
+
+from ..checks import shown, whole_number
+from .actions import RULES
+from .costs import check_number_of_actions
+from .csv_format import read_text
+from .names import SCHEDULES, name_of, names_having
+from .schedule import Schedule, actions_of
+
+DEVICES, MICROBATCHES = 4, 8  # where a name or a function is given no sizes
+TABLE, TEXT, CODE = ".csv", ".txt", ".py"  # how the names of files end
+KINDS = "|".join(map(re.escape, RULES))
+LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+\b)", re.IGNORECASE)  # how the line of a device begins
+
+
+def build(what, devices=None, microbatches=None, *, stages=None):
+    """Return the `Schedule` that `what` says. Networks, `compare`, `simulate` and `check` read it by this.
+
+    Args:
+        what: whatever says a schedule:
+
+            - a name, such as "1f1b", as `name_of` reads it;
+            - a `Schedule`;
+            - a text with a line for each device, such as "F0 B0", or as a schedule prints; or a list
+              with a line for each device, which may be a list of actions itself;
+            - a path that ends in ".csv", of a table as PyTorch's pipelining reads and writes it,
+              or in ".txt", of a text; the schedule has the name of the file;
+            - a function (device, K, M), which returns the actions of that device, such as
+              [("F", 0), ("F", 1), ("B", 0), ("B", 1)] or ["F0", "F1", "B0", "B1"];
+            - a function (K, M), which returns a `Schedule`. It is told from the other by its number of
+              parameters;
+            - "my_pipeline.py:one_f_one_b": what has this name in that file.
+        devices: K. Left out, as many as `what` has; 4 for a name and for a function.
+        microbatches: M. Left out, as many as `what` has; 8 for a name and for a function.
+        stages: instead of `devices`, the stages of a network: where a schedule puts v stages on each device,
+            it has stages / v devices. A function of K gets stages / v, too.
+
+    Raises:
+        ValueError: for sizes that do not fit, and for what says no schedule. What a function of yours raises
+            comes through as it is. Whether the schedule can run is not looked at, see `Schedule.validate`.
+
+    >>> build("zb-v", 4, 8) == build("ZB_V", stages=8, microbatches=8)
+    True
+    >>> def all_forwards_first(device, K, M):
+    ...     return [("F", i) for i in range(M)] + [("B", i) for i in range(M)]
+    >>> print(build(all_forwards_first, 2, 3))
+    device 0: 0F0 0F1 0F2 0B0 0B1 0B2
+    device 1: 1F0 1F1 1F2 1B0 1B1 1B2
+    """
+    sizes = _checked_sizes(devices, microbatches, stages)
+    said = said_by(what)
+    if isinstance(said, Schedule):
+        return _fitting(said, sizes)
+    K = sizes.get("stages", sizes.get("devices", DEVICES))
+    M = sizes.get("microbatches", MICROBATCHES)
+    check_number_of_actions(2 * K * M)
+    return said(K, M) if stages is None else _of_stages(said, K, M)
+
+
+def said_by(what):
+    """Return a `Schedule`, or a function (K, M) -> `Schedule`, which for a name is the one in `SCHEDULES`.
+
+    what: as for `build`, which gives it its sizes.
+    """
+    if not may_say_a_schedule(what):
+        raise ValueError(
+            f"{shown(what)} is not a schedule: pass a name, such as '1f1b', a Schedule, a text or a list of "
+            "texts, such as ['F0 B0', 'F0 B0'], the path of a .csv or .txt, or a function (device, K, M) "
+            "that returns the actions of a device"
+        )
+    if isinstance(what, Schedule):
+        return what
+    if isinstance(what, (list, tuple)):
+        return Schedule.of_devices(tuple(actions_of(line, r, f"line {r}") for r, line in enumerate(what)))
+    if not isinstance(what, (str, PurePath)):
+        return what if registered_name(what) else _builder(what)
+    if str(what).lower().endswith((TABLE, TEXT)) or isinstance(what, PurePath):
+        return _of_file(Path(what))
+    file, ending, name = what.partition(f"{CODE}:")
+    if ending or what.endswith(CODE):
+        return said_by(_defined_in(Path(file.removesuffix(CODE) + CODE), name))
+    is_text = "\n" in what.strip() or LINE.match(what)
+    return Schedule.from_text(what) if is_text else SCHEDULES[name_of(what)]
+
+
+def may_say_a_schedule(what):
+    """Tell whether this is a `Schedule`, a text, a path, a function, or a list of one line a device."""
+    if isinstance(what, (list, tuple)):
+        return len(what) > 0 and all(isinstance(line, (str, list, tuple)) for line in what)
+    is_function = callable(what) and not isinstance(what, type)
+    return is_function or isinstance(what, (Schedule, str, PurePath))
+
+
+def registered_name(builder):
+    """Return the name that a builder has in `SCHEDULES`, or None."""
+    return next((name for name, one in SCHEDULES.load().items() if one is builder), None)
+
+
+# Files.
+
+def _of_file(path):
+    """Return the schedule in a table or a text, with the name of the file."""
+    if path.suffix.lower() == TABLE:
+        return Schedule.from_csv(path)
+    if path.suffix.lower() == TEXT:
+        return Schedule.from_text(read_text(path), name=path.stem)
+    raise ValueError(
+        f"{path} is not the file of a schedule: pass a table, which ends in {TABLE}, a text, which ends in "
+        f"{TEXT}, or the name of a function in a file, as in 'my_pipeline.py:one_f_one_b'"
+    )
+
+
+def _defined_in(path, name):
+    """Run a file of Python, and return what it calls `name`; raise `ValueError` if that is nothing."""
+    if not path.is_file():
+        raise ValueError(f"cannot read {path}: there is no such file")
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        own = [key for key, one in vars(module).items() if getattr(one, "__module__", None) == path.stem]
+        names = ", ".join(own) or "what it defines"
+        raise ValueError(f"{path} has no {name!r}: write {path}:NAME, and for NAME one of {names}")
+    return getattr(module, name)
+
+
+# Functions.
+
+def _builder(function):
+    """Return a function (K, M) -> `Schedule` that asks one of (K, M), or one of (device, K, M)."""
+    name = getattr(function, "__name__", "custom")
+
+    def of_devices(K, M):
+        orders = [actions_of(function(r, K, M), r, f"{name}({r}, {K}, {M})") for r in range(K)]
+        return Schedule.of_devices(tuple(orders), M, name)
+
+    def of_all(K, M):
+        schedule = function(K, M)
+        if not isinstance(schedule, Schedule):
+            raise ValueError(
+                f"{name}({K}, {M}) returns {shown(schedule)}: a function (K, M) returns a Schedule, such as "
+                "gpipe(K, M); let one that returns the actions of a device take (device, K, M)"
+            )
+        return schedule
+
+    makes = {2: of_all, 3: of_devices}[_number_of_parameters(function, name)]
+    makes.__name__ = name
+    return makes
+
+
+def _number_of_parameters(function, name):
+    """Return 2 or 3, with how many arguments a function can be called; raise `ValueError` for others."""
+    for n in (2, 3):
+        try:
+            signature(function).bind(*range(n))
+        except (TypeError, ValueError):  # ValueError: nobody knows what it takes
+            continue
+        return n
+    try:
+        takes = f"takes {signature(function)}"
+    except (TypeError, ValueError):
+        takes = "does not say what it takes"
+    raise ValueError(
+        f"{name} {takes}: a schedule is a function (device, K, M) that returns the actions of a device, or a "
+        "function (K, M) that returns a Schedule"
+    )
+
+
+# Sizes.
+
+def names_for(devices=None, microbatches=None, *, stages=None):
+    """Return the names of the schedules that exist for these sizes; `build` says why the others do not.
+
+    They are those of one mini-batch whose dW are sums over micro-batches: no schedule without a flush, and
+    none with a late W.
+
+    Args:
+        devices, microbatches, stages: as for `build`.
+
+    >>> everything = names_having(flush=True, late_w=False)
+    >>> sorted(set(everything) - set(names_for(4, 7)))
+    ['chimera', 'dualpipe', 'dualpipe-v']
+    """
+    sizes = _checked_sizes(devices, microbatches, stages)
+    return [name for name in names_having(flush=True, late_w=False) if _exists(name, sizes)]
+
+
+def _exists(name, sizes):
+    try:
+        build(name, **sizes)
+    except ValueError:
+        return False
+    return True
+
+
+def _checked_sizes(devices, microbatches, stages):
+    """Return {name: size} of the sizes that are given; raise `ValueError` for those without sense."""
+    if devices is not None and stages is not None:
+        raise ValueError(f"devices={devices} and stages={stages} say the same: leave one of them out")
+    sizes = {"devices": devices, "microbatches": microbatches, "stages": stages}
+    return {name: whole_number(name, size, 1) for name, size in sizes.items() if size is not None}
+
+
+def _fitting(schedule, sizes):
+    """Return a schedule that is there; raise `ValueError` if it has other sizes than asked for."""
+    has = {
+        "devices": len(schedule.devices), "microbatches": schedule.n_microbatches, "stages": schedule.n_stages
+    }
+    wrong = [name for name in sizes if sizes[name] != has[name]]
+    if wrong:
+        asked = " and ".join(f"{name}={sizes[name]}" for name in wrong)
+        real = " and ".join(f"{name}={has[name]}" for name in wrong)
+        raise ValueError(
+            f"the schedule {schedule.name!r} has {real}, not {asked}: pass {real}, or leave it out"
+        )
+    return schedule
+
+
+def _of_stages(builder, stages, microbatches):
+    """Return the schedule of a builder for a network of so many stages.
+
+    How many stages a schedule of `SCHEDULES` puts on each device is known; for another builder it is what
+    its schedule for one stage a device shows.
+    """
+    name = registered_name(builder)
+    v, deeper = 0, 1 if name is None else SCHEDULES.facts[name].stages_per_device
+    while deeper > v:
+        v = deeper
+        if stages % v:
+            below, above = stages - stages % v, stages - stages % v + v
+            nearest = f"{below} or {above}" if below else f"{above}"
+            raise ValueError(
+                f"{name or builder.__name__!r} puts {v} stages on each device, which stages={stages} does "
+                f"not allow: use {nearest}"
+            )
+        schedule = builder(stages // v, microbatches)
+        deeper = schedule.n_stages // max(1, len(schedule.devices))
+    return schedule
