@@ -1,6 +1,8 @@
 """`build`: the schedule that a name, a text, a file or a function says. Whoever takes a schedule asks it."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path, PurePath
@@ -15,7 +17,7 @@ from .schedule import Schedule, actions_of
 DEVICES, MICROBATCHES = 4, 8  # where a name or a function is given no sizes
 TABLE, TEXT, CODE = ".csv", ".txt", ".py"  # how the names of files end
 KINDS = "|".join(map(re.escape, RULES))
-LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+\b)", re.IGNORECASE)  # how the line of a device begins
+LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+[\s,&])", re.IGNORECASE)  # the begin of a device's line
 
 
 def build(what, devices=None, microbatches=None, *, stages=None):
@@ -78,7 +80,10 @@ def said_by(what):
     if isinstance(what, (list, tuple)):
         return Schedule.of_devices(tuple(actions_of(line, r, f"line {r}") for r, line in enumerate(what)))
     if not isinstance(what, (str, PurePath)):
-        return what if registered_name(what) else _builder(what)
+        if isinstance(what, FromFunction) or registered_name(what):
+            return what
+        name = getattr(what, "__name__", "custom")
+        return FromFunction(what, name, _number_of_parameters(what, name))
     if str(what).lower().endswith((TABLE, TEXT)) or isinstance(what, PurePath):
         return _of_file(Path(what))
     file, ending, name = what.partition(f"{CODE}:")
@@ -131,26 +136,29 @@ def _defined_in(path, name):
 
 # Functions.
 
-def _builder(function):
-    """Return a function (K, M) -> `Schedule` that asks one of (K, M), or one of (device, K, M)."""
-    name = getattr(function, "__name__", "custom")
+@dataclass(frozen=True)
+class FromFunction:
+    """A function (K, M) -> `Schedule` that asks one of yours, of (device, K, M) or of (K, M).
 
-    def of_devices(K, M):
-        orders = [actions_of(function(r, K, M), r, f"{name}({r}, {K}, {M})") for r in range(K)]
-        return Schedule.of_devices(tuple(orders), M, name)
+    function, name: yours, and what it is called.
+    n_parameters: 3 or 2.
+    """
 
-    def of_all(K, M):
-        schedule = function(K, M)
+    function: Callable
+    name: str
+    n_parameters: int
+
+    def __call__(self, K, M):
+        if self.n_parameters == 3:
+            orders = [actions_of(self.function(r, K, M), r, f"{self.name}({r}, {K}, {M})") for r in range(K)]
+            return Schedule.of_devices(tuple(orders), M, self.name)
+        schedule = self.function(K, M)
         if not isinstance(schedule, Schedule):
             raise ValueError(
-                f"{name}({K}, {M}) returns {shown(schedule)}: a function (K, M) returns a Schedule, such as "
-                "gpipe(K, M); let one that returns the actions of a device take (device, K, M)"
+                f"{self.name}({K}, {M}) returns {shown(schedule)}: a function (K, M) returns a Schedule, "
+                "such as gpipe(K, M); let one that returns the actions of a device take (device, K, M)"
             )
         return schedule
-
-    makes = {2: of_all, 3: of_devices}[_number_of_parameters(function, name)]
-    makes.__name__ = name
-    return makes
 
 
 def _number_of_parameters(function, name):
@@ -235,7 +243,7 @@ def _of_stages(builder, stages, microbatches):
             below, above = stages - stages % v, stages - stages % v + v
             nearest = f"{below} or {above}" if below else f"{above}"
             raise ValueError(
-                f"{name or builder.__name__!r} puts {v} stages on each device, which stages={stages} does "
+                f"{name or builder.name!r} puts {v} stages on each device, which stages={stages} does "
                 f"not allow: use {nearest}"
             )
         schedule = builder(stages // v, microbatches)

@@ -265,7 +265,7 @@ def _maker(said, n):
     n: the micro-batches of a mini-batch.
     """
     if isinstance(said, Schedule):
-        return lambda n_stages, n_microbatches: said.validate()
+        return partial(_given, said.validate())
     name = registered_name(said)
     if name is not None and not SCHEDULES.facts[name].flush:
         if _updates_after_several(name):
@@ -276,7 +276,15 @@ def _maker(said, n):
                 f"n_microbatches={n}: {name!r} makes an update after each, so use 1; or "
                 f"{' or '.join(map(repr, others))}"
             )
-    return lambda n_stages, n_microbatches: build(said, None, n_microbatches, stages=n_stages).validate()
+    return partial(_made, said)
+
+
+def _given(schedule, n_stages, n_microbatches):
+    return schedule
+
+
+def _made(said, n_stages, n_microbatches):
+    return build(said, None, n_microbatches, stages=n_stages).validate()
 
 
 def _updates_after_several(name):

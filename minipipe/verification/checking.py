@@ -111,6 +111,8 @@ def check(
             f"what={shown(what)} must be a layer, a list of layers, a network, or what says a schedule: pass "
             "an object, such as Linear(3, 2), or a name, such as '1f1b'"
         )
+    if (devices, microbatches) != (None, None):
+        raise ValueError("devices and microbatches are those of a schedule: leave them out for layers")
     shape = _checked_shape(shape)
     if isinstance(what, Layer):
         _check_fit(what, shape)

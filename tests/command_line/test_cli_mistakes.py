@@ -35,7 +35,7 @@ REFUSED = [
     ("timeline --costs F=nan", "stage 0: F=nan must be above 0 ticks"),
     ("timeline --order 'F0 B1'", "device 0 never does 0B0 (missing)"),
     ("timeline --output nowhere/t.png", "there is no folder nowhere"),
-    ("timeline --devices 0", "n_devices=0 must be at least 1"),
+    ("timeline --devices 0", "devices=0 must be at least 1"),
     ("timeline --latency nan", "latency=nan must be at least 0"),
     ("timeline --bandwidth 3",
      "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs"),

@@ -108,10 +108,10 @@ def test_signatures_are_readable_and_lead_to_the_types(pages):
     for signature in signatures:
         text = unescape(re.sub("<[^>]*>", "", signature))
         assert not re.search(r"_typing|0x|<(class|function)", text) and 'class="err"' not in signature, text
-    line = "schedule: str | Schedule | Callable[[int, int], Schedule] = '1f1b',"
+    line = "schedule: str | PathLike | Schedule | Sequence | Callable = '1f1b',"
     assert squeezed(line) in words(pages["Pipeline"])
     assert '<a href="Schedule.html">Schedule</a>' in pages["Pipeline"]
-    assert "build(name,n_devices,n_microbatches)" in words(pages["schedules"])
+    assert "build(what,devices=None,microbatches=None,*,stages=None)" in words(pages["schedules"])
 
 
 def test_a_mention_is_a_link_where_it_can_mean_nothing_else(pages):

@@ -278,8 +278,6 @@ def assert_faults_exactly_if_it_cannot_end(schedule):
     (lambda: gpipe(2, 2.5), "n_microbatches=2.5 must be a whole number"),
     (lambda: build("zb-v", stages=1, microbatches=4),
      "'zb-v' puts 2 stages on each device, which stages=1 does not allow: use 2"),
-    (lambda: mp.simulate("1f1b"),
-     "schedule='1f1b' is not a Schedule: pass one, such as build('1f1b', n_devices, n_microbatches)"),
     (lambda: mp.simulate(gpipe(2, 2), {"F": 1}), "costs={'F': 1} must be Costs(F=..., B=...)"),
     (lambda: mp.simulate(gpipe(2, 2), mp.Costs(F=None)),
      "stage 0: F=None must be a number, above 0 ticks"),
