@@ -37,6 +37,10 @@ def of_all_devices(K, M):
     return gpipe(K, M)
 
 
+def with_an_option(K, M, device=0):
+    return gpipe(K, M)
+
+
 def file(folder, name, text):
     path = folder / name
     path.write_text(text)
@@ -65,6 +69,7 @@ SAYS = {  # words -> (function of a folder that returns what says `GPIPE`, the n
     "a generator": (lambda folder: as_a_generator, "as_a_generator"),
     "a partial": (lambda folder: partial(in_tuples), "custom"),
     "a function of all devices": (lambda folder: of_all_devices, "gpipe"),
+    "a builder with an option": (lambda folder: with_an_option, "gpipe"),
     "a builder": (lambda folder: gpipe, "gpipe"),
 }
 SIZES = dict(devices=2, microbatches=3)
@@ -130,6 +135,13 @@ def test_a_function_may_go_on_without_a_flush():
     X = np.arange(8.0).reshape(2, 4) / 8
     costs = [pipe.train([(X, X)] * 3, mp.SGD(0.1)) for pipe in streams]
     assert costs[0] == costs[1] == costs[2]
+
+
+def test_closed_forms_are_those_of_the_builder():
+    """A function of yours has none, whatever it is called."""
+    known = [mp.check(what) for what in ("ZB-V", zero_bubble_v)]
+    assert repr(known[0]) == repr(known[1]) and all(verdict.holds for verdict in known[0])
+    assert [verdict.holds for verdict in mp.check(in_tuples)] == [True, None, None, True, True]
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb-v", "chimera"])
