@@ -7,11 +7,12 @@ from ..cluster import ticks
 from ..layers.recomputing import SELECTIVE
 from ..order import peak_microbatches, simulate
 from ..order.actions import listing
-from ..order.names import is_name, names_for_stages, names_having
+from ..order.names import is_name, names_having
+from ..order.reading import build, names_for
 from ..verification import check as promises_of
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress
-from .schedules import network, schedule_of, title_of
+from .schedules import network, title_of
 
 HEAD = """\
 Each run: D copies of a network of K stages, each stage on T devices that share its layers, against the same
@@ -61,7 +62,8 @@ def table():
     """
     linear, conv, attention = EXAMPLES[0], EXAMPLES[4], EXAMPLES[-1]
     rows, late = {}, names_having(late_w=True)
-    of_sizes = {(K, M): [*names_for_stages(K, M), *late] for K, M in ((4, 5), (2, 3), (4, 4), (2, 4))}
+    sizes = (4, 5), (2, 3), (4, 4), (2, 4)
+    of_sizes = {(K, M): [*names_for(stages=K, microbatches=M), *late] for K, M in sizes}
     for name in names_having(flush=True):
         sizes = [size for size, names in of_sizes.items() if name in names]
         (K, M), (K_last, M_last) = sizes[0], sizes[-1]
@@ -89,7 +91,7 @@ def check(options):
     """Say what is wrong with a schedule, or print the table of proofs; return 1 if anything is wrong."""
     if options.schedule is None:
         return prove()
-    schedule = schedule_of(options.schedule, options.devices, options.microbatches)
+    schedule = build(options.schedule, options.devices, options.microbatches)
     print(f"{title_of(schedule)}, {len(schedule.devices)} devices")
     faults = schedule.faults(options.most_alive)
     if faults:

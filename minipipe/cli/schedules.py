@@ -1,73 +1,24 @@
 """What options say of a schedule and of the machine that it runs on, and what is printed of a run."""
 
-import runpy
-import sys
-from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 
 from ..checks import write_whole
 from ..cluster import Link, duration
-from ..order import Costs, Schedule, peak_microbatches
-from ..order.names import SCHEDULES, build, is_name, name_of
-from ..order.schedule import copies_of
+from ..order import Costs, peak_microbatches
+from ..order.names import SCHEDULES, is_name, name_of
+from ..order.reading import build
 from ..parallel import Parallel
 from ..parallel.options import Machine, Memory, Split, Weights
 from ..plots import text
 from .options import DEVICES, MICROBATCHES
 
 
-def schedule_of(what, K=None, M=None):
-    """Return the `Schedule` that a text says; it may have faults.
-
-    what: a name; a file, .csv or .txt; or FILE.py:FUNCTION, whose function makes of (device, K, M) the list
-        of a device's actions, such as [("F", 0), ("B", 0)] or ["F0", "B0"].
-    K, M: how many devices and micro-batches; by default those of the file, or 4 and 8.
-    """
-    path, _, function = what.rpartition(":")
-    if path.endswith(".py"):
-        return _from_function(path, function, DEVICES if K is None else K, MICROBATCHES if M is None else M)
-    if not what.endswith((".csv", ".txt")):
-        return build(what, DEVICES if K is None else K, MICROBATCHES if M is None else M)
-    if not Path(what).is_file():
-        raise ValueError(f"cannot read {what}: there is no such file; show 1f1b --output {what} writes one")
-    if what.endswith(".csv"):
-        schedule = Schedule.from_csv(what, M, Path(what).stem)
-    else:
-        schedule = Schedule.from_text(Path(what).read_text(encoding="utf-8"), M, Path(what).stem)
-        copies = copies_of(schedule.devices)
-        if copies:
-            schedule = replace(schedule, copy_of=copies, n_microbatches=len(copies))
-    if K not in (None, len(schedule.devices)):
-        raise ValueError(f"-K {K}, but {what} has {len(schedule.devices)} devices: leave -K out")
-    return schedule
-
-
-def _from_function(path, name, K, M):
-    """Return the `Schedule` of a function in a Python file, which finds the modules that lie beside it."""
-    if not Path(path).is_file():
-        raise ValueError(f"cannot read {path}: there is no such file")
-    sys.path.insert(0, str(Path(path).parent))
-    lines = []
-    try:
-        function = runpy.run_path(path).get(name)
-        for device in range(K if function else 0):
-            order = function(device, K, M)
-            lines.append(" ".join(one if isinstance(one, str) else "{}{}".format(*one) for one in order))
-    except Exception as error:  # of somebody else's code
-        raise ValueError(f"{path}:{name} with K={K}, M={M}: {type(error).__name__}: {error}") from None
-    finally:
-        sys.path.remove(str(Path(path).parent))
-    if function is None:
-        raise ValueError(f"there is no function {name!r} in {path}")
-    return Schedule.from_text(lines, M, name)
-
-
 def with_depth(what, options):
-    """Return the schedule that `schedule_of` makes, with --stages-per-device where its name takes that."""
+    """Return the schedule that `build` makes, with --stages-per-device where its name takes that."""
     K, M, V = options.devices, options.microbatches, options.stages_per_device
     if V is None or not is_name(what) or "v" not in signature(SCHEDULES[name_of(what)]).parameters:
-        return schedule_of(what, K, M)
+        return build(what, K, M)
     return SCHEDULES[name_of(what)](DEVICES if K is None else K, MICROBATCHES if M is None else M, V)
 
 

@@ -10,7 +10,7 @@ from ..plots.saving import checked_path, picture_formats
 from ..site import write_site
 from .options import DEVICES, MICROBATCHES
 from .schedules import (
-    check_depth, machine_of, print_trace, schedule_of, title_of, with_depth, write_text,
+    check_depth, machine_of, print_trace, title_of, with_depth, write_text,
 )
 
 DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # of `compare`
@@ -58,7 +58,7 @@ def compare(options):
     check_depth(texts, options)
     for one in texts:  # a file says what the sizes are that nobody has given
         if Path(one).suffix in (".csv", ".txt"):
-            schedule = schedule_of(one)
+            schedule = build(one)
             if options.devices is None:
                 options.devices = len(schedule.devices)
             if options.microbatches is None:

@@ -237,7 +237,7 @@ def gradients_of(layer, shape, schedule):
     return [net.forward_backward(X, rng.standard_normal((2, 12))), *leaves(net.gradients)]
 
 
-@pytest.mark.parametrize("name, schedule", one_in(9, ALONE, names_for_stages(4, 6)))
+@pytest.mark.parametrize("name, schedule", one_in(9, ALONE, names_for(stages=4, microbatches=6)))
 def test_a_subclass_with_its_own_backward_is_what_runs(name, schedule):
     layer, shape = LAYERS[name]
     expected = gradients_of(layer.copy(), shape, schedule)

@@ -14,7 +14,7 @@ from minipipe.cluster import Buffers, bytes_by_kind
 from minipipe.cluster.memory import Tally
 from minipipe.order import in_copies, with_updates, with_zero
 from minipipe.parallel.stage import Holdings
-from minipipe.schedules import build, build_for_stages, data_parallel
+from minipipe.schedules import build, data_parallel
 
 LAYERS = [
     mp.Linear(4, 6), mp.Fork("skip"), mp.Tanh(), mp.Linear(6, 6, tie="W"), mp.Join("skip"),
@@ -110,7 +110,7 @@ def everything(stages):
 ORDERS = {  # name -> (schedule, M, layers, what is recomputed)
     "gpipe": ("gpipe", 4, LAYERS, "always"), "1f1b": ("1f1b", 4, LAYERS, "except_last"),
     "zb-h1": ("zb-h1", 4, LAYERS, "never"), "late W": ("gpipe-late-w", 4, PLAIN, "never"),
-    "two stages on each device": (build_for_stages("zb-v", 4, 4), 4, LAYERS, "never"),
+    "two stages on each device": (build("zb-v", stages=4, microbatches=4), 4, LAYERS, "never"),
     "two directions": ("chimera", 4, PLAIN, "never"),
     "updates in copies": (with_updates(in_copies(build("1f1b", 4, 2), 2)), 4, PLAIN, "always"),
     "ZeRO 3": (with_zero(data_parallel(2, 4, 4), 3), 4, PLAIN, "never"),
