@@ -258,7 +258,6 @@ ARGUMENTS = {
     # objects, and functions
     "axes": Each(PLOT_AXES, 1),
     "ax": PLOT_AXES,
-    "build": Function(),
     "cut.costs": Each(AT_LEAST_0, 1),
     "cut.counts": Each(COUNT_OR_0, 1),
     "styles": Has(("items", "get"), "leave it out, or write {kind: colour and words}"),
@@ -285,7 +284,6 @@ ARGUMENTS = {
     "same_bits.pipe": Has(("checked_batch", "n_microbatches"), "pass a pipeline, or copies"),
     "pipe": Has(("checked_batch", "forward_backward", "step"), "pass a network, such as a Pipeline"),
     "grid": Made("minipipe.site.grid", "Grid", "Grid() makes the standard one"),
-    "measured": Has(("costs",), "measure(layers, ...) makes one"),
     "Stage.layers": Each(Has(("forward", "backward_input", "layers"), "pass layers, such as ReLU()")),
     "Stage.loss": Has(("forward", "backward", "cache"), "pass one, such as MeanSquaredError()"),
     "player.run": Made("minipipe.cluster.trace", "Trace", "pass a Trace or a Schedule"),

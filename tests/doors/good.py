@@ -73,11 +73,6 @@ def trace(**options):
 
 
 @lru_cache
-def measured():
-    return mp.measure(layers(), LOSS, 2, X, Y, n_rounds=1)
-
-
-@lru_cache
 def folder():
     return Path(mkdtemp())
 
@@ -109,8 +104,7 @@ GOOD = {  # name of an argument -> a function that makes a good value
     "learning_rate": lambda: 0.1, "tasks": tasks, "ticks": lambda: 1,
     "n_layers": lambda: 4, "node_size": lambda: 2,
     "inside": lambda: mp.Link(), "between": lambda: mp.Link(), "K": lambda: 2, "M": lambda: 4,
-    "D": lambda: 2, "T": lambda: 2, "P": lambda: 2, "b": lambda: 1, "B": lambda: 8, "L": lambda: 18,
-    "h": lambda: 8, "s": lambda: 8, "a": lambda: 2, "T_F": lambda: 1, "T_B": lambda: 1, "T_W": lambda: 1,
+    "T_F": lambda: 1, "T_B": lambda: 1, "T_W": lambda: 1,
     "T_comm": lambda: 0, "N": lambda: 4, "rng": lambda: np.random.default_rng(0), "model": network,
     "pipe": pipeline, "clients": lambda: 2, "algorithm": lambda: "ring",
     "rank": lambda: 0, "base": lambda: 0.1, "batch": lambda: 32, "rate": lambda: 0.1, "then": lambda: 0.1,
@@ -122,7 +116,6 @@ GOOD = {  # name of an argument -> a function that makes a good value
     "number": lambda: 3, "unit": lambda: "ticks", "source": lambda: 0, "to": lambda: 1,
     "lane": lambda: "compute", "backward": lambda: Action("B", 0, 0), "ax": axes, "n_groups": lambda: 2,
     "index": lambda: 0, "replicas": lambda: [2, 1], "level": lambda: 1,
-    "measured": measured, "build": lambda: lambda layers, loss: mp.Pipeline(layers, loss, 2, 2),
 }
 EXCEPTIONS = {
     "Cluster.duration": lambda: lambda label: 1,
