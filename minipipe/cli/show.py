@@ -6,12 +6,11 @@ from .. import comparison
 from ..cluster import BUBBLES, Link, describe_path, ticks
 from ..order import Costs, best_schedule, greedy_schedule, simulate, with_recompute
 from ..order.names import SCHEDULES
+from ..order.reading import build
 from ..plots.saving import checked_path, picture_formats
 from ..site import write_site
 from .options import DEVICES, MICROBATCHES
-from .schedules import (
-    check_depth, machine_of, print_trace, title_of, with_depth, write_text,
-)
+from .schedules import check_depth, machine_of, print_trace, title_of, with_depth, write_text
 
 DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # of `compare`
 TEXTS = {  # of schedules that can be read again
