@@ -102,7 +102,7 @@ def check(options):
     print(f"no faults: {ticks(trace.makespan)} ticks with F=1,B=2; peak micro-batches per device: {peaks}")
     by_name = is_name(options.schedule)  # whose formulas are compared, too
     K, M = len(schedule.devices), schedule.n_microbatches
-    report = promises_of(options.schedule if by_name else schedule, K=K, M=M)
+    report = promises_of(options.schedule if by_name else schedule, devices=K, microbatches=M)
     print(report)
     return 0 if report else 1
 

@@ -1,142 +1,295 @@
-"""`minipipe`: the main job. Prove the gradients of a pipeline, draw the run, and train."""
+"""The main job: prove the gradients of a network on several devices, draw its run, and train it on digits.
+
+On threads or MPI ranks its measured run stands beside a simulated one, and their bits are compared.
+"""
 
 import itertools
+import time
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from statistics import median
 
-from ..arguments import argument
-from ..arrays import accuracy
-from ..cluster import ticks
+import numpy as np
+
+from ..arrays import accuracy, even_slices, leaves
+from ..checks import whole_number, write_whole
+from ..cluster import duration, ticks
 from ..datasets import digits
+from ..engines import Mpi, Threads, measured_link, world
 from ..exact import rational
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
-from ..optimizers import SGD
+from ..optimizers import Adam
 from ..order import simulate, with_recompute
-from ..parallel import Parallel
-from ..parallel.options import Memory, Split, Weights
-from ..plots import text
-from ..schedules import build, name_of, names_for, names_having, stages_per_device
-from ..training import fit
-from ..verification import equals_full_batch, same_bits, share_of_bound
-from .options import SCHEDULE, add_picture, add_recompute, add_sizes, add_splits, add_training, sizes_from
-from .output import checked_picture, describe_devices, print_trace, save_timeline
+from ..order.names import SCHEDULES, name_of
+from ..order.reading import build, names_for
+from ..planning import measure
+from ..planning.measuring import TIMED_KINDS, mean_of
+from ..plots import compare, text
+from ..plots.saving import DOTS_PER_INCH, checked_path, picture_formats
+from ..training import Epoch, fit, shuffled
+from ..verification import equals_full_batch, last_places_apart, same_bits
+from ..watching import text_of_duration
+from .options import DEVICES, MICROBATCHES
+from .schedules import network, print_trace
 
-LAYER_SIZES = (64, 64, 64, 32, 10)
+LAYER_SIZES = (64, 64, 48, 48, 32, 32, 32, 32, 10)  # eight layers with parameters: two stages a device fit
+N_RUNS = 7  # on threads or ranks, of which the one with the median makespan is shown
+NO_PROOF = """\
+No proof: {} updates weights while micro-batches are under way. So a gradient is one of older weights, and not
+the full batch's; notebook 29 says of which."""
 NEXT = """next: python3 -m minipipe compare naive gpipe 1f1b zb-h1      schedules on the same devices
-      python3 -m minipipe help                                all that there is"""
+      python3 -m minipipe check                               proofs for all of them
+      python3 -m minipipe --help                              all that there is"""
 
 
-def add_options(parser):
-    add_sizes(parser)
-    parser.add_argument(
-        "--schedule",
-        default=SCHEDULE,
-        metavar="NAME",
-        help=f"one of {', '.join(names_having(flush=True))} (default: %(default)s)",
-    )
-    add_splits(
-        parser,
-        "copies of the network, which share the micro-batches, on D times as many devices",
-        "devices that share the work inside each layer, in the place of each one",
-    )
-    add_recompute(parser, "keep only each stage's input, and run its forward again")
-    add_training(parser, epochs=30, batch_size=32, learning_rate=0.2)
-    add_picture(parser, "timeline.png")
+def train(options):
+    """Do the job that the options describe; return 0, or 1 if a gradient is wrong."""
+    if options.engine != "mpi":
+        return _train(options, say)
+    ranks = world()
+    if ranks.size == 1:
+        raise ValueError("one process is no pipeline: type mpiexec -n 4 python3 -m minipipe --engine mpi")
+    with ranks.job():
+        return _train(options, say if ranks.rank == 0 else None, ranks.size)
 
 
-def run(options):
-    path = checked_picture(options.output)
-    per_device = stages_per_device(name_of(options.schedule))
-    devices, microbatches = sizes_from(options, per_device)
-    if microbatches > options.batch_size:
+def say(line=""):
+    print(line, flush=True)
+
+
+def _train(options, report, n_ranks=None):
+    """Do the job. report: prints a line; None on all MPI ranks but the first."""
+    optimizer = complete(options, n_ranks)
+    simulated = options.engine == "cluster"
+    n_stages, dtype = options.devices * options.per_device, "float64" if simulated else "float32"
+    hidden = [options.size] * max(3, n_stages - 1)
+    sizes = LAYER_SIZES if options.size is None else (64, *hidden, 10)
+    train_on, test_on = [[np.asarray(array, dtype) for array in part] for part in digits()]
+
+    def new(layers, schedule=options.schedule, engine=options.engine):
+        mode = "always" if options.recompute else "never"
+        D, T, M, loss = options.replicas, options.shards, options.microbatches, SoftmaxCrossEntropy()
+        return network(layers, loss, D, T, n_stages, M, schedule, mode, engine, options.seed, dtype)
+
+    pipe, batch = new(mlp(sizes)), [array[:, :options.batch_size] for array in train_on]
+    if report:
+        report(
+            f"{train_on[0].shape[1]:,} handwritten digits, a network of {' - '.join(map(str, sizes))} "
+            "units,\n"
+            f"{describe(options)}, {options.microbatches} micro-batches, schedule {pipe.schedule.name}\n"
+        )
+    good, verdict = True, ""
+    if simulated and options.flush:
+        good = prove(pipe, *batch, new, options)
+        verdict = f", gradients {'verified' if good else 'WRONG'}"
+    elif simulated:
+        print(NO_PROOF.format(options.schedule))
+    if simulated:
+        print()
+        draw(pipe, train_on, new, options, verdict)
+    train_on_digits(pipe, train_on, test_on, optimizer, options, report)
+    score = 100 * accuracy(pipe.predict(test_on[0]), test_on[1])
+    if report:
+        report(f"\ntest accuracy {score:.2f} % of {test_on[0].shape[1]} digits\n")
+    if simulated:
+        print(NEXT)
+    else:
+        good = measured_beside_simulated(pipe, batch, new, options, report)
+    return 0 if good else 1
+
+
+def complete(options, n_ranks):
+    """Fill in what was left out, check the rest before any work, and return the optimizer.
+
+    n_ranks: how many processes mpiexec has started, or None.
+    """
+    checked_path(options.output, picture_formats())
+    options.schedule = name_of(options.schedule)
+    make, facts = SCHEDULES[options.schedule], SCHEDULES.facts[options.schedule]
+    D = whole_number("--replicas", options.replicas, least=1)
+    T = whole_number("--shards", options.shards, least=1)
+    options.flush, options.per_device = facts.flush, facts.stages_per_device
+    updates_after_each = not facts.flush and "per_update" not in signature(make).parameters
+    defaults = {"epochs": 20, "batch_size": 32}
+    if options.engine != "cluster":
+        defaults = {"epochs": 5, "batch_size": 256, "size": 1024}
+    defaults["microbatches"] = D if updates_after_each else MICROBATCHES
+    defaults["devices"] = DEVICES if n_ranks is None else max(1, n_ranks // (D * T))
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    for name in ("epochs", "batch_size", "devices"):
+        whole_number(f"--{name.replace('_', '-')}", getattr(options, name), least=1)
+    n_devices = D * T * options.devices
+    if n_ranks not in (None, n_devices):
         raise ValueError(
-            f"--micro-batches {microbatches} exceeds --batch-size {options.batch_size}: "
+            f"-D {D} -T {T} -K {options.devices} are {n_devices} devices, but mpiexec has started {n_ranks} "
+            f"processes: type mpiexec -n {n_devices} python3 -m minipipe --engine mpi"
+        )
+    if options.engine != "cluster" and not facts.flush:
+        raise ValueError(
+            f"--engine {options.engine} measures one mini-batch, and {options.schedule!r} goes on without an "
+            "end of one: use a schedule with a flush"
+        )
+    if options.microbatches > options.batch_size:
+        raise ValueError(
+            f"--microbatches {options.microbatches} exceeds --batch-size {options.batch_size}: "
             "use at most that many, or a larger batch"
         )
-    optimizer, n_epochs = SGD(options.learning_rate), argument("n_epochs", options.epochs)
-    (X, Y), (X_test, Y_test) = digits()
-    n_stages = devices * per_device
-
-    def network(layers, schedule=options.schedule):
-        split = Split(options.replicas, options.shards, n_stages, microbatches)
-        return Parallel(
-            layers, SoftmaxCrossEntropy(), split, schedule, Memory(options.recompute),
-            weights=Weights(options.seed),
-        )
-
-    pipe = network(mlp(LAYER_SIZES))
-    print(
-        f"{X.shape[1]:,} handwritten digits, a network of {' - '.join(map(str, LAYER_SIZES))} units,\n"
-        f"{describe_devices(options, devices)}, {microbatches} micro-batches, "
-        f"schedule {pipe.schedule.name}\n"
-    )
-    proved = _prove(pipe, X, Y, options.batch_size, network, options)
-    pipe.forward_backward(X[:, :options.batch_size], Y[:, :options.batch_size])
-    print()
-    if options.replicas * options.shards * per_device == 1 and not pipe.schedule.name.startswith("naive"):
-        _print_naive(pipe, options)
-    print(f"By the schedule {pipe.schedule.name}:\n")
-    print_trace(pipe.trace)
-    verdict = "gradients verified" if proved else "gradients WRONG"
-    title = f"{pipe.schedule.name}: {microbatches} micro-batches of digits, {verdict}"
-    save_timeline(pipe.trace, path, title)
-    print()
-    fit(
-        pipe, X, Y, optimizer, n_epochs, options.batch_size, (X_test, Y_test), seed=options.seed,
-        report=_printing({1, -(-n_epochs // 2), n_epochs}),
-    )
-    score = 100 * accuracy(pipe.predict(X_test), Y_test)
-    print(f"\ntest accuracy {score:.2f} % of {X_test.shape[1]} digits\n\n{NEXT}")
-    return 0 if proved else 1
+    return Adam(options.learning_rate)
 
 
-def _printing(numbers):
-    """Return a function that counts the lines handed to it and prints some. numbers: which ones, from 1."""
-    count = itertools.count(1)
-
-    def report(line):
-        if next(count) in numbers:
-            print(line, flush=True)
-
-    return report
+def describe(options):
+    """Say how many devices there are, and how they share the work."""
+    D, T, K = options.replicas, options.shards, options.devices
+    kind = {"cluster": "devices", "threads": "threads", "mpi": "processes"}[options.engine]
+    return f"{K} {kind}" if D * T == 1 else f"{D * T * K} {kind}: {D} replicas x {T} shards x {K}"
 
 
-def _print_naive(pipe, options):
+# The proof and the picture.
+
+def prove(pipe, X, Y, new, options):
+    """Compare the gradients with those of one full-width batch, print the verdicts; return whether all hold.
+
+    new: a function of layers and a schedule, which makes a network like `pipe`.
+
+    Products over several shards are added in another order than on one device: their bits are not compared.
+    """
+    M, m = pipe.n_microbatches, X.shape[1]
+    print("The proof: do the micro-batches' gradients add up to the full batch's? J and every parameter:")
+    few = min(M + 3 if M > 3 else 2 * M - 1, m)
+    kind = "ragged micro-batches" if few % M else "micro-batches"
+    print(f"  rational numbers, m = {few} in {M} {kind}:", end=" ", flush=True)
+    exact_pipe = new([layer.copy(rational) for layer in pipe.layers])
+    good = equals_full_batch(exact_pipe, rational(X[:, :few]), rational(Y[:, :few]))
+    print("equal (==); only exp and log are rounded, once each" if good else "DIFFERENT")
+    if options.shards == 1:
+        names = names_for(stages=pipe.n_stages, microbatches=M // options.replicas)
+        names += [options.schedule] * (options.schedule not in names)
+        alike = all(same_bits(new(pipe.layers, name), X, Y) for name in names)
+        print(f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are "
+              f"{'equal (==)' if alike else 'DIFFERENT'}")
+        good = good and alike
+    apart = last_places_apart(pipe, X, Y)
+    print(f"  float64, m = {m}, against one full-width batch: at most {apart:.2g} units in the last place")
+    return good
+
+
+def draw(pipe, data, new, options, verdict):
+    """Print the run of the first mini-batch, or of a few where they follow each other; write its picture."""
+    X, Y = data
+    size, n = options.batch_size, 1
+    if options.flush:
+        pipe.forward_backward(X[:, :size], Y[:, :size])
+        trace = pipe.trace
+        if options.replicas * options.shards * options.per_device == 1 and options.schedule != "naive":
+            print_naive(pipe, options)
+    else:
+        n = max(2, MICROBATCHES // options.microbatches)
+        twin = new([layer.copy() for layer in pipe.layers])
+        batches = [(X[:, part], Y[:, part]) for part in even_slices(n * size, n)]
+        twin.train(batches, Adam(options.learning_rate))
+        trace = twin.trace
+    print(f"By the schedule {options.schedule}:\n")
+    print_trace(trace)
+    title = f"{options.schedule}: {n * pipe.n_microbatches} micro-batches of digits{verdict}"
+    trace.save(options.output, title)
+    print(f"written: {options.output}\n")
+
+
+def print_naive(pipe, options):
     """Print how the same work would begin with one micro-batch at a time."""
     naive = build("naive", pipe.n_stages, pipe.n_microbatches)
-    trace = simulate(with_recompute(naive, options.recompute))
+    trace = simulate(with_recompute(naive, "always" if options.recompute else "never"))
     idle, width = f"{100 * float(trace.bubble()):.0f} % idle", len(text(pipe.trace).splitlines()[1])
     print(f"One micro-batch at a time, it would take {ticks(trace.makespan)} ticks, {idle}, and begin:\n")
     beginning, _, _ = text(trace).partition("\n\n")
     print("\n".join(line[:width].rstrip() for line in beginning.splitlines()), end="\n\n")
 
 
-def _prove(pipe, X, Y, m, network, options):
-    """Compare the gradients of the pipeline with those of one full-width batch, in three senses; print each.
+# The training.
 
-    network: a function of layers and the name of a schedule; it makes a network like `pipe`.
+def train_on_digits(pipe, train_on, test_on, optimizer, options, report):
+    """Train, and report the first epoch, the one in the middle and the last."""
+    n, (X, Y) = options.epochs, train_on
+    shown, count = {1, -(-n // 2), n}, itertools.count(1)
 
-    Returns whether all hold. Products over several shards are added in another order than on one device, so
-    their bits differ, and are not compared.
+    def tell(line):
+        if next(count) in shown and report:
+            report(line)
+
+    if options.flush:
+        fit(pipe, X, Y, optimizer, n, options.batch_size, test_on, seed=options.seed,
+            report=tell if report else None)
+        return
+    m, begin = X.shape[1], time.perf_counter()
+    parts = even_slices(m, -(-m // options.batch_size))
+    for number in range(1, n + 1):  # mini-batches follow each other, and the pipeline drains after an epoch
+        order = shuffled(m, options.seed, number)
+        costs = pipe.train([(X[:, order[part]], Y[:, order[part]]) for part in parts], optimizer)
+        score = accuracy(pipe.predict(test_on[0]), test_on[1])
+        left = text_of_duration((time.perf_counter() - begin) / number * (n - number))
+        epoch = Epoch(number, float(np.mean(costs)), score)
+        tell(f"epoch {number:{len(str(n))}}/{n}   {epoch}   {left} left")
+
+
+# The run on threads or ranks.
+
+def measured_beside_simulated(pipe, batch, new, options, report):
+    """Measure the run of a mini-batch, and show it beside a simulated one; return whether their bits agree.
+
+    On all ranks but the first, where `report` is None, only the run itself is made.
     """
-    K, M = pipe.n_stages, pipe.n_microbatches
-    print("The proof: do the micro-batches' gradients add up to the full batch's? J and every parameter:")
-    ragged = M + 3 if M > 3 else 2 * M - 1
-    kind = "ragged micro-batches" if ragged % M else "micro-batches"
-    print(f"  rational numbers, m = {ragged} in {M} {kind}:", end=" ", flush=True)
-    exact_pipe = network([layer.copy(rational) for layer in pipe.layers])
-    exact = equals_full_batch(exact_pipe, rational(X[:, :ragged]), rational(Y[:, :ragged]))
-    print("equal (==); only exp and log are rounded, once each" if exact else "DIFFERENT")
-    X, Y = X[:, :m], Y[:, :m]
-    bits, share = True, share_of_bound(pipe, X, Y)
-    if options.shards == 1:
-        names = names_for(stages=K, microbatches=M // options.replicas)
-        bits = all(same_bits(network(pipe.layers, name), X, Y) for name in names)
-        print(
-            f"  float64, m = {m}: the bits of {len(names)} schedules and of one device are "
-            f"{'equal (==)' if bits else 'DIFFERENT'}"
-        )
-    print(
-        f"  float64, m = {m}, against one full-width batch: "
-        f"the largest difference is {100 * share:.2g} % of the rounding bound"
+    X, Y = batch
+    traces = []
+    for _ in range(N_RUNS):
+        J = pipe.forward_backward(X, Y)
+        traces.append(pipe.trace)
+    gradients, layers = pipe.gradients, pipe.layers
+    machine = None
+    if options.shards == 1:  # `measure` times whole layers
+        part = even_slices(X.shape[1], options.microbatches)[0]
+        machine = measured_machine(pipe, X[:, part], Y[:, part], options.engine)
+    if report is None:
+        return True
+    counted = new(layers, engine="cluster")
+    same = counted.forward_backward(X, Y) == J
+    same = same and all(map(np.array_equal, leaves(counted.gradients), leaves(gradients)))
+    report(
+        "J and every gradient, beside those of the simulated cluster:\n"
+        f"  float32, m = {X.shape[1]}: {'equal (==)' if same else 'DIFFERENT'}\n"
     )
-    return exact and bits and share <= 1
+    runs = {f"measured on {options.engine}": sorted(traces, key=lambda trace: trace.makespan)[N_RUNS // 2]}
+    if machine is not None:
+        runs = {"simulated with measured costs and links": simulate(pipe.schedule, *machine)} | runs
+    show_runs(runs, options.output)
+    return same
+
+
+def measured_machine(pipe, X, Y, engine):
+    """Return (`Costs`, `Link`), of costs that all devices measure at the same time, in the mean."""
+    setting, n_devices = (pipe.layers, pipe.loss, pipe.n_stages, X, Y), len(pipe.schedule.devices)
+    if engine == "mpi":
+        mine = measure(*setting, dtype=np.float32).costs
+        of_ranks = world().gathered({kind: getattr(mine, kind) for kind in TIMED_KINDS}, "the measured costs")
+        costs = mean_of([replace(mine, **of_rank) for of_rank in of_ranks])
+    else:
+        costs = measure(*setting, dtype=np.float32, at_once=n_devices).costs
+    return costs, measured_link(Mpi if engine == "mpi" else Threads, n_devices, max(costs.message_bytes))
+
+
+def show_runs(traces, path):
+    """Print each of {name: trace} as text and what they take, and write one picture of them."""
+    for name, trace in traces.items():
+        print(f"{name}:\n\n{text(trace)}\n")
+    for name, trace in traces.items():
+        busy = median(sum(s.end - s.start for s in trace.spans_of(d) if s.label.kind != "overhead")
+                      for d in range(trace.n_devices))
+        print(f"{name:46}{duration(trace.makespan, trace.unit)}, a device computes for {busy:.6g}")
+    first, *others = traces.values()
+    for other in others:
+        print(f"{'measured / simulated':46}{other.makespan / first.makespan:.3f}")
+    write_whole(Path(path), lambda beside: compare(traces).savefig(beside, dpi=DOTS_PER_INCH))
+    print(f"written: {path}")

@@ -1,8 +1,9 @@
 """`build`: the schedule that a name, a text, a file or a function says. Whoever takes a schedule asks it."""
 
 import re
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path, PurePath
@@ -12,7 +13,7 @@ from .actions import RULES
 from .costs import check_number_of_actions
 from .csv_format import read_text
 from .names import SCHEDULES, name_of, names_having
-from .schedule import Schedule, actions_of
+from .schedule import Schedule, actions_of, copies_of
 
 DEVICES, MICROBATCHES = 4, 8  # where a name or a function is given no sizes
 TABLE, TEXT, CODE = ".csv", ".txt", ".py"  # how the names of files end
@@ -113,7 +114,9 @@ def _of_file(path):
     if path.suffix.lower() == TABLE:
         return Schedule.from_csv(path)
     if path.suffix.lower() == TEXT:
-        return Schedule.from_text(read_text(path), name=path.stem)
+        schedule = Schedule.from_text(read_text(path), name=path.stem)
+        copies = copies_of(schedule.devices)
+        return replace(schedule, copy_of=copies, n_microbatches=len(copies)) if copies else schedule
     raise ValueError(
         f"{path} is not the file of a schedule: pass a table, which ends in {TABLE}, a text, which ends in "
         f"{TEXT}, or the name of a function in a file, as in 'my_pipeline.py:one_f_one_b'"
@@ -121,12 +124,19 @@ def _of_file(path):
 
 
 def _defined_in(path, name):
-    """Run a file of Python, and return what it calls `name`; raise `ValueError` if that is nothing."""
+    """Run a file of Python, and return what it calls `name`; raise `ValueError` if that is nothing.
+
+    It may import what lies in its folder.
+    """
     if not path.is_file():
         raise ValueError(f"cannot read {path}: there is no such file")
     spec = spec_from_file_location(path.stem, path)
     module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
     if not hasattr(module, name):
         own = [key for key, one in vars(module).items() if getattr(one, "__module__", None) == path.stem]
         names = ", ".join(own) or "what it defines"

@@ -283,7 +283,7 @@ class DropsItsCache(mp.Linear):
         return self.backward_input(dZ), *gradients
 
 
-class WholeOfALinear(mp.Linear):  # no network calls it
+class WholeOfALinear(mp.Linear):
     def backward(self, dZ):
         dA_prev, dW, db = super().backward(dZ)
         return dA_prev, dW, 2 * db
@@ -398,7 +398,7 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (GradientInFloat64(3, 2), (3,), DTYPE, "dW is float64"),
     (LeavesItBesideTheCache(3, 2), (3,), HALVES, "dW of the two halves is not that of the whole backward"),
     (DropsItsCache(3, 2), (3,), HALVES, "what backward_input has left in cache, and nothing else"),
-    (WholeOfALinear(3, 2), (3,), RUNS, "WholeOfALinear writes backward, but a network calls backward_input"),
+    (WholeOfALinear(3, 2), (3,), SLOPES, "db is 2 times the slope"),
     (TwoFormulas(), (3,), HALVES, "both compute what backward does, by one formula"),
     (JoinsNothing(), (3,), PIPELINES, "gpipe-late-w, recompute='never'; is cache an array with the samples"),
     (Overflows(), (3,), LARGE, "A has entries that are not a number for inputs of about 1,000: does an exp"),
