@@ -42,7 +42,7 @@ REFUSED = [
     ("show --bandwidth 3",
      "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs"),
     ("show --costs message_bytes=8 --bandwidth 0", "bandwidth=0 must be above 0"),
-    ("show nowhere.csv", "cannot read nowhere.csv: there is no such file; show 1f1b --output nowhere.csv"),
+    ("show nowhere.csv", "cannot read nowhere.csv: there is no such file; schedule.to_csv(path)"),
     ("show .csv", "cannot read .csv: there is no such file"),
     ("show nowhere.py:gpipe", "cannot read nowhere.py: there is no such file"),
     ("show {mine}:gpipe", "there is no function 'gpipe' in {mine}"),
