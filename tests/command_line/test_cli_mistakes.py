@@ -43,7 +43,7 @@ REFUSED = [
      "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs"),
     ("show --costs message_bytes=8 --bandwidth 0", "bandwidth=0 must be above 0"),
     ("show nowhere.csv", "cannot read nowhere.csv: there is no such file; schedule.to_csv(path)"),
-    ("show .csv", "cannot read .csv: there is no such file"),
+    ("show .csv", ".csv is not the file of a schedule: pass a table"),
     ("show nowhere.py:gpipe", "cannot read nowhere.py: there is no such file"),
     ("show {mine}:gpipe", "there is no function 'gpipe' in {mine}"),
     ("show {mine}:unfinished -K 2", "unfinished with K=2, M=8: NotImplementedError: write it in notebook 08"),
