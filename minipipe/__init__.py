@@ -5,7 +5,7 @@ In the order in which one meets them:
     layers      Linear, ReLU, Conv2d, BatchNorm, TransformerBlock ...   (n[l], m): samples are columns
     losses      BinaryCrossEntropy, SoftmaxCrossEntropy, MeanSquaredError
     networks    Sequential; Pipeline, DataParallel, TensorParallel, and Parallel for all at once
-    options     Cut, Split, Memory, Sums, Machine, Weights; Costs, Link, Port
+    options     Cut, Sums; Costs, Link, Port
     training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
     many ranks  ParameterServer; FederatedAveraging and clients_of
     proof       check, of a layer, a network or a schedule; more of it in the room verification
@@ -38,7 +38,7 @@ _PLACES = {  # file or room -> the names that are handed on from there
     "network": ["Sequential"],
     "order": ["Costs", "Overlap", "Schedule", "ScheduleError", "simulate"],
     "parallel": ["DataParallel", "Parallel", "Pipeline", "TensorParallel"],
-    "parallel.options": ["Cut", "Machine", "Memory", "Split", "Sums", "Weights"],
+    "parallel.options": ["Cut", "Sums"],
     "parallel.stage": ["Stage"],
     "partitioning": ["costs_of_layers", "partition"],
     "servers": ["FederatedAveraging", "ParameterServer", "clients_of"],

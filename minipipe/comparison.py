@@ -4,7 +4,6 @@ from __future__ import annotations  # so that help() shows names, not what they 
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from html import escape
 from io import BytesIO
@@ -16,14 +15,14 @@ import numpy as np
 from . import plots
 from .arrays import leaves
 from .checks import whole_number, write_whole
-from .cluster import Link, Trace, in_one_unit, ticks
+from .cluster import Link, Port, Trace, in_one_unit, ticks
 from .layers import Layer
 from .losses import Loss, MeanSquaredError
 from .network import Sequential
 from .order import Costs, peak_microbatches, simulate
 from .order.costs import divide_exactly
 from .parallel import Parallel
-from .parallel.options import Cut, Machine, Memory, Split, Sums
+from .parallel.options import Cut, Sums
 from .parallel.shards import macs_of_shard
 from .parallel.splitting import Shard
 from .partitioning import costs_of_layers, loads, min_max
@@ -136,14 +135,14 @@ def table_of(traces: Mapping[str, Trace], columns: tuple = OF_SCHEDULES, what: s
 
 def compare(
     *schedules: Any, devices: int | None = None, microbatches: int | None = None, costs: Costs = Costs(),
-    link: Link = Link(),
+    link: Link | dict = Link(), ports: Port | Sequence[Port] = (),
 ) -> Comparison:
     """Simulate several schedules on the same devices, and return a `Comparison` of their runs.
 
     schedules: whatever says a schedule, as for `build`: names, such as "1f1b"; `Schedule`s; functions
         (device, K, M), which return the list of actions of a device; texts; files.
     devices, microbatches: K and M of all. Left out, each has its own; names and functions get 4 and 8.
-    costs, link: as for `simulate`.
+    costs, link, ports: as for `simulate`.
 
     Schedules of other numbers of devices have other ticks: they are brought to one unit, with equally large
     micro-batches. Raises `ScheduleError` for an order that cannot run, with its name.
@@ -169,7 +168,7 @@ def compare(
             again += 1
             name = f"{schedule.name} ({again})"
         try:
-            traces[name] = simulate(schedule, costs, link)
+            traces[name] = simulate(schedule, costs, link, ports=ports)
         except ValueError as error:
             raise type(error)(f"{name}: {error}") from None
     return Comparison(traces)
@@ -178,7 +177,7 @@ def compare(
 # The ways to split a network.
 
 def compare_splits(
-    layers: Sequence[Layer], X: Any, Y: Any, devices: int = 4, M: int | None = None,
+    layers: Sequence[Layer], X: Any, Y: Any, devices: int = 4, microbatches: int | None = None,
     loss: Loss = MeanSquaredError(), link: Link = Link(),
 ) -> Comparison:
     """Split one network in three ways over the same devices, and return a `Comparison` of the three runs.
@@ -198,7 +197,7 @@ def compare_splits(
 
     layers, X, Y, loss: as for `Sequential`. X and Y in float32 are computed with as float64.
     devices: K = T = D.
-    M: the micro-batches; left out, 2 for each device, or as many as there are samples.
+    microbatches: M; left out, 2 for each device, or as many as there are samples.
     link: as for `simulate`, in these ticks; left out, messages take no time.
 
     Raises `ValueError` for layers and samples that do not suffice for so many devices, and for layers with
@@ -222,7 +221,7 @@ def compare_splits(
     devices = whole_number("devices", devices, 2)
     network = Sequential(layers, loss)
     X, Y = map(_in_float64, network.checked_batch(X, Y))
-    M = _checked_micro_batches(M, devices, X.shape[-1])
+    M = _checked_microbatches(microbatches, devices, X.shape[-1])
     macs = costs_of_layers(network.layers, "macs", X.shape[:-1])
     shard = _checked_shard(network, devices, macs)
     counts = _cut_behind_work(macs, devices)
@@ -230,13 +229,16 @@ def compare_splits(
         "network": loads(macs, counts), "layer": sum(macs_of_shard(network.layers, shard, macs)),
         "data": sum(macs),
     }
-    splits = {"network": Split(stages=Cut(counts)), "layer": Split(shards=devices), "data": Split(devices)}
+    splits = {
+        "network": dict(stages=Cut(counts)), "layer": dict(shards=devices), "data": dict(replicas=devices),
+    }
     nets = {}
     for name, split in splits.items():
-        machine = Machine(costs=_costs_of_work(work[name], sum(macs), devices), link=link)
-        split = replace(split, microbatches=M)
-        memory, sums = Memory(count_bytes=True), Sums("running")
-        nets[name] = Parallel(network.layers, loss, split, memory=memory, sums=sums, on=machine)
+        costs = _costs_of_work(work[name], sum(macs), devices)
+        nets[name] = Parallel(
+            network.layers, loss, **split, microbatches=M, sums=Sums("running"), costs=costs, link=link,
+            count_bytes=True,
+        )
         nets[name].forward_backward(X, Y)
     _check_gradients(nets)
     whole = [layer for layer, how, n in zip(network.layers, shard.words, macs) if n and how == "whole"]
@@ -251,7 +253,7 @@ def _in_float64(array):
     return array.astype(np.float64) if array.dtype == np.float32 else array
 
 
-def _checked_micro_batches(M, devices, m):
+def _checked_microbatches(M, devices, m):
     """Return the number of micro-batches; `ValueError` unless each device gets one, of a sample at least."""
     if m < devices:
         fewer = f"devices={m}, or " if m > 1 else ""
@@ -259,10 +261,10 @@ def _checked_micro_batches(M, devices, m):
             f"X has m={m} samples for devices={devices}, but a data split gives each device at least one: "
             f"use {fewer}a larger batch"
         )
-    M = min(2 * devices, m) if M is None else whole_number("M", M)
+    M = min(2 * devices, m) if M is None else whole_number("microbatches", M)
     if not devices <= M <= m:
         raise ValueError(
-            f"M={M} micro-batches do not fit devices={devices} and m={m} samples: use {devices} to {m}, so "
+            f"microbatches={M} do not fit devices={devices} and m={m} samples: use {devices} to {m}, so "
             "that each device of a data split has a micro-batch, and each micro-batch a sample"
         )
     return M

@@ -109,14 +109,14 @@ class Recipe:
 
     base: the learning rate for `reference` samples in a mini-batch.
     reference: that size.
-    n_epochs: passes over the data.
+    epochs: passes over the data.
     warm_up: how many of them the warm-up takes, where there is one.
     weight_decay: at least 0.
     """
 
     base: float = 0.1
     reference: int = 32
-    n_epochs: int = 45
+    epochs: int = 45
     warm_up: float = 8
     weight_decay: float = 1e-4
 
@@ -130,12 +130,12 @@ class Recipe:
         rule: how it grows with the mini-batch, "linear", "square root" or "fixed".
         warm_up: "gradual", "constant" or "none"; there is none where the rate does not grow.
 
-        >>> rate = Recipe(base=0.125, n_epochs=45).rate(128)
+        >>> rate = Recipe(base=0.125, epochs=45).rate(128)
         >>> rate(0), rate(4), rate(8), round(rate(15), 3)
         (0.125, 0.3125, 0.5, 0.05)
         """
         top = SCALING_RULES[one_of("rule", rule, SCALING_RULES)](self.base, batch_size, self.reference)
-        drops = [self.n_epochs * share for share in (1 / 3, 2 / 3, 8 / 9)]
+        drops = [self.epochs * share for share in (1 / 3, 2 / 3, 8 / 9)]
         rate, kind = StepDecay(top, drops), WARM_UPS[one_of("warm_up", warm_up, WARM_UPS)]
         return rate if kind is None or top <= self.base else kind(rate, self.base, self.warm_up)
 
@@ -174,7 +174,7 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
         return share
 
     try:
-        history = fit(net, X, Y, optimizer, recipe.n_epochs, batch_size, test, score, seed, iter, None, rate)
+        history = fit(net, X, Y, optimizer, recipe.epochs, batch_size, test, score, seed, iter, None, rate)
     except FloatingPointError:
         return Outcome(100.0, [])
     return Outcome(100 * (1 - statistics.median(epochs[-N_LAST_EPOCHS:])), [epoch.J for epoch in history])

@@ -7,7 +7,7 @@ epoch has 1/k of the updates. Epochs count from the start of the training, not f
 Any function of t will do; those here can be built on each other, since each takes a number or a function. The
 same functions say how large mini-batches are, where these grow instead.
 
->>> rate = GradualWarmUp(StepDecay(3.2, at=[30, 60, 80]), start=0.1, n_epochs=5)
+>>> rate = GradualWarmUp(StepDecay(3.2, at=[30, 60, 80]), start=0.1, epochs=5)
 >>> [round(rate(t), 4) for t in (0, 2.5, 5, 29, 30, 60, 80)]
 [0.1, 1.65, 3.2, 3.2, 0.32, 0.032, 0.0032]
 
@@ -82,58 +82,58 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Half a wave from `rate` down to `last`: last + (rate - last) (1 + cos(pi t / n_epochs)) / 2.
+    """Half a wave from `rate` down to `last`: last + (rate - last) (1 + cos(pi t / epochs)) / 2.
 
     rate, last: numbers.
-    n_epochs: when it is down; it then stays there.
+    epochs: when it is down; it then stays there.
 
     Source: Loshchilov and Hutter 2016, arXiv 1608.03983.
 
-    >>> rate = Cosine(0.5, n_epochs=10)
+    >>> rate = Cosine(0.5, epochs=10)
     >>> rate(0), round(rate(5), 3), rate(10)
     (0.5, 0.25, 0.0)
     """
 
     rate: float
-    n_epochs: float
+    epochs: float
     last: float = 0
 
     def __post_init__(self):
         _checked_rate("rate", self.rate)
         argument("last", self.last)
-        argument("rates.n_epochs", self.n_epochs)
+        argument("rates.epochs", self.epochs)
 
     def __call__(self, t):
-        share = min(t / self.n_epochs, 1)
+        share = min(t / self.epochs, 1)
         return self.last + (self.rate - self.last) * (1 + math.cos(math.pi * share)) / 2
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What both kinds share: `then` takes over at t = n_epochs, as if there had been no warm-up.
+    """What both kinds share: `then` takes over at t = epochs, as if there had been no warm-up.
 
     then: a number, or a function of t.
     start: the rate at t = 0, such as that of the small mini-batch.
-    n_epochs: above 0; a training must not end before.
+    epochs: above 0; a training must not end before.
     """
 
     then: object
     start: object
-    n_epochs: float = 5
+    epochs: float = 5
 
     def __post_init__(self):
         _check_rate("then", self.then)
         _checked_rate("start", self.start)
-        argument("rates.n_epochs", self.n_epochs)
+        argument("rates.epochs", self.epochs)
 
     def __call__(self, t):
-        return value_at(self.then, t) if t >= self.n_epochs else self.before(t)
+        return value_at(self.then, t) if t >= self.epochs else self.before(t)
 
 
 class ConstantWarmUp(WarmUp):
-    """`start` for n_epochs, then at once `then`. The jump can undo what has been learned.
+    """`start` for epochs, then at once `then`. The jump can undo what has been learned.
 
-    >>> rate = ConstantWarmUp(3.2, start=0.1, n_epochs=5)
+    >>> rate = ConstantWarmUp(3.2, start=0.1, epochs=5)
     >>> rate(0), rate(4.99), rate(5)
     (0.1, 0.1, 3.2)
     """
@@ -143,18 +143,18 @@ class ConstantWarmUp(WarmUp):
 
 
 class GradualWarmUp(WarmUp):
-    """From `start`, by the same amount in each update, to the rate that `then` has at n_epochs.
+    """From `start`, by the same amount in each update, to the rate that `then` has at epochs.
 
     With i updates done out of W in the warm-up, start + (then - start) i / W: the first update has `start`,
     and update W, counted from 0, is the first with the whole rate.
 
-    >>> rate = GradualWarmUp(3.2, start=0.1, n_epochs=5)
+    >>> rate = GradualWarmUp(3.2, start=0.1, epochs=5)
     >>> rate(0), round(rate(2.5), 3), rate(5)
     (0.1, 1.65, 3.2)
     """
 
     def before(self, t):
-        return self.start + (value_at(self.then, self.n_epochs) - self.start) * (t / self.n_epochs)
+        return self.start + (value_at(self.then, self.epochs) - self.start) * (t / self.epochs)
 
 
 def value_at(rate, t):
@@ -173,7 +173,7 @@ def rates_of(rate, n_updates, exact=False):
     Raises `ValueError` for a rate that is not above 0 and finite, with its update, and for a warm-up that the
     training does not reach the end of.
 
-    >>> rates_of(GradualWarmUp(1.25, start=0.25, n_epochs=2), [2, 2, 2])
+    >>> rates_of(GradualWarmUp(1.25, start=0.25, epochs=2), [2, 2, 2])
     [[0.25, 0.5], [0.75, 1.0], [1.25, 1.25]]
     """
     if not isinstance(rate, Real):
@@ -206,7 +206,7 @@ def _warm_up_of(rate):
     if not isinstance(rate, (StepDecay, WarmUp)):
         return 0
     inner = [_warm_up_of(getattr(rate, field.name)) for field in fields(rate)]
-    return max([*inner, rate.n_epochs if isinstance(rate, WarmUp) else 0])
+    return max([*inner, rate.epochs if isinstance(rate, WarmUp) else 0])
 
 
 def _ratio(batch, reference):

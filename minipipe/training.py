@@ -33,16 +33,16 @@ class Epoch(NamedTuple):
 
 
 def fit(
-    model, X, Y, optimizer, n_epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None,
+    model, X, Y, optimizer, epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None,
     report=print, learning_rate=None, clip=None,
 ):
-    """Train `model` for `n_epochs` passes over X and Y, and return a list of `Epoch`.
+    """Train `model` for `epochs` passes over X and Y, and return a list of `Epoch`.
 
     model: a `Sequential` or a `Pipeline`.
     X: (n[0], m), the samples.
     Y: (n[L], m), their labels.
     optimizer: such as `SGD(learning_rate=0.1)`.
-    n_epochs: passes over the data, at least 1.
+    epochs: passes over the data, at least 1.
     batch_size: the most samples of a mini-batch; the mini-batches are as equal as can be. Or a function that
         gives this number for the epochs done so far, 0, 1, ..., such as one of `minipipe.rates`.
     validation: a pair `(X, Y)` on which the metric is taken after each epoch.
@@ -73,8 +73,8 @@ def fit(
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]
-    n_epochs, seed = argument("n_epochs", n_epochs), argument("seed", seed)
-    of_epochs = _batches_of_epochs(model, m, batch_size, n_epochs)
+    epochs, seed = argument("n_epochs", epochs), argument("seed", seed)
+    of_epochs = _batches_of_epochs(model, m, batch_size, epochs)
     step, rates = partial(_train_on, model, optimizer, clip), repeat(repeat(None))
     if learning_rate is not None:
         exact = isinstance(optimizer.learning_rate, Fraction)
@@ -92,9 +92,9 @@ def fit(
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:
-            left = (time.perf_counter() - begin) / number * (n_epochs - number)
+            left = (time.perf_counter() - begin) / number * (epochs - number)
             left = text_of_duration(left)
-            report(f"epoch {number:{len(str(n_epochs))}}/{n_epochs}   {history[-1]}   {left} left")
+            report(f"epoch {number:{len(str(epochs))}}/{epochs}   {history[-1]}   {left} left")
     return history
 
 
@@ -122,7 +122,7 @@ def _checked_batches(model, m, batch_size):
     if smallest < n_microbatches:
         raise ValueError(
             f"m={m} samples in mini-batches of at most {batch_size} leave one of {smallest}, too few for "
-            f"n_microbatches={n_microbatches}: use a larger batch_size or fewer micro-batches"
+            f"microbatches={n_microbatches}: use a larger batch_size or fewer micro-batches"
         )
     return batches
 

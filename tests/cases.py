@@ -287,7 +287,7 @@ def pipelines(draw, case, number, nothing_rounds):
     M = most // n_copies
     M -= draw(st.integers(0, M - 1))
     schedule = draw(orders(len(counts), M, n_copies))
-    split = mp.Split(stages=mp.Cut(counts), microbatches=schedule.n_microbatches)
+    split = dict(stages=mp.Cut(counts), microbatches=schedule.n_microbatches)
     recompute = draw(st.sampled_from(MODES))
     if recompute == "selective" and not can_recompute(layers):
         recompute = "always"
@@ -296,8 +296,8 @@ def pipelines(draw, case, number, nothing_rounds):
     if nothing_rounds and grain is None:
         sums = mp.Sums(draw(st.sampled_from(ACCUMULATE)), draw(st.sampled_from(EXCHANGES)), buckets)
     pipe = mp.Parallel(
-        layers, case.loss, split, schedule, memory=mp.Memory(recompute), sums=sums,
-        on=mp.Machine(draw(st.sampled_from(ENGINES))),
+        layers, case.loss, **split, schedule=schedule, recompute=recompute, sums=sums,
+        engine=draw(st.sampled_from(ENGINES)),
     )
     pipe.n_steps = draw(st.integers(0, 3))
     return pipe, X, Y

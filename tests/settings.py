@@ -186,20 +186,22 @@ def network(row, layers, loss):
 
 
 def _network(row, layers, loss):
-    weights = mp.Weights() if row["dtype"] == "rational" else mp.Weights(dtype=row["dtype"])
+    dtype = "float64" if row["dtype"] == "rational" else row["dtype"]
     if row["schedule"] is None:
-        return mp.Sequential(layers, loss, dtype=weights.dtype, grain=row["grain"])
-    machine = mp.Machine(row["engine"])
+        return mp.Sequential(layers, loss, dtype=dtype, grain=row["grain"])
+    machine = dict(engine=row["engine"])
     if row["links"] == "slow":
         devices = range(row["T"])  # those of the first stage share a port
         link, ports = mp.Link(latency=1, bandwidth=256), [mp.Port(64, sends=devices)]
-        machine = mp.Machine(row["engine"], link=link, ports=ports)
+        machine = dict(engine=row["engine"], link=link, ports=ports)
     cut = mp.Cut(row["K"] if row["cut"] == "even" else counts_of(row, len(layers)))
+    sums = mp.Sums(
+        row["accumulate"], row["all_reduce"], row["buckets"], row["grain"], row["sync_batch_norm"]
+    )
     return mp.Parallel(
-        layers, loss, mp.Split(row["D"], row["T"], cut, row["M"], row["place"]), order_of(row),
-        mp.Memory(row["recompute"], row["zero"], count_bytes=row["count_bytes"]),
-        mp.Sums(row["accumulate"], row["all_reduce"], row["buckets"], row["grain"], row["sync_batch_norm"]),
-        machine, weights,
+        layers, loss, replicas=row["D"], shards=row["T"], stages=cut, microbatches=row["M"],
+        numbering=row["place"], schedule=order_of(row), recompute=row["recompute"], zero=row["zero"],
+        count_bytes=row["count_bytes"], sums=sums, dtype=dtype, **machine,
     )
 
 

@@ -89,7 +89,7 @@ def test_a_plain_loop_over_micro_batches_equals_the_full_batch(sizes):
 @pytest.mark.parametrize("M", range(1, 7), ids="M={}".format)  # micro-batches
 @pytest.mark.parametrize("K", range(1, 6), ids="K={}".format)  # stages, of 5 layers
 def test_K_stages_and_M_micro_batches_equal_the_full_batch(K, M):
-    net = mp.Pipeline(network(), mp.MeanSquaredError(), n_stages=K, n_microbatches=M)
+    net = mp.Pipeline(network(), mp.MeanSquaredError(), stages=K, microbatches=M)
     assert_a_run_equals_full_batch(net)
 
 
@@ -97,7 +97,7 @@ def test_K_stages_and_M_micro_batches_equal_the_full_batch(K, M):
 @pytest.mark.parametrize("schedule", [*names_for(stages=4, microbatches=4), *names_having(late_w=True)])
 def test_every_schedule_equals_the_full_batch(schedule, recompute):
     net = mp.Pipeline(
-        network(), mp.MeanSquaredError(), n_stages=4, n_microbatches=4, schedule=schedule, recompute=recompute
+        network(), mp.MeanSquaredError(), stages=4, microbatches=4, schedule=schedule, recompute=recompute
     )
     assert_a_run_equals_full_batch(net)
 
@@ -113,8 +113,8 @@ def test_T_shards_of_every_layer_equal_the_full_batch(n_shards):
 
 
 def test_copies_of_shards_of_stages_equal_the_full_batch():
-    split = mp.Split(replicas=2, shards=2, stages=2, microbatches=4)
-    assert_a_run_equals_full_batch(mp.Parallel(network(), mp.MeanSquaredError(), split))
+    split = dict(replicas=2, shards=2, stages=2, microbatches=4)
+    assert_a_run_equals_full_batch(mp.Parallel(network(), mp.MeanSquaredError(), **split))
 
 
 @pytest.mark.parametrize("spoil, message", [

@@ -57,7 +57,7 @@ def hero_runs():
     X, Y = rational(rng.integers(-3, 4, (3, M))), rational(rng.integers(-3, 4, (3, M)))
     runs = {}
     for name in ORDERS:
-        pipe = Pipeline(layers, MeanSquaredError(), n_stages=K, n_microbatches=M, schedule=name)
+        pipe = Pipeline(layers, MeanSquaredError(), stages=K, microbatches=M, schedule=name)
         assert equals_full_batch(pipe, X, Y), name
         runs[name] = pipe.trace
     return runs

@@ -20,7 +20,9 @@ def memory_over_time():
     figure = new_figure(9, 8.5)
     all_axes = figure.subplots(len(RUNS), sharex=True, sharey=True)
     for ax, (name, schedule, recompute) in zip(all_axes, RUNS):
-        pipe = Pipeline(layers, SoftmaxCrossEntropy(), K, M, schedule, recompute, count_bytes=True)
+        pipe = Pipeline(
+            layers, SoftmaxCrossEntropy(), K, M, schedule=schedule, recompute=recompute, count_bytes=True
+        )
         pipe.forward_backward(X[:, :N_SAMPLES], Y[:, :N_SAMPLES])
         peak = max(pipe.trace.peak_bytes()) / 1024
         title = f"{name}: at most {peak:.0f} KiB on a device"

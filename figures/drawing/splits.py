@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 
 from minipipe import (
-    Costs, Cut, DataParallel, Linear, Machine, MeanSquaredError, Pipeline, ReLU, Sequential, TensorParallel,
+    Costs, Cut, DataParallel, Linear, MeanSquaredError, Pipeline, ReLU, Sequential, TensorParallel,
 )
 from minipipe.arrays import even_slices
 from minipipe.cluster import ports
@@ -65,12 +65,11 @@ def split_runs():
     wires, costs = ports(N, BANDWIDTH), Costs(F=Fraction(FORWARD, N), B=Fraction(BACKWARD, N))
     quarters = Costs(F=Fraction(FORWARD, N * N), B=Fraction(BACKWARD, N * N))
     runs = {
-        "one device": Pipeline(layers, loss, 1, 1, on=Machine(costs=Costs(F=FORWARD, B=BACKWARD))),
+        "one device": Pipeline(layers, loss, 1, 1, costs=Costs(F=FORWARD, B=BACKWARD)),
         "network split": Pipeline(
-            layers, loss, Cut([2, 2, 2, 1]), N, "gpipe", on=Machine(costs=quarters, ports=wires)
-        ),
-        "layer split": TensorParallel(layers, loss, N, on=Machine(costs=costs, ports=wires)),
-        "data split": DataParallel(layers, loss, N, on=Machine(costs=costs, ports=wires)),
+            layers, loss, Cut([2, 2, 2, 1]), N, schedule="gpipe", costs=quarters, ports=wires),
+        "layer split": TensorParallel(layers, loss, N, costs=costs, ports=wires),
+        "data split": DataParallel(layers, loss, N, costs=costs, ports=wires),
     }
     X, Y = rng.standard_normal((SIZES[0], SAMPLES)), rng.standard_normal((SIZES[-1], SAMPLES))
     for net in runs.values():

@@ -9,7 +9,6 @@ from ..order import Costs, peak_microbatches
 from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build
 from ..parallel import Parallel
-from ..parallel.options import Machine, Memory, Split, Weights
 from ..plots import text
 from .options import DEVICES, MICROBATCHES
 
@@ -72,6 +71,6 @@ def network(layers, loss, D, T, K, M, schedule, recompute="never", engine="clust
     M: the micro-batches of all copies together.
     """
     return Parallel(
-        layers, loss, Split(D, T, K, M), schedule, Memory(recompute), on=Machine(engine),
-        weights=Weights(seed, dtype),
+        layers, loss, replicas=D, shards=T, stages=K, microbatches=M, schedule=schedule, recompute=recompute,
+        engine=engine, seed=seed, dtype=dtype,
     )

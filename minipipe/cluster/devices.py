@@ -92,11 +92,11 @@ def _lanes_of(program, number):
     return lanes
 
 
-def shares_of(shares, n_devices):
+def shares_of(shares, devices):
     """Return for each device how many stages share it: 1, unless `shares` says otherwise."""
     if shares is None:
-        return [1] * n_devices
+        return [1] * devices
     shares = list(whole_numbers("shares", shares, 0))
-    if len(shares) != n_devices:
-        raise ValueError(f"shares has {len(shares)} numbers for {n_devices} devices: give one for each")
+    if len(shares) != devices:
+        raise ValueError(f"shares has {len(shares)} numbers for {devices} devices: give one for each")
     return shares

@@ -84,14 +84,14 @@ class Port:
             raise ValueError(f"{self} is of no device: name those that send or receive through it")
 
 
-def ports(n_devices, bandwidth):
+def ports(devices, bandwidth):
     """An egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
 
     >>> ports(1, 16)
     [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
     """
     found = []
-    for r in range(argument("ports.n_devices", n_devices)):
+    for r in range(argument("ports.n_devices", devices)):
         found += [Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,))]
     return found
 
@@ -108,7 +108,7 @@ def links_between(link, n_devices):
     link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
     Raises `ValueError` for anything else.
 
-    >>> links_between({(0, 1): Link(latency=3)}, n_devices=2)
+    >>> links_between({(0, 1): Link(latency=3)}, devices=2)
     {(0, 1): Link(latency=3, bandwidth=inf, blocking=False, rendezvous=False)}
     """
     n_devices = whole_number("n_devices", n_devices, 0)
@@ -129,7 +129,7 @@ def links_between(link, n_devices):
     return {(source, to): value for (source, to), value in link.items() if source != to and value != FREE}
 
 
-def in_nodes(n_devices, node_size, inside, between):
+def in_nodes(devices, node_size, inside, between):
     """{(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
 
     inside, between: the `Link` of two devices in one node, and in two.
@@ -138,9 +138,9 @@ def in_nodes(n_devices, node_size, inside, between):
     >>> links[0, 1].latency, links[1, 2].latency
     (1, 10)
     """
-    node_size, n_devices = argument("node_size", node_size), argument("in_nodes.n_devices", n_devices)
+    node_size, devices = argument("node_size", node_size), argument("in_nodes.n_devices", devices)
     inside, between = argument("in_nodes.inside", inside), argument("in_nodes.between", between)
-    pairs = permutations(range(n_devices), 2)
+    pairs = permutations(range(devices), 2)
     return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
 
 
@@ -152,16 +152,16 @@ def check_ports(ports):
             raise ValueError(f"ports has {shown(port)}: pass {wanted}")
 
 
-def checked_ports(ports, n_devices):
+def checked_ports(ports, devices):
     """`ports` as a list; `ValueError` for what is not a port of these devices."""
-    n_devices = whole_number("n_devices", n_devices, 0)
+    devices = whole_number("n_devices", devices, 0)
     items = items_of(ports)
     ports = [ports] if items is None else items
     check_ports(ports)
     for port in ports:
         for device in (*port.sends, *port.receives):
-            if device not in range(n_devices):
-                raise ValueError(f"{port} is of device {device}: devices are 0..{n_devices - 1}")
+            if device not in range(devices):
+                raise ValueError(f"{port} is of device {device}: devices are 0..{devices - 1}")
     return ports
 
 
@@ -207,9 +207,9 @@ class Carrier:
     passes is free; nothing is reserved before.
     """
 
-    def __init__(self, link, ports, n_devices, record):
-        self._links = links_between(link, n_devices)
-        self._ports = checked_ports(ports, n_devices)
+    def __init__(self, link, ports, devices, record):
+        self._links = links_between(link, devices)
+        self._ports = checked_ports(ports, devices)
         self._record = record
         self._ways = {}    # {(source, to): `_way` of this pair}
         self._passed = {}  # {link (source, to), or number of a port: (tick when it is free, row of its last)}

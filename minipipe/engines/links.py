@@ -9,11 +9,11 @@ from ..arguments import argument
 from ..cluster import Link, Receive, Send
 
 
-def measured_link(engine, n_devices, n_bytes, n_rounds=20):
+def measured_link(engine, devices, n_bytes, n_rounds=20):
     """The `Link` over which messages go as they do from device 0 to 1 and back, in seconds.
 
     engine: what runs the programs: `Mpi`, where all ranks make this call, or `Threads`.
-    n_devices: as many as there are.
+    devices: as many as there are.
     n_bytes: the size of the larger messages; the others have one byte.
 
     A message of n bytes takes latency + n / bandwidth, which is half of a round trip, in the median of the
@@ -25,11 +25,11 @@ def measured_link(engine, n_devices, n_bytes, n_rounds=20):
     Link(latency=4.0, bandwidth=64.0, blocking=False, rendezvous=False)
     """
     argument("engine", engine)
-    n_devices = argument("measured_link.n_devices", n_devices)
+    devices = argument("measured_link.n_devices", devices)
     n_bytes, n_rounds = argument("measured_link.n_bytes", n_bytes), argument("n_rounds", n_rounds)
-    if n_devices == 1 or n_bytes <= 1:
+    if devices == 1 or n_bytes <= 1:
         return Link()
-    machine = engine([_there_and_back(device, n_bytes, n_rounds) for device in range(n_devices)])
+    machine = engine([_there_and_back(device, n_bytes, n_rounds) for device in range(devices)])
     machine.run()
     there, back = ({str(message.label): message for message in machine.trace.messages if message.to == to}
                    for to in (1, 0))

@@ -247,13 +247,13 @@ class Mpi:
         )
 
 
-def check_size(world, n_devices):
+def check_size(world, devices):
     """`ValueError` unless there is one process for each device."""
     argument("world", world)
-    n_devices = argument("n_devices", n_devices)
-    if world.size != n_devices:
+    devices = argument("n_devices", devices)
+    if world.size != devices:
         started = "1 process has" if world.size == 1 else f"{world.size} processes have"
         raise ValueError(
-            f"{n_devices} devices need a process each, but {started} been started: "
-            f"begin the command with mpiexec -n {n_devices}"
+            f"{devices} devices need a process each, but {started} been started: "
+            f"begin the command with mpiexec -n {devices}"
         )

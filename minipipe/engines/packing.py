@@ -114,7 +114,7 @@ def _check_fixed_size(array):
     if array.dtype.kind not in DTYPE_KINDS:
         raise ValueError(
             f"numbers of {array.dtype} have no fixed size, so processes cannot send them: use floats, or "
-            "on=Machine('cluster') for rational numbers"
+            "engine='cluster' for rational numbers"
         )
 
 

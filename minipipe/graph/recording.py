@@ -102,17 +102,17 @@ class Graph:
         self._accesses += accesses
         return Later(call) if out is None else out
 
-    def run(self, engine="cluster", n_devices=None, orders=None):
+    def run(self, engine="cluster", devices=None, orders=None):
         """Make all calls; return the `Trace`. A further run makes them again.
 
         Args:
             engine: "cluster", in ticks on simulated devices; "threads", a thread for each lane, in seconds.
-            n_devices: for tasks that may run on any.
+            devices: for tasks that may run on any.
             orders: {(device, lane): numbers of tasks, in order}; left out, those of `list_schedule`.
         """
         one_of("engine", engine, ENGINES)
         if orders is None:
-            orders = list_schedule(self.tasks, n_devices).orders
+            orders = list_schedule(self.tasks, devices).orders
         programs = programs_of(self.tasks, orders, [call.make for call in self._calls])
         for call in self._calls:
             call.result, call.has_run = None, False

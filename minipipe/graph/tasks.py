@@ -65,7 +65,7 @@ class TaskGraph:
     ValueError: tasks wait for each other in a circle: a -> b -> a: take one of these out of `after`
     """
 
-    def __init__(self, tasks, n_devices=None):
+    def __init__(self, tasks, devices=None):
         self.tasks = listed("tasks", tasks, least=0)
         n = len(self.tasks)
         for task in self.tasks:
@@ -81,9 +81,9 @@ class TaskGraph:
                     )
                 self.successors[before].append(number)
         named = 1 + max((lane[0] for lane in self.lanes if lane is not None), default=0)
-        self.n_devices = named if n_devices is None else argument("list_schedule.n_devices", n_devices)
+        self.n_devices = named if devices is None else argument("list_schedule.n_devices", devices)
         if named > self.n_devices:
-            raise ValueError(f"a task is on device {named - 1}, but n_devices={self.n_devices}: use {named}")
+            raise ValueError(f"a task is on device {named - 1}, but devices={self.n_devices}: use {named}")
         self.order = self._order()
         self.ranks = [0] * n
         for number in reversed(self.order):
@@ -158,7 +158,7 @@ class Listed(NamedTuple):
         return Cluster(programs_of(self.tasks, self.orders)).run()
 
 
-def list_schedule(tasks, n_devices=None, priority=None):
+def list_schedule(tasks, devices=None, priority=None):
     """List scheduling: whenever a lane is free, it starts the ready task of the highest priority.
 
     A task without a lane goes to the first device that is free; of several, to the lowest. A lane never waits
@@ -173,11 +173,11 @@ def list_schedule(tasks, n_devices=None, priority=None):
 
     Args:
         tasks: a list of `Task`s.
-        n_devices: as for `TaskGraph`.
+        devices: as for `TaskGraph`.
         priority: the numbers of all tasks, the most urgent first; left out, those with the longest way to the
             end come first, and of equals the lower number.
     """
-    graph = TaskGraph(tasks, n_devices)
+    graph = TaskGraph(tasks, devices)
     n = len(graph.tasks)
     if priority is None:
         priority = sorted(range(n), key=lambda number: (-graph.ranks[number], number))

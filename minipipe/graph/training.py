@@ -10,7 +10,7 @@ from .tasks import Listed, Task
 LINK_LANE = "communication"  # the lane of a device beside its computing
 
 
-def training_tasks(F, I, W=None, n_microbatches=1, devices=None, all_reduce=None, rooms=None):
+def training_tasks(F, I, W=None, microbatches=1, devices=None, all_reduce=None, rooms=None):
     """Return the tasks of one mini-batch: forwards and backwards of each layer, then all-reduces.
 
     The name of a task is an `Action`, with the layer in the place of the stage.
@@ -18,7 +18,7 @@ def training_tasks(F, I, W=None, n_microbatches=1, devices=None, all_reduce=None
     Args:
         F, I, W: for each layer, the ticks of its forward and of the two halves of its backward; without W, I
             is the whole backward.
-        n_microbatches: M.
+        microbatches: M.
         devices: for each layer, its device; left out, all are on device 0.
         all_reduce: for each layer, the ticks in which its gradients are added up over replicas that work in
             step, in the communication lane, after its last weight gradient; left out, there are none.
@@ -31,7 +31,7 @@ def training_tasks(F, I, W=None, n_microbatches=1, devices=None, all_reduce=None
     14
     """
     F, I, W = listed("F", F), listed("I", I), None if W is None else listed("W", W)
-    n_layers, M = len(F), argument("n_microbatches", n_microbatches)
+    n_layers, M = len(F), argument("n_microbatches", microbatches)
     check_number_of_actions(3 * n_layers * M)
     devices = [0] * n_layers if devices is None else listed("devices", devices)
     all_reduce = None if all_reduce is None else listed("all_reduce", all_reduce)
@@ -76,7 +76,7 @@ def schedule_of(found, name="listed"):
         name: of the schedule.
 
     >>> from minipipe.graph import list_schedule
-    >>> tasks = training_tasks([1, 1], [2, 2], n_microbatches=2, devices=[0, 1])
+    >>> tasks = training_tasks([1, 1], [2, 2], microbatches=2, devices=[0, 1])
     >>> print(schedule_of(list_schedule(tasks)))
     device 0: 0F0 0F1 0B0 0B1
     device 1: 1F0 1F1 1B0 1B1

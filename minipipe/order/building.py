@@ -5,20 +5,20 @@ from .costs import check_sizes
 from .schedule import Schedule
 
 
-def make_schedule(name, n_devices, n_microbatches, order, v=1, copy_of=(), versions=()):
+def make_schedule(name, n_devices, microbatches, order, v=1, copy_of=(), versions=()):
     """The schedule in which device r does the actions of `order(r)`; `ValueError` for sizes without sense.
 
     v: stages on each device.
     name, copy_of, versions: as for `Schedule`.
     """
-    n_devices, n_microbatches, v, _ = check_sizes(n_devices, n_microbatches, v)
+    n_devices, microbatches, v, _ = check_sizes(n_devices, microbatches, v)
     devices = tuple(tuple(order(r)) for r in range(n_devices))
-    return Schedule(devices, v * n_devices, n_microbatches, name, copy_of, versions)
+    return Schedule(devices, v * n_devices, microbatches, name, copy_of, versions)
 
 
-def forwards_and_backwards(stage, n_microbatches):
+def forwards_and_backwards(stage, microbatches):
     """Two lists: the stage's F of all micro-batches, and its B."""
-    return [[Action(kind, stage, i) for i in range(n_microbatches)] for kind in "FB"]
+    return [[Action(kind, stage, i) for i in range(microbatches)] for kind in "FB"]
 
 
 def in_turn(forwards, backwards, warm_up):

@@ -233,7 +233,7 @@ def with_zero(schedule, level, prefetch=1):
     arXiv 1910.02054; Zhao et al. 2023, arXiv 2304.11277.
 
     >>> from ..schedules.replicas import data_parallel
-    >>> two = data_parallel(2, 2, n_stages=2)
+    >>> two = data_parallel(2, 2, stages=2)
     >>> print(with_zero(two, 1))
     device 0: 0F0 1F0 1B0 0B0 1S0 0S0 1U0 1G0 0U0 0G0
     device 1: 0F1 1F1 1B1 0B1 1S1 0S1 1U1 1G1 0U1 0G1
@@ -323,11 +323,11 @@ def in_segments(schedule, n):
     return replace(schedule, devices=devices, n_stages=sum(n), name=name, versions=versions)
 
 
-def costs_in_segments(costs, schedule, n, n_shards=1):
+def costs_in_segments(costs, schedule, n, shards=1):
     """The `Costs` of the stages that `in_segments` makes of `schedule`'s: equal shares of each whole stage's.
 
     The last segment of a stage sends the message of the whole, the others send to their own device. A tick
-    stands for the same `share` of the network as before, with `n_shards` devices for each of the schedule.
+    stands for the same `share` of the network as before, with `shards` devices for each of the schedule.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), gpipe(2, 1), [1, 2])
@@ -346,7 +346,7 @@ def costs_in_segments(costs, schedule, n, n_shards=1):
             whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
             segments[name] = [[divide_exactly(*pair)] * length for *pair, length in zip(whole, parts, n)]
     lists = {name: list(chain(*of_stages)) for name, of_stages in segments.items()}
-    tick = costs.tick_of(schedule.sharing, n_shards=argument("n_shards", n_shards))
+    tick = costs.tick_of(schedule.sharing, shards=argument("n_shards", shards))
     return Costs(**lists, unit=costs.unit, share=None if tick is None else tick.share)
 
 

@@ -58,13 +58,13 @@ def in_floats(table, beside):
 
 
 
-def check_sizes(n_devices, n_microbatches, v=1, latency=0):
-    """(n_devices, n_microbatches, v, latency) as Python numbers.
+def check_sizes(devices, microbatches, v=1, latency=0):
+    """(devices, microbatches, v, latency) as Python numbers.
 
     `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions, and for a
     latency that is not at least 0 ticks.
     """
-    sizes = {"n_devices": n_devices, "n_microbatches": n_microbatches, "v": v}
+    sizes = {"n_devices": devices, "n_microbatches": microbatches, "v": v}
     sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
     check_number_of_actions(2 * math.prod(sizes))
     return *sizes, argument("latency", latency)
@@ -92,7 +92,7 @@ def one_for_each(name, value, what, n, of):
     return values
 
 
-def limits_of(most_alive, stages_on, n_microbatches):
+def limits_of(most_alive, stages_on, microbatches):
     """For each device, how often it can keep the activations of a stage and a micro-batch, a whole number.
 
     most_alive: the micro-batches that it can keep, of all its stages: one number for all devices, a number
@@ -100,15 +100,15 @@ def limits_of(most_alive, stages_on, n_microbatches):
     stages_on: how many stages each device has. The backward of a micro-batch begins after the last of its
         forwards, so a device needs room for all of its stages; `ValueError` for less.
 
-    >>> limits_of(2.5, [1, 2], n_microbatches=8)
+    >>> limits_of(2.5, [1, 2], microbatches=8)
     [2, 5]
     """
     if most_alive is None:
-        return [n_stages * n_microbatches for n_stages in stages_on]
+        return [n_stages * microbatches for n_stages in stages_on]
     limits = one_for_each("most_alive", most_alive, "limits", len(stages_on), "device")
     for device, limit in enumerate(limits):
         check_most_alive(limit, device)
-    return [int(n * min(limit, n_microbatches)) for limit, n in zip(limits, stages_on)]
+    return [int(n * min(limit, microbatches)) for limit, n in zip(limits, stages_on)]
 
 
 def check_most_alive(limit, device):
@@ -257,30 +257,30 @@ class Costs:
         table = {kind: [0] * n_stages for kind in CLOSING} | self.table(sharing, beside)
         return partial(_action_ticks, table, copies)  # not a closure: a network that has run can be pickled
 
-    def tick_of(self, sharing, samples=None, n_shards=1):
+    def tick_of(self, sharing, samples=None, shards=1):
         """Return what a tick is, a `OneTick`; None for seconds, and for lists of costs that do not say.
 
         sharing: as for `table`. Devices that are equally fast have equal shares.
         samples: of a micro-batch, or None.
-        n_shards: how many devices share the work inside each layer.
+        shards: how many devices share the work inside each layer.
 
-        >>> print(Costs(F=2).tick_of([2, 2, 1], n_shards=3))
+        >>> print(Costs(F=2).tick_of([2, 2, 1], shards=3))
         1 tick: the forward of 1/12 of the network for a micro-batch
         """
         if self.unit != TICKS or (self.share is None and hasattr(self.F, "__len__")):
             return None
         if self.share is not None:
             return OneTick(self.share, samples)
-        n_devices = n_shards * sum(Fraction(1, n) for n in sharing)
+        n_devices = shards * sum(Fraction(1, n) for n in sharing)
         F = _exact(self.F)
         return OneTick(1 / (F * n_devices), samples, F)
 
     def _given(self, kind):
         return getattr(self, FIELDS.get(kind, kind))
 
-    def bytes_sent(self, n_stages):
+    def bytes_sent(self, stages):
         """For each stage, the bytes of the message that it sends on."""
-        return _per_stage("message_bytes", self.message_bytes, n_stages, may_be_0=True, unit="bytes")
+        return _per_stage("message_bytes", self.message_bytes, stages, may_be_0=True, unit="bytes")
 
 
 def _action_ticks(table, copies, action):

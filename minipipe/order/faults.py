@@ -245,7 +245,7 @@ def wrong_form(schedule):
         )
         return
     if n_stages * n_microbatches > MOST_ACTIONS:
-        sizes = f"n_stages={n_stages} and n_microbatches={n_microbatches}"
+        sizes = f"stages={n_stages} and microbatches={n_microbatches}"
         yield f"{sizes} make more than {MOST_ACTIONS:,} actions: use fewer"
         return
     copies = schedule.copy_of

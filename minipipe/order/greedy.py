@@ -286,14 +286,14 @@ class Request(NamedTuple):
 
 
 def request_of(
-    n_devices, n_microbatches, costs, most_alive, halves, latency, v=1, placement=None, kept_for_W=1,
+    devices, microbatches, costs, most_alive, halves, latency, v=1, placement=None, kept_for_W=1,
     objective="makespan",
 ):
     """The `Request` that these arguments of `greedy_schedule` make; `ValueError` for what makes no sense."""
-    n_devices, n_microbatches, v, latency = check_sizes(n_devices, n_microbatches, v, latency)
-    placement = _placement(n_devices, v, placement)
-    stages_on = [placement.count(device) for device in range(n_devices)]
-    limits = limits_of(most_alive, stages_on, n_microbatches)
+    devices, microbatches, v, latency = check_sizes(devices, microbatches, v, latency)
+    placement = _placement(devices, v, placement)
+    stages_on = [placement.count(device) for device in range(devices)]
+    limits = limits_of(most_alive, stages_on, microbatches)
     table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
     one_of("objective", objective, OBJECTIVES)
@@ -302,7 +302,7 @@ def request_of(
     keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
     ticks, keeps = ({kind: of[kind] for kind in kinds} for of in (table, keeps))
     limits = [limit * whole for limit in limits]
-    return Request(tuple(placement), n_microbatches, kinds, ticks, keeps, limits, latency, objective)
+    return Request(tuple(placement), microbatches, kinds, ticks, keeps, limits, latency, objective)
 
 
 def _placement(n_devices, v, placement):
@@ -364,12 +364,12 @@ def _in_kinds(schedule, kinds):
 # The search: all drafts of an order, each timed with its W in several places.
 
 def greedy_schedule(
-    n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0,
+    devices, microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0,
     kept_for_W=1, objective="makespan",
 ):
     """A good schedule for these stages, costs and memory: the best that rules make, or that has a name.
 
-    n_devices, n_microbatches: at least 1 each.
+    devices, microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W.
     most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or
         of W: a number, or one for each device. Of v stages on a device, each counts 1/v.
@@ -404,7 +404,7 @@ def greedy_schedule(
     device 3: 3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4 3F5 3B5 3F6 3B6 3F7 3B7
     """
     request = request_of(
-        n_devices, n_microbatches, costs, most_alive, halves, latency, v, placement, kept_for_W, objective
+        devices, microbatches, costs, most_alive, halves, latency, v, placement, kept_for_W, objective
     )
     return greedy_answer(request.in_whole_ticks()[0])[0]
 

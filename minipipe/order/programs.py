@@ -364,9 +364,9 @@ def cluster_of(
     return cluster
 
 
-def perform_without_numbers(costs, n_stages):
+def perform_without_numbers(costs, stages):
     """Return a `perform_on` for `programs_of_schedule`: it takes the ticks and sends the bytes of `costs`."""
-    sent = sent_without_numbers(costs, n_stages)
+    sent = sent_without_numbers(costs, stages)
 
     def perform(action, inputs):
         yield Compute(action)
@@ -378,14 +378,14 @@ def perform_without_numbers(costs, n_stages):
     return lambda device: perform
 
 
-def sent_without_numbers(costs, n_stages):
+def sent_without_numbers(costs, stages):
     """What an action sends in a run without numbers: {kind: for each stage, (`Bytes` or None, {})}."""
-    sizes = costs.bytes_sent(n_stages)
-    sent = {kind: [NOTHING] * n_stages for kind in RULES}
+    sizes = costs.bytes_sent(stages)
+    sent = {kind: [NOTHING] * stages for kind in RULES}
     for kind, rule in RULES.items():
         results = sent[kind]
-        for stage in range(n_stages):
+        for stage in range(stages):
             neighbour = stage + rule.way
-            if neighbour != stage and 0 <= neighbour < n_stages and sizes[min(stage, neighbour)]:
+            if neighbour != stage and 0 <= neighbour < stages and sizes[min(stage, neighbour)]:
                 results[stage] = Bytes(sizes[min(stage, neighbour)]), {}
     return sent

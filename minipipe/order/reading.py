@@ -140,7 +140,8 @@ def _defined_in(path, name):
     if not hasattr(module, name):
         own = [key for key, one in vars(module).items() if getattr(one, "__module__", None) == path.stem]
         names = ", ".join(own) or "what it defines"
-        raise ValueError(f"{path} has no {name!r}: write {path}:NAME, and for NAME one of {names}")
+        what = f"has no {name!r}" if name else "is a file of Python"
+        raise ValueError(f"{path} {what}: write {path}:NAME, and for NAME one of {names}")
     return getattr(module, name)
 
 

@@ -151,13 +151,13 @@ class Schedule:
         )
 
     @classmethod
-    def from_text(cls, lines, n_microbatches=None, name="custom", copy_of=(), versions=()):
+    def from_text(cls, lines, microbatches=None, name="custom", copy_of=(), versions=()):
         """The schedule of a learner: one line of actions per device. `ScheduleError` for any other text.
 
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
             stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
             overlap. A line may begin with "device 0:", as a schedule prints it.
-        n_microbatches: left out, one more than the largest index that occurs on several devices, if there are
+        microbatches: left out, one more than the largest index that occurs on several devices, if there are
             several.
         name, copy_of, versions: as for `Schedule`.
 
@@ -169,16 +169,16 @@ class Schedule:
         if not all(isinstance(line, str) for line in lines):
             raise ScheduleError(f"lines={shown(lines)} must be texts, one per device, such as 'F0 F1 B0 B1'")
         devices = tuple(actions_of(line, r, f"line {r}") for r, line in enumerate(lines))
-        return cls.of_devices(devices, n_microbatches, name, copy_of, versions)
+        return cls.of_devices(devices, microbatches, name, copy_of, versions)
 
     @classmethod
-    def from_csv(cls, source, n_microbatches=None, name=None, copy_of=()):
+    def from_csv(cls, source, microbatches=None, name=None, copy_of=()):
         """The schedule in a table that PyTorch wrote (`_dump_csv(path, format="compute_only")`), or `to_csv`.
 
         source: a path, or the table itself: a string with a comma or a line break is that. One row per
             device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
             overlap; an empty cell or `None` is a bubble, which a schedule does not keep.
-        n_microbatches: as for `from_text`.
+        microbatches: as for `from_text`.
         name: left out, that of the file without its ending, since a table has no place for it.
         copy_of: as for `Schedule`; left out, it is read off the table where some micro-batches go through the
             same stages on other devices.
@@ -198,11 +198,11 @@ class Schedule:
             name = "custom" if is_table else Path(source).stem
         if not copy_of:
             copies = copies_of(devices)
-            copy_of = copies if n_microbatches in (None, len(copies)) else ()
-        return cls.of_devices(devices, n_microbatches, name, copy_of)
+            copy_of = copies if microbatches in (None, len(copies)) else ()
+        return cls.of_devices(devices, microbatches, name, copy_of)
 
     @classmethod
-    def of_devices(cls, devices, n_microbatches=None, name="custom", copy_of=(), versions=()):
+    def of_devices(cls, devices, microbatches=None, name="custom", copy_of=(), versions=()):
         """The schedule with these orders; stages and micro-batches are as many as occur.
 
         Each device has a stage of its own, unless `copy_of` says that some have the stages of others.
@@ -223,14 +223,14 @@ class Schedule:
             )
         n_stages = max(1 + max(action.stage for action in actions), 0 if copy_of else len(devices))
         occur = 1 + max(action.microbatch for action in actions)
-        if n_microbatches is None:
-            n_microbatches = occur if copy_of else n_microbatches_of(devices)
-        if not (isinstance(n_microbatches, Integral) and 1 <= n_microbatches <= most + 1):
+        if microbatches is None:
+            microbatches = occur if copy_of else n_microbatches_of(devices)
+        if not (isinstance(microbatches, Integral) and 1 <= microbatches <= most + 1):
             raise ScheduleError(
-                f"n_microbatches={n_microbatches!r} does not fit a schedule of {len(actions)} actions: use "
+                f"microbatches={microbatches!r} does not fit a schedule of {len(actions)} actions: use "
                 f"{occur}, or leave it out"
             )
-        return cls(devices, n_stages, n_microbatches, name, copy_of, versions)
+        return cls(devices, n_stages, microbatches, name, copy_of, versions)
 
     def parts(self, device):
         """The `Action`s of a device in order, with overlaps taken apart."""

@@ -30,11 +30,11 @@ class Found:
 
 
 def best_schedule(
-    n_devices, n_microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000
+    devices, microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000
 ):
     """The schedule with the smallest makespan of all that have one stage on each device, as `Found`.
 
-    n_devices, n_microbatches: at least 1 each.
+    devices, microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W.
     most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or
         of W: a number, or one for each device; None for no limit.
@@ -69,7 +69,7 @@ def best_schedule(
     - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits
       for that F, except the same stage's next B.
     """
-    request = request_of(n_devices, n_microbatches, costs, most_alive, halves, latency)
+    request = request_of(devices, microbatches, costs, most_alive, halves, latency)
     most_nodes = argument("most_nodes", most_nodes)
     if costs.A is not None or costs.U is not None:
         raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")

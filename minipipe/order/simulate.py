@@ -39,7 +39,7 @@ def simulate(
         one for each micro-batch, where their sizes differ. Given them, the trace foresees the bytes that each
         device holds, and messages have their size.
     all_reduce: as for `Sums`.
-    ports: as for `Machine`.
+    ports: as for `Parallel`.
     devices, microbatches: as for `build`; needed for a name and for a function alone.
 
     Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not

@@ -124,17 +124,17 @@ def _stage_bytes(family, size, counts, M):
     return parameters, activations
 
 
-def blocks_that_fit(n_devices, device=TPU_V3):
-    """The most Transformer blocks that `n_devices` hold, under the assumptions for table 1.
+def blocks_that_fit(devices, device=TPU_V3):
+    """The most Transformer blocks that `devices` hold, under the assumptions for table 1.
 
     The first device also holds the embedding, the last one the final norm, the last Linear and the loss's
     cache. What a block takes is what a stage with 2 of them takes more than one with 1. Raises `ValueError`
     if a device is full without any block.
     """
-    n_devices = argument("blocks_that_fit.n_devices", n_devices)
+    devices = argument("blocks_that_fit.n_devices", devices)
     argument("blocks_that_fit.device", device)
     n_blocks = 0
-    for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(n_devices, n) for n in (1, 2)))):
+    for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(devices, n) for n in (1, 2)))):
         of_a_block = two - one
         others = one - of_a_block
         if others > device.memory:

@@ -142,7 +142,7 @@ def checked_batches(network, batches, in_one_run=False):
         _check_grains(network.grain, n, smallest, sizes[-1] if in_one_run else smallest)
     if n > smallest:
         raise ValueError(
-            f"n_microbatches={n} exceeds the batch of m={smallest} samples: use at most {smallest}, "
+            f"microbatches={n} exceeds the batch of m={smallest} samples: use at most {smallest}, "
             "or a larger batch"
         )
     return batches
@@ -153,7 +153,7 @@ def _check_grains(grain, n, smallest, largest):
     n_grains = len(grains_of(smallest, grain))
     if n > n_grains:
         raise ValueError(
-            f"n_microbatches={n} exceeds the {n_grains} grains of {grain} samples in a batch of "
+            f"microbatches={n} exceeds the {n_grains} grains of {grain} samples in a batch of "
             f"m={smallest}: a cut would fall into a grain, so use at most {n_grains}, a "
             "smaller grain or a larger batch"
         )

@@ -23,7 +23,7 @@ class InStages(Network):
     `_committed`, whether it has come to its end. `_place_of` has for each layer its (stage, index there).
     `_memory` is what the optimizer of the last step remembers.
 
-    With `Machine("mpi")`, all ranks make the same network, and the same calls in the same order. Each works
+    With `engine="mpi"`, all ranks make the same network, and the same calls in the same order. Each works
     with the stages of its own device, and `step` updates these; J is known to all. `gradients`, `trace`,
     `predict` and `minipipe.save` bring together what the ranks have, so all must call them, even where only
     rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ. Of layers in several
@@ -38,7 +38,7 @@ class InStages(Network):
     @property
     def n_microbatches(self) -> int:
         """The number of micro-batches in each mini-batch."""
-        return self._options.split.M
+        return self._options.microbatches
 
     @property
     def has_updates(self) -> bool:
@@ -68,7 +68,7 @@ class InStages(Network):
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Return the output of the last layer for X (n[0], m), as one full-width batch."""
-        if self._options.on.engine == MPI:
+        if self._options.engine == MPI:
             self.collect()
         return super().predict(X)
 
@@ -106,7 +106,7 @@ class InStages(Network):
 
     def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
         """Return `optimizer` with its state of all ranks; get the parameters of the other ranks, too."""
-        if self._options.on.engine != MPI:
+        if self._options.engine != MPI:
             return optimizer
         for stage, owner in () if self._has_all() else zip(self._own_stages, self._owners()[0], strict=True):
             weights = world().broadcast(stage.weights(), owner, "collecting the parameters")
@@ -123,9 +123,9 @@ class InStages(Network):
 
     def once(self, function: Callable[[], None]) -> None:
         """Call `function` on rank 0, while the others wait."""
-        if self._options.on.engine != MPI or world().rank == 0:
+        if self._options.engine != MPI or world().rank == 0:
             function()
-        if self._options.on.engine == MPI:
+        if self._options.engine == MPI:
             world().broadcast(None, 0, "rank 0's work on a file")
 
     @property
@@ -135,7 +135,7 @@ class InStages(Network):
             self._loaded_run().check()
             raise RuntimeError(
                 f"the order of {self.schedule.name!r} has applied the gradients itself (its U): to read "
-                "them, use a schedule without U and Memory(zero=0)"
+                "them, use a schedule without U and zero=0"
             )
         return self._collected_gradients()
 
@@ -174,11 +174,11 @@ class InStages(Network):
 
     def _is_split(self):
         """Return whether a layer may be in several parts, on several devices."""
-        return self._options.split.T > 1
+        return self._options.shards > 1
 
     def _has_all(self):
         """Return whether this process has all parameters. Layers that are split are whole on all ranks."""
-        return self._options.on.engine != MPI or self._is_split()
+        return self._options.engine != MPI or self._is_split()
 
     def _stages_here(self):
         """Return the stages that this process updates: with MPI, and unless layers are split, those of its
@@ -195,7 +195,7 @@ class InStages(Network):
 
     def _check_alike(self, counts):
         """Raise `ValueError` unless all ranks have made the same network."""
-        if self._options.on.engine != MPI:
+        if self._options.engine != MPI:
             return
         parts = every_layer(self.layers)
         arrays = [getattr(part, name) for part in parts for name in (*part.arrays, *part.drawn)]

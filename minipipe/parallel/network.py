@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from ..cluster import Trace
+from ..cluster import Link, Port, Trace
 from ..cluster.trace import Tick
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
@@ -16,7 +17,7 @@ from ..layers.recomputing import SELECTIVE, recomputing
 from ..losses import Loss
 from ..network import check_finite_cost, check_finite_run
 from ..optimizers import Optimizer
-from ..order import Schedule
+from ..order import Costs, Schedule
 from ..order.programs import Wires, skips_across_stages
 from ..partitioning.partition import cut_into_stages
 from ..state import Changes
@@ -24,9 +25,7 @@ from ..ties import tied_in_parts
 from .batches import MicroBatches, checked_batches
 from .in_stages import InStages
 from .layout import MemoryInParts, join_pieces, layout_of, memories_in, pairs_of, parts
-from .options import (
-    CLUSTER, Machine, Memory, Options, Split, Sums, Weights, check_kinds,
-)
+from .options import CLUSTER, Cut, Options, Sums
 from .orders import Order, order_of
 from .run import Run
 from .shards import InShards, synchronised
@@ -37,15 +36,47 @@ from .stage import Stage, stage_of
 class Parallel(InStages):
     """A drop-in for `Sequential` that D x T x K simulated devices train, with its gradients and updates.
 
-    layers, loss: as for `Sequential`.
-    split: a `Split`: copies of the network, shards of its layers, stages, micro-batches.
-    schedule: for one copy of the network, the order of its K stages and M / D micro-batches: one of the names
-        in `minipipe.schedules.SCHEDULES`; a `Schedule`; or a function (n_stages, number of micro-batches) ->
-        `Schedule`. Or a `Schedule` of all D copies and M micro-batches.
-    memory: a `Memory`: what devices keep; recomputation and ZeRO.
-    sums: a `Sums`: how gradients are added up.
-    on: a `Machine`: engine, costs and links.
-    weights: a `Weights`: seed and dtype.
+    Args:
+        layers, loss: as for `Sequential`.
+        replicas: D, the replicas of the network, which share the samples.
+        shards: T, the devices that share the work inside each layer; `ways` says how each is split.
+        stages: K, the parts that the layers are cut into; or a `Cut`, to say where. A schedule that puts v
+            stages on a device runs on K / v devices.
+        microbatches: M, the parts of each mini-batch, of all replicas together; left out, D. They may be
+            ragged.
+        schedule: whatever says a schedule, see `minipipe.schedules.build`: for one replica, of K stages and
+            M / D micro-batches; or a `Schedule` of all replicas and M micro-batches.
+        recompute: what devices do not keep. "never"; "always", keep only each stage's input, and compute its
+            forward again before the backward; "except_last", for all but the last micro-batch; "sqrt",
+            always, but keep an input for every sqrt(L) of a stage's L layers, which then are about sqrt(L)
+            stages on one device that share its costs; or "selective", only the attention weights P are
+            computed again: the order stays, and you raise the costs of B (or I).
+        zero: the level of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054), see `minipipe.order.with_zero`.
+            0: each device with a replica of a stage updates all of it. 1: it updates only its shard, 1/N of
+            the parameters for N such devices, and has optimizer state for that alone. 2: with buckets, it
+            also drops the other shards of each bucket's gradients once they are summed. 3: FSDP, it also
+            keeps only its shard of the parameters, and gathers those of a unit for each forward and backward.
+            A unit is a bucket, or without buckets a layer; with "sqrt", about sqrt(L) layers. From 1 on the
+            updates are in the order: call `train(batches, optimizer)`, with an optimizer that takes each
+            number by itself.
+        sums: a `Sums`: how gradients are added up.
+        engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
+            computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give the
+            same bits. On "threads" and "mpi" the trace is in measured seconds; costs, link and ports are not
+            used, bytes are not counted, and `start` and `tick` are refused.
+        costs: a `Costs`, in ticks: a number is for a device's share of the network, which its stages divide;
+            a list has one for each stage.
+        link: the ticks of the messages: one `Link`, or a dict {(source, to): Link}.
+        ports: what several links share, as for `Cluster`.
+        numbering: how devices are numbered, the fastest axis first. Device t of the shards, d of the replicas
+            and p of the P devices of a replica has the number t + T (d + D p) with "tp-dp-pp", and
+            t + T (p + P d) with "tp-pp-dp".
+        count_bytes: whether the trace says what devices hold, see `Trace.peak_bytes`. With a limit it does.
+        memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the
+            start and the end of each action counts; inside it, layers need more for a moment, see
+            `temporaries`.
+        seed: of weights that layers were not given: layer i draws from `default_rng([seed, i])`.
+        dtype: of the stored floats.
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
@@ -57,8 +88,8 @@ class Parallel(InStages):
     of a layer have different rows or columns of its gradient. `layers` and `gradients` are the whole
     network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
 
-    The bytes that devices hold are counted if `memory` asks for them, which takes time in each mini-batch, or
-    has a limit. In a process that does not count them, what is freed stays for the next micro-batch.
+    Counting bytes takes time in each mini-batch. In a process that does not count them, what is freed stays
+    for the next micro-batch.
 
     With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one after another, without
     ever waiting for the last of one before the next begins. The schedule's `versions` then say at which
@@ -73,14 +104,14 @@ class Parallel(InStages):
     2021, arXiv 2104.04473; of streams, Narayanan et al. 2019, SOSP.
 
     >>> import numpy as np
-    >>> from minipipe import Linear, MeanSquaredError, Memory, ReLU
+    >>> from minipipe import Linear, MeanSquaredError, ReLU
     >>> layers = [Linear(2, 4), ReLU(), Linear(4, 3), Linear(3, 1)]
-    >>> net = Parallel(layers, MeanSquaredError(), Split(replicas=2, shards=2, stages=2, microbatches=4))
+    >>> net = Parallel(layers, MeanSquaredError(), replicas=2, shards=2, stages=2, microbatches=4)
     >>> X, Y = np.arange(10.0).reshape(2, 5), np.ones((1, 5))
     >>> J = net.forward_backward(X, Y)
     >>> net.trace.n_devices, net.groups["pp"]
     (8, [[0, 4], [1, 5], [2, 6], [3, 7]])
-    >>> sharded = Parallel(layers, MeanSquaredError(), Split(replicas=2, stages=2), memory=Memory(zero=1))
+    >>> sharded = Parallel(layers, MeanSquaredError(), replicas=2, stages=2, zero=1)
     >>> print(sharded.schedule)
     device 0: 0F0 0B0 0S0 0U0 0G0
     device 1: 1F0 1B0 1S0 1U0 1G0
@@ -89,20 +120,23 @@ class Parallel(InStages):
     """
 
     def __init__(
-        self, layers: Sequence[Layer], loss: Loss, split: Split = Split(), schedule: Order = "1f1b",
-        memory: Memory = Memory(), sums: Sums = Sums(), on: Machine = Machine(), weights: Weights = Weights(),
+        self, layers: Sequence[Layer], loss: Loss, *, replicas: int = 1, shards: int = 1,
+        stages: int | Cut = 1, microbatches: int | None = None, schedule: Order = "1f1b",
+        recompute: str = "never", zero: int = 0, sums: Sums = Sums(), engine: str = CLUSTER,
+        costs: Costs = Costs(), link: Link | dict = Link(), ports: Port | Sequence[Port] = (),
+        numbering: str = "tp-dp-pp", count_bytes: bool = False, memory_limit: float | None = None,
+        seed: int = 0, dtype: DTypeLike = "float64",
     ) -> None:
-        check_kinds(
-            split=(split, Split), memory=(memory, Memory), sums=(sums, Sums), on=(on, Machine),
-            weights=(weights, Weights),
+        options = Options(
+            replicas, shards, stages, microbatches, schedule, recompute, zero, sums, engine, costs, link,
+            ports, numbering, count_bytes, memory_limit, seed, dtype,
         )
-        options = Options(split, schedule, memory, sums, on, weights)
-        if memory.recompute == SELECTIVE:
+        if options.recompute == SELECTIVE:
             layers = recomputing(layers)
-        super().__init__(layers, loss, weights.seed, weights.dtype, sums.grain)
+        super().__init__(layers, loss, options.seed, options.dtype, sums.grain)
         self.schedule, self._stream, counts, costs = order_of(self.layers, loss, options, self.ties)
-        on.check(split.T * len(self.schedule.devices))
-        self._options = options._replace(on=replace(on, costs=costs))
+        options.check_devices(options.shards * len(self.schedule.devices))
+        self._options = replace(options, costs=costs)
         self._at_work = tuple(map(synchronised, self.layers)) if sums.sync_batch_norm else self.layers
         parts_of_stages = cut_into_stages(self._at_work, counts)
         last = len(counts) - 1
@@ -115,7 +149,7 @@ class Parallel(InStages):
         self._wires = self._known_layout = None  # of an order, for all of its runs
         self._memory = {}
         self._check_alike(counts)
-        first = Shard(self._at_work, loss, 0, split.T)
+        first = Shard(self._at_work, loss, 0, options.shards)
         first.check()
         self._ways = first.words
 
@@ -128,11 +162,11 @@ class Parallel(InStages):
     def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         super().check_training(optimizer, clip)
-        in_parts = "S" in self.schedule.kinds or (self.has_updates and self._options.split.T > 1)
+        in_parts = "S" in self.schedule.kinds or (self.has_updates and self._options.shards > 1)
         if in_parts and optimizer.needs_whole_parameters:
             raise ValueError(
                 f"{type(optimizer).__name__} looks at whole parameters, of which each device has a part "
-                f"where {self.schedule.name!r} updates them: use an order without U and Memory(zero=0), "
+                f"where {self.schedule.name!r} updates them: use an order without U and zero=0, "
                 "or an optimizer that takes each number by itself"
             )
 
@@ -147,7 +181,7 @@ class Parallel(InStages):
 
         The axes are "tp", shards, "dp", copies, and "pp", stages.
         """
-        return self._options.split.groups(len(self.schedule.devices))
+        return self._options.groups(len(self.schedule.devices))
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `fit` can train this network with `optimizer`: not without a flush."""
@@ -240,7 +274,7 @@ class Parallel(InStages):
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({list(self.stages)}, {self.loss}, schedule={self.schedule.name!r}, "
-            f"n_microbatches={self.n_microbatches})"
+            f"microbatches={self.n_microbatches})"
         )
 
     def run_to_the_end(
@@ -271,14 +305,14 @@ class Parallel(InStages):
 
     def _ranks(self, order):
         """For each shard of the network, the device on the cluster of each device of the schedule."""
-        return self._options.split.ranks(len(order.devices))
+        return self._options.ranks(len(order.devices))
 
     def _share_layers(self):
         """Make the layers of a run, whole or in shards; where it updates them, they are not the network's."""
         stages = self._own_stages
         if self.has_updates:
             stages = tuple(stage.twin() for stage in stages)
-        self._in_shards = InShards(stages, self.loss, self._options.split.T)
+        self._in_shards = InShards(stages, self.loss, self._options.shards)
 
     def _layout(self):
         """Return the `Layout` of the network, which is the same in all runs of an order."""
@@ -343,13 +377,13 @@ class Parallel(InStages):
         return [(layer, {name: getattr(new, name) for name in layer.arrays}) for layer, new in pairs]
 
     def _summed_gradients(self):
-        if self._options.split.T == 1:
+        if self._options.shards == 1:
             return super()._summed_gradients()
         return pairs_of(self.layers, self._joined(Stage.gradients))
 
     def _statistics(self):
         """Return [(layers, their statistics)] of the stages that this process updates."""
-        if self._options.split.T == 1:
+        if self._options.shards == 1:
             return [(stage.parts, stage.totals.statistics()) for stage in self._stages_here()]
         found = self._run.of_first_copy(lambda stage: stage.totals.statistics())
         places = enumerate(self._wires[0].placements[0])
@@ -358,7 +392,7 @@ class Parallel(InStages):
     def _layers_of_run(self):
         """Write the arrays of all shards into the layers of the run, and return these."""
         layers = self._in_shards.layers
-        if self._options.split.T > 1:
+        if self._options.shards > 1:
             found = self._joined(lambda stage: pairs_of_layers(stage.layers))
             for key, (owner, _, _) in parameters_with(layers, pairs_of_layers(layers)).items():
                 setattr(owner, key[1], found[key][0])
@@ -393,10 +427,10 @@ class Parallel(InStages):
 
     def _check_ticks(self):
         """Raise `ValueError` for an engine that measures seconds."""
-        if self._options.on.engine != CLUSTER:
+        if self._options.engine != CLUSTER:
             raise ValueError(
-                f"{self._options.on.engine} know seconds, not ticks: use forward_backward, or "
-                "on=Machine('cluster')"
+                f"{self._options.engine} know seconds, not ticks: use forward_backward, or "
+                "engine='cluster'"
             )
 
     def _loaded_run(self):

@@ -25,7 +25,7 @@ from ..order.reading import build, registered_name, said_by
 from ..partitioning.partition import counts_of, cut_into_stages
 from ..partitioning.solvers import equal_counts
 from ..schedules import SCHEDULES, data_parallel, names_having
-from .options import DDP, EVERY_SQRT, LAYER, Memory, Options, Split, Sums
+from .options import DDP, EVERY_SQRT, LAYER, Options
 from .rules import ChosenOptions, check_rules
 
 
@@ -65,7 +65,10 @@ def in_buckets(sizes, caps=CAPS):
 
 # Stages cut into units, each of which is recomputed, gathered or summed by itself.
 
-def units_of(layers: Sequence[Layer], memory: Memory, sums: Sums, dtype="float64") -> list[int]:
+def units_of(
+    layers: Sequence[Layer], buckets: float | str | None = None, zero: int = 0, recompute: str = "never",
+    dtype: str = "float64",
+) -> list[int]:
     """Return how many layers there are in each unit of a stage, one after another.
 
     The options say what a unit is:
@@ -77,16 +80,17 @@ def units_of(layers: Sequence[Layer], memory: Memory, sums: Sums, dtype="float64
         (Chen et al. 2016, arXiv 1604.06174, section 4).
 
     layers: of the stage.
-    memory, sums: the options.
+    buckets: as in `Sums`.
+    zero, recompute: as for `Parallel`.
     dtype: of the parameters.
 
     >>> from ..layers import Linear, ReLU
     >>> layers = [Linear(1, 1), ReLU(), Linear(1, 1), ReLU(), Linear(1, 1)]
-    >>> units_of(layers, Memory(zero=3), Sums()), units_of(layers, Memory("sqrt"), Sums())
+    >>> units_of(layers, zero=3), units_of(layers, recompute="sqrt")
     ([1, 2, 2], [3, 2])
     """
-    buckets, by_sqrt = sums.buckets, memory.recompute == EVERY_SQRT
-    if buckets is None and memory.zero == 3 and not by_sqrt:
+    by_sqrt = recompute == EVERY_SQRT
+    if buckets is None and zero == 3 and not by_sqrt:
         buckets = LAYER
     units = [len(layers)]
     if buckets is not None:
@@ -105,13 +109,13 @@ def sqrt_units(n_layers: int) -> list[int]:
     return equal_counts(n_layers, _nearest_root(n_layers))
 
 
-def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, n_shards: int = 1) -> tuple:
+def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, shards: int = 1) -> tuple:
     """Return (order, counts, costs) in which each unit is a stage on its device.
 
     order: of the stages.
     units: for each stage, how many layers each of its units has.
     costs: the `Costs` of the stages, which the units share.
-    n_shards: how many devices there are for each of the order's.
+    shards: how many devices there are for each of the order's.
 
     >>> from ..schedules import gpipe
     >>> order, counts, costs = in_units(gpipe(2, 1), [[3, 3, 3], [2, 2]], Costs(F=6, B=12))
@@ -121,18 +125,20 @@ def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, n_sh
     n, counts = list(map(len, units)), list(chain(*units))
     if max(n) == 1:
         return order, counts, costs
-    return in_segments(order, n), counts, costs_in_segments(costs, order, n, n_shards)
+    return in_segments(order, n), counts, costs_in_segments(costs, order, n, shards)
 
 
-def changed(order: Schedule, memory: Memory, sums: Sums) -> Schedule:
+def changed(
+    order: Schedule, recompute: str = "never", zero: int = 0, buckets: float | str | None = None
+) -> Schedule:
     """Return an order of all copies, the stages of which are units, with what the options add to it."""
     in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # the other modes have the same name there
-    order = with_recompute(order, in_order.get(memory.recompute, memory.recompute))
-    if memory.zero and order.has_copied_stages:
-        return with_zero(order, memory.zero).validate()
-    if memory.zero:
+    order = with_recompute(order, in_order.get(recompute, recompute))
+    if zero and order.has_copied_stages:
+        return with_zero(order, zero).validate()
+    if zero:
         return _updates_last(with_updates(order))
-    if sums.buckets is not None and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
+    if buckets is not None and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
         return with_all_reduce(order)
     return order
 
@@ -144,7 +150,7 @@ def _updates_last(order):
 
 
 def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) -> tuple:
-    """Return (order, counts, costs) of the stages that a network with `Memory(recompute=mode)` runs.
+    """Return (order, counts, costs) of the stages that a network with `recompute=mode` runs.
 
     order: of one copy, without recomputation.
     counts, costs: of its stages, as for `in_units`.
@@ -156,7 +162,7 @@ def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) 
     """
     units = [sqrt_units(n) if mode == EVERY_SQRT else [n] for n in counts]
     order, counts, costs = in_units(order, units, costs)
-    return changed(order, Memory(mode), Sums()), counts, costs
+    return changed(order, mode), counts, costs
 
 
 def _nearest_root(n: int) -> int:
@@ -194,38 +200,38 @@ def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mappin
 
     ties: {name: the layers that share a W}.
     """
-    split, memory, sums = options.split, options.memory, options.sums
-    order, stream = order_of_copies(options.schedule, split)
-    check_rules(ChosenOptions(split, memory, sums, options.on, order, stream is not None, ties))
-    of_stages = cut_into_stages(layers, counts_of(split.stages, layers, loss))
-    units = [units_of(part, memory, sums, options.weights.dtype) for part in of_stages]
+    order, stream = order_of_copies(options)
+    check_rules(ChosenOptions(options, order, stream is not None, ties))
+    of_stages = cut_into_stages(layers, counts_of(options.stages, layers, loss))
+    buckets, zero, recompute = options.sums.buckets, options.zero, options.recompute
+    units = [units_of(part, buckets, zero, recompute, options.dtype) for part in of_stages]
     if stream is not None:
         stream = partial(_changed_stream, stream, units, options)
-    order, counts, costs = in_units(order, units, options.on.costs, split.T)
-    order = changed(order, memory, sums)
+    order, counts, costs = in_units(order, units, options.costs, options.shards)
+    order = changed(order, recompute, zero, buckets)
     costs.table(order.sharing)  # raises ValueError for costs of another number of stages
     return Ordered(order, stream, counts, costs)
 
 
 def _changed_stream(stream, units, options, n_batches):
     """The order of so many mini-batches without a flush, with what the options add to it."""
-    order, _, _ = in_units(stream(n_batches), units, options.on.costs)
-    return changed(order, options.memory, options.sums)
+    order, _, _ = in_units(stream(n_batches), units, options.costs)
+    return changed(order, options.recompute, options.zero, options.sums.buckets)
 
 
-def order_of_copies(schedule: Order, split: Split) -> tuple[Schedule, Callable | None]:
+def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
     """Return (order, stream) of D copies of a network of K stages; raise `ValueError` for what does not fit.
 
     For an order with a flush, return (its `Schedule`, None). For one without, return (the `Schedule` of the
     first mini-batch, or a given one as it is, stream): stream(n_batches) is the `Schedule` of n_batches
     mini-batches, with an update of each stage for each.
 
-    schedule: for one copy, whatever says a schedule of K stages and M / D micro-batches, as for `build`; or a
-        `Schedule` of all copies. A function whose order has updates goes on without a flush; so do the names
-        without a flush.
+    options.schedule: for one copy, whatever says a schedule of K stages and M / D micro-batches, as for
+        `build`; or a `Schedule` of all copies. A function whose order has updates goes on without a flush; so
+        do the names without a flush.
     """
-    D, K, M = split.D, split.K, split.M
-    said = said_by(schedule)
+    D, K, M = options.replicas, options.stages.n, options.microbatches
+    said = said_by(options.schedule)
     if D > 1 and K == 1 and said is SCHEDULES["1f1b"]:
         return data_parallel(D, M), None  # 1F1B of one stage, which alone takes an M that D does not divide
     is_given = isinstance(said, Schedule)
@@ -273,7 +279,7 @@ def _maker(said, n):
         elif n != 1:
             others = [name for name in names_having(flush=False) if _updates_after_several(name)]
             raise ValueError(
-                f"n_microbatches={n}: {name!r} makes an update after each, so use 1; or "
+                f"microbatches={n}: {name!r} makes an update after each, so use 1; or "
                 f"{' or '.join(map(repr, others))}"
             )
     return partial(_made, said)
@@ -298,7 +304,7 @@ def _n_mini_batches(order, n):
     if n * n_updates != M:
         raise ValueError(
             f"the schedule {order.name!r} makes {n_updates} updates with {M} micro-batches, but "
-            f"n_microbatches={n} for each: use {M // n_updates}"
+            f"microbatches={n} for each: use {M // n_updates}"
         )
     return n_updates
 

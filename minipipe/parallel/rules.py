@@ -6,22 +6,19 @@ from typing import NamedTuple
 from ..collectives import OWNERS
 from ..order import Schedule
 from ..order.actions import MEETING
-from .options import CLUSTER, Machine, Memory, Split, Sums
+from .options import CLUSTER, Options
 
 
 class ChosenOptions(NamedTuple):
     """What the rules look at.
 
-    split, memory, sums, on: the options of the network.
+    options: of the network.
     order: the `Schedule` of all copies, before units, recomputation and ZeRO change it.
     is_stream: whether mini-batches follow each other in it without a flush.
     ties: {name: the layers that share a W}.
     """
 
-    split: Split
-    memory: Memory
-    sums: Sums
-    on: Machine
+    options: Options
     order: Schedule
     is_stream: bool
     ties: Mapping
@@ -29,15 +26,15 @@ class ChosenOptions(NamedTuple):
     @property
     def has_parts(self) -> bool:
         """Whether devices with a copy of a stage update a part of it each: ZeRO."""
-        return "S" in self.order.kinds or (self.memory.zero > 0 and self.order.has_copied_stages)
+        return "S" in self.order.kinds or (self.options.zero > 0 and self.order.has_copied_stages)
 
 
 class Refusal(NamedTuple):
     """A pair of options that is refused.
 
     name: of both.
-    is_broken: setting -> bool.
-    sentence: setting -> the error text.
+    is_broken: (options, `ChosenOptions`) -> bool.
+    sentence: (options, `ChosenOptions`) -> the error text.
     """
 
     name: str
@@ -48,88 +45,88 @@ class Refusal(NamedTuple):
 REFUSALS = (
     Refusal(
         "schedule, replicas",
-        lambda s: s.order.n_copies % s.split.D or len(s.order.devices) % s.split.D,
-        lambda s: f"the order of {s.order.name!r} has {s.order.n_copies} copies of the network on "
-        f"{len(s.order.devices)} devices, which are not {s.split.D} replicas: pass the order of one replica, "
-        "or leave replicas out",
+        lambda o, s: s.order.n_copies % o.replicas or len(s.order.devices) % o.replicas,
+        lambda o, s: f"the order of {s.order.name!r} has {s.order.n_copies} copies of the network on "
+        f"{len(s.order.devices)} devices, which are not {o.replicas} replicas: pass the order of one "
+        "replica, or leave replicas out",
     ),
     Refusal(
-        "limit, engine",
-        lambda s: s.memory.limit is not None and s.on.engine != CLUSTER,
-        lambda s: "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
+        "memory_limit, engine",
+        lambda o, s: o.memory_limit is not None and o.engine != CLUSTER,
+        lambda o, s: "a memory_limit needs the bytes that only the cluster counts: use engine='cluster'",
     ),
     Refusal(
         "count_bytes, engine",
-        lambda s: s.memory.count_bytes and s.on.engine != CLUSTER,
-        lambda s: "count_bytes=True needs the bytes that only the cluster counts: use on=Machine('cluster')",
+        lambda o, s: o.count_bytes and o.engine != CLUSTER,
+        lambda o, s: "count_bytes=True needs the bytes that only the cluster counts: use engine='cluster'",
     ),
     Refusal(
         "grain, accumulate",
-        lambda s: s.sums.grain is not None and s.sums.accumulate != "tree",
-        lambda s: f"grain={s.sums.grain} needs accumulate='tree', not {s.sums.accumulate!r}, to keep its "
+        lambda o, s: o.sums.grain is not None and o.sums.accumulate != "tree",
+        lambda o, s: f"grain={o.sums.grain} needs accumulate='tree', not {o.sums.accumulate!r}, to keep its "
         "bits",
     ),
     Refusal(
         "grain, all_reduce",
-        lambda s: s.sums.grain is not None and s.sums.all_reduce != OWNERS and s.order.n_copies > 1,
-        lambda s: f"grain={s.sums.grain} needs all_reduce={OWNERS!r}, not {s.sums.all_reduce!r}, to keep its "
-        "bits",
+        lambda o, s: o.sums.grain is not None and o.sums.all_reduce != OWNERS and s.order.n_copies > 1,
+        lambda o, s: f"grain={o.sums.grain} needs all_reduce={OWNERS!r}, not {o.sums.all_reduce!r}, to keep "
+        "its bits",
     ),
     Refusal(
         "grain, sync_batch_norm",
-        lambda s: s.sums.grain is not None and s.sums.sync_batch_norm,
-        lambda s: f"sync_batch_norm=True with grain={s.sums.grain}: the copies meet in each "
+        lambda o, s: o.sums.grain is not None and o.sums.sync_batch_norm,
+        lambda o, s: f"sync_batch_norm=True with grain={o.sums.grain}: the copies meet in each "
         "micro-batch, not in each grain, so leave one of them out",
     ),
     Refusal(
         "replicas, sync_batch_norm",
-        lambda s: s.sums.sync_batch_norm and not _is_alike(s.order, s.split.D),
-        lambda s: f"sync_batch_norm=True with {s.split.M} micro-batches over {s.split.D} "
-        f"replicas: the copies meet in each micro-batch, so use a multiple of {s.split.D}, and one "
+        lambda o, s: o.sums.sync_batch_norm and not _is_alike(s.order, o.replicas),
+        lambda o, s: f"sync_batch_norm=True with {o.microbatches} micro-batches over {o.replicas} "
+        f"replicas: the copies meet in each micro-batch, so use a multiple of {o.replicas}, and one "
         "order for all copies",
     ),
     Refusal(
         "copies, sync_batch_norm",
-        lambda s: s.sums.sync_batch_norm and s.split.D == 1 and s.order.n_copies > 1,
-        lambda s: f"sync_batch_norm=True with the {s.order.n_copies} copies that the order of "
+        lambda o, s: o.sums.sync_batch_norm and o.replicas == 1 and s.order.n_copies > 1,
+        lambda o, s: f"sync_batch_norm=True with the {s.order.n_copies} copies that the order of "
         f"{s.order.name!r} has itself: only replicas are synchronised, so use these, or leave it out",
     ),
     Refusal(
         "schedule, sync_batch_norm",
-        lambda s: s.sums.sync_batch_norm and s.is_stream,
-        lambda s: f"sync_batch_norm=True with {s.order.name!r}, which has no flush: the statistics would be "
-        "of other weights, so leave it out",
+        lambda o, s: o.sums.sync_batch_norm and s.is_stream,
+        lambda o, s: f"sync_batch_norm=True with {s.order.name!r}, which has no flush: the statistics would "
+        "be of other weights, so leave it out",
     ),
     Refusal(
         "zero, all_reduce",
-        lambda s: s.has_parts and s.sums.all_reduce != OWNERS,
-        lambda s: f"all_reduce={s.sums.all_reduce!r}, but with zero, or an S in the order, each "
+        lambda o, s: s.has_parts and o.sums.all_reduce != OWNERS,
+        lambda o, s: f"all_reduce={o.sums.all_reduce!r}, but with zero, or an S in the order, each "
         f"device owns a part of the sum: use {OWNERS!r}",
     ),
     Refusal(
         "zero, microbatches",
-        lambda s: s.memory.zero == 3 and s.split.M % s.split.D,
-        lambda s: f"zero=3 with {s.split.M} micro-batches over {s.split.D} replicas: all of them gather "
-        f"parameters for each of their micro-batches, so use a multiple of {s.split.D}",
+        lambda o, s: o.zero == 3 and o.microbatches % o.replicas,
+        lambda o, s: f"zero=3 with {o.microbatches} micro-batches over {o.replicas} replicas: all of them "
+        f"gather parameters for each of their micro-batches, so use a multiple of {o.replicas}",
     ),
     Refusal(
         "zero, copies",
-        lambda s: s.memory.zero and s.order.has_copied_stages and any(
+        lambda o, s: o.zero and s.order.has_copied_stages and any(
             len(s.order.holders(stage)) == 1 for stage in range(s.order.n_stages)
         ),
-        lambda s: f"zero={s.memory.zero} with {s.order.name!r}, in which some stages are on one device only: "
+        lambda o, s: f"zero={o.zero} with {s.order.name!r}, in which some stages are on one device only: "
         "these have nobody to share with, so leave zero out, or use as many copies of each",
     ),
     Refusal(
         "schedule, ties",
-        lambda s: s.ties and "U" in s.order.kinds and (s.is_stream or not _updates_at_the_end(s.order)),
-        lambda s: f"tie={next(iter(s.ties))!r}: tied weights need a flush, which the order of "
+        lambda o, s: s.ties and "U" in s.order.kinds and (s.is_stream or not _updates_at_the_end(s.order)),
+        lambda o, s: f"tie={next(iter(s.ties))!r}: tied weights need a flush, which the order of "
         f"{s.order.name!r} does not have on each device: put all its U behind all other actions",
     ),
     Refusal(
         "schedule, zero",
-        lambda s: s.memory.zero and s.order.kinds & (MEETING | {"U"}),
-        lambda s: f"the order of {s.order.name!r} says itself what is summed or updated when: leave out "
+        lambda o, s: o.zero and s.order.kinds & (MEETING | {"U"}),
+        lambda o, s: f"the order of {s.order.name!r} says itself what is summed or updated when: leave out "
         "zero, or use an order without A, S, G and U",
     ),
 )
@@ -138,8 +135,8 @@ REFUSALS = (
 def check_rules(chosen: ChosenOptions) -> None:
     """Raise `ValueError` with the sentence of the first rule that is broken."""
     for refusal in REFUSALS:
-        if refusal.is_broken(chosen):
-            raise ValueError(refusal.sentence(chosen))
+        if refusal.is_broken(chosen.options, chosen):
+            raise ValueError(refusal.sentence(chosen.options, chosen))
 
 
 def _is_alike(order: Schedule, D: int) -> bool:

@@ -65,10 +65,10 @@ class Run:
     def __init__(self, wires, shards, line, optimizer, memories, ties, options):
         order = wires[0].schedule
         self._line, self.shards = line, shards
-        self._is_shared = options.on.engine == MPI  # by several processes, of which this is one
+        self._is_shared = options.engine == MPI  # by several processes, of which this is one
         self._ticks, self._wires = None, wires
         if len(shards) > 1 or any(stage.talks for stage in shards[0]):
-            self._ticks = options.on.costs.duration(order.sharing, copies=order.copy_of)
+            self._ticks = options.costs.duration(order.sharing, copies=order.copy_of)
         self.stages, programs, shares = {}, {}, {}
         for shard, of_shard, tied in zip(wires, shards, ties, strict=True):
             if self._is_shared:
@@ -85,9 +85,9 @@ class Run:
         if len(shards) > 1:
             join_shards(self.stages, list(zip(*[shard.ranks for shard in wires])))
         if options.sums.sync_batch_norm:
-            join_copies(self.stages, [shard.ranks for shard in wires], options.split.D)
+            join_copies(self.stages, [shard.ranks for shard in wires], options.replicas)
         programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
-        if options.on.engine == THREADS:
+        if options.engine == THREADS:
             self.cluster = Threads(programs, shares=shares)
             return
         if self._is_shared:
@@ -96,13 +96,12 @@ class Run:
             self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
             return
         holdings = None
-        if options.memory.counts:
+        if options.counts_bytes:
             holdings = self._holdings(len(programs))
         else:
             keep_memory()
-        machine = options.on
         self.cluster = cluster_of(
-            programs, order, machine.costs, machine.link, holdings, options.memory.limit, machine.ports,
+            programs, order, options.costs, options.link, holdings, options.memory_limit, options.ports,
             shares, divide_exactly(line.n_samples, order.n_microbatches),
         )
 

@@ -94,7 +94,7 @@ class Shard:
         """Raise `ValueError` if several devices would each have all of every layer."""
         if self.size > 1 and all(words == "whole" for words in self.words):
             raise ValueError(
-                f"n_shards={self.size} splits none of these {len(self.words)} layers: use fewer, or say in "
+                f"shards={self.size} splits none of these {len(self.words)} layers: use fewer, or say in "
                 "`splits` of a layer of your own how it is split"
             )
 

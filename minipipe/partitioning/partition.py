@@ -7,11 +7,11 @@ from .solvers import equal_counts, min_max
 CUT_BY = ("count", *COST_KINDS)  # of what a `Cut` balances
 
 
-def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, loss=None):
+def partition(layers, stages, by="parameters", input_shape=None, sample=None, loss=None):
     """The number of layers of each stage, for the cut whose largest stage is smallest: a list for a `Cut`.
 
     layers: a list of layers.
-    n_stages: K.
+    stages: K.
     by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer,
         input_shape) -> cost, or a list with a cost for each layer.
     input_shape: that of one sample, which "macs", "bytes" and a function need.
@@ -25,7 +25,7 @@ def partition(layers, n_stages, by="parameters", input_shape=None, sample=None, 
     >>> partition(layers, 2), partition(layers, 2, by="bytes", input_shape=(64,))
     ([4, 3], [5, 2])
     """
-    return min_max(costs_of_layers(layers, by, input_shape, sample, loss), whole_number("n_stages", n_stages))
+    return min_max(costs_of_layers(layers, by, input_shape, sample, loss), whole_number("n_stages", stages))
 
 
 def counts_of(cut, layers, loss):

@@ -16,7 +16,7 @@ from .costs_of_layers import checked, in_proportion, readable, sums
 
 # The best cut of costs alone, in O(K log L) for each of a few dozen steps.
 
-def bisected(ends, n_stages):
+def bisected(ends, stages):
     """The counts of a cut with the least bottleneck.
 
     ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
@@ -26,14 +26,14 @@ def bisected(ends, n_stages):
     filled with the same layers.
     """
     total = ends[-1]
-    low, high = max(-(-total // n_stages), *(end - start for start, end in zip(ends, ends[1:]))), total
+    low, high = max(-(-total // stages), *(end - start for start, end in zip(ends, ends[1:]))), total
     while low < high:  # the least bottleneck is between them, and some cut has `high`
-        fits, bottleneck = _filled(ends, n_stages, (low + high) // 2)
+        fits, bottleneck = _filled(ends, stages, (low + high) // 2)
         if fits:
             high = bottleneck
         else:
             low = bottleneck
-    return _evened(ends, n_stages, high)
+    return _evened(ends, stages, high)
 
 
 def stages_needed(ends, limit):
@@ -93,12 +93,12 @@ def integers(numbers, never):
     return np.array(numbers, np.int64 if never < LARGEST_COST else object)
 
 
-def best_cut(n_layers, n_stages, price, combine, never):
+def best_cut(n_layers, stages, price, combine, never):
     """(value, counts) of the cut of least value, which is best_{K-1}(L):
 
         best_s(end) = min over start of  combine(best_{s-1}(start), price(s, start, end))
 
-    n_layers, n_stages: L and K.
+    n_layers, stages: L and K.
     price: price(stage, starts, end) is an array with a price for each start of a slice.
     combine: np.maximum or np.add.
     never: more than the value of any cut that is allowed, and the price of a stage that is not.
@@ -107,9 +107,9 @@ def best_cut(n_layers, n_stages, price, combine, never):
     """
     best = integers([0] + [never] * n_layers, never)
     begins = []
-    for stage in range(n_stages):
+    for stage in range(stages):
         before, best, begin = best, np.full_like(best, never), [0] * (n_layers + 1)
-        for end in range(stage + 1, n_layers - (n_stages - 1 - stage) + 1):
+        for end in range(stage + 1, n_layers - (stages - 1 - stage) + 1):
             starts = slice(stage, end)
             values = combine(before[starts], price(stage, starts, end))
             first = int(values.argmin())
@@ -124,13 +124,13 @@ def best_cut(n_layers, n_stages, price, combine, never):
 
 # Which stages fit into the memory of their device.
 
-def within_memory(price, never, memory, memory_limit, n_layers, n_stages):
+def within_memory(price, never, memory, memory_limit, n_layers, stages):
     """The function `price`, with `never` for the stages that do not fit; `ValueError` if no cut fits.
 
     price, never: as in `best_cut`.
     memory: what each layer holds.
     memory_limit: what a device may hold, in the same unit; one number, or one per device.
-    n_layers, n_stages: of the network and the cut.
+    n_layers, stages: of the network and the cut.
     """
     if memory is None or memory_limit is None:
         given, missing = ("memory_limit", "memory") if memory is None else ("memory", "memory_limit")
@@ -139,8 +139,8 @@ def within_memory(price, never, memory, memory_limit, n_layers, n_stages):
             "give both, in one unit: what each layer holds, and the limit"
         )
     memory = checked("memory", memory, n_layers)
-    limits = list(memory_limit) if hasattr(memory_limit, "__len__") else [memory_limit] * n_stages
-    limits = checked("memory_limit", limits, n_stages, of="devices")
+    limits = list(memory_limit) if hasattr(memory_limit, "__len__") else [memory_limit] * stages
+    limits = checked("memory_limit", limits, stages, of="devices")
     (memory, limits), scale = in_proportion(memory, limits)
     above_all = 1 + sum(memory) + max(limits)
     ends = integers(sums(memory), above_all)
@@ -151,7 +151,7 @@ def within_memory(price, never, memory, memory_limit, n_layers, n_stages):
     def restricted(stage, starts, end):
         return np.where(excess(stage, starts, end) > 0, never, price(stage, starts, end))
 
-    missing, _ = best_cut(n_layers, n_stages, excess, np.maximum, above_all)
+    missing, _ = best_cut(n_layers, stages, excess, np.maximum, above_all)
     if missing:
         raise ValueError(_what_is_missing(memory, limits, missing, lambda n: readable(n, scale)))
     return restricted
@@ -198,23 +198,23 @@ def loads(costs, counts):
     return [sum(next(costs) for _ in range(count)) for count in counts]
 
 
-def equal_counts(n_layers, n_stages):
+def equal_counts(n_layers, stages):
     """How many layers each stage gets if all get equally many; the first stages take what is left over.
 
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
     """
     n_layers = argument("n_layers", n_layers)
-    n_stages = whole_number("n_stages", n_stages)
-    if not 1 <= n_stages <= n_layers:
+    stages = whole_number("n_stages", stages)
+    if not 1 <= stages <= n_layers:
         raise ValueError(
-            f"n_stages={n_stages} does not fit {n_layers} layers: "
+            f"stages={stages} does not fit {n_layers} layers: "
             f"use 1 to {n_layers} stages, so that each has a layer"
         )
-    return [part.stop - part.start for part in even_slices(n_layers, n_stages)]
+    return [part.stop - part.start for part in even_slices(n_layers, stages)]
 
 
-def histogram(costs, n_stages):
+def histogram(costs, stages):
     """The cut of GPipe's released code: layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1).
 
     A layer that costs as much as several stages should leaves the stages between without a layer:
@@ -224,25 +224,25 @@ def histogram(costs, n_stages):
     >>> histogram([1, 1, 1, 1], 2), histogram([1, 8, 1], 3)     # a layer that ends at a border is behind it
     ([1, 3], [1, 0, 2])
     """
-    ends, counts = sums(_as_integers(costs, n_stages))[1:], [0] * n_stages
+    ends, counts = sums(_as_integers(costs, stages))[1:], [0] * stages
     if ends[-1] == 0:
         raise ValueError(
             f"all {len(ends)} costs are 0 and have no share of their sum: "
             "give one above 0, or use equal_counts"
         )
     for end in ends:
-        counts[min(n_stages * end // ends[-1], n_stages - 1)] += 1
+        counts[min(stages * end // ends[-1], stages - 1)] += 1
     return counts
 
 
-def min_max(costs, n_stages, speeds=None, cut_costs=None, memory=None, memory_limit=None):
+def min_max(costs, stages, speeds=None, cut_costs=None, memory=None, memory_limit=None):
     """The cut whose slowest stage is as fast as in any cut:
 
         minimise the largest, over the stages s, of  (sum of its costs) / speeds[s] + cut_costs at its ends
 
     costs: one for each of L layers: integers, Fractions or floats of at least 0, all taken exactly as
         they are.
-    n_stages: K, at most L.
+    stages: K, at most L.
     speeds: of the K devices, in order; 1 if None.
     cut_costs: for each of the L - 1 borders between two layers, what a cut there costs each of the two stages
         beside it, the one for sending activations on, the other for sending gradients back.
@@ -265,13 +265,13 @@ def min_max(costs, n_stages, speeds=None, cut_costs=None, memory=None, memory_li
     [1, 3]
     """
     if all(given is None for given in (speeds, cut_costs, memory, memory_limit)):
-        return bisected(sums(_as_integers(costs, n_stages)), n_stages)
-    costs = _checked_costs(costs, n_stages)
+        return bisected(sums(_as_integers(costs, stages)), stages)
+    costs = _checked_costs(costs, stages)
     n_layers = len(costs)
     cut_costs = [0] * (n_layers - 1) if cut_costs is None else cut_costs
     cut_costs = checked("cut_costs", cut_costs, n_layers - 1, of="places between layers")
     (costs, cuts), _ = in_proportion(costs, cut_costs)
-    slowness, scale = _slowness(speeds, n_stages)
+    slowness, scale = _slowness(speeds, stages)
     cuts = [0, *(scale * cut for cut in cuts), 0]
     never = 1 + max(slowness) * sum(costs) + 2 * max(cuts)
     ends, cuts = integers(sums(costs), never), integers(cuts, never)
@@ -279,16 +279,16 @@ def min_max(costs, n_stages, speeds=None, cut_costs=None, memory=None, memory_li
     def load(stage, starts, end):
         return slowness[stage] * (ends[end] - ends[starts]) + cuts[starts] + cuts[end]
 
-    return _within(memory, memory_limit, load, np.maximum, never, n_layers, n_stages)
+    return _within(memory, memory_limit, load, np.maximum, never, n_layers, stages)
 
 
-def min_variance(costs, n_stages, memory=None, memory_limit=None):
+def min_variance(costs, stages, memory=None, memory_limit=None):
     """The cut whose stages vary least, which is what the paper on GPipe asks for:
 
         minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
 
     costs: one for each of L layers, as in `min_max`.
-    n_stages: K, at most L.
+    stages: K, at most L.
     memory: what each layer holds.
     memory_limit: what a device may hold, in the same unit; one number, or one per device.
 
@@ -300,14 +300,14 @@ def min_variance(costs, n_stages, memory=None, memory_limit=None):
     >>> loads(costs, min_variance(costs, 3)), loads(costs, min_max(costs, 3))
     ([6, 2, 3], [1, 5, 5])
     """
-    costs = _as_integers(costs, n_stages)
+    costs = _as_integers(costs, stages)
     never = 1 + sum(costs) ** 2
     ends = integers(sums(costs), never)
 
     def square(stage, starts, end):
         return (ends[end] - ends[starts]) ** 2
 
-    return _within(memory, memory_limit, square, np.add, never, len(costs), n_stages)
+    return _within(memory, memory_limit, square, np.add, never, len(costs), stages)
 
 
 def _within(memory, memory_limit, price, combine, never, n_layers, n_stages):

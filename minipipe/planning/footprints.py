@@ -25,14 +25,14 @@ from .one_microbatch import (
 
 
 def footprints(
-    layers, loss, n_stages, input_shape, m,
+    layers, loss, stages, input_shape, m,
     dtype="float64", optimizer=None, patterns=PATTERNS, accumulate="tree", grain=None,
 ):
     """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
     layers: a list of them.
     loss: an object, such as MeanSquaredError(): a backward begins at the loss.
-    n_stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample; "time" takes
+    stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample; "time" takes
         numbers, and is refused.
     input_shape: of one sample, such as (64,) or (3, 32, 32).
     m: the samples of a micro-batch.
@@ -63,10 +63,10 @@ def footprints(
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, grain)
-    return network.footprints(_counts(network, layers, n_stages), m, patterns)
+    return network.footprints(_counts(network, layers, stages), m, patterns)
 
 
-def temporaries(layers, loss, n_stages, input_shape, m, dtype="float64", patterns=PATTERNS):
+def temporaries(layers, loss, stages, input_shape, m, dtype="float64", patterns=PATTERNS):
     """For each stage {kind of action: bytes}: what is there for a moment inside such an action, at most.
 
     It comes on top of the bytes at its start and its end, those of `footprints`, which a run counts: no run
@@ -83,7 +83,7 @@ def temporaries(layers, loss, n_stages, input_shape, m, dtype="float64", pattern
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, None)
-    return network.temporaries(_counts(network, layers, n_stages), argument("m", m), patterns)
+    return network.temporaries(_counts(network, layers, stages), argument("m", m), patterns)
 
 
 def _counts(network, layers, n_stages):

@@ -71,13 +71,13 @@ class Performed(NamedTuple):
     skips: dict
 
 
-def counts_for(n_stages, layers, loss, sample):
+def counts_for(stages, layers, loss, sample):
     """Return the number of layers of each stage.
 
-    n_stages: K; or a `Cut`.
+    stages: K; or a `Cut`.
     sample: a micro-batch (X, Y), for a `Cut` without one.
     """
-    cut = n_stages if isinstance(n_stages, Cut) else Cut(argument("n_stages", n_stages))
+    cut = stages if isinstance(stages, Cut) else Cut(argument("n_stages", stages))
     return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
 
 

@@ -22,7 +22,7 @@ def _alive(K, M, device):
 
 
 @SCHEDULES("pipedream", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
-def pipedream(n_devices, n_microbatches, vertical_sync=False):
+def pipedream(devices, microbatches, vertical_sync=False):
     """1F1B without an end: each micro-batch is a whole mini-batch, and each backward brings an update.
 
         F0 F1 F2 F3             B0 U F4    B1 U F5    B2 U         (device 0 of 4)
@@ -42,21 +42,21 @@ def pipedream(n_devices, n_microbatches, vertical_sync=False):
     """
     vertical_sync = argument("vertical_sync", vertical_sync)
     name = "pipedream-vertical" if vertical_sync else "pipedream"
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    delays = [n_devices - 1 if vertical_sync else n_devices - 1 - stage for stage in range(n_devices)]
-    versions = tuple(tuple(max(0, i - delay) for i in range(n_microbatches)) for delay in delays)
-    return _endless(name, n_devices, n_microbatches, 1, versions)
+    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    delays = [devices - 1 if vertical_sync else devices - 1 - stage for stage in range(devices)]
+    versions = tuple(tuple(max(0, i - delay) for i in range(microbatches)) for delay in delays)
+    return _endless(name, devices, microbatches, 1, versions)
 
 
 @SCHEDULES("pipedream-vertical", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
-def pipedream_vertical(n_devices, n_microbatches):
+def pipedream_vertical(devices, microbatches):
     """PipeDream with vertical sync: every stage uses the version of stage 0.
 
     Stage 0 of K works with the weights after t - K + 1 updates, and so does every other stage: a micro-batch
     meets one set of weights, and every stage keeps up to K versions. Makespan and micro-batches alive are
     those of `pipedream`: (M + K - 1)(F + B) ticks for M mini-batches, and K - r.
     """
-    return pipedream(n_devices, n_microbatches, vertical_sync=True)
+    return pipedream(devices, microbatches, vertical_sync=True)
 
 
 @SCHEDULES(
@@ -66,7 +66,7 @@ def pipedream_vertical(n_devices, n_microbatches):
     source="Narayanan et al. 2020, arXiv 2006.09503",
     flush=False,
 )
-def pipedream_2bw(n_devices, n_microbatches, per_update=None):
+def pipedream_2bw(devices, microbatches, per_update=None):
     """PipeDream with an update after every `per_update` micro-batches, K if left out; it keeps two versions.
 
         w(t + 1) = w(t) - learning_rate * grad f(w(t - 1))
@@ -75,20 +75,20 @@ def pipedream_2bw(n_devices, n_microbatches, per_update=None):
     newest ones that every stage has when it begins with mini-batch t. `per_update` must be at least K, and
     divide M; else `ValueError`. Makespan (M + K - 1)(F + B) ticks for M micro-batches.
     """
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    per_update = n_devices if per_update is None else whole_number("per_update", per_update)
-    if per_update < n_devices:
+    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    per_update = devices if per_update is None else whole_number("per_update", per_update)
+    if per_update < devices:
         raise ValueError(
-            f"per_update={per_update} micro-batches on {n_devices} devices: use at least {n_devices}, else a "
+            f"per_update={per_update} micro-batches on {devices} devices: use at least {devices}, else a "
             "mini-batch begins before the weights that it needs are there"
         )
-    if n_microbatches % per_update:
-        nearest = max(1, round(n_microbatches / per_update)) * per_update
+    if microbatches % per_update:
+        nearest = max(1, round(microbatches / per_update)) * per_update
         raise ValueError(
-            f"n_microbatches={n_microbatches} is not a multiple of per_update={per_update}: use {nearest}"
+            f"microbatches={microbatches} is not a multiple of per_update={per_update}: use {nearest}"
         )
-    versions = (tuple(max(0, i // per_update - 1) for i in range(n_microbatches)),) * n_devices
-    return _endless("pipedream-2bw", n_devices, n_microbatches, per_update, versions)
+    versions = (tuple(max(0, i // per_update - 1) for i in range(microbatches)),) * devices
+    return _endless("pipedream-2bw", devices, microbatches, per_update, versions)
 
 
 def _endless(name, n_devices, n_microbatches, per_update, versions):

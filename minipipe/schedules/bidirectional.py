@@ -24,7 +24,7 @@ def _of_folded(K, M, F, I, W):
     source="Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362",
     stages_per_device=2,
 )
-def dualpipe_v(n_devices, n_microbatches):
+def dualpipe_v(devices, microbatches):
     """DualPipe cut in half: one copy of the network in a V, whose arms are DualPipe's two directions.
 
         F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
@@ -36,17 +36,17 @@ def dualpipe_v(n_devices, n_microbatches):
     I <= F <= B. K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at
     least 2K, or `ValueError`.
     """
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    if n_microbatches < 2 * n_devices:
+    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    if microbatches < 2 * devices:
         raise ValueError(
-            f"n_microbatches={n_microbatches} is too few for dualpipe-v on {n_devices} devices: use at least "
-            f"{2 * n_devices}"
+            f"microbatches={microbatches} is too few for dualpipe-v on {devices} devices: use at least "
+            f"{2 * devices}"
         )
 
     def order(r):
-        return _eight_steps(Turns(r, 2 * n_devices - 1 - r), n_devices, r, n_microbatches)
+        return _eight_steps(Turns(r, 2 * devices - 1 - r), devices, r, microbatches)
 
-    return make_schedule("dualpipe-v", n_devices, n_microbatches, order, v=2)
+    return make_schedule("dualpipe-v", devices, microbatches, order, v=2)
 
 
 def _of_both_ways(K, M, F, I, W):
@@ -61,7 +61,7 @@ def _of_both_ways(K, M, F, I, W):
     source="DeepSeek-V3, arXiv 2412.19437, section 3.2.1",
     copies=2,
 )
-def dualpipe(n_devices, n_microbatches):
+def dualpipe(devices, microbatches):
     """A forward in one direction runs together with a backward in the other: each hides the other's messages.
 
         F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
@@ -72,15 +72,15 @@ def dualpipe(n_devices, n_microbatches):
     are; then the makespan is that much more than M (F + B). K + 1 micro-batches are alive on every device. K
     and M must be even and M >= 2K, or `ValueError`.
     """
-    K, n_microbatches = _checked_both_ways("dualpipe", n_devices, n_microbatches, 2)
-    half = n_microbatches // 2
+    K, microbatches = _checked_both_ways("dualpipe", devices, microbatches, 2)
+    half = microbatches // 2
 
     def order(r):
         if r < K // 2:
             return _eight_steps(Turns(r, K - 1 - r, first=(0, half)), K // 2, r, half)
         return _eight_steps(Turns(K - 1 - r, r, first=(half, 0)), K // 2, K - 1 - r, half)
 
-    return make_schedule("dualpipe", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
+    return make_schedule("dualpipe", K, microbatches, order, copy_of=(0,) * half + (1,) * half)
 
 
 def _of_chimera(K, M, F, B):
@@ -104,7 +104,7 @@ def _alive_in_chimera(K, M, device):
     source="Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5",
     copies=2,
 )
-def chimera(n_devices, n_microbatches):
+def chimera(devices, microbatches):
     """Two 1F1B pipelines in opposite directions, each of which works in the gaps of the other.
 
         F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: large letters are copy 0, small ones copy 1)
@@ -122,8 +122,8 @@ def chimera(n_devices, n_microbatches):
     K. Where F and B differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y
     ticks; and where K divides M, each further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
     """
-    n_devices, n_microbatches = _checked_both_ways("chimera", n_devices, n_microbatches, 0)
-    K, half = n_devices, n_microbatches // 2
+    devices, microbatches = _checked_both_ways("chimera", devices, microbatches, 0)
+    K, half = devices, microbatches // 2
 
     def order(r):
         slots = {}
@@ -135,7 +135,7 @@ def chimera(n_devices, n_microbatches):
                 slots[begin + 2 * K - 1 - s] = Action("B", s, copy * half + j)
         return [action for _, action in sorted(slots.items())]
 
-    return make_schedule("chimera", K, n_microbatches, order, copy_of=(0,) * half + (1,) * half)
+    return make_schedule("chimera", K, microbatches, order, copy_of=(0,) * half + (1,) * half)
 
 
 def _eight_steps(turns, K, r, M):
@@ -166,11 +166,11 @@ def _checked_both_ways(name, n_devices, n_microbatches, per_device):
     if n_devices % 2:
         nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
         raise ValueError(
-            f"{name} needs an even number of devices, n_devices={n_devices} is not: use {nearest}"
+            f"{name} needs an even number of devices, devices={n_devices} is not: use {nearest}"
         )
     if n_microbatches % 2 or n_microbatches < least:
         raise ValueError(
-            f"n_microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an "
+            f"microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an "
             f"even number of at least {least}: use {max(least, n_microbatches + n_microbatches % 2)}"
         )
     return n_devices, n_microbatches

@@ -27,7 +27,7 @@ def _of_half(K, M, F, I, W):
 @SCHEDULES(
     "v-half", makespan=_of_half, alive=lambda K, M: min(M, (K + 2) // 2), source=PAPER, stages_per_device=2
 )
-def v_half(n_devices, n_microbatches):
+def v_half(devices, microbatches):
     """About half of 1F1B's memory, in less time: the forward takes two slots a device out, and one back.
 
         F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's
@@ -38,9 +38,9 @@ def v_half(n_devices, n_microbatches):
     >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F
     is that of both stages together.
     """
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    block = _block(n_devices, climb=2, wait=0 if n_devices % 2 else 3, turn=1)
-    return _repeated("v-half", block, n_microbatches, (n_devices + 2) // 2, ahead=n_devices % 2 == 0)
+    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    block = _block(devices, climb=2, wait=0 if devices % 2 else 3, turn=1)
+    return _repeated("v-half", block, microbatches, (devices + 2) // 2, ahead=devices % 2 == 0)
 
 
 def _of_min(K, M, F, I, W):
@@ -52,7 +52,7 @@ def _of_min(K, M, F, I, W):
 @SCHEDULES(
     "v-min", makespan=_of_min, alive=lambda K, M: min(M, (K + 4) // 3), source=PAPER, stages_per_device=2
 )
-def v_min(n_devices, n_microbatches):
+def v_min(devices, microbatches):
     """About a third of 1F1B's memory, the least that a V allows: one slot a device, out and back.
 
         F . . f i . . I        (the block of 2 devices)
@@ -62,9 +62,9 @@ def v_min(n_devices, n_microbatches):
     K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K and M >= K, if F is that of both
     stages together.
     """
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    block = _block(n_devices, climb=1, wait=0 if n_devices % 3 else 2, turn=0)
-    return _repeated("v-min", block, n_microbatches, (n_devices + 4) // 3, ahead=n_devices % 3 == 0)
+    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    block = _block(devices, climb=1, wait=0 if devices % 3 else 2, turn=0)
+    return _repeated("v-min", block, microbatches, (devices + 4) // 3, ahead=devices % 3 == 0)
 
 
 def _block(K, climb, wait, turn):
@@ -117,11 +117,11 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
 class _Device:
     """One device: the actions that it has done, those left in the block's order, and the W that wait."""
 
-    def __init__(self, stages, offsets, n_microbatches, most, ahead):
+    def __init__(self, stages, offsets, microbatches, most, ahead):
         passes = [("F", stages[0]), ("F", stages[1]), ("I", stages[1]), ("I", stages[0])]
         slots = [
             (offset + PERIOD * i, Action(*work, i))
-            for offset, work in zip(offsets, passes) for i in range(n_microbatches)
+            for offset, work in zip(offsets, passes) for i in range(microbatches)
         ]
         self.left = [action for _, action in sorted(slots)]
         self.needs = {action: set(before(*action, "FIW")) for action in self.left}

@@ -21,7 +21,7 @@ from ..order.names import SCHEDULES
     also={"Interleaved1F1B": "PyTorch"},
     stages_per_device=2,
 )
-def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
+def interleaved_one_f_one_b(devices, microbatches, v=2):
     """1F1B over v stages a device, in groups of g micro-batches that pass one stage before the next.
 
         F0 F1 f0 f1 F2 b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3        (device 0 of 2, M = 4)
@@ -33,13 +33,13 @@ def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
     the device's stages together. In general, there are M // K rounds of g = M / (M // K); `ValueError` where
     that is no whole number.
     """
-    group = group_of(n_devices, n_microbatches, v)
+    group = group_of(devices, microbatches, v)
 
     def order(r):
-        warm_up = 2 * (n_devices - r - 1) + (v - 1) * group
-        return in_turn(*in_groups(n_devices, n_microbatches, v, group, r), warm_up)
+        warm_up = 2 * (devices - r - 1) + (v - 1) * group
+        return in_turn(*in_groups(devices, microbatches, v, group, r), warm_up)
 
-    return make_schedule("interleaved", n_devices, n_microbatches, order, v)
+    return make_schedule("interleaved", devices, microbatches, order, v)
 
 
 @SCHEDULES(
@@ -50,7 +50,7 @@ def interleaved_one_f_one_b(n_devices, n_microbatches, v=2):
     also={"LoopedBFS": "PyTorch", "breadth-first": "Lamy-Poirier 2022, arXiv 2211.05953"},
     stages_per_device=2,
 )
-def looped_breadth_first(n_devices, n_microbatches, v=2):
+def looped_breadth_first(devices, microbatches, v=2):
     """All micro-batches through a device's first stage, then through its second, ...; and all the way back.
 
         F0 F1 F2 F3 f0 f1 f2 f3    b3 b2 b1 b0 B3 B2 B1 B0        (device 0 of 2, M = 4)
@@ -61,28 +61,28 @@ def looped_breadth_first(n_devices, n_microbatches, v=2):
     """
 
     def order(r):
-        forwards = [Action("F", c * n_devices + r, i) for c in range(v) for i in range(n_microbatches)]
+        forwards = [Action("F", c * devices + r, i) for c in range(v) for i in range(microbatches)]
         return forwards + [Action("B", stage, i) for _, stage, i in reversed(forwards)]
 
-    return make_schedule("looped", n_devices, n_microbatches, order, v)
+    return make_schedule("looped", devices, microbatches, order, v)
 
 
-def in_groups(n_devices, n_microbatches, v, group, r):
+def in_groups(devices, microbatches, v, group, r):
     """Return the forwards of device r in order, and its backwards."""
-    turns = [((k // group) % v, k // (group * v) * group + k % group) for k in range(n_microbatches * v)]
-    forwards = [Action("F", c * n_devices + r, i) for c, i in turns]
-    return forwards, [Action("B", (v - 1 - c) * n_devices + r, i) for c, i in turns]
+    turns = [((k // group) % v, k // (group * v) * group + k % group) for k in range(microbatches * v)]
+    forwards = [Action("F", c * devices + r, i) for c, i in turns]
+    return forwards, [Action("B", (v - 1 - c) * devices + r, i) for c, i in turns]
 
 
-def group_of(n_devices, n_microbatches, v):
+def group_of(devices, microbatches, v):
     """Return the micro-batches of a group; `ValueError` where the rounds do not divide M."""
-    n_devices, n_microbatches, v, _ = check_sizes(n_devices, n_microbatches, v)
-    rounds = max(1, n_microbatches // n_devices)
-    if n_microbatches % rounds:
-        legal = [m for m in range(1, 2 * n_microbatches + n_devices) if m % max(1, m // n_devices) == 0]
-        nearest = min(legal, key=lambda m: abs(m - n_microbatches))
+    devices, microbatches, v, _ = check_sizes(devices, microbatches, v)
+    rounds = max(1, microbatches // devices)
+    if microbatches % rounds:
+        legal = [m for m in range(1, 2 * microbatches + devices) if m % max(1, m // devices) == 0]
+        nearest = min(legal, key=lambda m: abs(m - microbatches))
         raise ValueError(
-            f"n_microbatches={n_microbatches} makes {rounds} rounds on {n_devices} devices, which do not "
-            f"divide it: use {nearest}, or a multiple of {n_devices}"
+            f"microbatches={microbatches} makes {rounds} rounds on {devices} devices, which do not "
+            f"divide it: use {nearest}, or a multiple of {devices}"
         )
-    return n_microbatches // rounds
+    return microbatches // rounds

@@ -52,7 +52,7 @@ def _of_late_w(K, M, F, I, W):
 @SCHEDULES(
     "gpipe-late-w", makespan=_of_late_w, alive=lambda K, M, device: M, source="no known paper", late_w=True
 )
-def gpipe_late_w(n_stages, n_microbatches):
+def gpipe_late_w(stages, microbatches):
     """GPipe with late W: what goes back are input gradients alone, and W* fills the drain.
 
         F0 F1 F2             I2 I1 I0 W*------
@@ -62,13 +62,13 @@ def gpipe_late_w(n_stages, n_microbatches):
     Makespan (M + K - 1)(F + I) + M late_W ticks, with late_W for each micro-batch of a W*: (K - 1) W less
     than GPipe if late_W = W. M micro-batches are alive on every device, from their I on as what W reads.
     """
-    return with_late_W(gpipe(n_stages, n_microbatches))
+    return with_late_W(gpipe(stages, microbatches))
 
 
 @SCHEDULES(
     "1f1b-late-w", makespan=_of_late_w, alive=lambda K, M, device: M, source="no known paper", late_w=True
 )
-def one_f_one_b_late_w(n_stages, n_microbatches):
+def one_f_one_b_late_w(stages, microbatches):
     """1F1B with late W: the makespan of `gpipe_late_w`, with fewer caches.
 
         F0 F1 F2       I0    I1    I2 W*------
@@ -78,4 +78,4 @@ def one_f_one_b_late_w(n_stages, n_microbatches):
     Makespan (M + K - 1)(F + I) + M late_W ticks. M micro-batches are alive on every device; but of those on
     device r only min(M, K - r) have more than what W reads.
     """
-    return with_late_W(one_f_one_b(n_stages, n_microbatches))
+    return with_late_W(one_f_one_b(stages, microbatches))

@@ -12,7 +12,7 @@ from ..order.names import SCHEDULES
     alive=lambda K, M, device: 1,
     source="Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on",
 )
-def naive(n_stages, n_microbatches):
+def naive(stages, microbatches):
     """One device works at a time: each micro-batch goes all the way up and down before the next.
 
         F0          B0 F1          B1
@@ -23,9 +23,9 @@ def naive(n_stages, n_microbatches):
     """
 
     def order(r):
-        return [Action(kind, r, i) for i in range(n_microbatches) for kind in "FB"]
+        return [Action(kind, r, i) for i in range(microbatches) for kind in "FB"]
 
-    return make_schedule("naive", n_stages, n_microbatches, order)
+    return make_schedule("naive", stages, microbatches, order)
 
 
 def _filled_and_drained(K, M, F, B):
@@ -40,7 +40,7 @@ def _filled_and_drained(K, M, F, B):
     source="Huang et al. 2018, arXiv 1811.06965",
     also={"F-then-B": "PaddlePaddle", "AFAB": "nanotron", "all-forward-all-backward": "nanotron"},
 )
-def gpipe(n_stages, n_microbatches, backward_order="lifo"):
+def gpipe(stages, microbatches, backward_order="lifo"):
     """All forwards, then all backwards (fill and drain).
 
         F0 F1 F2             B2 B1 B0
@@ -55,10 +55,10 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     name, step = ("gpipe", -1) if backward_order == "lifo" else ("gpipe-fifo", 1)
 
     def order(r):
-        forwards, backwards = forwards_and_backwards(r, n_microbatches)
+        forwards, backwards = forwards_and_backwards(r, microbatches)
         return forwards + backwards[::step]
 
-    return make_schedule(name, n_stages, n_microbatches, order)
+    return make_schedule(name, stages, microbatches, order)
 
 
 @SCHEDULES(
@@ -67,7 +67,7 @@ def gpipe(n_stages, n_microbatches, backward_order="lifo"):
     alive=lambda K, M, device: M,
     source="Huang et al. 2018, arXiv 1811.06965",
 )
-def gpipe_fifo(n_stages, n_microbatches):
+def gpipe_fifo(stages, microbatches):
     """GPipe with the first micro-batch back first.
 
         F0 F1 F2             B0 B1 B2
@@ -76,7 +76,7 @@ def gpipe_fifo(n_stages, n_microbatches):
 
     Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device.
     """
-    return gpipe(n_stages, n_microbatches, backward_order="fifo")
+    return gpipe(stages, microbatches, backward_order="fifo")
 
 
 @SCHEDULES(
@@ -89,7 +89,7 @@ def gpipe_fifo(n_stages, n_microbatches):
         "DAPPLE": "Fan et al. 2020, arXiv 2007.01045",
     },
 )
-def one_f_one_b(n_stages, n_microbatches):
+def one_f_one_b(stages, microbatches):
     """Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).
 
         F0 F1 F2       B0 F3 B1    B2    B3
@@ -101,9 +101,9 @@ def one_f_one_b(n_stages, n_microbatches):
     """
 
     def order(r):
-        return in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_stages - r - 1)
+        return in_turn(*forwards_and_backwards(r, microbatches), warm_up=stages - r - 1)
 
-    return make_schedule("1f1b", n_stages, n_microbatches, order)
+    return make_schedule("1f1b", stages, microbatches, order)
 
 
 @SCHEDULES(
@@ -112,7 +112,7 @@ def one_f_one_b(n_stages, n_microbatches):
     alive=lambda K, M, device: min(M, 2 * (K - device) - 1),
     source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",
 )
-def eager_one_f_one_b(n_stages, n_microbatches):
+def eager_one_f_one_b(stages, microbatches):
     """1F1B with as many forwards ahead as a gradient takes to come back: for links that are slow.
 
         F0 F1 F2 F3    B0       B1    B2    B3
@@ -125,6 +125,6 @@ def eager_one_f_one_b(n_stages, n_microbatches):
     """
 
     def order(r):
-        return in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=2 * (n_stages - r - 1))
+        return in_turn(*forwards_and_backwards(r, microbatches), warm_up=2 * (stages - r - 1))
 
-    return make_schedule("eager-1f1b", n_stages, n_microbatches, order)
+    return make_schedule("eager-1f1b", stages, microbatches, order)

@@ -16,7 +16,7 @@ def _of_h1(K, M, F, I, W):
 
 
 @SCHEDULES("zb-h1", makespan=_of_h1, alive=lambda K, M, device: min(M, K), source=PAPER)
-def zero_bubble_h1(n_devices, n_microbatches):
+def zero_bubble_h1(devices, microbatches):
     """1F1B's order, with I where it has B and W delayed by r on device r: a smaller bubble.
 
         F0 F1 F2    I0 W0 F3 I1 W1    I2 W2 I3 W3        (device 0 of 3, M = 4)
@@ -30,10 +30,10 @@ def zero_bubble_h1(n_devices, n_microbatches):
     """
 
     def order(r):
-        whole = in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_devices - r - 1)
+        whole = in_turn(*forwards_and_backwards(r, microbatches), warm_up=devices - r - 1)
         return halved(whole, delay=r)
 
-    return make_schedule("zb-h1", n_devices, n_microbatches, order)
+    return make_schedule("zb-h1", devices, microbatches, order)
 
 
 @SCHEDULES(
@@ -42,7 +42,7 @@ def zero_bubble_h1(n_devices, n_microbatches):
     alive=lambda K, M, device: min(M, 2 * K - 1),
     source=PAPER,
 )
-def zero_bubble_h2(n_devices, n_microbatches):
+def zero_bubble_h2(devices, microbatches):
     """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
 
     Device r of K has the order of eager 1F1B, with I where that has B, and delays its W by 2r. Makespan M (F
@@ -50,10 +50,10 @@ def zero_bubble_h2(n_devices, n_microbatches):
     """
 
     def order(r):
-        whole = in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=2 * (n_devices - r - 1))
+        whole = in_turn(*forwards_and_backwards(r, microbatches), warm_up=2 * (devices - r - 1))
         return halved(whole, delay=2 * r)
 
-    return make_schedule("zb-h2", n_devices, n_microbatches, order)
+    return make_schedule("zb-h2", devices, microbatches, order)
 
 
 def _of_v(K, M, F, I, W):
@@ -68,7 +68,7 @@ def _of_v(K, M, F, I, W):
     also={"ZBVZeroBubble": "PyTorch"},
     stages_per_device=2,
 )
-def zero_bubble_v(n_devices, n_microbatches):
+def zero_bubble_v(devices, microbatches):
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
     The last device has both middle stages, the first one the first and the last: a micro-batch's backward
@@ -80,21 +80,21 @@ def zero_bubble_v(n_devices, n_microbatches):
     """
 
     def order(r):
-        enough = max(2 * n_devices - 1, n_microbatches)
-        turns = Turns(r, 2 * n_devices - 1 - r)
-        turns.do("F0", times=2 * (n_devices - r) - 1)
+        enough = max(2 * devices - 1, microbatches)
+        turns = Turns(r, 2 * devices - 1 - r)
+        turns.do("F0", times=2 * (devices - r) - 1)
         turns.do("F1 F0", times=r)
-        turns.do("F1 I1 W1", times=n_devices - r)
+        turns.do("F1 I1 W1", times=devices - r)
         while turns.forwards[1] < turns.forwards[0] or turns.forwards[0] < enough:
             if turns.forwards[0] < enough:
                 turns.do("F0")
             turns.do("I0 W0 F1 I1 W1")
         turns.do("I0 I1", times=r)
-        turns.do("I0 W0", times=n_devices - r)
+        turns.do("I0 W0", times=devices - r)
         turns.do(" ".join(sorted((f"W{position}" for position, _ in turns.halves), reverse=True)))
-        return [action for action in turns.actions if action.microbatch < n_microbatches]
+        return [action for action in turns.actions if action.microbatch < microbatches]
 
-    return make_schedule("zb-v", n_devices, n_microbatches, order, v=2)
+    return make_schedule("zb-v", devices, microbatches, order, v=2)
 
 
 @SCHEDULES(
@@ -105,17 +105,17 @@ def zero_bubble_v(n_devices, n_microbatches):
     also={"InterleavedZeroBubble": "PyTorch"},
     stages_per_device=2,
 )
-def interleaved_zero_bubble(n_devices, n_microbatches, v=2):
+def interleaved_zero_bubble(devices, microbatches, v=2):
     """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
 
     Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that
     what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I =
     W where K divides M; then K micro-batches are alive on every device.
     """
-    group = group_of(n_devices, n_microbatches, v)
+    group = group_of(devices, microbatches, v)
 
     def order(r):
-        warm_up = (n_devices - r - 1) + (v - 1) * group
-        return halved(in_turn(*in_groups(n_devices, n_microbatches, v, group, r), warm_up), delay=r)
+        warm_up = (devices - r - 1) + (v - 1) * group
+        return halved(in_turn(*in_groups(devices, microbatches, v, group, r), warm_up), delay=r)
 
-    return make_schedule("interleaved-zb", n_devices, n_microbatches, order, v)
+    return make_schedule("interleaved-zb", devices, microbatches, order, v)

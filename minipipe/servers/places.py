@@ -16,7 +16,7 @@ MOST = 10**6  # devices, rounds and mini-batches: more than any run could hold
 class Places(NamedTuple):
     """The devices of the servers and of the workers.
 
-    >>> Places.of(n_servers=1, n_workers=2, on_workers=False)
+    >>> Places.of(servers=1, workers=2, on_workers=False)
     Places(servers=[0], workers=[1, 2])
     """
 
@@ -24,10 +24,10 @@ class Places(NamedTuple):
     workers: list
 
     @staticmethod
-    def of(n_servers, n_workers, on_workers):
+    def of(servers, workers, on_workers):
         """Return the devices: servers first; `on_workers`, server k is a lane on the device of worker k."""
-        first = 0 if on_workers else n_servers
-        return Places(list(range(n_servers)), list(range(first, first + n_workers)))
+        first = 0 if on_workers else servers
+        return Places(list(range(servers)), list(range(first, first + workers)))
 
     def programs(self, servers, workers):
         """Return the programs of all devices, as a cluster takes them."""

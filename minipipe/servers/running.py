@@ -22,13 +22,13 @@ class Runner:
     Raises `ValueError` for an engine, a link or ports that do not fit these devices.
     """
 
-    def __init__(self, engine, link, ports, n_devices):
+    def __init__(self, engine, link, ports, devices):
         self._engine = one_of("engine", engine, ENGINES)
         check_link(link)
-        links_between(link, n_devices)
-        self._link, self._ports = link, checked_ports(ports, n_devices)
+        links_between(link, devices)
+        self._link, self._ports = link, checked_ports(ports, devices)
         if engine == MPI:
-            check_size(world(), n_devices)
+            check_size(world(), devices)
 
     def run(self, programs, names, data):
         """Run the programs to their end, and return the `Trace`.

@@ -190,10 +190,10 @@ class Replica:
     step: the updates before mini-batch 0.
     """
 
-    def __init__(self, layers, loss, batches, n_parts, part, n_servers, step):
+    def __init__(self, layers, loss, batches, n_parts, part, servers, step):
         self._stage = Stage(0, layers, loss)
         self._batches, self._n_parts, self._part = batches, n_parts, part
-        self._n_servers, self._step = n_servers, step
+        self._n_servers, self._step = servers, step
 
     def take(self, parts):
         """Go on with these weights. parts: for each server its vectors."""

@@ -259,7 +259,7 @@ class NetworkTrial:
         X, Y = self.first.data(convert), converted(_labels_for(self.loss, self.output_shape), convert)
         compare = against_full_batch if self.alone_per_sample else against_same_groups
         K, M, schedule, recompute = setting
-        return compare(Pipeline(layers, self.loss, K, M, schedule, recompute), X, Y)
+        return compare(Pipeline(layers, self.loss, K, M, schedule=schedule, recompute=recompute), X, Y)
 
 
 def _labels_for(loss, shape):
@@ -343,4 +343,4 @@ class ScheduleTrial:
             layer.initialize(rng)
         layers = [layer.copy(coarse).copy(convert) for layer in layers]
         X, Y = (converted(coarse(rng.standard_normal((2, M + 1))), convert) for _ in range(2))
-        return Pipeline(layers, MeanSquaredError(), K, M, self.schedule), X, Y
+        return Pipeline(layers, MeanSquaredError(), K, M, schedule=self.schedule), X, Y

@@ -326,7 +326,7 @@ def pipelined(trial):
     n = len(layers)
     cuts = [(2, "gpipe"), (n, "1f1b"), (n, "zb-h1"), (n, "gpipe-late-w")]
     for (K, schedule), recompute in product(cuts, ("never", "always")):
-        pipe = Pipeline(layers, MeanSquaredError(), K, 2, schedule, recompute)
+        pipe = Pipeline(layers, MeanSquaredError(), K, 2, schedule=schedule, recompute=recompute)
         try:
             wrong = difference_in_words(*compare(pipe, X, Y), exact=not note)
         except Exception as error:

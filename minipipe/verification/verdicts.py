@@ -85,7 +85,7 @@ def against_one_device(pipe, X, Y):
     argument("against_one_device.pipe", pipe)
     if pipe.grain is None:
         schedule = "gpipe-late-w" if "W*" in pipe.schedule.kinds else "gpipe"
-        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule)
+        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule=schedule)
     else:
         one_device = Sequential(pipe.layers, pipe.loss, grain=pipe.grain)
     reference = _run(_like(pipe, one_device), X, Y)

@@ -97,7 +97,7 @@ def check_healthy(healthy):
               for layer in mp.Sequential(layers, None).layers]
 
     def said(n_microbatches=3):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, n_microbatches, "gpipe")
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, n_microbatches, schedule="gpipe")
         return called(healthy, pipe, X, Y)
 
     value, sentence = said()

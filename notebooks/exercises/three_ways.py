@@ -50,7 +50,7 @@ def runs(layers: list, X: np.ndarray, Y: np.ndarray) -> dict:
     copies = [mp.Linear(*layer.W.shape[::-1], W=layer.W, b=layer.b) for layer in linears]
     ours = [copies[0]] + [layer for linear in copies[1:] for layer in (mp.ReLU(), linear)]
     loss = mp.MeanSquaredError()
-    network = mp.Pipeline(ours, loss, mp.Cut([2, 2, 2, 1]), N, "gpipe")
+    network = mp.Pipeline(ours, loss, mp.Cut([2, 2, 2, 1]), N, schedule="gpipe")
     data = mp.DataParallel(ours, loss, N)
     costs = [net.forward_backward(X, Y) for net in (network, data)]
     return {

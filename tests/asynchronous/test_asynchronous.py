@@ -57,7 +57,7 @@ def streams(draw):
 def test_gradients_are_those_of_the_update_rule(stream):
     """Bitwise: costs and parameters after the last update, so every update before it, too."""
     (name, layers, partition, n, batches, optimizer), loss = stream, mp.MeanSquaredError()
-    pipe = mp.Pipeline(layers, loss, mp.Cut(partition), n, name)
+    pipe = mp.Pipeline(layers, loss, mp.Cut(partition), n, schedule=name)
     own, by_rule = optimizer.fresh(), optimizer.fresh()
     costs, trained = by_the_rule(layers, loss, partition, batches, by_rule, n, RULES[name])
     assert_same(pipe.train(batches, own), costs)
@@ -67,7 +67,7 @@ def test_gradients_are_those_of_the_update_rule(stream):
 
 def pipeline(schedule="pipedream", n=1):
     layers, loss = mp.models.mlp([64, 8, 8, 10]), mp.SoftmaxCrossEntropy()
-    return mp.Pipeline(layers, loss, 3, n, schedule)
+    return mp.Pipeline(layers, loss, 3, n, schedule=schedule)
 
 
 def batches(n_batches, m=16):
@@ -110,19 +110,19 @@ TIED = [mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")]
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: pipeline("pipedream", 4), "n_microbatches=4: 'pipedream' makes an update after each, so use 1"),
+    (lambda: pipeline("pipedream", 4), "microbatches=4: 'pipedream' makes an update after each, so use 1"),
     (lambda: pipeline("pipedream-2bw", 2), "per_update=2 micro-batches on 3 devices: use at least 3"),
     (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2), mp.SGD(0.1)),
-     "n_microbatches=3 exceeds the batch of m=2 samples: use at most 2"),
+     "microbatches=3 exceeds the batch of m=2 samples: use at most 2"),
     (lambda: pipeline().start(*batches(1)[0], mp.SGD(0.1)),
      "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
     (lambda: pipeline(mp.schedules.one_f_one_b).start(*batches(1)[0], mp.SGD(0.1)),
      "the order of '1f1b' has no U for an optimizer: hand it to step(optimizer)"),
-    (lambda: pipedream_2bw(2, 7), "n_microbatches=7 is not a multiple of per_update=2: use 8"),
-    (lambda: mp.Pipeline(TIED, mp.MeanSquaredError(), 2, 1, pipedream(2, 2)),
+    (lambda: pipedream_2bw(2, 7), "microbatches=7 is not a multiple of per_update=2: use 8"),
+    (lambda: mp.Pipeline(TIED, mp.MeanSquaredError(), 2, 1, schedule=pipedream(2, 2)),
      "tie='W': tied weights need a flush, which the order of 'pipedream' does not have on each device"),
-    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, pipedream(2, 2)),
-     "makes 2 updates with 2 micro-batches, but n_microbatches=2 for each: use 1"),
+    (lambda: mp.Pipeline(mp.models.mlp([4, 4, 4]), mp.MeanSquaredError(), 2, 2, schedule=pipedream(2, 2)),
+     "makes 2 updates with 2 micro-batches, but microbatches=2 for each: use 1"),
     (lambda: pipeline().forward_backward(*batches(1)[0]),
      "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
 ])
@@ -257,7 +257,7 @@ def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monk
         return found
 
     layers, most = [mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.Linear(8, 8), mp.Linear(8, 8)], [0]
-    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 4, M, name, count_bytes=True)
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 4, M, schedule=name, count_bytes=True)
     optimizer = optimizer.fresh()
     X = np.random.default_rng(0).standard_normal((8, 8))
     pipe.train([(X, X)] * 2, optimizer)
@@ -273,7 +273,7 @@ def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monk
 
 
 def test_what_needs_a_run_says_how_a_stream_is_run():
-    pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 1, "pipedream")
+    pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 1, schedule="pipedream")
     words = r"nothing has run yet: call train\(\[\(X, Y\), ...\], optimizer\)"
     for missing in (lambda: pipe.trace, lambda: pipe.gradients, lambda: pipe.J, pipe.tick):
         with pytest.raises(RuntimeError, match=words):

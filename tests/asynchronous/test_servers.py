@@ -150,7 +150,7 @@ def test_one_worker_meets_the_mini_batches_of_fit():
     net = mp.ParameterServer(LAYERS, LOSS, 1, seed=3)
     net.train(line_of(X, Y, batch_size=4, n=8, seed=5), mp.SGD(0.1))
     reference = mp.Sequential(LAYERS, LOSS, seed=3)
-    mp.fit(reference, X, Y, mp.SGD(0.1), n_epochs=2, batch_size=4, seed=5, metric=lambda A, Y: 0, report=None)
+    mp.fit(reference, X, Y, mp.SGD(0.1), epochs=2, batch_size=4, seed=5, metric=lambda A, Y: 0, report=None)
     assert_same(weights(net), weights(reference))
 
 

@@ -43,7 +43,7 @@ def pipeline_beside_a_loop(widths, n_microbatches):
     """Return a training step of a `Pipeline` of 4 stages, and of a plain loop over the same micro-batches."""
     X, Y = numbers(widths[0], 128), one_hot(np.arange(128) % 10, 10, np.float32)
     layers, loss, optimizer = mlp(widths), SoftmaxCrossEntropy(), SGD(0.01)
-    pipe = Pipeline(layers, loss, 4, n_microbatches, "1f1b", dtype=np.float32)
+    pipe = Pipeline(layers, loss, 4, n_microbatches, schedule="1f1b", dtype=np.float32)
     net, its_optimizer = Sequential(layers, loss, dtype=np.float32), SGD(0.01)
 
     def ours():

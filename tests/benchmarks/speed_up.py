@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from minipipe import (
-    DataParallel, Graph, Linear, Machine, MeanSquaredError, Pipeline, ReLU, Sequential, blas_threads,
+    DataParallel, Graph, Linear, MeanSquaredError, Pipeline, ReLU, Sequential, blas_threads,
 )
 from minipipe.engines import world
 from minipipe.schedules import SCHEDULES
@@ -93,9 +93,9 @@ def together(case, engine, size):
 
         return apart
     if case == "data":
-        return DataParallel(*setting, 2, dtype=np.float32, on=Machine(engine)).forward_backward
+        return DataParallel(*setting, 2, dtype=np.float32, engine=engine).forward_backward
     name = LATE if case == "late" else "1f1b"
-    return Pipeline(*setting, 2, M, name, dtype=np.float32, on=Machine(engine)).forward_backward
+    return Pipeline(*setting, 2, M, schedule=name, dtype=np.float32, engine=engine).forward_backward
 
 
 def measured(case, engine, n_rounds, size=SIZE):

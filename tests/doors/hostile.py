@@ -89,17 +89,9 @@ HOSTILE = {
 }
 
 
-def network(split=mp.Split(2), **options):
-    return mp.Parallel(layers(), LOSS, split, **options)
-
-
 NETWORKS = {  # a class of options -> a function that makes a network with one of them
-    mp.Cut: lambda cut: network(mp.Split(stages=cut)),
-    mp.Machine: lambda machine: network(on=machine),
-    mp.Memory: lambda memory: network(memory=memory),
-    mp.Split: network,
-    mp.Sums: lambda sums: network(sums=sums),
-    mp.Weights: lambda weights: network(weights=weights),
+    mp.Cut: lambda cut: mp.Parallel(layers(), LOSS, stages=cut),
+    mp.Sums: lambda sums: mp.Parallel(layers(), LOSS, replicas=2, sums=sums),
 }
 
 

@@ -31,11 +31,11 @@ def network(**options):
 
 
 def pipeline(n_microbatches=2, schedule="gpipe", **options):
-    return mp.Pipeline(LAYERS, LOSS, 2, n_microbatches, schedule, **options)
+    return mp.Pipeline(LAYERS, LOSS, 2, n_microbatches, schedule=schedule, **options)
 
 
 def fitted(**options):
-    return mp.fit(network(), X, Y, mp.SGD(0.1), n_epochs=1, batch_size=2, report=None, **options)
+    return mp.fit(network(), X, Y, mp.SGD(0.1), epochs=1, batch_size=2, report=None, **options)
 
 
 def stream(batches):
@@ -80,8 +80,8 @@ IN_NUMPY = {  # what -> (the makespan with NumPy's numbers, that with Python's)
         mp.simulate(build("interleaved", 16, 16)).makespan,
     ),
     "sizes of a split": (lambda: mp.Parallel(
-        LAYERS, LOSS, mp.Split(np.int8(32), np.int8(3), np.int8(2), np.int8(32)), "gpipe"
-    ).groups["pp"][-1][-1], 32 * 3 * 2 - 1),
+        LAYERS, LOSS, replicas=np.int8(32), shards=np.int8(3), stages=np.int8(2), microbatches=np.int8(32),
+        schedule="gpipe").groups["pp"][-1][-1], 32 * 3 * 2 - 1),
     "sizes of two directions": (
         lambda: mp.simulate(build("chimera", np.int8(16), np.int8(16))).makespan,
         mp.simulate(build("chimera", 16, 16)).makespan,
@@ -186,7 +186,7 @@ def test_a_run_under_way_is_not_copied_and_one_that_is_over_is():
 
 
 def test_failed_pipelines_and_those_without_a_flush_are_copied():
-    pipe = mp.Parallel(LAYERS, LOSS, mp.Split(stages=2), memory=mp.Memory(limit=1))
+    pipe = mp.Parallel(LAYERS, LOSS, stages=2, memory_limit=1)
     with pytest.raises(mp.MemoryLimitError):
         pipe.forward_backward(X, Y)
     with pytest.raises(mp.MemoryLimitError):
@@ -265,7 +265,7 @@ def test_no_layer_keeps_a_cache_between_two_ticks():
 def test_each_mini_batch_of_a_stream_has_masks_of_its_own():
     """One stage without a flush is plain SGD, and its t-th mini-batch is the t-th step."""
     layers = [mp.Linear(2, 8), mp.Dropout(0.5), mp.Linear(8, 1)]
-    pipe, own = mp.Pipeline(layers, LOSS, 1, 1, "pipedream"), mp.SGD(0.1)
+    pipe, own = mp.Pipeline(layers, LOSS, 1, 1, schedule="pipedream"), mp.SGD(0.1)
     net, optimizer = mp.Sequential(layers, LOSS), mp.SGD(0.1)
     costs = []
     for _ in range(6):
@@ -304,8 +304,10 @@ def test_a_bucket_may_take_all_gradients():
 
 def test_the_schedule_of_copies_of_one_stage_is_used():
     """With one stage, "gpipe" keeps all micro-batches of a copy alive, and "1f1b" one of them."""
-    split = mp.Split(replicas=2, microbatches=4)
-    all_alive, one_alive = (mp.Parallel(LAYERS, LOSS, split, name).schedule for name in ("gpipe", "1f1b"))
+    split = dict(replicas=2, microbatches=4)
+    all_alive, one_alive = (
+        mp.Parallel(LAYERS, LOSS, **split, schedule=name).schedule for name in ("gpipe", "1f1b")
+    )
     assert [str(action) for action in all_alive.devices[1]] == ["0F2", "0F3", "0B3", "0B2"]
     assert one_alive.devices == data_parallel(2, 4).devices
 

@@ -98,13 +98,13 @@ def run(program):
 
 
 REFUSED = [  # (call, words of the sentence)
-    (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2), "zb-v"),
+    (lambda: mp.Parallel(LAYERS, LOSS, replicas=2, schedule="zb-v"),
      "'zb-v' puts 2 stages on each device, which stages=1"),
-    (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(replicas=2, microbatches=3), "gpipe"),
+    (lambda: mp.Parallel(LAYERS, LOSS, replicas=2, microbatches=3, schedule="gpipe"),
      "3 micro-batches over 2 replicas of 1 stage: use a multiple of 2"),
-    (lambda: with_zero(data_parallel(2, 3, n_stages=2), 3),
+    (lambda: with_zero(data_parallel(2, 3, stages=2), 3),
      "devices 0, 1 have 4, 2 gathers of stage 0: each of them is a meeting of all"),
-    (lambda: mp.TensorParallel(LAYERS, LOSS, 20), "n_shards=20 splits none of these 3 layers: use fewer"),
+    (lambda: mp.TensorParallel(LAYERS, LOSS, 20), "shards=20 splits none of these 3 layers: use fewer"),
     (lambda: mp.servers.mini_batches(X, np.ones((1, 9)), 2, n=3),
      "X of shape (2, 4) and Y of shape (1, 9): give"),
     (lambda: loads([1, 2, 3], [1, 1]),
@@ -113,9 +113,9 @@ REFUSED = [  # (call, words of the sentence)
      "is not a Trace: take the trace of a network, or simulate(schedule)"),
     (lambda: mp.Pad(1), "Pad(1): pass a list, with a width for each spatial axis"),
     (lambda: mp.Pad(["ab"]), "widths[0]='ab' must be a list of whole numbers"),
-    (lambda: mp.Parallel(LAYERS, LOSS, 2), "split=2 must be a Split, such as Split(replicas=2)"),
-    (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, on="threads"), "on='threads' must be a Machine, such as Mach"),
-    (lambda: mp.Weights(dtype="foo"), "dtype='foo' is not known"),
+    (lambda: mp.Parallel(LAYERS, LOSS, **2), "split=2 must be a Split, such as Split(replicas=2)"),
+    (lambda: mp.Pipeline(LAYERS, LOSS, 2, 2, **"threads"), "on='threads' must be a Machine, such as Mach"),
+    (lambda: dict(dtype="foo"), "dtype='foo' is not known"),
     (lambda: mp.SGD(math.inf), "learning_rate=inf must be finite"),
     (lambda: mp.Adam(betas=(0.9, 0.9, 0.9)), "betas has 3 numbers: pass a pair"),
     (lambda: mp.Schedule.from_text([None]), "lines=[None] must be texts, one per device"),
@@ -146,7 +146,7 @@ REFUSED = [  # (call, words of the sentence)
     (lambda: TRACE.spans_of(0.0), "device=0.0 is not one"),
     (lambda: counted_trace().peak_bytes("gradient"), "kinds has 'gradient', but this run counted 'caches'"),
     (lambda: counted_trace().peak_bytes(["caches", 3]), "kinds has 3, but this run counted"),
-    (lambda: mp.Machine(ports=[3]), "ports has 3: pass a list of Port("),
+    (lambda: dict(ports=[3]), "ports has 3: pass a list of Port("),
     (lambda: in_copies(gpipe(2, 4), 2, per=3), "per=3 does not divide the 4 micro-batches of 'gpipe'"),
     (lambda: TRACE.spans_of(0, np.ones(2)), "device 0 has no lane array("),
     (lambda: LOSS.forward(np.float32, Y), "A holds <class"),
@@ -220,7 +220,7 @@ def test_numbers_that_would_make_the_clock_infinite_are_refused():
 def test_a_limit_of_memory_is_a_number_of_bytes_everywhere():
     for limit in ("1", [1], math.nan, 0, -1, True):
         assert_refused([
-            (lambda: mp.Memory(limit=limit), "^limit=... must be ...above 0 bytes"),
+            (lambda: dict(memory_limit=limit), "^limit=... must be ...above 0 bytes"),
             (lambda: mp.Cluster([], holdings=[], memory_limit=limit), "^memory_limit=... must be ...above 0"),
         ])
 
@@ -265,26 +265,26 @@ def test_a_schedule_without_micro_batches_or_stages_is_faulty():
 
 WIDE = [mp.Linear(2, 4), mp.ReLU(), mp.Linear(4, 2)]
 TIED = [mp.Linear(2, 2, tie="W"), mp.Tanh(), mp.Linear(2, 2, tie="W")]
-COPIES, STAGES = mp.Split(replicas=2), mp.Split(stages=2)
+COPIES, STAGES = dict(replicas=2), dict(stages=2)
 SYNC = mp.Sums(sync_batch_norm=True)
 
 
 def parallel(split, schedule="1f1b", layers=WIDE, **options):
-    return mp.Parallel(layers, LOSS, split, schedule, **options)
+    return mp.Parallel(layers, LOSS, **split, schedule=schedule, **options)
 
 
 BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
     "schedule, replicas": (
-        lambda: parallel(mp.Split(replicas=2, stages=2, microbatches=4), gpipe(2, 4)),
+        lambda: parallel(dict(replicas=2, stages=2, microbatches=4), gpipe(2, 4)),
         "the order of 'gpipe' has 1 copies of the network on 2 devices, which are not 2 replicas: pass the "
         "order of one replica",
     ),
     "limit, engine": (
-        lambda: parallel(STAGES, memory=mp.Memory(limit=100), on=mp.Machine("threads")),
+        lambda: parallel(STAGES, memory_limit=100, engine="threads"),
         "a limit needs the bytes that only the cluster counts: use on=Machine('cluster')",
     ),
     "count_bytes, engine": (
-        lambda: parallel(STAGES, memory=mp.Memory(count_bytes=True), on=mp.Machine("threads")),
+        lambda: parallel(STAGES, count_bytes=True, engine="threads"),
         "count_bytes=True needs the bytes that only the cluster counts: use on=Machine('cluster')",
     ),
     "grain, accumulate": (
@@ -300,12 +300,12 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
         "sync_batch_norm=True with grain=2: the copies meet in each micro-batch, not in each grain",
     ),
     "replicas, sync_batch_norm": (
-        lambda: parallel(mp.Split(replicas=2, microbatches=3), sums=SYNC),
+        lambda: parallel(dict(replicas=2, microbatches=3), sums=SYNC),
         "sync_batch_norm=True with 3 micro-batches over 2 replicas: the copies meet in each micro-batch, so "
         "use a multiple of 2",
     ),
     "copies, sync_batch_norm": (
-        lambda: parallel(mp.Split(microbatches=4), data_parallel(2, 4), sums=SYNC),
+        lambda: parallel(dict(microbatches=4), data_parallel(2, 4), sums=SYNC),
         "sync_batch_norm=True with the 2 copies that the order of 'data-parallel' has itself: only replicas",
     ),
     "schedule, sync_batch_norm": (
@@ -313,17 +313,17 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
         "sync_batch_norm=True with 'pipedream', which has no flush: the statistics would be of other weights",
     ),
     "zero, all_reduce": (
-        lambda: parallel(COPIES, memory=mp.Memory(zero=1), sums=mp.Sums(all_reduce="ring")),
+        lambda: parallel(COPIES, zero=1, sums=mp.Sums(all_reduce="ring")),
         "all_reduce='ring', but with zero, or an S in the order, each device owns a part of the sum: use "
         "'owners'",
     ),
     "zero, microbatches": (
-        lambda: parallel(mp.Split(replicas=2, microbatches=3), memory=mp.Memory(zero=3)),
+        lambda: parallel(dict(replicas=2, microbatches=3), zero=3),
         "zero=3 with 3 micro-batches over 2 replicas: all of them gather parameters for each",
     ),
     "zero, copies": (
-        lambda: parallel(mp.Split(stages=2, microbatches=3), replicated_stages([2, 1], 3),
-                        memory=mp.Memory(zero=1)),
+        lambda: parallel(dict(stages=2, microbatches=3), replicated_stages([2, 1], 3),
+                        zero=1),
         "zero=1 with 'replicated-stages', in which some stages are on one device only",
     ),
     "schedule, ties": (
@@ -331,7 +331,7 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
         "tie='W': tied weights need a flush, which the order of 'pipedream' does not have on each device",
     ),
     "schedule, zero": (
-        lambda: parallel(STAGES, "pipedream", memory=mp.Memory(zero=1)),
+        lambda: parallel(STAGES, "pipedream", zero=1),
         "the order of 'pipedream' says itself what is summed or updated when: leave out zero",
     ),
 }
@@ -348,9 +348,9 @@ def test_what_breaks_a_rule_is_refused_by_its_sentence():
 def test_copies_that_are_no_replicas_are_refused():
     """Backwards of the second copy come in another order than its forwards; or only some stages have one."""
     other = Schedule.from_text(["0F0 0F1 0B0 0B1", "0F2 0F3 0B3 0B2"], 4, copy_of=(0, 0, 1, 1))
-    some, two_stages = replicated_stages([2, 1], 4), mp.Split(replicas=2, stages=2, microbatches=4)
+    some, two_stages = replicated_stages([2, 1], 4), dict(replicas=2, stages=2, microbatches=4)
     assert_refused([
-        (lambda: parallel(mp.Split(replicas=2, microbatches=4), other, sums=SYNC),
+        (lambda: parallel(dict(replicas=2, microbatches=4), other, sums=SYNC),
          "one order for all copies"),
         (lambda: parallel(two_stages, some),
          "2 copies of the network on 3 devices, which are not 2 replicas"),

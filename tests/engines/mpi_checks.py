@@ -269,13 +269,13 @@ def checkpoints():
     again.forward_backward(*mini_batch(15))
     again.step(of_rank)  # from now on, each rank remembers what it needs for its own layers
     assert {index for index, _, _ in of_rank.memory} <= set(again._layers_of_stages()[world().rank])
-    split, weights_of_1 = mp.Split(replicas=K, microbatches=4), mp.Weights(1, np.float32)
-    second = mp.Parallel(LAYERS, LOSS, split, on=mp.Machine("mpi"), weights=weights_of_1)
+    split, weights_of_1 = dict(replicas=K, microbatches=4), dict(seed=1, dtype=np.float32)
+    second = mp.Parallel(LAYERS, LOSS, **split, engine="mpi", **weights_of_1)
     resumed = mp.Adam(0.01)
     mp.load(path, second, resumed)
     train(second, resumed, range(2, 4))
     mp.save(path, second, resumed)
-    last = mp.Parallel(LAYERS, LOSS, mp.Split(microbatches=4), weights=mp.Weights(2, np.float32))
+    last = mp.Parallel(LAYERS, LOSS, microbatches=4, seed=2, dtype=np.float32)
     resumed = mp.Adam(0.01)
     mp.load(path, last, resumed)
     train(last, resumed, range(4, 6))
@@ -334,7 +334,7 @@ def command(*arguments):
 def deadlocked():
     """A schedule whose devices would wait for each other."""
     order = mp.Schedule.from_text(["F0 F1 B1 B0", "B0 F0 F1 B1"])
-    mp.Pipeline(LAYERS, LOSS, 2, 2, order, on=mp.Machine("mpi"))
+    mp.Pipeline(LAYERS, LOSS, 2, 2, schedule=order, engine="mpi")
 
 
 def other_data():

@@ -80,7 +80,7 @@ def in_rational_numbers():
     """Which have no fixed size."""
     layers = [mp.Linear(1, 1, W=rational([[2]]), b=rational([[0]])) for _ in range(2)]
     with world().job():
-        pipe = mp.Pipeline(layers, LOSS, 2, 1, on=mp.Machine("mpi"))
+        pipe = mp.Pipeline(layers, LOSS, 2, 1, engine="mpi")
         pipe.forward_backward(rational([[1, 2]]), rational([[1, 2]]))
 
 

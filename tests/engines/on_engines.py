@@ -25,7 +25,8 @@ def pair(engine, n_stages, n_microbatches, schedule="gpipe", recompute="never", 
     """The same pipeline on the cluster and on another engine."""
     return [
         mp.Pipeline(
-            layers, LOSS, n_stages, n_microbatches, schedule, recompute, np.float32, mp.Machine(name)
+            layers, LOSS, n_stages, n_microbatches, schedule=schedule, recompute=recompute,
+            dtype=np.float32, engine=name,
         )
         for name in ("cluster", engine)
     ]

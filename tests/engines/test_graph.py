@@ -263,7 +263,7 @@ def test_a_layer_is_one_thing_with_what_it_holds():
     graph.call(np.subtract, layer.W, dA[1], out=layer.W)
     other = graph.call(np.add, X, 1)
     assert [task.after for task in graph.tasks] == [(), (0,), (0, 1), ()]
-    graph.run("threads", n_devices=2)
+    graph.run("threads", devices=2)
     assert np.array_equal(dA[1].value, np.full((2, 2), 3)) and np.array_equal(other.value, X + 1)
     assert np.array_equal(layer.W, np.eye(2) - 3)
 

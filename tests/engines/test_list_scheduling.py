@@ -160,8 +160,8 @@ def test_weight_gradients_are_put_off_by_themselves(K, M):
     assert list_schedule(tasks).makespan < mp.simulate(mp.schedules.build("1f1b", K, M)).makespan
 
     layers, X = [mp.Linear(3, 3) for _ in range(K)], np.arange(3.0 * M).reshape(3, M)
-    pipe = mp.Pipeline([layer.copy() for layer in layers], mp.MeanSquaredError(), K, M, schedule)
-    one = mp.Pipeline([layer.copy() for layer in layers], mp.MeanSquaredError(), K, M, "gpipe")
+    pipe = mp.Pipeline([layer.copy() for layer in layers], mp.MeanSquaredError(), K, M, schedule=schedule)
+    one = mp.Pipeline([layer.copy() for layer in layers], mp.MeanSquaredError(), K, M, schedule="gpipe")
     assert_same(J_and_gradients(pipe, X, X), J_and_gradients(one, X, X))
 
 
@@ -221,7 +221,7 @@ def test_a_step_recorded_as_calls_is_that_of_the_network(engine):
     net.step(mp.SGD(rate))
     graph = Graph()
     trained(graph, layers, loss, X, Y, 4, rate)
-    graph.run(engine, n_devices=2)
+    graph.run(engine, devices=2)
     assert_same(parameters(layers), parameters(net.layers))
 
 

@@ -346,4 +346,4 @@ def test_programs_run_once():
 
 def test_an_engine_has_a_name():
     with pytest.raises(ValueError, match="engine='gpu' must be one of 'cluster', 'threads', 'mpi'"):
-        mp.Machine("gpu")
+        mp.Parallel([mp.Linear(1, 1)], mp.MeanSquaredError(), engine="gpu")

@@ -40,7 +40,7 @@ def mini_batch(m, convert=eighths, seed=0):
 
 def pipeline(n_microbatches, recompute="never", convert=eighths):
     layers = [layer.copy(convert) for layer in mp.Sequential(NETWORK, None).layers]
-    return mp.Pipeline(layers, LOSS, CUT, n_microbatches, "1f1b", recompute)
+    return mp.Pipeline(layers, LOSS, CUT, n_microbatches, schedule="1f1b", recompute=recompute)
 
 
 def running(model):
@@ -137,10 +137,10 @@ def test_stepping_past_the_end_counts_once(recompute):
 
 def too_large(pipe):
     batch = mini_batch(9, np.float64, seed=1)
-    free = mp.Pipeline(pipe.layers, pipe.loss, CUT, 3, pipe.schedule, count_bytes=True)
+    free = mp.Pipeline(pipe.layers, pipe.loss, CUT, 3, schedule=pipe.schedule, count_bytes=True)
     free.forward_backward(*batch)
     without, limit = pipe._options, max(free.trace.peak_bytes()) - 1
-    pipe._options = without._replace(memory=replace(without.memory, limit=limit))
+    pipe._options = replace(without, memory_limit=limit)
     with pytest.raises(mp.MemoryLimitError):
         pipe.forward_backward(*batch)
     pipe._options = without

@@ -134,7 +134,7 @@ def test_bits_depend_on_no_M_K_order_or_recomputation(dtype):
     whole.forward_backward(X, Y)
     for M in (1, 3, 20):
         for K, order, mode in RUNS:
-            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, ORDERS[order], mode)
+            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, schedule=ORDERS[order], recompute=mode)
             pipe.forward_backward(X, Y)
             assert_same(pipe.gradients, whole.gradients, f"M={M}, K={K}, {order}: gradients")
     summed = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 7)
@@ -150,7 +150,10 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W():
     layers = [mp.Linear(8, 8), mp.Tanh(), mp.Tanh()] * 2
     X = np.random.default_rng(0).standard_normal((8, 30))
     for recompute, most in [("never", 6 * 3), ("always", 5 * 2 + 3)]:
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, "gpipe-late-w", recompute, count_bytes=True)
+        pipe = mp.Pipeline(
+            layers, mp.MeanSquaredError(), 2, 6, schedule="gpipe-late-w", recompute=recompute,
+            count_bytes=True
+        )
         pipe.forward_backward(X, X)
         ends = {str(span.label): span.end for span in pipe.trace.spans_of(0)}
         caches = {tick: held.get("caches", 0) / (8 * 5 * 8) for tick, held in pipe.trace.ledger(0)}
@@ -172,7 +175,7 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W():
     ("F0 F1 I0 I1 W*1", (1, 0), "in one product, but copy_of says that those of a copy do not follow each"),
 ])
 def test_what_is_wrong_with_an_order_is_said(lines, copy_of, words):
-    faults = Schedule.from_text([lines], n_microbatches=2, copy_of=copy_of).faults()
+    faults = Schedule.from_text([lines], microbatches=2, copy_of=copy_of).faults()
     assert any(words in fault for fault in faults), faults
     assert not any("W*" in fault and "missing" in fault for fault in faults)
 
@@ -194,8 +197,8 @@ def test_weights_that_change_on_the_way_are_refused():
     layers = [mp.Linear(2, 2), mp.Linear(2, 2)]
     with pytest.raises(ValueError, match="updates weights but does not say which ones it works with"):
         mp.Pipeline(
-            layers, mp.MeanSquaredError(), 2, 2, lambda K, M: with_updates(build("1f1b-late-w", K, M))
-        )
+            layers, mp.MeanSquaredError(), 2, 2,
+            schedule=lambda K, M: with_updates(build("1f1b-late-w", K, M)))
 
 
 def test_late_W_goes_with_updates_segments_and_other_stages():
@@ -213,14 +216,14 @@ def test_each_copy_has_a_late_W_of_its_own_micro_batches(D, M, name):
     """In rational numbers; each copy keeps its M until then, and the bytes that it holds are foreseen."""
     layers, loss = [mp.Linear(6, 8), mp.Tanh(), mp.Linear(8, 8), mp.Linear(8, 6)], mp.MeanSquaredError()
     X = np.random.default_rng(0).standard_normal((6, 4 * D * M))
-    split = mp.Split(D, 1, 2, D * M, "tp-pp-dp")
-    whole, net = mp.Sequential(exact(layers), loss), mp.Parallel(exact(layers), loss, split, name)
+    split = dict(replicas=D, shards=1, stages=2, microbatches=D * M, numbering="tp-pp-dp")
+    whole, net = mp.Sequential(exact(layers), loss), mp.Parallel(exact(layers), loss, **split, schedule=name)
     ragged = eighths(X[:, :D * M + 1])
     assert net.forward_backward(ragged, ragged) == whole.forward_backward(ragged, ragged)
     assert_same(net.gradients, whole.gradients)
     assert peak_microbatches(net.trace) == [M] * (2 * D)
     assert str(net.schedule.devices[2][-1]) == f"0W*{2 * M - 1}"
-    floats = mp.Parallel(layers, loss, split, name, mp.Memory(count_bytes=True))
+    floats = mp.Parallel(layers, loss, **split, schedule=name, count_bytes=True)
     floats.forward_backward(X, X)
     sizes = mp.footprints(layers, loss, 2, (6,), 4)
     assert mp.simulate(floats.schedule, footprints=sizes).peak_bytes() == floats.trace.peak_bytes()
@@ -254,7 +257,8 @@ def test_sqrt_L_segments_need_least_memory():
     for n in (1, 2, 4, 8, 16):
         schedule = in_segments(build("gpipe", 1, 1), n)
         pipe = mp.Pipeline(
-            [mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule, "always", count_bytes=True
+            [mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule=schedule, recompute="always",
+            count_bytes=True,
         )
         pipe.forward_backward(X, X)
         assert pipe.trace.peak_bytes(KEPT) == [(n + 16 // n) * X.nbytes]
@@ -267,7 +271,7 @@ def test_an_input_for_every_sqrt_of_the_layers_is_kept(name):
     """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices."""
     layers = [mp.Linear(4, 4)] * 13
     kept, roots = (
-        mp.Pipeline(layers, mp.MeanSquaredError(), mp.Cut([5, 4, 1, 3]), 6, name, mode)
+        mp.Pipeline(layers, mp.MeanSquaredError(), mp.Cut([5, 4, 1, 3]), 6, schedule=name, recompute=mode)
         for mode in ("never", "sqrt")
     )
     assert [len(stage.layers) for stage in roots.stages] == [3, 2, 2, 2, 1, 2, 1]
@@ -289,9 +293,9 @@ def test_an_input_for_every_sqrt_of_the_layers_needs_less_memory():
     X = np.random.default_rng(0).standard_normal((8, 512))
     peaks = {}
     for mode in ("always", "sqrt"):
-        machine = mp.Machine(costs=mp.Costs(F=[4, 8], B=[8, 16]))
+        machine = dict(costs=mp.Costs(F=[4, 8], B=[8, 16]))
         layers = [mp.Linear(8, 8)] * 32
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, on=machine, count_bytes=True)
+        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, **machine, count_bytes=True)
         pipe.forward_backward(X, X)
         peaks[mode] = [n_bytes / X.nbytes for n_bytes in pipe.trace.peak_bytes(KEPT)]
     assert peaks == {"always": [16, 17], "sqrt": [7, 8]}
@@ -310,7 +314,7 @@ def test_costs_of_segments_are_shares():
     with pytest.raises(ValueError, match="F has 3 costs for 2 stages"):
         costs_in_segments(mp.Costs(F=[1, 2, 3]), gpipe(2, 1), 2)
     with pytest.raises(ValueError, match="costs=3 must be Costs"):
-        mp.Machine(costs=3)
+        mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, costs=3)
     modes = "'never', 'always', 'except_last', 'sqrt', 'selective'"
     with pytest.raises(ValueError, match=f"recompute='sqr' must be one of {modes}"):
         mp.Pipeline([mp.Linear(2, 2)] * 2, mp.MeanSquaredError(), 1, 1, recompute="sqr")

@@ -192,8 +192,8 @@ def plain_loop(layers, M):
 
 
 def gradients(kind, way, M, K, schedule, accumulate):
-    split = mp.Split(stages=K, microbatches=M)
-    net = mp.Parallel(network(kind, way), LOSS, split, schedule, sums=mp.Sums(accumulate))
+    split = dict(stages=K, microbatches=M)
+    net = mp.Parallel(network(kind, way), LOSS, **split, schedule=schedule, sums=mp.Sums(accumulate))
     for _ in range(2):  # what a layer has kept of a run must not show in the next
         net.forward_backward(*mini_batch())
     return net.gradients

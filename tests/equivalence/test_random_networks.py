@@ -130,7 +130,7 @@ def test_selective_recomputation_has_the_same_bits_in_a_stream():
         (rng.integers(0, 5, (2, m)), mp.one_hot(rng.integers(0, 5, (2, m)), 5)) for m in (3, 2, 4, 3)
     ]
     for mode in ("never", "selective"):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 1, "pipedream", mode)
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 1, schedule="pipedream", recompute=mode)
         assert any(part.recomputes for stage in pipe.stages for part in stage.parts) == (mode == "selective")
         found.append((pipe.train(batches, mp.SGD(0.1)), list(parameters(pipe.layers).values())))
     assert_same(*found)

@@ -76,7 +76,8 @@ def pipeline(
 ):
     cut = mp.Cut(partition)
     return mp.Pipeline(
-        layers, LOSS, cut, n_microbatches, schedule, recompute, dtype=dtype, count_bytes=count_bytes
+        layers, LOSS, cut, n_microbatches, schedule=schedule, recompute=recompute, dtype=dtype,
+        count_bytes=count_bytes,
     )
 
 
@@ -208,7 +209,7 @@ def test_copies_may_share_some_devices_with_tied_layers():
     X = np.random.default_rng(0).standard_normal((3, 4))
     found = []
     for order in (schedule, "gpipe"):
-        pipe = mp.Pipeline(layers, LOSS, 3, 2, order)
+        pipe = mp.Pipeline(layers, LOSS, 3, 2, schedule=order)
         pipe.forward_backward(X, X)
         found.append([dW for dW, _ in pipe.gradients])
     assert_same(*found)

@@ -24,7 +24,7 @@ DENSE = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], LOSS).layer
 
 
 def pipeline(K, M, schedule, sums, layers=DENSE, loss=LOSS):
-    return mp.Parallel(layers, loss, mp.Split(stages=K, microbatches=M), schedule, sums=sums)
+    return mp.Parallel(layers, loss, stages=K, microbatches=M, schedule=schedule, sums=sums)
 
 
 def gradients(schedule, X, Y, accumulate="running", layers=DENSE):
@@ -161,13 +161,13 @@ def test_the_bits_on_real_digits_depend_on_the_grain_alone():
         (1, 7, "gpipe"), (1, 1, "gpipe"), (2, 3, "1f1b"), (3, 4, "zb-h1"), (5, 7, "1f1b"), (4, 2, "zb-v"),
     ]:
         pipe = mp.Parallel(
-            layers, LOSS, mp.Split(stages=K, microbatches=M), schedule, sums=mp.Sums(grain=16),
-            memory=mp.Memory("always" if K > 2 else "never"), weights=mp.Weights(dtype=np.float32),
+            layers, LOSS, stages=K, microbatches=M, schedule=schedule, sums=mp.Sums(grain=16),
+            recompute="always" if K > 2 else "never", dtype=np.float32,
         )
         assert_same(result(pipe, X, Y), one, f"K={K}, M={M}, {schedule}: the result")
     for D, M, buckets in [(1, None, None), (2, None, None), (3, 6, 8000), (5, None, 1), (7, 7, "ddp")]:
         sums = mp.Sums(buckets=buckets, grain=16)
-        pipe = mp.DataParallel(layers, LOSS, D, M, dtype=np.float32, sums=sums)
+        pipe = mp.DataParallel(layers, LOSS, D, microbatches=M, dtype=np.float32, sums=sums)
         assert_same(result(pipe, X, Y), one, f"D={D}, M={M}, buckets={buckets}: the result")
     for other in (None, 15, 32, 100):
         assert difference(result(mp.Sequential(layers, LOSS, dtype=np.float32, grain=other), X, Y), one)
@@ -214,7 +214,7 @@ def test_a_layer_sees_one_grain_at_a_time_in_one_piece(monkeypatch):
 
 def test_a_cut_that_would_fall_into_a_grain_is_refused():
     pipe = pipeline(2, 5, "gpipe", mp.Sums(grain=16))
-    words = "n_microbatches=5 exceeds the 4 grains of 16 samples in a batch of m=50: a cut would fall into"
+    words = "microbatches=5 exceeds the 4 grains of 16 samples in a batch of m=50: a cut would fall into"
     with pytest.raises(ValueError, match=words):
         pipe.forward_backward(*mini_batch(50))
     pipe.forward_backward(*mini_batch(65))
@@ -225,13 +225,13 @@ def test_a_cut_that_would_fall_into_a_grain_is_refused():
 MSE = mp.MeanSquaredError()
 TIED = [mp.Linear(3, 3, tie="W"), mp.Tanh(), mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 3), mp.Tanh(),
         mp.Linear(3, 3, tie="W"), mp.Linear(3, 2)]
-ALL_THREE = mp.Split(replicas=2, shards=2, stages=2, microbatches=4)
+ALL_THREE = dict(replicas=2, shards=2, stages=2, microbatches=4)
 SPLITS = {
     "one device": lambda layers: mp.Sequential(layers, MSE),
-    "stages": lambda layers: mp.Pipeline(layers, MSE, 4, 3, "1f1b"),
+    "stages": lambda layers: mp.Pipeline(layers, MSE, 4, 3, schedule="1f1b"),
     "copies": lambda layers: mp.DataParallel(layers, MSE, 3, sums=mp.Sums(buckets=100)),
     "shards": lambda layers: mp.TensorParallel(layers, MSE, 2),
-    "all three": lambda layers: mp.Parallel(layers, MSE, ALL_THREE),
+    "all three": lambda layers: mp.Parallel(layers, MSE, **ALL_THREE),
 }
 
 

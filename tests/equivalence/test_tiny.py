@@ -71,10 +71,10 @@ def check_equals_the_package(tiny, numbers, m, settings):
     small, layers, X, Y = networks(tiny, numbers, m)
     full = of_package(mp.Sequential(layers, mp.MeanSquaredError()), X, Y)
     assert all((np.asarray(part) != 0).any() for part in full)
-    machine = mp.Machine(costs=mp.Costs(F=1, B=2))
+    machine = dict(costs=mp.Costs(F=1, B=2))
     for K, M in settings:
         for order, schedule in SCHEDULES.items():
-            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, schedule, on=machine)
+            pipe = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, schedule=schedule, **machine)
             reference = of_package(pipe, X, Y)
             J, stages, actions = tiny.run(small, X, Y, K, M, getattr(tiny, order))
             result = [J, *gradients_of(stages)]

@@ -283,7 +283,7 @@ test_mistakes = are_named({
 
 def test_numbers_are_the_packages_and_ticks_those_of_a_run():
     layers = [mp.Linear(4, 4) for _ in range(4)]
-    net = mp.Parallel(layers, mp.MeanSquaredError(), mp.Split(replicas=3, shards=2, stages=4, microbatches=3))
+    net = mp.Parallel(layers, mp.MeanSquaredError(), replicas=3, shards=2, stages=4, microbatches=3)
     for d in range(3):
         for k in range(4):
             assert [RANK(t, d, k, 2, 3) for t in range(2)] in net.groups["tp"]

@@ -182,8 +182,7 @@ def test_a_sampled_text_is_darker_where_it_was_more_probable(ax):
 def test_messages_are_arrows_from_sender_to_receiver(ax):
     layers = [mp.Linear(2, 2), mp.Fork("a"), mp.Tanh(), mp.Join("a"), mp.Linear(2, 2)]
     pipe = mp.Pipeline(
-        layers, mp.MeanSquaredError(), mp.Cut([2, 1, 2]), 2, on=mp.Machine(link=mp.Link(latency=1))
-    )
+        layers, mp.MeanSquaredError(), mp.Cut([2, 1, 2]), 2, link=mp.Link(latency=1))
     pipe.forward_backward(np.ones((2, 2)), np.ones((2, 2)))
     transformer.messages(ax, pipe.trace, {" a": "detour"})
     arrows = {(*note.xyann, *note.xy) for note in ax.texts if note.get_text() == ""}

@@ -262,7 +262,7 @@ MOST_FILES_OF_A_STEP = 36
 
 def pipeline():
     layers = [mp.Linear(4, 4), mp.ReLU(), mp.Linear(4, 4), mp.Linear(4, 4)]
-    return mp.Pipeline(layers, mp.MeanSquaredError(), 4, 4, "1f1b")
+    return mp.Pipeline(layers, mp.MeanSquaredError(), 4, 4, schedule="1f1b")
 
 
 X = np.ones((4, 8))

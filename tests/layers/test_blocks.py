@@ -295,7 +295,9 @@ def test_cells_equal_the_full_batch_wherever_they_are_cut(recompute):
     layers = [layer.copy(eighths) for layer in mp.Sequential(layers, None).layers]
     X, Y = rational(rng.integers(-4, 5, (2, 5))), rational(rng.integers(-4, 5, (2, 5)))
     for cut in ([1, 5], [3, 3], [1] * 6):
-        pipe = mp.Pipeline(layers, mp.MeanSquaredError(), mp.Cut(cut), 3, "1f1b", recompute)
+        pipe = mp.Pipeline(
+            layers, mp.MeanSquaredError(), mp.Cut(cut), 3, schedule="1f1b", recompute=recompute
+        )
         assert_equals_full_batch(pipe, X, Y)
 
 

@@ -112,8 +112,8 @@ def layers_of(net):
 
 
 def with_a_grain(layers, loss, K, M, grain):
-    split = mp.Split(stages=K, microbatches=M)
-    return mp.Parallel(layers, loss, split, "gpipe", sums=mp.Sums(grain=grain))
+    split = dict(stages=K, microbatches=M)
+    return mp.Parallel(layers, loss, **split, schedule="gpipe", sums=mp.Sums(grain=grain))
 
 
 RING = mp.Sums(all_reduce="ring")
@@ -121,7 +121,7 @@ NETWORKS = {
     "one device": mp.Sequential,
     "pipeline": lambda layers, loss: mp.Pipeline(layers, loss, min(2, len(layers)), 2),
     "pipeline with a grain": lambda layers, loss: with_a_grain(layers, loss, 1, 2, grain=2),
-    "late W": lambda layers, loss: mp.Pipeline(layers, loss, 1, 2, "gpipe-late-w"),
+    "late W": lambda layers, loss: mp.Pipeline(layers, loss, 1, 2, schedule="gpipe-late-w"),
     "replicas": lambda layers, loss: mp.DataParallel(layers, loss, 2),
     "replicas by a ring": lambda layers, loss: mp.DataParallel(layers, loss, 2, sums=RING),
     "shards": lambda layers, loss: mp.TensorParallel(layers, loss, 2),

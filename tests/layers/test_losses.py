@@ -124,8 +124,8 @@ def test_in_the_last_stage_it_equals_the_full_batch(loss, labels):
     Y = rational(mini_batch(loss, labels, (2, 6))[1])
     runs = []
     for net in (
-        mp.Sequential(layers, loss), mp.Pipeline(layers, loss, 3, 4, "1f1b", "always"),
-        mp.Pipeline(layers, loss, 2, 3, "zb-h1"), mp.DataParallel(layers, loss, 3),
+        mp.Sequential(layers, loss), mp.Pipeline(layers, loss, 3, 4, schedule="1f1b", recompute="always"),
+        mp.Pipeline(layers, loss, 2, 3, schedule="zb-h1"), mp.DataParallel(layers, loss, 3),
         mp.TensorParallel(layers, loss, 2),
     ):
         runs.append([net.forward_backward(X, Y), net.gradients])

@@ -228,11 +228,11 @@ def test_nothing_is_allocated():
 
 
 def test_bad_sizes_of_footprints_are_refused():
-    right = {"layers": [mp.Linear(3, 2), mp.Linear(2, 1)], "loss": LOSS, "n_stages": 2,
+    right = {"layers": [mp.Linear(3, 2), mp.Linear(2, 1)], "loss": LOSS, "stages": 2,
              "input_shape": (3,), "m": 4}
     wrong = [
         ({"input_shape": (5,)}, "layers[0], Linear(3, 2), does not fit"),
-        ({"n_stages": mp.Cut(2, "time")}, "by='time' measures, which takes numbers: use by='macs'"),
+        ({"stages": mp.Cut(2, "time")}, "by='time' measures, which takes numbers: use by='macs'"),
         ({"loss": None}, "loss is None, but a backward begins at the loss"),
         ({"loss": mp.MeanSquaredError}, "loss is <class ...>, but a backward begins at the loss"),
         ({"patterns": "FB"}, "patterns='FB' must be a list of names out of FB, FIW, FRB, FRIW"),

@@ -88,7 +88,7 @@ def test_learns_a_mini_batch_through_a_pipeline(name):
         Y = mp.one_hot((X + 1) % 3, 3)
     else:
         X, Y = rng.standard_normal((*input_shape, M)), mp.one_hot(rng.integers(0, 3, M), 3)
-    pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 2, "1f1b")
+    pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 2, schedule="1f1b")
     optimizer, J = mp.Adam(0.01), [pipe.forward_backward(X, Y)]
     while J[-1] > J[0] / 2 and len(J) < 40:
         pipe.step(optimizer)
@@ -116,7 +116,7 @@ def test_lenet_reads_98_percent_of_the_digits_in_four_stages():
     Y = np.tile(0.7 * Y + 0.03, 5)
     layers = mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1), channels=(12, 32))
     pipe = mp.Pipeline(
-        layers, mp.SoftmaxCrossEntropy(), n_stages=4, n_microbatches=4, schedule="1f1b", dtype=np.float32
+        layers, mp.SoftmaxCrossEntropy(), stages=4, microbatches=4, schedule="1f1b", dtype=np.float32
     )
     optimizer = mp.SGD(0.15, momentum=0.9)
     for n_epochs, optimizer.learning_rate in ((3, 0.15), (1, 0.02)):

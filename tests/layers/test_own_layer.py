@@ -115,13 +115,15 @@ SCHEDULES = [*names_for(stages=4, microbatches=6), *names_having(late_w=True)]
 
 @pytest.mark.parametrize("schedule, recompute", one_in(5, SCHEDULES, RECOMPUTE))
 def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
-    assert_two_updates_equal_full_batch(mp.Pipeline(tiny(), LOSS, 4, 6, schedule, recompute))
+    assert_two_updates_equal_full_batch(
+        mp.Pipeline(tiny(), LOSS, 4, 6, schedule=schedule, recompute=recompute)
+    )
 
 
 @pytest.mark.parametrize("recompute, zero", one_in(2, ["never", "always"], [0, 1, 2, 3]))
 def test_it_equals_the_full_batch_in_copies_that_share_parameters(recompute, zero):
-    split, memory = mp.Split(replicas=3, microbatches=6), mp.Memory(recompute, zero)
-    net = mp.Parallel(tiny(), LOSS, split, memory=memory, sums=mp.Sums(buckets=1))
+    split, memory = dict(replicas=3, microbatches=6), dict(recompute=recompute, zero=zero)
+    net = mp.Parallel(tiny(), LOSS, **split, **memory, sums=mp.Sums(buckets=1))
     assert_two_updates_equal_full_batch(net)
 
 
@@ -129,7 +131,7 @@ def test_it_equals_the_full_batch_in_copies_that_share_parameters(recompute, zer
 def test_it_equals_the_full_batch_in_every_split(D, T, K):
     """Each device of a group has it whole, beside a Linear that is divided."""
     layers = [*same_with_halves()[:2], *tiny()[2:]]
-    net = mp.Parallel(layers, LOSS, mp.Split(replicas=D, shards=T, stages=K, microbatches=4))
+    net = mp.Parallel(layers, LOSS, replicas=D, shards=T, stages=K, microbatches=4)
     assert_two_updates_equal_full_batch(net)
 
 
@@ -139,7 +141,7 @@ def test_it_equals_the_full_batch_inside_of_blocks():
         for layers in (tiny(), same_with_halves())
     )
     expected = two_updates(mp.Sequential(expected, LOSS), sgd())
-    found = two_updates(mp.Pipeline(found, LOSS, 2, 3, "zb-h1"), sgd())
+    found = two_updates(mp.Pipeline(found, LOSS, 2, 3, schedule="zb-h1"), sgd())
     assert_same(found, expected)
 
 
@@ -150,7 +152,7 @@ def test_it_equals_the_full_batch_with_a_parameter_server():
 @pytest.mark.parametrize("schedule", names_having(flush=False))
 def test_it_trains_as_one_with_halves_without_a_flush(schedule):
     found, expected = (
-        mp.Pipeline(layers, LOSS, 4, per_update(schedule, 4), schedule)
+        mp.Pipeline(layers, LOSS, 4, per_update(schedule, 4), schedule=schedule)
         for layers in (tiny(), same_with_halves())
     )
     batches = [(X, Y)] * 4
@@ -185,7 +187,7 @@ def test_halves_made_from_a_whole_keep_dW_and_db_between_them():
     """
     order = Schedule((tuple(Action(kind, 0, i) for kind in "FIW" for i in range(2)),), 1, 2)
     layer = Tiny(np.ones((2, 2)), np.ones((2, 1)))
-    pipe = mp.Pipeline([layer], LOSS, 1, 2, order, count_bytes=True)
+    pipe = mp.Pipeline([layer], LOSS, 1, 2, schedule=order, count_bytes=True)
     pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
     caches = [held.get("caches", 0) for _, held in pipe.trace.ledger(0)]
     assert caches[-4:] == [64 + 48, 2 * 48, 48, 0]
@@ -233,7 +235,7 @@ def gradients_of(layer, shape, schedule):
     X = (rng.integers(0, 2, (*shape, 12)) if tokens else rng.standard_normal((*shape, 12))).astype(float)
     n = math.prod(layer.output_shape((*shape, 1)))
     before = mp.Chain() if tokens else mp.LayerNorm(shape[0])  # whose parameters need the layer's dA_prev
-    net = mp.Pipeline([before, layer, mp.Flatten(), mp.Linear(n, 2)], LOSS, 4, 6, schedule)
+    net = mp.Pipeline([before, layer, mp.Flatten(), mp.Linear(n, 2)], LOSS, 4, 6, schedule=schedule)
     return [net.forward_backward(X, rng.standard_normal((2, 12))), *leaves(net.gradients)]
 
 
@@ -255,7 +257,7 @@ def test_a_subclass_with_its_own_backward_runs_with_late_W(schedule):
             return dA_prev, 3 * dW, 3 * db
 
     W, b = fractions(3, 2, seed=0), fractions(3, 1, seed=1)
-    plain, own = (mp.Pipeline([kind(2, 3, W=W, b=b), mp.Linear(3, 2, W=W.T)], LOSS, 2, 3, schedule)
+    plain, own = (mp.Pipeline([kind(2, 3, W=W, b=b), mp.Linear(3, 2, W=W.T)], LOSS, 2, 3, schedule=schedule)
                   for kind in (mp.Linear, Tripled))
     assert own.forward_backward(X, Y) == plain.forward_backward(X, Y)
     assert_same(own.gradients[0], [3 * gradient for gradient in plain.gradients[0]])

@@ -43,16 +43,16 @@ def on_one_device(layers, dtype):
 
 
 def in_a_pipeline(layers, dtype):
-    return mp.Pipeline(layers, LOSS, len(layers), 2, "1f1b", dtype=dtype)
+    return mp.Pipeline(layers, LOSS, len(layers), 2, schedule="1f1b", dtype=dtype)
 
 
 def in_an_order_with_updates(layers, dtype):
     order = with_updates(with_all_reduce(in_copies(build("1f1b", len(layers), 2), 2)))
-    return mp.Pipeline(layers, LOSS, len(layers), 4, order, dtype=dtype)
+    return mp.Pipeline(layers, LOSS, len(layers), 4, schedule=order, dtype=dtype)
 
 
 def without_a_flush(layers, dtype):
-    return mp.Pipeline(layers, LOSS, len(layers), 1, "pipedream", dtype=dtype)
+    return mp.Pipeline(layers, LOSS, len(layers), 1, schedule="pipedream", dtype=dtype)
 
 
 every_model = pytest.mark.parametrize(

@@ -36,8 +36,8 @@ NETWORKS = {
     "DataParallel": partial(mp.DataParallel, PLAIN, LOSS, 2),
     "TensorParallel": partial(mp.TensorParallel, PLAIN, LOSS, 2),
     "Parallel": lambda count_bytes=False: mp.Parallel(
-        PLAIN, LOSS, mp.Split(2, 2, 2, 4), memory=mp.Memory(count_bytes=count_bytes),
-        on=mp.Machine(link=mp.Link(bandwidth=64)),
+        PLAIN, LOSS, replicas=2, shards=2, stages=2, microbatches=4, count_bytes=count_bytes,
+        link=mp.Link(bandwidth=64),
     ),
 }
 READERS = (
@@ -69,8 +69,8 @@ def test_a_trace_without_counted_bytes_says_how_to_ask_for_them(name):
 
 def test_with_a_limit_bytes_are_counted():
     limited, asked = (
-        mp.Parallel(PLAIN, LOSS, mp.Split(stages=3, microbatches=4), memory=memory)
-        for memory in (mp.Memory(limit=10**9), mp.Memory(count_bytes=True))
+        mp.Parallel(PLAIN, LOSS, stages=3, microbatches=4, **memory)
+        for memory in (dict(memory_limit=10**9), dict(count_bytes=True))
     )
     for net in (limited, asked):
         net.forward_backward(*mini_batch())
@@ -132,8 +132,8 @@ def test_the_bytes_are_those_of_a_walk_through_all_that_is_held(name, accumulate
 
     monkeypatch.setattr(Holdings, "__call__", compared)
     net = mp.Parallel(
-        layers, LOSS, mp.Split(stages=4, microbatches=M), schedule,
-        mp.Memory(recompute, count_bytes=True), mp.Sums(accumulate),
+        layers, LOSS, stages=4, microbatches=M, schedule=schedule, recompute=recompute, count_bytes=True,
+        sums=mp.Sums(accumulate),
     )
     net.train([mini_batch(), mini_batch(18)], mp.Adam())
     assert len(looks) > 2 * 4 * M
@@ -157,7 +157,7 @@ def test_a_buffer_counts_under_the_first_of_its_kinds_however_they_come_and_go()
 
 def n_calls(schedule, M, **options):
     """Return how many functions are called in the first mini-batch, Python's and C's."""
-    net, X = mp.Pipeline([mp.Linear(2, 2)] * 2, LOSS, 2, M, schedule, **options), np.ones((2, M))
+    net, X = mp.Pipeline([mp.Linear(2, 2)] * 2, LOSS, 2, M, schedule=schedule, **options), np.ones((2, M))
     calls = 0
 
     def note(frame, event, argument):

@@ -72,14 +72,14 @@ def assert_same_bytes(foreseen, held):
 
 
 def assert_foreseen(
-    schedule, M, m, layers, cut=mp.Cut(4), recompute="never", optimizer=None, sums=mp.Sums(), on=mp.Machine()
+    schedule, M, m, layers, cut=mp.Cut(4), recompute="never", optimizer=None, sums=mp.Sums(), **machine
 ):
     """A run of mini-batches of m samples has the ticks, messages and bytes that a simulation foresees.
 
     optimizer: for an order that makes the updates itself; it has its state from a run before.
     """
-    split, memory = mp.Split(stages=cut, microbatches=M), mp.Memory(recompute, count_bytes=True)
-    pipe = mp.Parallel(layers, LOSS, split, schedule, memory=memory, sums=sums, on=on)
+    split, memory = dict(stages=cut, microbatches=M), dict(recompute=recompute, count_bytes=True)
+    pipe = mp.Parallel(layers, LOSS, **split, schedule=schedule, **memory, sums=sums, **machine)
     n_batches = 7 if pipe.schedule.asynchronous else 1
     if optimizer is None:
         pipe.forward_backward(*mini_batch(m))
@@ -89,9 +89,7 @@ def assert_foreseen(
         pipe.train([mini_batch(m)] * n_batches, optimizer)
     units = mp.Cut([len(stage.layers) for stage in pipe.stages])
     sizes = n_batches * footprints(units, m, M, optimizer, layers, sums)
-    foreseen = mp.simulate(
-        pipe.schedule, on.costs, on.link, footprints=sizes, all_reduce=sums.all_reduce, ports=on.ports
-    )
+    foreseen = mp.simulate(pipe.schedule, footprints=sizes, all_reduce=sums.all_reduce, **machine)
     assert foreseen.spans == pipe.trace.spans and foreseen.idle == pipe.trace.idle
     assert_same_bytes(foreseen, pipe.trace)
 
@@ -99,8 +97,8 @@ def assert_foreseen(
 @pytest.mark.parametrize("name, recompute", one_in(10, names_having(flush=True), RECOMPUTE))
 def test_bytes_are_foreseen_in_every_schedule(name, recompute):
     """K = 4 stages of 2 to 5 layers, 17 samples in 8 ragged micro-batches, over a slow link."""
-    schedule, slow = build(name, stages=4, microbatches=8), mp.Machine(link=mp.Link(latency=1, bandwidth=64))
-    assert_foreseen(schedule, 8, 17, CONNECTED, UNEVEN_CUT, recompute, on=slow)
+    schedule, slow = build(name, stages=4, microbatches=8), dict(link=mp.Link(latency=1, bandwidth=64))
+    assert_foreseen(schedule, 8, 17, CONNECTED, UNEVEN_CUT, recompute, **slow)
 
 
 def in_halves(n_stages, n_microbatches):
@@ -117,7 +115,7 @@ def in_halves(n_stages, n_microbatches):
 slow = partial(pytest.param, marks=pytest.mark.slow)
 ADAM, RUNNING = mp.Adam(), mp.Sums(accumulate="running")
 TWO_COPIES, THREE_COPIES = in_copies(build("1f1b", 4, 4), 2), data_parallel(3, 8, 4)
-MACHINE = mp.Machine(
+MACHINE = dict(
     costs=mp.Costs(F=1, B=2, A=Fraction(1, 2), U=1), link=mp.Link(latency=1), ports=mp.cluster.ports(3, 64)
 )
 
@@ -127,14 +125,14 @@ MACHINE = mp.Machine(
     (build("zb-v", stages=4, microbatches=4), 4, 38, CONNECTED, dict(sums=mp.Sums(grain=5))),
     ("gpipe-late-w", 4, 38, LAYERS, dict(sums=mp.Sums(grain=9))),
     (TWO_COPIES, 8, 17, CONNECTED, dict(recompute="always", sums=RUNNING)),
-    (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, dict(on=MACHINE)),
-    slow(THREE_COPIES, 8, 40, LAYERS, dict(sums=mp.Sums(all_reduce="ring"), on=MACHINE)),
+    (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, dict(**MACHINE)),
+    slow(THREE_COPIES, 8, 40, LAYERS, dict(sums=mp.Sums(all_reduce="ring"), **MACHINE)),
     (with_updates(build("1f1b-late-w", 4, 5)), 5, 11, LAYERS, dict(optimizer=ADAM)),
     slow(with_updates(TWO_COPIES), 8, 17, LAYERS, dict(optimizer=mp.SGD(0.1), sums=RUNNING)),
-    (with_updates(build("chimera", 4, 4)), 4, 9, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
-    slow(with_zero(TWO_COPIES, 1), 8, 17, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
-    slow(with_zero(THREE_COPIES, 2), 8, 40, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
-    (with_zero(data_parallel(3, 3, 4), 3), 3, 15, LAYERS, dict(optimizer=ADAM, on=MACHINE)),
+    (with_updates(build("chimera", 4, 4)), 4, 9, LAYERS, dict(optimizer=ADAM, **MACHINE)),
+    slow(with_zero(TWO_COPIES, 1), 8, 17, LAYERS, dict(optimizer=ADAM, **MACHINE)),
+    slow(with_zero(THREE_COPIES, 2), 8, 40, LAYERS, dict(optimizer=ADAM, **MACHINE)),
+    (with_zero(data_parallel(3, 3, 4), 3), 3, 15, LAYERS, dict(optimizer=ADAM, **MACHINE)),
     slow("pipedream", 1, 3, LAYERS, dict(optimizer=ADAM)),
     ("pipedream-vertical", 1, 3, LAYERS, dict(optimizer=mp.SGD(0.1))),
     slow("pipedream-2bw", 4, 9, LAYERS, dict(optimizer=mp.SGD(0.1))),
@@ -147,7 +145,7 @@ def test_bytes_are_foreseen_in_other_orders_and_options(schedule, M, m, layers, 
 
 
 def test_what_a_step_and_a_mini_batch_have_left_is_foreseen():
-    pipe = mp.Pipeline(CONNECTED, LOSS, UNEVEN_CUT, 8, "1f1b", count_bytes=True)
+    pipe = mp.Pipeline(CONNECTED, LOSS, UNEVEN_CUT, 8, schedule="1f1b", count_bytes=True)
     pipe.forward_backward(*mini_batch(17))
     pipe.step(ADAM)
     pipe.forward_backward(*mini_batch(17))
@@ -168,7 +166,7 @@ def test_bytes_are_foreseen_in_any_order(data):
     link = data.draw(st.sampled_from([
         mp.Link(), mp.Link(latency=2), mp.Link(latency=1, bandwidth=64), mp.Link(latency=3, blocking=True),
     ]))
-    assert_foreseen(schedule, M, m, layers, cut, sums=sums, on=mp.Machine(link=link))
+    assert_foreseen(schedule, M, m, layers, cut, sums=sums, link=link)
 
 
 def test_the_sum_of_tied_gradients_is_held_beside_a_devices_own():
@@ -257,6 +255,6 @@ def test_nothing_is_measured_with_none_of_it():
     X, Y = mini_batch(4)
     assert_refused([
         (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, n_rounds=0), "n_rounds=0 must be at least 1"),
-        (lambda: mp.measure(LAYERS, LOSS, 0, X, Y), "n_stages=0 must be at least 1"),
+        (lambda: mp.measure(LAYERS, LOSS, 0, X, Y), "stages=0 must be at least 1"),
         (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, at_once=0), "at_once=0 must be at least 1"),
     ])

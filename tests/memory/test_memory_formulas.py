@@ -53,7 +53,9 @@ def footprints(counts, m, make=equal_layers):
 def peaks(schedule, counts, N, make=equal_layers, recompute="never"):
     """For each device, the most bytes of activations in a run, which are those of the simulation."""
     layers, cut = make(sum(counts)), mp.Cut(counts)
-    pipe = mp.Pipeline(layers, LOSS, cut, schedule.n_microbatches, schedule, recompute, count_bytes=True)
+    pipe = mp.Pipeline(
+        layers, LOSS, cut, schedule.n_microbatches, schedule=schedule, recompute=recompute, count_bytes=True
+    )
     X = mp.datasets.digits().train[0][:WIDTH, :N]
     pipe.forward_backward(X, X)
     counts = tuple(len(stage.layers) for stage in pipe.stages)
@@ -259,7 +261,9 @@ def test_the_bytes_of_selective_recomputation_are_foreseen(schedule):
     Y = mp.one_hot(tokens, 11, np.float32)
     peak = {}
     for mode in ("never", "selective"):
-        pipe = mp.Pipeline(layers, loss, 2, 4, schedule, mode, dtype=np.float32, count_bytes=True)
+        pipe = mp.Pipeline(
+            layers, loss, 2, 4, schedule=schedule, recompute=mode, dtype=np.float32, count_bytes=True
+        )
         pipe.forward_backward(tokens, Y)
         counted = layers if mode == "never" else mp.recomputing(layers)
         sizes = mp.footprints(counted, loss, 2, (12,), m, dtype=np.float32)

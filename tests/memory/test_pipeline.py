@@ -26,8 +26,8 @@ X, Y = rng.standard_normal((4, 10)), mp.one_hot(rng.integers(0, 3, 10), 3)
 LOSS = mp.SoftmaxCrossEntropy()
 
 
-def pipeline(n_stages=3, n_microbatches=4, schedule="gpipe", recompute="never", **options):
-    return mp.Pipeline(LAYERS, LOSS, n_stages, n_microbatches, schedule, recompute, **options)
+def pipeline(stages=3, microbatches=4, schedule="gpipe", recompute="never", **options):
+    return mp.Pipeline(LAYERS, LOSS, stages, microbatches, schedule=schedule, recompute=recompute, **options)
 
 
 @pytest.mark.parametrize("schedule, recompute", one_in(6, names_having(flush=True), ["never", "always"]))
@@ -87,7 +87,7 @@ def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
     peak in the forward phase the newest output is held too, and in GPipe all inputs.
     """
     layers = [mp.Linear(8, 8)] * 3
-    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 8, schedule, count_bytes=True)
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 8, schedule=schedule, count_bytes=True)
     pipe.forward_backward(np.ones((8, 16)), np.ones((8, 16)))
     assert peak_microbatches(pipe.trace) == alive
     parameters, activation = 8 * (64 + 8), 8 * 16
@@ -210,7 +210,7 @@ def test_a_layer_whose_weights_are_frozen_has_no_gradient():
 
 def test_seed_and_dtype_decide_the_first_weights():
     first, second, seventh = (
-        mp.Parallel(LAYERS, LOSS, mp.Split(stages=3), weights=mp.Weights(seed)).layers for seed in (1, 2, 7)
+        mp.Parallel(LAYERS, LOSS, stages=3, seed=seed).layers for seed in (1, 2, 7)
     )
     assert not np.array_equal(first[0].W, second[0].W)
     assert pipeline(dtype=np.float32).layers[0].W.dtype == np.float32
@@ -243,20 +243,20 @@ def test_nobody_computes_the_derivative_by_the_data(monkeypatch):
 
 
 OPTIONS = [
-    (dict(n_stages=6), "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
-    (dict(n_stages=0), "n_stages=0 must be at least 1"),
-    (dict(n_stages=[2, 2, 1]), "n_stages=[2, 2, 1] must be a whole number, or Cut([2, 2, 1])"),
-    (dict(n_microbatches=0), "n_microbatches=0 must be at least 1"),
+    (dict(stages=6), "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
+    (dict(stages=0), "stages=0 must be at least 1"),
+    (dict(stages=[2, 2, 1]), "stages=[2, 2, 1] must be a whole number, or Cut([2, 2, 1])"),
+    (dict(microbatches=0), "microbatches=0 must be at least 1"),
     (dict(dtype=int), "must be one of floats"),
-    (dict(n_stages=mp.Cut([2, 2, 2])),
+    (dict(stages=mp.Cut([2, 2, 2])),
      "stages=[2, 2, 2] adds up to 6 for 5 layers: give the stages 5 layers in all"),
-    (dict(n_stages=mp.Cut(3, "macs")), "by='macs' needs data to find the costs: pass sample=(X, Y)"),
+    (dict(stages=mp.Cut(3, "macs")), "by='macs' needs data to find the costs: pass sample=(X, Y)"),
     (dict(recompute=True), "recompute=True must be one of 'never', 'always'"),
     (dict(recompute="sometimes"),
      "recompute='sometimes' must be one of 'never', 'always', 'except_last', 'sqrt', 'selective'"),
-    (dict(n_stages=1, n_microbatches=1, schedule=mp.Schedule.from_text("F0 R0 B0"), recompute="always"),
+    (dict(stages=1, microbatches=1, schedule=mp.Schedule.from_text("F0 R0 B0"), recompute="always"),
      "recomputes already"),
-    (dict(n_stages=1, n_microbatches=2, schedule=mp.Schedule.from_text("F0 F1 B1", 2)),
+    (dict(stages=1, microbatches=2, schedule=mp.Schedule.from_text("F0 F1 B1", 2)),
      "device 0 never does 0B0 (missing)"),
     (dict(schedule="1f1"), "unknown schedule '1f1': did you mean '1f1b'?"),
     (dict(schedule=mp.Schedule), "is not a schedule: pass a name"),
@@ -264,8 +264,8 @@ OPTIONS = [
     (dict(schedule=lambda K, M: None), "<lambda>(3, 4) returns None: a function (K, M) returns a"),
     (dict(schedule=lambda K, M: build("gpipe", K, M + 1)),
      "is for 3 stages and 5 micro-batches, but there are 3 stages and 4 micro-batches: make them equal"),
-    (dict(on=mp.Machine(costs=mp.Costs(F=[1, 2]))), "F has 2 costs for 3 stages"),
-    (dict(on=mp.Machine(costs=mp.Costs(B=0))), "stage 0: B=0 must be above 0 ticks"),
+    (dict(costs=mp.Costs(F=[1, 2])), "F has 2 costs for 3 stages"),
+    (dict(costs=mp.Costs(B=0)), "stage 0: B=0 must be above 0 ticks"),
 ]
 
 
@@ -288,7 +288,7 @@ def test_a_cut_gives_each_stage_a_layer_in_one_way():
 SAMPLES = [
     (np.zeros((4, 0)), np.zeros((3, 0)), "a batch of 0 samples"),
     (X[:, :3], Y[:, :3],
-     "n_microbatches=4 exceeds the batch of m=3 samples: use at most 3, or a larger batch"),
+     "microbatches=4 exceeds the batch of m=3 samples: use at most 3, or a larger batch"),
     (np.zeros(4), np.zeros(3), "at least two axes"),
     (X, np.ones((3, 9)) / 3, "10 samples but labels of shape (3, 9)"),
     (X, np.zeros(10, int), "one_hot(labels, n_classes=3)"),
@@ -342,8 +342,8 @@ def after_a_tick():
 
 
 def test_a_run_that_fails_leaves_parameters_and_can_be_run_again():
-    limited = mp.Memory(limit=500)
-    pipe = mp.Parallel(LAYERS, LOSS, mp.Split(stages=3, microbatches=4), "gpipe", memory=limited)
+    limited = dict(memory_limit=500)
+    pipe = mp.Parallel(LAYERS, LOSS, stages=3, microbatches=4, schedule="gpipe", **limited)
     before = parameters([layer.copy() for layer in pipe.layers])
     with pytest.raises(mp.MemoryLimitError, match="above its limit of 500"):
         pipe.forward_backward(X, Y)

@@ -21,7 +21,7 @@ from minipipe.meta import LIVE, MetaArray
 from minipipe.planning import temporaries
 from minipipe.planning.foresight import patterns_of
 
-SOFTMAX, FLOAT32 = mp.SoftmaxCrossEntropy(), mp.Weights(dtype=np.float32)
+SOFTMAX, FLOAT32 = mp.SoftmaxCrossEntropy(), dict(dtype=np.float32)
 SLACK = 192 * 2**10  # of Python's own objects: AmoebaNet's take up to 97 KiB; pytest's threads add theirs
 rng = np.random.default_rng(0)
 
@@ -103,8 +103,8 @@ def real_peaks(monkeypatch):
 def test_no_action_needs_more_than_is_counted_and_foreseen(name, monkeypatch):
     """By NumPy's own tracing, for each kind of action on each stage; and not much less either."""
     layers, (X, Y), K, M, schedule, recompute = RUNS[name]
-    split, memory = mp.Split(stages=K, microbatches=M), mp.Memory(recompute, limit=10**9)
-    pipe = mp.Parallel(layers, SOFTMAX, split, schedule, memory=memory, weights=FLOAT32)
+    split, memory = dict(stages=K, microbatches=M), dict(recompute=recompute, memory_limit=10**9)
+    pipe = mp.Parallel(layers, SOFTMAX, **split, schedule=schedule, **memory, **FLOAT32)
     pipe.forward_backward(X, Y)  # what Python remembers from a first run is no array
     with real_peaks(monkeypatch) as found:
         pipe.forward_backward(X, Y)
@@ -126,11 +126,11 @@ def test_no_action_needs_more_than_is_counted_and_foreseen(name, monkeypatch):
 def test_the_counted_bytes_alone_are_not_enough(monkeypatch):
     """A run within its limit of memory exceeds it for a moment; with the temporaries on top it does not."""
     X, Y = digits_like(256)
-    pipe = mp.Pipeline(MLP, SOFTMAX, 4, 8, "1f1b", dtype=np.float32, count_bytes=True)
+    pipe = mp.Pipeline(MLP, SOFTMAX, 4, 8, schedule="1f1b", dtype=np.float32, count_bytes=True)
     pipe.forward_backward(X, Y)
     limit = max(pipe.trace.peak_bytes())
-    split, memory = mp.Split(stages=4, microbatches=8), mp.Memory(limit=limit)
-    pipe = mp.Parallel(MLP, SOFTMAX, split, memory=memory, weights=FLOAT32)
+    split, memory = dict(stages=4, microbatches=8), dict(memory_limit=limit)
+    pipe = mp.Parallel(MLP, SOFTMAX, **split, **memory, **FLOAT32)
     with real_peaks(monkeypatch) as found:
         pipe.forward_backward(X, Y)
     real = max(held for _, held in found.values())

@@ -69,8 +69,7 @@ def run_of_digits():
     X, Y = (part[:, :8] for part in mp.datasets.digits().train)
     layers = [mp.Linear(64, 10), mp.ReLU()]
     pipe = mp.Pipeline(
-        layers, mp.SoftmaxCrossEntropy(), 2, 4, recompute="always", on=mp.Machine(link=mp.Link(latency=1)),
-        count_bytes=True,
+        layers, mp.SoftmaxCrossEntropy(), 2, 4, recompute="always", link=mp.Link(latency=1), count_bytes=True,
     )
     pipe.forward_backward(X, Y)
     return pipe.trace

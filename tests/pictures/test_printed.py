@@ -87,7 +87,7 @@ def test_a_schedule_draws_its_run():
 
 
 def test_each_tick_says_what_the_devices_did():
-    pipe = mp.Pipeline([mp.Linear(1, 1), mp.Linear(1, 1)], mp.MeanSquaredError(), 2, 2, "gpipe")
+    pipe = mp.Pipeline([mp.Linear(1, 1), mp.Linear(1, 1)], mp.MeanSquaredError(), 2, 2, schedule="gpipe")
     pipe.start(np.ones((1, 2)), np.ones((1, 2)))
     ticks = [pipe.tick()]
     while ticks[-1]:

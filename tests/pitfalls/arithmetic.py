@@ -75,7 +75,7 @@ def reused_receive_buffer(monkeypatch):
 
 
 def check_reused_receive_buffer():
-    assert_same_bits(mp.Pipeline(LAYERS, LOSS, 5, 4, "gpipe"), *mini_batch(8, np.float64))
+    assert_same_bits(mp.Pipeline(LAYERS, LOSS, 5, 4, schedule="gpipe"), *mini_batch(8, np.float64))
 
 
 def in_place_backward(monkeypatch):
@@ -279,7 +279,7 @@ def gradients_kept_M_wide(monkeypatch):
 
 def check_gradients_kept_M_wide():
     for schedule in ("naive", "gpipe", "gpipe-fifo", "1f1b"):
-        pipe = mp.Pipeline(LAYERS, LOSS, 2, 32, schedule)
+        pipe = mp.Pipeline(LAYERS, LOSS, 2, 32, schedule=schedule)
         pipe.start(*mini_batch(32, np.float64))
         most = 0
         while pipe.tick():
@@ -302,7 +302,7 @@ def stale_weights_in_a_synchronous_schedule(monkeypatch):
 
 
 def check_stale_weights_in_a_synchronous_schedule():
-    pipe = mp.Pipeline(LAYERS, LOSS, 3, 4, "1f1b")
+    pipe = mp.Pipeline(LAYERS, LOSS, 3, 4, schedule="1f1b")
     before = [layer.copy() for layer in pipe.layers]
     pipe.forward_backward(*mini_batch(8, np.float64))
     assert_same(parameters(pipe.layers), parameters(before))

@@ -122,8 +122,8 @@ def replicas_agree_on_a_wrong_gradient(monkeypatch):
 
 def two_copies_of_two_stages():
     """The second stage begins with a layer that keeps its input for the backward."""
-    split = mp.Split(replicas=2, stages=mp.Cut([2, 3]), microbatches=4)
-    return mp.Parallel(exact(LAYERS), LOSS, split, "gpipe")
+    split = dict(replicas=2, stages=mp.Cut([2, 3]), microbatches=4)
+    return mp.Parallel(exact(LAYERS), LOSS, **split, schedule="gpipe")
 
 
 def check_replicas_agree_on_a_wrong_gradient():
@@ -150,7 +150,7 @@ def per_sample_gradients(D, M):
     """dW for samples that alone would have 1, 2, 3, 4 and 10; the mean is 4."""
     layer = mp.Linear(1, 1, bias=False, W=rational([[0]]))
     X, Y = rational([[1, 1, 1, 1, 1]]), rational([[-1, -2, -3, -4, -10]])
-    net = mp.DataParallel([layer], LOSS, D, M)
+    net = mp.DataParallel([layer], LOSS, D, microbatches=M)
     net.forward_backward(X, Y)
     return net.gradients[0][0][0, 0]
 
@@ -197,7 +197,7 @@ def uneven_ends(monkeypatch):
 def check_uneven_ends():
     """3 micro-batches on one copy, 2 on the other."""
     try:
-        assert_equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2, 5), *mini_batch(5))
+        assert_equals_full_batch(mp.DataParallel(exact(LAYERS), LOSS, 2, microbatches=5), *mini_batch(5))
     except DeadlockError as error:
         raise AssertionError("the copies wait for each other") from error
 
@@ -222,10 +222,10 @@ def check_synchronised_at_the_wrong_micro_batch():
     """Each schedule, for 2 and 3 copies: the gradient, and the bytes of one all-reduce by each copy."""
     for name in ("gpipe", "1f1b", "zb-h1"):
         for D in (2, 3):
-            split = mp.Split(replicas=D, stages=2, microbatches=2 * D)
-            net = mp.Parallel(exact(LAYERS), LOSS, split, name)
+            split = dict(replicas=D, stages=2, microbatches=2 * D)
+            net = mp.Parallel(exact(LAYERS), LOSS, **split, schedule=name)
             assert_equals_full_batch(net, *mini_batch(2 * D))
-            net = mp.Parallel(LAYERS, LOSS, split, name)
+            net = mp.Parallel(LAYERS, LOSS, **split, schedule=name)
             net.forward_backward(*mini_batch(2 * D, np.float64))
             sizes = [sum(array.size for array in leaves(of_copies[0]))
                      for of_copies in sums_of_copies(net).values()]
@@ -418,9 +418,9 @@ def check_everybody_saves():
     """What the shards have updated themselves, the network has; and what it saves can be loaded."""
     X, Y = mini_batch(4, np.float64)
     order = with_updates(build("gpipe", 1, 2))
-    own = mp.Parallel(LAYERS, LOSS, mp.Split(shards=2, microbatches=2), order)
+    own = mp.Parallel(LAYERS, LOSS, shards=2, microbatches=2, schedule=order)
     own.train([(X, Y)], mp.SGD(0.5))
-    stepped, loaded = mp.TensorParallel(LAYERS, LOSS, 2, 2), mp.Sequential(LAYERS, LOSS, seed=1)
+    stepped, loaded = mp.TensorParallel(LAYERS, LOSS, 2, microbatches=2), mp.Sequential(LAYERS, LOSS, seed=1)
     stepped.forward_backward(X, Y)
     stepped.step(mp.SGD(0.5))
     with tempfile.TemporaryDirectory() as folder:

@@ -19,14 +19,14 @@ def rate_scaled_twice(monkeypatch):
     def before(self, t):
         then = value_at(self.then, t)
         k = then / self.start
-        return then + (k - 1) * then * t / self.n_epochs
+        return then + (k - 1) * then * t / self.epochs
 
     monkeypatch.setattr(GradualWarmUp, "before", before)
 
 
 def check_rate_scaled_twice():
     """A gradual warm-up begins with the small mini-batch's rate, and never passes k times it."""
-    rate = GradualWarmUp(4.0, start=0.5, n_epochs=2)
+    rate = GradualWarmUp(4.0, start=0.5, epochs=2)
     assert [rate(t) for t in (0, 0.5, 1, 2, 3)] == [0.5, 1.375, 2.25, 4, 4]
 
 

@@ -25,7 +25,7 @@ def check_missing_and_phantom_actions():
     for order in build("1f1b", 4, 6).devices:
         assert sorted((kind, i) for kind, _, i in order) == [(kind, i) for kind in "BF" for i in range(6)]
     table = "F0 F1 B0 B1", "F1 B0 F2 B1"
-    faults = mp.Schedule.from_text(table, n_microbatches=2).faults()
+    faults = mp.Schedule.from_text(table, microbatches=2).faults()
     for words in ("1F0 (missing)", "1F2 is unknown"):
         assert any(words in fault for fault in faults)
 

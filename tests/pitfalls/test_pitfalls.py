@@ -47,7 +47,7 @@ def test_copies_that_agree_may_all_be_wrong(monkeypatch):
     for sums in copies.sums_of_copies(net).values():
         assert len(sums) == 2
         assert_all_same(sums)
-    assert_equals_full_batch(mp.DataParallel(net.layers, net.loss, 2, 4), X, Y)
+    assert_equals_full_batch(mp.DataParallel(net.layers, net.loss, 2, microbatches=4), X, Y)
 
 
 def test_two_copies_hide_in_which_order_they_are_added(monkeypatch):

@@ -358,7 +358,7 @@ def test_pipelines_cut_themselves(by):
     if by != "time":
         assert counts == ([2, 2, 1] if by == "count" else partition(LAYERS, 3, by, (4,)))
     assert np.isfinite(pipe.forward_backward(X, Y)) and sum(counts) == 5
-    stream = mp.Pipeline(LAYERS, LOSS, cut, 1, "pipedream")
+    stream = mp.Pipeline(LAYERS, LOSS, cut, 1, schedule="pipedream")
     assert by == "time" or [len(stage.layers) for stage in stream.stages] == counts
 
 
@@ -382,8 +382,8 @@ def test_parameters_need_no_data():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: partition(LAYERS, 6), "n_stages=6 does not fit 5 layers: use 1 to 5 stages"),
-    (lambda: min_variance([1, 2], 0), "n_stages=0 does not fit 2 layers: use 1 to 2 stages"),
+    (lambda: partition(LAYERS, 6), "stages=6 does not fit 5 layers: use 1 to 5 stages"),
+    (lambda: min_variance([1, 2], 0), "stages=0 does not fit 2 layers: use 1 to 2 stages"),
     (lambda: min_max([1, -2], 1), "costs[1]=-2 must be at least 0"),
     (lambda: histogram([math.nan, 2], 1), "costs[0]=nan must be at least 0"),
     (lambda: min_variance([math.inf], 1), "costs[0]=inf must be finite"),
@@ -418,7 +418,7 @@ def test_parameters_need_no_data():
      "stages[1]=0 must be at least 1"),
     (lambda: mp.Pipeline(LAYERS, LOSS, mp.Cut([3, 1]), 2),
      "stages=[3, 1] adds up to 4 for 5 layers: give the stages 5 layers in all"),
-    (lambda: mp.Parallel(LAYERS, LOSS, mp.Split(stages=6)),
+    (lambda: mp.Parallel(LAYERS, LOSS, stages=6),
      "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
     (lambda: plots.cut([1, 2, 3], [1, 1]), "counts=[1, 1] adds up to 2 for 3 costs"),
     (lambda: plots.cut([], []), "costs is an empty list: give it at least one"),

@@ -120,14 +120,14 @@ def test_its_name_is_found_in_any_spelling_and_by_other_names(name):
 
 def test_networks_comparisons_and_checks_read_names_alike():
     layers = [mp.Linear(1, 1) for _ in range(4)]
-    of_flush = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "ZB_V")
-    stream = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, "PipeDream 2BW")
+    of_flush = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, schedule="ZB_V")
+    stream = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, schedule="PipeDream 2BW")
     assert (of_flush.schedule, stream.schedule.name) == (build("zb-v", 2, 2), "pipedream-2bw")
     assert [*mp.compare("GPipe", "zbv", devices=2, microbatches=2)] == ["gpipe", "zb-v"]
     reports = [mp.check(name, devices=1, microbatches=2) for name in ("GPipe", "gpipe")]
     assert repr(reports[0]) == repr(reports[1])
     for call in (
-        lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, "dapple").schedule,
+        lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, schedule="dapple").schedule,
         lambda: build(*mp.compare("dapple", devices=4, microbatches=2), 4, 2), lambda: build("dapple", 4, 2),
         lambda: build("dapple", stages=4, microbatches=2),
         lambda: mp.check("dapple", devices=4, microbatches=2) and build("1f1b", 4, 2),
@@ -191,7 +191,7 @@ def mini_batch(m):
 
 def pipeline(name, K, M, layers=LAYERS, **options):
     n_stages = K * SCHEDULES.facts[name].stages_per_device
-    return mp.Pipeline(layers, LOSS, n_stages, M, name, **options)
+    return mp.Pipeline(layers, LOSS, n_stages, M, schedule=name, **options)
 
 
 WITH_A_FLUSH = pytest.mark.parametrize("name", names_having(flush=True))
@@ -220,7 +220,7 @@ def test_a_rational_run_equals_the_full_batch(name):
 @WITH_A_FLUSH
 def test_threads_do_the_work_of_the_cluster_with_its_bits(name):
     K, M = sizes_of(name)[0]
-    pipes = [pipeline(name, K, M, on=mp.Machine(engine)) for engine in ("cluster", "threads")]
+    pipes = [pipeline(name, K, M, engine=engine) for engine in ("cluster", "threads")]
     simulated, measured = (J_and_gradients(pipe, *mini_batch(2 * M + 1)) for pipe in pipes)
     assert_same(measured, simulated)
     assert work(pipes[0].trace) == work(pipes[1].trace)
@@ -233,7 +233,7 @@ def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
     K, optimizer = 4, mp.SGD(0.125, momentum=0.5)
     n = per_update(name, K)
     batches = [mini_batch(m) for m in (8, 8, 9, 11, 8, 8, 8, 8)]
-    pipe = pipeline(name, K, n, on=mp.Machine(engine))
+    pipe = pipeline(name, K, n, engine=engine)
     costs = pipe.train(batches, deepcopy(optimizer))
     versions = build(name, K, n * len(batches)).versions
     partition = [len(stage.layers) for stage in pipe.stages]

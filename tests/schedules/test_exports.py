@@ -76,7 +76,7 @@ def test_what_is_no_full_copy_of_the_network_is_a_fault(table):
 
 
 def test_the_number_of_micro_batches_that_is_asked_for_stays():
-    assert Schedule.from_csv("0F0,0B0\n0F1,0B1", n_microbatches=3).n_microbatches == 3
+    assert Schedule.from_csv("0F0,0B0\n0F1,0B1", microbatches=3).n_microbatches == 3
 
 
 def test_cells_of_communication_are_left_out_with_a_note():

@@ -278,7 +278,7 @@ def requests(draw):
     v = len(placement) // K
     F, I, W = (draw(st.lists(st.integers(1, 9), min_size=v * K, max_size=v * K)) for _ in range(3))
     return dict(
-        n_devices=K, n_microbatches=M, costs=Costs(F=F, B=[i + w for i, w in zip(I, W)], I=I, W=W),
+        devices=K, microbatches=M, costs=Costs(F=F, B=[i + w for i, w in zip(I, W)], I=I, W=W),
         most_alive=draw(st.one_of(st.none(), st.integers(1, 2 * K))), halves=draw(st.booleans()),
         placement=placement, latency=draw(st.sampled_from([0, 0.5, 3])),
         kept_for_W=draw(st.sampled_from([0, 0.25, 0.5, 1])),
@@ -378,7 +378,7 @@ def test_a_w_makes_room_for_a_forward_within_the_limit():
 
 SEARCHES = {"best": best_schedule, "greedy": greedy_schedule}
 OF_BOTH = [
-    (dict(n_devices=0, n_microbatches=4), "n_devices=0 must be at least 1"),
+    (dict(devices=0, microbatches=4), "devices=0 must be at least 1"),
     (dict(most_alive=0), "most_alive=0 on device 0 lets no micro-batch through: use at least 1"),
     (dict(most_alive=[2, -1]), "most_alive=-1 on device 1"),
     (dict(most_alive=[2, 1, 1]), "most_alive has 3 limits for 2 devices: give one number, or one per device"),
@@ -404,5 +404,5 @@ OF_BOTH = [
 ])
 def test_arguments_that_make_no_sense_are_refused(search, arguments, words):
     with pytest.raises(ValueError) as error:
-        SEARCHES[search](**dict(n_devices=2, n_microbatches=4) | arguments)
+        SEARCHES[search](**dict(devices=2, microbatches=4) | arguments)
     assert words in str(error.value)

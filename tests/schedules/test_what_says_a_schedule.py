@@ -76,7 +76,7 @@ SIZES = dict(devices=2, microbatches=3)
 DOORS = {  # name -> function of what says a schedule
     "build": lambda what: build(what, **SIZES).devices,
     "build for stages": lambda what: build(what, stages=2, microbatches=3).devices,
-    "Pipeline": lambda what: mp.Pipeline(LAYERS, LOSS, 2, 3, what).schedule.devices,
+    "Pipeline": lambda what: mp.Pipeline(LAYERS, LOSS, 2, 3, schedule=what).schedule.devices,
     "compare": lambda what: [*mp.compare(what, **SIZES).values()],
     "simulate": lambda what: mp.simulate(what, **SIZES),
     "check": lambda what: [mp.check(what, **SIZES)[place] for place in (0, 3, 4)],
@@ -121,14 +121,14 @@ def test_in_a_network_the_stages_share_the_devices():
 
     on_four = "zb-v", zero_bubble_v, lambda K, M: zero_bubble_v(K, M), folded
     for what, devices in (*((what, 4) for what in on_four), ("1f1b", 8), (one_f_one_b, 8)):
-        pipe = mp.Pipeline(LAYERS, LOSS, 8, 8, what)
+        pipe = mp.Pipeline(LAYERS, LOSS, 8, 8, schedule=what)
         assert (pipe.n_stages, len(pipe.schedule.devices)) == (8, devices), what
     assert len(names_for(stages=8, microbatches=8)) > len(names_for(stages=7, microbatches=8)) > 5
 
 
 def test_a_function_may_go_on_without_a_flush():
     streams = [
-        mp.Pipeline(LAYERS, LOSS, 2, 2, what)
+        mp.Pipeline(LAYERS, LOSS, 2, 2, schedule=what)
         for what in ("pipedream-2bw", mp.schedules.pipedream_2bw,
                      lambda K, M: mp.schedules.pipedream_2bw(K, M, per_update=2))
     ]
@@ -205,7 +205,7 @@ def test_check_says_what_it_takes(what):
 def test_a_file_of_code_is_told_its_functions(tmp_path):
     path = file(tmp_path, "code.py", CODE)
     for what in (f"{path}:gpipe", str(path)):
-        with pytest.raises(ValueError, match=r"has no '.*': write .*code.py:NAME, and for NAME one of mine"):
+        with pytest.raises(ValueError, match=r"write .*code.py:NAME, and for NAME one of mine"):
             build(what)
     with pytest.raises(ValueError, match="is not the file of a schedule: pass a table, which ends in"):
         build(path)
@@ -227,3 +227,12 @@ def test_sizes_without_sense_are_refused():
                 build(what, **sizes)
     with pytest.raises(ValueError, match="'zb-v' puts 2 stages on each device, which stages=5 does"):
         build(zero_bubble_v, stages=5)
+
+
+def test_a_comparison_knows_ports():
+    """The messages of both devices share one port, so they wait for each other."""
+    narrow = mp.Port(1, sends=range(2))
+    costs = mp.Costs(message_bytes=2)
+    trace = mp.compare("gpipe", devices=2, microbatches=3, costs=costs, ports=narrow)["gpipe"]
+    assert trace == mp.simulate("gpipe", costs, ports=narrow, devices=2, microbatches=3)
+    assert trace.makespan > mp.compare("gpipe", devices=2, microbatches=3, costs=costs)["gpipe"].makespan

@@ -46,8 +46,7 @@ OURS = {
     "FSDP2": lambda: mp.DataParallel(layers(), mp.MeanSquaredError(), N, zero=3),
     "DTensor": lambda: mp.TensorParallel(layers(), mp.MeanSquaredError(), N),
     "FSDP2 x DTensor": lambda: mp.Parallel(
-        layers(), mp.MeanSquaredError(), mp.Split(N, N), memory=mp.Memory(zero=3)
-    ),
+        layers(), mp.MeanSquaredError(), replicas=N, shards=N, zero=3),
 }
 
 

@@ -28,10 +28,10 @@ def peaks(D, T, K, zero, n_units):
     With ZeRO 1, messages take a tick, so that one sees what is there before they travel.
     """
     layers = [layer for _ in range(4 * K) for layer in (mp.Linear(N, N, bias=False), mp.ReLU())]
-    machine = mp.Machine(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1)) if zero == 1 else mp.Machine()
+    machine = dict(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1)) if zero == 1 else dict()
     net = mp.Parallel(
-        layers, mp.MeanSquaredError(), mp.Split(D, T, K), memory=mp.Memory(zero=zero, count_bytes=True),
-        sums=mp.Sums(buckets=BUCKETS[n_units]), on=machine,
+        layers, mp.MeanSquaredError(), replicas=D, shards=T, stages=K, zero=zero, count_bytes=True,
+        sums=mp.Sums(buckets=BUCKETS[n_units]), **machine,
     )
     net.train([(X, X)] * 2, mp.Adam(0.1))
     return {kind: net.trace.peak_bytes([kind]) for kind in KEPT}
@@ -61,15 +61,17 @@ def test_without_a_word_about_buckets_units_of_zero_3_are_layers():
     for D, T, K in SPLITS[2:]:
         layers = [mp.Linear(N, N, bias=False) for _ in range(4 * K)]
         nets = [
-            mp.Parallel(layers, LOSS, mp.Split(D, T, K), memory=mp.Memory(zero=3), sums=sums)
+            mp.Parallel(layers, LOSS, replicas=D, shards=T, stages=K, zero=3, sums=sums)
             for sums in (mp.Sums(), mp.Sums(buckets="layer"))
         ]
         assert nets[0].schedule == nets[1].schedule and nets[0].n_stages == 4 * K, (D, T, K)
 
 
-def of_four(N, n, order, on=mp.Machine()):
+def of_four(N, n, order, **on):
     """After two updates of four equal layers on N copies, each with n micro-batches."""
-    net, optimizer = mp.Pipeline(FOUR, LOSS, order.n_stages, n * N, order, on=on, count_bytes=True), mp.Adam()
+    net, optimizer = mp.Pipeline(
+        FOUR, LOSS, order.n_stages, n * N, schedule=order, **on, count_bytes=True
+    ), mp.Adam()
     for _ in range(2):
         net.train([(np.ones((15, 2 * n * N)), np.ones((15, 2 * n * N)))], optimizer)
     return net
@@ -85,7 +87,7 @@ def bytes_sent(trace, device):
 ])
 def test_a_copy_sends_twice_psi_and_zero_3_once_a_gather(level, n, times, N):
     """2 Psi (N - 1)/N numbers; of stage 3, (2 n + 1) Psi (N - 1)/N for n micro-batches a copy."""
-    order = data_parallel(N, n * N, n_stages=4)
+    order = data_parallel(N, n * N, stages=4)
     trace = of_four(N, n, with_zero(order, level) if level else with_updates(order)).trace
     assert [bytes_sent(trace, device) for device in range(N)] == [8 * times * PSI * (N - 1) // N] * N
 
@@ -104,8 +106,8 @@ def test_what_stays_whole_is_gathered_once():
 
 def test_without_prefetching_one_stage_is_whole_at_a_time():
     """Of four; and no copy waits for the micro-batches of others, so none keeps a version of the weights."""
-    machine = mp.Machine(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1))
-    trace = of_four(2, 1, with_zero(data_parallel(2, 2, n_stages=4), 3, 0), machine).trace
+    machine = dict(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1))
+    trace = of_four(2, 1, with_zero(data_parallel(2, 2, stages=4), 3, 0), **machine).trace
     assert trace.peak_bytes(["parameters"]) == [8 * (PSI // 2 + PSI // 4)] * 2
     assert trace.peak_bytes(["gradients"]) == [8 * (PSI // 4 + 3 * PSI // 4 // 2)] * 2
     assert trace.peak_bytes(["weight versions"]) == [0] * 2

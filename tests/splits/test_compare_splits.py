@@ -84,7 +84,7 @@ def test_stages_take_as_long_as_their_layers_multiply():
     sizes = [(64, 128), (128, 64), (64, 32), (32, 10)]
     layers = [layer for size in sizes for layer in (mp.Linear(*size), mp.Tanh())]
     macs = [64 * 128, 128 * 64, 64 * 32, 32 * 10]
-    found = mp.compare_splits(layers, *data(n=10), devices=4, M=8)
+    found = mp.compare_splits(layers, *data(n=10), devices=4, microbatches=8)
     spans = [found["network"].spans_of(device)[0] for device in range(4)]
     assert [span.end - span.start for span in spans] == [Fraction(4 * n, sum(macs)) for n in macs]
     assert {sum(trace.busy_ticks()) for trace in found.values()} == {8 * 4 * 3}
@@ -97,7 +97,9 @@ def test_the_device_with_the_most_units_of_a_layer_decides(units, of_first, is_w
 
     A layer that is whole on each is named.
     """
-    found = mp.compare_splits([*equal_layers(2, 9), mp.Linear(9, units)], *data(9, units), devices=3, M=3)
+    found = mp.compare_splits(
+        [*equal_layers(2, 9), mp.Linear(9, units)], *data(9, units), devices=3, microbatches=3
+    )
     of_first, all_ = 2 * 9 * 3 + 9 * of_first, 2 * 9 * 9 + 9 * units
     assert found["layer"].makespan == 3 * 3 * Fraction(3 * of_first, all_)
     assert found["data"].makespan == 3 * 3
@@ -150,7 +152,7 @@ def test_the_cut_gives_each_stage_work_and_the_fullest_the_least():
 
 
 def test_it_prints_shows_and_saves_itself(tmp_path):
-    found = mp.compare_splits(equal_layers(2, 8), *data(8, 8, 4), devices=2, M=2)
+    found = mp.compare_splits(equal_layers(2, 8), *data(8, 8, 4), devices=2, microbatches=2)
     found.save(tmp_path / "splits.svg")
     assert [*tmp_path.iterdir()] == [tmp_path / "splits.svg"]
     axes = found.plot().axes
@@ -184,8 +186,10 @@ REFUSED = {
     "one device": (lambda: (equal_layers(), *data(), 1), "devices=1 must be at least 2"),
     "few samples": (lambda: (equal_layers(), *data(m=3), 4), "m=3 samples for devices=4.*use devices=3, or"),
     "one sample": (lambda: (equal_layers(), *data(m=1), 4), "at least one: use a larger batch$"),
-    "few micro-batches": (lambda: (equal_layers(), *data(), 4, 3), "M=3 .*devices=4 and m=32.*use 4 to 32"),
-    "many micro-batches": (lambda: (equal_layers(), *data(), 4, 33), "M=33 .*use 4 to 32"),
+    "few micro-batches": (
+        lambda: (equal_layers(), *data(), 4, 3), "microbatches=3 .*devices=4 and m=32.*use 4 to 32"
+    ),
+    "many micro-batches": (lambda: (equal_layers(), *data(), 4, 33), "microbatches=33 .*use 4 to 32"),
     "few layers": (
         lambda: (equal_layers(2), *data()),
         r"devices=4, but 2 layers multiply: Linear\(64, 64\); .*: use devices=2, or more such layers",

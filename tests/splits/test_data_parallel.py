@@ -35,7 +35,7 @@ SMALL = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), m
 @pytest.mark.parametrize("D, M", [(2, 2), (3, 5), (5, 7)])
 def test_in_fractions_copies_have_the_full_batchs_gradient(D, M):
     """D copies share M micro-batches of 7 samples, which D and M need not divide."""
-    assert_equals_full_batch(mp.DataParallel(EXACT, LOSS, D, M), *map(eighths, mini_batch(7)))
+    assert_equals_full_batch(mp.DataParallel(EXACT, LOSS, D, microbatches=M), *map(eighths, mini_batch(7)))
 
 
 def one_device(M, dtype):
@@ -50,8 +50,8 @@ def test_every_copy_gets_the_same_bits(all_reduce):
     for D in (2, 3, 4):
         schedule = in_copies(build("1f1b", 2, 2), D)
         pipe = mp.Parallel(
-            LAYERS, LOSS, mp.Split(stages=2, microbatches=2 * D), schedule,
-            sums=mp.Sums(all_reduce=all_reduce), weights=mp.Weights(dtype=np.float32),
+            LAYERS, LOSS, stages=2, microbatches=2 * D, schedule=schedule,
+            sums=mp.Sums(all_reduce=all_reduce), dtype=np.float32,
         )
         J = pipe.forward_backward(X, Y)
         stages = {}
@@ -71,7 +71,7 @@ def test_every_copy_gets_the_same_bits(all_reduce):
 
 @pytest.mark.parametrize("all_reduce", one_in(2, ALL_REDUCES))
 def test_bytes_are_foreseen_at_every_tick(all_reduce):
-    assert_foreseen(THREE_COPIES, 8, 40, MIXED, sums=mp.Sums(all_reduce=all_reduce), on=MACHINE)
+    assert_foreseen(THREE_COPIES, 8, 40, MIXED, sums=mp.Sums(all_reduce=all_reduce), **MACHINE)
 
 
 @KINDS
@@ -82,7 +82,7 @@ def test_the_exchange_takes_the_ticks_of_its_formula(all_reduce):
     """
     net = mp.DataParallel(
         [mp.Linear(15, 16)], LOSS, 4, sums=mp.Sums(all_reduce=all_reduce),
-        on=mp.Machine(link=mp.Link(latency=100), ports=ports(4, 16)),
+        link=mp.Link(latency=100), ports=ports(4, 16),
     )
     net.forward_backward(np.ones((15, 8)), np.ones((16, 8)))
     before = 0 if all_reduce == "owners" else 100
@@ -104,7 +104,7 @@ def test_buckets_are_ddps():
 def test_each_stage_has_buckets_of_its_own():
     """Two copies of two stages; in each, the upper layer's gradients travel while the lower one works."""
     layers, sums = [mp.Linear(2, 2) for _ in range(4)], mp.Sums(buckets="layer")
-    net = mp.Parallel(layers, LOSS, mp.Split(replicas=2, shards=2, stages=2), sums=sums)
+    net = mp.Parallel(layers, LOSS, replicas=2, shards=2, stages=2, sums=sums)
     assert [len(stage.layers) for stage in net.stages] == [1, 1, 1, 1]
     assert str(net.schedule).splitlines()[:2] == [
         "device 0: 0F0 1F0 1B0 1A0 0B0 0A0", "device 1: 2F0 3F0 3B0 3A0 2B0 2A0",
@@ -122,7 +122,7 @@ def test_runs_are_contiguous_and_as_equal_as_can_be():
 
 
 def run(schedule, X, Y):
-    pipe = mp.Pipeline(SMALL, LOSS, schedule.n_stages, schedule.n_microbatches, schedule)
+    pipe = mp.Pipeline(SMALL, LOSS, schedule.n_stages, schedule.n_microbatches, schedule=schedule)
     return pipe.forward_backward(X, Y), pipe
 
 
@@ -130,14 +130,14 @@ def run(schedule, X, Y):
 def test_an_order_with_updates_trains_as_step_does(name):
     """Two mini-batches, one copy and two: costs, parameters, and the parameters of every other copy."""
     batches, optimizer = [mini_batch(m) for m in (19, 23)], mp.Adam(0.01)
-    plain = mp.Pipeline(SMALL, LOSS, 4, 8, build(name, stages=4, microbatches=8))
+    plain = mp.Pipeline(SMALL, LOSS, 4, 8, schedule=build(name, stages=4, microbatches=8))
     fresh, costs = optimizer.fresh(), []
     for batch in batches:
         costs.append(plain.forward_backward(*batch))
         plain.step(fresh)
     of_one = build(name, stages=4, microbatches=8), in_copies(build(name, stages=4, microbatches=4), 2)
     for schedule in map(with_updates, of_one):
-        pipe = mp.Pipeline(SMALL, LOSS, 4, 8, schedule)
+        pipe = mp.Pipeline(SMALL, LOSS, 4, 8, schedule=schedule)
         assert pipe.train(batches, optimizer.fresh()) == costs and pipe.n_steps == 2 and pipe.J == costs[-1]
         assert_same(parameters(pipe.layers), parameters(plain.layers))
         of_copies = {}
@@ -161,7 +161,7 @@ def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
     J, one = run(gpipe(1, M), X, Y)
     one.step(mp.SGD(0.125))
     link = data.draw(st.sampled_from([mp.Link(), mp.Link(latency=1), mp.Link(bandwidth=16)]))
-    pipe = mp.Pipeline(SMALL, LOSS, K, M, with_updates(schedule), on=mp.Machine(link=link))
+    pipe = mp.Pipeline(SMALL, LOSS, K, M, schedule=with_updates(schedule), link=link)
     assert pipe.train([(X, Y)], mp.SGD(0.125)) == [J]
     assert_same(parameters(pipe.layers), parameters(one.layers))
 
@@ -184,25 +184,30 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order():
     """With all U at the end of each device, where the sums of stage 0 are the last to be there."""
     layers = [mp.Linear(2, 2, tie="W"), mp.Tanh(), mp.Linear(2, 2, tie="W")]
     X, Y = mini_batch(11)
-    reference = mp.Pipeline(layers, LOSS, 3, 4, "1f1b")
+    reference = mp.Pipeline(layers, LOSS, 3, 4, schedule="1f1b")
     J = reference.forward_backward(X, Y)
     reference.step(mp.SGD(0.5))
     on_one_device = Schedule.from_text([
         "0F0 1F0 2F0 2B0 1B0 0B0 0F1 1F1 2F1 2B1 1B1 0B1",
         "0F2 1F2 2F2 2B2 1B2 0B2 0F3 1F3 2F3 2B3 1B3 0B3",
     ], copy_of=(0, 0, 1, 1))
-    pipe = mp.Pipeline(layers, LOSS, 3, 4, with_updates(on_one_device))
+    pipe = mp.Pipeline(layers, LOSS, 3, 4, schedule=with_updates(on_one_device))
     assert pipe.train([(X, Y)], mp.SGD(0.5)) == [J]
     assert_same(parameters(pipe.layers), parameters(reference.layers))
     early = Schedule.from_text(["0F0 1F0 2F0 2B0 2U0 1B0 1U0 0B0 0U0"])
     with pytest.raises(ValueError, match="put all its U behind all other actions"):
-        mp.Pipeline(layers, LOSS, 3, 1, early)
+        mp.Pipeline(layers, LOSS, 3, 1, schedule=early)
 
 
 def test_an_order_with_updates_of_one_copy_gets_its_sums():
     batches = [mini_batch(m) for m in (9, 8)]
-    net = mp.Parallel(SMALL, LOSS, mp.Split(2, 1, 2, 4), with_updates(build("1f1b", 2, 2)))
-    plain, mine, own = mp.Parallel(SMALL, LOSS, mp.Split(2, 1, 2, 4)), mp.Adam(0.1), mp.Adam(0.1)
+    net = mp.Parallel(
+        SMALL, LOSS, replicas=2, shards=1, stages=2, microbatches=4,
+        schedule=with_updates(build("1f1b", 2, 2))
+    )
+    plain, mine, own = mp.Parallel(
+        SMALL, LOSS, replicas=2, shards=1, stages=2, microbatches=4
+    ), mp.Adam(0.1), mp.Adam(0.1)
     assert net.train(batches, mine) == plain.train(batches, own)
     assert_same(parameters(net.layers), parameters(plain.layers))
     assert [str(action) for action in net.schedule.devices[0][-2:]] == ["0A1", "0U1"]
@@ -210,7 +215,7 @@ def test_an_order_with_updates_of_one_copy_gets_its_sums():
 
 def test_no_copy_keeps_anything_for_a_run_that_fails():
     """What was there before an update lies on the host."""
-    pipe = mp.Pipeline(SMALL, LOSS, 1, 2, with_updates(in_copies(gpipe(1, 1), 2)), count_bytes=True)
+    pipe = mp.Pipeline(SMALL, LOSS, 1, 2, schedule=with_updates(in_copies(gpipe(1, 1), 2)), count_bytes=True)
     pipe.train([mini_batch(4)], mp.Adam())
     assert pipe.trace.ledger(0) == pipe.trace.ledger(1)
     assert set(pipe.trace.ledger(0)[-1][1]) == {"parameters", "optimizer state"}
@@ -231,7 +236,9 @@ def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
 def test_a_run_that_fails_leaves_the_parameters(T, K, limit, error):
     """In an order with updates, some of which were made."""
     order, (X, Y) = with_updates(build("1f1b", K, 4)), mini_batch(8)
-    net = mp.Parallel(SMALL, LOSS, mp.Split(1, T, K, 4), order, mp.Memory(limit=limit))
+    net = mp.Parallel(
+        SMALL, LOSS, replicas=1, shards=T, stages=K, microbatches=4, schedule=order, memory_limit=limit
+    )
     if limit is None:
         net.train([(X, Y)], mp.SGD(0.1))
     before, n_steps = parameters([layer.copy() for layer in net.layers]), net.n_steps
@@ -296,7 +303,7 @@ def test_every_order_of_replicas_runs_to_its_end(replicas, M):
 @given(REPLICAS, st.integers(4, 9), st.integers(0, 5), st.booleans())
 def test_in_fractions_replicated_stages_have_the_full_batchs(replicas, M, more, recompute):
     order = with_recompute(replicated_stages(replicas, M), "always" if recompute else "never")
-    net = mp.Pipeline(EXACT, LOSS, len(replicas), M, order)
+    net = mp.Pipeline(EXACT, LOSS, len(replicas), M, schedule=order)
     assert_equals_full_batch(net, *map(eighths, mini_batch(M + more)))
 
 
@@ -304,13 +311,13 @@ def test_in_fractions_replicated_stages_have_the_full_batchs(replicas, M, more, 
 def test_replicated_stages_have_the_bits_of_one_device(change):
     X, Y = mini_batch(17)
     one = mp.Pipeline(LAYERS, LOSS, 1, 8)
-    net = mp.Pipeline(LAYERS, LOSS, 3, 8, change(replicated_stages([3, 2, 1], 8)))
+    net = mp.Pipeline(LAYERS, LOSS, 3, 8, schedule=change(replicated_stages([3, 2, 1], 8)))
     assert_same(J_and_gradients(net, X, Y), J_and_gradients(one, X, Y))
 
 
 def test_updates_of_all_replicas_are_those_of_the_full_batch():
     optimizer = mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
-    net = mp.Pipeline(EXACT, LOSS, 3, 6, with_updates(replicated_stages([2, 1, 3], 6)))
+    net = mp.Pipeline(EXACT, LOSS, 3, 6, schedule=with_updates(replicated_stages([2, 1, 3], 6)))
     full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
     for m in (7, 6):
         X, Y = map(eighths, mini_batch(m))
@@ -347,8 +354,8 @@ def test_only_gradients_of_replicated_stages_travel():
     """
     layers = [mp.Linear(3, 4, bias=False), mp.Linear(4, 100, bias=False)]
     for accumulate, times in (("running", 1), ("tree", 2)):
-        split, order = mp.Split(stages=2, microbatches=4), replicated_stages([2, 1], 4)
-        net = mp.Parallel(layers, LOSS, split, order, sums=mp.Sums(accumulate))
+        split, order = dict(stages=2, microbatches=4), replicated_stages([2, 1], 4)
+        net = mp.Parallel(layers, LOSS, **split, schedule=order, sums=mp.Sums(accumulate))
         net.forward_backward(np.ones((3, 4)), np.ones((100, 4)))
         sent = [m.n_bytes for m in net.trace.messages if "all-reduce" in str(m.label)]
         assert sum(sent) == 2 * (times * 48 + 48)
@@ -386,7 +393,9 @@ def normal_batch(m, convert=eighths):
 def test_in_fractions_synchronised_copies_are_the_full_batch(D, T, K, zero, recompute):
     """Costs, and what two updates make of parameters and running statistics; the copies are ragged."""
     net = mp.Parallel(
-        exact(normal_network()), LOSS, mp.Split(D, T, K), memory=mp.Memory(recompute, zero), sums=SYNC
+        exact(
+            normal_network()
+        ), LOSS, replicas=D, shards=T, stages=K, recompute=recompute, zero=zero, sums=SYNC
     )
     full, batches = mp.Sequential(exact(normal_network()), LOSS), [normal_batch(5), normal_batch(3)]
     costs = [model.train(batches, mp.SGD(Rational(1, 4))) for model in (net, full)]
@@ -421,7 +430,7 @@ def test_statistics_take_two_messages_a_layer_and_no_tick():
 ])
 def test_what_copies_cannot_synchronise_is_refused(layers, M, grain, words):
     with pytest.raises(ValueError, match=words):
-        mp.DataParallel(layers, LOSS, 2, M, sums=replace(SYNC, grain=grain))
+        mp.DataParallel(layers, LOSS, 2, microbatches=M, sums=replace(SYNC, grain=grain))
 
 
 def test_a_batch_norm_of_ones_own_is_not_synchronised():

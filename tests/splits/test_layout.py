@@ -36,12 +36,18 @@ def networks(draw):
         D, order = 1, build("chimera", 2, 2)  # two copies on the same devices
     zero = draw(st.integers(0, 3)) if order.n_copies > 1 else 0
     order = with_zero(order, zero) if zero else with_updates(order)
-    memory = mp.Memory(count_bytes=True)
+    memory = dict(count_bytes=True)
     try:
-        return mp.Parallel(layers, LOSS, mp.Split(D, T, order.n_stages, order.n_microbatches), order, memory)
+        return mp.Parallel(
+            layers, LOSS, replicas=D, shards=T, stages=order.n_stages, microbatches=order.n_microbatches,
+            schedule=order, **memory
+        )
     except ValueError as error:  # T splits nothing of it
-        assert "n_shards" in str(error), error
-        return mp.Parallel(layers, LOSS, mp.Split(D, 1, order.n_stages, order.n_microbatches), order, memory)
+        assert "shards=" in str(error), error
+        return mp.Parallel(
+            layers, LOSS, replicas=D, shards=1, stages=order.n_stages, microbatches=order.n_microbatches,
+            schedule=order, **memory
+        )
 
 
 def trained(net):
@@ -166,13 +172,12 @@ def test_what_lies_on_other_ranks_cannot_be_read():
 
 @pytest.mark.parametrize("make", [
     lambda layers: mp.Sequential(layers, LOSS),
-    lambda layers: mp.Pipeline(layers, LOSS, 1, 2, with_updates(build("gpipe", 1, 2))),
-    lambda layers: mp.Pipeline(layers, LOSS, 1, 1, "pipedream"),
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 2, schedule=with_updates(build("gpipe", 1, 2))),
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 1, schedule="pipedream"),
     lambda layers: mp.DataParallel(layers, LOSS, 2, zero=1),
     lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
     lambda layers: mp.Parallel(
-        layers, LOSS, mp.Split(shards=2, microbatches=2), with_updates(build("gpipe", 1, 2))
-    ),
+        layers, LOSS, shards=2, microbatches=2, schedule=with_updates(build("gpipe", 1, 2))),
     lambda layers: mp.ParameterServer(layers, LOSS, 2, servers=2),
 ], ids=["one device", "stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
 def test_an_optimizer_that_remembers_another_network_is_refused(make):

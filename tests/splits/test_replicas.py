@@ -36,7 +36,7 @@ def one_device(optimizer, M=6, n_steps=3):
 ], ids=["SGD", "LAMB"])
 def test_steps_leave_all_copies_equal_to_one_device(optimizer):
     """With batch norm, dropout and momentum; each copy has the sums of all before the step."""
-    net, own = mp.DataParallel(network(), LOSS, 3, 6), optimizer.fresh()
+    net, own = mp.DataParallel(network(), LOSS, 3, microbatches=6), optimizer.fresh()
     for expected in one_device(optimizer.fresh()):
         net.forward_backward(X, Y)
         for stage in net._run.stages.values():
@@ -50,7 +50,7 @@ def test_steps_leave_all_copies_equal_to_one_device(optimizer):
 ])
 def test_updates_of_the_order_do_so_too(D, M, zero, buckets):
     """With ZeRO; no copy shares an array with another one."""
-    net = mp.DataParallel(network(), LOSS, D, M, zero, sums=mp.Sums(buckets=buckets))
+    net = mp.DataParallel(network(), LOSS, D, microbatches=M, zero=zero, sums=mp.Sums(buckets=buckets))
     optimizer = mp.Adam(0.01)
     for expected in one_device(mp.Adam(0.01), M):
         net.train([(X, Y)], optimizer)
@@ -61,7 +61,7 @@ def test_updates_of_the_order_do_so_too(D, M, zero, buckets):
 
 def test_copies_that_share_devices_step_too():
     """Chimera: both copies of each of two stages, on two devices."""
-    net = mp.Pipeline(network(), LOSS, 2, 6, "chimera")
+    net = mp.Pipeline(network(), LOSS, 2, 6, schedule="chimera")
     optimizer = mp.Adam(0.01)
     for expected in one_device(mp.Adam(0.01)):
         net.forward_backward(X, Y)
@@ -72,7 +72,7 @@ def test_copies_that_share_devices_step_too():
 
 
 def test_what_is_assigned_between_two_steps_all_copies_take_over():
-    net, one = mp.DataParallel(network(), LOSS, 3, 6), mp.Pipeline(network(), LOSS, 1, 6)
+    net, one = mp.DataParallel(network(), LOSS, 3, microbatches=6), mp.Pipeline(network(), LOSS, 1, 6)
     for model in (net, one):
         adam = mp.Adam(0.01)
         for _ in range(2):
@@ -128,14 +128,15 @@ def splits():
     """Networks, however they are split: what an optimizer remembers is whole, in copies, in parts."""
     copies = in_copies(build("1f1b", 2, 3), 2)
     return {
-        "whole": lambda: mp.Pipeline(network(), LOSS, 2, 6, with_updates(build("1f1b", 2, 6))),
+        "whole": lambda: mp.Pipeline(network(), LOSS, 2, 6, schedule=with_updates(build("1f1b", 2, 6))),
         "steps": lambda: mp.Pipeline(network(), LOSS, 1, 6),
-        "copies": lambda: mp.Pipeline(network(), LOSS, 2, 6, with_updates(copies)),
-        "zero 1": lambda: mp.DataParallel(network(), LOSS, 5, 6, zero=1),
-        "zero 3": lambda: mp.DataParallel(network(), LOSS, 3, 6, zero=3, sums=mp.Sums(buckets=100)),
-        "pipelines": lambda: mp.Parallel(
-            network(), LOSS, mp.Split(replicas=2, stages=2, microbatches=6), memory=mp.Memory(zero=2)
+        "copies": lambda: mp.Pipeline(network(), LOSS, 2, 6, schedule=with_updates(copies)),
+        "zero 1": lambda: mp.DataParallel(network(), LOSS, 5, microbatches=6, zero=1),
+        "zero 3": lambda: mp.DataParallel(
+            network(), LOSS, 3, microbatches=6, zero=3, sums=mp.Sums(buckets=100)
         ),
+        "pipelines": lambda: mp.Parallel(
+            network(), LOSS, replicas=2, stages=2, microbatches=6, zero=2),
     }
 
 
@@ -170,8 +171,8 @@ def test_what_shards_remember_goes_through_a_file(tmp_path):
     one.train([(X, Y)] * 2, adam)
     mp.save(first, one, adam)
     for D, T in ((1, 2), (2, 3)):
-        split = mp.Split(replicas=D, shards=T, stages=2, microbatches=6)
-        net, other = (mp.Parallel(network(), LOSS, split, memory=mp.Memory(zero=2)) for _ in "12")
+        split = dict(replicas=D, shards=T, stages=2, microbatches=6)
+        net, other = (mp.Parallel(network(), LOSS, **split, zero=2) for _ in "12")
         optimizer, its = mp.Adam(0.02), mp.Adam(0.03)
         mp.load(first, net, optimizer)
         mp.save(second, net, optimizer)

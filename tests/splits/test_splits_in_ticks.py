@@ -20,11 +20,9 @@ SIZE = 12 * 8  # bytes of the gradients of a Linear(3, 3)
 def exposed(n_layers, of_a_bucket, N, alpha, V):
     """How long N copies run when all work is done: 2 ticks of backward a layer, V ticks for all bytes."""
     bandwidth = Fraction(2 * (N - 1) * n_layers * SIZE, N * V)
-    machine = mp.Machine(
-        costs=mp.Costs(F=n_layers, B=2 * n_layers), link=mp.Link(alpha), ports=ports(N, bandwidth)
-    )
+    machine = dict(costs=mp.Costs(F=n_layers, B=2 * n_layers), link=mp.Link(alpha), ports=ports(N, bandwidth))
     layers, sums = [mp.Linear(3, 3) for _ in range(n_layers)], mp.Sums(buckets=of_a_bucket * SIZE)
-    net = mp.DataParallel(layers, LOSS, N, sums=sums, on=machine)
+    net = mp.DataParallel(layers, LOSS, N, sums=sums, **machine)
     net.forward_backward(np.ones((3, N)), np.ones((3, N)))
     assert net.schedule.n_stages == n_layers // of_a_bucket
     return net.trace.makespan - 3 * n_layers

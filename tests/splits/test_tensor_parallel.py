@@ -81,8 +81,9 @@ def test_in_fractions_all_splits_at_once_are_the_full_batch(name, data):
     if data.draw(st.booleans()):
         sums = mp.Sums(buckets=sums.buckets, grain=1)
     net = mp.Parallel(
-        layers, loss, mp.Split(D, T, K, M, place), data.draw(st.sampled_from(schedules)),
-        mp.Memory(data.draw(st.sampled_from(["never", "always"]))), sums,
+        layers, loss, replicas=D, shards=T, stages=K, microbatches=M, numbering=place,
+        schedule=data.draw(st.sampled_from(schedules)),
+        recompute=data.draw(st.sampled_from(["never", "always"])), sums=sums,
     )
     assert_equals_full_batch(net, X, Y)
 
@@ -97,7 +98,9 @@ def test_where_nothing_rounds_the_bits_are_those_of_one_device(dtype):
     X = np.random.default_rng(1).integers(-2, 3, (3, 8)).astype(dtype)
     Y = np.random.default_rng(2).integers(-2, 3, (2, 8)).astype(dtype)
     for T in (2, 3):
-        assert_equals_full_batch(mp.Parallel(layers, LOSS, mp.Split(2, T, 2, 4)), X, Y)
+        assert_equals_full_batch(
+            mp.Parallel(layers, LOSS, replicas=2, shards=T, stages=2, microbatches=4), X, Y
+        )
 
 
 def test_the_halves_of_a_transformer_block_are_split_in_its_residuals():
@@ -113,11 +116,11 @@ def test_the_halves_of_a_transformer_block_are_split_in_its_residuals():
 def test_the_numbers_of_the_devices():
     """As in Megatron-LM: T = 2, D = 2, K = 4."""
     layers = [mp.Linear(2, 2) for _ in range(4)]
-    groups = mp.Parallel(layers, LOSS, mp.Split(replicas=2, shards=2, stages=4)).groups
+    groups = mp.Parallel(layers, LOSS, replicas=2, shards=2, stages=4).groups
     assert groups["dp"][:4] == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert groups["pp"] == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
-    split = mp.Split(replicas=2, shards=2, stages=2, order="tp-pp-dp")
-    groups = mp.Parallel(layers[:2], LOSS, split).groups
+    split = dict(replicas=2, shards=2, stages=2, numbering="tp-pp-dp")
+    groups = mp.Parallel(layers[:2], LOSS, **split).groups
     assert groups["pp"] == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert groups["dp"] == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
@@ -126,7 +129,7 @@ def test_the_numbers_of_the_devices():
 def test_messages_stay_within_the_groups(order):
     """Every device is in one group of each axis; groups of two axes share one device at most."""
     layers, loss, X, Y = samples("mlp", 4)
-    net = mp.Parallel(layers, loss, mp.Split(replicas=2, shards=2, stages=2, microbatches=4, order=order))
+    net = mp.Parallel(layers, loss, replicas=2, shards=2, stages=2, microbatches=4, numbering=order)
     net.forward_backward(X, Y)
     pairs = [
         (message.source, message.to) for message in net.trace.messages if message.source != message.to
@@ -143,25 +146,25 @@ def test_shards_take_longer_where_their_neighbours_are_far_apart():
     links = mp.parallel.in_nodes(4, 2, mp.Link(latency=1), mp.Link(latency=10))
     makespan = {}
     for order in ("tp-dp-pp", "dp-tp-pp"):
-        split = mp.Split(replicas=2, shards=2, microbatches=4, order=order)
-        net = mp.Parallel(layers, loss, split, on=mp.Machine(link=links))
+        split = dict(replicas=2, shards=2, microbatches=4, numbering=order)
+        net = mp.Parallel(layers, loss, **split, link=links)
         net.forward_backward(X, Y)
         makespan[order] = net.trace.makespan
     assert makespan["tp-dp-pp"] < makespan["dp-tp-pp"]
-    net = mp.TensorParallel(layers, loss, 2, on=mp.Machine(ports=ports(2, 64)))
+    net = mp.TensorParallel(layers, loss, 2, ports=ports(2, 64))
     net.forward_backward(X, Y)
     assert net.trace.makespan > 3
 
 
 @pytest.mark.parametrize("layers, split, words", [
     (MLP, dict(replicas=2, shards=2, stages=2, microbatches=3), "use a multiple of 2"),
-    (MLP, dict(shards=2, order="tp-pp"), "order='tp-pp' must be one of 'tp-dp-pp', 'tp-pp-dp'"),
+    (MLP, dict(shards=2, numbering="tp-pp"), "numbering='tp-pp' must be one of 'tp-dp-pp', 'tp-pp-dp'"),
     (MLP, dict(replicas=3, microbatches=2), "3 copies of the network, but 2 micro-batches"),
     (TRANSFORMER, dict(shards=3), "2 heads over 3 shards: n_shards must divide the number of heads"),
 ])
 def test_splits_that_do_not_fit_are_refused(layers, split, words):
     with pytest.raises(ValueError, match=words):
-        mp.Parallel(layers, CLASSES, mp.Split(**split))
+        mp.Parallel(layers, CLASSES, **split)
 
 
 def test_a_layer_that_talks_to_others_says_so_where_it_is_alone():
@@ -208,7 +211,7 @@ def test_an_activation_with_parameters_is_whole_on_each_device():
 def test_an_action_takes_its_ticks_whatever_it_exchanges(K):
     """Two pairs: 12 ticks forward, 24 back, also where nobody wants the first layer's dA_prev."""
     layers = [layer for _ in range(4) for layer in (mp.Linear(4, 4), mp.ReLU())]
-    net = mp.Parallel(layers, LOSS, mp.Split(shards=2, stages=K), on=mp.Machine(costs=mp.Costs(F=12, B=24)))
+    net = mp.Parallel(layers, LOSS, shards=2, stages=K, costs=mp.Costs(F=12, B=24))
     net.forward_backward(np.ones((4, 2)), np.ones((4, 2)))
     assert net.trace.makespan == 36 * K
 

@@ -208,7 +208,7 @@ def test_one_shard_asks_no_layer_how_it_is_split():
     """As of an activation with a W of its own, whose base says something of one without."""
     layer = Scale(3)
     layer.splits = {"units": {}}
-    net = mp.Parallel(exact([mp.Linear(3, 3), layer]), LOSS, mp.Split(replicas=2, stages=2))
+    net = mp.Parallel(exact([mp.Linear(3, 3), layer]), LOSS, replicas=2, stages=2)
     assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 4))))
 
 

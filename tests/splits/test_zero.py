@@ -21,7 +21,7 @@ from minipipe.order import (
 from minipipe.schedules import build, data_parallel, with_late_W
 
 SGD = mp.SGD(0.1)
-TWO_STAGES = data_parallel(2, 4, n_stages=2)
+TWO_STAGES = data_parallel(2, 4, stages=2)
 
 
 @settings(max_examples=12)
@@ -34,15 +34,15 @@ def test_two_updates_equal_those_of_the_full_batch(data):
     level, D, T, K, n = (data.draw(st.integers(*ends)) for ends in ((1, 3), (2, 3), (1, 2), (1, 3), (1, 2)))
     M, optimizer = n * D, mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
     recompute = data.draw(st.sampled_from(["never", "always", "except_last"]))
-    split, order = mp.Split(D, T, K, M), data.draw(st.sampled_from([
+    split, order = dict(replicas=D, shards=T, stages=K, microbatches=M), data.draw(st.sampled_from([
         data_parallel(D, M, K), in_copies(build("1f1b", K, n), D), in_copies(build("zb-h1", K, n), D),
     ]))
     if data.draw(st.booleans()):
         sums = mp.Sums(buckets=data.draw(st.sampled_from([None, 1, 200, "ddp"])))
-        net = mp.Parallel(EXACT, LOSS, split, order, mp.Memory(recompute, zero=level), sums)
+        net = mp.Parallel(EXACT, LOSS, **split, schedule=order, recompute=recompute, zero=level, sums=sums)
     else:
         order = with_zero(with_recompute(order, recompute), level, data.draw(st.integers(0, 2)))
-        net = mp.Parallel(EXACT, LOSS, split, order)
+        net = mp.Parallel(EXACT, LOSS, **split, schedule=order)
     full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
     for seed in range(2):
         X, Y = map(eighths, mini_batch(data.draw(st.integers(M, M + 1)), seed=seed))
@@ -57,7 +57,7 @@ def test_two_updates_equal_those_of_the_full_batch(data):
 
 def test_a_device_has_no_numbers_of_what_it_has_freed():
     """Tick by tick: each array is whole, or has no memory and no number that is not NaN."""
-    net = mp.DataParallel(LAYERS, LOSS, 2, zero=3, on=mp.Machine(link=mp.Link(latency=1)))
+    net = mp.DataParallel(LAYERS, LOSS, 2, zero=3, link=mp.Link(latency=1))
     net.start(*mini_batch(4), mp.SGD(0.1))
     seen = set()
     while net.tick():
@@ -99,7 +99,7 @@ def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
     layers = [mp.Linear(2, 4, bias=False), mp.Linear(4, 2, bias=False)]
     net = mp.DataParallel(
         layers, LOSS, 2, zero=1, sums=mp.Sums(buckets=1),
-        on=mp.Machine(costs=mp.Costs(U=10), ports=ports(2, 8)),
+        costs=mp.Costs(U=10), ports=ports(2, 8),
     )
     net.train([mini_batch(2)], SGD)
     start = {str(span.label): span.start for span in net.trace.spans_of(0)}
@@ -118,8 +118,7 @@ def test_a_prefetched_gather_travels_during_the_stage_before():
     for prefetch in (0, 1):
         order = with_zero(data_parallel(2, 2, 4), 3, prefetch)
         net = mp.Pipeline(
-            layers, LOSS, 4, 2, order, on=mp.Machine(costs=mp.Costs(F=16, B=32), ports=ports(2, 8))
-        )
+            layers, LOSS, 4, 2, schedule=order, costs=mp.Costs(F=16, B=32), ports=ports(2, 8))
         net.train([mini_batch(2)], SGD)
         ends.append(max(span.end for span in net.trace.spans if str(span.label) in ("0B0", "0B1")))
     assert ends == [48 + 8 * 2 + 3 * 2, 48 + 2 * 2]
@@ -127,7 +126,7 @@ def test_a_prefetched_gather_travels_during_the_stage_before():
 
 def test_one_copy_has_all_of_it():
     for zero in (1, 2, 3):
-        assert mp.DataParallel(LAYERS, LOSS, 1, 2, zero=zero).schedule.kinds == set("FBU")
+        assert mp.DataParallel(LAYERS, LOSS, 1, microbatches=2, zero=zero).schedule.kinds == set("FBU")
 
 
 # What is refused
@@ -165,7 +164,7 @@ def test_each_fault_of_an_order_has_a_sentence():
 
 def crossed(level, kind):
     """An order of two stages, whose second device begins its exchanges of this kind the other way round."""
-    one, two = with_zero(data_parallel(2, 2, n_stages=2), level).devices
+    one, two = with_zero(data_parallel(2, 2, stages=2), level).devices
     first, other = [place for place, action in enumerate(two) if action.kind == kind][:2]
     swapped = list(two)
     swapped[first], swapped[other] = two[other], two[first]
@@ -192,7 +191,7 @@ def test_no_other_end_is_added(make):
 @pytest.mark.parametrize("options, words", [
     (dict(zero=4), "zero=4 must be at most 3"),
     (dict(zero=1, sums=mp.Sums(all_reduce="ring")), "all_reduce='ring', but with zero"),
-    (dict(zero=3, n_microbatches=3), "zero=3 with 3 micro-batches over 2 replicas"),
+    (dict(zero=3, microbatches=3), "zero=3 with 3 micro-batches over 2 replicas"),
 ])
 def test_what_does_not_go_with_it_is_refused(options, words):
     with pytest.raises(ValueError, match=words):

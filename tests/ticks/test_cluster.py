@@ -199,8 +199,8 @@ def test_the_memory_limit_is_the_peak_to_the_byte():
 
     def pipe(limit=None):
         return mp.Parallel(
-            layers, mp.SoftmaxCrossEntropy(), mp.Split(stages=3, microbatches=6), "gpipe",
-            mp.Memory(limit=limit, count_bytes=True), on=mp.Machine(link=Link(latency=1)),
+            layers, mp.SoftmaxCrossEntropy(), stages=3, microbatches=6, schedule="gpipe", memory_limit=limit,
+            count_bytes=True, link=Link(latency=1),
         )
 
     counted = pipe()

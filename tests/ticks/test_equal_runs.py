@@ -23,7 +23,7 @@ def batch(m, seed):
 @pytest.mark.parametrize("schedule", ["1f1b", in_copies(build("1f1b", 3, 2), 2)], ids=["alone", "in copies"])
 def test_a_stage_is_handed_copies(monkeypatch, schedule):
     """None of the arrays that a layer gives is handed to one of another stage."""
-    pipe = mp.Pipeline(network(), LOSS, 3, 4, schedule, dtype=np.float32)
+    pipe = mp.Pipeline(network(), LOSS, 3, 4, schedule=schedule, dtype=np.float32)
     pipe.forward_backward(*batch(13, 0))
     stage_of = {layer: stage.index for stage in pipe.stages for layer in stage.layers}
     handed, given = [], []
@@ -55,7 +55,7 @@ def test_after_the_second_run_nothing_ticks_and_it_can_be_copied():
 def test_a_second_that_fails_is_undone_on_all_devices(monkeypatch):
     """Some copies have made their updates already when another one fails."""
     order = with_updates(in_copies(build("1f1b", 2, 4), 2))
-    failing, other = (mp.Pipeline(network(), LOSS, 2, 8, order, dtype=np.float32) for _ in range(2))
+    failing, other = (mp.Pipeline(network(), LOSS, 2, 8, schedule=order, dtype=np.float32) for _ in range(2))
     adam, its = mp.Adam(0.01), mp.Adam(0.01)
     for pipe, own in ((failing, adam), (other, its)):
         pipe.train([batch(19, 0), batch(19, 1)], own)
@@ -149,7 +149,7 @@ RUNS += [(kind, "threads") for kind in KINDS if KINDS[kind] is not stepped]  # t
 ))
 def test_it_does_what_the_original_does(run, twin_of):
     kind, engine = run
-    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, on=mp.Machine(engine))
+    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, engine=engine)
     KINDS[kind](pipe)
     twin = twin_of(pipe)
     for look in (
@@ -170,7 +170,7 @@ def test_a_copy_of_a_run_under_way_is_refused():
 
 
 def test_threads_have_no_ticks():
-    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, on=mp.Machine("threads"))
+    pipe = mp.Pipeline(network(), LOSS, 3, 4, dtype=np.float32, engine="threads")
     for run in (lambda: pipe.start(X, Y), pipe.tick):
         with pytest.raises(ValueError, match="threads know seconds, not ticks: use forward_backward"):
             run()

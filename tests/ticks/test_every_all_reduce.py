@@ -177,7 +177,7 @@ def test_copies_have_the_gradients_of_the_full_batch(name, D, buckets):
     layers = [layer.copy(rational) for layer in mp.Sequential(LAYERS, LOSS).layers]
     X, Y = (rational(np.random.default_rng(D).integers(-8, 8, (2, 11))) for _ in range(2))
     sums = mp.Sums(all_reduce=name, buckets=buckets)
-    assert_equals_full_batch(mp.DataParallel(layers, LOSS, D, D + 2, sums=sums), X, Y)
+    assert_equals_full_batch(mp.DataParallel(layers, LOSS, D, microbatches=D + 2, sums=sums), X, Y)
 
 
 def test_an_all_reduce_of_a_notebook_works_by_its_name(monkeypatch):
@@ -192,7 +192,10 @@ def test_an_all_reduce_of_a_notebook_works_by_its_name(monkeypatch):
 
     assert (all_reduce_ticks("mine", 3, 6), numbers_sent("mine", 3, 6)) == (3, [0, 1, 2])
     X, Y = (np.random.default_rng(D).integers(-8, 8, (2, 11)) for D in range(2))
-    nets = [mp.DataParallel(LAYERS, LOSS, 3, 5, sums=mp.Sums(all_reduce=name)) for name in ("mine", "ring")]
+    nets = [
+        mp.DataParallel(LAYERS, LOSS, 3, microbatches=5, sums=mp.Sums(all_reduce=name))
+        for name in ("mine", "ring")
+    ]
     assert_all_same([(net.forward_backward(X, Y), net.gradients) for net in nets])
 
 

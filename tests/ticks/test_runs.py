@@ -42,8 +42,8 @@ ORDERS = {
 def pipeline(name, layers=LAYERS):
     """A network of 3 stages with an order of `ORDERS`."""
     return mp.Parallel(
-        layers, LOSS, mp.Split(stages=3, microbatches=1 if name == "no flush" else 4),
-        ORDERS[name], mp.Memory("always" if name == "recomputed" else "never"),
+        layers, LOSS, stages=3, microbatches=1 if name == "no flush" else 4, schedule=ORDERS[name],
+        recompute="always" if name == "recomputed" else "never",
     )
 
 
@@ -167,20 +167,22 @@ def test_gradients_of_a_users_layer_are_not_written_into():
 def test_a_skip_connection_may_have_any_name(name):
     layers = [mp.Linear(4, 3), mp.Fork(name), mp.Linear(3, 3), mp.Tanh(), mp.Join(name)]
     X, Y = mini_batch()
-    pipe, one = mp.Pipeline(layers, LOSS, 5, 4, "1f1b"), mp.Pipeline(layers, LOSS, 1, 4, gpipe(1, 4))
+    pipe, one = mp.Pipeline(layers, LOSS, 5, 4, schedule="1f1b"), mp.Pipeline(
+        layers, LOSS, 1, 4, schedule=gpipe(1, 4)
+    )
     assert_same(J_and_gradients(pipe, X, Y), J_and_gradients(one, X, Y))
 
 
 @pytest.mark.parametrize("split, sums", [
-    (mp.Split(stages=2, microbatches=3), mp.Sums()), (mp.Split(shards=2, microbatches=3), mp.Sums()),
-    (mp.Split(2, 2, microbatches=4), mp.Sums(sync_batch_norm=True)),
+    (dict(stages=2, microbatches=3), mp.Sums()), (dict(shards=2, microbatches=3), mp.Sums()),
+    (dict(replicas=2, shards=2, microbatches=4), mp.Sums(sync_batch_norm=True)),
 ])
 def test_a_prediction_between_two_ticks_disturbs_no_run(split, sums):
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Tanh(), mp.Linear(4, 2)]
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((3, 12)), rng.standard_normal((2, 12))
-    on = mp.Machine(link=mp.Link(latency=1))
-    net, other = (mp.Parallel(layers, LOSS, split, sums=sums, on=on) for _ in "12")
+    on = dict(link=mp.Link(latency=1))
+    net, other = (mp.Parallel(layers, LOSS, **split, sums=sums, **on) for _ in "12")
     expected, J = other.predict(X), other.forward_backward(X, Y)
     net.start(X, Y)
     assert_same(net.predict(X), expected)

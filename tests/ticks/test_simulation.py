@@ -26,7 +26,7 @@ def test_a_simulation_is_the_pipelines_run():
     X, Y = mp.datasets.digits().train
     layers, link = mp.models.mlp([64, 5, 5, 5, 10]), mp.Link(latency=1)
     for name in names_for(stages=4, microbatches=6):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 4, 6, name, on=mp.Machine(link=link))
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 4, 6, schedule=name, link=link)
         pipe.forward_backward(X[:, :12], Y[:, :12])
         simulated = mp.simulate(pipe.schedule, link=link)
         assert (pipe.trace.spans, pipe.trace.idle) == (simulated.spans, simulated.idle)
@@ -103,7 +103,7 @@ def test_halves_cost_what_is_said_or_share_the_backward():
 
 def test_runs_pictures_and_pages_say_the_same_of_zb_v():
     trace = mp.simulate(ZB_V)
-    pipe = mp.Pipeline(LAYERS, mp.MeanSquaredError(), 8, 8, "zb-v")
+    pipe = mp.Pipeline(LAYERS, mp.MeanSquaredError(), 8, 8, schedule="zb-v")
     X = np.random.default_rng(0).standard_normal((2, 16))
     pipe.forward_backward(X, X)
     assert len(pipe.schedule.devices) == 4 and pipe.trace.spans == trace.spans
@@ -213,7 +213,7 @@ def pipeline(m=32, **options):
 
 
 def copies(m=32, M=8, **options):
-    return run(mp.DataParallel(NETWORK, LOSS, 4, M, **options), m)
+    return run(mp.DataParallel(NETWORK, LOSS, 4, microbatches=M, **options), m)
 
 
 def shards(m=32, **options):
@@ -231,10 +231,6 @@ def unknown():
     return mp.Cluster([program()]).run()
 
 
-def on(**costs):
-    return mp.Machine(costs=mp.Costs(**costs))
-
-
 # What a tick is
 
 RUNS = {  # name -> (run, what a tick of it is)
@@ -243,8 +239,8 @@ RUNS = {  # name -> (run, what a tick of it is)
     "shards": (shards, "the forward of 1/4 of the network for 32 samples"),
     "ragged": (lambda: pipeline(9), "the forward of 1/4 of the network for 9/8 samples on average"),
     "one sample": (lambda: pipeline(8), "the forward of 1/4 of the network for 1 sample"),
-    "F = 2": (lambda: pipeline(on=on(F=2, B=4)), "the forward of 1/8 of the network for 4 samples"),
-    "F = 0.1": (lambda: copies(on=on(F=0.1, B=0.2)), "10 forwards of the network for 4 samples"),
+    "F = 2": (lambda: pipeline(costs=mp.Costs(F=2, B=4)), "the forward of 1/8 of the network for 4 samples"),
+    "F = 0.1": (lambda: copies(costs=mp.Costs(F=0.1, B=0.2)), "10 forwards of the network for 4 samples"),
     "sqrt": (lambda: pipeline(recompute="sqrt"), "the forward of 1/4 of the network for 4 samples"),
     "share": (
         lambda: simulated(F=[1, 2, 3, 2], share=0.125), "the forward of 1/8 of the network for a micro-batch"
@@ -260,14 +256,17 @@ def test_a_trace_says_what_its_tick_is(name):
 
 
 @pytest.mark.parametrize("split, options", [
-    (mp.Split(stages=4, microbatches=8), {}), (mp.Split(stages=3, microbatches=5), {"schedule": "zb-h1"}),
-    (mp.Split(4, microbatches=6), {}), (mp.Split(shards=2, microbatches=3), {}),
-    (mp.Split(2, 2, 2, microbatches=4), {"on": on(F=3, B=1)}),
-    (mp.Split(2, 2, 2, microbatches=4), {"memory": mp.Memory("sqrt"), "sums": mp.Sums(buckets="layer")}),
+    (dict(stages=4, microbatches=8), {}), (dict(stages=3, microbatches=5), {"schedule": "zb-h1"}),
+    (dict(replicas=4, microbatches=6), {}), (dict(shards=2, microbatches=3), {}),
+    (dict(replicas=2, shards=2, stages=2, microbatches=4), {"costs": mp.Costs(F=3, B=1)}),
+    (
+        dict(replicas=2, shards=2, stages=2, microbatches=4),
+        {"recompute": "sqrt", "sums": mp.Sums(buckets="layer")}
+    ),
 ])
 def test_all_forwards_are_the_whole_network_for_all_samples(split, options):
     """Ticks in F, over all devices, times the share and the samples of a tick: 1 network x 19 samples."""
-    trace = run(mp.Parallel(NETWORK, LOSS, split, **options), m=19)
+    trace = run(mp.Parallel(NETWORK, LOSS, **split, **options), m=19)
     ticks = sum(span.end - span.start for span in trace.spans if str(getattr(span.label, "kind", "")) == "F")
     assert ticks * trace.tick_is.work == 19
 
@@ -283,7 +282,7 @@ def test_forwards_of_a_schedule_are_the_network_a_micro_batch(name):
 
 def test_seconds_lists_and_own_programs_say_nothing_of_ticks():
     assert unknown().tick_is is simulated(F=[1, 2, 3, 4]).tick_is is simulated(unit="seconds").tick_is is None
-    assert copies(on=mp.Machine("threads")).tick_is is None
+    assert copies(engine="threads").tick_is is None
 
 
 def test_the_tick_stays_with_copied_runs_and_with_equal_ones():
@@ -360,7 +359,7 @@ def test_simulations_that_stay_as_they_are(name):
 
 def test_runs_of_the_same_work_stay_as_they_are():
     """1/4 x 8 samples: the share of a device, or, with F = 4 for all of the network, a quarter of that."""
-    traces = {"network": pipeline(64), "data": copies(64, on=on(F=4, B=8)), "simulated": simulated()}
+    traces = {"network": pipeline(64), "data": copies(64, costs=mp.Costs(F=4, B=8)), "simulated": simulated()}
     found, unit = in_one_unit(traces)
     assert all(found[name] is traces[name] for name in traces)
     assert str(unit) == "1 tick: the forward of 1/4 of the network for 8 samples"
@@ -381,7 +380,7 @@ REFUSED = {
         "no common unit, since a simulation knows no samples: .*Leave the simulation out, or run a network",
     ),
     "slower devices beside another share": (
-        lambda: {"one": pipeline(), "slow": pipeline(on=on(F=2, B=4)), "data": copies()},
+        lambda: {"one": pipeline(), "slow": pipeline(costs=mp.Costs(F=2, B=4)), "data": copies()},
         "so do the costs of the same forward: .*equally fast, multiply the costs of one by 2 and multiply "
         "the costs of data by 8; otherwise",
     ),
@@ -398,7 +397,7 @@ def test_ticks_without_a_common_unit_are_refused_with_the_remedy(name):
 
 
 def test_the_remedy_helps():
-    traces = {"network": pipeline(), "data": copies(on=on(F=4, B=8)), "mine": unknown()}
+    traces = {"network": pipeline(), "data": copies(costs=mp.Costs(F=4, B=8)), "mine": unknown()}
     assert in_one_unit(traces)[0]["data"].makespan == 24 and mp.plots.compare(traces)
 
 

@@ -49,12 +49,12 @@ RUNS = {
     "predict": "net.predict(X)",
     "Pipeline": "pipe.forward_backward(X, Y)",
     "a Pipeline on threads": """
-mp.Pipeline(layers, loss, 2, 2, on=mp.Machine("threads")).forward_backward(X, Y)""",
+mp.Pipeline(layers, loss, 2, 2, engine="threads").forward_backward(X, Y)""",
     "tick by tick": """
 pipe.start(X, Y)
 while pipe.tick():
     assert threads() == before""",
-    "a stream": "mp.Pipeline(layers, loss, 2, 1, 'pipedream').train([(X, Y)] * 3, mp.SGD(0.1))",
+    "a stream": "mp.Pipeline(layers, loss, 2, 1, schedule='pipedream').train([(X, Y)] * 3, mp.SGD(0.1))",
     "fit, but not its metric": """
 def metric(A, Y):
     return threads() == before

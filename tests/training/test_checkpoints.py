@@ -39,17 +39,17 @@ def mini_batch(t, m=13):
 def maker(split, schedule="1f1b", engine="cluster"):
     """Return a function that makes such a network from a seed."""
     return lambda seed=0: mp.Parallel(
-        LAYERS, LOSS, split, schedule, mp.Memory(count_bytes=engine == "cluster"), on=mp.Machine(engine),
-        weights=mp.Weights(seed, "float32"),
+        LAYERS, LOSS, **split, schedule=schedule, count_bytes=engine == "cluster", engine=engine, seed=seed,
+        dtype="float32",
     )
 
 
 MODELS = {
-    "one device": maker(mp.Split(microbatches=4), "gpipe"),
-    "K=4": maker(mp.Split(stages=4, microbatches=4)),
-    "zb-v": maker(mp.Split(stages=4, microbatches=4), "zb-v"),
-    "D=2": maker(mp.Split(replicas=2, microbatches=4)),
-    "threads": maker(mp.Split(stages=3, microbatches=4), "gpipe", "threads"),
+    "one device": maker(dict(microbatches=4), "gpipe"),
+    "K=4": maker(dict(stages=4, microbatches=4)),
+    "zb-v": maker(dict(stages=4, microbatches=4), "zb-v"),
+    "D=2": maker(dict(replicas=2, microbatches=4)),
+    "threads": maker(dict(stages=3, microbatches=4), "gpipe", "threads"),
 }
 
 

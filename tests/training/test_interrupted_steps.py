@@ -42,7 +42,7 @@ NETWORKS = {
     "copies": lambda: mp.DataParallel(LAYERS, LOSS, 2, sums=mp.Sums(sync_batch_norm=True)),
     "shards": lambda: mp.TensorParallel(LAYERS, LOSS, 2),
     "all at once": lambda: mp.Parallel(
-        LAYERS, LOSS, mp.Split(2, 2, 2), sums=mp.Sums(buckets="layer", sync_batch_norm=True)
+        LAYERS, LOSS, replicas=2, shards=2, stages=2, sums=mp.Sums(buckets="layer", sync_batch_norm=True)
     ),
 }
 rng = np.random.default_rng(0)
@@ -167,17 +167,17 @@ def test_a_second_interrupt_waits_for_the_next_look():
 
 PLAIN = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Linear(4, 3), mp.Linear(3, 2)]
 TRAININGS = {
-    "updates in the order": lambda: mp.Pipeline(PLAIN, LOSS, 2, 2, with_updates(build("1f1b", 2, 2))),
-    "copies": lambda: mp.Parallel(PLAIN, LOSS, mp.Split(replicas=2), with_updates(data_parallel(2, 2))),
-    "shards": lambda: mp.Parallel(
-        PLAIN, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(build("gpipe", 2, 2))
+    "updates in the order": lambda: mp.Pipeline(
+        PLAIN, LOSS, 2, 2, schedule=with_updates(build("1f1b", 2, 2))
     ),
+    "copies": lambda: mp.Parallel(PLAIN, LOSS, replicas=2, schedule=with_updates(data_parallel(2, 2))),
+    "shards": lambda: mp.Parallel(
+        PLAIN, LOSS, shards=2, stages=2, microbatches=2, schedule=with_updates(build("gpipe", 2, 2))),
     "ZeRO 1": lambda: mp.DataParallel(PLAIN, LOSS, 2, zero=1),
     "ZeRO 3": lambda: mp.DataParallel(PLAIN, LOSS, 2, zero=3, sums=mp.Sums(buckets=200)),
     "ZeRO 2 and shards": lambda: mp.Parallel(
-        PLAIN, LOSS, mp.Split(replicas=2, shards=2), memory=mp.Memory(zero=2)
-    ),
-    "a stream": lambda: mp.Pipeline(PLAIN, LOSS, 2, 1, "pipedream"),
+        PLAIN, LOSS, replicas=2, shards=2, zero=2),
+    "a stream": lambda: mp.Pipeline(PLAIN, LOSS, 2, 1, schedule="pipedream"),
     "servers": lambda: mp.ParameterServer(PLAIN, LOSS, 2, servers=2),
 }
 
@@ -232,8 +232,7 @@ class Waits(mp.ReLU):
 def test_what_a_thread_does_after_an_interrupt_reaches_nobody():
     """The thread of a device works on, and updates its stage, after the run was given up."""
     layers = [mp.Linear(3, 4), Waits(), mp.Linear(4, 2)]
-    memory, on = mp.Memory(zero=1), mp.Machine("threads")
-    net = mp.Parallel(layers, LOSS, mp.Split(replicas=2), memory=memory, on=on)
+    net = mp.Parallel(layers, LOSS, replicas=2, zero=1, engine="threads")
     full, optimizer, own = mp.Sequential(layers, LOSS, grain=4), mp.Adam(0.5), mp.Adam(0.5)
     before = parameters(net.layers)
     user = threading.Thread(target=Waits.interrupt)
@@ -285,46 +284,50 @@ def layers(number):
     return [layer.copy(number) for layer in mp.Sequential(made, LOSS).layers]
 
 
-def parallel(split, schedule="1f1b", memory=mp.Memory(), sums=mp.Sums(grain=2), engine="cluster"):
+def parallel(split, schedule="1f1b", sums=mp.Sums(grain=2), engine="cluster", **memory):
     """Return a function that makes such a network of its layers."""
-    return lambda made: mp.Parallel(made, LOSS, split, schedule, memory, sums, mp.Machine(engine))
+    return lambda made: mp.Parallel(
+        made, LOSS, **split, schedule=schedule, **memory, sums=sums, engine=engine
+    )
 
 
-PIPE, COPIES = mp.Split(stages=2, microbatches=4), mp.Split(replicas=2, stages=2, microbatches=4)
+PIPE, COPIES = dict(stages=2, microbatches=4), dict(replicas=2, stages=2, microbatches=4)
 IN_COPIES, BUCKETS = in_copies(build("1f1b", 2, 2), 2), mp.Sums(buckets="layer", grain=2)
 SPLITS = {
     "one device": lambda made: mp.Sequential(made, LOSS, grain=2),
-    "pipeline": parallel(mp.Split(stages=3, microbatches=4), "gpipe"),
-    "recomputed": parallel(mp.Split(stages=2, microbatches=2), "gpipe", mp.Memory("always")),
+    "pipeline": parallel(dict(stages=3, microbatches=4), "gpipe"),
+    "recomputed": parallel(dict(stages=2, microbatches=2), "gpipe", recompute="always"),
     "threads": parallel(PIPE, engine="threads"),
     "updates": parallel(PIPE, with_updates(build("zb-h1", 2, 4))),
-    "copies": parallel(mp.Split(replicas=3, microbatches=4)),
+    "copies": parallel(dict(replicas=3, microbatches=4)),
     "copies with buckets": parallel(COPIES, sums=BUCKETS),
     "copies with updates": parallel(COPIES, with_updates(IN_COPIES)),
-    "ZeRO 1": parallel(mp.Split(replicas=2, microbatches=4), memory=mp.Memory(zero=1)),
-    "ZeRO 2 on threads": parallel(COPIES, memory=mp.Memory(zero=2), sums=BUCKETS, engine="threads"),
-    "ZeRO 3": parallel(mp.Split(replicas=3), memory=mp.Memory(zero=3)),
-    "ZeRO 3, stages": parallel(COPIES, memory=mp.Memory("sqrt", zero=3)),
+    "ZeRO 1": parallel(dict(replicas=2, microbatches=4), zero=1),
+    "ZeRO 2 on threads": parallel(COPIES, zero=2, sums=BUCKETS, engine="threads"),
+    "ZeRO 3": parallel(dict(replicas=3), zero=3),
+    "ZeRO 3, stages": parallel(COPIES, recompute="sqrt", zero=3),
     "ZeRO 3 of an order": parallel(COPIES, with_zero(IN_COPIES, 3)),
 }
 SHARDS = {
-    "shards": parallel(mp.Split(shards=2, microbatches=4), "gpipe"),
+    "shards": parallel(dict(shards=2, microbatches=4), "gpipe"),
     "shards with updates": parallel(
-        mp.Split(shards=2, stages=2, microbatches=4), with_updates(build("1f1b", 2, 4))
+        dict(shards=2, stages=2, microbatches=4), with_updates(build("1f1b", 2, 4))
     ),
     "shards and copies": parallel(
-        mp.Split(replicas=2, shards=2, microbatches=4), with_updates(data_parallel(2, 4))
+        dict(replicas=2, shards=2, microbatches=4), with_updates(data_parallel(2, 4))
     ),
-    "shards and ZeRO 1": parallel(mp.Split(2, 2, 2, microbatches=4), with_zero(IN_COPIES, 1)),
+    "shards and ZeRO 1": parallel(
+        dict(replicas=2, shards=2, stages=2, microbatches=4), with_zero(IN_COPIES, 1)
+    ),
     "shards and ZeRO 3": parallel(
-        mp.Split(2, 3, 2, microbatches=4), memory=mp.Memory(zero=3), sums=BUCKETS
+        dict(replicas=2, shards=3, stages=2, microbatches=4), zero=3, sums=BUCKETS
     ),
 }
 TOGETHER = mp.Sums(sync_batch_norm=True)
 STATISTICS = {
-    "copies": parallel(mp.Split(replicas=3), sums=TOGETHER),
-    "copies of stages": parallel(mp.Split(replicas=2, stages=2), memory=mp.Memory("always"), sums=TOGETHER),
-    "shards and ZeRO 2": parallel(mp.Split(2, 2, 2), memory=mp.Memory(zero=2), sums=TOGETHER),
+    "copies": parallel(dict(replicas=3), sums=TOGETHER),
+    "copies of stages": parallel(dict(replicas=2, stages=2), recompute="always", sums=TOGETHER),
+    "shards and ZeRO 2": parallel(dict(replicas=2, shards=2, stages=2), zero=2, sums=TOGETHER),
 }
 
 
@@ -402,7 +405,7 @@ class Life(RuleBasedStateMachine):
     @precondition(may_update)
     @rule(seed=seeds, n_ticks=st.integers(0, 12))
     def leave_a_run(self, seed, n_ticks):
-        if not hasattr(self.net, "tick") or self.net._options.on.engine != "cluster":
+        if not hasattr(self.net, "tick") or self.net._options.engine != "cluster":
             return
         batch, has_updates = self.batch(seed), self.net.has_updates
         self.net.start(*batch, self.its if has_updates else None)

@@ -20,7 +20,7 @@ from minipipe.optimizers import OPTIMIZERS
 EXAMPLES = OPTIMIZERS.examples()
 every_optimizer = pytest.mark.parametrize("optimizer", EXAMPLES.values(), ids=EXAMPLES)
 some_optimizers = pytest.mark.parametrize("optimizer", one_in(3, EXAMPLES.values()), ids=repr)
-LOSS, FLOAT32 = mp.SoftmaxCrossEntropy(), mp.Weights(dtype=np.float32)
+LOSS, FLOAT32 = mp.SoftmaxCrossEntropy(), dict(dtype=np.float32)
 
 
 def fractions(*shape, seed):
@@ -148,7 +148,7 @@ def test_it_goes_on_from_a_checkpoint_with_the_same_bits(optimizer, tmp_path):
     own.learning_rate = own.learning_rate / 2
     mp.save(tmp_path / "net.npz", one, own)
     expected = trained(one, own, first=2)
-    other = mp.Parallel(network(), LOSS, weights=mp.Weights(9, np.float32))
+    other = mp.Parallel(network(), LOSS, seed=9, dtype=np.float32)
     resumed = optimizer.fresh()
     mp.load(tmp_path / "net.npz", other, resumed)
     assert resumed.learning_rate == own.learning_rate and resumed.n_updates == 2
@@ -185,10 +185,12 @@ def test_stages_and_copies_have_the_bits_of_one_device(optimizer):
 
     expected = trained(reference(), optimizer.fresh())
     splits = [
-        mp.Pipeline(network(), LOSS, 3, 6, "1f1b", dtype=np.float32),
-        mp.Pipeline(network(), LOSS, 2, 6, "zb-h1", "always", dtype=np.float32, on=mp.Machine("threads")),
-        mp.Parallel(network(), LOSS, mp.Split(replicas=2, stages=2, microbatches=6), weights=FLOAT32),
-        mp.DataParallel(network(), LOSS, 3, 6, dtype=np.float32),
+        mp.Pipeline(network(), LOSS, 3, 6, schedule="1f1b", dtype=np.float32),
+        mp.Pipeline(
+            network(), LOSS, 2, 6, schedule="zb-h1", recompute="always", dtype=np.float32, engine="threads"
+        ),
+        mp.Parallel(network(), LOSS, replicas=2, stages=2, microbatches=6, **FLOAT32),
+        mp.DataParallel(network(), LOSS, 3, microbatches=6, dtype=np.float32),
     ]
     for net in splits:
         assert_same(trained(net, optimizer.fresh()), expected, repr(net)[:20])
@@ -198,11 +200,11 @@ def test_stages_and_copies_have_the_bits_of_one_device(optimizer):
 def test_parts_of_parameters_have_the_bits_of_the_whole(optimizer, zero):
     """ZeRO on copies, and on copies of stages; refused where the numbers of a parameter belong together."""
     def copies():
-        return mp.DataParallel(network(), LOSS, 3, 6, zero=zero, dtype=np.float32)
+        return mp.DataParallel(network(), LOSS, 3, microbatches=6, zero=zero, dtype=np.float32)
 
     def stages():
-        split = mp.Split(replicas=2, stages=2, microbatches=6)
-        return mp.Parallel(network(), LOSS, split, memory=mp.Memory(zero=zero), weights=FLOAT32)
+        split = dict(replicas=2, stages=2, microbatches=6)
+        return mp.Parallel(network(), LOSS, **split, zero=zero, **FLOAT32)
 
     optimizer = optimizer.fresh()
     optimizer.weights_only |= zero > 1 and not optimizer.needs_whole_parameters

@@ -96,8 +96,8 @@ ONE = [(np.ones((1, 2)), np.ones((1, 2)))]
     (lambda: mp.LAMB(1, bounds=(2, 1)), r"bounds\[1\]=1 must be at least 2"),
     (lambda: mp.DataParallel([mp.Linear(1, 1)], mp.MeanSquaredError(), 2, zero=1).train(ONE, mp.LARS(1)),
      r"LARS looks at whole parameters, of which each device has a part where 'data-parallel\+zero 1'"),
-    (lambda: mp.Parallel([mp.Linear(2, 2)], mp.MeanSquaredError(), mp.Split(shards=2),
-                         mp.Schedule.from_text(["F0 B0 U0"])).train(ONE, mp.LAMB(1)),
+    (lambda: mp.TensorParallel([mp.Linear(2, 2)], mp.MeanSquaredError(), 2, schedule="F0 B0 U0").train(
+        ONE, mp.LAMB(1)),
      "LAMB looks at whole parameters, of which each device has a part where 'custom'"),
 ])
 def test_what_optimizers_cannot_be_or_work_with_is_refused(make, words):

@@ -19,7 +19,7 @@ from minipipe.schedules import build
 
 TENTH = Rational(1, 10)
 K = 32  # from 256 samples to 8,192
-GOYAL = GradualWarmUp(StepDecay(K * TENTH, [30, 60, 80], factor=TENTH), TENTH, n_epochs=5)
+GOYAL = GradualWarmUp(StepDecay(K * TENTH, [30, 60, 80], factor=TENTH), TENTH, epochs=5)
 LAYERS = [mp.Linear(2, 4), mp.Tanh(), mp.Linear(4, 2)]
 
 
@@ -50,14 +50,14 @@ def test_the_drops_count_from_the_start_of_the_training():
 
 
 def test_a_constant_warm_up_jumps_to_the_rate_without_it():
-    rate = ConstantWarmUp(StepDecay(K * TENTH, [2, 4], TENTH), TENTH, n_epochs=3)
+    rate = ConstantWarmUp(StepDecay(K * TENTH, [2, 4], TENTH), TENTH, epochs=3)
     jump = [K * TENTH**2, K * TENTH**3]
     assert [rate(t) for t in (0, 2, Rational(29, 10), 3, 4)] == [TENTH, TENTH, TENTH, *jump]
 
 
 def test_a_gradual_warm_up_meets_a_rate_that_moves_without_a_jump():
     """Both at t = 2, where half a wave over 8 epochs has come down by a quarter of its angle."""
-    rate = GradualWarmUp(Cosine(0.5, 8), 0.125, n_epochs=2)
+    rate = GradualWarmUp(Cosine(0.5, 8), 0.125, epochs=2)
     top = 0.25 * (1 + math.sqrt(0.5))
     # pi, the angle, its cosine and 3 operations; the root and 2 operations
     assert_within(rate(2), top, roundings=9)
@@ -75,7 +75,7 @@ def test_the_times_of_updates_are_floats_unless_exact():
 
 
 def test_a_warm_up_may_last_as_long_as_the_training():
-    assert rates_of(GradualWarmUp(1, 0.5, n_epochs=2), [1, 1]) == [[0.5], [0.75]]
+    assert rates_of(GradualWarmUp(1, 0.5, epochs=2), [1, 1]) == [[0.5], [0.75]]
     assert rates_of(0.5, [1, 2]) == [[0.5], [0.5, 0.5]]
 
 
@@ -107,7 +107,7 @@ def test_fit_sets_the_rate_once_before_each_update():
     """Once for each update, not once for each worker or micro-batch."""
     for M in (1, 2, 4):
         optimizer, net = Spy(9.0), mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 2, M)
-        rate = GradualWarmUp(1.0, start=0.25, n_epochs=2)
+        rate = GradualWarmUp(1.0, start=0.25, epochs=2)
         mp.fit(net, *data(), optimizer, 3, 8, learning_rate=rate, report=None)
         assert optimizer.seen == [0.25 + 0.75 * i / 8 for i in range(8)] + [1.0] * 4
 
@@ -115,7 +115,7 @@ def test_fit_sets_the_rate_once_before_each_update():
 def test_fit_has_rational_rates_for_rational_numbers():
     X, Y = rational(np.ones((1, 3))), rational(np.ones((1, 3)))
     net = mp.Sequential([mp.Linear(1, 1, W=rational([[2]]), b=rational([[0]]))], mp.MeanSquaredError())
-    rate = GradualWarmUp(TENTH, start=TENTH / 2, n_epochs=1)
+    rate = GradualWarmUp(TENTH, start=TENTH / 2, epochs=1)
     optimizer = Spy(TENTH)
     mp.fit(net, X, Y, optimizer, 2, 1, learning_rate=rate, report=None)
     assert optimizer.seen == [Rational(1, 20), Rational(1, 15), Rational(1, 12), TENTH, TENTH, TENTH]
@@ -138,8 +138,8 @@ def test_a_batch_that_grows_in_the_place_of_a_rate_that_falls():
 
 
 @pytest.mark.parametrize("rate, words", [
-    (GradualWarmUp(1.0, 0.1, n_epochs=3), "a warm-up of 3 epochs in a training of 2"),
-    (StepDecay(ConstantWarmUp(1.0, 0.1, n_epochs=7), [1]), "a warm-up of 7 epochs in a training of 2"),
+    (GradualWarmUp(1.0, 0.1, epochs=3), "a warm-up of 3 epochs in a training of 2"),
+    (StepDecay(ConstantWarmUp(1.0, 0.1, epochs=7), [1]), "a warm-up of 7 epochs in a training of 2"),
     (lambda t: math.nan if t >= 1 else 1, r"learning_rate at update 1 of epoch 2, t=1,=nan must be above 0"),
     (lambda t: 1 / (1.5 - t), "learning_rate has no value at update 3 of epoch 2, t=1.5: "),
     (lambda t: math.inf, "learning_rate at update 1 of epoch 1, t=0,=inf must be finite"),
@@ -157,7 +157,7 @@ def test_rates_that_no_training_can_use_are_refused_at_first(rate, words):
 
 
 def test_rates_are_drawn_update_by_update():
-    ax = learning_rates({"fixed": 0.5, "falls": lambda t: 1 / (1 + t)}, n_epochs=2, n_updates=4)
+    ax = learning_rates({"fixed": 0.5, "falls": lambda t: 1 / (1 + t)}, epochs=2, n_updates=4)
     times = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75]
     assert [tuple(map(list, line.get_data())) for line in ax.lines] == [
         (times, [0.5] * 8), (times, [1 / (1 + t) for t in times]),
@@ -172,8 +172,8 @@ def test_rates_are_drawn_update_by_update():
     (lambda: StepDecay("0.1", [30]), "rate='0.1' must be a number above 0, or a function of t"),
     (lambda: StepDecay(0.1, [30], factor=0), "factor=0 must be above 0"),
     (lambda: GradualWarmUp(0.1, start=0), "start=0 must be above 0"),
-    (lambda: GradualWarmUp(0.1, 0.1, n_epochs=0), "n_epochs=0 must be above 0"),
-    (lambda: Cosine(0.1, n_epochs=0), "n_epochs=0 must be above 0"),
+    (lambda: GradualWarmUp(0.1, 0.1, epochs=0), "epochs=0 must be above 0"),
+    (lambda: Cosine(0.1, epochs=0), "epochs=0 must be above 0"),
 ])
 def test_impossible_rates_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
@@ -182,14 +182,12 @@ def test_impossible_rates_are_refused(make, words):
 
 SMALL, LOSS = [mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 2)], mp.MeanSquaredError()
 DIVIDED = {
-    "stages": lambda layers: mp.Pipeline(layers, LOSS, 2, 2, with_updates(build("gpipe", 2, 2))),
+    "stages": lambda layers: mp.Pipeline(layers, LOSS, 2, 2, schedule=with_updates(build("gpipe", 2, 2))),
     "shards": lambda layers: mp.Parallel(
-        layers, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(build("gpipe", 2, 2))
-    ),
+        layers, LOSS, shards=2, stages=2, microbatches=2, schedule=with_updates(build("gpipe", 2, 2))),
     "ZeRO 3": lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
     "shards and ZeRO 2": lambda layers: mp.Parallel(
-        layers, LOSS, mp.Split(replicas=2, shards=2), memory=mp.Memory(zero=2)
-    ),
+        layers, LOSS, replicas=2, shards=2, zero=2),
     "servers": lambda layers: mp.ParameterServer(layers, LOSS, 2, servers=2),
 }
 

@@ -23,10 +23,10 @@ CLIENTS = [(X[:, :m], Y[:, :m]) for (X, Y), m in zip(BATCHES, (4, 6, 8, 2), stri
 NETWORKS = {
     "Sequential": lambda layers: mp.Sequential(layers, LOSS, grain=2),
     "stages": lambda layers: mp.Parallel(
-        layers, LOSS, mp.Split(stages=3, microbatches=4), sums=mp.Sums(grain=2)
+        layers, LOSS, stages=3, microbatches=4, sums=mp.Sums(grain=2)
     ),
     "ZeRO": lambda layers: mp.Parallel(
-        layers, LOSS, mp.Split(replicas=2, stages=2), memory=mp.Memory(zero=3), sums=mp.Sums(grain=2)
+        layers, LOSS, replicas=2, stages=2, zero=3, sums=mp.Sums(grain=2)
     ),
 }
 
@@ -127,8 +127,8 @@ SYNC = mp.Sums(sync_batch_norm=True)
 COPIED = {
     "one device": lambda: mp.Sequential(NORMS, LOSS),
     "pipeline": lambda: mp.Pipeline(NORMS, LOSS, 3, 2),
-    "two copies on the same devices": lambda: mp.Pipeline(TIED, LOSS, 2, 4, "chimera"),
-    "updates in the order": lambda: mp.Pipeline(NORMS, LOSS, 2, 2, with_updates(gpipe(2, 2))),
+    "two copies on the same devices": lambda: mp.Pipeline(TIED, LOSS, 2, 4, schedule="chimera"),
+    "updates in the order": lambda: mp.Pipeline(NORMS, LOSS, 2, 2, schedule=with_updates(gpipe(2, 2))),
     "replicas": lambda: mp.DataParallel(TIED, LOSS, 2),
     "synchronised, one replica": lambda: mp.DataParallel(NORMS, LOSS, 1, sums=SYNC),
     "synchronised": lambda: mp.DataParallel(NORMS, LOSS, 2, sums=SYNC),
@@ -136,11 +136,9 @@ COPIED = {
     "ZeRO 3": lambda: mp.DataParallel(NORMS, LOSS, 2, zero=3),
     "shards": lambda: mp.TensorParallel(NORMS, LOSS, 2, count_bytes=True),
     "shards with updates": lambda: mp.Parallel(
-        NORMS, LOSS, mp.Split(shards=2, stages=2, microbatches=2), with_updates(gpipe(2, 2))
-    ),
+        NORMS, LOSS, shards=2, stages=2, microbatches=2, schedule=with_updates(gpipe(2, 2))),
     "shards with ZeRO 1": lambda: mp.Parallel(
-        NORMS, LOSS, mp.Split(replicas=2, shards=2, stages=2, microbatches=4), memory=mp.Memory(zero=1)
-    ),
+        NORMS, LOSS, replicas=2, shards=2, stages=2, microbatches=4, zero=1),
 }
 WAYS = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda net: pickle.loads(pickle.dumps(net))}
 

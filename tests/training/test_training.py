@@ -26,7 +26,7 @@ Y = mp.one_hot((X[0] > X[1]).astype(int), 2)
 
 @pytest.mark.parametrize("model", [
     lambda: mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy()),
-    lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4, "1f1b"),
+    lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4, schedule="1f1b"),
 ], ids=["Sequential", "Pipeline"])
 def test_fit_learns_and_reports_one_line_an_epoch(model):
     lines, batches = [], []
@@ -94,8 +94,8 @@ HALVES = np.full((2, 4), 0.5)
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"n_epochs": 0}, "n_epochs=0 must be at least 1"),
-    ({"batch_size": 3}, "leave one of 3, too few for n_microbatches=4"),
+    ({"n_epochs": 0}, "epochs=0 must be at least 1"),
+    ({"batch_size": 3}, "leave one of 3, too few for microbatches=4"),
     ({"X": np.where(X == X[1, 29], np.inf, X)},
      r"X holds NaN or infinity in 1 of 60 places, the first at index \(1, 29\)"),
     ({"validation": (np.ones((2, 4)), np.ones((1, 4)))}, "the same shape with at least 2 rows"),
