@@ -96,8 +96,8 @@ def check_healthy(healthy):
     layers = [layer.copy(lambda part: rational(np.round(8 * part) / 8))
               for layer in mp.Sequential(layers, None).layers]
 
-    def said(n_microbatches=3):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, n_microbatches, schedule="gpipe")
+    def said(microbatches=3):
+        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 5, microbatches, schedule="gpipe")
         return called(healthy, pipe, X, Y)
 
     value, sentence = said()

@@ -53,13 +53,13 @@ def _filled(costs, x, fits=lambda load, x: load <= x, carry=True):
     """How many stages there are if each is filled up; `carry` says whether the layer that did not fit begins
     the next one.
     """
-    n_stages, load = 1, 0
+    stages, load = 1, 0
     for cost in costs:
         if fits(load + cost, x):
             load += cost
         else:
-            n_stages, load = n_stages + 1, cost if carry else 0
-    return n_stages
+            stages, load = stages + 1, cost if carry else 0
+    return stages
 
 
 POSSIBLE_MISTAKES = [

@@ -5,7 +5,7 @@ from minipipe import Schedule, ScheduleError
 from . import short
 
 
-def runnable(answer, n_devices, n_microbatches):
+def runnable(answer, devices, microbatches):
     """(the learner's `Schedule`, None) if it runs, has these sizes and stage r on device r, or (None,
     sentence).
 
@@ -22,15 +22,15 @@ def runnable(answer, n_devices, n_microbatches):
         return None, f"That cannot be read: {short(error, 200)}"
     if schedule is None:
         return None, "Write text with one line for each device, such as 'F0 F1 B0 B1'."
-    sentence = _wrong_size(schedule, n_devices, n_microbatches)
+    sentence = _wrong_size(schedule, devices, microbatches)
     if sentence is not None:
         return None, sentence
     faults = schedule.faults()
     if faults:
         more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
         return None, f"It cannot run: {faults[0]}{more}."
-    if schedule.placement != list(range(n_devices)):
-        where = "exchange the two lines" if n_devices == 2 else "write the lines in the order of the stages"
+    if schedule.placement != list(range(devices)):
+        where = "exchange the two lines" if devices == 2 else "write the lines in the order of the stages"
         return None, f"Stage 0 belongs on device 0 and stage 1 on device 1: {where}."
     return schedule, None
 
@@ -46,17 +46,17 @@ def _read(schedule):
     return None
 
 
-def _wrong_size(schedule, n_devices, n_microbatches):
+def _wrong_size(schedule, devices, microbatches):
     """A sentence about the number of devices and micro-batches, or None if they are as asked."""
-    if len(schedule.devices) != n_devices:
-        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {n_devices}."
-    indices = {part.microbatch for device in range(n_devices) for part in schedule.parts(device)}
-    asked = ", ".join(map(str, range(n_microbatches - 1))) + f" and {n_microbatches - 1}"
-    if indices == set(range(1, n_microbatches + 1)):
+    if len(schedule.devices) != devices:
+        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {devices}."
+    indices = {part.microbatch for device in range(devices) for part in schedule.parts(device)}
+    asked = ", ".join(map(str, range(microbatches - 1))) + f" and {microbatches - 1}"
+    if indices == set(range(1, microbatches + 1)):
         return f"Micro-batches are counted from 0: here they are {asked}."
     if not indices:
         return "Not solved yet: there is no action in it."
-    if max(indices) != n_microbatches - 1:
+    if max(indices) != microbatches - 1:
         return (f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were "
-                f"{n_microbatches}: {asked}.")
+                f"{microbatches}: {asked}.")
     return None

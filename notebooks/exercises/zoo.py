@@ -16,7 +16,7 @@ LOG = {"K": 6, "M": 24, "T": 77.5, "peak": 4}  # of the run whose schedule is to
 
 
 @cache
-def measured(n_devices, n_microbatches):
+def measured(devices, microbatches):
     """{name: (makespan, peak)} of the schedules in `NAMES` that exist for these sizes, with F = I = W = 1 and
     free links.
 
@@ -29,7 +29,7 @@ def measured(n_devices, n_microbatches):
     found = {}
     for name in NAMES:
         try:
-            schedule = build(name, n_devices, n_microbatches)
+            schedule = build(name, devices, microbatches)
         except ValueError:  # it does not exist for these sizes
             continue
         trace = simulate(schedule)

@@ -78,17 +78,17 @@ test_solutions = are_right({
 
 
 def without_a_look_at_single_layers(costs, K, x):
-    n_stages, load = 1, 0
+    stages, load = 1, 0
     for cost in costs:
-        n_stages, load = (n_stages, load + cost) if load + cost <= x else (n_stages + 1, cost)
-    return n_stages <= K
+        stages, load = (stages, load + cost) if load + cost <= x else (stages + 1, cost)
+    return stages <= K
 
 
 def losing_a_layer_at_each_cut(costs, K, x):
-    n_stages, load = 1, 0
+    stages, load = 1, 0
     for cost in costs:
-        n_stages, load = (n_stages, load + cost) if load + cost <= x else (n_stages + 1, 0)
-    return n_stages <= K and max(costs) <= x
+        stages, load = (stages, load + cost) if load + cost <= x else (stages + 1, 0)
+    return stages <= K and max(costs) <= x
 
 
 def slowest(F, B):
