@@ -12,8 +12,7 @@ from numbers import Real
 
 import numpy as np
 
-from .arguments import argument
-from .checks import python_number, shown
+from .checks import python_number, shown, whole_number
 
 
 def is_finite(array):
@@ -287,7 +286,7 @@ def one_hot(labels, n_classes, dtype=np.float64):
     >>> one_hot([[2, 0], [1, 1]], n_classes=3).shape
     (3, 2, 2)
     """
-    labels, n_classes = _array("labels", labels), argument("n_classes", n_classes)
+    labels, n_classes = _array("labels", labels), whole_number("n_classes", n_classes)
     if labels.ndim < 1 or labels.dtype.kind not in "iu":
         raise ValueError(
             f"labels must be whole numbers of shape (..., m), got shape {labels.shape} of {labels.dtype}"
@@ -353,7 +352,7 @@ def blas_threads(n):
     >>> with blas_threads(4):           # for products of matrices with thousands of rows
     ...     J = Sequential([Linear(2, 1)], MeanSquaredError()).forward_backward(np.eye(2), np.ones((1, 2)))
     """
-    n = argument("blas_threads.n", n)
+    n = whole_number("n", n, 1)
     with _libraries().limit(limits=n, user_api="blas"):
         depth = _depth.set(_depth.get() + 1)
         try:

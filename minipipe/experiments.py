@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arguments import argument
 from .arrays import accuracy
-from .checks import one_of, whole_number
+from .checks import one_of, real_number, whole_number
 from .datasets import Dataset, digits
 from .layers import BatchNorm, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
@@ -56,7 +55,7 @@ def noise_from_two(small, large, of_small, of_large):
     >>> noise_from_two(1, 4, Fraction(5), Fraction(4))
     Noise(square=Fraction(11, 3), trace=Fraction(4, 3))
     """
-    small = argument("small", small)
+    small = whole_number("small", small, 1)
     large = whole_number("large", large)
     if large <= small:
         raise ValueError(f"large={large} must exceed small={small}: one size of mini-batches tells nothing")
@@ -72,8 +71,8 @@ def measured_noise(model, X, Y, small=16, large=128, n_repeats=60, seed=0):
     small, large, n_repeats: the sizes of the mini-batches, and how many of each.
     """
     X, Y = model.checked_batch(X, Y)
-    rng, squares = np.random.default_rng(argument("seed", seed)), []
-    argument("n_repeats", n_repeats)
+    rng, squares = np.random.default_rng(whole_number("seed", seed, 0)), []
+    whole_number("n_repeats", n_repeats, 1)
     for size in (small, large):
         own = []
         for _ in range(n_repeats):
@@ -120,10 +119,6 @@ class Recipe:
     warm_up: float = 8
     weight_decay: float = 1e-4
 
-    def __post_init__(self):
-        for name, value in vars(self).items():
-            object.__setattr__(self, name, argument(f"Recipe.{name}", value))
-
     def rate(self, batch_size, rule="linear", warm_up="gradual"):
         """The learning rate, a function of the epochs done, for mini-batches of so many samples.
 
@@ -165,7 +160,7 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
     """
     (X, Y), test = data
     net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype, grain)
-    rate = recipe.rate(argument("batch_size", batch_size), rule, warm_up)
+    rate = recipe.rate(batch_size, rule, warm_up)
     optimizer, epochs = SGD(recipe.base, 0.9, weight_decay=recipe.weight_decay), []
 
     def score(A, Y):
@@ -236,8 +231,8 @@ def steps_to_target(layers, data, batch_size, rates, target, most=2000, seed=0):
     Returns (most + 1, None) if no rate gets there.
     """
     (X, Y), _ = data
-    target = argument("target", target)
-    best, of_best = argument("most", most) + 1, None
+    target = real_number("target", target, above=0)
+    best, of_best = whole_number("most", most, 1) + 1, None
     for rate in rates:
         net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype)
         steps = _count_steps(net, X, Y, batch_size, rate, target, best)

@@ -5,8 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from .arguments import argument
-from .checks import items_of, shown
+from .checks import items_of, real_number, shown, whole_number
 from .exact import Rational, rational
 from .arrays import (
     computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares,
@@ -46,11 +45,11 @@ class Network:
     _next = None  # the `Changes` that are decided, until all of them are made
 
     def __init__(self, layers, loss, seed=0, dtype="float64", grain=None):
-        self._grain = None if grain is None else argument("grain", grain)
+        self._grain = None if grain is None else whole_number("grain", grain, 1)
         layers = checked_layers(layers)
         if isinstance(loss, (type, Layer)) or not (loss is None or hasattr(loss, "backward")):
             raise ValueError(f"loss is {shown(loss)}: pass a loss object, such as MeanSquaredError()")
-        dtype, seed = floats(dtype), argument("seed", seed)
+        dtype, seed = floats(dtype), whole_number("seed", seed, 0, 2**128 - 1)
         self._layers = tuple(layer.copy() for layer in layers)
         self.skips = skip_routes(self.layers)
         self.ties = ties_of(self.layers)
@@ -156,7 +155,7 @@ class Network:
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         self.check_step(optimizer)
         if clip is not None:
-            argument("clip", clip)
+            real_number("clip", clip, above=0)
 
     def check_fit(self, optimizer, clip=None):
         """Raise `ValueError` unless `fit` can train this network with `optimizer`."""
@@ -215,7 +214,7 @@ class Network:
         """The gradients with which `step` makes its update. gradients: of one of the network's copies."""
         if clip is None:
             return gradients
-        clip, length = argument("clip", clip), self.gradient_norm()
+        clip, length = real_number("clip", clip, above=0), self.gradient_norm()
         return scaled(gradients, clip / length) if length > clip else gradients
 
     def collect(self, optimizer=None):

@@ -19,8 +19,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from numbers import Real
 
-from .arguments import argument
-from .checks import function, listed, real_number, shown
+from .checks import function, listed, real_number, shown, whole_number, whole_numbers
 
 __all__ = [
     "ConstantWarmUp", "Cosine", "GradualWarmUp", "StepDecay", "linear_scaled", "rates_of",
@@ -100,8 +99,8 @@ class Cosine:
 
     def __post_init__(self):
         _checked_rate("rate", self.rate)
-        argument("last", self.last)
-        argument("rates.epochs", self.epochs)
+        real_number("last", self.last, least=0)
+        real_number("epochs", self.epochs, above=0)
 
     def __call__(self, t):
         share = min(t / self.epochs, 1)
@@ -124,7 +123,7 @@ class WarmUp:
     def __post_init__(self):
         _check_rate("then", self.then)
         _checked_rate("start", self.start)
-        argument("rates.epochs", self.epochs)
+        real_number("epochs", self.epochs, above=0)
 
     def __call__(self, t):
         return value_at(self.then, t) if t >= self.epochs else self.before(t)
@@ -178,7 +177,7 @@ def rates_of(rate, n_updates, exact=False):
     """
     if not isinstance(rate, Real):
         function("learning_rate", rate)
-    n_updates, exact = argument("rates_of.n_updates", n_updates), argument("exact", exact)
+    n_updates = whole_numbers("n_updates", n_updates, 0)
     longest = _warm_up_of(rate)
     if longest > len(n_updates):
         raise ValueError(
@@ -210,7 +209,7 @@ def _warm_up_of(rate):
 
 
 def _ratio(batch, reference):
-    return Fraction(argument("batch", batch), argument("reference", reference))
+    return Fraction(whole_number("batch", batch, 1), whole_number("reference", reference, 1))
 
 
 def _check_rate(name, value):

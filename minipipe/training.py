@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arguments import argument
-from .checks import function, shown
+from .checks import function, shown, whole_number
 from .arrays import accuracy, computing, even_slices
 from .rates import rates_of
 from .watching import text_of_duration, watched, with_progress
@@ -60,7 +59,8 @@ def fit(
     `FloatingPointError` before a step in which anything overflows; the parameters then are those of the step
     before.
     """
-    argument("model", model)
+    if isinstance(model, type) or not hasattr(model, "check_fit"):
+        raise ValueError(f"model={shown(model)} is no network: pass one, such as Sequential(layers, loss)")
     model.check_fit(optimizer, clip)
     X, Y = model.checked_batch(X, Y)
     function("metric", metric)
@@ -73,7 +73,7 @@ def fit(
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]
-    epochs, seed = argument("n_epochs", epochs), argument("seed", seed)
+    epochs, seed = whole_number("epochs", epochs, 1), whole_number("seed", seed, 0)
     of_epochs = _batches_of_epochs(model, m, batch_size, epochs)
     step, rates = partial(_train_on, model, optimizer, clip), repeat(repeat(None))
     if learning_rate is not None:
@@ -115,7 +115,7 @@ def _batches_of_epochs(model, m, batch_size, n_epochs):
 
 
 def _checked_batches(model, m, batch_size):
-    batch_size = argument("batch_size", batch_size)
+    batch_size = whole_number("batch_size", batch_size, 1)
     batches = even_slices(m, -(-m // batch_size))
     smallest = batches[-1].stop - batches[-1].start
     n_microbatches = getattr(model, "n_microbatches", 1)

@@ -3,7 +3,6 @@
 from heapq import heappop, heappush
 from math import inf
 
-from ..arguments import optional
 from ..checks import function, is_plain, real_number
 from .devices import devices_of, shares_of
 from .errors import DeadlockError, Wait, check_all_received, deadlock_message
@@ -122,7 +121,9 @@ class Cluster:
         self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
             raise ValueError("memory_limit needs holdings, the functions that say what each device holds")
-        memory_limit = optional("memory_limit", memory_limit)
+        if memory_limit is not None:
+            note = " bytes, such as 8 * 2**30"
+            memory_limit = real_number("memory_limit", memory_limit, above=0, note=note, infinite=True)
         self.now = 0
         self.failure = None  # the exception that has stopped the run
         self._duration = (lambda label: 1) if duration is None else function("duration", duration)

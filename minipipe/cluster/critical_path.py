@@ -3,8 +3,7 @@
 from itertools import groupby
 from typing import NamedTuple
 
-from ..checks import one_of, python_number, real_number
-from ..arguments import argument
+from ..checks import one_of, python_number, real_number, whole_number
 from .devices import lane_name
 from .record import SECONDS, TICKS, Message, Span
 
@@ -45,7 +44,6 @@ def critical_path(trace):
     device 0  0B1 0B0      5 to 9
     work 9 + links 0 = 9 ticks
     """
-    argument("trace", trace)
     ends = {(idle.device, idle.lane, idle.end): _released_by(trace, idle) for idle in trace.awaited}
     ends |= {(span.device, span.lane, span.end): span for span in trace.spans if span.end > span.start}
     now = trace.makespan
@@ -87,7 +85,7 @@ def describe_path(path, most=6, unit=TICKS):
     unit: that of the trace.
     """
     one_of("unit", unit, [TICKS, SECONDS])
-    path, most = argument("describe_path.path", path), argument("describe_path.most", most)
+    most = whole_number("most", most, 1)
     rows = []
     for where, steps in groupby((step for step in path if step.end > step.start), key=_where):
         steps = list(steps)

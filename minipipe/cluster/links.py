@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from math import inf
 
-from ..arguments import argument
-from ..checks import items_of, shown, whole_number
+from ..checks import items_of, real_number, shown, whole_number
 
 MOST_LINKS = 4_000_000
 
@@ -36,9 +35,9 @@ class Link:
     rendezvous: bool = False
 
     def __post_init__(self):
-        latency = argument("latency", self.latency)
+        latency = real_number("latency", self.latency, least=0, note=" ticks", clock=True)
         object.__setattr__(self, "latency", latency)
-        object.__setattr__(self, "bandwidth", argument("Link.bandwidth", self.bandwidth))
+        object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
 
     def ticks_occupied(self, n_bytes):
         """How long a message of `n_bytes` keeps the link from the next one."""
@@ -71,7 +70,7 @@ class Port:
     receives: tuple = ()
 
     def __post_init__(self):
-        object.__setattr__(self, "bandwidth", argument("Link.bandwidth", self.bandwidth))
+        object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
         for name in ("sends", "receives"):
             devices = getattr(self, name)
             items = items_of(devices)
@@ -91,9 +90,14 @@ def ports(devices, bandwidth):
     [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
     """
     found = []
-    for r in range(argument("ports.n_devices", devices)):
+    for r in range(whole_number("devices", devices, 1)):
         found += [Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,))]
     return found
+
+
+def _checked_bandwidth(value):
+    note = " bytes per tick: leave it out for no limit"
+    return real_number("bandwidth", value, above=0, note=note, infinite=True, clock=True)
 
 
 def check_link(link):
@@ -102,7 +106,7 @@ def check_link(link):
         raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
 
 
-def links_between(link, n_devices):
+def links_between(link, devices):
     """{(source, to): Link} for those pairs of devices whose messages take time, or make somebody wait.
 
     link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
@@ -111,11 +115,11 @@ def links_between(link, n_devices):
     >>> links_between({(0, 1): Link(latency=3)}, devices=2)
     {(0, 1): Link(latency=3, bandwidth=inf, blocking=False, rendezvous=False)}
     """
-    n_devices = whole_number("n_devices", n_devices, 0)
-    devices = range(n_devices)
-    if isinstance(link, Link) and link != FREE and n_devices**2 > MOST_LINKS:
+    n = whole_number("devices", devices, 0)
+    devices = range(n)
+    if isinstance(link, Link) and link != FREE and n**2 > MOST_LINKS:
         raise ValueError(
-            f"a Link between each two of {shown(n_devices)} devices makes more than {MOST_LINKS:,}: "
+            f"a Link between each two of {shown(n)} devices makes more than {MOST_LINKS:,}: "
             "pass a dict {(source, to): Link} of those that carry messages"
         )
     if isinstance(link, Link):
@@ -138,8 +142,7 @@ def in_nodes(devices, node_size, inside, between):
     >>> links[0, 1].latency, links[1, 2].latency
     (1, 10)
     """
-    node_size, devices = argument("node_size", node_size), argument("in_nodes.n_devices", devices)
-    inside, between = argument("in_nodes.inside", inside), argument("in_nodes.between", between)
+    node_size, devices = whole_number("node_size", node_size, 1), whole_number("devices", devices, 1)
     pairs = permutations(range(devices), 2)
     return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
 
@@ -154,7 +157,7 @@ def check_ports(ports):
 
 def checked_ports(ports, devices):
     """`ports` as a list; `ValueError` for what is not a port of these devices."""
-    devices = whole_number("n_devices", devices, 0)
+    devices = whole_number("devices", devices, 0)
     items = items_of(ports)
     ports = [ports] if items is None else items
     check_ports(ports)

@@ -2,7 +2,6 @@
 
 import copy
 
-from ..arguments import argument
 from ..checks import shown
 from .errors import MemoryLimitError, memory_message
 
@@ -222,7 +221,7 @@ class Accounts:
     """
 
     def __init__(self, holdings, limit, devices, record):
-        holdings = argument("holdings", holdings)
+        holdings = list(holdings)
         if len(holdings) != len(devices):
             count = f"{len(holdings)} functions for {len(devices)} devices"
             raise ValueError(f"holdings has {count}: pass one for each")

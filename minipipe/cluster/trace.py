@@ -357,3 +357,11 @@ class Tick(int):
             labels = [str(span.label) for span in spans if span.start < self.now and span.end > self.now - 1]
             words.append(f"{lane_name(device, lane)} {' '.join(labels) or 'waits'}")
         return f"tick {self.now}: {', '.join(words)}{'' if self else '. All is done'}"
+
+
+def check_trace(trace):
+    """Raise `ValueError` for what is not a `Trace`, such as a schedule."""
+    if not isinstance(trace, Trace):
+        raise ValueError(
+            f"trace={shown(trace)} is not a Trace: take the trace of a network, or simulate(schedule)"
+        )

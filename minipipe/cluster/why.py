@@ -43,7 +43,6 @@ from itertools import accumulate, chain
 from math import inf
 from typing import NamedTuple
 
-from ..arguments import argument
 from ..checks import items_of, python_number, shown
 from .critical_path import duration, ticks
 from .devices import COMPUTE, lane_name
@@ -349,7 +348,6 @@ def explain(trace, most_alive=None):
     >>> simulate(gpipe(2, 1)).explain().table()
     {0: {'fill': 0, 'wait': 3, 'drain': 0}, 1: {'fill': 1, 'wait': 0, 'drain': 2}}
     """
-    argument("trace", trace)
     held = {} if most_alive is None else held_back(trace, most_alive)
     found = obstacles(trace)
     own_ticks = {lane: _own_ticks(trace.spans_of(*lane)) for lane in trace.lanes}

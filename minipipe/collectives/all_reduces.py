@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..arguments import argument
-from ..checks import one_of, real_number
+from ..checks import one_of, real_number, whole_number
 from ..registry import Registry
 
 ORDERS = "tree", "tree of 2^k", "ranks", "own"
@@ -59,10 +58,10 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
     [584, 696, 296]
     """
     one_of("algorithm", algorithm, ALL_REDUCES)
-    N, n = argument("N", N), argument("all_reduce_ticks.n", n)
-    alpha, beta, gamma = (
+    N = whole_number("N", N, 1)
+    n, alpha, beta, gamma = (
         real_number(name, value, least=0)
-        for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma))
+        for name, value in (("n", n), ("alpha", alpha), ("beta", beta), ("gamma", gamma))
     )
     return ALL_REDUCES.facts[algorithm].ticks(N, n, alpha, beta, gamma) if N > 1 else 0
 
@@ -74,7 +73,7 @@ def numbers_sent(algorithm, N, n):
     ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
     """
     one_of("algorithm", algorithm, ALL_REDUCES)
-    N, n = argument("numbers_sent.N", N), argument("numbers_sent.n", n)
+    N, n = whole_number("N", N, 1), whole_number("n", n, 0)
     if N == 1:
         return [0]
     return [ALL_REDUCES.facts[algorithm].numbers_sent(rank, N, n) for rank in range(N)]

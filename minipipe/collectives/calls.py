@@ -2,7 +2,6 @@
 
 from functools import partial, reduce as fold
 
-from ..arguments import argument
 from ..checks import listed, one_of, shown
 from ..sums import TreeSum
 from .all_reduces import ALL_REDUCES
@@ -37,7 +36,6 @@ def all_reduce(group, value, algorithm=OWNERS, node_size=None):
     >>> len(trace.messages)
     12
     """
-    argument("group", group)
     program = ALL_REDUCES[one_of("algorithm", algorithm, ALL_REDUCES)]
     if node_size is not None:
         if algorithm != TWO_LEVEL:
@@ -69,8 +67,6 @@ def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
     value: something small. With "owners", it travels in the messages of the terms, and takes no latency of
         its own; with the others, in messages before.
     """
-    argument("group", group)
-    argument("total", total)
     if one_of("algorithm", algorithm, ALL_REDUCES) == OWNERS:
         return (yield from at_owners(group, total, value))
     values = [None] * group.size
@@ -89,8 +85,6 @@ def reduce_scatter_sum_and_gather(group, total, value):
     total, value: as for `all_reduce_sum_and_gather`, the first half of which this is, with "owners": the bits
         are the same.
     """
-    argument("group", group)
-    argument("total", total)
     return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
 
@@ -100,7 +94,6 @@ def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
     value: as for `all_reduce`; on other ranks only its form is looked at.
     algorithm: "binomial", "scatter" (and gather), or "chain" in `n_segments`.
     """
-    argument("group", group)
     root = group.check(root=root)
     one_of("algorithm", algorithm, ["binomial", "scatter", "chain"])
     vectors, label = flattened(value), group.begin(f"{algorithm} broadcast")
@@ -117,7 +110,6 @@ def reduce(group, value, root=0):
 
     value: as for `all_reduce`.
     """
-    argument("group", group)
     root = group.check(root=root)
     vectors = yield from reduce_to(group, flattened(value), root, group.begin("reduce"))
     return unflattened(vectors, value) if group.rank == root else None
@@ -130,7 +122,6 @@ def all_gather(group, value, algorithm="ring"):
     algorithm: "ring", (N - 1) alpha + (N - 1)/N n beta for n bytes in all; or "doubling" (Bruck's, for
         any N), k alpha + (N - 1)/N n beta.
     """
-    argument("group", group)
     one_of("algorithm", algorithm, ["ring", "doubling"])
     label, size, rank = group.begin(f"{algorithm} all-gather"), group.size, group.rank
     if algorithm == "ring":
@@ -154,7 +145,6 @@ def reduce_scatter(group, values, algorithm="ring"):
 
     Raises `ValueError` if there are not N parts.
     """
-    argument("group", group)
     size, rank = group.size, group.rank
     one_of("algorithm", algorithm, ["ring", OWNERS])
     values = listed("values", values, least=0)
@@ -177,7 +167,6 @@ def all_to_all(group, values):
 
     (N - 1) alpha + (N - 1)/N n beta: in step s, each rank sends to the rank s after it.
     """
-    argument("group", group)
     label, size, rank = group.begin("all-to-all"), group.size, group.rank
     values = listed("values", values, least=0)
     if len(values) != size:
@@ -191,7 +180,6 @@ def all_to_all(group, values):
 
 def barrier(group):
     """No rank leaves before the last has entered: signals to the ranks at distance 1, 2, 4, ...: k alpha."""
-    argument("group", group)
     label = group.begin("barrier")
     for distance in distances(group.size):
         yield group.send(group.rank + distance, f"{label} {distance}", None)

@@ -2,8 +2,7 @@
 
 from itertools import accumulate, chain
 
-from ..arguments import argument
-from ..checks import checked_name, shown, whole_number, whole_numbers
+from ..checks import checked_name, real_number, shown, whole_number, whole_numbers
 from ..cluster import Bytes, Compute, Label, Receive, Send, sent_bytes
 
 
@@ -149,8 +148,6 @@ def exchanged(group, part_of, label):
     alpha + (N - 1) n beta for n bytes to each.
     """
     checked_name("label", label)
-    argument("group", group)
-    argument("part_of", part_of)
     size, rank = group.size, group.rank
     for step in range(1, size):
         yield group.send(rank + step, label, part_of((rank + step) % size))
@@ -199,7 +196,7 @@ class Group:
 
     def __init__(self, rank, devices, name="", gamma=0, stays=False):
         self.devices, self.name, self.stays = list(whole_numbers("devices", devices, 0)), name, stays
-        self.gamma = argument("gamma", gamma)
+        self.gamma = real_number("gamma", gamma, least=0, note=" ticks", clock=True)
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"devices={self.devices} has a device twice: name each once")
         self.rank = self.check(rank=rank)

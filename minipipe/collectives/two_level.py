@@ -4,7 +4,7 @@ from fractions import Fraction
 from functools import cache
 from math import isqrt
 
-from ..arguments import argument
+from ..checks import whole_number
 from .all_reduces import ALL_REDUCES
 from .group import cut_into_chunks, join_chunks, length, ring_add, ring_gather
 from .ring import ring, ring_numbers, ring_ticks
@@ -44,7 +44,7 @@ def two_level(group, vectors, node_size=None):
     """
     if node_size is None:
         node_size = default_node_size(group.size)
-    node_size = argument("node_size", node_size)
+    node_size = whole_number("node_size", node_size, 1)
     if group.size % node_size:
         raise ValueError(f"node_size={node_size} does not divide {group.size} ranks: choose one that does")
     label = group.begin("two-level all-reduce")

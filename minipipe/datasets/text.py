@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import one_hot, real_numbers
-from ..checks import shown, whole_number
+from ..checks import real_number, shown, whole_number
 
 N_CODE_POINTS = 0x110000  # that Unicode has
 
@@ -53,7 +52,7 @@ class Text(NamedTuple):
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
         """
-        length, share = len(self.text), argument("test_share", test_share)
+        length, share = len(self.text), real_number("test_share", test_share, least=0, most=1)
         n_test = int(share * length)
         if min(n_test, length - n_test) < 2:
             raise ValueError(
@@ -140,7 +139,7 @@ def bigram_cross_entropy(train_ids, test_ids, n):
     >>> bool(bigram_cross_entropy([0, 1, 0], [0, 1, 0], n=2) == -np.log(2 / 3))
     True
     """
-    n = argument("bigram_cross_entropy.n", n)
+    n = whole_number("n", n, 1)
     train_ids, test_ids = _checked_ids("train_ids", train_ids, n, 2), _checked_ids("test_ids", test_ids, n, 2)
     counts = np.bincount(train_ids[:-1] * n + train_ids[1:], minlength=n * n).reshape(n, n)
     P = (counts + 1) / (counts.sum(axis=1, keepdims=True) + n)

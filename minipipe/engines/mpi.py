@@ -6,7 +6,6 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from ..arguments import argument
 from ..checks import listed, truth
 from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
 from ..cluster.devices import devices_of, shares_of
@@ -249,8 +248,6 @@ class Mpi:
 
 def check_size(world, devices):
     """`ValueError` unless there is one process for each device."""
-    argument("world", world)
-    devices = argument("n_devices", devices)
     if world.size != devices:
         started = "1 process has" if world.size == 1 else f"{world.size} processes have"
         raise ValueError(

@@ -4,8 +4,7 @@ from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..arguments import argument
-from ..checks import listed, real_number, shown, whole_numbers
+from ..checks import listed, real_number, shown, whole_number, whole_numbers
 from ..cluster import COMPUTE, Cluster, Compute, Label, Receive, Send
 
 
@@ -81,7 +80,7 @@ class TaskGraph:
                     )
                 self.successors[before].append(number)
         named = 1 + max((lane[0] for lane in self.lanes if lane is not None), default=0)
-        self.n_devices = named if devices is None else argument("list_schedule.n_devices", devices)
+        self.n_devices = named if devices is None else whole_number("devices", devices, 1)
         if named > self.n_devices:
             raise ValueError(f"a task is on device {named - 1}, but devices={self.n_devices}: use {named}")
         self.order = self._order()

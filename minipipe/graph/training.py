@@ -1,7 +1,6 @@
 """The training of a network as a graph: what people arrange by hand comes out of a list."""
 
-from ..arguments import argument
-from ..checks import listed, shown, whole_numbers
+from ..checks import listed, shown, whole_number, whole_numbers
 from ..cluster import COMPUTE
 from ..order import Action, Schedule
 from ..order.costs import check_number_of_actions
@@ -31,7 +30,7 @@ def training_tasks(F, I, W=None, microbatches=1, devices=None, all_reduce=None, 
     14
     """
     F, I, W = listed("F", F), listed("I", I), None if W is None else listed("W", W)
-    n_layers, M = len(F), argument("n_microbatches", microbatches)
+    n_layers, M = len(F), whole_number("microbatches", microbatches, 1)
     check_number_of_actions(3 * n_layers * M)
     devices = [0] * n_layers if devices is None else listed("devices", devices)
     all_reduce = None if all_reduce is None else listed("all_reduce", all_reduce)

@@ -11,9 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import constant, masked, sigmoid
-from ..checks import one_of
+from ..checks import one_of, real_number
 from .layer import LAYERS, Layer
 
 
@@ -107,7 +106,7 @@ class LeakyReLU(Elementwise):
     can_overflow = False
 
     def __init__(self, negative_slope=0.01):
-        self.negative_slope = argument("negative_slope", negative_slope)
+        self.negative_slope = real_number("negative_slope", negative_slope, least=0, most=1)
 
     def forward(self, Z):
         self.cache = np.maximum((Z > 0).astype(Z.dtype), constant(self.negative_slope, Z))

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..arguments import argument
 
+from ..checks import truth, whole_number
 from ..arrays import constant
 from .activations import GELU
 from .blocks import Block, Chain, Residual
@@ -61,10 +61,10 @@ class MultiHeadAttention(Block):
     splits: ClassVar = {"heads": ("outputs", "outputs", "outputs", "inputs")}
 
     def __init__(self, d, n_heads, causal=False):
-        d, n_heads = argument("d", d), argument("n_heads", n_heads)
+        d, n_heads = whole_number("d", d, 1), whole_number("n_heads", n_heads, 1)
         if d % n_heads:
             raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
-        self.d, self.n_heads, self.causal = d, n_heads, argument("causal", causal)
+        self.d, self.n_heads, self.causal = d, n_heads, truth("causal", causal)
         super().__init__([Linear(d, d, xavier) for _ in range(4)])
 
     def through(self, A_prev):
@@ -173,12 +173,12 @@ class TransformerBlock(Chain):
     """
 
     def __init__(self, d, n_heads, n_hidden=None, causal=False, dropout=0):
-        d = argument("d", d)
+        d = whole_number("d", d, 1)
         units = 4 * d if n_hidden is None else n_hidden
-        drop = (lambda: [Dropout(dropout)]) if argument("dropout", dropout) else list
+        drop = (lambda: [Dropout(dropout)]) if dropout else list
         super().__init__(
             Residual(LayerNorm(d), MultiHeadAttention(d, n_heads, causal), *drop()),
             Residual(LayerNorm(d), Linear(d, units, he), GELU(), Linear(units, d, xavier), *drop()),
         )
         self.d, self.n_heads, self.n_hidden, self.dropout = d, n_heads, n_hidden, dropout
-        self.causal = argument("causal", causal)
+        self.causal = bool(causal)

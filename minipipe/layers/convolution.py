@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..arguments import argument
+from ..checks import truth, whole_number
 from .layer import LAYERS, Layer, as_dtype_of, he
 from .through import in_one_piece
 from .windows import WINDOW_ARGUMENTS, Windows, convolve, convolve_transposed, correlate, per_axis, shortest
@@ -25,16 +25,16 @@ class Kernel(Layer):
     joins_samples = True
 
     def __init__(self, in_channels, out_channels, windows, groups, bias):
-        in_channels = argument("in_channels", in_channels)
-        out_channels = argument("out_channels", out_channels)
-        groups = argument("groups", groups)
+        in_channels = whole_number("in_channels", in_channels, 1)
+        out_channels = whole_number("out_channels", out_channels, 1)
+        groups = whole_number("groups", groups, 1)
         if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"groups={groups} does not divide both in_channels={in_channels} "
                 f"and out_channels={out_channels}: use a divisor of {math.gcd(in_channels, out_channels)}"
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.windows, self.bias = windows, argument("bias", bias)
+        self.windows, self.bias = windows, truth("bias", bias)
 
     def draw(self, rng):
         n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..arguments import argument
+from ..checks import real_number
 from ..arrays import constant
 from .layer import LAYERS, Layer
 
@@ -43,7 +43,7 @@ class Dropout(Layer):
     drawn = ("key",)
 
     def __init__(self, p=0.5):
-        self.p = argument("p", p)
+        self.p = real_number("p", p, least=0, below=1, note=", the probability of 0")
 
     def initialize(self, rng, dtype=np.float64):
         if self.key is None:

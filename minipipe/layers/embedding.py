@@ -5,9 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import even_slices
-from ..checks import checked_name
+from ..checks import checked_name, whole_number
 from .layer import LAYERS, Layer, as_dtype_of
 
 
@@ -52,7 +51,7 @@ class Embedding(Vectors):
     splits: ClassVar = {"tokens": {"W": 0}}
 
     def __init__(self, n_tokens, d, tie=None):
-        self.n_tokens, self.d = argument("n_tokens", n_tokens), argument("d", d)
+        self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)
         self.tie = None if tie is None else checked_name("tie", tie)
 
     def forward(self, A_prev):
@@ -146,7 +145,7 @@ class PositionalEmbedding(Vectors):
     """
 
     def __init__(self, d, n_places):
-        self.d, self.n_places = argument("d", d), argument("n_places", n_places)
+        self.d, self.n_places = whole_number("d", d, 1), whole_number("n_places", n_places, 1)
 
     def forward(self, A_prev):
         self.checked_input(A_prev)

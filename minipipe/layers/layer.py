@@ -5,7 +5,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import converted, is_finite, leaves, own_part, shape_of
 from ..as_code import AsCode
 from ..checks import listed, shown, to_be_written, without_return
@@ -19,8 +18,6 @@ def he(rng, n_prev, n):
 
     Source: He et al. 2015, arXiv 1502.01852, equation 10.
     """
-    argument("rng", rng)
-    n_prev, n = argument("n_prev", n_prev), argument("n", n)
     return rng.standard_normal((n, n_prev)) * np.sqrt(2 / n_prev)
 
 
@@ -30,8 +27,6 @@ def xavier(rng, n_prev, n):
     A compromise between keeping the variance of the forward values (1/n_prev) and of the backward
     values (1/n). Source: Glorot and Bengio 2010, AISTATS, equation 12.
     """
-    argument("rng", rng)
-    n_prev, n = argument("n_prev", n_prev), argument("n", n)
     return rng.standard_normal((n, n_prev)) * np.sqrt(2 / (n_prev + n))
 
 

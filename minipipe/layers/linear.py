@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..arguments import argument
-from ..checks import checked_name, shown
+from ..checks import checked_name, shown, truth, whole_number
 from .layer import LAYERS, Layer, as_dtype_of, he
 
 
@@ -50,12 +49,12 @@ class Linear(Layer):
     splits: ClassVar = {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}}
 
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None, bias=True):
-        self.n_prev, self.n = argument("n_prev", n_prev), argument("n", n)
+        self.n_prev, self.n = whole_number("n_prev", n_prev, 1), whole_number("n", n, 1)
         if not callable(initialization):
             raise ValueError(f"initialization={shown(initialization)} must be a function, such as he")
         self.initialization, self.tie = initialization, None if tie is None else checked_name("tie", tie)
         self.W = self.checked_parameter("W", W, (self.n, self.n_prev))
-        bias = argument("bias", bias)
+        bias = truth("bias", bias)
         if b is not None and not bias:
             raise ValueError("b is given, but bias=False says that there is none: leave one of them out")
         self.bias, self.b = bias, self.checked_parameter("b", b, (self.n, 1))

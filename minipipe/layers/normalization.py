@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import constant, not_zero_in
-from ..checks import real_number
+from ..checks import real_number, whole_number
 from ..collectives import all_gather, all_reduce
 from .layer import LAYERS, Layer, as_dtype_of, finite
 
@@ -38,7 +37,7 @@ class Normalization(Layer):
     decays = ()  # a scale and a shift multiply no input of the network
 
     def __init__(self, n, epsilon=1e-5):
-        self.n = argument("n", n)
+        self.n = whole_number("n", n, 1)
         note = ": it keeps equal numbers from being divided by 0"
         self.epsilon = real_number("epsilon", epsilon, above=0, note=note)
 
@@ -153,7 +152,7 @@ class GroupNorm(Normalization):
 
     def __init__(self, n_groups, n, epsilon=1e-5):
         super().__init__(n, epsilon)
-        self.n_groups = argument("n_groups", n_groups)
+        self.n_groups = whole_number("n_groups", n_groups, 1)
         if self.n % self.n_groups:
             raise ValueError(f"n_groups={n_groups} does not divide the n={n} channels: use a divisor of {n}")
 
@@ -196,8 +195,9 @@ class BatchNorm(Normalization):
 
     def __init__(self, n, epsilon=1e-5, momentum=0.1, gamma=1):
         super().__init__(n, epsilon)
-        self.gamma = argument("BatchNorm.gamma", gamma)
-        self.momentum = argument("BatchNorm.momentum", momentum)
+        self.gamma = real_number("gamma", gamma)
+        note = ": it is the share of the newest mini-batch"
+        self.momentum = real_number("momentum", momentum, above=0, most=1, note=note)
 
     def draw(self, rng):
         return np.full(self.n, float(self.gamma))

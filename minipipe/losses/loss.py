@@ -8,8 +8,7 @@ whatever their sizes.
 import numpy as np
 
 from ..as_code import AsCode
-from ..arguments import argument
-from ..checks import shown, to_be_written, without_return
+from ..checks import shown, to_be_written, whole_number, without_return
 from ..arrays import is_finite, real_numbers
 from ..registry import Examples, Registry
 
@@ -33,7 +32,7 @@ class Loss(AsCode):
 
     def forward(self, A, Y, m=None):
         A, Y = _as_numbers("A", A), _as_numbers("Y", Y)
-        m = A.shape[-1] if m is None else argument("m", m)
+        m = A.shape[-1] if m is None else whole_number("m", m, 1)
         if A.shape != Y.shape:
             raise ValueError(self._shape_message(A.shape, Y.shape))
         if A.dtype.kind in "iub":

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..arguments import argument
+from ..checks import whole_number
 from ..arrays import constant, shape_of, sum_in_order
 from ..layers import (
     AvgPool2d, BatchNorm, Block, Chain, Concat, Conv2d, GlobalAvgPool, Layer, Linear, MaxPool2d, ReLU, xavier,
@@ -190,7 +190,7 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
     >>> [str(layer) for layer in amoebanet_d(3, 16)[3:7]]
     ['ReductionCell(8)', 'ReductionCell(16)', 'NormalCell(16)', 'ReductionCell(32)']
     """
-    L, D = argument("amoebanet_d.L", L), argument("amoebanet_d.D", D)
+    L, D = whole_number("L", L), whole_number("D", D)
     if L < 3 or L % 3:
         raise ValueError(f"L={L} normal cells must be a multiple of 3, since there are three parts of L / 3")
     if D < 8 or D % 8:

@@ -1,6 +1,6 @@
 """Residual networks for small images."""
 
-from ..arguments import argument
+from ..checks import whole_number
 from ..layers import Add, BatchNorm, Conv2d, GlobalAvgPool, Linear, ReLU, Residual, xavier
 
 CHANNELS = (16, 32, 64)
@@ -32,7 +32,7 @@ def resnet(depth=20, n_classes=10, input_channels=3, last_gamma=1):
     >>> [type(layer).__name__ for layer in resnet(8)[3:]]
     ['Residual', 'ReLU', 'Add', 'ReLU', 'Add', 'ReLU', 'GlobalAvgPool', 'Linear']
     """
-    n_blocks, rest = divmod(argument("resnet.depth", depth) - 2, 6)
+    n_blocks, rest = divmod(whole_number("depth", depth) - 2, 6)
     if n_blocks < 1 or rest:
         raise ValueError(f"depth={depth} must be 6 n + 2 with n at least 1: 8, 14, 20, 32, 44, 56, 110, ...")
     channels = CHANNELS[0]

@@ -1,6 +1,5 @@
 """Fully connected networks, and LeNet-5."""
 
-from ..arguments import argument
 from ..checks import shown, whole_numbers
 from ..layers import AvgPool2d, Chain, Conv2d, Flatten, Layer, Linear, ReLU, Reshape, Tanh, he, xavier
 
@@ -69,7 +68,6 @@ def lenet5(
     >>> layers[1:4]
     [Conv2d(1, 6, 3, padding=1), ReLU(), AvgPool2d(2)]
     """
-    classic = argument("classic", classic)
     input_shape, padding = whole_numbers("input_shape", input_shape, 1), whole_numbers("padding", padding, 0)
     channels = whole_numbers("channels", channels, 1)
     if len(input_shape) != 3:

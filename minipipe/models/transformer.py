@@ -1,6 +1,6 @@
 """Transformers that continue a text."""
 
-from ..arguments import argument
+from ..checks import whole_number
 from ..layers import Dropout, Embedding, LayerNorm, Linear, PositionalEmbedding, TransformerBlock, xavier
 
 
@@ -37,12 +37,12 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
     [Embedding(100, 16), TransformerBlock(16, 4, causal=True), LayerNorm(16),
      Linear(16, 100, initialization=xavier)]
     """
-    n_layers = argument("transformer.n_layers", n_layers)
-    tie = "tokens" if argument("tied", tied) else None
+    n_layers = whole_number("n_layers", n_layers, 1)
+    tie = "tokens" if tied else None
     layers = [Embedding(n_tokens, d, tie)]
     if n_places is not None:
         layers.append(PositionalEmbedding(d, n_places))
-    if argument("dropout", dropout):
+    if dropout:
         layers.append(Dropout(dropout))
     layers += [TransformerBlock(d, n_heads, n_hidden, causal=True, dropout=dropout) for _ in range(n_layers)]
     return [*layers, LayerNorm(d), Linear(d, n_tokens, xavier, tie=tie)]

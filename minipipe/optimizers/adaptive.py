@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..arguments import argument
 from ..checks import listed, real_number
 from .optimizer import OPTIMIZERS, Optimizer
 
@@ -30,7 +29,7 @@ class RMSProp(Optimizer):
         self, learning_rate=0.01, rho=0.99, epsilon=1e-8, weight_decay=0, decoupled=False, weights_only=False
     ):
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
-        self.rho, self.epsilon = argument("rho", rho), _checked_epsilon(epsilon)
+        self.rho, self.epsilon = real_number("rho", rho, least=0, below=1), _checked_epsilon(epsilon)
 
     def step(self, g, v):
         v = _average(v, self.rho, g * g)

@@ -1,6 +1,5 @@
 """Optimizers for large mini-batches: the length of a step goes with that of the parameter."""
 
-from ..arguments import argument
 from ..arrays import norm
 from ..checks import listed, real_number
 from .adaptive import Adam
@@ -49,7 +48,7 @@ class LARS(SGD):
         weights_only=True,
     ):
         super().__init__(learning_rate, momentum, nesterov, False, weight_decay, False, weights_only)
-        self.trust, self.bounds = argument("trust", trust), _checked_bounds(bounds)
+        self.trust, self.bounds = real_number("trust", trust, above=0), _checked_bounds(bounds)
 
     def before_step(self, W, g):
         size, size_of_g = norm(W), norm(g)

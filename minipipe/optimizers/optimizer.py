@@ -4,10 +4,9 @@ import copy
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import computing, not_zero_in, overflow_refused
 from ..as_code import AsCode
-from ..checks import shown, to_be_written, without_return
+from ..checks import real_number, shown, to_be_written, truth, without_return
 from ..layers.layer import finite, parameters_with
 from ..layers.through import in_one_piece
 from ..registry import Examples, Registry
@@ -40,9 +39,9 @@ class Optimizer(AsCode):
     needs_whole_parameters = False  # whether a step depends on all numbers of a parameter at once
 
     def __init__(self, learning_rate, weight_decay, decoupled, weights_only=False):
-        self.learning_rate, self.decoupled = learning_rate, argument("decoupled", decoupled)
-        self.weights_only = argument("weights_only", weights_only)
-        self.weight_decay = argument("weight_decay", weight_decay)
+        self.learning_rate, self.decoupled = learning_rate, truth("decoupled", decoupled)
+        self.weights_only = truth("weights_only", weights_only)
+        self.weight_decay = real_number("weight_decay", weight_decay, least=0)
         self.last_rate = self.learning_rate
         self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self.n_updates = 0
@@ -53,7 +52,7 @@ class Optimizer(AsCode):
 
     @learning_rate.setter
     def learning_rate(self, value):
-        self._learning_rate = argument("learning_rate", value)
+        self._learning_rate = real_number("learning_rate", value, above=0)
 
     def update(self, layers, gradients):
         """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.

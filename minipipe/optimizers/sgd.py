@@ -1,6 +1,6 @@
 """Stochastic gradient descent."""
 
-from ..arguments import argument
+from ..checks import real_number, truth
 from .optimizer import OPTIMIZERS, Optimizer
 
 
@@ -48,8 +48,8 @@ class SGD(Optimizer):
         weights_only=False,
     ):
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
-        momentum = argument("momentum", momentum)
-        if argument("nesterov", nesterov) and not momentum:
+        momentum = real_number("momentum", momentum, least=0, below=1)
+        if truth("nesterov", nesterov) and not momentum:
             words = "it needs a momentum above 0, such as 0.9"
             raise ValueError(f"nesterov=True with momentum={momentum}: {words}")
         self.momentum, self.nesterov, self.rate_inside = momentum, nesterov, rate_inside

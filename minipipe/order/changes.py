@@ -3,8 +3,7 @@
 from dataclasses import fields, replace
 from itertools import accumulate, chain, zip_longest
 
-from ..arguments import argument
-from ..checks import python_number, shown, whole_numbers
+from ..checks import python_number, shown, whole_number, whole_numbers
 from .actions import CLOSING, INPUT, MEETING, RULES, WEIGHT, Action, Overlap
 from .costs import (
     NO_COSTS, Costs, check_number_of_actions, checked_costs, divide_exactly, one_for_each,
@@ -95,8 +94,8 @@ def in_copies(schedule, n, per=None):
     device 1: 0F1 0B1 0A1 0U1 0F3 0B3 0A3 0U3
     """
     checked_schedule(schedule)
-    n, M = argument("n", n), schedule.n_microbatches
-    per = M if per is None else argument("per", per)
+    n, M = whole_number("n", n, 1), schedule.n_microbatches
+    per = M if per is None else whole_number("per", per, 1)
     if M % per:
         raise ValueError(
             f"per={per} does not divide the {M} micro-batches of {schedule.name!r}: use as many as each "
@@ -242,7 +241,7 @@ def with_zero(schedule, level, prefetch=1):
     >>> print(*with_zero(two, 3, prefetch=0).devices[0])
     0G0 0F0 0X0 1G0 1F0 1X0 1G0 1B0 1X0 1S0 0G0 0B0 0X0 0S0 1U0 0U0
     """
-    level, prefetch = checked_level(level), argument("prefetch", prefetch)
+    level, prefetch = checked_level(level), whole_number("prefetch", prefetch, 0)
     summed = with_all_reduce(schedule)
     devices = []
     for order in summed.devices:
@@ -346,7 +345,7 @@ def costs_in_segments(costs, schedule, n, shards=1):
             whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
             segments[name] = [[divide_exactly(*pair)] * length for *pair, length in zip(whole, parts, n)]
     lists = {name: list(chain(*of_stages)) for name, of_stages in segments.items()}
-    tick = costs.tick_of(schedule.sharing, shards=argument("n_shards", shards))
+    tick = costs.tick_of(schedule.sharing, shards=whole_number("shards", shards, 1))
     return Costs(**lists, unit=costs.unit, share=None if tick is None else tick.share)
 
 

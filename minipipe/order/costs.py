@@ -8,10 +8,9 @@ from functools import partial
 from itertools import chain
 from numbers import Integral, Rational
 
-from ..arguments import MOST_ACTIONS, argument
 from ..checks import checked_name, items_of, one_of, python_number, real_number, shown, whole_number
 from ..cluster import TICKS, OneTick
-from .actions import CLOSING, Overlap, works_on
+from .actions import CLOSING, MOST_ACTIONS, Overlap, works_on
 
 
 # Parts of a device's share of the network, exact where numbers can be.
@@ -64,10 +63,10 @@ def check_sizes(devices, microbatches, v=1, latency=0):
     `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions, and for a
     latency that is not at least 0 ticks.
     """
-    sizes = {"n_devices": devices, "n_microbatches": microbatches, "v": v}
+    sizes = {"devices": devices, "microbatches": microbatches, "v": v}
     sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
     check_number_of_actions(2 * math.prod(sizes))
-    return *sizes, argument("latency", latency)
+    return *sizes, real_number("latency", latency, least=0, note=" ticks", clock=True)
 
 
 def check_number_of_actions(n):

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from itertools import accumulate
 
-from ..arguments import argument
 from .actions import RULES, WEIGHT, WIDE, works_on
 from .costs import as_float, divide_exactly
 from .schedule import checked_schedule
@@ -16,7 +15,6 @@ def alive_microbatches(trace, device):
     if the backward is in halves: that long the device must keep what the backward needs. Of n stages on a
     device, each counts 1/n. An action of several spans begins with the first of them and ends with the last.
     """
-    argument("trace", trace)
     starts, ends = {}, {}
     for span in trace.spans_of(device):
         for part in getattr(span.label, "parts", ()):
@@ -44,7 +42,6 @@ def peak_microbatches(trace):
     >>> peak_microbatches(simulate(build("interleaved", 4, 8)))     # two stages on each device
     [5.5, 4.5, 3.5, 2.5]
     """
-    argument("trace", trace)
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     return [max((alive for _, alive in curve), default=0) for curve in curves]
 

@@ -14,8 +14,7 @@ import warnings
 from collections import Counter, deque
 from pathlib import Path
 
-from ..arguments import MOST_ACTIONS
-from .actions import CLOSING, RULES, ScheduleError, ScheduleWarning, listing, parse
+from .actions import CLOSING, MOST_ACTIONS, RULES, ScheduleError, ScheduleWarning, listing, parse
 
 MOST_CHARACTERS = 10 * MOST_ACTIONS  # of a table
 

@@ -9,8 +9,7 @@ from inspect import signature
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..arguments import argument
-from ..checks import one_of, whole_numbers
+from ..checks import one_of, real_number, truth, whole_numbers
 from .actions import RULES, Action, adding
 from .costs import Costs, check_sizes, checked_costs, limits_of
 from .names import SCHEDULES, names_having
@@ -297,7 +296,8 @@ def request_of(
     table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
     one_of("objective", objective, OBJECTIVES)
-    kinds, kept = "FIW" if argument("halves", halves) else "FB", Fraction(argument("kept_for_W", kept_for_W))
+    kinds = "FIW" if truth("halves", halves) else "FB"
+    kept = Fraction(real_number("kept_for_W", kept_for_W, least=0, most=1))
     whole = kept.denominator
     keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
     ticks, keeps = ({kind: of[kind] for kind in kinds} for of in (table, keeps))

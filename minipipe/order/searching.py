@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..arguments import argument
+from ..checks import whole_number
 from ..watching import with_progress
 from .actions import Action, before
 from .costs import Costs
@@ -70,7 +70,7 @@ def best_schedule(
       for that F, except the same stage's next B.
     """
     request = request_of(devices, microbatches, costs, most_alive, halves, latency)
-    most_nodes = argument("most_nodes", most_nodes)
+    most_nodes = whole_number("most_nodes", most_nodes, 1)
     if costs.A is not None or costs.U is not None:
         raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
     whole, unit = request.in_whole_ticks()

@@ -7,8 +7,7 @@ T_F, T_B, T_W: the time of a micro-batch's forward on a device, of its input gra
 from fractions import Fraction
 from itertools import repeat
 
-from ..arguments import argument, arguments
-from ..checks import items_of
+from ..checks import items_of, whole_number
 from ..cluster import Link
 from ..order import Costs
 
@@ -19,7 +18,7 @@ def gpipe_bubble(K, M):
     >>> gpipe_bubble(4, 8)
     Fraction(3, 11)
     """
-    K, M = arguments(K=K, M=M)
+    K, M = whole_number("K", K, 1), whole_number("M", M, 1)
     return Fraction(K - 1, M + K - 1)
 
 
@@ -28,7 +27,7 @@ def chimera_bubble(K, M):
 
     Source: arXiv 2107.06925, table 2.
     """
-    K, M = arguments(K=K, M=M)
+    K, M = whole_number("K", K, 1), whole_number("M", M, 1)
     return Fraction(K - 2, 2 * M + K - 2)
 
 
@@ -37,7 +36,7 @@ def megatron_bubble(K, M, v=1):
 
     Source: arXiv 2104.04473, section 2.2.
     """
-    K, M, v = arguments(K=K, M=M, v=v)
+    K, M, v = whole_number("K", K, 1), whole_number("M", M, 1), whole_number("v", v, 1)
     return Fraction(K - 1, v * M)
 
 
@@ -49,7 +48,7 @@ def zero_bubble_h1_idle(K, T_F, T_B, T_W):
 
     In 1F1B T_W is added. Source: arXiv 2401.10241.
     """
-    K, T_F, T_B, T_W = arguments(K=K, T_F=T_F, T_B=T_B, T_W=T_W)
+    K = whole_number("K", K, 1)
     return (K - 1) * (T_F + T_B - T_W)
 
 
@@ -61,7 +60,7 @@ def zero_bubble_h2_idle(K, T_F, T_B, T_W):
 
     Source: arXiv 2401.10241.
     """
-    K, T_F, T_B, T_W = arguments(K=K, T_F=T_F, T_B=T_B, T_W=T_W)
+    K = whole_number("K", K, 1)
     return (K - 1) * (T_F + T_B - 2 * T_W)
 
 
@@ -81,8 +80,7 @@ def zero_bubble_span(K, M, T_F, T_B, T_W, T_comm, put_off):
     >>> print(f"{1 - 24 * (18.522 + 18.086 + 9.337) / bound:.4f}")     # the paper's searched schedule: 0.0433
     0.0433
     """
-    K, M, put_off = arguments(K=K, M=M, put_off=put_off)
-    T_F, T_B, T_W, T_comm = arguments(T_F=T_F, T_B=T_B, T_W=T_W, T_comm=T_comm)
+    K, M, put_off = whole_number("K", K, 1), whole_number("M", M, 1), whole_number("put_off", put_off, 0)
     there_and_back = (K - 1) * (T_F + T_B + 2 * T_comm)
     return M * (T_F + T_B + T_W) + max(0, there_and_back - (put_off - 1) * T_W)
 
@@ -92,7 +90,7 @@ def zero_bubble_peaks(K):
 
     Source: as above.
     """
-    K = argument("K", K)
+    K = whole_number("K", K, 1)
     return {"1f1b": K, "zb-h1": K, "zb-h2": 2 * K - 1}
 
 
@@ -107,7 +105,7 @@ def costs_of(T_F, T_B, T_W, T_comm=0):
     >>> costs.F, costs.B, costs.I, costs.W, link.latency
     (3, [3, 5], [2, 4], 1, 0.5)
     """
-    T_F, T_B, T_W = _times("T_F", T_F), _times("T_B", T_B), _times("T_W", T_W)
+    T_F, T_B, T_W = (times if items_of(times) is None else list(times) for times in (T_F, T_B, T_W))
     are_lists = isinstance(T_B, list), isinstance(T_W, list)
     if all(are_lists) and len(T_B) != len(T_W):
         raise ValueError(
@@ -119,9 +117,3 @@ def costs_of(T_F, T_B, T_W, T_comm=0):
     else:
         B = T_B + T_W
     return Costs(F=T_F, B=B, I=T_B, W=T_W), Link(latency=T_comm)
-
-
-def _times(name, times):
-    """Return one time, or a list with one per stage, as Python's numbers."""
-    items = items_of(times)
-    return argument(name, times) if items is None else [argument(name, time) for time in items]

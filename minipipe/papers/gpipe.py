@@ -6,7 +6,7 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..arguments import argument, arguments
+from ..checks import whole_number
 from ..description import describe
 from ..losses import SoftmaxCrossEntropy
 from ..models import amoebanet_d, transformer
@@ -131,8 +131,7 @@ def blocks_that_fit(devices, device=TPU_V3):
     cache. What a block takes is what a stage with 2 of them takes more than one with 1. Raises `ValueError`
     if a device is full without any block.
     """
-    devices = argument("blocks_that_fit.n_devices", devices)
-    argument("blocks_that_fit.device", device)
+    devices = whole_number("devices", devices, 1)
     n_blocks = 0
     for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(devices, n) for n in (1, 2)))):
         of_a_block = two - one
@@ -283,7 +282,7 @@ def equal_stages(K, M):
 
     A pair: with recomputation before the gradient is there, and when it is.
     """
-    K, M = arguments(K=K, M=M)
+    K, M = whole_number("K", K, 1), whole_number("M", M, 1)
     return tuple(
         M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in (True, False)
     )

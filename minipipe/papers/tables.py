@@ -6,7 +6,6 @@ GPipe: Huang et al. 2018, arXiv 1811.06965 v5. Zero Bubble: Qi et al. 2023, arXi
 from fractions import Fraction
 from typing import NamedTuple
 
-from ..arguments import argument
 
 
 class Largest(NamedTuple):
@@ -178,8 +177,7 @@ def text_of_cells(cells, bound=None):
     Transformer   8  32        3.3      3.380    +2.4 %
     * off by more than 3 %
     """
-    cells = argument("cells", cells)
-    bound = None if bound is None else float(argument("text_of_cells.bound", bound))
+    cells, bound = list(cells), None if bound is None else float(bound)
     lines = [f"{'':13}{'K':>2}{'M':>4}{'published':>11}{'simulated':>11}{'error':>10}"]
     if any(cell.explained_by for cell in cells):
         lines[0] += "    explained by"
@@ -208,7 +206,6 @@ def text_of_rates(rates, bound):
     1.5B    8  24  ZB-1p       0.1585  0.1585     +0.0000  zb-h1
     1.5B    8  24  ZB-2p       0.0433  0.0436     +0.0003  greedy
     """
-    rates, bound = argument("rates", rates), argument("text_of_rates.bound", bound)
     lines = [f"{'model':6}{'p':>3}{'m':>4}{'':9}{'published':>12}{'here':>8}{'difference':>12}"]
     for rate in rates:
         row, name = rate.profile, "" if rate.schedule == rate.column.lower() else rate.schedule
@@ -220,7 +217,6 @@ def text_of_rates(rates, bound):
 
 def text_of_largest(estimates):
     """A line for each `Estimate` of table 1: parameters, their memory, activations, the fullest device."""
-    estimates = argument("estimates", estimates)
     memory = f"{'published':>10}{'here':>8}{'error':>9}"
     lines = [
         f"{'':32}{'parameters (millions)':^29}"
@@ -250,7 +246,6 @@ def text_of_hardware(rows, sources=True):
                                        latency     bandwidth  1 MB takes
     Ethernet, 1 Gbit/s                  250 us    0.125 GB/s     8.25 ms
     """
-    rows, sources = argument("text_of_hardware.rows", rows), argument("sources", sources)
     head = f"{'':32}{'latency':>10}{'bandwidth':>14}{'1 MB takes':>12}"
     lines = [f"{head}  how, and by whom" if sources else head]
     for row in rows:

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from ..arguments import argument
 from ..order import greedy_schedule, simulate
 from ..schedules import build
 from .formulas import costs_of
@@ -38,7 +37,6 @@ def zero_bubble_table(profiles=ZERO_BUBBLE):
     the paper's memory: what is kept of a micro-batch counts 1 from F to I, and `Profile.kept_for_W` from I to
     W; ZB-1p and ZB-V have room for p micro-batches, ZB-2p for 2p.
     """
-    profiles = argument("profiles", profiles)
     return [_rate(profile, column) for profile in profiles for column in profile.rates]
 
 

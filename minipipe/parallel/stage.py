@@ -4,7 +4,6 @@ import copy
 from collections.abc import Generator, Sequence
 from functools import partial
 
-from ..arguments import argument, optional
 from ..cluster import Buffers
 from ..cluster.memory import Tally
 from ..layers import Layer, every_layer
@@ -56,8 +55,7 @@ class Stage:
     talks = False  # whether its actions are programs, see `TalkingStage`
 
     def __init__(self, index, layers, loss=None):
-        self.index, self.loss = argument("index", index), optional("Stage.loss", loss)
-        self.layers = tuple(argument("Stage.layers", layers))
+        self.index, self.loss, self.layers = index, loss, tuple(layers)
         self.parts = list(every_layer(self.layers))
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import computing
-from ..checks import listed, real_number, shown
+from ..checks import listed, real_number, shown, whole_number
 from ..description import describe, parameters_of_layers, without_samples
 from ..layers import every_layer
 from ..layers.layer import checked_layers, take_statistics
@@ -149,14 +148,14 @@ def _pair(sample):
     return sample
 
 
-def times_of_layers(layers, loss, X, Y, n_rounds=5):
+def times_of_layers(layers, loss, X, Y, rounds=5):
     """[`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
 
     layers: a list of layers.
     loss: of the network; the last layer's times include it.
     X: (n[0], m), the samples of the micro-batch.
     Y: (n[L], m), their labels.
-    n_rounds: each time is the median of so many rounds through the whole network, after one that is
+    rounds: each time is the median of so many rounds through the whole network, after one that is
         not counted.
 
     What disturbs the computer for less than half of the rounds leaves no trace. Below the first layer
@@ -169,11 +168,11 @@ def times_of_layers(layers, loss, X, Y, n_rounds=5):
     >>> times[0].B, times[1].F > times[2].F > 0
     (0.0, True)
     """
-    n_rounds = argument("n_rounds", n_rounds)
+    rounds = whole_number("rounds", rounds, 1)
     network = Network(layers, loss)
     X, Y = network.checked_batch(X, Y)
     with computing():
-        rounds = [_one_round(network, X, Y) for _ in range(n_rounds + 1)][1:]
+        timed = [_one_round(network, X, Y) for _ in range(rounds + 1)][1:]
     return [
         Times(median(times.F for times in layer), median(times.B for times in layer))
         for layer in zip(*rounds)

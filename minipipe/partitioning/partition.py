@@ -25,7 +25,7 @@ def partition(layers, stages, by="parameters", input_shape=None, sample=None, lo
     >>> partition(layers, 2), partition(layers, 2, by="bytes", input_shape=(64,))
     ([4, 3], [5, 2])
     """
-    return min_max(costs_of_layers(layers, by, input_shape, sample, loss), whole_number("n_stages", stages))
+    return min_max(costs_of_layers(layers, by, input_shape, sample, loss), whole_number("stages", stages))
 
 
 def counts_of(cut, layers, loss):

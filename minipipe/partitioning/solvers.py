@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import even_slices
 from ..checks import shown, whole_number, whole_numbers
 from .costs_of_layers import checked, in_proportion, readable, sums
@@ -204,8 +203,8 @@ def equal_counts(n_layers, stages):
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
     """
-    n_layers = argument("n_layers", n_layers)
-    stages = whole_number("n_stages", stages)
+    n_layers = whole_number("n_layers", n_layers, 1)
+    stages = whole_number("stages", stages)
     if not 1 <= stages <= n_layers:
         raise ValueError(
             f"stages={stages} does not fit {n_layers} layers: "

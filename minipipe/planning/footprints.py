@@ -7,9 +7,8 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import floats, grains_of
-from ..checks import chosen, shown
+from ..checks import chosen, shown, whole_number
 from ..description import describe
 from ..layers import Layer, every_layer
 from ..layers.layer import checked_layers
@@ -83,7 +82,7 @@ def temporaries(layers, loss, stages, input_shape, m, dtype="float64", patterns=
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, None)
-    return network.temporaries(_counts(network, layers, stages), argument("m", m), patterns)
+    return network.temporaries(_counts(network, layers, stages), whole_number("m", m, 1), patterns)
 
 
 def _counts(network, layers, n_stages):
@@ -164,7 +163,7 @@ class WithoutNumbers:
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
         self.accumulate = checked_accumulate(accumulate)
-        self.grain = None if grain is None else argument("grain", grain)
+        self.grain = None if grain is None else whole_number("grain", grain, 1)
         for layer in every_layer(self.layers):
             say_who_fails(layer, ("initialize", "forward", "backward_input", "backward_weight"))
         say_who_fails(self.loss, ("forward", "backward"), "the loss")
@@ -287,7 +286,7 @@ def of_samples(m, count):
     >>> of_samples(6, lambda m: [100 + 8 * m])
     [148]
     """
-    m = argument("m", m)
+    m = whole_number("m", m, 1)
     return count(m) if m <= 3 else evenly(m, count(2), count(3))
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ..arguments import argument
+from ..checks import whole_number
 from ..arrays import computing
 from ..cluster import SECONDS
 from ..network import Network
@@ -26,16 +26,16 @@ class Measured(NamedTuple):
 
 
 def measure(
-    layers, loss, n_stages, X, Y, dtype="float64", optimizer=None, n_rounds=5, accumulate="tree", at_once=1
+    layers, loss, stages, X, Y, dtype="float64", optimizer=None, rounds=5, accumulate="tree", at_once=1
 ):
     """What the stages of a network need for a micro-batch: `Measured` seconds and bytes.
 
     layers, loss: of the network.
-    n_stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample.
+    stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample.
     X, Y: the micro-batch, (n[0], m) and (n[L], m).
     dtype: as for `Sequential`.
     optimizer: if given, what it keeps for each parameter counts, too.
-    n_rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
+    rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
         time is the median.
     accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Sums`.
     at_once: how many threads measure at the same time, each a network of its own; the seconds are their mean.
@@ -53,30 +53,30 @@ def measure(
     >>> measured.footprints[0].parameters, measured.costs.message_bytes  # 8 (2 * 3 + 2), and 8 * 2 * 4
     (64, [64, 0])
     """
-    n_rounds = argument("n_rounds", n_rounds)
+    rounds, at_once = whole_number("rounds", rounds, 1), whole_number("at_once", at_once, 1)
     if optimizer is not None:
         checked_optimizer(optimizer)
     checked_accumulate(accumulate)
-    if argument("at_once", at_once) > 1:
+    if at_once > 1:
         losses = [copy.copy(loss) for _ in range(at_once)]  # of layers, each network makes copies by itself
-        setting = n_stages, X, Y, dtype, optimizer, n_rounds, accumulate
+        setting = stages, X, Y, dtype, optimizer, rounds, accumulate
         with computing(), ThreadPoolExecutor(at_once) as threads:
             of_threads = list(threads.map(lambda own: measure(layers, own, *setting), losses))
         return Measured(mean_of([one.costs for one in of_threads]), of_threads[0].footprints)
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
-    counts = counts_for(n_stages, network.layers, loss, (X, Y))
-    stages = stages_of(network.layers, network.loss, counts)
+    counts = counts_for(stages, network.layers, loss, (X, Y))
+    alone = stages_of(network.layers, network.loss, counts)
     seconds = defaultdict(list)
-    for _ in range(n_rounds):
+    for _ in range(rounds):
         with computing():
-            performed = {pattern: one_micro_batch(stages, pattern, X, Y) for pattern in PATTERNS}
+            performed = {pattern: one_micro_batch(alone, pattern, X, Y) for pattern in PATTERNS}
         for actions in performed.values():
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
-    times = {kind: [median(seconds[kind, stage]) for stage in range(len(stages))] for kind in TIMED_KINDS}
+    times = {kind: [median(seconds[kind, stage]) for stage in range(len(alone))] for kind in TIMED_KINDS}
     of_stages = [
-        footprint(stage, performed, optimizer)._replace(accumulate=accumulate) for stage in stages
+        footprint(stage, performed, optimizer)._replace(accumulate=accumulate) for stage in alone
     ]
     footprints = in_network(of_stages, counts)
     sent = [of_stage.sent["F"] for of_stage in footprints]

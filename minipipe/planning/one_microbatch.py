@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 
-from ..arguments import argument
+from ..checks import whole_number
 from ..arrays import leaves
 from ..cluster import Buffers
 from ..meta import LIVE
@@ -77,7 +77,7 @@ def counts_for(stages, layers, loss, sample):
     stages: K; or a `Cut`.
     sample: a micro-batch (X, Y), for a `Cut` without one.
     """
-    cut = stages if isinstance(stages, Cut) else Cut(argument("n_stages", stages))
+    cut = stages if isinstance(stages, Cut) else Cut(whole_number("stages", stages, 1))
     return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
 
 

@@ -2,7 +2,6 @@
 
 from math import inf
 
-from ..arguments import argument, optional
 from .boxes import height_of, rows_of
 from .canvas import import_matplotlib, new_figure
 from .timeline import figure_size, timeline
@@ -25,8 +24,7 @@ def animate(trace, ticks_per_frame=None, title=None):
 
     Everything is drawn once and uncovered by moving the edge of a clipping box.
     """
-    ticks_per_frame = optional("ticks_per_frame", ticks_per_frame)
-    argument("trace", trace)
+    check_trace(trace)
     import_matplotlib()
     from matplotlib.animation import FuncAnimation
     from matplotlib.collections import PolyCollection

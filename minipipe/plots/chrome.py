@@ -10,7 +10,6 @@ from math import inf
 from typing import NamedTuple
 
 from .canvas import STYLES, text_of
-from ..arguments import argument
 from ..checks import path_of, shown
 from ..cluster import COMPUTE, SECONDS, SHOWS, TICKS, Message, lane_name
 from .memory import counts_bytes
@@ -43,7 +42,7 @@ def chrome_trace(runs, path=None, tick=None):
     if not isinstance(runs, dict):
         runs = {"run": runs}
     for trace in runs.values():
-        argument("trace", trace)
+        check_trace(trace)
     time, tick = _time_of(runs, tick)
     unit = _microseconds(tick)
     names, events = [], []

@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from ..arguments import argument, optional
-from ..checks import items_of, listed, real_number, shown
+from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
 from ..rates import rates_of
 from .canvas import import_matplotlib, label, new_figure
 from .memory import COLOURS
@@ -72,7 +71,7 @@ def staleness(updates, ax=None, title=None):
 
 def _axes(ax):
     if ax is not None:
-        return argument("ax", ax)
+        return ax
     import_matplotlib()
     import matplotlib.pyplot as plt
 
@@ -102,8 +101,8 @@ def draw_rates(ax, rates, epochs, n_updates):
     """The same on axes that are there."""
     if not isinstance(rates, dict) or not rates:
         raise ValueError(f"rates={shown(rates)} must be a dict {{name: rate}} with at least one")
-    epochs = argument("learning_rates.epochs", epochs)
-    n_updates = argument("learning_rates.n_updates", n_updates)
+    epochs = whole_number("epochs", epochs, 1)
+    n_updates = whole_number("n_updates", n_updates, 1)
     times = [epoch + i / n_updates for epoch in range(epochs) for i in range(n_updates)]
     for place, (name, rate) in enumerate(rates.items()):
         values = sum(rates_of(rate, [n_updates] * epochs), [])
@@ -138,9 +137,8 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
     >>> [text.get_text() for text in ax.texts]
     ['1.65', '0.35']
     """
-    costs, counts = argument("cut.costs", costs), argument("cut.counts", counts)
+    costs, counts = listed("costs", costs), list(whole_numbers("counts", counts, 0))
     names = None if names is None else listed("names", names)
-    optional("ax", ax)
     _check_counts(costs, counts, names)
     if ax is None:
         from matplotlib import pyplot

@@ -8,7 +8,6 @@ from html import escape
 from importlib import resources
 from io import BytesIO
 
-from ..arguments import argument
 from ..checks import path_of
 from ..cluster import BUBBLES, SHOWS, Span, describe_path, duration, ticks
 from ..order import Schedule, ScheduleError, alive_microbatches
@@ -36,7 +35,7 @@ def html(trace, path=None, title=None):
     >>> html(simulate(gpipe(2, 3)))[:15]
     '<!doctype html>'
     """
-    argument("trace", trace)
+    check_trace(trace)
     # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
     data = json.dumps(page_data(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     page = filled(template(), page_pieces(trace, title) | {"data": data})
@@ -265,7 +264,10 @@ def _summary(run, trace):
 
 def _traced(run):
     """(its trace, the title of its picture)"""
-    return (simulate(run), run.name) if isinstance(run, Schedule) else (argument("player.run", run), None)
+    if isinstance(run, Schedule):
+        return simulate(run), run.name
+    check_trace(run)
+    return run, None
 
 
 def _png(trace, title):

@@ -3,7 +3,7 @@
 The curves stand alone, or under the timeline; one device alone is shown by kind.
 """
 
-from ..arguments import argument, optional
+from ..checks import listed
 from ..cluster import SHOWS
 from ..order import alive_microbatches
 from .boxes import height_of, rows_of
@@ -25,9 +25,7 @@ def memory(trace, ax=None, title=None, legend=True, until=None):
 
     The unit of the y axis is KiB (1,024 bytes).
     """
-    optional("ax", ax)
-    until, legend = optional("until", until), argument("legend", legend)
-    argument("trace", trace)
+    check_trace(trace)
     curves = [
         [(tick, n_bytes / 1024) for tick, n_bytes in trace.memory(device)]
         for device in range(trace.n_devices)
@@ -47,9 +45,7 @@ def alive(trace, ax=None, title=None, legend=True, until=None):
     `minipipe.order.alive_microbatches` says what is counted. Curves of one height lie side by side,
     a line's width apart.
     """
-    optional("ax", ax)
-    until, legend = optional("until", until), argument("legend", legend)
-    argument("trace", trace)
+    check_trace(trace)
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
     if not any(curves):
         raise ValueError("this run names no forwards of micro-batches: only a schedule's labels do")
@@ -75,8 +71,8 @@ def timeline_with_memory(trace, axes=None, until=None, title=None, legend=True, 
     The curves are those of `memory` if the run counted bytes, else those of `alive`. Returns the pair
     of matplotlib axes.
     """
-    argument("trace", trace)
-    pair = _new_pair(trace) if axes is None else argument("axes", axes)
+    check_trace(trace)
+    pair = _new_pair(trace) if axes is None else listed("axes", axes)
     if len(pair) != 2:
         raise ValueError(f"axes has {len(pair)} axes: pass a pair, for the timeline and for the memory")
     upper, lower = pair
@@ -169,9 +165,7 @@ def ledger(trace, device, ax=None, title=None, legend=True):
     The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over micro-batches, "work" is what
     an action is given and makes while it lasts.
     """
-    optional("ax", ax)
-    legend = argument("legend", legend)
-    argument("trace", trace)
+    check_trace(trace)
     entries = trace.ledger(device)
     ax = new_axes(trace) if ax is None else ax
     ticks = [*(float(tick) for tick, _ in entries), float(trace.makespan)]  # matplotlib knows no fractions

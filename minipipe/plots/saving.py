@@ -2,7 +2,6 @@
 
 import os
 
-from ..arguments import argument
 from ..checks import path_of, write_whole
 from ..cluster import SHOWS
 from .animation import animate
@@ -28,7 +27,7 @@ def save(trace, path, title=None):
         the page with a slider over the ticks; .json, for ui.perfetto.dev.
     title: above a picture.
     """
-    argument("trace", trace)
+    check_trace(trace)
     path = checked_path(path, sorted({*picture_formats(), *OTHERS}))
     ending = path.suffix[1:].lower()
     write = OTHERS.get(ending, _as_picture)

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from math import ceil, floor, gcd, lcm, log10
 
-from ..arguments import argument
+from ..checks import whole_number
 from ..cluster import SECONDS, SHOWS
 from .boxes import UNNUMBERED, rows_of
 from .canvas import STYLES, parts_of
@@ -81,8 +81,8 @@ def text(trace, width=100):
     fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
     block below. Where times are seconds, `width` columns are the whole run, see `in_seconds`.
     """
-    argument("trace", trace)
-    width = argument("width", width)
+    check_trace(trace)
+    width = whole_number("width", width, 1)
     spans = [span for span in trace.spans if span.end > span.start]
     if not spans:
         return "(nothing has been computed yet)"

@@ -7,7 +7,6 @@ from bisect import bisect_left, bisect_right
 from itertools import groupby
 from operator import add
 
-from ..arguments import argument, optional
 from ..checks import shown
 from ..cluster import COMPUTE, SHOWS
 from ..order import simulate
@@ -127,11 +126,7 @@ def timeline(
     the later ones are darker, with white numbers. A thick line is work that takes no time, such as an
     update; one that takes time is as wide as that.
     """
-    optional("ax", ax)
-    optional("styles", styles)
-    until, longest = optional("until", until), optional("longest", longest)
-    legend = argument("legend", legend)
-    argument("trace", trace)
+    check_trace(trace)
     if ax is None:
         ax = new_axes(trace)
     rows = rows_of(trace)
@@ -332,9 +327,6 @@ def critical_path(trace, ax, until=None):
     the sender went on after it, on a blocking link. Where one lane of a device has waited for another, it
     leads from row to row, too. A legend that the timeline has says so.
     """
-    argument("ax", ax)
-    until = optional("until", until)
-    argument("trace", trace)
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
 

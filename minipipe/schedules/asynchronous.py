@@ -4,7 +4,6 @@ Those have used older weights. Each builder says which weights a stage uses for 
 `versions[stage][i]` is the number of updates in them.
 """
 
-from ..arguments import argument
 from ..checks import whole_number
 from ..order.building import forwards_and_backwards, in_turn, make_schedule
 from ..order.costs import check_sizes
@@ -40,7 +39,6 @@ def pipedream(devices, microbatches, vertical_sync=False):
     vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so that a micro-batch meets one
         set of weights; then every stage keeps up to K versions.
     """
-    vertical_sync = argument("vertical_sync", vertical_sync)
     name = "pipedream-vertical" if vertical_sync else "pipedream"
     devices, microbatches, *_ = check_sizes(devices, microbatches)
     delays = [devices - 1 if vertical_sync else devices - 1 - stage for stage in range(devices)]

@@ -6,7 +6,6 @@ import shutil
 from html import escape
 from typing import NamedTuple
 
-from ..arguments import argument
 from ..checks import function, path_of
 from ..cluster import BUBBLES
 from ..plots import text
@@ -68,7 +67,6 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
 
     Raises `ValueError` for a folder with other files, or one of notebooks without any, or inside `folder`.
     """
-    argument("grid", grid)
     function("report", report)
     folder = checked_folder(folder)
     paths = checked_notebooks(notebooks, folder)

@@ -7,7 +7,6 @@ X, Y, so that `pipe.trace` is the trace of the run just judged.
 
 import numpy as np
 
-from ..arguments import argument
 from ..arrays import computing, even_slices, grains_of, leaves, sum_in_order
 from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
@@ -28,7 +27,6 @@ def equals_full_batch(pipe, X, Y):
 
 def against_full_batch(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of one full-width batch."""
-    argument("pipe", pipe)
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     return _run(pipe, X, Y), reference
 
@@ -44,7 +42,6 @@ def equals_same_groups(pipe, X, Y):
 
 def against_same_groups(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of a plain loop over its micro-batches or grains."""
-    argument("pipe", pipe)
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
     with computing():
@@ -82,7 +79,6 @@ def same_bits(pipe, X, Y):
 
 def against_one_device(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of one device with its micro-batches or grains."""
-    argument("against_one_device.pipe", pipe)
     if pipe.grain is None:
         schedule = "gpipe-late-w" if "W*" in pipe.schedule.kinds else "gpipe"
         one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule=schedule)
