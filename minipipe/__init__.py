@@ -4,45 +4,47 @@ In the order in which one meets them:
 
     layers      Linear, ReLU, Conv2d, BatchNorm, TransformerBlock ...   (n[l], m): samples are columns
     losses      BinaryCrossEntropy, SoftmaxCrossEntropy, MeanSquaredError
-    networks    Sequential; Pipeline, DataParallel, TensorParallel, and Parallel for all at once
+    networks    Sequential, on one device; Pipeline, DataParallel, TensorParallel; Parallel has all axes
     options     Cut, Sums; Costs, Link, Port
     training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
-    many ranks  ParameterServer; FederatedAveraging and clients_of
-    proof       check, of a layer, a network or a schedule; more of it in the room verification
-    comparing   compare, of schedules; compare_splits, of a network cut by layers, inside layers, or copied
-    time        simulate, Trace, Schedule, and the rooms order, schedules, cluster, collectives, plots
-    planning    describe, partition, measure, footprints, temporaries
+    data        the module datasets; networks with a name are in models
+    servers     ParameterServer; FederatedAveraging
+    proof       check, of a layer, a network or a schedule; more is in the module verification
+    schedules   Schedule, simulate, compare; the modules schedules, order and plots
+    planning    describe, partition, footprints, measure, compare_splits
+
+Every module is reached by its name, also those that `dir(minipipe)` does not list:
+
+    cluster       what programs of simulated devices are made of: Cluster, Compute, Send, Receive
+    collectives   sums and exchanges among many devices
+    engines       threads and MPI ranks, which run the same programs
+    graph         tasks, and which of them may run at once
+    rates         learning rates that change; experiments compares trainings
+    servers       clients_of, which divides data among clients
 
 `help(minipipe.Pipeline)` explains one of them. A name is imported when it is first asked for.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 
 __version__ = "0.1.0"
 
-_ROOMS = [
-    "cluster", "collectives", "datasets", "engines", "exact", "experiments", "graph",
-    "models", "order", "plots", "rates", "schedules", "servers", "verification",
-]
-_REGISTRIES = ["layers", "losses", "optimizers"]  # rooms that say in their `__all__` what they have
-_PLACES = {  # file or room -> the names that are handed on from there
-    "arrays": ["accuracy", "blas_threads", "one_hot"],
+_MODULES = ["cluster", "datasets", "exact", "models", "order", "plots", "schedules", "verification"]
+_REGISTRIES = ["layers", "losses", "optimizers"]  # modules whose classes are handed on, but no functions
+_PLACES = {  # module -> the names that are handed on from there
+    "arrays": ["accuracy", "one_hot"],
     "checkpoints": ["load", "save"],
     "comparison": ["compare", "compare_splits"],
-    "cluster": [
-        "ANY", "Cluster", "Compute", "DeadlockError", "Label", "Link", "MemoryLimitError", "Port", "Receive",
-        "Send", "Trace",
-    ],
+    "cluster": ["Link", "Port", "Trace"],
     "description": ["describe"],
-    "graph": ["Graph"],
     "network": ["Sequential"],
-    "order": ["Costs", "Overlap", "Schedule", "ScheduleError", "simulate"],
+    "order": ["Costs", "Schedule", "simulate"],
     "parallel": ["DataParallel", "Parallel", "Pipeline", "TensorParallel"],
     "parallel.options": ["Cut", "Sums"],
-    "parallel.stage": ["Stage"],
-    "partitioning": ["costs_of_layers", "partition"],
-    "servers": ["FederatedAveraging", "ParameterServer", "clients_of"],
-    "planning": ["footprints", "measure", "temporaries"],
+    "partitioning": ["partition"],
+    "servers": ["FederatedAveraging", "ParameterServer"],
+    "planning": ["footprints", "measure"],
     "training": ["fit"],
     "verification": ["check"],
 }
@@ -52,11 +54,11 @@ _HOMES = {name: place for place, names in _PLACES.items() for name in names}
 def __getattr__(name):
     """Import what is asked for (PEP 562), and keep it."""
     if name == "__all__":
-        listed = [import_module(f"{__name__}.{room}").__all__ for room in _REGISTRIES]
-        value = sorted({*_ROOMS, *_HOMES, *sum(listed, [])})
+        listed = [_classes(import_module(f"{__name__}.{room}")) for room in _REGISTRIES]
+        value = sorted({*_MODULES, *_HOMES, *sum(listed, [])})
     elif name in _HOMES:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in _ROOMS or name in _REGISTRIES:
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}"):
         return import_module(f"{__name__}.{name}")
     else:
         value = _registered(name)
@@ -64,12 +66,17 @@ def __getattr__(name):
     return value
 
 
+def _classes(module):
+    """Return the names of the classes of a module that has a registry."""
+    return [name for name in module.__all__ if isinstance(getattr(module, name), type)]
+
+
 def _registered(name):
     """Return the layer, loss or optimizer called `name`."""
     if not name.startswith("_"):
         for room in _REGISTRIES:
             module = import_module(f"{__name__}.{room}")
-            if name in module.__all__:
+            if name in _classes(module):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 from hypothesis import Phase, settings
 
-from minipipe import blas_threads
+from minipipe.arrays import blas_threads
 
 pytest.register_assert_rewrite("notebooks.checkers", "pitfalls")  # a failure shows the sentence
 

@@ -244,7 +244,7 @@ class Trace:
         """For each device, the most bytes that it held at once: at the start or the end of a Compute.
 
         What the work of a Compute needs for a moment in between is not counted; for a network's layers,
-        `minipipe.temporaries` foresees it.
+        `minipipe.planning.temporaries` foresees it.
 
         kinds: count these alone: a list out of "parameters", "optimizer state", "weight versions",
             "gradients", "stashed inputs", "caches", "work" and "messages", or what else programs say that

@@ -8,5 +8,6 @@ from ..cluster.links import in_nodes
 from .network import Parallel
 from .one_axis import DataParallel, Pipeline, TensorParallel
 from .orders import in_buckets
+from .stage import Stage
 
-__all__ = ["DataParallel", "Parallel", "Pipeline", "TensorParallel", "in_buckets", "in_nodes"]
+__all__ = ["DataParallel", "Parallel", "Pipeline", "Stage", "TensorParallel", "in_buckets", "in_nodes"]

@@ -47,8 +47,7 @@ def styles_of(traces):
     Those are called as they are, and get, in the order of time, the colours that no other work in these runs
     has. When no colour is left, the rest is "other work".
 
-    >>> from minipipe import Cluster, Compute
-    >>> from minipipe.cluster import Label
+    >>> from minipipe.cluster import Cluster, Compute, Label
     >>> def program():
     ...     yield Compute(Label("add 3", kind="add"))
     >>> styles_of([Cluster([program()]).run()])["add"]

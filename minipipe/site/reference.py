@@ -13,6 +13,10 @@ import minipipe
 from .pages import Shell, as_html, what_is_missing, write_file
 
 NEEDED = ("pdoc",)
+MORE = [  # modules with a page that `dir(minipipe)` does not list
+    "arrays", "collectives", "engines", "experiments", "graph", "layers", "parallel", "partitioning",
+    "planning", "rates", "servers",
+]
 STYLE = '<link rel="stylesheet" href="../code.css">'
 WORD = r"(?P<front>(?:mp|minipipe)\.)?(?P<name>\w+)(?:\.(?P<member>\w+))?"
 TABLE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
@@ -33,7 +37,7 @@ def why_not() -> str:
 
 
 def write_reference(folder: Path, shell: Shell) -> int:
-    """Write a page for each name in `minipipe.__all__`, and the table of all; return how many there are."""
+    """Write a page for each public name and module, and the table of all; return how many pages there are."""
     folder.mkdir(exist_ok=True)
     reference = Reference()
     names = [*reference.docs]
@@ -47,12 +51,13 @@ def write_reference(folder: Path, shell: Shell) -> int:
 class Reference:
     """What the pages say.
 
-    docs: {name in `minipipe.__all__`: pdoc's object for it}, the rooms after all others.
+    docs: {name in `minipipe.__all__` or `MORE`: pdoc's object for it}, the modules after all others.
     """
 
     def __init__(self) -> None:
-        values = {name: getattr(minipipe, name) for name in minipipe.__all__}  # imported when asked for
-        names = sorted(values, key=lambda name: inspect.ismodule(values[name]))
+        names = [*minipipe.__all__, *MORE]
+        values = {name: getattr(minipipe, name) for name in names}  # imported when asked for
+        names = sorted(names, key=lambda name: inspect.ismodule(values[name]))
         self.docs = {name: _doc_of(name, values[name]) for name in names}
         self._pages = {doc.taken_from: name for name, doc in self.docs.items() if doc.kind != "variable"}
 

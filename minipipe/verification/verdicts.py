@@ -70,9 +70,9 @@ def _part_by_part(pipe, layers, X, Y):
 def same_bits(pipe, X, Y):
     """Whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
-    Must hold for any floats: the same micro-batches, added along the same tree, with one number of threads in
-    BLAS (see `minipipe.blas_threads`). With late W, so has the one stage; with a `grain`, the reference is
-    `Sequential` with that grain.
+    Must hold for any floats: the same micro-batches, added along the same tree, with one number of
+    threads in BLAS (see `minipipe.arrays.blas_threads`). With late W, so has the one stage; with a
+    `grain`, the reference is `Sequential` with that grain.
     """
     return _equal(*against_one_device(pipe, X, Y))
 

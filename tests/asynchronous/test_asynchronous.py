@@ -346,7 +346,7 @@ def test_skewed_clients_need_more_rounds(digits):
     rounds = {False: [], True: []}
     for skewed, found in rounds.items():
         for seed in range(3):
-            clients = mp.clients_of(*digits[:2], 20, skewed=skewed, seed=seed)
+            clients = mp.servers.clients_of(*digits[:2], 20, skewed=skewed, seed=seed)
             net = mp.FederatedAveraging(
                 mp.models.mlp([64, 64, 10]), mp.SoftmaxCrossEntropy(), clients,
                 fraction=0.2, epochs=5, batch_size=10, seed=seed, dtype=np.float32,

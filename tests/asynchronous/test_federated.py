@@ -200,7 +200,7 @@ def test_a_round_that_fails_changes_nothing():
 @pytest.mark.parametrize("sizes", [None, [1, 2, 3, 4, 5]])
 def test_every_sample_is_with_one_client(skewed, sizes):
     X, Y = np.arange(61.0)[None], mp.one_hot(np.arange(61) % 10, 10)
-    parts = mp.clients_of(X, Y, 5, skewed=skewed, sizes=sizes, seed=1)
+    parts = mp.servers.clients_of(X, Y, 5, skewed=skewed, sizes=sizes, seed=1)
     assert sorted(np.concatenate([part.ravel() for part, _ in parts])) == X.ravel().tolist()
     assert all(np.array_equal(Y[:, part.ravel().astype(int)], labels) for part, labels in parts)
     classes = [int(labels.any(axis=1).sum()) for _, labels in parts]
@@ -229,4 +229,4 @@ def test_clients_that_cannot_be_are_refused(options, words):
 ])
 def test_splits_that_leave_a_client_without_data_are_refused(n, sizes, words):
     with pytest.raises(ValueError, match=words):
-        mp.clients_of(np.arange(4.0)[None], np.eye(4), n, sizes=sizes)
+        mp.servers.clients_of(np.arange(4.0)[None], np.eye(4), n, sizes=sizes)

@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.speed_up import CASES, copying, speed_up
 from minipipe import (
-    SGD, AvgPool2d, Cluster, Conv2d, DataParallel, Flatten, Linear, MaxPool2d, MeanSquaredError, Pipeline,
+    SGD, AvgPool2d, Conv2d, DataParallel, Flatten, Linear, MaxPool2d, MeanSquaredError, Pipeline,
     ReLU, Sequential, SoftmaxCrossEntropy, footprints, one_hot, simulate,
 )
 from minipipe.arrays import even_slices, leaves
-from minipipe.cluster import ports
+from minipipe.cluster import Cluster, ports
 from minipipe.collectives import Group, all_reduce
 from minipipe.models import lenet5, mlp
 from minipipe.schedules import build

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks`
 
 from benchmarks.rows import ROWS, pytorch
-from minipipe import blas_threads
+from minipipe.arrays import blas_threads
 from minipipe.watching import say, watched, with_progress
 
 KERNEL, OTHER_KERNEL = "OPENBLAS_CORETYPE", "Zen"

@@ -19,10 +19,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from minipipe import (
-    DataParallel, Graph, Linear, MeanSquaredError, Pipeline, ReLU, Sequential, blas_threads,
-)
+from minipipe import DataParallel, Linear, MeanSquaredError, Pipeline, ReLU, Sequential
+from minipipe.arrays import blas_threads
 from minipipe.engines import world
+from minipipe.graph import Graph
 from minipipe.schedules import SCHEDULES
 
 SIZE, DEPTH, M = 1024, 8, 8

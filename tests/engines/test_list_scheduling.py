@@ -60,7 +60,7 @@ def test_computing_while_copying(compute, copy):
     assert found.makespan == compute + (n - 1) * max(compute, copy) + copy == 101
     assert found.run().makespan == 101
     one = {(0, "compute"): [i for pair in zip(range(n), range(n, 2 * n)) for i in pair]}
-    assert mp.Cluster(programs_of(tasks, one)).run().makespan == n * (compute + copy) == 150
+    assert mp.cluster.Cluster(programs_of(tasks, one)).run().makespan == n * (compute + copy) == 150
 
 
 def random_tasks(chance, n):

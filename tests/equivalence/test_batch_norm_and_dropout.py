@@ -141,7 +141,7 @@ def too_large(pipe):
     free.forward_backward(*batch)
     without, limit = pipe._options, max(free.trace.peak_bytes()) - 1
     pipe._options = replace(without, memory_limit=limit)
-    with pytest.raises(mp.MemoryLimitError):
+    with pytest.raises(mp.cluster.MemoryLimitError):
         pipe.forward_backward(*batch)
     pipe._options = without
 
@@ -160,7 +160,7 @@ def deadlocked(pipe):
     pipe.schedule = mp.Schedule.from_text(["F0 F1 B0 B1 F2 B2", "F0 F1 B0 B1 F2 B2", "F0 B0 F2 B2 F1 B1"])
     if right.name.endswith("recompute"):
         pipe.schedule = with_recompute(pipe.schedule)
-    with pytest.raises(mp.DeadlockError):
+    with pytest.raises(mp.cluster.DeadlockError):
         pipe.forward_backward(*mini_batch(9, np.float64, seed=1))
     pipe.schedule = right
 

@@ -143,7 +143,7 @@ def test_the_reference_of_grains_is_a_plain_loop():
     X, Y = mini_batch(50)
     J, gradients, _ = result(net, X, Y)
     total = TreeSum(4)
-    with mp.blas_threads(1):
+    with mp.arrays.blas_threads(1):
         for k, (start, stop) in enumerate([(0, 16), (16, 32), (32, 48), (48, 50)]):
             prepare_forward(every_layer(net.layers), training=True, first_sample=start)
             part = X[:, start:stop].copy()

@@ -74,31 +74,31 @@ def sends_all_that_it_has(group, part):
 
 def listens_first(rank, value):
     if rank == 1:
-        yield mp.Send("there", value, to=0)
-    theirs = yield mp.Receive("there" if rank == 0 else "back", source=1 - rank)
+        yield mp.cluster.Send("there", value, to=0)
+    theirs = yield mp.cluster.Receive("there" if rank == 0 else "back", source=1 - rank)
     if rank == 0:
-        yield mp.Send("back", value, to=1)
+        yield mp.cluster.Send("back", value, to=1)
     return theirs
 
 
 def both_send_first(rank, value):
-    yield mp.Send("mine", value, to=1 - rank)
-    return (yield mp.Receive("mine", source=1 - rank))
+    yield mp.cluster.Send("mine", value, to=1 - rank)
+    return (yield mp.cluster.Receive("mine", source=1 - rank))
 
 
 def both_receive_first(rank, value):
-    theirs = yield mp.Receive("mine", source=1 - rank)
-    yield mp.Send("mine", value, to=1 - rank)
+    theirs = yield mp.cluster.Receive("mine", source=1 - rank)
+    yield mp.cluster.Send("mine", value, to=1 - rank)
     return theirs
 
 
 def returns_its_own(rank, value):
-    yield mp.Compute("nothing")
+    yield mp.cluster.Compute("nothing")
     return value
 
 
 def raises(rank, value):
-    yield mp.Compute("nothing")
+    yield mp.cluster.Compute("nothing")
     return value[7]
 
 

@@ -314,7 +314,7 @@ def test_the_notebook_has_the_broken_schedule():
 def test_overlapping_actions_are_refused():
     """Two at once are shorter than any schedule in which a device does one thing at a time."""
     *others, (first, *middle, last) = one_f_one_b(3, 4).devices
-    pairs = [mp.Overlap(forward, backward) for backward, forward in zip(middle[::2], middle[1::2])]
+    pairs = [mp.order.Overlap(forward, backward) for backward, forward in zip(middle[::2], middle[1::2])]
     schedule = Schedule((*others, (first, *pairs, last)), 3, 4)
     assert schedule.faults() == []
     sentence = check_best_with_three(schedule)

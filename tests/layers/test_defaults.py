@@ -116,7 +116,7 @@ def test_what_the_table_leaves_out_has_pytorchs_defaults():
 def test_weights_are_drawn_with_the_variance_of_the_papers():
     """He's 2 / fan-in, where the fan-in of a transposed convolution is its share of the kernel; Xavier's."""
     for layer, variance in [
-        (mp.Linear(300, 200, initialization=mp.xavier), 2 / 500),
+        (mp.Linear(300, 200, initialization=mp.layers.xavier), 2 / 500),
         (mp.Conv2d(32, 32, 5, groups=2), 2 / (16 * 25)),
         (mp.ConvTranspose2d(32, 32, 4, stride=2, groups=2), 2 / (16 * 16 / 4)),
         (mp.PositionalEmbedding(50, 300), 1 / 50),

@@ -13,7 +13,7 @@ from minipipe.layers.through import forward_through, prepare_forward
 
 M = 8  # samples
 MODELS = {  # layers, shape of a sample, shape of an output
-    "mlp": (mp.models.mlp([6, 8, 8, 3], mp.Tanh, mp.xavier), (6,), (3,)),
+    "mlp": (mp.models.mlp([6, 8, 8, 3], mp.Tanh, mp.layers.xavier), (6,), (3,)),
     "lenet5": (mp.models.lenet5((1, 8, 8), 3, kernel_size=3, padding=(1, 1)), (64,), (3,)),
     "lenet5, classic": (mp.models.lenet5((1, 12, 12), 3, classic=True), (1, 12, 12), (3,)),
     "resnet": (mp.models.resnet(8, 3, input_channels=1), (1, 8, 8), (3,)),
@@ -283,13 +283,14 @@ def test_the_sub_sampling_of_1998_scales_the_average():
 
 
 def test_an_mlp_has_the_activation_that_it_is_told():
-    layers = mp.models.mlp([2, 3, 4, 1], lambda: mp.LeakyReLU(0.25), mp.xavier)
+    layers = mp.models.mlp([2, 3, 4, 1], lambda: mp.LeakyReLU(0.25), mp.layers.xavier)
     assert list(map(repr, layers)) == [
         "Linear(2, 3, initialization=xavier)", "LeakyReLU(negative_slope=0.25)",
         "Linear(3, 4, initialization=xavier)", "LeakyReLU(negative_slope=0.25)",
         "Linear(4, 1, initialization=xavier)",
     ]
-    assert layers[1] is not layers[3] and all(layer.initialization is mp.xavier for layer in layers[::2])
+    assert layers[1] is not layers[3]
+    assert all(layer.initialization is mp.layers.xavier for layer in layers[::2])
 
 
 def test_dropout_is_after_embeddings_and_in_halves_of_blocks():

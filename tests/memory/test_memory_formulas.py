@@ -220,7 +220,7 @@ BLOCKS = [(3, 2, 8, 2), (8, 5, 12, 3)]
 def kept_by_a_block(s, b, h, a, recompute="never", dropout=0):
     """{kind: bytes} that a stage of one block keeps after its F, and after its I with its dZ."""
     layers = [mp.TransformerBlock(h, a, dropout=dropout) for _ in range(3)]
-    layers = mp.recomputing(layers) if recompute == "selective" else layers
+    layers = mp.layers.recomputing(layers) if recompute == "selective" else layers
     pattern = "FRIW" if recompute == "always" else "FIW"
     *_, stage, _ = mp.footprints(
         layers, LOSS, 3, (h, s), b, dtype=np.float16, patterns=[pattern]
@@ -265,7 +265,7 @@ def test_the_bytes_of_selective_recomputation_are_foreseen(schedule):
             layers, loss, 2, 4, schedule=schedule, recompute=mode, dtype=np.float32, count_bytes=True
         )
         pipe.forward_backward(tokens, Y)
-        counted = layers if mode == "never" else mp.recomputing(layers)
+        counted = layers if mode == "never" else mp.layers.recomputing(layers)
         sizes = mp.footprints(counted, loss, 2, (12,), m, dtype=np.float32)
         peak[mode] = pipe.trace.peak_bytes()
         assert mp.simulate(pipe.schedule, footprints=sizes).peak_bytes() == peak[mode]
@@ -277,14 +277,15 @@ def test_networks_without_attention_are_refused_in_words():
     words = "none of these 2 layers is or has a MultiHeadAttention, which selective recomputation is for"
     assert_refused([(call, words) for call in (
         lambda: mp.Pipeline(layers, LOSS, 1, 1, recompute="selective"),
-        lambda: mp.recomputing(layers),
+        lambda: mp.layers.recomputing(layers),
     )])
 
 
 def test_the_layers_that_were_handed_in_keep_their_shares():
     layers = [mp.TransformerBlock(8, 2), mp.TransformerBlock(8, 2)]
     pipe = mp.Pipeline(layers, LOSS, 2, 1, recompute="selective")
-    assert [any(part.recomputes for part in mp.every_layer(of)) for of in (layers, pipe.layers)] == [0, 1]
+    all_parts = map(mp.layers.every_layer, (layers, pipe.layers))
+    assert [any(part.recomputes for part in parts) for parts in all_parts] == [0, 1]
 
 
 def runs_of(layers, loss, shape, cut, M, m):

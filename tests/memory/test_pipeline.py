@@ -215,7 +215,7 @@ def test_seed_and_dtype_decide_the_first_weights():
     assert not np.array_equal(first[0].W, second[0].W)
     assert pipeline(dtype=np.float32).layers[0].W.dtype == np.float32
     assert pipeline().layers[0].W.dtype == np.float64
-    drawn = mp.he(np.random.default_rng([7, 2]), 6, 5)
+    drawn = mp.layers.he(np.random.default_rng([7, 2]), 6, 5)
     assert np.array_equal(seventh[2].W, drawn)  # he is the default
 
 
@@ -345,7 +345,7 @@ def test_a_run_that_fails_leaves_parameters_and_can_be_run_again():
     limited = dict(memory_limit=500)
     pipe = mp.Parallel(LAYERS, LOSS, stages=3, microbatches=4, schedule="gpipe", **limited)
     before = parameters([layer.copy() for layer in pipe.layers])
-    with pytest.raises(mp.MemoryLimitError, match="above its limit of 500"):
+    with pytest.raises(mp.cluster.MemoryLimitError, match="above its limit of 500"):
         pipe.forward_backward(X, Y)
     with pytest.raises(ValueError):
         pipe.forward_backward(X[:3], Y)

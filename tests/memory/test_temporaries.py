@@ -108,7 +108,7 @@ def test_no_action_needs_more_than_is_counted_and_foreseen(name, monkeypatch):
     pipe.forward_backward(X, Y)  # what Python remembers from a first run is no array
     with real_peaks(monkeypatch) as found:
         pipe.forward_backward(X, Y)
-    layers = mp.recomputing(layers) if recompute == "selective" else layers
+    layers = mp.layers.recomputing(layers) if recompute == "selective" else layers
     cut = mp.Cut([len(stage.layers) for stage in pipe.stages])
     patterns = sorted(set(patterns_of(pipe.schedule).values()))
     shape, m = X.shape[:-1], X.shape[-1] // M

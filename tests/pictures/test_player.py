@@ -93,9 +93,9 @@ def test_a_large_run_is_summed_up_and_its_page_is_a_file(undrawn, tmp_path, monk
 
 def test_a_run_of_which_nothing_has_happened_shows_itself():
     def program():
-        yield mp.Compute("work")
+        yield mp.cluster.Compute("work")
 
-    nothing = mp.Cluster([program()]).trace
+    nothing = mp.cluster.Cluster([program()]).trace
     assert nothing.makespan == 0 and page_in(player(nothing)) == html(nothing)
     assert np.isfinite(pixels(still(nothing))).all()
 

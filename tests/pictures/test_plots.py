@@ -365,7 +365,7 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
     title = plots.compare({"fractions": fractions}, arrows=True).axes[0].get_title("left")
     assert title.startswith("fractions: 3.66667 ticks")
     with pytest.raises(ValueError, match="nothing has been computed"):
-        plots.compare({"empty": mp.Cluster([]).trace})
+        plots.compare({"empty": mp.cluster.Cluster([]).trace})
 
 
 def test_a_film_uncovers_what_has_happened():
@@ -419,10 +419,10 @@ def test_a_film_is_a_file_and_a_player(tmp_path, monkeypatch):
 def test_a_picture_can_be_saved_whatever_its_texts_are(tmp_path, title):
     """An SVG with a control character is no XML; a label, a kind of work, the name of a lane."""
     def program():
-        yield mp.Compute(Label("work \x00\ud800", "kind \x01"), ticks=2)
-        yield mp.Compute("more\x02", ticks=2)
+        yield mp.cluster.Compute(Label("work \x00\ud800", "kind \x01"), ticks=2)
+        yield mp.cluster.Compute("more\x02", ticks=2)
 
-    trace = mp.Cluster([{"compute": program(), "lane \x03\ud800": program()}]).run()
+    trace = mp.cluster.Cluster([{"compute": program(), "lane \x03\ud800": program()}]).run()
     for legend in (True, False):
         figure = trace.plot(title=title, legend=legend).figure
         for name in ("run.svg", "run.png"):

@@ -69,12 +69,12 @@ def test_a_trace_prints_its_timeline():
 
 
 def program():
-    yield mp.Send("news", None, to=0)
-    yield mp.Receive("news", 0)
+    yield mp.cluster.Send("news", None, to=0)
+    yield mp.cluster.Receive("news", 0)
 
 
 def test_a_trace_in_which_nothing_took_time_prints_too():
-    nothing = mp.Cluster([program()]).run()
+    nothing = mp.cluster.Cluster([program()]).run()
     assert str(nothing) == "(nothing has been computed yet)\n0 ticks"
 
 
@@ -164,19 +164,19 @@ def test_text_in_seconds_has_round_times_above_its_columns():
     assert [line[10:] for line in plots.text(trace, width=4).splitlines()[1:]] == ["F.BB", "FBB."]
 
     def program():
-        yield mp.Compute(Label("wait for a lock", "overhead"))
-        yield mp.Compute("broadcast", ticks=3)
+        yield mp.cluster.Compute(Label("wait for a lock", "overhead"))
+        yield mp.cluster.Compute("broadcast", ticks=3)
 
-    trace = mp.Cluster([program()], unit="seconds").run()
+    trace = mp.cluster.Cluster([program()], unit="seconds").run()
     assert plots.text(trace, width=8).splitlines()[1] == "device 0  ::b-----"
 
 
 def test_text_of_other_programs_uses_their_labels():
     def program():
-        yield mp.Compute("all-reduce")
+        yield mp.cluster.Compute("all-reduce")
 
-    assert "all-reduce" in mp.Cluster([program()]).run().to_text()
-    assert mp.Cluster([]).trace.to_text() == "(nothing has been computed yet)"
+    assert "all-reduce" in mp.cluster.Cluster([program()]).run().to_text()
+    assert mp.cluster.Cluster([]).trace.to_text() == "(nothing has been computed yet)"
 
 
 # ---- beside each other ----

@@ -16,6 +16,7 @@ if reference.why_not():
     pytest.skip(reference.why_not(), allow_module_level=True)
 
 
+NAMES = [*mp.__all__, *reference.MORE]
 PYTHONS = {inspect.getdoc(value) for value in vars(builtins).values()}
 
 
@@ -45,23 +46,23 @@ def said(docstring):
 
 
 def test_every_public_name_has_a_page_linked_in_the_index(pages):
-    assert pages.keys() == {*mp.__all__, "index"}
-    for name in mp.__all__:
+    assert pages.keys() == {*NAMES, "index"}
+    for name in NAMES:
         assert re.findall("<h1>(.*?)</h1>", pages[name]) == [f"minipipe.{name}"], name
         assert f'<th scope="row"><a href="{name}.html">{name}</a></th>' in pages["index"], name
 
 
-@pytest.mark.parametrize("name", mp.__all__)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_docstring_of_every_name_is_on_its_page(pages, name):
     value = getattr(mp, name)
-    paragraphs = said(inspect.getdoc(value)) if name != "ANY" else ["ThesourceofaReceivethattakes"]
+    paragraphs = said(inspect.getdoc(value))
     place = 0
     for paragraph in paragraphs:
         assert paragraph in words(pages[name]), f"{name}: the page lacks {paragraph}"
         place = words(pages[name]).index(paragraph, place)
 
 
-@pytest.mark.parametrize("name", [name for name in mp.__all__ if inspect.isclass(getattr(mp, name))])
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(getattr(mp, name))])
 def test_every_method_is_explained_with_its_class_or_a_base(pages, name):
     kind = getattr(mp, name)
     methods = {key: inspect.getdoc(value) for key, value in inspect.getmembers(kind)
@@ -75,13 +76,13 @@ def test_every_method_is_explained_with_its_class_or_a_base(pages, name):
             assert all(paragraph in words(pages[page]) for paragraph in said(docstring)), f"{name}.{key}"
 
 
-@pytest.mark.parametrize("name", [name for name in mp.__all__ if inspect.ismodule(getattr(mp, name))])
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.ismodule(getattr(mp, name))])
 def test_what_a_room_has_is_on_its_page_or_has_its_own(pages, name):
     room = getattr(mp, name)
     for key in getattr(room, "__all__", []):
         value = getattr(room, key)
         if inspect.isclass(value) or inspect.isroutine(value):
-            own_page = any(getattr(mp, each) is value for each in mp.__all__)
+            own_page = any(getattr(mp, each) is value for each in NAMES)
             expected = f'<a href="{key}.html">{key}</a>' if own_page else f'id="{value.__name__}"'
             assert expected in pages[name], f"{name}.{key}"
 

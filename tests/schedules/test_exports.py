@@ -151,20 +151,20 @@ RUNS = {
     "halves": lambda: mp.simulate(build("zb-v", 4, 4), mp.Costs(F=0.5, I=0.5, W=0.5), mp.Link(latency=0.25)),
     "overlap": lambda: mp.simulate(Schedule.from_csv(PYTORCHS_DUALPIPEV)),
     "updates": lambda: mp.simulate(Schedule.from_text(["F0 B0 U0 F1 B1 U1"] * 2, versions=[(0, 1)] * 2)),
-    "labels": lambda: mp.Cluster([ring(0), ring(1)], duration=lambda label: 1.5).run(),
+    "labels": lambda: mp.cluster.Cluster([ring(0), ring(1)], duration=lambda label: 1.5).run(),
 }
 
 
 def ring(device):
     """A program with a message before its first work, and one after its last."""
-    yield mp.Send("early", None, to=1 - device)
-    yield mp.Receive("early", source=1 - device)
-    yield mp.Compute("add")
-    yield mp.Send("sum", None, to=1 - device)
-    yield mp.Receive("sum", source=1 - device)
-    yield mp.Compute("store")
-    yield mp.Send("late", None, to=1 - device)
-    yield mp.Receive("late", source=1 - device)
+    yield mp.cluster.Send("early", None, to=1 - device)
+    yield mp.cluster.Receive("early", source=1 - device)
+    yield mp.cluster.Compute("add")
+    yield mp.cluster.Send("sum", None, to=1 - device)
+    yield mp.cluster.Receive("sum", source=1 - device)
+    yield mp.cluster.Compute("store")
+    yield mp.cluster.Send("late", None, to=1 - device)
+    yield mp.cluster.Receive("late", source=1 - device)
 
 
 def events(chrome, *kinds):
@@ -227,14 +227,14 @@ def test_messages_are_boxes_on_the_tracks_of_their_links(run):
 
 def test_a_message_that_queues_is_not_on_its_link_yet():
     def sender():
-        yield mp.Send("a", None, to=1, n_bytes=8)
-        yield mp.Send("b", None, to=1, n_bytes=8)
+        yield mp.cluster.Send("a", None, to=1, n_bytes=8)
+        yield mp.cluster.Send("b", None, to=1, n_bytes=8)
 
     def receiver():
-        yield mp.Receive("a", source=0)
-        yield mp.Receive("b", source=0)
+        yield mp.cluster.Receive("a", source=0)
+        yield mp.cluster.Receive("b", source=0)
 
-    trace = mp.Cluster([sender(), receiver()], link=mp.Link(bandwidth=4)).run()
+    trace = mp.cluster.Cluster([sender(), receiver()], link=mp.Link(bandwidth=4)).run()
     boxes = boxes_of(trace.to_chrome_trace(tick="1 us"), "message")
     assert [(box["name"], box["ts"], box["dur"], box["args"]["sent"], box["tid"]) for box in boxes] == [
         ("a", 0, 2, 0, 1), ("b", 2, 2, 0, 1),
@@ -291,7 +291,7 @@ def test_arrows_lead_from_sender_to_message_to_receiver(run):
 
 
 def test_what_is_sent_before_any_work_has_an_arrow_from_its_link():
-    trace = mp.Cluster([ring(0), ring(1)], link=mp.Link(latency=1)).run()
+    trace = mp.cluster.Cluster([ring(0), ring(1)], link=mp.Link(latency=1)).run()
     arrows = [event["name"] for event in events(trace.to_chrome_trace(), "s")]
     assert sorted(arrows) == ["early", "early", "late", "late", "sum", "sum"]
 

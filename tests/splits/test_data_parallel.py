@@ -231,7 +231,8 @@ def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
 
 
 @pytest.mark.parametrize("T, K, limit, error", [
-    (1, 4, None, FloatingPointError), (2, 2, None, FloatingPointError), (1, 4, 400, mp.MemoryLimitError),
+    (1, 4, None, FloatingPointError), (2, 2, None, FloatingPointError),
+    (1, 4, 400, mp.cluster.MemoryLimitError),
 ])
 def test_a_run_that_fails_leaves_the_parameters(T, K, limit, error):
     """In an order with updates, some of which were made."""

@@ -21,34 +21,34 @@ def copies_that_add_their_gradients(ticks_of_A=1):
     beside exchanges the gradients of its stage with the other devices, and adds them up in `ticks_of_A`.
     """
     programs = [{COMPUTE: compute(r), COMMUNICATION: communicate(r, 3, ticks_of_A)} for r in range(3)]
-    return mp.Cluster(programs, link=mp.Link(latency=1)).run()
+    return Cluster(programs, link=Link(latency=1)).run()
 
 
 def compute(r):
     for kind, stage in (("F", 0), ("F", 1), ("B", 1), ("B", 0)):
-        yield mp.Compute(Action(kind, stage, r), ticks=1 + r if stage else 2)
+        yield Compute(Action(kind, stage, r), ticks=1 + r if stage else 2)
         if kind == "B":
-            yield mp.Send(f"{stage}A{r} begins", None, to=r)
+            yield Send(f"{stage}A{r} begins", None, to=r)
     for stage in (1, 0):
-        yield mp.Receive(f"{stage}A{r} is over", source=r)
-        yield mp.Compute(Action("U", stage, r), ticks=0)
+        yield Receive(f"{stage}A{r} is over", source=r)
+        yield Compute(Action("U", stage, r), ticks=0)
 
 
 def communicate(r, n_devices, ticks_of_A):
     for stage in (1, 0):
-        yield mp.Receive(f"{stage}A{r} begins", source=r)
+        yield Receive(f"{stage}A{r} begins", source=r)
         others = [(r + distance) % n_devices for distance in range(1, n_devices)]
         for other in others:
-            yield mp.Send(f"gradient of stage {stage}", None, to=other)
+            yield Send(f"gradient of stage {stage}", None, to=other)
         for other in others:
-            yield mp.Receive(f"gradient of stage {stage}", source=other)
-        yield mp.Compute(Action("A", stage, r), ticks=ticks_of_A)
-        yield mp.Send(f"{stage}A{r} is over", None, to=r)
+            yield Receive(f"gradient of stage {stage}", source=other)
+        yield Compute(Action("A", stage, r), ticks=ticks_of_A)
+        yield Send(f"{stage}A{r} is over", None, to=r)
 
 
 def ring(n_devices=4):
     """A `Trace` of a ring all-reduce on slow links: to add a chunk takes a tick, to store one takes none."""
-    return mp.Cluster([add_around(r, n_devices) for r in range(n_devices)], link=mp.Link(latency=2)).run()
+    return Cluster([add_around(r, n_devices) for r in range(n_devices)], link=Link(latency=2)).run()
 
 
 def add_around(r, n_devices):
@@ -56,9 +56,9 @@ def add_around(r, n_devices):
     for kind, first, ticks in (("add", r, 1), ("copy", r + 1, 0)):
         for step in range(n_devices - 1):
             sent, got = (first - step) % n_devices, (first - step - 1) % n_devices
-            yield mp.Send(f"{kind} {sent}", None, to=after)
-            yield mp.Receive(f"{kind} {got}", source=before)
-            yield mp.Compute(Label(f"{kind} {got}", kind), ticks=ticks)
+            yield Send(f"{kind} {sent}", None, to=after)
+            yield Receive(f"{kind} {got}", source=before)
+            yield Compute(Label(f"{kind} {got}", kind), ticks=ticks)
 
 
 def with_all_reduces(trace):

@@ -226,9 +226,9 @@ def simulated(name="gpipe", K=4, M=8, **costs):
 
 def unknown():
     def program():
-        yield mp.Compute("work", ticks=5)
+        yield mp.cluster.Compute("work", ticks=5)
 
-    return mp.Cluster([program()]).run()
+    return mp.cluster.Cluster([program()]).run()
 
 
 # What a tick is

@@ -89,16 +89,16 @@ Stepping(0.1).update(net.layers, net.gradients)
 np.vdot = vdot""",
     "another thread": "in_a_thread(net.predict, X)",
     "a block of one's own": """
-with mp.blas_threads(1):
+with mp.arrays.blas_threads(1):
     layers[1].forward(X)""",
 }
 
 
 OF_YOUR_OWN = {
     "a block decides for all that it holds": """
-with mp.blas_threads(2):
+with mp.arrays.blas_threads(2):
     pipe.forward_backward(X, Y)
-    with mp.blas_threads(1):
+    with mp.arrays.blas_threads(1):
         assert set(threads()) <= {1}
     assert set(threads()) <= {2}
 assert seen and all(set(found) <= {2} for found in seen), seen
