@@ -28,7 +28,7 @@ Every module is reached by its name, also those that `dir(minipipe)` does not li
 from importlib import import_module
 from importlib.util import find_spec
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = ["cluster", "datasets", "exact", "models", "order", "plots", "schedules", "verification"]
 _REGISTRIES = ["layers", "losses", "optimizers"]  # modules whose classes are handed on, but no functions
