@@ -117,6 +117,18 @@ def test_the_front_door_defines_nothing():
     assert {*dir(mp)} == {*mp.__all__, "__version__"}
 
 
+def test_the_front_door_lists_few_names_and_reaches_every_module():
+    """Also a module that it does not list, and names of modules that are not handed on."""
+    assert len(mp.__all__) <= 85
+    found = {path.stem if path.suffix else path.name for path in HOUSE.iterdir() if path.name[0] not in "_."}
+    code = "import minipipe; print(*[getattr(minipipe, name).__name__ for name in {!r}])"
+    names = sorted(name for name in found if name in FLOORS)
+    printed = subprocess.check_output([sys.executable, "-c", code.format(names)], text=True).split()
+    assert printed == [f"minipipe.{name}" for name in names] and len(names) > 30
+    for hidden in ("Compute", "Stage", "he"):
+        assert not hasattr(mp, hidden), hidden
+
+
 def test_the_front_door_imports_what_is_asked_for_alone():
     """A package alone, then more with each name; matplotlib with none of them."""
     count = "print(sum(name.startswith('minipipe.') for name in sys.modules))"

@@ -124,6 +124,17 @@ def test_an_extra_that_a_message_names_is_there():
             assert {*found.split(",")} <= {*extras()}, f"{path.name} names {found}"
 
 
+def test_nothing_says_to_install_the_package_of_that_name_that_is_not_ours():
+    """`minipipe` on PyPI is another project, and `minipipe-learn` is not published: a clone is installed."""
+    assert 'name = "minipipe-learn"' in text_of("pyproject.toml")
+    folders = ("minipipe", "tests", "figures", "notebooks", ".github")
+    paths = [path for folder in folders for kind in ("py", "md", "html", "ipynb", "yml")
+             for path in (HOUSE / folder).rglob(f"*.{kind}")]
+    for path in [HOUSE / "README.md", *paths]:
+        found = re.search(r"pip install (\S*[\w.\]] )*[\"'\\]*minipipe\b", path.read_text(encoding="utf-8"))
+        assert not found, f"{path.name}: {found}"
+
+
 def test_changelog_and_readme_name_this_version():
     versions = re.findall(r"^## (\S+)", text_of(".github/CHANGELOG.md"), re.MULTILINE)
     assert versions[0] == minipipe.__version__ and f"version {minipipe.__version__}," in text_of("README.md")
