@@ -34,8 +34,8 @@ class Registry(dict):
     ...     source: str
     >>> ORDERS = Registry("minipipe.schedules", Facts)
     >>> @ORDERS("all-at-once", source="no known paper")
-    ... def all_at_once(n_devices):
-    ...     return [0] * n_devices
+    ... def all_at_once(devices):
+    ...     return [0] * devices
     >>> ORDERS["all-at-once"](3), ORDERS.facts["all-at-once"].source
     ([0, 0, 0], 'no known paper')
     """

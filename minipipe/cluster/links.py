@@ -11,6 +11,11 @@ from ..checks import items_of, real_number, shown, whole_number
 MOST_LINKS = 4_000_000
 
 
+def _checked_bandwidth(value):
+    note = " bytes per tick: leave it out for no limit"
+    return real_number("bandwidth", value, above=0, note=note, infinite=True, clock=True)
+
+
 @dataclass(frozen=True)
 class Link:
     """A message of n bytes occupies its link for n / bandwidth ticks and arrives `latency` ticks after that.
@@ -95,11 +100,6 @@ def ports(devices, bandwidth):
     return found
 
 
-def _checked_bandwidth(value):
-    note = " bytes per tick: leave it out for no limit"
-    return real_number("bandwidth", value, above=0, note=note, infinite=True, clock=True)
-
-
 def check_link(link):
     """Raise `ValueError` for what is neither a `Link` nor a dict."""
     if not isinstance(link, (Link, dict)):
@@ -127,7 +127,7 @@ def links_between(link, devices):
     check_link(link)
     for pair, value in link.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
-            raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n_devices - 1}")
+            raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n - 1}")
         if not isinstance(value, Link):
             raise ValueError(f"the link {pair} is {value!r}: write for instance Link(latency=1)")
     return {(source, to): value for (source, to), value in link.items() if source != to and value != FREE}

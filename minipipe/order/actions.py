@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+MOST_ACTIONS = 4_000_000  # of a schedule, of all devices: a run of them takes gigabytes
+
 
 # What each kind of action needs, forbids, adds and hands on. Whoever wants to know it asks `RULES`.
 

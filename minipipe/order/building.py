@@ -5,15 +5,15 @@ from .costs import check_sizes
 from .schedule import Schedule
 
 
-def make_schedule(name, n_devices, microbatches, order, v=1, copy_of=(), versions=()):
+def make_schedule(name, devices, microbatches, order, v=1, copy_of=(), versions=()):
     """The schedule in which device r does the actions of `order(r)`; `ValueError` for sizes without sense.
 
     v: stages on each device.
     name, copy_of, versions: as for `Schedule`.
     """
-    n_devices, microbatches, v, _ = check_sizes(n_devices, microbatches, v)
-    devices = tuple(tuple(order(r)) for r in range(n_devices))
-    return Schedule(devices, v * n_devices, microbatches, name, copy_of, versions)
+    devices, microbatches, v, _ = check_sizes(devices, microbatches, v)
+    orders = tuple(tuple(order(r)) for r in range(devices))
+    return Schedule(orders, v * devices, microbatches, name, copy_of, versions)
 
 
 def forwards_and_backwards(stage, microbatches):

@@ -4,7 +4,8 @@ from collections import Counter
 from numbers import Integral
 
 from .actions import (
-    CLOSING, FORWARD, INPUT, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, adding, join_with_or, works_on,
+    CLOSING, FORWARD, INPUT, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, adding, join_with_or,
+    works_on,
 )
 from .costs import as_float, divide_exactly, one_for_each
 from .playing import deadlock, play

@@ -175,7 +175,7 @@ def times_of_layers(layers, loss, X, Y, rounds=5):
         timed = [_one_round(network, X, Y) for _ in range(rounds + 1)][1:]
     return [
         Times(median(times.F for times in layer), median(times.B for times in layer))
-        for layer in zip(*rounds)
+        for layer in zip(*timed)
     ]
 
 

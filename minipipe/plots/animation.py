@@ -2,6 +2,7 @@
 
 from math import inf
 
+from ..cluster.trace import check_trace
 from .boxes import height_of, rows_of
 from .canvas import import_matplotlib, new_figure
 from .timeline import figure_size, timeline

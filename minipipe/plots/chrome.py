@@ -12,6 +12,7 @@ from typing import NamedTuple
 from .canvas import STYLES, text_of
 from ..checks import path_of, shown
 from ..cluster import COMPUTE, SECONDS, SHOWS, TICKS, Message, lane_name
+from ..cluster.trace import check_trace
 from .memory import counts_bytes
 from .boxes import ends_of, rows_of
 

@@ -10,6 +10,7 @@ from io import BytesIO
 
 from ..checks import path_of
 from ..cluster import BUBBLES, SHOWS, Span, describe_path, duration, ticks
+from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
 from .boxes import UNNUMBERED, ends_of, rows_of, stage_places

@@ -5,6 +5,7 @@ The curves stand alone, or under the timeline; one device alone is shown by kind
 
 from ..checks import listed
 from ..cluster import SHOWS
+from ..cluster.trace import check_trace
 from ..order import alive_microbatches
 from .boxes import height_of, rows_of
 from .canvas import draw_legend_beside, import_matplotlib, label, make_room

@@ -4,6 +4,7 @@ import os
 
 from ..checks import path_of, write_whole
 from ..cluster import SHOWS
+from ..cluster.trace import check_trace
 from .animation import animate
 from .canvas import new_figure
 from .chrome import chrome_trace

@@ -5,6 +5,7 @@ from math import ceil, floor, gcd, lcm, log10
 
 from ..checks import whole_number
 from ..cluster import SECONDS, SHOWS
+from ..cluster.trace import check_trace
 from .boxes import UNNUMBERED, rows_of
 from .canvas import STYLES, parts_of
 

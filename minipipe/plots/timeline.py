@@ -9,6 +9,7 @@ from operator import add
 
 from ..checks import shown
 from ..cluster import COMPUTE, SHOWS
+from ..cluster.trace import check_trace
 from ..order import simulate
 from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (

@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 
-from minipipe import Cluster, DeadlockError
+from minipipe.cluster import Cluster, DeadlockError
 from minipipe.collectives import Group, all_reduce_ticks
 from . import called, judged, same, stopped
 

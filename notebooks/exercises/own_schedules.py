@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from minipipe import Costs, Overlap, Schedule, simulate
-from minipipe.order import best_schedule, peak_microbatches
+from minipipe import Costs, Schedule, simulate
+from minipipe.order import Overlap, best_schedule, peak_microbatches
 
 from .schedules import runnable
 

@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 
-from minipipe import DeadlockError
+from minipipe.cluster import DeadlockError
 from minipipe.engines import Threads
 from . import judged, stopped
 

@@ -1,6 +1,6 @@
 """What all checkers of a learner's schedule ask first: whether it can be read, and runs."""
 
-from minipipe import Schedule, ScheduleError
+from minipipe.order import Schedule, ScheduleError
 
 from . import short
 

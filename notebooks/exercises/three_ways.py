@@ -73,7 +73,7 @@ def _split_by_units(linears, X, Y):
     """Return the `Run` in which each device has a quarter of the rows of each W."""
     results, loss = {}, mp.MeanSquaredError()
     programs = [_program(rank, linears, loss, X, Y, results) for rank in range(N)]
-    trace = mp.Cluster(programs).run()
+    trace = mp.cluster.Cluster(programs).run()
     joined = [tuple(map(np.vstack, zip(*parts))) for parts in zip(*(results[rank][1] for rank in range(N)))]
     held = [sum(W[rows].size + b[rows].size for W, b in ((linear.W, linear.b) for linear in linears)
                 for rows in [even_slices(len(W), N)[rank]]) for rank in range(N)]
@@ -86,14 +86,14 @@ def _program(rank, linears, loss, X, Y, results):
     own = [(linear.W[rows[rank]], linear.b[rows[rank]]) for linear, rows in zip(linears, units)]
     A, kept = X, []
     for number, (W, b) in enumerate(own):
-        Z = yield mp.Compute(Label(f"F{number + 1}", "F"), lambda: W @ A + b, ticks=1)
+        Z = yield mp.cluster.Compute(Label(f"F{number + 1}", "F"), lambda: W @ A + b, ticks=1)
         kept.append((A, Z))
         A = np.vstack((yield from all_gather(group, Z if number == len(own) - 1 else np.maximum(Z, 0))))
     J = loss.forward(A, Y)
     dZ, found = loss.backward()[units[-1][rank]], []
     for number, (W, _) in reversed(list(enumerate(own))):
         A_prev = kept[number][0]
-        dW = yield mp.Compute(Label(f"B{number + 1}", "B"), lambda: dZ @ A_prev.T, ticks=2)
+        dW = yield mp.cluster.Compute(Label(f"B{number + 1}", "B"), lambda: dZ @ A_prev.T, ticks=2)
         found.insert(0, (dW, dZ.sum(axis=1, keepdims=True)))
         if number > 0:
             shares = W.T @ dZ                                # of dA_prev: another on each device

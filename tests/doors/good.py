@@ -46,11 +46,11 @@ def pipeline():
 
 def programs():
     def sender():
-        yield mp.Compute("work")
-        yield mp.Send("news", 1, to=1)
+        yield mp.cluster.Compute("work")
+        yield mp.cluster.Send("news", 1, to=1)
 
     def receiver():
-        yield mp.Receive("news", 0)
+        yield mp.cluster.Receive("news", 0)
 
     return [sender(), receiver()]
 
@@ -91,11 +91,12 @@ def saved():
 
 GOOD = {  # name of an argument -> a function that makes a good value
     "A": lambda: X, "X": lambda: X, "Y": lambda: Y, "layers": layers, "loss": lambda: LOSS,
-    "optimizer": lambda: mp.SGD(0.1), "n_stages": lambda: 2, "n_microbatches": lambda: 2,
-    "n_replicas": lambda: 2, "n_shards": lambda: 2, "n_devices": lambda: 2, "workers": lambda: 2,
-    "input_shape": lambda: (2,), "m": lambda: 4, "batch_size": lambda: 4, "n_epochs": lambda: 1,
+    "n_stages": lambda: 2, "n_microbatches": lambda: 2, "n_devices": lambda: 2,
+    "optimizer": lambda: mp.SGD(0.1), "stages": lambda: 2, "microbatches": lambda: 2,
+    "replicas": lambda: 2, "shards": lambda: 2, "devices": lambda: 2, "workers": lambda: 2,
+    "input_shape": lambda: (2,), "m": lambda: 4, "batch_size": lambda: 4, "epochs": lambda: 1,
     "schedule": lambda: gpipe(2, 2), "trace": trace, "traces": lambda: {"one": trace(), "two": trace()},
-    "costs": lambda: mp.Costs(), "link": lambda: mp.Link(), "n_rounds": lambda: 1, "kernel_size": lambda: 2,
+    "costs": lambda: mp.Costs(), "link": lambda: mp.Link(), "kernel_size": lambda: 2,
     "in_channels": lambda: 1, "out_channels": lambda: 1, "d": lambda: 4, "n_heads": lambda: 2,
     "n_tokens": lambda: 5, "n_places": lambda: 4, "n_prev": lambda: 2, "n": lambda: 2,
     "name": lambda: "name", "programs": programs, "label": lambda: "label", "value": lambda: np.ones(4),
@@ -115,15 +116,14 @@ GOOD = {  # name of an argument -> a function that makes a good value
     "widths": lambda: [1], "labels": lambda: [0, 1], "branches": lambda: ([mp.ReLU()], [mp.Tanh()]),
     "number": lambda: 3, "unit": lambda: "ticks", "source": lambda: 0, "to": lambda: 1,
     "lane": lambda: "compute", "backward": lambda: Action("B", 0, 0), "ax": axes, "n_groups": lambda: 2,
-    "index": lambda: 0, "replicas": lambda: [2, 1], "level": lambda: 1,
+    "index": lambda: 0, "level": lambda: 1,
 }
 EXCEPTIONS = {
     "Cluster.duration": lambda: lambda label: 1,
     "Compute.function": lambda: lambda *args: 1, "Compute.args": lambda: (1,),
     "Residual.layers": lambda: [mp.ReLU()], "Embedding.d": lambda: 2, "Mpi.labels": lambda: (),
     "Mpi.programs": lambda: [idle()], "Schedule.devices": lambda: gpipe(2, 2).devices,
-    "Pipeline.schedule": lambda: "1f1b",
-    "Parallel.split": lambda: dict(replicas=2, shards=2, stages=2, microbatches=4),
+    "Pipeline.schedule": lambda: "1f1b", "replicated_stages.replicas": lambda: [2, 1],
     "Cut.stages": lambda: 2, "Cut.by": lambda: "macs", "Cut.sample": lambda: (X, Y),
     "Stage.loss": lambda: LOSS,
     "all_reduce_sum.algorithm": lambda: "owners", "all_reduce_sum_and_gather.algorithm": lambda: "owners",
@@ -153,7 +153,7 @@ EXCEPTIONS = {
     "text_of_hardware.rows": lambda: list(papers.HARDWARE.values())[:1], "text_of_largest.estimates": list,
     "text_of_rates.rates": list, "training_tasks.F": lambda: [1, 1], "training_tasks.I": lambda: [2, 2],
     "zero_bubble_span.put_off": lambda: 0, "zero_bubble_table.profiles": lambda: [],
-    "Adam.betas": lambda: (0.9, 0.99), "FederatedAveraging.clients": lambda: mp.clients_of(X, Y, 2),
+    "Adam.betas": lambda: (0.9, 0.99), "FederatedAveraging.clients": lambda: mp.servers.clients_of(X, Y, 2),
     "GroupNorm.n": lambda: 4,
     "equal_counts.n_layers": lambda: 4, "Hardware.latency": lambda: 1e-6,
     "mlp.sizes": lambda: [2, 3, 2],
@@ -193,7 +193,7 @@ RECORDS = {
 
 
 def idle():
-    yield mp.Compute("work")
+    yield mp.cluster.Compute("work")
 
 
 

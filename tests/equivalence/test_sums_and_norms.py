@@ -105,13 +105,13 @@ def test_the_same_word_means_the_same_everywhere():
     X, Y = mini_batch(4)
     assert mp.Sums().accumulate == "tree"
     (counted, *_), (measured, *_) = (
-        mp.footprints(LAYERS, LOSS, 2, (5,), 4), mp.measure(LAYERS, LOSS, 2, X, Y, n_rounds=1).footprints
+        mp.footprints(LAYERS, LOSS, 2, (5,), 4), mp.measure(LAYERS, LOSS, 2, X, Y, rounds=1).footprints
     )
     assert counted.accumulate == measured.accumulate == "tree"
     for accumulate in SUMS:
         foreseen = mp.footprints(LAYERS, LOSS, 2, (5,), 4, accumulate=accumulate)
         assert foreseen == mp.measure(
-            LAYERS, LOSS, 2, X, Y, n_rounds=1, accumulate=accumulate
+            LAYERS, LOSS, 2, X, Y, rounds=1, accumulate=accumulate
         ).footprints
         assert {of_stage.accumulate for of_stage in foreseen} == {accumulate}
     peaks = {}

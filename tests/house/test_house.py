@@ -22,7 +22,7 @@ EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if 
 
 FLOORS = {
     "tiny": 0, "checks": 0, "registry": 0, "as_code": 0, "watching": 0, "meta": 0,
-    "arguments": 1, "exact": 1, "sums": 1, "state": 1,
+    "exact": 1, "sums": 1, "state": 1,
     "arrays": 2, "cluster": 2, "rates": 2,
     "collectives": 3, "engines": 3, "ties": 3, "datasets": 3,
     "order": 4, "layers": 4, "losses": 4,
@@ -77,11 +77,11 @@ def test_time_and_order_know_nothing_of_networks():
     for room, target, _ in imports():
         if room in outside:
             outside[room].add(target)
-    doors = {"arguments", "checks", "registry"}
+    doors = {"checks", "registry"}
     time = doors | {"arrays", "cluster", "sums"}  # collectives ask arrays where they are handed some
     assert outside == {
         "cluster": doors, "collectives": time, "order": time - {"arrays"} | {"collectives", "watching"},
-        "schedules": {"arguments", "checks", "order"},
+        "schedules": {"checks", "order"},
     }
 
 

@@ -137,7 +137,7 @@ def test_its_bytes_are_foreseen(loss, labels):
     last = [mp.Sigmoid()] if loss.takes == "probabilities" else []
     layers, X = [mp.Linear(3, 2), *last], np.ones((3, 5), np.float32)
     _, Y = mini_batch(loss, labels, (2, 5), np.float32)
-    measured = mp.measure(layers, loss, 1, X, Y, dtype=np.float32, n_rounds=1).footprints
+    measured = mp.measure(layers, loss, 1, X, Y, dtype=np.float32, rounds=1).footprints
     assert mp.footprints(layers, loss, 1, (3,), 5, dtype=np.float32) == measured
 
 

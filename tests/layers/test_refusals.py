@@ -76,7 +76,7 @@ def embedded(tokens):
 
 
 def test_what_no_layer_or_model_can_be_made_of_or_take():
-    """Bounds, such as "must be at least 1", are rows of `minipipe.arguments`, which tests/doors sweeps."""
+    """tests/doors has a sweep over bounds, such as "must be at least 1"."""
     assert_refused([
         # Linear
         (lambda: mp.Linear(3, 2).forward(np.zeros((4, 5))),

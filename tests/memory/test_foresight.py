@@ -181,7 +181,7 @@ def test_the_sum_of_tied_gradients_is_held_beside_a_devices_own():
 
 def test_measured_footprints_know_skips_and_ties_too():
     for cut in (UNEVEN_CUT, 1, 2):
-        measured = mp.measure(CONNECTED, LOSS, cut, *mini_batch(6), n_rounds=1).footprints
+        measured = mp.measure(CONNECTED, LOSS, cut, *mini_batch(6), rounds=1).footprints
         assert mp.footprints(CONNECTED, LOSS, cut, (5,), 6) == measured
 
 
@@ -198,7 +198,7 @@ def test_several_that_measure_at_once_give_their_mean(monkeypatch):
         return {place: action._replace(seconds=of_one) for place, action in performed.items()}
 
     monkeypatch.setattr(measuring, "one_micro_batch", timed)
-    measured = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), n_rounds=2, at_once=2)
+    measured = mp.measure(LAYERS, LOSS, 2, *mini_batch(4), rounds=2, at_once=2)
     assert all(getattr(measured.costs, kind) == [2.0, 2.0] for kind in "FBRIW")
     first, second = ({id(part) for stage in stages for part in (*stage.parts, stage.loss)}
                      for stages, _ in networks)
@@ -254,7 +254,7 @@ def test_footprints_that_do_not_fit_are_refused():
 def test_nothing_is_measured_with_none_of_it():
     X, Y = mini_batch(4)
     assert_refused([
-        (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, n_rounds=0), "n_rounds=0 must be at least 1"),
+        (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, rounds=0), "rounds=0 must be at least 1"),
         (lambda: mp.measure(LAYERS, LOSS, 0, X, Y), "stages=0 must be at least 1"),
         (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, at_once=0), "at_once=0 must be at least 1"),
     ])

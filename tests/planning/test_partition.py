@@ -372,7 +372,7 @@ def test_networks_and_planning_cut_alike(cut, counts):
     assert [len(stage.layers) for stage in pipe.stages] == counts
     n_bytes = [8 * load for load in loads(costs_of_layers(LAYERS), counts)]
     foreseen = mp.footprints(LAYERS, LOSS, cut, (4,), len(X[0]))
-    assert foreseen == mp.measure(LAYERS, LOSS, cut, X, Y, n_rounds=1).footprints
+    assert foreseen == mp.measure(LAYERS, LOSS, cut, X, Y, rounds=1).footprints
     assert [of_stage.parameters for of_stage in foreseen] == n_bytes
 
 
@@ -422,7 +422,6 @@ def test_parameters_need_no_data():
      "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
     (lambda: plots.cut([1, 2, 3], [1, 1]), "counts=[1, 1] adds up to 2 for 3 costs"),
     (lambda: plots.cut([], []), "costs is an empty list: give it at least one"),
-    (lambda: plots.cut([1, -1], [1, 1]), "costs[1]=-1 must be at least 0"),
     (lambda: plots.cut([1, 2], [1, 1], ["a"]), "1 names for 2 costs"),
 ])
 def test_bad_input_gets_a_sentence_with_the_numbers_and_a_remedy(call, words):
