@@ -91,12 +91,12 @@ def saved():
 
 GOOD = {  # name of an argument -> a function that makes a good value
     "A": lambda: X, "X": lambda: X, "Y": lambda: Y, "layers": layers, "loss": lambda: LOSS,
-    "n_stages": lambda: 2, "n_microbatches": lambda: 2, "n_devices": lambda: 2,
     "optimizer": lambda: mp.SGD(0.1), "stages": lambda: 2, "microbatches": lambda: 2,
-    "replicas": lambda: 2, "shards": lambda: 2, "devices": lambda: 2, "workers": lambda: 2,
+    "shards": lambda: 2, "devices": lambda: 2, "n_stages": lambda: 2, "n_microbatches": lambda: 2,
+    "workers": lambda: 2,
     "input_shape": lambda: (2,), "m": lambda: 4, "batch_size": lambda: 4, "epochs": lambda: 1,
     "schedule": lambda: gpipe(2, 2), "trace": trace, "traces": lambda: {"one": trace(), "two": trace()},
-    "costs": lambda: mp.Costs(), "link": lambda: mp.Link(), "kernel_size": lambda: 2,
+    "costs": lambda: mp.Costs(), "link": lambda: mp.Link(), "rounds": lambda: 1, "kernel_size": lambda: 2,
     "in_channels": lambda: 1, "out_channels": lambda: 1, "d": lambda: 4, "n_heads": lambda: 2,
     "n_tokens": lambda: 5, "n_places": lambda: 4, "n_prev": lambda: 2, "n": lambda: 2,
     "name": lambda: "name", "programs": programs, "label": lambda: "label", "value": lambda: np.ones(4),
@@ -116,15 +116,15 @@ GOOD = {  # name of an argument -> a function that makes a good value
     "widths": lambda: [1], "labels": lambda: [0, 1], "branches": lambda: ([mp.ReLU()], [mp.Tanh()]),
     "number": lambda: 3, "unit": lambda: "ticks", "source": lambda: 0, "to": lambda: 1,
     "lane": lambda: "compute", "backward": lambda: Action("B", 0, 0), "ax": axes, "n_groups": lambda: 2,
-    "index": lambda: 0, "level": lambda: 1,
+    "index": lambda: 0, "replicas": lambda: [2, 1], "level": lambda: 1,
 }
 EXCEPTIONS = {
     "Cluster.duration": lambda: lambda label: 1,
     "Compute.function": lambda: lambda *args: 1, "Compute.args": lambda: (1,),
     "Residual.layers": lambda: [mp.ReLU()], "Embedding.d": lambda: 2, "Mpi.labels": lambda: (),
     "Mpi.programs": lambda: [idle()], "Schedule.devices": lambda: gpipe(2, 2).devices,
-    "Pipeline.schedule": lambda: "1f1b", "replicated_stages.replicas": lambda: [2, 1],
-    "Cut.stages": lambda: 2, "Cut.by": lambda: "macs", "Cut.sample": lambda: (X, Y),
+    "Pipeline.schedule": lambda: "1f1b",
+    "Cut.by": lambda: "macs", "Cut.sample": lambda: (X, Y),
     "Stage.loss": lambda: LOSS,
     "all_reduce_sum.algorithm": lambda: "owners", "all_reduce_sum_and_gather.algorithm": lambda: "owners",
     "all_reduce.algorithm": lambda: "owners", "broadcast.algorithm": lambda: "binomial",
@@ -142,7 +142,7 @@ EXCEPTIONS = {
     "with_all_reduce.schedule": lambda: in_copies(gpipe(1, 2), 2), "fit.report": lambda: None,
     "fit.validation": lambda: (X, Y), "in_buckets.sizes": lambda: [8, 16],
     "learning_rates.rates": lambda: {"one": 0.1}, "learning_rates.n_updates": lambda: 4,
-    "learning_rates.n_epochs": lambda: 2, "load.path": saved,
+    "learning_rates.epochs": lambda: 2, "load.path": saved,
     "player.run": trace, "still.run": trace,
     "chrome_trace.runs": lambda: {"one": trace()},
     "staleness.updates": lambda: {"one": [mp.servers.Update(0, 0, (0,), 0)]},
@@ -167,17 +167,17 @@ EXCEPTIONS = {
     "with_late_W.schedule": lambda: mp.schedules.zero_bubble_h1(2, 2), "Task.after": lambda: (),
     "ledger.trace": lambda: pipeline().trace, "memory.trace": lambda: pipeline().trace,
     "text_of_rates.bound": lambda: 0.1, "Group.devices": lambda: [0, 1],
-    "blas_threads.n": lambda: 1, "gpipe.n_stages": lambda: 2, "best_schedule.most_nodes": lambda: 10,
+    "blas_threads.n": lambda: 1, "best_schedule.most_nodes": lambda: 10,
     "Costs.F": lambda: 1, "mini_batches.n": lambda: 2, "BatchNorm.n": lambda: 2,
-    "interleaved_one_f_one_b.n_microbatches": lambda: 4, "chimera.n_microbatches": lambda: 4,
-    "dualpipe.n_microbatches": lambda: 4, "without_overlaps.schedule": lambda: one_f_one_b(2, 2),
+    "interleaved_one_f_one_b.microbatches": lambda: 4, "chimera.microbatches": lambda: 4,
+    "dualpipe.microbatches": lambda: 4, "without_overlaps.schedule": lambda: one_f_one_b(2, 2),
     "measured_link.engine": lambda: mp.engines.Threads,
     "write_site.grid": lambda: Grid(("gpipe",), (2,), (2,), (0.5,), (0,)), "write_site.report": lambda: str,
     "build.what": lambda: "gpipe",
-    "dualpipe_v.n_microbatches": lambda: 4,
+    "dualpipe_v.microbatches": lambda: 4,
     "write_site.folder": lambda: folder() / "site", "Port.sends": lambda: [0],
     "recomputing.layers": lambda: [mp.TransformerBlock(4, 2)],
-    "check_size.world": lambda: SimpleNamespace(size=1), "check_size.n_devices": lambda: 1,
+    "check_size.world": lambda: SimpleNamespace(size=1), "check_size.devices": lambda: 1,
     "Hardware.how": lambda: "measured", "Hardware.bandwidth": lambda: 1e9, "Hardware.name": lambda: "a wire",
     "schedule_of.found": lambda: list_schedule(mp.graph.training_tasks([1, 1], [2, 2])),
     "Overlap.forward": lambda: Action("F", 0, 1),
@@ -194,7 +194,6 @@ RECORDS = {
 
 def idle():
     yield mp.cluster.Compute("work")
-
 
 
 
