@@ -38,7 +38,7 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
     assert "rational numbers, m = 11 in 8 ragged micro-batches: equal (==); only exp and log are round" in out
     n_names = len(names_having(flush=True, late_w=False))
     assert f"the bits of {n_names} schedules and of one device are equal (==)" in out
-    assert float(re.search(r"at most (\S+) units of the last place", out)[1]) < 100
+    assert float(re.search(r"at most (\S+) units in the last place", out)[1]) < 100
     assert "device 3  ......F0B0--F1B1--" in out and "makespan                                33 ticks" in out
     assert picture.read_bytes().startswith(PNG)
 

@@ -310,7 +310,7 @@ def test_no_name_is_better_and_no_device_keeps_too_much(request):
 
 @pytest.mark.slow
 @settings(max_examples=30)
-@given(requests().filter(lambda request: len(request["placement"]) == request["n_devices"]))
+@given(requests().filter(lambda request: len(request["placement"]) == request["devices"]))
 def test_no_name_is_better_than_the_best_so_far(request):
     """Even if the search looks at few nodes."""
     asked = {name: request[name] for name in request if name not in ("placement", "kept_for_W")}
