@@ -22,7 +22,6 @@ from minipipe.cluster import Buffers
 from minipipe.order import Schedule, ScheduleError, peak_versions, staleness
 from minipipe.parallel.stage import Holdings, Stage
 from minipipe.schedules import pipedream, pipedream_2bw
-from minipipe.servers import mini_batches
 
 # name -> (K, stage s, update t) -> how many updates the weights have had that the gradient is computed at
 RULES = {
@@ -282,79 +281,3 @@ def test_what_needs_a_run_says_how_a_stream_is_run():
 
 # The error on the digits: medians of several seeds, with room, since single runs differ between processors.
 # They train some dozens of times, which takes about a minute.
-
-
-@pytest.fixture(scope="module")
-def digits():
-    (X, Y), (X_test, Y_test) = mp.datasets.digits()
-    return [array.astype(np.float32) for array in (X, Y, X_test, Y_test)]
-
-
-def error(net, digits):
-    return 100 * (1 - mp.accuracy(net.predict(digits[2]), digits[3]))
-
-
-def raced(digits, mode, rate, n_updates, size, seed):
-    """The mean error over ticks 6, 12, ..., 30, with one of four workers three times as slow."""
-    net = mp.ParameterServer(
-        mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), 4, mode=mode, speeds=[1, 1, 1, 1 / 3],
-        seed=seed, dtype=np.float32,
-    )
-    net.train(mini_batches(*digits[:2], size, n=n_updates, seed=seed), mp.SGD(rate), keep_every=1)
-    ends, errors = [span.end for span in net.trace.spans_of(0)], []
-    assert ends[-1] == 30
-    for tick in range(6, 31, 6):
-        net.use(net.kept[sum(end <= tick for end in ends)])
-        errors.append(error(net, digits))
-    return np.mean(errors)
-
-
-@pytest.mark.slow
-def test_waiting_costs_time(digits):
-    """In 30 ticks, 10 and 100 updates."""
-    runs = {"sync": (0.4, 10, 128), "async": (0.1, 100, 32)}
-    errors = {
-        mode: np.median([raced(digits, mode, *setting, seed) for seed in range(5)])
-        for mode, setting in runs.items()
-    }
-    assert errors["async"] < 0.8 * errors["sync"], errors
-
-
-@pytest.mark.slow
-def test_staleness_hurts_at_a_rate_that_is_fine_without_it(digits):
-    """Rate 0.4, 6 epochs: 1 worker and 9, whose updates are 8 late. Measured elsewhere: 3.2 and 86 %."""
-    errors = {}
-    for n_workers in (1, 9):
-        found = []
-        for seed in range(3):
-            net = mp.ParameterServer(
-                mp.models.mlp([64, 128, 64, 10]), mp.SoftmaxCrossEntropy(), n_workers,
-                mode="async", seed=seed, dtype=np.float32,
-            )
-            try:
-                net.train(mini_batches(*digits[:2], 32, n=270, seed=seed), mp.SGD(0.4))
-                found.append(error(net, digits))
-            except FloatingPointError:
-                found.append(90)  # it has blown up
-        errors[n_workers] = np.median(found)
-    assert errors[1] < 10 and errors[9] > 30
-
-
-@pytest.mark.slow
-def test_skewed_clients_need_more_rounds(digits):
-    """To 93 %, 20 clients of which 4 report, E = 5, B = 10: at least twice as many, in the median of 3."""
-    rounds = {False: [], True: []}
-    for skewed, found in rounds.items():
-        for seed in range(3):
-            clients = mp.servers.clients_of(*digits[:2], 20, skewed=skewed, seed=seed)
-            net = mp.FederatedAveraging(
-                mp.models.mlp([64, 64, 10]), mp.SoftmaxCrossEntropy(), clients,
-                fraction=0.2, epochs=5, batch_size=10, seed=seed, dtype=np.float32,
-            )
-            while net.n_rounds < 80:
-                net.round(mp.SGD(0.3))
-                if error(net, digits) <= 7:
-                    break
-            found.append(net.n_rounds)
-    assert np.median(rounds[True]) >= 2 * np.median(rounds[False])
-    assert max(rounds[False]) < 30

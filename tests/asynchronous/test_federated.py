@@ -84,60 +84,6 @@ def test_what_layers_have_counted_is_averaged_like_the_weights():
     assert net.layers[0].running_mean[0, 0] == (2 * HALF + 3 * 3) / Rational(5)
 
 
-@pytest.mark.parametrize("E, fixed", [
-    (1, Fraction(3, 4)), (2, Fraction(51, 70)), (5, Fraction(83193, 124144)),
-])
-def test_more_passes_drift_to_another_point(E, fixed):
-    """Costs a/2 (w - c)^2, a = 3 and 1, c = 1 and 0: the optimum is 3/4; one round leads from there to itself
-    only for E = 1. With rate 1/10, the fixed point is known.
-    """
-    rate, shares = Fraction(1, 10), []
-    for a in (3, 1):
-        shares.append(1 - (1 - rate * a) ** E)
-    assert shares[0] / sum(shares) == fixed
-    layers = [Scaled(fixed)]
-    data = [(rational([[3]]), rational([[1]])), (rational([[1]]), rational([[0]]))]
-    net = mp.FederatedAveraging(layers, Quadratic(), data, epochs=E)
-    net.round(mp.SGD(Rational(rate)))
-    assert net.layers[0].W[0, 0] == fixed
-
-
-class Scaled(mp.layers.Layer):
-    """A = (w, a): a weight that knows nothing of the samples, beside them."""
-
-    def __init__(self, w):
-        self.W = rational([[w]])
-
-    def parameter_shapes(self):
-        return (1, 1), None
-
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return np.concatenate([self.W + 0 * A_prev, A_prev])
-
-    def backward_input(self, dZ):
-        return dZ[1:]
-
-    def backward_weight(self, dZ):
-        return dZ[:1].sum(axis=1, keepdims=True), None
-
-
-class Quadratic(mp.losses.Loss):
-    """a/2 (w - c)^2 for A = (w, a) and Y = c."""
-
-    def check(self, Y):
-        pass
-
-    def forward(self, A, Y, m=None):
-        self.cache = A, Y
-        return (A[1] * (A[0] - Y[0]) ** 2).sum() / 2 / A.shape[-1]
-
-    def backward(self):
-        A, Y = self.cache
-        slope = A[1:] * (A[:1] - Y) / A.shape[-1]
-        return np.concatenate([slope, 0 * slope])
-
-
 def test_clients_begin_each_round_with_a_fresh_optimizer():
     """So that momentum, in one step a round, does nothing."""
     data = clients(5)

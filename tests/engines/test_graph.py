@@ -80,17 +80,6 @@ CHANCES = st.randoms(use_true_random=False)
 @settings(max_examples=25)
 @given(st.lists(step, min_size=1, max_size=7), CHANCES, st.booleans())
 def test_every_legal_order_gives_the_numbers_of_the_program(program, chance, exact):
-    assert_every_order_gives_the_numbers(program, chance, exact)
-
-
-@pytest.mark.slow
-@settings(max_examples=50)
-@given(st.lists(step, min_size=1, max_size=14), CHANCES, st.booleans())
-def test_every_legal_order_gives_the_numbers_of_a_long_program(program, chance, exact):
-    assert_every_order_gives_the_numbers(program, chance, exact)
-
-
-def assert_every_order_gives_the_numbers(program, chance, exact):
     """Random programs on overlapping views, with random priorities on both engines.
 
     At last any order of tasks after those that they come after, on any lanes: list scheduling chooses few.
@@ -150,17 +139,6 @@ nested_step = st.tuples(st.sampled_from(sorted(NESTED)), views, views, st.intege
 @settings(max_examples=30)
 @given(st.lists(nested_step, min_size=2, max_size=5), CHANCES)
 def test_arrays_in_lists_and_tuples_are_read_and_written(program, chance):
-    assert_nested_arrays_are_read_and_written(program, chance)
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(st.lists(nested_step, min_size=2, max_size=10), CHANCES)
-def test_arrays_in_lists_of_long_programs(program, chance):
-    assert_nested_arrays_are_read_and_written(program, chance)
-
-
-def assert_nested_arrays_are_read_and_written(program, chance):
     """In every legal order, on the cluster and on threads, with the numbers of the program."""
     def performed(buffer, call):
         made = [np.ones(1)]

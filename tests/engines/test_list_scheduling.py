@@ -7,12 +7,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from cases import eighths
-from compared import J_and_gradients, assert_same, parameters
+from compared import J_and_gradients, assert_same
 
 import minipipe as mp
-from minipipe.exact import Rational
-from minipipe.graph import Graph, Task, list_schedule, schedule_of, training_tasks
+from minipipe.graph import Task, list_schedule, schedule_of, training_tasks
 from minipipe.graph.tasks import TaskGraph, programs_of
 from minipipe.order import peak_microbatches, with_all_reduce
 from minipipe.schedules import data_parallel
@@ -163,66 +161,6 @@ def test_weight_gradients_are_put_off_by_themselves(K, M):
     pipe = mp.Pipeline([layer.copy() for layer in layers], mp.MeanSquaredError(), K, M, schedule=schedule)
     one = mp.Pipeline([layer.copy() for layer in layers], mp.MeanSquaredError(), K, M, schedule="gpipe")
     assert_same(J_and_gradients(pipe, X, X), J_and_gradients(one, X, X))
-
-
-def trained(graph, layers, loss, X, Y, M, rate):
-    """One step of gradient descent with M micro-batches, as calls; gradients are added up in their order."""
-    totals = {}
-    for part in np.split(np.arange(X.shape[-1]), M):
-        A, caches = X[:, part], []
-        for layer in layers:
-            done = graph.call(forward, layer, A, reads=held(layer))
-            A, twin = done[0], done[1]
-            caches.append(twin)
-        dA = graph.call(loss_backward, loss, A, Y[:, part], X.shape[-1])
-        for place in reversed(range(len(layers))):
-            done = graph.call(backward, caches[place], dA, reads=held(layers[place]))
-            dA = done[0]
-            if layers[place].W is not None:
-                totals.setdefault(place, []).append((done[1], done[2]))
-    for place, parts in totals.items():
-        for name, column in (("W", 0), ("b", 1)):
-            array = getattr(layers[place], name)
-            for part in parts:
-                graph.call(update, array, part[column], rate, writes=[array])
-
-
-def held(layer):
-    """The parameters that a layer reads: inside an object, the graph does not see them."""
-    return [] if layer.W is None else [layer.W, layer.b]
-
-
-def forward(layer, A_prev):
-    twin = layer.copy(lambda array: array)
-    return twin.forward(A_prev), twin
-
-
-def loss_backward(loss, A, Y, m):
-    return (A - Y) / m
-
-
-def backward(twin, dA):
-    return twin.backward(dA)
-
-
-def update(array, gradient, rate):
-    array -= gradient * rate
-
-
-@pytest.mark.parametrize("engine", ["cluster", "threads"])
-def test_a_step_recorded_as_calls_is_that_of_the_network(engine):
-    """Exact, on two devices of the cluster and on two threads: `==` the full batch's step."""
-    rng, rate, loss = np.random.default_rng(0), Rational(1, 2), mp.MeanSquaredError()
-    X, Y = eighths(rng.standard_normal((3, 8))), eighths(rng.standard_normal((2, 8)))
-    layers = mp.Sequential([mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 2)], loss).layers
-    layers = [layer.copy(eighths) for layer in layers]
-    net = mp.Sequential(layers, loss)
-    net.forward_backward(X, Y)
-    net.step(mp.SGD(rate))
-    graph = Graph()
-    trained(graph, layers, loss, X, Y, 4, rate)
-    graph.run(engine, devices=2)
-    assert_same(parameters(layers), parameters(net.layers))
 
 
 def test_what_cannot_be_is_said():

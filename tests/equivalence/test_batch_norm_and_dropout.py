@@ -5,7 +5,6 @@ to a sample at a step, whatever its company.
 """
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -20,8 +19,6 @@ import minipipe as mp
 from minipipe.arrays import even_slices, grains_of
 from minipipe.exact import Rational, rational
 from minipipe.layers import every_layer
-from minipipe.layers.normalization import Moments
-from minipipe.order import with_recompute
 
 NETWORK = [
     mp.Linear(2, 3), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 2), mp.BatchNorm(2, momentum=0.25),
@@ -101,23 +98,6 @@ def test_running_statistics_are_those_of_the_whole_mini_batch(share):
     holds()
 
 
-@a_quarter_of_the_examples
-def test_running_statistics_have_the_same_bits_in_all_pipelines(share):
-    @settings(max_examples=20 // share)
-    @given(st.data(), st.sampled_from([np.float32, np.float64]))
-    def holds(data, dtype):
-        drawn = case(NETWORK, LOSS, *mini_batch(11, np.array))
-        other, X, Y = data.draw(pipelines(drawn, dtype, nothing_rounds=False))
-        one = mp.Pipeline(other.layers, LOSS, 1, other.n_microbatches)
-        if other.grain is not None:
-            one = mp.Sequential(other.layers, LOSS, grain=other.grain)
-        for model in (one, other):
-            train(model, X, Y)
-        assert_same(running(one), running(other))
-
-    holds()
-
-
 @pytest.mark.parametrize("recompute", ["never", "always"])
 def test_stepping_past_the_end_counts_once(recompute):
     X, Y = mini_batch(6)
@@ -133,48 +113,6 @@ def test_stepping_past_the_end_counts_once(recompute):
     for _ in range(2):
         stepped.step(Still(1))
         assert_same(running(stepped), running(whole))
-
-
-def too_large(pipe):
-    batch = mini_batch(9, np.float64, seed=1)
-    free = mp.Pipeline(pipe.layers, pipe.loss, CUT, 3, schedule=pipe.schedule, count_bytes=True)
-    free.forward_backward(*batch)
-    without, limit = pipe._options, max(free.trace.peak_bytes()) - 1
-    pipe._options = replace(without, memory_limit=limit)
-    with pytest.raises(mp.cluster.MemoryLimitError):
-        pipe.forward_backward(*batch)
-    pipe._options = without
-
-
-def looked_at(pipe):
-    """A prediction in the middle of a run that is given up is not in training, and leaves no trace."""
-    pipe.start(*mini_batch(9, np.float64, seed=1))
-    for _ in range(12):
-        pipe.tick()
-    pipe.predict(mini_batch(4, np.float64)[0])
-
-
-def deadlocked(pipe):
-    """Device 2 wants micro-batch 2 before 1, device 0 sends it after 1 has come back."""
-    right = pipe.schedule
-    pipe.schedule = mp.Schedule.from_text(["F0 F1 B0 B1 F2 B2", "F0 F1 B0 B1 F2 B2", "F0 B0 F2 B2 F1 B1"])
-    if right.name.endswith("recompute"):
-        pipe.schedule = with_recompute(pipe.schedule)
-    with pytest.raises(mp.cluster.DeadlockError):
-        pipe.forward_backward(*mini_batch(9, np.float64, seed=1))
-    pipe.schedule = right
-
-
-@pytest.mark.parametrize("fail", [too_large, looked_at, deadlocked])
-@pytest.mark.parametrize("recompute", ["never", "always"])
-def test_a_run_that_does_not_end_counts_nothing(fail, recompute):
-    pipe, fresh = (pipeline(3, recompute, np.float64) for _ in range(2))
-    before = running(pipe)
-    fail(pipe)
-    assert_same(running(pipe), before)
-    for model in (pipe, fresh):
-        train(model, *mini_batch(7, np.float64))
-    assert_same(running(pipe), running(fresh))
 
 
 def on_one_device(n_microbatches):
@@ -231,17 +169,6 @@ def test_numbers_far_from_0_lose_no_digits_of_their_variance(n_microbatches):
     layer = pipe.layers[0]
     assert abs(rational(layer.running_mean)[0, 0] - mean) <= d + gamma(2) * a
     assert abs(rational(layer.running_var)[0, 0] - M2 / (N - 1)) <= of_var < 1e-6
-
-
-@given(st.lists(st.integers(-50, 50), min_size=2, max_size=12), st.data())
-def test_moments_of_parts_are_those_of_the_whole(values, data):
-    def moments(numbers):
-        numbers = list(map(Rational, numbers))
-        mean = sum(numbers) / len(numbers)
-        return Moments(len(numbers), mean, sum((number - mean) ** 2 for number in numbers))
-
-    cut = data.draw(st.integers(1, len(values) - 1))
-    assert moments(values[:cut]) + moments(values[cut:]) == moments(values)
 
 
 def test_one_sample_is_refused_unless_it_has_more_places():

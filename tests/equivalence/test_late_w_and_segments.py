@@ -247,25 +247,6 @@ def test_segments_take_the_same_time(name):
     assert peak_microbatches(in_parts) == peak_microbatches(whole)
 
 
-def test_sqrt_L_segments_need_least_memory():
-    """16 equal layers on one device, one micro-batch: least for n = 4.
-
-    There are n - 1 inputs, the caches of 16/n layers, and one of the loss.
-    """
-    X = np.random.default_rng(0).standard_normal((8, 512))
-    peaks = {}
-    for n in (1, 2, 4, 8, 16):
-        schedule = in_segments(build("gpipe", 1, 1), n)
-        pipe = mp.Pipeline(
-            [mp.Linear(8, 8)] * 16, mp.MeanSquaredError(), n, 1, schedule=schedule, recompute="always",
-            count_bytes=True,
-        )
-        pipe.forward_backward(X, X)
-        assert pipe.trace.peak_bytes(KEPT) == [(n + 16 // n) * X.nbytes]
-        peaks[n] = pipe.trace.peak_bytes()
-    assert min(peaks, key=peaks.get) == 4
-
-
 @pytest.mark.parametrize("name", names_for(stages=4, microbatches=6))
 def test_an_input_for_every_sqrt_of_the_layers_is_kept(name):
     """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices."""

@@ -8,21 +8,17 @@ the README.
 import numpy as np
 import pytest
 from cases import (
-    case, cases, cases_with_skips, eighths, neighbours_of, networks_with, normalised_images, pipelines,
+    cases, cases_with_skips, eighths, neighbours_of, networks_with, normalised_images, pipelines,
     sequences,
 )
 from compared import (
-    assert_equals_full_batch, assert_equals_same_groups, assert_same, assert_same_bits, parameters,
+    assert_equals_full_batch, assert_equals_same_groups, assert_same_bits,
 )
-from layers.every_layer import ALONE, LAYERS, TOKENS, ready, tree
+from layers.every_layer import ALONE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import a_quarter_of_the_examples, one_in
 
-import minipipe as mp
-from minipipe.arrays import leaves
-from minipipe.layers.layer import Layer
-from minipipe.layers.through import backward_input_through, forward_through
 
 DTYPES = st.sampled_from([np.float32, np.float64])
 
@@ -70,67 +66,3 @@ def test_any_network_in_any_pipeline_equals_its_reference(claim, share):
 def test_every_layer_between_others(name, strength, data):
     """Or between two products, which round a view with gaps in another way than a copy of it."""
     STRENGTHS[strength](data, data.draw(data.draw(st.sampled_from([networks_with, neighbours_of]))(name)))
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(data=st.data())
-def test_equal_bits_on_real_digits_of_real_size(data):
-    """Matrix products long enough for every path of BLAS."""
-    X, Y = (part[:, :50] for part in mp.datasets.digits().train)
-    layers = [mp.Linear(64, 96), mp.ReLU(), mp.Linear(96, 64), mp.Tanh(), mp.Linear(64, 10)]
-    has_the_bits_of_one_device(data, case(layers, mp.SoftmaxCrossEntropy(), X, Y))
-
-
-class WithGaps(Layer):
-    """Hands on what it gets, as a view of an array of twice the size; `met` has what it got."""
-
-    def __init__(self):
-        self.met = []
-
-    def forward(self, A_prev):
-        self.met.append(A_prev)
-        return tree(lambda A: A.repeat(2, axis=-1)[..., ::2], A_prev)
-
-    backward_input = forward
-
-
-def arrays_met_by_neighbours(name):
-    """Return the arrays that a layer hands on forward and backward, as its neighbours get them."""
-    layer, A_prev, dZ = ready(name)
-    below = [WithGaps() for _ in range(0 if name in TOKENS else 2)]
-    above = [WithGaps() for _ in range(2)]
-    layers, skips = [*below, layer, *above], {}
-    if layer.join:
-        A_prev, skips["skip"] = A_prev
-    forward_through(layers, A_prev, skips)
-    if layer.fork:
-        dZ, skips["skip"] = dZ
-    gradients = tree(lambda dZ: dZ.repeat(2, axis=-1)[..., ::2], dZ)
-    backward_input_through(layers, gradients, skips, True, lambda index, half: None)
-    met = [array for spy in below + above for array in leaves(spy.met)]
-    assert len(met) == 2 * len(below + above), name
-    return met
-
-
-def test_what_a_layer_hands_on_lies_in_one_piece():
-    """A user's layer, too: as it would arrive behind a cut."""
-    with_gaps = [
-        name for name in LAYERS
-        if not all(array.flags.c_contiguous for array in arrays_met_by_neighbours(name))
-    ]
-    assert with_gaps == []
-
-
-def test_selective_recomputation_has_the_same_bits_in_a_stream():
-    """PipeDream, where the weights of Q and K have changed since their forward."""
-    layers = [mp.Embedding(5, 4), mp.TransformerBlock(4, 2, 3, causal=True), mp.Linear(4, 5)]
-    rng, found = np.random.default_rng(0), []
-    batches = [
-        (rng.integers(0, 5, (2, m)), mp.one_hot(rng.integers(0, 5, (2, m)), 5)) for m in (3, 2, 4, 3)
-    ]
-    for mode in ("never", "selective"):
-        pipe = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 3, 1, schedule="pipedream", recompute=mode)
-        assert any(part.recomputes for stage in pipe.stages for part in stage.parts) == (mode == "selective")
-        found.append((pipe.train(batches, mp.SGD(0.1)), list(parameters(pipe.layers).values())))
-    assert_same(*found)

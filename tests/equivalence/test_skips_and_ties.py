@@ -111,29 +111,6 @@ def test_a_skip_is_a_message_between_its_two_ends(dtype):
     assert len(others) == 2 * 3 * 3 and all(abs(m.source - m.to) == 1 for m in others)
 
 
-@pytest.mark.parametrize("recompute, held_by_2", [
-    ("never", {1: 1, 2: 4, 3: 6}), ("always", {1: 1, 2: 3, 3: 5}),
-])
-def test_bytes_held_count_what_was_put_aside(recompute, held_by_2):
-    """Three stages, Fork at the end of the first and Join at the beginning of the last; counted by hand,
-    in arrays of 8 x 2.
-
-    Device 0, tick 0: its input and its output, which is sent twice and is one array. Device 2: what was put
-    aside for micro-batch 0 is there at tick 1, and waits. At tick 2, F0: A_prev, the sum, which Linear keeps,
-    the error, which the loss keeps, and what was put aside for micro-batch 1; that for micro-batch
-    0 was let go of when it was added. At tick 3, F1: the sum and the error of micro-batch 0 besides.
-    With recomputation, only what enters is kept, both parts of it.
-    """
-    layers = [mp.Linear(8, 8), mp.Fork("a"), mp.Linear(8, 8), mp.Join("a"), mp.Linear(8, 8)]
-    pipe = pipeline(3, [2, 1, 2], recompute=recompute, layers=layers, count_bytes=True)
-    pipe.forward_backward(np.ones((8, 6)), np.ones((8, 6)))
-    array, parameters = 8 * 8 * 2, 8 * (64 + 8)
-    assert dict(pipe.trace.memory(0))[0] == parameters + 2 * array
-    held = dict(pipe.trace.memory(2))
-    assert {tick: (held[tick] - parameters) / array for tick in held_by_2} == held_by_2
-    assert [pipe.trace.memory(device)[-1][1] for device in range(3)] == [2 * parameters] * 3
-
-
 def test_several_stages_on_one_device_need_no_link():
     schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
     layers = [mp.Fork("a"), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 2, tie="W")]

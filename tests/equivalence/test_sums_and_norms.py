@@ -66,40 +66,6 @@ def test_buffers_are_added_in_the_order_of_the_copies(D):
     assert_same(gradients(schedule, X, Y), added(of_copies))
 
 
-GIVEN = []  # (gradients, copies of them)
-
-
-class Keeps(mp.Linear):
-    """A user's layer, which gives its gradients away and still reads them."""
-
-    def backward_weight(self, dZ):
-        found = super().backward_weight(dZ)
-        GIVEN.append((found, [array.copy() for array in found]))
-        return found
-
-
-@pytest.mark.parametrize("accumulate", SUMS)
-def test_no_sum_is_put_into_an_array_that_a_users_layer_may_hold(accumulate):
-    layers = [Keeps(5, 6), mp.Tanh(), Keeps(6, 3)]
-    GIVEN.clear()
-    gradients(build("1f1b", 3, 5), *mini_batch(15), accumulate, layers)
-    assert len(GIVEN) == 10
-    assert_same(*zip(*GIVEN))
-
-
-@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-v", "chimera"])
-def test_a_stage_never_keeps_more_than_one_sum(name):
-    """Where the tree keeps up to four."""
-    kept = {}
-    for accumulate in SUMS:
-        pipe = pipeline(4, 8, name, mp.Sums(accumulate), LAYERS)
-        pipe.start(*mini_batch(16))
-        kept[accumulate] = 0
-        while pipe.tick():
-            kept[accumulate] = max(kept[accumulate], *(stage.totals.n_held()[0] for stage in pipe.stages))
-    assert kept["running"] == 1 < kept["tree"]
-
-
 def test_the_same_word_means_the_same_everywhere():
     """`footprints`, `measure` and `Pipeline` begin with the tree, and what fits with one buffer."""
     X, Y = mini_batch(4)

@@ -28,7 +28,7 @@ def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=N
     X = np.zeros(X.shape, int) if tokens else X
     Y = np.zeros((*mp.describe(layers, shape).rows[-1].output_shape, m), dtype)
     options = {"dtype": dtype, "optimizer": optimizer}
-    measured = mp.measure(layers, LOSS, n_stages, X, Y, rounds=1, **options).footprints
+    measured = mp.measure(layers, LOSS, n_stages, X, Y, n_rounds=1, **options).footprints
     return measured, mp.footprints(layers, LOSS, n_stages, shape, m, **options)
 
 
@@ -66,24 +66,6 @@ def test_every_model_needs_the_bytes_that_are_foreseen(name):
         layers, shape, n_stages, 5, np.float32, name == "Transformer", optimizer
     )
     assert foreseen == measured
-
-
-@pytest.mark.parametrize("name", EACH_LARGE)
-def test_a_recomputation_keeps_what_the_forward_would(name):
-    """The caches after a forward are those after a recomputation.
-
-    The last cells of this AmoebaNet-D have one place, of which one sample has no variance.
-    """
-    layers, shape, n_stages = LARGE[name]
-    for m in (2, 5) if name == "AmoebaNet-D" else (1, 2, 5):
-        footprints = mp.footprints(
-            layers, mp.SoftmaxCrossEntropy(), n_stages, shape, m, "float32", patterns=["FB", "FRB"]
-        )
-        after_forward, after_recompute = (
-            [footprint.actions[pattern][kind][2]["caches"] for footprint in footprints]
-            for pattern, kind in (("FB", "F"), ("FRB", "R"))
-        )
-        assert after_forward == after_recompute and min(after_forward) > 0
 
 
 def test_only_the_last_stage_keeps_the_cache_of_the_loss():
@@ -202,20 +184,8 @@ def test_stages_that_look_alike_are_counted_once_only_if_they_are(shape, layers)
     layers = [mp.Tanh(), *layers, mp.Tanh()]
     X = np.random.default_rng(0).standard_normal((*shape, 2))
     for cut in (6, mp.Cut([1, 2, 2, 1])):
-        measured = mp.measure(layers, LOSS, cut, X, X, rounds=1).footprints
+        measured = mp.measure(layers, LOSS, cut, X, X, n_rounds=1).footprints
         assert mp.footprints(layers, LOSS, cut, shape, 2) == measured
-
-
-@pytest.mark.slow  # AmoebaNet's cells
-def test_stages_alike_but_for_what_comes_back_are_counted():
-    """Two equal cells of AmoebaNet: what comes back to the second one has no derivative by its second output.
-    """
-    layers = mp.models.amoebanet_d(12, 8, n_classes=2)
-    cut = mp.Cut([len(layers) - 5, 1, 1, 3])
-    X, Y = np.random.default_rng(0).standard_normal((3, 32, 32, 2)), np.ones((2, 2))
-    measured = mp.measure(layers, LOSS, cut, X, Y, rounds=1).footprints
-    assert mp.footprints(layers, LOSS, cut, (3, 32, 32), 2) == measured
-    assert measured[1].actions != measured[2].actions
 
 
 def test_nothing_is_allocated():
@@ -254,7 +224,7 @@ def test_one_time_iterators_and_used_optimizers_do():
     fresh = mp.footprints(layers, LOSS, 2, (3,), 4, optimizer=mp.Adam())
     names = iter(["FB", "FIW", "FRB", "FRIW"])
     assert mp.footprints(iter(layers), LOSS, 2, (3,), 4, optimizer=optimizer, patterns=names) == fresh
-    assert mp.measure(layers, LOSS, 2, X, Y, optimizer=optimizer, rounds=1).footprints == fresh
+    assert mp.measure(layers, LOSS, 2, X, Y, optimizer=optimizer, n_rounds=1).footprints == fresh
     assert [footprint.optimizer_state for footprint in fresh] == [2 * 8 * (3 * 2 + 2), 2 * 8 * (2 * 1 + 1)]
 
 

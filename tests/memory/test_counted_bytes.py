@@ -10,8 +10,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cluster import Buffers, bytes_by_kind
-from minipipe.cluster.memory import Tally
+from minipipe.cluster import bytes_by_kind
 from minipipe.order import in_copies, with_updates, with_zero
 from minipipe.parallel.stage import Holdings
 from minipipe.schedules import build, data_parallel
@@ -137,20 +136,6 @@ def test_the_bytes_are_those_of_a_walk_through_all_that_is_held(name, accumulate
     )
     net.train([mini_batch(), mini_batch(18)], mp.Adam())
     assert len(looks) > 2 * 4 * M
-
-
-def test_a_buffer_counts_under_the_first_of_its_kinds_however_they_come_and_go():
-    rng, kinds = np.random.default_rng(0), ["first", "second", "third"]
-    arrays, tally, held = [np.zeros(2**k, np.uint8) for k in range(5)], Tally(kinds), []
-    for _ in range(300):
-        if held and rng.integers(2):
-            tally.drop(*held.pop(rng.integers(len(held))))
-        else:
-            views = [arrays[k][:1] for k in rng.integers(0, 5, 2)]
-            held.append((kinds[rng.integers(3)], Buffers(views)))
-            tally.add(*held[-1])
-        expected = bytes_by_kind({kind: [buffers for one, buffers in held if one == kind] for kind in kinds})
-        assert tally.with_work(None) == expected | {"work": 0}
 
 
 # The time of a mini-batch grows with its micro-batches, not with their square.

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 from compared import assert_same, parameters
 from doors.refused import assert_refused
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
 from minipipe.cluster import Compute, bytes_by_kind
-from minipipe.partitioning import equal_counts
 from minipipe.sums import TreeSum
 from minipipe.order.programs import Wires, program
 from minipipe.schedules import build, names_having
@@ -49,26 +46,6 @@ def test_after_three_ticks_the_stashes_are_those_of_the_diagram():
     for _ in range(3):
         pipe.tick()
     assert [sorted(stage.stash) for stage in pipe.stages] == [[0, 1, 2], [0, 1], [0]]
-
-
-def test_stages_do_not_share_anything():
-    stages = pipeline().stages
-    assert [len(stage.layers) for stage in stages] == [2, 2, 1]
-    assert [stage.loss is None for stage in stages] == [True, True, False]
-    assert len({id(layer) for stage in stages for layer in stage.layers}) == 5
-
-
-def test_weights_depend_on_the_place_of_the_layer_alone():
-    whole = mp.Sequential(LAYERS, None)
-    for n_stages in (1, 2, 3, 5):
-        assert_same(parameters(pipeline(n_stages).layers), parameters(whole.layers))
-
-
-def test_networks_do_not_share_the_layers_they_were_built_from():
-    first, second = pipeline(), pipeline()
-    first.forward_backward(X, Y)
-    first.step(mp.SGD(learning_rate=1))
-    assert not np.array_equal(first.layers[0].W, second.layers[0].W) and LAYERS[0].W is None
 
 
 def test_parameters_that_a_layer_has_are_kept():
@@ -159,43 +136,11 @@ def test_recomputation_runs_before_the_gradient_arrives():
     assert first_R.end <= arrival.arrived
 
 
-@settings(max_examples=100)
-@given(st.integers(1, 20).flatmap(lambda n: st.permutations(range(n))))
-def test_the_tree_sum_has_the_same_bits_in_any_order(order):
-    n = len(order)
-    terms = [[np.float64(x)] for x in np.random.default_rng(n).standard_normal(n)]
-    reference, shuffled = TreeSum(n), TreeSum(n)
-    for i in range(n):
-        reference.add(i, terms[i])
-    for i in order:
-        shuffled.add(i, terms[i])
-    assert shuffled.value == reference.value
-
-
-@pytest.mark.parametrize("order", [list, lambda terms: list(terms)[::-1]], ids=["upwards", "downwards"])
-def test_the_tree_sum_keeps_few_pending_sums(order):
-    for n in range(1, 130):
-        total, most = TreeSum(n), 0
-        for i in order(range(n)):
-            total.add(i, [1])
-            most = max(most, len(total.pending))
-        assert total.value == [n] and most <= n.bit_length()
-
-
 def test_an_incomplete_sum_is_refused():
     total = TreeSum(3)
     total.add(0, [1])
     with pytest.raises(RuntimeError, match="sum of 3 terms is not complete"):
         total.value  # noqa: B018
-
-
-def test_equal_counts():
-    assert [equal_counts(7, n) for n in (1, 2, 3, 7)] == [[7], [4, 3], [3, 2, 2], [1] * 7]
-
-
-def test_numpy_integers_are_counts_like_any_other():
-    pipe = pipeline(np.int64(3), np.int64(4))
-    assert pipe.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
 
 
 def test_a_layer_whose_weights_are_frozen_has_no_gradient():

@@ -11,8 +11,7 @@ import pytest
 from figures import draw
 
 import minipipe as mp
-from minipipe.models import amoebanet_d
-from minipipe.order import greedy_schedule, peak_microbatches, with_recompute
+from minipipe.order import peak_microbatches
 from minipipe.papers import (
     ACCURACIES, HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, ZERO_BUBBLE,
     blocks_that_fit, chimera_bubble, costs_of, equal_stages, gpipe_bubble, megatron_bubble,
@@ -23,7 +22,6 @@ from minipipe.papers.gpipe import (
     BOUNDS, MEMORY_UNIT, Largest, _estimate, _makespan, _relative, samples_per_second, share_of_slowest,
     slowest_share,
 )
-from minipipe.partitioning import histogram
 from minipipe.schedules import build, gpipe, interleaved_one_f_one_b
 
 PARAMETERS = [
@@ -86,31 +84,6 @@ def test_activation_memory_of_the_transformers_follows_a_formula(column, counted
         stashed = 32 * (tokens + (column.n_devices - 1) * stage_input)
         n_bytes = stashed + caches if column.pipeline else 32 * caches
         assert _estimate(column).activation_memory == n_bytes / 2**30
-
-
-@pytest.mark.slow
-def test_activation_memory_of_amoebanet_is_that_of_footprints():
-    """32 micro-batches of 4 images: the stashed inputs of all, and the caches of one; a run has one input
-    fewer beside the caches.
-    """
-    layers, shape = amoebanet_d(3, 8), (3, 224, 224)
-    counts = histogram([row.macs for row in mp.describe(layers, shape).rows], 2)
-    footprints = mp.footprints(
-        layers, mp.SoftmaxCrossEntropy(), mp.Cut(counts), shape, 4, "float32", patterns=["FRB"]
-    )
-    actions = [footprint.actions["FRB"] for footprint in footprints]
-    stashed, caches = (
-        sum(of["F"][2]["stashed inputs"] for of in actions),
-        sum(of["R"][2]["caches"] for of in actions),
-    )
-    estimate = _estimate(Largest("AmoebaNet-D", 2, True, (3, 8), 1, 1, 1))
-    assert estimate.activation_memory == (32 * stashed + caches) / 1e9
-    trace = mp.simulate(with_recompute(gpipe(2, 32)), footprints=footprints)
-    peaks = [
-        max(held.get("stashed inputs", 0) + held.get("caches", 0) for _, held in trace.ledger(device))
-        for device in (0, 1)
-    ]
-    assert sum(peaks) == 31 * stashed + caches
 
 
 @COLUMNS_OF_TABLE_1
@@ -326,20 +299,6 @@ def test_searches_reach_the_published_rates_in_their_memory():
     work, bounds = row.m * sum(times), [zero_bubble_span(8, 24, *times, row.T_comm, k) for k in (24, 16)]
     assert [f"{1 - work / bound:.4f}" for bound in bounds] == ["0.0433", "0.1015"]
     assert searched[0, "ZB-2p"].found >= 1 - work / bounds[0]
-
-
-@pytest.mark.slow
-def test_the_search_reaches_the_bound_if_all_is_kept_until_w():
-    """16 micro-batches alive: the last device can put off 16 W."""
-    row = ZERO_BUBBLE[0]
-    costs, link = costs_of(row.T_F, row.T_B, row.T_W, row.T_comm)
-    greedy = greedy_schedule(8, 24, costs, 16, halves=True, latency=row.T_comm, objective="span")
-    trace = mp.simulate(greedy.validate(16), costs, link)
-    longest = max(trace.spans_of(r)[-1].end - trace.spans_of(r)[0].start for r in range(8))
-    bound = zero_bubble_span(8, 24, row.T_F, row.T_B, row.T_W, row.T_comm, put_off=16)
-    assert longest == pytest.approx(bound, rel=1e-13)  # some 600 additions, each rounded by 2^-53 of the sum
-    for_makespan = greedy_schedule(8, 24, costs, 16, halves=True, latency=row.T_comm)
-    assert mp.simulate(for_makespan, costs, link).makespan < trace.makespan
 
 
 @pytest.mark.slow

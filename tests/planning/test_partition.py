@@ -5,7 +5,6 @@ the numbers.
 import itertools
 import math
 import random
-import re
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -164,43 +163,6 @@ def slowest(costs, speeds, cuts, memory, limit, K, counts):
             sum(exact(costs[start:end])) / Fraction(speeds[stage] if speeds else 1) + cuts[start] + cuts[end]
         )
     return max(times)
-
-
-def test_the_limit_that_an_error_names_is_the_smallest():
-    rng, counted = random.Random(7), {"limit": 0, "devices": 0, "more": 0}
-    for _ in range(80):
-        kinds = rng.random(), rng.randrange(9), Fraction(rng.randrange(9), 3)
-        memory, K = [rng.choice(kinds) for _ in range(8)], rng.randrange(1, 5)
-        limits = [rng.randrange(1, 6) for _ in range(K)] if rng.random() < 0.5 else rng.randrange(1, 9)
-        try:
-            min_max([1] * 8, K, memory=memory, memory_limit=limits)
-        except ValueError as error:
-            limit = re.search(r"use a limit of ([\d.e-]+)", str(error))
-            more = re.search(r"give each device ([\d.e-]+) more", str(error))
-            devices = re.search(r"or (\d+) devices", str(error))
-        else:
-            continue
-        assert bool(limit) != bool(more)
-        if limit:
-            least = min(bottleneck(memory, cut) for cut in every_cut(8, K))
-            assert float(limit[1]) == pytest.approx(float(least), rel=2**-52)
-            assert Fraction(float(limit[1])) >= least
-            min_max([1] * 8, K, memory=memory, memory_limit=float(limit[1]))
-        if more:
-            enough = [
-                Fraction(float(more[1])) + one
-                for one in (limits if isinstance(limits, list) else [limits] * K)
-            ]
-            min_max([1] * 8, K, memory=memory, memory_limit=enough)
-            with pytest.raises(ValueError):
-                min_max([1] * 8, K, memory=memory, memory_limit=[one - Fraction(1, 10**9) for one in enough])
-        if devices:
-            n, one = int(devices[1]), limits[0] if isinstance(limits, list) else limits
-            min_max([1] * 8, n, memory=memory, memory_limit=one)
-            assert all(bottleneck(memory, cut) > one for cut in every_cut(8, n - 1))
-        for name, found in zip(counted, (limit, devices, more)):
-            counted[name] += bool(found)
-    assert min(counted.values()) > 8
 
 
 def test_the_best_cut_with_cut_costs_is_best_in_simulations():
@@ -374,11 +336,6 @@ def test_networks_and_planning_cut_alike(cut, counts):
     foreseen = mp.footprints(LAYERS, LOSS, cut, (4,), len(X[0]))
     assert foreseen == mp.measure(LAYERS, LOSS, cut, X, Y, rounds=1).footprints
     assert [of_stage.parameters for of_stage in foreseen] == n_bytes
-
-
-def test_parameters_need_no_data():
-    pipe = mp.Pipeline(LAYERS, LOSS, mp.Cut(3, "parameters"), 2)
-    assert [len(stage.layers) for stage in pipe.stages] == partition(LAYERS, 3)
 
 
 @pytest.mark.parametrize("call, words", [

@@ -13,16 +13,14 @@ import numpy as np
 import pytest
 from asynchronous.by_the_rule import by_the_rule, per_update
 from compared import (
-    J_and_gradients, assert_equals_full_batch, assert_same, assert_same_bits, parameters,
+    assert_same, assert_same_bits, parameters,
 )
-from engines.on_engines import work
 from sampling import one_in
 
 import minipipe as mp
 from minipipe.checks import spelled
 from minipipe.cli.main import main
 from minipipe.cluster import ticks
-from minipipe.exact import rational
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
 from minipipe.schedules import (
     SCHEDULES, build, is_name, name_of, names_for, names_having, stages_per_device,
@@ -194,7 +192,6 @@ def pipeline(name, K, M, layers=LAYERS, **options):
     return mp.Pipeline(layers, LOSS, n_stages, M, schedule=name, **options)
 
 
-WITH_A_FLUSH = pytest.mark.parametrize("name", names_having(flush=True))
 WITHOUT = pytest.mark.parametrize("name", names_having(flush=False))
 
 
@@ -206,24 +203,6 @@ def test_a_run_has_the_bits_of_gpipe(name, recompute):
     X, Y = (A.astype(np.float32) for A in mini_batch(2 * M + 1))
     assert_same_bits(pipe, X, Y)
     assert pipe.schedule.name.startswith(name)
-
-
-@WITH_A_FLUSH
-def test_a_rational_run_equals_the_full_batch(name):
-    K, M = sizes_of(name)[0]
-    layers = [mp.Linear(3, 3), mp.ReLU(), mp.Linear(3, 2), mp.Linear(2, 2)]
-    layers = [layer.copy(rational) for layer in mp.Sequential(layers, LOSS).layers]
-    X, Y = (rational(np.round(8 * A).astype(int)) for A in mini_batch(M + 1))
-    assert_equals_full_batch(pipeline(name, K, M, layers), X, Y)
-
-
-@WITH_A_FLUSH
-def test_threads_do_the_work_of_the_cluster_with_its_bits(name):
-    K, M = sizes_of(name)[0]
-    pipes = [pipeline(name, K, M, engine=engine) for engine in ("cluster", "threads")]
-    simulated, measured = (J_and_gradients(pipe, *mini_batch(2 * M + 1)) for pipe in pipes)
-    assert_same(measured, simulated)
-    assert work(pipes[0].trace) == work(pipes[1].trace)
 
 
 @WITHOUT

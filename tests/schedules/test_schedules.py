@@ -132,17 +132,17 @@ SMALL = [(1, 1), (2, 2), (2, 3), (2, 4), (3, 3)]
 
 
 @st.composite
-def changed_schedules(draw, sizes=SMALL, most_copies=2):
+def changed_schedules(draw):
     """A schedule of any builder in which some actions are swapped, dropped, doubled, moved or renamed.
 
     Some have several copies, each on devices of its own, and all-reduces and updates. Sometimes what is said
     of the copies is wrong, too.
     """
     name = draw(st.sampled_from(sorted(names_having(late_w=False))))
-    K, M = draw(st.sampled_from(sizes))
+    K, M = draw(st.sampled_from(SMALL))
     assume(name in names_for(K, M) or (name in names_having(flush=False) and M % K == 0))
     schedule = build(name, K, M)
-    schedule = in_copies(schedule, draw(st.integers(1, most_copies)))
+    schedule = in_copies(schedule, draw(st.integers(1, 2)))
     ways = [sum_before_each_update] if "U" in schedule.kinds else [with_all_reduce, with_updates]
     schedule = draw(st.sampled_from([*ways, lambda schedule: schedule]))(schedule)
     M = schedule.n_microbatches
@@ -240,17 +240,6 @@ def comes_to_its_end(schedule):
 @settings(max_examples=60)
 @given(changed_schedules())
 def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
-    assert_faults_exactly_if_it_cannot_end(schedule)
-
-
-@pytest.mark.slow
-@settings(max_examples=150)
-@given(changed_schedules([*SMALL, (4, 4), (4, 8)], most_copies=3))
-def test_a_long_schedule_has_faults_exactly_if_it_cannot_end(schedule):
-    assert_faults_exactly_if_it_cannot_end(schedule)
-
-
-def assert_faults_exactly_if_it_cannot_end(schedule):
     """And whoever reads one with faults says so with `ScheduleError`, and with nothing else."""
     runs, faults = comes_to_its_end(schedule), schedule.faults()
     assert (faults == []) == runs and len(faults) == len(set(faults))

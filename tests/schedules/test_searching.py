@@ -308,18 +308,6 @@ def test_no_name_is_better_and_no_device_keeps_too_much(request):
             assert least <= makespan and shortest <= span
 
 
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(requests().filter(lambda request: len(request["placement"]) == request["devices"]))
-def test_no_name_is_better_than_the_best_so_far(request):
-    """Even if the search looks at few nodes."""
-    asked = {name: request[name] for name in request if name not in ("placement", "kept_for_W")}
-    found = best_schedule(**asked, most_nodes=5)
-    for schedule in named_schedules(request_of(**request)):
-        if most_kept(schedule, 1) <= (request["most_alive"] or float("inf")):
-            assert found.makespan <= makespan_and_span(schedule, request)[0]
-
-
 def test_the_names_that_a_search_knows_are_all_that_fit():
     """In halves and without, with the stages in a row, round and round, and in a V."""
     K, M = 4, 8

@@ -24,18 +24,12 @@ import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
 from minipipe.exact import Rational
-from minipipe.order import Schedule, in_copies, programs, with_all_reduce, with_recompute, with_updates
+from minipipe.order import Schedule, in_copies, with_all_reduce, with_recompute, with_updates
 from minipipe.parallel import in_buckets
 from minipipe.schedules import build, data_parallel, gpipe, replicated_stages
 
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 SMALL = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
-
-
-@pytest.mark.parametrize("D, M", [(2, 2), (3, 5), (5, 7)])
-def test_in_fractions_copies_have_the_full_batchs_gradient(D, M):
-    """D copies share M micro-batches of 7 samples, which D and M need not divide."""
-    assert_equals_full_batch(mp.DataParallel(EXACT, LOSS, D, microbatches=M), *map(eighths, mini_batch(7)))
 
 
 def one_device(M, dtype):
@@ -197,56 +191,6 @@ def test_tied_layers_are_updated_with_the_sum_in_the_order():
     early = Schedule.from_text(["0F0 1F0 2F0 2B0 2U0 1B0 1U0 0B0 0U0"])
     with pytest.raises(ValueError, match="put all its U behind all other actions"):
         mp.Pipeline(layers, LOSS, 3, 1, schedule=early)
-
-
-def test_an_order_with_updates_of_one_copy_gets_its_sums():
-    batches = [mini_batch(m) for m in (9, 8)]
-    net = mp.Parallel(
-        SMALL, LOSS, replicas=2, shards=1, stages=2, microbatches=4,
-        schedule=with_updates(build("1f1b", 2, 2))
-    )
-    plain, mine, own = mp.Parallel(
-        SMALL, LOSS, replicas=2, shards=1, stages=2, microbatches=4
-    ), mp.Adam(0.1), mp.Adam(0.1)
-    assert net.train(batches, mine) == plain.train(batches, own)
-    assert_same(parameters(net.layers), parameters(plain.layers))
-    assert [str(action) for action in net.schedule.devices[0][-2:]] == ["0A1", "0U1"]
-
-
-def test_no_copy_keeps_anything_for_a_run_that_fails():
-    """What was there before an update lies on the host."""
-    pipe = mp.Pipeline(SMALL, LOSS, 1, 2, schedule=with_updates(in_copies(gpipe(1, 1), 2)), count_bytes=True)
-    pipe.train([mini_batch(4)], mp.Adam())
-    assert pipe.trace.ledger(0) == pipe.trace.ledger(1)
-    assert set(pipe.trace.ledger(0)[-1][1]) == {"parameters", "optimizer state"}
-
-
-def test_a_stage_without_other_copies_shares_its_sums_with_nobody(monkeypatch):
-    """No all-reduce among one, which would copy each gradient."""
-    monkeypatch.setattr(programs, "all_reduce_sum_and_gather", None)
-    J, pipe = run(gpipe(3, 4), *mini_batch(8))
-    assert np.isfinite(J) and len(pipe.gradients) == len(SMALL)
-    with pytest.raises(TypeError, match="not callable"):
-        run(in_copies(gpipe(3, 2), 2), *mini_batch(8))
-
-
-@pytest.mark.parametrize("T, K, limit, error", [
-    (1, 4, None, FloatingPointError), (2, 2, None, FloatingPointError),
-    (1, 4, 400, mp.cluster.MemoryLimitError),
-])
-def test_a_run_that_fails_leaves_the_parameters(T, K, limit, error):
-    """In an order with updates, some of which were made."""
-    order, (X, Y) = with_updates(build("1f1b", K, 4)), mini_batch(8)
-    net = mp.Parallel(
-        SMALL, LOSS, replicas=1, shards=T, stages=K, microbatches=4, schedule=order, memory_limit=limit
-    )
-    if limit is None:
-        net.train([(X, Y)], mp.SGD(0.1))
-    before, n_steps = parameters([layer.copy() for layer in net.layers]), net.n_steps
-    with pytest.raises(error):
-        net.train([(X, Y if limit else Y * 1e300)], mp.SGD(0.1))
-    assert_same(parameters(net.layers), before)
-    assert net.n_steps == n_steps
 
 
 def test_an_optimizer_where_a_dead_one_lay_is_another_one():
@@ -441,3 +385,61 @@ def test_a_batch_norm_of_ones_own_is_not_synchronised():
 
     with pytest.raises(ValueError, match=r"MyBatchNorm\(4\) is a layer of your own in which samples meet"):
         mp.DataParallel([mp.Linear(4, 4), MyBatchNorm(4)], LOSS, 2, sums=SYNC)
+
+
+# Closed forms and published figures
+
+
+SIZE = 12 * 8  # bytes of the gradients of a Linear(3, 3)
+
+
+def exposed(n_layers, of_a_bucket, N, alpha, V):
+    """How long N copies run when all work is done: 2 ticks of backward a layer, V ticks for all bytes."""
+    bandwidth = Fraction(2 * (N - 1) * n_layers * SIZE, N * V)
+    machine = dict(costs=mp.Costs(F=n_layers, B=2 * n_layers), link=mp.Link(alpha), ports=ports(N, bandwidth))
+    layers, sums = [mp.Linear(3, 3) for _ in range(n_layers)], mp.Sums(buckets=of_a_bucket * SIZE)
+    net = mp.DataParallel(layers, LOSS, N, sums=sums, **machine)
+    net.forward_backward(np.ones((3, N)), np.ones((3, N)))
+    assert net.schedule.n_stages == n_layers // of_a_bucket
+    return net.trace.makespan - 3 * n_layers
+
+
+@pytest.mark.parametrize("of_a_bucket, ticks", [(1, 6), (2, 4), (4, 6)])
+def test_costs_travel_with_gradients_and_add_no_latency(of_a_bucket, ticks):
+    """4 layers; a bucket takes 2 ticks of latency and 1 a layer."""
+    assert exposed(4, of_a_bucket, 2, alpha=1, V=4) == ticks
+
+
+@pytest.mark.parametrize("N", [2, 3, 4])
+def test_the_best_number_of_buckets_is_the_papers_square_root(N):
+    """8 layers, T_b = 16, A = 1: T_b/K + K A + V - T_b ticks are exposed, least for K = sqrt(T_b/A) = 4."""
+    found = {K: exposed(8, 8 // K, N, alpha=Fraction(1, 2), V=16) for K in (1, 2, 4, 8)}
+    assert found == {K: Fraction(16, K) + K + 16 - 16 for K in (1, 2, 4, 8)}
+    assert min(found, key=found.get) == 4
+
+
+@pytest.mark.parametrize("A, makespan", [
+    ([3, 3, 3, 3], 36), ([0, 3, 6, 9], 36), ([0, 2, 4, 6], 33), ([1, 2, 7, 8], 36), ([0, 0, 0, 9], 36),
+])
+def test_the_sum_of_a_late_stage_hides_in_the_drain_of_1f1b(A, makespan):
+    """(M + P - 1)(F + B) + the largest A_r - r B, for P = 4, M = 8: device r ends r B earlier."""
+    order = with_all_reduce(in_copies(build("1f1b", 4, 8), 2))
+    trace = mp.simulate(order, mp.Costs(F=1, B=2, A=A))
+    ends = [max(s.end for s in trace.spans_of(device) if s.label.kind == "B") for device in range(4)]
+    assert ends == [33, 31, 29, 27]
+    assert trace.makespan == 33 + max(0, *(A[r] - 2 * r for r in range(4))) == makespan
+
+
+# Published figures
+
+
+@pytest.mark.parametrize("K, M, bubble", [
+    (32, 128, Fraction(31, 128)), (8, 32, Fraction(7, 32)), (2, 8, Fraction(1, 8)), (8, 96, Fraction(7, 96)),
+    pytest.param(64, 512, Fraction(63, 512), marks=pytest.mark.slow),  # 65,536 actions
+])
+def test_published_bubbles(K, M, bubble):
+    """(n - d)/128 of n = 32 devices in d copies and 128 micro-batches, arXiv 2104.04473, section 3.3.1; those
+    of Megatron-LM's networks of 145.6 billion parameters, 24 copies, and of a trillion, 6 copies.
+    """
+    assert Fraction(K - 1, M) == bubble
+    assert mp.simulate(build("1f1b", K, M)).bubble("ideal") == float(bubble)

@@ -98,15 +98,6 @@ def test_what_is_changed_in_place_counts_on_all_copies(zero):
     assert_all_same(map(state, net.replicas), state(one.layers))
 
 
-def test_a_step_that_is_refused_moves_no_copy():
-    net = mp.DataParallel(network(), LOSS, 2)
-    net.forward_backward(X, Y)
-    before = [state(layers) for layers in net.replicas]
-    with pytest.raises(FloatingPointError):
-        net.step(mp.SGD(1e308))
-    assert_same(list(map(state, net.replicas)), before)
-
-
 @pytest.mark.parametrize("zero, buckets", [(1, None), (2, 100), (3, None)])
 def test_after_a_run_that_failed_all_copies_go_on_from_before_it(zero, buckets):
     """It fails when all updates have been made: the cost is not finite."""

@@ -8,21 +8,18 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from cases import eighths, exact
-from compared import assert_equals_full_batch, assert_same, assert_within
+from compared import assert_equals_full_batch, assert_within
 
 import minipipe as mp
-from minipipe.arrays import even_slices
 from minipipe.cluster import Cluster
 from minipipe.collectives import Group
 from minipipe.layers import Chain
 from minipipe.layers.exchanging import (
-    Copied, Gathered, Summed, backward_input_program, forward_program,
+    backward_input_program, forward_program,
 )
 from minipipe.layers.through import prepare_forward
 from minipipe.losses.cross_entropy import SoftmaxCrossEntropyPart
-from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.splitting import Shard
-from minipipe.parallel.stage import Stage, TalkingStage
 
 LOSS, CLASSES = mp.MeanSquaredError(), mp.SoftmaxCrossEntropy()
 rng = np.random.default_rng(0)
@@ -293,116 +290,3 @@ def test_three_numbers_a_column_are_exchanged_and_no_logits():
 
     _, trace = on_devices(4, perform)
     assert [sent_by(trace, rank) for rank in range(4)] == [18432] * 4
-
-
-@pytest.mark.parametrize("T", [1, 2, 3])
-def test_an_exchange_and_its_backward_are_transposes(T):
-    """<dA, f(A)> over all devices = <f'(dA), A>, where what is whole counts once. In whole numbers."""
-    rng = np.random.default_rng(T)
-    whole, split = "whole", "split"
-    kinds = [(Copied, whole, None), (Summed, None, whole), (Gathered, split, whole)]
-    n = 6
-
-    def values(kind):
-        """For each device its array: of what is whole the same, of what is split its part, else its own."""
-        if kind is None:
-            return [rng.integers(-9, 10, (n, 2, 3)) for _ in range(T)]
-        one = rng.integers(-9, 10, (n, 2, 3))
-        return [one if kind == whole else one[part] for part in even_slices(n, T)]
-
-    def inner(kind, left, right):
-        products = [int((a * b).sum()) for a, b in zip(left, right, strict=True)]
-        return products[0] if kind == whole else sum(products)
-
-    for exchange, into, out in kinds:
-        A, dA = values(into), values(out)
-
-        def perform(rank, group, exchange=exchange, A=A, dA=dA):
-            return (yield from through([exchange()], A[rank], dA[rank], group))
-
-        results, _ = on_devices(T, perform)
-        assert inner(out, dA, [A for A, _ in results]) == inner(into, [dA for _, dA in results], A)
-
-
-class TalkingFork(Summed):
-    """A sum over the devices, which is put aside for a Join, too."""
-
-    fork = "skip"
-
-    def forward(self, A_prev):
-        A = yield from self.summed(A_prev)
-        return A, A
-
-    def backward_input(self, dZ):
-        dA, skip = dZ
-        return dA + skip
-
-
-def test_a_layer_that_talks_may_fork():
-    """On two devices A is 2 X, twice: 4 X behind the Join, and its derivative is 2."""
-    X = np.array([[1.0, 2], [3, -1]])
-
-    def perform(rank, group):
-        return through([TalkingFork(), mp.Join("skip")], X, np.ones((2, 2)), group)
-
-    results, _ = on_devices(2, perform)
-    for A, dX in results:
-        assert_same(A, 4 * X)
-        assert_same(dX, np.full((2, 2), 2.0))
-
-
-class StridedLoss(mp.MeanSquaredError):
-    """It hands back a view with gaps."""
-
-    def backward(self):
-        return super().backward().repeat(2, axis=-1)[..., ::2]
-
-
-class Looking(mp.layers.Layer):
-    """It talks to nobody, but could; it notes whether what it is given lies in one piece."""
-
-    exchanges = False, True
-
-    def forward(self, A_prev):
-        return A_prev
-
-    def backward_input(self, dZ):
-        self.met = dZ.flags.c_contiguous
-        yield from ()
-        return dZ
-
-
-def test_what_a_layer_that_talks_is_given_is_contiguous():
-    last = Looking()
-    stage = TalkingStage(0, [mp.Linear(2, 2, W=np.eye(2), bias=False), last], StridedLoss())
-    stage.begin(MicroBatches([(np.ones((2, 3)), np.zeros((2, 3)))], 1, 0))
-    list(stage.forward(0, stage.line.take_inputs(0), {}))
-    work = stage.backward(0, None, {})
-    exchange = next(work)
-    with pytest.raises(StopIteration) as end:
-        next(exchange.program)
-    with pytest.raises(StopIteration):
-        work.send(end.value.value)
-    assert last.met
-
-
-class TalkingLoss(mp.MeanSquaredError):
-    """The cost of one device, which could ask others."""
-
-    exchanges = True, False
-
-    def forward(self, A, Y, m=None):
-        J = super().forward(A, Y, m)
-        yield from ()
-        return J
-
-
-def test_a_loss_alone_may_talk():
-    pipe, plain = (mp.Pipeline([mp.Linear(2, 2)], loss, 1, 2) for loss in (TalkingLoss(), LOSS))
-    X, Y = np.array([[1.0, 2], [3, -1]]), np.ones((2, 2))
-    assert pipe.forward_backward(X, Y) == plain.forward_backward(X, Y)
-    assert_same(pipe.gradients, plain.gradients)
-    stage = Stage(0, plain.layers, TalkingLoss())
-    stage.begin(MicroBatches([(X, Y)], 1, 0))
-    with pytest.raises(RuntimeError, match="talks to other devices, but here it is alone"):
-        stage.forward(0, X, {})

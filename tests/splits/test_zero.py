@@ -196,3 +196,9 @@ def test_no_other_end_is_added(make):
 def test_what_does_not_go_with_it_is_refused(options, words):
     with pytest.raises(ValueError, match=words):
         mp.DataParallel(LAYERS, LOSS, 2, **options)
+
+
+@pytest.mark.parametrize("optimizer", [mp.LARS(0.1), mp.LAMB(0.1)])
+def test_an_optimizer_of_whole_parameters_is_refused(optimizer):
+    with pytest.raises(ValueError, match="looks at whole parameters, of which each device has a part"):
+        mp.DataParallel(LAYERS, LOSS, 2, zero=1).train([mini_batch(4)], optimizer)

@@ -8,10 +8,9 @@ import pytest
 
 import minipipe as mp
 from minipipe.cluster import (
-    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Message, Receive, Send,
+    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Receive, Send,
     UnreceivedError,
 )
-from minipipe.cluster.memory import own
 
 
 def sender(n_messages, size=25):
@@ -235,17 +234,6 @@ def test_an_error_in_a_compute_stops_the_run_for_good():
     assert not cluster.done
     with pytest.raises(RuntimeError, match="has stopped with an error"):
         cluster.tick()
-
-
-def test_own_copies_whatever_holds_arrays():
-    A = np.arange(6.0).reshape(2, 3).T
-    copy, n_bytes = own([A, (A, "word")])
-    assert n_bytes == 96 and copy[0].flags.c_contiguous and not np.shares_memory(copy[0], A)
-    assert np.array_equal(copy[1][0], A) and copy[1][1] == "word"
-    message = Message({"A": A}, 0, 1, 2, 3, 4, 5)  # a named tuple with a dict
-    copy, n_bytes = own(message)
-    A[:] = 9
-    assert type(copy) is Message and n_bytes == 48 and copy.label["A"].max() == 5
 
 
 def test_a_device_counts_in_numbers_of_its_own():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minipipe.cluster import (
-    ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send, ports,
+    ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send,
 )
 from minipipe.collectives import Group, all_reduce
 from minipipe.meta import MetaArray
@@ -105,12 +105,6 @@ def run(name, N, n, link=Link(), ports=()):
     return Cluster(programs, link=link, ports=ports).run()
 
 
-def swap(label, n, to, source):
-    """One message to a rank, and one from a rank, on their way at the same time."""
-    yield Send(label, None, to, n)
-    yield Receive(label, source)
-
-
 def test_gpus_on_one_bus_at_tick_each_other():
     """All 4 GPUs on one bus: 24 messages of 40 MB, one after another, take 60 ms, however they are sent."""
     bus = [Port(16, sends=range(4), receives=range(4))]
@@ -119,46 +113,6 @@ def test_gpus_on_one_bus_at_tick_each_other():
 
 
 # Communication beside the work: two copies of a network, and two lanes a device
-
-
-def backward(device, order):
-    """The lane that computes: two ticks for each layer, whose gradient it hands over at once."""
-    for layer in order:
-        yield Compute(f"B{layer}", ticks=2)
-        yield Send(f"gradient {layer}", None, device)
-
-
-def exchange(device, buckets, n_bytes):
-    """The lane that communicates: for each bucket in turn, when all of its gradients are there, a swap."""
-    for number, layers in enumerate(buckets):
-        for layer in layers:
-            yield Receive(f"gradient {layer}", device)
-        yield from swap(number, n_bytes * len(layers), 1 - device, 1 - device)
-
-
-def exposed(buckets, alpha, ticks_a_layer):
-    """How long the run lasts when all work is done."""
-    programs = [
-        {"compute": backward(r, [3, 2, 1, 0]), "communication": exchange(r, buckets, ticks_a_layer)}
-        for r in range(2)
-    ]
-    trace = Cluster(programs, link=Link(alpha), ports=ports(2, 1)).run()
-    assert trace.busy_ticks() == [8, 8]
-    return trace.makespan - 8
-
-
-def test_an_exchange_beside_the_work_is_exposed_where_longer():
-    """4 layers of b = 2 ticks, and c ticks for the exchange of each: max(c, 4 c - 3 b)."""
-    one_by_one = [[3], [2], [1], [0]]
-    found = [exposed(one_by_one, 0, c) for c in (1, 2, 3)]
-    assert found == [max(c, 4 * c - 6) for c in (1, 2, 3)] == [1, 2, 6]
-
-
-def test_buckets_save_latency_and_cost_overlap():
-    """alpha = 2, and a tick a layer: buckets of 1, 2 and 4 layers; and of 2 in the forward's order."""
-    one_by_one, pairs, together = [[3], [2], [1], [0]], [[3, 2], [1, 0]], [[3, 2, 1, 0]]
-    assert [exposed(buckets, 2, 1) for buckets in (one_by_one, pairs, together)] == [6, 4, 6]
-    assert exposed([[1, 0], [3, 2]], 2, 1) == 8
 
 
 def test_buckets_in_other_orders_are_a_deadlock_by_rendezvous():

@@ -260,17 +260,6 @@ def ended(setting, kept=None):
 @settings(max_examples=60)
 @given(settings_of_runs())
 def test_a_slow_and_plain_cluster_does_the_same(setting):
-    assert_does_the_same(setting)
-
-
-@pytest.mark.slow
-@settings(max_examples=200)
-@given(settings_of_runs(most_requests=20))
-def test_a_slow_and_plain_cluster_does_the_same_in_long_runs(setting):
-    assert_does_the_same(setting)
-
-
-def assert_does_the_same(setting):
     """The same work at the same ticks, the same messages at the same ticks, and the same deadlocks."""
     cluster, stuck = ended(setting)
     slow = SlowCluster(setting.generators(), setting.link, setting.ports).run()
@@ -307,17 +296,6 @@ def test_ticking_leaves_the_trace_of_running(setting, with_memory):
 @settings(max_examples=40)
 @given(settings_of_runs())
 def test_each_instant_of_each_lane_is_explained(setting):
-    assert_explained(setting)
-
-
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(settings_of_runs(most_requests=20))
-def test_each_instant_of_each_lane_of_long_runs_is_explained(setting):
-    assert_explained(setting)
-
-
-def assert_explained(setting):
     """By work, or by an idle span that parts tile; and from the beginning to the end goes a critical path."""
     cluster, stuck = ended(setting)
     trace = cluster.trace

@@ -13,9 +13,9 @@ from matplotlib.quiver import Quiver
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cluster import COMPUTE, Label, Port, UnreceivedError
+from minipipe.cluster import COMPUTE, Label, Port
 from minipipe.order import Action
-from minipipe.plots.boxes import boxes, ends_of, height_of, rows_of, stage_places
+from minipipe.plots.boxes import boxes, height_of, rows_of, stage_places
 from minipipe.plots.canvas import STYLES, shade, styles_of
 from minipipe.plots.html import page_data
 from minipipe.schedules import build
@@ -51,26 +51,16 @@ def middles(trace):
 def idle_lane():
     """Two devices with a lane beside that hands on what it gets, and works on nothing."""
     def compute(r):
-        yield mp.cluster.Compute("work")
-        yield mp.cluster.Send("news", None, to=r)
+        yield mp.Compute("work")
+        yield mp.Send("news", None, to=r)
 
     def hand_on(r):
-        yield mp.cluster.Receive("news", source=r)
+        yield mp.Receive("news", source=r)
 
-    return mp.cluster.Cluster([{COMMUNICATION: hand_on(r), COMPUTE: compute(r)} for r in range(2)]).run()
+    return mp.Cluster([{COMMUNICATION: hand_on(r), COMPUTE: compute(r)} for r in range(2)]).run()
 
 
 # ---- rows ----
-
-def test_the_rows_of_a_device_are_together_computing_first(trace):
-    rows = rows_of(trace)
-    assert list(rows) == LANES and [row.name for row in rows.values()] == NAMES
-    upside_down = trace_of_lanes((0, COMMUNICATION, "a", 0, 1), (0, COMPUTE, "b", 0, 1))
-    assert list(rows_of(upside_down)) == LANES[:2]
-    edges = [(row.middle - row.height / 2, row.middle + row.height / 2) for row in rows.values()]
-    gaps = [top - bottom for (_, bottom), (top, _) in zip(edges, edges[1:])]
-    assert all(0 < within < between for within, between in zip(gaps[::2], gaps[1::2]))
-    assert edges[0][0] > -0.5 and edges[-1][1] < height_of(rows) - 0.5
 
 
 def test_a_lane_that_was_not_used_has_no_row():
@@ -80,31 +70,6 @@ def test_a_lane_that_was_not_used_has_no_row():
     assert trace.to_text().splitlines()[1:] == ["device 0  work", "device 1  work"]
     ax = trace.plot(ax=axes(), arrows=True, critical_path=True)
     assert [name.get_text() for name in ax.get_yticklabels()] == ["device 0", "device 1"]
-
-
-def test_a_message_knows_the_lanes_at_both_ends(trace):
-    assert {(message.lane, message.to_lane) for message in trace.messages} == {(COMMUNICATION, COMMUNICATION)}
-
-    def send():
-        yield mp.cluster.Send("order", None, to=1)
-        yield mp.cluster.Send("more", None, to=1)
-
-    def beside():
-        yield mp.cluster.Receive("order", source=0)
-
-    def work():
-        yield mp.cluster.Compute("work")
-
-    cluster = mp.cluster.Cluster([send(), {COMPUTE: work(), COMMUNICATION: beside()}])
-    with pytest.raises(UnreceivedError):
-        cluster.run()
-    orders = cluster.trace.messages
-    assert [message.to_lane for message in orders] == [COMMUNICATION, None]
-    assert [message.lane for message in orders] == [COMPUTE, COMPUTE]
-    rows = {(0, COMPUTE): 0, (1, COMPUTE): 1, (1, COMMUNICATION): 2}
-    assert [ends_of(message, rows) for message in orders] == [
-        ((0, COMPUTE), (1, COMMUNICATION)), ((0, COMPUTE), (1, COMPUTE)),
-    ]
 
 
 # ---- still pictures and films ----
@@ -275,15 +240,15 @@ def test_a_reader_can_walk_through_the_lanes(trace, tmp_path):
 @in_a_browser
 def test_the_page_says_why_a_sender_waits(tmp_path):
     def send():
-        yield mp.cluster.Send("news", None, to=1)
+        yield mp.Send("news", None, to=1)
 
     def receive():
-        yield mp.cluster.Compute("work", ticks=5)
-        yield mp.cluster.Receive("news", source=0)
+        yield mp.Compute("work", ticks=5)
+        yield mp.Receive("news", source=0)
 
     tips = {}
     for name, link in (("send", mp.Link(latency=3, blocking=True)), ("rendezvous", mp.Link(rendezvous=True))):
-        page = mp.cluster.Cluster([send(), receive()], link=link).run().to_html()
+        page = mp.Cluster([send(), receive()], link=link).run().to_html()
         script = 'probe = {row: 0, time: 1, reach: 0}; draw(); results.tip = $("tip").textContent; report();'
         (tmp_path / name).mkdir()
         tips[name] = browse(tmp_path / name, page, script)["tip"]
@@ -420,7 +385,7 @@ def test_copies_on_own_devices_have_the_shades_of_stages(trace):
 
 def test_a_message_that_nobody_knows_the_arrival_of_is_left_out():
     ports = [Port(1, sends=[0])]
-    cluster = mp.cluster.Cluster([send_twice(), receive_twice()], ports=ports)
+    cluster = mp.Cluster([send_twice(), receive_twice()], ports=ports)
     for _ in range(3):
         cluster.tick()
     assert [message.arrived for message in cluster.trace.messages] == [4, None]
@@ -431,11 +396,11 @@ def test_a_message_that_nobody_knows_the_arrival_of_is_left_out():
 
 
 def send_twice():
-    yield mp.cluster.Compute("work")
+    yield mp.Compute("work")
     for name in ("first", "second"):
-        yield mp.cluster.Send(name, None, to=1, n_bytes=3)
+        yield mp.Send(name, None, to=1, n_bytes=3)
 
 
 def receive_twice():
     for name in ("first", "second"):
-        yield mp.cluster.Receive(name, source=0)
+        yield mp.Receive(name, source=0)

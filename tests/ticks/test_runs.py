@@ -148,21 +148,6 @@ def test_the_costs_of_a_training_are_their_callers():
     assert pipe.J == last
 
 
-def test_gradients_of_a_users_layer_are_not_written_into():
-    """A penalty whose gradient is W itself, and one that cannot be written."""
-    class Penalty(mp.Linear):
-        def backward_weight(self, dZ):
-            return self.W, np.broadcast_to(np.ones(1), self.b.shape)
-
-    pipe = mp.Pipeline([Penalty(4, 3), mp.Linear(3, 3)], LOSS, 2, 4)
-    before = pipe.layers[0].W.copy()
-    pipe.forward_backward(*mini_batch())
-    assert np.array_equal(pipe.layers[0].W, before)
-    dW, db = pipe.gradients[0]
-    assert np.array_equal(dW, before + before + (before + before))
-    assert np.array_equal(db, np.full((3, 1), 4.0))
-
-
 @pytest.mark.parametrize("name", ["main", "0F0", "sums of stage 0"])
 def test_a_skip_connection_may_have_any_name(name):
     layers = [mp.Linear(4, 3), mp.Fork(name), mp.Linear(3, 3), mp.Tanh(), mp.Join(name)]

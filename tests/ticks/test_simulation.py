@@ -47,16 +47,6 @@ def test_one_slow_link_among_free_ones():
     assert makespan(link={(0, 1): mp.Link(latency=5)}) == makespan(link={(1, 0): mp.Link(latency=5)}) == 14
 
 
-def test_halves_are_exact_beside_a_third_and_floats_otherwise():
-    """Half of a backward is a fraction beside a latency of a third, else a float; whichever comes first."""
-    for latencies in ([1, Fraction(1, 3)], [Fraction(1, 3), 1]):
-        costs, found = mp.Costs(F=1, B=1), {}
-        for latency in latencies:
-            trace = mp.simulate(mp.schedules.build("zb-h1", 2, 2), costs, mp.Link(latency=latency))
-            found[latency] = {type(span.end - span.start) for span in trace.spans if span.label.kind == "I"}
-        assert found == {1: {float}, Fraction(1, 3): {Fraction}}
-
-
 def test_an_overlap_costs_what_is_said_or_both():
     lines = ["F0 F1 B0 B1", "F0 1F1&1B0 B1"]
     assert makespan(lines) == 1 + 1 + (1 + 2) + 2 + 2 and makespan(lines, FB=2) == 1 + 1 + 2 + 2 + 2

@@ -88,17 +88,6 @@ def test_training_goes_on_in_any_split_as_if_not_interrupted(kind, tmp_path):
     assert_same(state(whole, optimizer), state(model, resumed))
 
 
-def test_the_file_is_the_same_however_the_network_is_split(tmp_path):
-    files = {}
-    for name, make in MODELS.items():
-        model, optimizer = make(), mp.Adam(0.01)
-        train(model, optimizer, range(2))
-        mp.save(tmp_path / "net.npz", model, optimizer)
-        files[name] = (tmp_path / "net.npz").read_bytes()
-    assert len(set(files.values())) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
-
-
 def test_the_file_is_plain_arrays(tmp_path):
     net = mp.Sequential([mp.Linear(2, 3), mp.BatchNorm(3), mp.Residual(mp.Linear(3, 3))], None)
     mp.save(tmp_path / "net.npz", net)

@@ -134,17 +134,6 @@ def trained(name):
     return net, optimizer
 
 
-def test_a_first_run_may_be_interrupted_while_it_is_prepared():
-    """At its last lines, where what is kept for all runs of an order is made; it is found anew then."""
-    make, prepare = NETWORKS["Pipeline"], mp.Parallel._prepare
-    expected, one = make().forward_backward(*BATCHES[0]), make()
-    n_lines, _ = interrupted(partial(prepare, one, one.schedule))
-    for place in range(n_lines - 20, n_lines):
-        net = make()
-        assert interrupted(partial(prepare, net, net.schedule), place)[1]
-        assert net.forward_backward(*BATCHES[0]) == expected, f"after an interrupt at line {place}"
-
-
 def test_a_second_interrupt_waits_for_the_next_look():
     net, optimizer = trained("Sequential")
     (copied, of_copy), make = copy.deepcopy((net, optimizer)), mp.network.Changes.make

@@ -13,7 +13,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.order import with_updates
-from minipipe.schedules import gpipe
+from minipipe.schedules import build, gpipe
 
 LOSS = mp.MeanSquaredError()
 LAYERS = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Dropout(0.25), mp.Linear(4, 4), mp.Linear(4, 2)]
@@ -177,20 +177,6 @@ def test_gradients_of_a_copy_are_applied_to_its_own_layers(name, way):
     assert_train_alike(net, optimizer, other)
 
 
-@pytest.mark.parametrize("name, way", one_in(3, [
-    "synchronised, updates", "ZeRO 3", "shards with updates",
-], WAYS))
-def test_a_file_of_a_copy_is_that_of_the_other_one(name, way, tmp_path):
-    """Also where an optimizer was copied that has what it remembers in parts."""
-    net, optimizer = COPIED[name](), mp.Adam(0.1)
-    train(net, optimizer, BATCHES[:2])
-    files = {}
-    for path, copied in ((tmp_path / "net.npz", lambda one: one), (tmp_path / "copy.npz", WAYS[way])):
-        mp.save(path, copied(net), copied(optimizer))
-        files[path.name] = dict(np.load(path))
-    assert_same(files["copy.npz"], files["net.npz"])
-
-
 def test_a_copy_counts_what_an_optimizer_keeps():
     net, optimizer = COPIED["shards"](), mp.Adam(0.1)
     train(net, optimizer, BATCHES[:1])
@@ -198,3 +184,32 @@ def test_a_copy_counts_what_an_optimizer_keeps():
     for one in (net, *copies):
         one.forward_backward(*BATCHES[1])
     assert_all_same([one.trace.peak_bytes() for one in copies], net.trace.peak_bytes())
+
+
+@pytest.mark.parametrize("make", [
+    lambda layers: mp.Sequential(layers, LOSS),
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 2, schedule=with_updates(build("gpipe", 1, 2))),
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 1, schedule="pipedream"),
+    lambda layers: mp.DataParallel(layers, LOSS, 2, zero=1),
+    lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
+    lambda layers: mp.Parallel(
+        layers, LOSS, shards=2, microbatches=2, schedule=with_updates(build("gpipe", 1, 2))),
+    lambda layers: mp.ParameterServer(layers, LOSS, 2, servers=2),
+], ids=["one device", "stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
+def test_an_optimizer_that_remembers_another_network_is_refused(make):
+    """Of as many layers, but other shapes; nothing moves."""
+    batch, adam = [(np.ones((4, 4)), np.ones((2, 4)))], mp.Adam()
+    make([mp.Linear(4, 6), mp.Linear(6, 2)]).train(batch, adam)
+    net = make([mp.Linear(4, 3), mp.Linear(3, 2)])
+    before = copy.deepcopy((parameters(net.layers), dict(adam.memory), adam.n_updates))
+    with pytest.raises(ValueError, match="this optimizer remembers the gradients of another network"):
+        net.train(batch, adam)
+    assert_same((parameters(net.layers), dict(adam.memory), adam.n_updates), before)
+
+
+def test_a_copy_of_a_run_under_way_is_refused():
+    pipe = COPIED["pipeline"]()
+    pipe.start(*BATCHES[0])
+    pipe.tick()
+    with pytest.raises(RuntimeError, match="this run is under way, and its programs cannot be copied"):
+        copy.deepcopy(pipe)
