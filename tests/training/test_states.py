@@ -127,6 +127,7 @@ SYNC = mp.Sums(sync_batch_norm=True)
 COPIED = {
     "one device": lambda: mp.Sequential(NORMS, LOSS),
     "pipeline": lambda: mp.Pipeline(NORMS, LOSS, 3, 2),
+    "threads": lambda: mp.Pipeline(NORMS, LOSS, 3, 2, engine="threads"),
     "two copies on the same devices": lambda: mp.Pipeline(TIED, LOSS, 2, 4, schedule="chimera"),
     "updates in the order": lambda: mp.Pipeline(NORMS, LOSS, 2, 2, schedule=with_updates(gpipe(2, 2))),
     "replicas": lambda: mp.DataParallel(TIED, LOSS, 2),
