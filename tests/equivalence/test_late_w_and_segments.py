@@ -229,13 +229,6 @@ def test_each_copy_has_a_late_W_of_its_own_micro_batches(D, M, name):
     assert mp.simulate(floats.schedule, footprints=sizes).peak_bytes() == floats.trace.peak_bytes()
 
 
-def test_pictures_name_it():
-    schedule = build("1f1b-late-w", 2, 3)
-    assert "W*2---" in mp.plots.text(mp.simulate(schedule))
-    page = schedule._repr_html_()
-    assert "weight gradients of all micro-batches on stage 1" in page and "0W*2" in page
-
-
 # Segments
 
 @pytest.mark.parametrize("name", names_for(stages=2, microbatches=4))

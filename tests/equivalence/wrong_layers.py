@@ -68,10 +68,6 @@ AlwaysFloat32 = of_formula(
 WrongAtZero = of_formula(  # the slopes of abs at 0 are -1 and 1, and this one is 2
     "WrongAtZero", abs, lambda dZ, A_prev: dZ * (np.where(A_prev < 0, -1, 1) + (A_prev == 0)).astype(dZ.dtype)
 )
-NeitherSide = of_formula(  # a leaky ReLU, whose slopes at 0 are 1/2 and 1, and this one is 0
-    "NeitherSide", lambda Z: np.where(Z > 0, Z, Z / 2),
-    lambda dA, Z: dA * ((Z > 0) + (Z < 0) * 0.5).astype(dA.dtype),
-)
 
 
 class ForgetsTheSlope(mp.Tanh):
@@ -89,11 +85,6 @@ class SlopeOfZ(mp.Sigmoid):
 class ForgetsTheSkip(mp.Tanh):  # A = Z + tanh(Z)
     def forward(self, Z):
         return Z + super().forward(Z)
-
-
-class DiagonalOfSoftmax(mp.Softmax):
-    def backward_input(self, dA):
-        return dA * self.cache * (1 - self.cache)
 
 
 class ScaleOfGamma(mp.LayerNorm):  # right while gamma is 1, as it is at first
@@ -209,16 +200,6 @@ class DrawsAnew(Layer):
         return dZ * self.cache, None, None
 
 
-class DrawsAgain(Layer):
-    rng = np.random.default_rng(0)
-
-    def forward(self, A_prev):
-        return 2 * A_prev
-
-    def backward(self, dZ):
-        return dZ * self.rng.integers(0, 2, dZ.shape), None, None
-
-
 class SameMaskInEachPart(Layer):
     def forward(self, A_prev):
         rng = np.random.default_rng(self.step)
@@ -240,15 +221,6 @@ class DropsInPredictions(mp.Dropout):
         A = super().forward(A_prev)
         self.training = training
         return A
-
-
-class Squeezes(ForgetsOutputShape):
-    def output_shape(self, shape):
-        return 1, *shape[1:]
-
-    def forward(self, A_prev):
-        A = super().forward(A_prev)
-        return A.squeeze()[None] if A.shape[-1] > 1 else A.squeeze()
 
 
 class LosesTheDtype(mp.Linear):
@@ -370,10 +342,8 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (ForgetsTheSlope(), (3,), SLOPES, "dA_prev is dZ itself: the derivative of what forward computes is"),
     (SlopeOfZ(), (3,), SLOPES, "dA_prev[0, 0] = "),
     (ForgetsTheSkip(), (3,), SLOPES, "dA_prev lacks the summand dZ: is a path past the layer"),
-    (DiagonalOfSoftmax(), (3,), SLOPES, "dA_prev[0, 0] = "),
     (ScaleOfGamma(3), (3,), SLOPES, "dA_prev[0, 0] = "),
     (WrongAtZero(), (3,), SLOPES, "there is a kink, and the slopes on both sides are"),
-    (NeitherSide(), (3,), SLOPES, "= 0, but there is a kink, and the slopes on both sides are"),
     (EachOfTheLargest(), (3,), SLOPES, "where entries are equal, does each of them get the whole dZ?"),
     (AssignsTokens(2, 3), (4,), SLOPES, "np.add.at(dW, ids, ...) adds, and dW[ids] += keeps one"),
     (KeepsItsInput(), (3,), CACHE, "It keeps A_prev of the last forward. Put all that backward needs into"),
@@ -386,13 +356,11 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (UpdatesItself(3, 2), (3,), ARRAYS, "W was changed: an operation in place"),
     (CountsForwards(), (3,), REPEATS, "A is another one the second time: does a forward use what an earlier"),
     (DrawsAnew(), (3,), REPEATS, "or draw random numbers from a generator of its own?"),
-    (DrawsAgain(), (3,), REPEATS, "dA_prev is another one the second time"),
     (SameMaskInEachPart(), (3,), SUMS, "A of a sample depends on its place in the micro-batch"),
     (ForgetsToScaleBack(0.5), (3,), SLOPES, "dA_prev is 0.5 times the slope"),
     (DropsInPredictions(0.5), (3,), PREDICTIONS, "does forward look at self.training?"),
     (MeanOfTheBatch(), (3,), SUMS, "A of a sample depends on the other samples of its micro-batch"),
     (OfFiveSamples(), (3,), SUMS, "on a micro-batch of 1 of 5 samples, ValueError"),
-    (Squeezes(), (3,), SUMS, "on a micro-batch of 1 of 5 samples"),
     (LosesTheDtype(3, 2), (3,), DTYPE, "A is float64 in a run in float32: a constant or an array made"),
     (AlwaysFloat32(), (3,), DTYPE, "A is float32 in a run in float64"),
     (GradientInFloat64(3, 2), (3,), DTYPE, "dW is float64"),

@@ -3,7 +3,6 @@
 What a case is, and how to see one in full or to record all of them anew, says `recorded.py`.
 """
 
-from fractions import Fraction
 
 import pytest
 from goldens import recorded, traces
@@ -78,25 +77,3 @@ def test_what_differs_is_said_with_how_to_see_it():
         f"numbers of 'D=2 K=2': spans is gone: {show} 'spans'",
         f"numbers of 'D=2 K=2': dW of layer 0 is new: {show} 'dW of layer 0'",
     ]
-
-
-def test_a_few_parts_have_all_choices():
-    few = [part.split("/") for case in traces.cases() if case.startswith("1f1b ")
-           for part in traces.parts(case, few=True)]
-    assert {(costs, link) for costs, link, _, _ in few} == {
-        (costs, link) for costs in traces.COSTS for link in traces.LINKS
-    }
-    assert {tuple(part[2:]) for part in few} == {
-        (mode, counted) for mode in traces.RECOMPUTE for counted in traces.BYTES
-    }
-
-
-def test_equal_numbers_have_one_text(monkeypatch):
-    """An int, a float and a fraction that are equal leave the same trace."""
-    texts = []
-    for number in (int, float, Fraction):
-        costs = traces.COSTS["ints"](4)
-        equal = type(costs)(F=number(1), B=number(2), A=number(1), U=number(1), message_bytes=4)
-        monkeypatch.setitem(traces.COSTS, "ints", lambda n, equal=equal: equal)
-        texts.append(traces.lines("1f1b", 4, 4, "ints", "queueing", "never", "messages"))
-    assert texts[0] == texts[1] == texts[2]

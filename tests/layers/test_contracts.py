@@ -14,11 +14,9 @@ from layers.every_layer import (
     ALONE, CONTRACT, LAYERS, TOKENS, arrays_in, dual, is_pair, own_parameters, ready, slopes, tree,
     unread_between_the_halves,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.arrays import even_slices, leaves, shape_of
+from minipipe.arrays import leaves, shape_of
 from minipipe.exact import Rational, rational
 from minipipe.layers import every_layer as parts_of, xavier
 from minipipe.layers.convolution import Kernel
@@ -405,14 +403,6 @@ def test_the_repr_names_every_argument_that_is_no_default():
 
 
 # --- what layers are cut and copied by
-
-@settings(max_examples=50)
-@given(st.integers(1, 40), st.integers(1, 40))
-def test_even_slices_cover_everything_once(length, n_parts):
-    parts = even_slices(length, n_parts)
-    assert [i for part in parts for i in range(length)[part]] == list(range(length))
-    sizes = [part.stop - part.start for part in parts]
-    assert len(sizes) == n_parts and max(sizes) - min(sizes) <= 1 and sizes == sorted(sizes, reverse=True)
 
 
 class OldFloat(np.float64):

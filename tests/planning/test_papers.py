@@ -13,7 +13,7 @@ from figures import draw
 import minipipe as mp
 from minipipe.order import peak_microbatches
 from minipipe.papers import (
-    ACCURACIES, HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, ZERO_BUBBLE,
+    HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, ZERO_BUBBLE,
     blocks_that_fit, chimera_bubble, costs_of, equal_stages, gpipe_bubble, megatron_bubble,
     table_1, table_2, table_3, text_of_cells, torchgpipe_table, zero_bubble_h1_idle, zero_bubble_h2_idle,
     zero_bubble_peaks, zero_bubble_span, zero_bubble_table,
@@ -33,21 +33,6 @@ COLUMNS_OF_TABLE_1 = pytest.mark.parametrize("column, counted", [
     pytest.param(column, counted, marks=[] if column.size in QUICK else pytest.mark.slow)
     for column, counted in zip(TABLE_1, PARAMETERS, strict=True)
 ])
-
-
-def test_one_large_network_was_better_on_six_of_eight_data_sets():
-    better = {row.dataset: row.accuracy > row.previous for row in ACCURACIES}
-    assert better.pop("ImageNet-2012") and list(better.values()).count(True) == 5 and len(better) == 7
-    assert all(row.n_classes < row.n_test < row.n_train for row in ACCURACIES)
-
-
-def test_printed_parameters_are_counted_ones_rounded_or_cut_off():
-    last_digit = [1e6, 1e6, 1e6, 1e7, 1e8, 1e5, 1e5, 1e8, 1e8, 1e8]
-    neither = [
-        column.size for column, counted, digit in zip(TABLE_1, PARAMETERS, last_digit)
-        if round(column.parameters / digit) not in (round(counted / digit), int(counted / digit))
-    ]
-    assert neither == [(18, 416)]  # 318 million, where 319.02 were counted
 
 
 @COLUMNS_OF_TABLE_1
@@ -338,16 +323,3 @@ def test_the_picture_has_every_published_cell():
         for (K, _), value in cells.items()
     ]
     assert sorted(drawn) == sorted(against_M + against_K) and len(rings) == 10
-
-
-@pytest.mark.parametrize("device, gib, peak, share, latency, bandwidth, early", [
-    (TPU_V2, 8, 22.5, 0.5, 0, 62, True), (TPU_V3, 16, 61.5, 0.5, 0, 82, True),  # half of a chip each
-    (P100, 16, 9.3, 0.1, 18e-6, 1 / (1 / 12.8 + 1 / 11.7), False),
-], ids=lambda given: getattr(given, "name", None))
-def test_devices_are_those_of_their_data_sheets(device, gib, peak, share, latency, bandwidth, early):
-    """GiB, TFLOP/s with 32 bits, seconds, GB/s; a copy through the host is the device's own work."""
-    assert device.memory == gib * 2**30 and device.early is early
-    assert device.peak == peak * 10**12 and device.share == share
-    assert device.seconds(1) == 2 / (device.share * device.peak)
-    assert device.link.latency == latency and device.link.blocking is (device is P100)
-    assert abs(device.link.bandwidth - bandwidth * 10**9) < 1e-5  # the rounding of 10^9 times a float

@@ -21,7 +21,6 @@ from minipipe.schedules import (
     looped_breadth_first, naive, names_for, names_having, one_f_one_b, v_half, v_min, zero_bubble_h1,
     zero_bubble_h2, zero_bubble_v,
 )
-from minipipe.schedules.controllable_memory import _block
 
 MISSING = "(missing): every stage needs F and B (or I and W) of micro-batches 0..1"
 SIZES = [(K, M) for K in (1, 2, 3, 5, 8) for M in (1, 2, 3, 5, 8, 20)]  # M < K included
@@ -333,19 +332,6 @@ def test_interleaving_v_ways_has_its_closed_forms(costs):
                 assert counted(interleaved_one_f_one_b(K, M, v), F, I, W) == (T, peak), (K, M, v)
             if M >= K:
                 assert counted(looped_breadth_first(K, M, v), F, I, W) == (T, [M] * K), (K, M, v)
-
-
-def test_no_two_passes_of_a_building_block_meet_in_a_slot():
-    """Modulo the period of 6; and they would without the waiting that V-Half and V-Min have built in."""
-    def meet(K, **waiting):
-        return any(len({slot % 6 for slot in slots}) < 4 for slots in _block(K, **waiting))
-
-    for K in range(1, 31):
-        half, least = 0 if K % 2 else 3, 0 if K % 3 else 2
-        assert not meet(K, climb=2, wait=half, turn=1) and not meet(K, climb=1, wait=least, turn=0)
-        assert meet(K, climb=2, wait=0, turn=1) == (half > 0)
-        assert meet(K, climb=1, wait=0, turn=0) == (least > 0)
-        assert K == 1 or meet(K, climb=2, wait=half, turn=0)
 
 
 @pytest.mark.parametrize("costs", one_in(2, [(1, 1, 1, 3), (2, 2, 1, 5), (3, 3, 2, 6), (1, 1, 1, 2)]))

@@ -1,14 +1,12 @@
 """`compare_splits`: one network split in three ways, in one unit, held to formulas of its bytes and ticks."""
 
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
 
 import minipipe as mp
 from minipipe.arrays import leaves
-from minipipe.comparison import _cut_behind_work
 from minipipe.exact import rational
 
 N, WIDTH, SAMPLES = 4, 64, 32  # devices, units of a layer, samples
@@ -136,19 +134,6 @@ def test_other_networks_are_split_as_well(layers, X, Y):
     found = mp.compare_splits(layers, X, Y, devices=2)
     assert all(trace.n_devices == 2 and max(trace.peak_bytes()) > 0 for trace in found.values())
     assert found["data"].makespan == 4 * 3
-
-
-def test_the_cut_gives_each_stage_work_and_the_fullest_the_least():
-    def loads(macs, counts):
-        starts = [sum(counts[:stage]) for stage in range(len(counts))]
-        return [sum(macs[start:start + n]) for start, n in zip(starts, counts, strict=True)]
-
-    for macs, n_stages in product(product((0, 1, 3), repeat=4), (1, 2, 3)):
-        if sum(map(bool, macs)) >= n_stages:
-            found = loads(macs, _cut_behind_work(macs, n_stages))
-            every = [cut for cut in product(range(1, 5), repeat=n_stages) if sum(cut) == 4]
-            least = min(max(loads(macs, cut)) for cut in every)
-            assert min(found) > 0 and max(found) == least, (macs, n_stages)
 
 
 def test_it_prints_shows_and_saves_itself(tmp_path):

@@ -59,18 +59,6 @@ def test_updates_of_the_order_do_so_too(D, M, zero, buckets):
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
 
 
-def test_copies_that_share_devices_step_too():
-    """Chimera: both copies of each of two stages, on two devices."""
-    net = mp.Pipeline(network(), LOSS, 2, 6, schedule="chimera")
-    optimizer = mp.Adam(0.01)
-    for expected in one_device(mp.Adam(0.01)):
-        net.forward_backward(X, Y)
-        net.step(optimizer)
-        assert_same(state(net.layers), expected)
-        for (s, _), stage in net._run.stages.items():
-            assert_same(state(stage.layers), state(net.stages[s].layers))
-
-
 def test_what_is_assigned_between_two_steps_all_copies_take_over():
     net, one = mp.DataParallel(network(), LOSS, 3, microbatches=6), mp.Pipeline(network(), LOSS, 1, 6)
     for model in (net, one):

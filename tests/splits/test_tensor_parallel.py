@@ -88,21 +88,6 @@ def test_in_fractions_all_splits_at_once_are_the_full_batch(name, data):
     assert_equals_full_batch(net, X, Y)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_where_nothing_rounds_the_bits_are_those_of_one_device(dtype):
-    """Weights -1, 0, 1 and whole inputs, through layers that only add and multiply."""
-    layers = [mp.Linear(3, 5), mp.ReLU(), mp.Linear(5, 4), mp.Linear(4, 3), mp.ReLU(), mp.Linear(3, 2)]
-    layers = [
-        layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in mp.Sequential(layers, LOSS).layers
-    ]
-    X = np.random.default_rng(1).integers(-2, 3, (3, 8)).astype(dtype)
-    Y = np.random.default_rng(2).integers(-2, 3, (2, 8)).astype(dtype)
-    for T in (2, 3):
-        assert_equals_full_batch(
-            mp.Parallel(layers, LOSS, replicas=2, shards=T, stages=2, microbatches=4), X, Y
-        )
-
-
 def test_the_halves_of_a_transformer_block_are_split_in_its_residuals():
     """LayerNorm and the residual stream stay whole; a head, and a hidden unit, is on one device."""
     block = [mp.TransformerBlock(4, 2, 6), mp.Linear(4, 1)]
@@ -182,29 +167,6 @@ def test_what_an_optimizer_keeps_counts_in_parts():
     net.forward_backward(X, X)
     assert net.trace.peak_bytes(["parameters"]) == [8 * 8320] * 4
     assert net.trace.peak_bytes(["optimizer state"]) == [2 * 8 * 8320] * 4
-
-
-def test_an_activation_with_parameters_is_whole_on_each_device():
-    class Shifted(mp.ReLU):
-        def parameter_shapes(self):
-            return None, (4, 1)
-
-        def initialize(self, rng, dtype=np.float64):
-            self.b = np.ones((4, 1), dtype) if self.b is None else self.b
-
-        def forward(self, A_prev):
-            return super().forward(A_prev + self.b)
-
-        def backward_weight(self, dZ):
-            return None, np.where(self.cache, dZ, 0 * dZ).sum(axis=1, keepdims=True)
-
-        def backward_input(self, dZ):
-            return np.where(self.cache, dZ, 0 * dZ)
-
-    net = mp.TensorParallel(exact([mp.Linear(3, 4), Shifted(), mp.Linear(4, 2)]), LOSS, 2)
-    assert net.ways == ["by outputs, gathered", "whole", "by outputs, gathered"]
-    _, _, X, Y = rationals("mlp", 3)
-    assert_equals_full_batch(net, X, Y)
 
 
 @pytest.mark.parametrize("K", [1, 2])

@@ -95,14 +95,6 @@ def test_an_all_reduce_of_no_ticks_is_a_line_in_its_colour():
         assert sorted(found) == sorted((s.start, s.start, rows[s.device, COMMUNICATION]) for s in spans)
 
 
-def test_a_comparison_has_a_strip_and_room_for_each_row(trace):
-    figure = plots.compare({"one lane": mp.simulate(build("gpipe", 3, 2)), "two lanes": trace})
-    tracks = [extents(ax.collections[-1]) for ax in figure.axes]
-    assert tracks[0] == [(0, 12, row) for row in range(3)]
-    assert tracks[1] == [(0, trace.makespan, middle) for middle in middles(trace).values()]
-    assert figure.axes[1].get_gridspec().get_height_ratios() == [3 + 1.1, height_of(rows_of(trace)) + 1.1]
-
-
 def test_arrows_go_from_the_sending_lane_to_the_receiving_one(trace):
     ax = trace.plot(ax=axes(), arrows=True)
     (quiver,) = [found for found in ax.collections if isinstance(found, Quiver)]
@@ -129,18 +121,6 @@ def test_the_critical_path_goes_from_row_to_row(trace):
     assert rows[2, COMPUTE] < first.get_ydata()[0] < first.get_ydata()[1] < rows[2, COMMUNICATION]
 
 
-def test_a_film_outlines_boxes_in_the_row_of_their_lane(trace):
-    animation = plots.animate(trace, ticks_per_frame=3)
-    running, *_ = animation._func(9)
-    expected = [
-        (span.start, span.end, middles(trace)[span.device, span.lane])
-        for span in trace.spans if span.start <= 9 < span.end
-    ]
-    assert sorted(extents(running)) == sorted(expected) and len(expected) == 3
-    animation.pause()
-    animation._draw_was_started = True  # else matplotlib warns that this film was never shown
-
-
 # ---- text ----
 
 def test_text_has_a_row_for_each_lane():
@@ -160,11 +140,6 @@ def test_text_shows_an_all_reduce_that_takes_no_time():
         "device 2       0F2---- 1F2-------- 1B2-------- 0B2---U ....",
         "communication  ..............................A.......A.....",
     ]
-
-
-def test_text_shows_that_a_program_has_done_something_in_no_time():
-    row = ring(2).to_text().splitlines()[1]
-    assert row == "device 0  ............add 1 ..........|."
 
 
 # ---- the page ----
@@ -298,13 +273,6 @@ def test_the_explanation_has_rows_of_lanes_below_the_sums(trace):
 
 
 # ---- kinds of work of programs ----
-
-def test_labels_of_a_kind_have_a_colour_and_a_legend():
-    ax = ring().plot(ax=axes())
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["add", "copy"]
-    colours = {to_hex(boxes.get_facecolor()[0]): len(boxes.get_paths()) for boxes in ax.collections}
-    assert colours == {STYLES["A"]["facecolor"].lower(): 12, STYLES["W"]["facecolor"].lower(): 12}
-    assert sorted(text.get_text() for text in ax.texts) == sorted(str(span.label) for span in ring().spans)
 
 
 def test_kinds_of_programs_get_colours_that_no_other_work_has():
