@@ -172,21 +172,6 @@ def test_a_stage_has_its_costs_and_a_recompute_is_a_forward():
     assert ticks == {(kind, s): cost for kind, costs in of_stages.items() for s, cost in enumerate(costs)}
 
 
-def test_nobody_computes_the_derivative_by_the_data(monkeypatch):
-    """The first layer's dA_prev is not wanted: in no network is its backward_input called."""
-    called = []
-    backward_input = mp.Linear.backward_input
-
-    def recorded(self, dZ):
-        called.append(self)
-        return backward_input(self, dZ)
-
-    monkeypatch.setattr(mp.Linear, "backward_input", recorded)
-    for net in (pipeline(), mp.Sequential(LAYERS, LOSS)):
-        net.forward_backward(X, Y)
-        assert net.layers[0] not in called and net.layers[2] in called
-
-
 OPTIONS = [
     (dict(stages=6), "6 stages do not fit 5 layers: use at most 5, so that each has a layer"),
     (dict(stages=0), "stages=0 must be at least 1"),

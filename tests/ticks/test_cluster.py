@@ -8,7 +8,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.cluster import (
-    Cluster, Compute, DeadlockError, Idle, Link, MemoryLimitError, Receive, Send,
+    Cluster, Compute, Idle, Link, MemoryLimitError, Receive, Send,
     UnreceivedError,
 )
 
@@ -127,17 +127,6 @@ def test_a_trace_does_not_change_when_the_run_goes_on():
     early = cluster.trace
     cluster.run()
     assert len(early.spans) == 1 and len(cluster.trace.spans) == 6 and early != cluster.trace
-
-
-def waits(source, label="x"):
-    yield Receive(label, source=source)
-
-
-def test_deadlock_is_met_while_ticking_too():
-    cluster = Cluster([waits(1), waits(0)])
-    with pytest.raises(DeadlockError):
-        for _ in range(3):
-            cluster.tick()
 
 
 def test_memory_is_counted_in_bytes_of_arrays_really_held():

@@ -1,4 +1,4 @@
-"""One run and the next: ticks, failures, interruptions, runs that are left."""
+"""One run and the next: ticks, failures, interruptions, and networks that share nothing."""
 
 import copy
 
@@ -92,21 +92,6 @@ def test_an_interrupted_run_changes_nothing_and_the_next_works(
     monkeypatch.setattr(Fails, "at", {})
     assert pipe.train(batches, adam) == untouched.train(batches, its)
     assert_same(state(pipe, adam), state(untouched, its))
-
-
-@pytest.mark.parametrize("name", ["step", "U", "A", "A and U, copies"])
-def test_a_run_that_is_left_has_changed_nothing(name):
-    """Updates that it has made are taken back when the next run begins."""
-    X, Y = mini_batch()
-    untouched, its = pipeline(name), mp.Adam(0.01)
-    costs, makespan = untouched.train([(X, Y)], its), untouched.trace.makespan
-    for n_ticks in range(1, makespan, 3):
-        pipe, adam = pipeline(name), mp.Adam(0.01)
-        pipe.start(*mini_batch(seed=1), adam if pipe.has_updates else None)
-        for _ in range(n_ticks):
-            assert pipe.tick()
-        assert pipe.train([(X, Y)], adam) == costs
-        assert_same(state(pipe, adam), state(untouched, its))
 
 
 def test_an_undone_run_does_not_touch_what_the_user_sets():

@@ -145,8 +145,6 @@ def test_the_rule_beats_the_others_where_epochs_are_few():
     assert linear < 0.8 * root and root < 0.8 * fixed and linear < 7 and fixed > 12
 
 
-
-
 def test_a_residual_block_whose_last_gamma_is_0_is_its_shortcut():
     """Bit for bit; and every gradient inside is 0, but those of that gamma and beta."""
     f = [mp.Linear(3, 3, bias=False), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 3, bias=False)]

@@ -166,18 +166,6 @@ def test_it_trains_as_the_other_one(name, way):
         assert_train_alike(net, optimizer, (WAYS[way](net), copy.deepcopy(optimizer)))
 
 
-@pytest.mark.parametrize("name, way", one_in(3, [
-    "one device", "pipeline", "replicas", "synchronised, one replica", "synchronised", "shards"
-], WAYS))
-def test_gradients_of_a_copy_are_applied_to_its_own_layers(name, way):
-    net, optimizer = COPIED[name](), mp.Adam(0.1)
-    net.forward_backward(*BATCHES[0])
-    other = WAYS[way](net), copy.deepcopy(optimizer)
-    for one, its in ((net, optimizer), other):
-        one.step(its)
-    assert_train_alike(net, optimizer, other)
-
-
 def test_a_copy_counts_what_an_optimizer_keeps():
     net, optimizer = COPIED["shards"](), mp.Adam(0.1)
     train(net, optimizer, BATCHES[:1])
