@@ -1,10 +1,14 @@
-"""The hundred lines that are read first give the gradients, the ticks and the timeline of the package."""
+"""The hundred lines that are read first give the gradients, the ticks and the timeline of the whole package.
+
+Each check takes the module `tiny`, so that `tests/test_my_pipeline.py` can hand it the one of a learner.
+"""
 
 import ast
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 from compared import assert_all_same, assert_same
 
 import minipipe as mp
@@ -33,7 +37,7 @@ def fractions(rng, shape):
     return rational(np.round(8 * rng.standard_normal(shape)) / 8)
 
 
-def networks(numbers, m):
+def networks(tiny, numbers, m):
     """The same layers, once of `tiny` and once of the package, and a mini-batch."""
     rng = np.random.default_rng(m)
     small, layers = [], []
@@ -61,9 +65,9 @@ def ticks(trace):
     return [(device, label.kind, label.microbatch, start, end) for device, label, start, end, _ in spans]
 
 
-def assert_equals_the_package(numbers, m, settings):
+def check_equals_the_package(tiny, numbers, m, settings):
     """J, every dW and db and every tick == those of the pipeline; J, dW and db == those of the full batch."""
-    small, layers, X, Y = networks(numbers, m)
+    small, layers, X, Y = networks(tiny, numbers, m)
     full = of_package(mp.Sequential(layers, mp.MeanSquaredError()), X, Y)
     assert all((np.asarray(part) != 0).any() for part in full)
     machine = dict(costs=mp.Costs(F=1, B=2))
@@ -79,21 +83,21 @@ def assert_equals_the_package(numbers, m, settings):
             assert not any(stage.stash for stage in stages)
 
 
-def test_it_equals_the_package_where_floats_need_no_rounding():
-    assert_equals_the_package(halves, 8, SETTINGS)
+def check_where_floats_need_no_rounding(tiny):
+    check_equals_the_package(tiny, halves, 8, SETTINGS)
 
 
-def test_it_equals_the_package_in_rational_numbers():
+def check_in_rational_numbers(tiny):
     """Whatever the numbers and m are."""
-    assert_equals_the_package(fractions, 7, [(1, 1), (2, 3), (3, 7), (4, 5)])
+    check_equals_the_package(tiny, fractions, 7, [(1, 1), (2, 3), (3, 7), (4, 5)])
 
 
-def test_any_floats_give_the_bits_of_a_plain_loop():
+def check_any_floats_give_the_bits_of_a_plain_loop(tiny):
     """One micro-batch after another through all layers, in the order of the backwards: the same sums.
 
     The package adds these terms along a tree instead, so its last bits may differ.
     """
-    small, _, X, Y = networks(normal, 11)
+    small, _, X, Y = networks(tiny, normal, 11)
     for K, M in [(1, 4), (3, 4), (4, 3), (5, 11)]:
         X_parts, Y_parts = np.array_split(X, M, axis=1), np.array_split(Y, M, axis=1)
         for order in SCHEDULES:
@@ -105,16 +109,16 @@ def test_any_floats_give_the_bits_of_a_plain_loop():
             assert_same([J, *gradients_of(stages)], [sum(J_of[i] for i in range(M)), *gradients_of([loop])])
 
 
-def test_ticks_and_timeline_are_those_of_a_simulation():
+def check_ticks_and_timeline_are_those_of_a_simulation(tiny):
     """More than 10 devices and micro-batches, too, where the names are longer."""
     layers, X = [tiny.ReLU()], np.ones((1, 12))
     for K in (1, 2, 5):
         for M in (1, 2, 3, 7, 12):
-            assert_one_simulation(layers, X, K, M)
-    assert_one_simulation(layers, X, 12, 3)
+            check_one_simulation(tiny, layers, X, K, M)
+    check_one_simulation(tiny, layers, X, 12, 3)
 
 
-def assert_one_simulation(layers, X, K, M):
+def check_one_simulation(tiny, layers, X, K, M):
     for order, schedule in SCHEDULES.items():
         trace = mp.simulate(build(schedule, K, M), mp.Costs(F=1, B=2))
         _, _, actions = tiny.run(layers, X, X, K, M, getattr(tiny, order))
@@ -124,6 +128,19 @@ def assert_one_simulation(layers, X, K, M):
         lines = trace.to_text().split("\n")
         if len(lines) == K + 1:
             assert timeline.split("\n") == lines
+
+
+CHECKS = {
+    "no rounding": check_where_floats_need_no_rounding,
+    "rational": check_in_rational_numbers,
+    "plain loop": check_any_floats_give_the_bits_of_a_plain_loop,
+    "ticks": check_ticks_and_timeline_are_those_of_a_simulation,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_tiny(name):
+    CHECKS[name](tiny)
 
 
 def test_it_imports_nothing_of_the_package():
