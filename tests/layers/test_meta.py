@@ -28,7 +28,7 @@ def measured_and_foreseen(layers, shape, n_stages, m, dtype, tokens, optimizer=N
     X = np.zeros(X.shape, int) if tokens else X
     Y = np.zeros((*mp.describe(layers, shape).rows[-1].output_shape, m), dtype)
     options = {"dtype": dtype, "optimizer": optimizer}
-    measured = mp.measure(layers, LOSS, n_stages, X, Y, n_rounds=1, **options).footprints
+    measured = mp.measure(layers, LOSS, n_stages, X, Y, rounds=1, **options).footprints
     return measured, mp.footprints(layers, LOSS, n_stages, shape, m, **options)
 
 
@@ -173,7 +173,7 @@ def test_stages_that_look_alike_are_counted_once_only_if_they_are(shape, layers)
     layers = [mp.Tanh(), *layers, mp.Tanh()]
     X = np.random.default_rng(0).standard_normal((*shape, 2))
     for cut in (6, mp.Cut([1, 2, 2, 1])):
-        measured = mp.measure(layers, LOSS, cut, X, X, n_rounds=1).footprints
+        measured = mp.measure(layers, LOSS, cut, X, X, rounds=1).footprints
         assert mp.footprints(layers, LOSS, cut, shape, 2) == measured
 
 
@@ -213,7 +213,7 @@ def test_one_time_iterators_and_used_optimizers_do():
     fresh = mp.footprints(layers, LOSS, 2, (3,), 4, optimizer=mp.Adam())
     names = iter(["FB", "FIW", "FRB", "FRIW"])
     assert mp.footprints(iter(layers), LOSS, 2, (3,), 4, optimizer=optimizer, patterns=names) == fresh
-    assert mp.measure(layers, LOSS, 2, X, Y, optimizer=optimizer, n_rounds=1).footprints == fresh
+    assert mp.measure(layers, LOSS, 2, X, Y, optimizer=optimizer, rounds=1).footprints == fresh
     assert [footprint.optimizer_state for footprint in fresh] == [2 * 8 * (3 * 2 + 2), 2 * 8 * (2 * 1 + 1)]
 
 

@@ -51,13 +51,13 @@ def middles(trace):
 def idle_lane():
     """Two devices with a lane beside that hands on what it gets, and works on nothing."""
     def compute(r):
-        yield mp.Compute("work")
-        yield mp.Send("news", None, to=r)
+        yield mp.cluster.Compute("work")
+        yield mp.cluster.Send("news", None, to=r)
 
     def hand_on(r):
-        yield mp.Receive("news", source=r)
+        yield mp.cluster.Receive("news", source=r)
 
-    return mp.Cluster([{COMMUNICATION: hand_on(r), COMPUTE: compute(r)} for r in range(2)]).run()
+    return mp.cluster.Cluster([{COMMUNICATION: hand_on(r), COMPUTE: compute(r)} for r in range(2)]).run()
 
 
 # ---- rows ----
@@ -215,15 +215,15 @@ def test_a_reader_can_walk_through_the_lanes(trace, tmp_path):
 @in_a_browser
 def test_the_page_says_why_a_sender_waits(tmp_path):
     def send():
-        yield mp.Send("news", None, to=1)
+        yield mp.cluster.Send("news", None, to=1)
 
     def receive():
-        yield mp.Compute("work", ticks=5)
-        yield mp.Receive("news", source=0)
+        yield mp.cluster.Compute("work", ticks=5)
+        yield mp.cluster.Receive("news", source=0)
 
     tips = {}
     for name, link in (("send", mp.Link(latency=3, blocking=True)), ("rendezvous", mp.Link(rendezvous=True))):
-        page = mp.Cluster([send(), receive()], link=link).run().to_html()
+        page = mp.cluster.Cluster([send(), receive()], link=link).run().to_html()
         script = 'probe = {row: 0, time: 1, reach: 0}; draw(); results.tip = $("tip").textContent; report();'
         (tmp_path / name).mkdir()
         tips[name] = browse(tmp_path / name, page, script)["tip"]
@@ -353,7 +353,7 @@ def test_copies_on_own_devices_have_the_shades_of_stages(trace):
 
 def test_a_message_that_nobody_knows_the_arrival_of_is_left_out():
     ports = [Port(1, sends=[0])]
-    cluster = mp.Cluster([send_twice(), receive_twice()], ports=ports)
+    cluster = mp.cluster.Cluster([send_twice(), receive_twice()], ports=ports)
     for _ in range(3):
         cluster.tick()
     assert [message.arrived for message in cluster.trace.messages] == [4, None]
@@ -364,11 +364,11 @@ def test_a_message_that_nobody_knows_the_arrival_of_is_left_out():
 
 
 def send_twice():
-    yield mp.Compute("work")
+    yield mp.cluster.Compute("work")
     for name in ("first", "second"):
-        yield mp.Send(name, None, to=1, n_bytes=3)
+        yield mp.cluster.Send(name, None, to=1, n_bytes=3)
 
 
 def receive_twice():
     for name in ("first", "second"):
-        yield mp.Receive(name, source=0)
+        yield mp.cluster.Receive(name, source=0)
