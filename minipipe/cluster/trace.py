@@ -192,9 +192,9 @@ class Trace:
             return (sum(own) - busy) / sum(own)
         return max((span - work) / span for span, work in zip(own, self.busy_ticks()) if span)
 
-    def explain(self, most_alive=None):
+    def explain(self):
         """Why the devices were idle, tick by tick: an `Explanation`, by the rules of that module."""
-        return explain(self, most_alive)
+        return explain(self)
 
     def critical_path(self):
         """The work and transfers that add up to the makespan: a list of `Step`s, found as is said there."""
@@ -268,20 +268,15 @@ class Trace:
                 f"kinds has {shown(unknown[0])}, but this run counted {', '.join(map(repr, sorted(known)))}"
             )
 
-    def plot(
-        self, ax=None, until=None, title=None, legend=True, arrows=False, memory=False, critical_path=False
-    ):
+    def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, critical_path=False):
         """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
 
-        memory: with the memory curves below, drawn by `minipipe.plots.timeline_with_memory`; then `ax` is a
-            pair of axes, and so is what is returned.
         critical_path: with the critical path on top.
         """
         shows = SHOWS.load()
-        draw = shows["timeline_with_memory" if memory else "timeline"]
-        ax = draw(self, ax, until, title, legend, arrows)
+        ax = shows["timeline"](self, ax, until, title, legend, arrows)
         if critical_path:
-            shows["critical_path"](self, ax[0] if memory else ax, until)
+            shows["critical_path"](self, ax, until)
         return ax
 
     def save(self, path, title=None):

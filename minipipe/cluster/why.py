@@ -9,7 +9,6 @@ link           The message that it waits for is on its way; or it has sent one t
 wait           The message has not been sent yet, and somewhere a device works on what must come first.
 imbalance      The same, past the time that the waiting device itself takes for work of that kind: stages are
                unequal.
-memory limit   A forward could have run, but the device kept as many micro-batches as it may.
 
 **Who is to blame.** At any instant of a wait, look at the device that is to send the message. If it computes,
 that span is to blame. If it waits itself, go on to what it waits for: the chain ends at a span, or at a
@@ -22,28 +21,20 @@ equally fast device would have been ready. A kind that the waiting device does n
 causes no imbalance. What a slow device is late with from before counts as wait: imbalance is what the work
 under way takes too long, and no more.
 
-**Memory limit.** Looked for if `most_alive` is given. The device waits between two pieces of work, but not
-for the next one that would make it keep a micro-batch more, a forward, of which all inputs are there: the
-order puts something else first. It has most_alive micro-batches alive (the parts of a label say by how many
-more each makes it, `part.alive`; of several stages on a device, each counts its share, `Trace.shares`). From
-the arrival of that forward's inputs on, the wait is due to the limit.
-
 **Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table,
 below the sums: these are of the lanes that compute. A lane that waits for another lane of its device waits
 for what that one does.
 
-Where several causes would do, memory limit comes before link, wait and imbalance, and fill before them; a
-send that blocks is always the link's fault.
+Where several causes would do, fill comes before link, wait and imbalance; a send that blocks is always the
+link's fault.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import accumulate, chain
-from math import inf
+from itertools import chain
 from typing import NamedTuple
 
-from ..checks import items_of, python_number, shown
 from .critical_path import duration, ticks
 from .devices import COMPUTE, lane_name
 from .record import TICKS, Idle, Message, Span, end_of, way_of
@@ -115,87 +106,9 @@ def _between(starts, rows, start, end):
     return rows
 
 
-# Work that could have run during a wait, had the device been allowed to keep more micro-batches.
-
-def held_back(trace, most_alive):
-    """{`Idle`: (since, span)} for the waits due to a limit: since when which span could have run.
-
-    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
-    Raises `ValueError` if they are not as many as the devices, or not at least 1. The rule is in
-    `minipipe.cluster.why`.
-    """
-    limits = items_of(most_alive)
-    limits = [most_alive] * trace.n_devices if limits is None else limits
-    if len(limits) != trace.n_devices:
-        count = f"{len(limits)} limits for {trace.n_devices} devices"
-        raise ValueError(f"most_alive has {count}: give one, or one for each")
-    received = [[] for _ in limits]
-    for message in trace.messages:
-        if message.received is not None:
-            received[message.to].append((message.received, message.arrived))
-    waits = [[] for _ in limits]
-    for idle in trace.idle:
-        if idle.reason == "wait" and idle.lane == COMPUTE:
-            waits[idle.device].append(idle)
-    found = {}
-    for device, limit in enumerate(limits):
-        if python_number(limit) is None or not limit >= 1:
-            name = f"most_alive={shown(limit)} on device {device}"
-            raise ValueError(f"{name} lets no micro-batch through: use at least 1")
-        room = limit * trace.shares[device]
-        found |= _held_back(trace.spans_of(device, COMPUTE), waits[device], sorted(received[device]), room)
-    return found
-
-
-def _held_back(spans, waits, received, room):
-    """The same for one device, with room for so many shares of micro-batches.
-
-    received: sorted (received, arrived) of its messages.
-    """
-    more, fewer = _changes(spans)
-    alive = [0, *accumulate(up - down for up, down in zip(more, fewer, strict=True))]  # before each span
-    # at or after each span, one from which on more micro-batches are alive
-    next_start = [None] * (len(spans) + 1)
-    for index in reversed(range(len(spans))):
-        next_start[index] = index if more[index] else next_start[index + 1]
-    found = {}
-    for idle in waits:
-        following = bisect_left(spans, idle.end, key=lambda span: span.start)
-        index = next_start[following]
-        if index is None or alive[following] + more[index] <= room:
-            continue
-        span = spans[index]
-        first, last = bisect_left(received, (spans[index - 1].end,)), bisect_left(received, (span.start, inf))
-        since = max([idle.start, *(arrived for _, arrived in received[first:last])])
-        if since < idle.end:
-            found[idle] = since, span
-    return found
-
-
-def _changes(spans):
-    """For each span, how many micro-batches more, and how many fewer, its device keeps from there on.
-
-    The parts of its label say so.
-
-    Of several spans with one label, which are one action, the first counts what it keeps and the last what it
-    frees.
-    """
-    first, last = {}, {}
-    for index, span in enumerate(spans):
-        if hasattr(span.label, "parts"):
-            first.setdefault(span.label, index)
-            last[span.label] = index
-    more, fewer = [0] * len(spans), [0] * len(spans)
-    for label in first:
-        changes = [part.alive for part in label.parts]
-        more[first[label]] = sum(change for change in changes if change > 0)
-        fewer[last[label]] = -sum(change for change in changes if change < 0)
-    return more, fewer
-
-
 # The causes of all that was idle, and the table of them.
 
-CAUSES = ("fill", "wait", "imbalance", "link", "memory limit", "drain")
+CAUSES = ("fill", "wait", "imbalance", "link", "drain")
 
 
 class IdlePart(NamedTuple):
@@ -203,8 +116,7 @@ class IdlePart(NamedTuple):
 
     message, source: what it waited for, from which device (to which one, in a send that blocks), as in
         `Idle`.
-    blame: the `Span` or `Message` that was in the way; under a memory limit, the forward that had to wait;
-        None for a drain.
+    blame: the `Span` or `Message` that was in the way; None for a drain.
     """
 
     device: int
@@ -222,8 +134,6 @@ class IdlePart(NamedTuple):
         if self.source is not None:
             own = type(self.blame) is Message and self.blame.source == self.device
             words += f", for {self.message} {'to arrive at' if own else 'from'} {end_of(self)}"
-        if self.cause == "memory limit":
-            return f"{words}, while {self.blame.label} could have run"
         if self.blame is None:
             return words
         on = "on the link" if type(self.blame) is Message else "on"
@@ -336,10 +246,8 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(trace, most_alive=None):
+def explain(trace):
     """The `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
-
-    most_alive: the micro-batches that a device may keep alive at once, one number or one for each device.
 
     Takes n log n time in the number of spans, and time in proportion to the number of parts that come out.
 
@@ -348,7 +256,6 @@ def explain(trace, most_alive=None):
     >>> simulate(gpipe(2, 1)).explain().table()
     {0: {'fill': 0, 'wait': 3, 'drain': 0}, 1: {'fill': 1, 'wait': 0, 'drain': 2}}
     """
-    held = {} if most_alive is None else held_back(trace, most_alive)
     found = obstacles(trace)
     own_ticks = {lane: _own_ticks(trace.spans_of(*lane)) for lane in trace.lanes}
     # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan
@@ -356,8 +263,6 @@ def explain(trace, most_alive=None):
     parts = {}
     for idle in trace.idle:
         rows = _causes(idle, found.get(idle), own_ticks[idle.device, idle.lane], rounding)
-        if idle in held:
-            rows = _cut(rows, *held[idle])
         parts[idle] = [
             IdlePart(idle.device, start, end, cause, idle.message, idle.source, blame, idle.lane)
             for start, end, cause, blame in rows
@@ -376,7 +281,7 @@ def _own_ticks(spans):
 
 
 def _causes(idle, found, own_ticks, rounding):
-    """Rows of (start, end, cause, blame) that tile `idle`, if there is no limit."""
+    """Rows of (start, end, cause, blame) that tile `idle`."""
     if idle.reason == "drain":
         return [(idle.start, idle.end, "drain", None)]
     rows = []
@@ -396,13 +301,6 @@ def _causes(idle, found, own_ticks, rounding):
     return rows
 
 
-def _cut(rows, since, forward):
-    """`rows` up to tick `since`; from then on, `forward` waits because of the memory limit."""
-    end = rows[-1][1]
-    rows = [(start, min(stop, since), cause, blame) for start, stop, cause, blame in rows if start < since]
-    return [*rows, (since, end, "memory limit", forward)]
-
-
 def _where(blame):
     """Where the work or the transfer is that is to blame."""
     return f"{blame.source} -> {blame.to}" if type(blame) is Message else lane_name(blame.device, blame.lane)
@@ -410,8 +308,6 @@ def _where(blame):
 
 def _blamed(parts):
     """What is to blame for `parts`: for each place, the names of the work or of the messages."""
-    if parts[0].cause == "memory limit":
-        return f"{parts[0].blame.label} could have run"
     places = {}
     for part in parts:
         places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True

@@ -9,7 +9,7 @@ from .chrome import chrome_trace
 from .comparison import compare
 from .curves import curves, cut, learning_rates, staleness
 from .html import html, player, still
-from .memory import alive, ledger, memory, timeline_with_memory
+from .memory import alive, ledger, memory
 from .saving import save
 from .text import text
 from .timeline import critical_path, timeline, timeline_of
@@ -17,5 +17,5 @@ from .timeline import critical_path, timeline, timeline_of
 __all__ = [
     "alive", "animate", "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
     "learning_rates", "ledger", "memory", "player", "save", "staleness", "still", "text",
-    "timeline", "timeline_of", "timeline_with_memory",
+    "timeline", "timeline_of",
 ]

@@ -101,38 +101,38 @@ def test_until_shows_what_has_happened_so_far():
 
 def test_new_axes_are_made_only_when_none_are_given(counted):
     for draw in (
-        plots.timeline, plots.memory, plots.alive, plots.timeline_with_memory,
+        plots.timeline, plots.memory, plots.alive,
         lambda trace, **options: plots.ledger(trace, 0, **options),
     ):
-        before, pair = plt.get_fignums(), draw == plots.timeline_with_memory
-        given = {"axes": Figure().subplots(2)} if pair else {"ax": axes()}
-        draw(counted, **given)
+        before = plt.get_fignums()
+        draw(counted, ax=axes())
         assert plt.get_fignums() == before
         made = draw(counted)
-        figure = (made[0] if pair else made).figure
-        assert figure.number not in before and figure.axes == list(made if pair else [made])
+        assert made.figure.number not in before and made.figure.axes == [made]
 
 
 def test_memory_curves_are_those_of_the_trace(counted):
-    upper, lower = plots.timeline_with_memory(counted, Figure().subplots(2, sharex=True))
-    assert [ax.get_xlabel() for ax in (upper, lower)] == ["", "time (ticks)"]
-    assert lower.get_ylabel() == "memory (KiB)"
-    for ax in lower, plots.memory(counted, ax=axes()):
-        for device, line in enumerate(ax.lines):
-            *curve, end = zip(*line.get_data())
-            assert curve == [(tick, size / 1024) for tick, size in counted.memory(device)]
-            assert end == (counted.makespan, counted.memory(device)[-1][1] / 1024)
-            assert max(line.get_ydata()) * 1024 == counted.peak_bytes()[device]
+    ax = plots.memory(counted, ax=axes())
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("time (ticks)", "memory (KiB)")
+    for device, line in enumerate(ax.lines):
+        *curve, end = zip(*line.get_data())
+        assert curve == [(tick, size / 1024) for tick, size in counted.memory(device)]
+        assert end == (counted.makespan, counted.memory(device)[-1][1] / 1024)
+        assert max(line.get_ydata()) * 1024 == counted.peak_bytes()[device]
     with pytest.raises(ValueError, match="has not counted the bytes that devices hold"):
         plots.memory(mp.simulate(build("gpipe", 2, 2)), ax=axes())
 
 
-def test_curves_end_with_the_time_and_micro_batches_are_whole():
-    """F1 of device 0 begins at tick 1, and is not drawn yet."""
-    ax = plots.alive(mp.simulate(build("gpipe", 2, 2)), ax=axes(), until=1, legend=False)
-    curves = [list(zip(*line.get_data())) for line in ax.lines]
-    assert curves == [[(0, 0), (0, 1), (1, 1)], [(0, 0), (1, 0)]]
+def test_curves_of_micro_batches_alive_are_those_that_were_counted():
+    trace = mp.simulate(build("zb-v", 2, 4))
+    ax = plots.alive(trace, ax=axes(), legend=False)
+    for device, line in enumerate(ax.lines):
+        assert list(zip(*line.get_data()))[1:-1] == alive_microbatches(trace, device)
+        assert max(line.get_ydata()) == peak_microbatches(trace)[device] <= ax.get_ylim()[1]
+    assert len(ax.lines) == 2 and ax.get_xlim() == (0, trace.makespan)
     assert ax.get_legend() is None and all(tick == int(tick) for tick in ax.get_yticks())
+    with pytest.raises(ValueError, match="names no forwards"):
+        plots.alive(trace_of((0, "work", 0, 1)), ax=axes())
 
 
 @pytest.mark.parametrize("K, points", [(2, 2), (6, 1)])
@@ -244,23 +244,6 @@ def test_arrows_go_from_the_sending_to_the_arrival():
         trace.plot(ax=axes(), arrows="some")
 
 
-@pytest.mark.slow
-def test_memory_without_bytes_is_micro_batches_alive():
-    trace = mp.simulate(build("zb-v", 2, 4))
-    upper, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, title="ZB-V")
-    assert upper.get_title("left") == "ZB-V" and upper.get_xlim() == lower.get_xlim() == (0, trace.makespan)
-    assert lower.get_ylabel() == "micro-batches alive"
-    for device, line in enumerate(lower.lines):
-        assert list(zip(*line.get_data()))[1:-1] == alive_microbatches(trace, device)
-        assert max(line.get_ydata()) == peak_microbatches(trace)[device] <= lower.get_ylim()[1]
-    assert len(lower.lines) == 2
-    _, lower = trace.plot(ax=Figure().subplots(2, sharex=True), memory=True, until=5)
-    assert max(tick for line in lower.lines for tick in line.get_xdata()) == 5
-    assert lower.get_xlim()[1] == trace.makespan
-    with pytest.raises(ValueError, match="names no forwards"):
-        trace_of((0, "work", 0, 1)).plot(ax=Figure().subplots(2), memory=True)
-
-
 def test_a_shared_memory_axis_holds_all_curves():
     figure = Figure()
     for ax, n_microbatches in zip(figure.subplots(2, sharey=True), (8, 2)):
@@ -304,7 +287,7 @@ def test_arrows_and_critical_path_are_in_the_legend_if_drawn():
     for options, others in [
         ({"arrows": True}, ["message"]), ({"arrows": "waited"}, ["message waited for"]),
         ({"arrows": True, "until": 1}, []), ({"critical_path": True, "until": 1}, ["critical path"]),
-        ({"arrows": True, "critical_path": True, "memory": False}, ["message", "critical path"]),
+        ({"arrows": True, "critical_path": True}, ["message", "critical path"]),
     ]:
         until = options.get("until")
         assert labels_of(slow.plot(**options).get_legend()) == kinds[:1 if until else 2] + others

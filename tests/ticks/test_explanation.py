@@ -18,7 +18,6 @@ from minipipe.cluster import (
 )
 from minipipe.order.simulate import simulation_of
 from minipipe.schedules import build
-from minipipe.order import peak_microbatches
 
 matplotlib.use("Agg")
 
@@ -48,9 +47,9 @@ def runs(draw):
 
 
 @settings(max_examples=30, deadline=None)
-@given(runs(), st.sampled_from([None, 1, 2, 3]))
-def test_the_parts_tile_the_idle_time_with_its_causes(trace, most_alive):
-    explanation = trace.explain(most_alive)
+@given(runs())
+def test_the_parts_tile_the_idle_time_with_its_causes(trace):
+    explanation = trace.explain()
     for idle, parts in explanation.parts.items():
         assert [idle.start, *(part.end for part in parts)] == [*(part.start for part in parts), idle.end]
         awaited = idle.device, idle.message, idle.source
@@ -121,54 +120,6 @@ def test_more_than_rounding_is_an_imbalance():
     assert explanation.totals()["imbalance"] == 6 * 2.0**-52
 
 
-def test_the_memory_limit_of_1f1b_shows_on_slow_links():
-    """Device 0 of 1F1B with K = 2 keeps two micro-batches:
-    with latency, its third forward could run while it waits for 1B0."""
-    trace = mp.simulate(build("1f1b", 2, 4), link=Link(latency=3))
-    without, limited = trace.explain(), trace.explain(most_alive=[2, 1])
-    assert [part.cause for part in without.idle if part.device == 0][:3] == ["link", "wait", "wait"]
-    wait = next(part for part in limited.idle if part.device == 0)
-    assert (wait.start, wait.end, wait.cause, str(wait.blame.label)) == (2, 10, "memory limit", "0F2")
-    assert limited.table()[1] == {**without.table()[1], "memory limit": 0}
-    assert "memory limit" not in trace.explain(most_alive=3).totals()
-    assert trace.explain(peak_microbatches(trace)).table() == limited.table()
-    assert "memory limit" not in mp.simulate(build("gpipe", 3, 4), link=Link(latency=3)).explain(4).totals()
-
-
-def test_a_memory_limit_counts_once_the_forwards_input_is_there():
-    """Device 1 waits for 2B0 from tick 5 on; its next forward 1F2 has its input since tick 7 only."""
-    schedule = mp.Schedule.from_text(["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"])
-    idle = mp.simulate(schedule, mp.Costs(F=[2, 1, 4], B=8)).explain(2).idle
-    parts = [part for part in idle if part.device == 1]
-    waits = [(part.start, part.end, part.cause) for part in parts if str(part.message) == "2B0"]
-    assert waits == [(5, 6, "imbalance"), (6, 15, "memory limit")]
-
-
-def test_what_a_backward_has_freed_is_room_again():
-    """One micro-batch at a time, room for two: a second forward never had to wait."""
-    trace = mp.simulate(mp.Schedule.from_text(["F0 B0 F1 B1 F2 B2"] * 2))
-    assert "memory limit" not in trace.explain(2).totals() and trace.explain(1).totals()["memory limit"] > 0
-
-
-def test_a_halved_backward_frees_its_micro_batch_with_w():
-    """Device 0 waits twice with 0F2 ready: with micro-batches 0 and 1 alive,
-    and after 0I0, which frees nothing, again."""
-    schedule = mp.Schedule.from_text(["F0 F1 I0 I1 W0 W1 F2 B2", "F0 B0 F1 B1 F2 B2"])
-    idle = mp.simulate(schedule, mp.Costs(B=4, I=1)).explain(2).idle
-    parts = [part for part in idle if part.device == 0]
-    waits = [(part.start, part.end, part.cause) for part in parts if str(part.message) in ("1B0", "1B1")]
-    assert waits == [(2, 6, "memory limit"), (7, 11, "memory limit")]
-
-
-def test_a_forward_on_the_same_device_holds_its_next_one_back():
-    """Two stages on device 0: the input of 1F1 is 0F1 on the same device, and no message."""
-    schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1B0 0B0 1F1 1B1 0B1", "2F0 2B0 2F1 2B1"])
-    trace = mp.simulate(schedule, mp.Costs(F=[1, 1, 1], B=[3, 3, 3]))
-    assert "memory limit" not in trace.explain(2).totals()
-    part = next(part for part in trace.explain(1.5).idle if part.device == 0)
-    assert (part.start, part.end, part.cause, str(part.blame.label)) == (3, 6, "memory limit", "1F1")
-
-
 def test_no_message_is_early_where_fractions_meet_floats():
     """Fraction(1, 7) + 0.0 is a float below 1/7: without care, idle time ends before the message begins."""
     assert float(Fraction(1, 7)) < Fraction(1, 7)
@@ -178,16 +129,6 @@ def test_no_message_is_early_where_fractions_meet_floats():
         parts = trace.explain().parts
         for idle in trace.idle:
             assert sum(part.end - part.start for part in parts[idle]) == idle.end - idle.start
-
-
-@pytest.mark.parametrize("limit, words", [
-    *((limit, f"most_alive={limit} on device 0 lets no micro-batch through: use at least 1")
-      for limit in (0, -1, float("nan"))),
-    ([1, 2, 3], "most_alive has 3 limits for 2 devices: give one, or one for each"),
-])
-def test_a_limit_is_one_number_or_one_for_each_device(limit, words):
-    with pytest.raises(ValueError, match=words):
-        mp.simulate(build("1f1b", 2, 2)).explain(limit)
 
 
 def test_a_send_that_blocks_is_the_fault_of_its_link():
@@ -216,7 +157,7 @@ def test_labels_may_be_anything():
 
     ticks = {"a": 1, "b": 3, "nothing": 0}
     trace = Cluster([left(), right()], duration=lambda label: ticks.get(str(label), 2)).run()
-    assert trace.explain(1).table() == {0: {"wait": 3}, 1: {"wait": 1}}
+    assert trace.explain().table() == {0: {"wait": 3}, 1: {"wait": 1}}
     assert trace.explain().describe(trace.idle[0]) == (
         "device 1 waits 1 tick, from 1 to 2, for x from device 0: wait 1 (device 0: ['no', 'hash'])"
     )
@@ -227,16 +168,17 @@ def test_labels_may_be_anything():
 
 def test_the_explanation_in_words():
     trace = mp.simulate(build("1f1b", 3, 5), mp.Costs(F=[1, 1, 2], B=[2, 2, 3]), Link(latency=0.5))
-    assert str(trace.explain(most_alive=3)) == (
-        "idle ticks          fill     wait imbalance     link memory limit    drain     idle\n"
-        "device 0               0      5.5         0      2.5           10        0       18\n"
-        "device 1             1.5      5.5         6      2.5            0      2.5       18\n"
-        "device 2               3        0         0        0            0        5        8\n"
-        "all                  4.5       11         6        5           10      7.5       44\n"
-        "of 3 x 33 ticks     4.5%    11.1%      6.1%     5.1%        10.1%     7.6%    44.4%\n"
+    assert str(trace.explain()) == (
+        "idle ticks          fill     wait imbalance     link    drain     idle\n"
+        "device 0               0       12         2        4        0       18\n"
+        "device 1             1.5      5.5         6      2.5      2.5       18\n"
+        "device 2               3        0         0        0        5        8\n"
+        "all                  4.5     17.5         8      6.5      7.5       44\n"
+        "of 3 x 33 ticks     4.5%    17.7%      8.1%     6.6%     7.6%    44.4%\n"
         "\n"
         "the longest waits:\n"
-        "device 0 waits 8 ticks, from 3 to 11, for 1B0 from device 1: memory limit 8 (0F3 could have run)\n"
+        "device 0 waits 8 ticks, from 3 to 11, for 1B0 from device 1: wait 5 (device 1: 1F1 1B0; "
+        "device 2: 2F0 2B0), imbalance 2 (device 2: 2F0 2B0), link 1 (2 -> 1: 2B0; 1 -> 0: 1B0)\n"
         "device 1 waits 5 ticks, from 3.5 to 8.5, for 2B0 from device 2: "
         "wait 2.5 (device 2: 2F0 2B0), imbalance 2 (device 2: 2F0 2B0), link 0.5 (2 -> 1: 2B0)\n"
         "device 0 waits 3 ticks, from 23 to 26, for 1B3 from device 1: "
@@ -260,7 +202,7 @@ def test_a_run_can_be_explained_at_any_tick():
     while more:
         more = cluster.tick()
         trace = cluster.trace
-        assert [(part.start, part.end) for part in trace.explain(2).idle if part.cause == "drain"] == [
+        assert [(part.start, part.end) for part in trace.explain().idle if part.cause == "drain"] == [
             (idle.start, idle.end) for idle in trace.idle if idle.reason == "drain"
         ]
         check_path(trace, trace.critical_path())
@@ -344,7 +286,7 @@ def test_queues_are_one_line_and_blocking_sends_come_back():
 def test_a_large_run_is_explained_within_a_second():
     trace = mp.simulate(build("1f1b", 16, 64), link=Link(latency=1))
     begin = time.process_time()
-    trace.explain(most_alive=16)
+    trace.explain()
     trace.critical_path()
     assert time.process_time() - begin < 1
 
