@@ -82,7 +82,7 @@ class Client:
 
     def __init__(self, number, X, Y, layers, loss, batch_size, seed):
         self.number, self.X, self.Y, self.n, self._seed = number, X, Y, X.shape[-1], seed
-        self._net = Sequential(layers, copy.copy(loss))  # clients on threads compute at the same time
+        self._net = Sequential(layers, copy.copy(loss))  # its loss has a cache of its own
         size = self.n if batch_size is None else batch_size
         self.batches = even_slices(self.n, -(-self.n // size))
         self.position, self.optimizer = 0, None

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arrays import computing, overflow_refused
 from ..checks import items_of, listed, real_number, shown, whole_number
-from ..cluster import Link, Port
+from ..cluster import Cluster, Link, Port
 from ..layers import Layer, every_layer
 from ..losses import Loss
 from ..network import Network
 from ..optimizers import Optimizer, checked_optimizer
 from ..state import Changes
 from .clients import Client, federated_client, federated_server, state_of, take
-from .places import MOST, ticks_of_each
-from .running import Runner
+from .places import MOST, checked_way, ticks_of_each
 
 
 class Round(NamedTuple):
@@ -28,7 +28,7 @@ class Round(NamedTuple):
     chosen: the clients that were chosen.
     J: the mean of the costs that they met in their last pass, weighted by samples.
     bytes_down, bytes_up: from the server, and to it.
-    ticks: its makespan; seconds on threads and MPI.
+    ticks: its makespan.
     """
 
     number: int
@@ -59,7 +59,6 @@ class FederatedAveraging(Network):
         batch_size: B, of its mini-batches; None for all n_k samples at once.
         speeds: for each client; at speed 1/4 a sample takes four times as long. Left out, 1 for all.
         ticks: of a sample at speed 1.
-        engine: "cluster", "threads" or "mpi", see `Runner`; all give the same bits.
         link, ports: of the messages, as for `Cluster`. Device 0 is the server, devices 1, 2, ... are the
             clients of the round.
         seed, dtype: of the weights that layers were not given, as for `Sequential`; the seed is that of the
@@ -80,8 +79,8 @@ class FederatedAveraging(Network):
     def __init__(
         self, layers: Sequence[Layer], loss: Loss, clients: Sequence[tuple], *, fraction: float = 1,
         epochs: int = 1, batch_size: int | None = None, speeds: Sequence[float] | None = None,
-        ticks: float = 1, engine: str = "cluster", link: Link | dict = Link(), ports: Sequence[Port] = (),
-        seed: int = 0, dtype: Any = "float64",
+        ticks: float = 1, link: Link | dict = Link(), ports: Sequence[Port] = (), seed: int = 0,
+        dtype: Any = "float64",
     ) -> None:
         super().__init__(layers, loss, seed, dtype)
         fraction = real_number("fraction", fraction, above=0, most=1)
@@ -96,7 +95,7 @@ class FederatedAveraging(Network):
         if not self.n_chosen:
             raise ValueError(f"fraction={fraction} of {K} clients selects nobody: use at least {1 / K:g}")
         self._ticks = ticks_of_each(K, ticks, speeds, "clients")
-        self._runner = Runner(engine, link, ports, 1 + self.n_chosen)
+        self._way = checked_way(link, ports, 1 + self.n_chosen)
         self.n_rounds, self.trace = 0, None
 
     def check_step(self, optimizer: Optimizer) -> None:
@@ -122,20 +121,18 @@ class FederatedAveraging(Network):
         found = SimpleNamespace(state=None, J=None)
         programs = [federated_server(state_of(self.layers), chosen, found)]
         programs += [federated_client(one, self._epochs, self._ticks[one.number], number) for one in working]
-        trace = self._runner.run(
-            programs, ["server", *(f"client {k}" for k in chosen)], [(one.X, one.Y) for one in self.clients]
-        )
-        average = self._runner.from_device(0, found, ("state", "J"))
+        with computing(), overflow_refused():
+            trace = Cluster(programs, **self._way).run()
+        trace.names = ["server", *(f"client {k}" for k in chosen)]
         changes = Changes()
-        self._take(average.state, changes)
-        for k in chosen:  # on every MPI rank
-            client = self.clients[k]
-            changes.of(client, position=client.position + self._epochs * len(client.batches))
+        self._take(found.state, changes)
+        for one in working:
+            changes.of(self.clients[one.number], position=one.position)
         changes.of(self, n_rounds=number, trace=trace)
         self.decide(changes)
         down = sum(message.n_bytes for message in trace.messages if message.source == 0)
         up = sum(message.n_bytes for message in trace.messages if message.to == 0)
-        return Round(number, tuple(chosen), average.J, down, up, trace.makespan)
+        return Round(number, tuple(chosen), found.J, down, up, trace.makespan)
 
     def _take(self, state, changes):
         """Add to `changes` that this state is the network's."""

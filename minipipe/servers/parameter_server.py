@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import leaves
+from ..arrays import computing, leaves, overflow_refused
 from ..checks import listed, one_of, real_number, shown, truth, whole_number, whole_numbers
-from ..cluster import Link, Port
+from ..cluster import Cluster, Link, Port
 from ..collectives.group import flattened, join_chunks
+from ..engines import Threads
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers
 from ..losses import Loss
@@ -19,12 +20,12 @@ from ..network import Network
 from ..optimizers import Optimizer, checked_optimizer
 from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, put_together
 from ..state import Changes
-from .places import MOST, Places, ticks_of_each
+from .places import MOST, Places, checked_way, ticks_of_each
 from .programs import asynchronous, synchronous, training_worker
-from .running import Runner
 from .share import Replica, Share, counted_places
 
 SYNC, ASYNC = MODES = "sync", "async"
+CLUSTER, THREADS = ENGINES = "cluster", "threads"
 
 
 class ParameterServer(Network):
@@ -52,8 +53,8 @@ class ParameterServer(Network):
         speeds: for each worker; at speed 1/4 a gradient takes four times as long. Left out, 1 for all.
         ticks: of a gradient at speed 1.
         update_ticks: of an update on a server.
-        engine: "cluster", "threads" or "mpi", see `Runner`. On the last two the seconds decide which gradient
-            comes first; `arrivals` then repeats the run on the cluster, to the bit.
+        engine: "cluster", simulated devices under one clock; or "threads" of this computer, where the seconds
+            decide which gradient comes first: `arrivals` then repeats the run on the cluster, to the bit.
         link, ports: of the messages, as for `Cluster`. Servers are devices 0 to s - 1, workers are s to
             s + N - 1; with `on_workers`, worker k is device k. `minipipe.cluster.ports(s, b)` gives the
             servers alone an egress and an ingress of b bytes per tick.
@@ -96,7 +97,7 @@ class ParameterServer(Network):
         self._places, self._ticks = Places.of(s, N, on_workers), ticks_of_each(N, ticks, speeds)
         self._update_ticks = real_number("update_ticks", update_ticks, least=0, note=" ticks", clock=True)
         n_devices = 1 + max(self._places.servers + self._places.workers)
-        self._runner = Runner(engine, link, ports, n_devices)
+        self._engine, self._way = one_of("engine", engine, ENGINES), checked_way(link, ports, n_devices)
         self.trace, self.updates, self.arrivals, self.kept = None, [], [], {}
 
     def train(
@@ -130,13 +131,12 @@ class ParameterServer(Network):
         pieces = self._pieces()
         memories = memories_in(pieces, optimizer, self.layers)
         shares = [self._share(k, keep_every, optimizer, memories[0, k]) for k in range(self.n_servers)]
-        self.trace = self._runner.run(self._programs(shares, batches, orders), self._places.names(), batches)
-        attributes = "part", "counted", "memory", "costs", "updates", "arrivals", "kept"
-        shares = [
-            self._runner.from_device(device, share, attributes)
-            for device, share in zip(self._places.servers, shares, strict=True)
-        ]
-        memory = MemoryInParts(pieces, {(0, k): share.memory for k, share in enumerate(shares)})
+        programs = self._programs(shares, batches, orders)
+        driver = Cluster(programs, **self._way) if self._engine == CLUSTER else Threads(programs)
+        with computing(), overflow_refused():
+            self.trace = driver.run()
+        self.trace.names = self._places.names()
+        memory = MemoryInParts(pieces, {(0, k): share.optimizer.memory for k, share in enumerate(shares)})
         self._take(shares, optimizer, memory, len(batches))
         return shares[0].costs
 
@@ -223,8 +223,9 @@ class ParameterServer(Network):
     def _take(self, shares, optimizer, memory, n_updates):
         """Make the weights, statistics and optimizer state of the finished run those of the network."""
         changes, layers = Changes(), self._copies()
-        for (layer, name), array in zip(counted_places(layers), shares[0].counted, strict=True):
-            setattr(layer, name, array)
+        counted = counted_places(shares[0].layers)
+        for (layer, name), (of_server, _) in zip(counted_places(layers), counted, strict=True):
+            setattr(layer, name, getattr(of_server, name))
         put_together(layers, [share.part for share in shares])
         for layer, new in zip(every_layer(self.layers), every_layer(layers), strict=True):
             changes.of(layer, **{name: getattr(new, name) for name in layer.arrays})

@@ -8,6 +8,8 @@ import numpy as np
 
 from ..arrays import even_slices, real_numbers
 from ..checks import listed, real_number, whole_number
+from ..cluster import checked_ports
+from ..cluster.links import check_link, links_between
 from ..training import shuffled
 
 MOST = 10**6  # devices, rounds and mini-batches: more than any run could hold
@@ -54,6 +56,13 @@ class Places(NamedTuple):
         """
         n, first = len(self.servers), worker % len(self.servers)
         return [(first + step) % n for step in range(n)]
+
+
+def checked_way(link, ports, n_devices):
+    """Return {"link": link, "ports": ports} for a `Cluster`; raise `ValueError` if they do not fit it."""
+    check_link(link)
+    links_between(link, n_devices)
+    return {"link": link, "ports": checked_ports(ports, n_devices)}
 
 
 def ticks_of_each(n, ticks, speeds, who="workers"):

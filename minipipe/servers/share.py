@@ -121,16 +121,6 @@ class Share:
         """The server's part of the parameters: vectors, views of the arrays of `layers`."""
         return parameters_in_parts(self.layers, self.size)[self.rank]
 
-    @property
-    def memory(self):
-        """The state of its optimizer for its part."""
-        return self.optimizer.memory
-
-    @property
-    def counted(self):
-        """What the layers have counted, such as running means: a list of arrays."""
-        return [getattr(*place) for place in counted_places(self.layers)]
-
     def label(self, pushes):
         """Return the next `Update`, from {worker: push}."""
         push = next(iter(pushes.values()))

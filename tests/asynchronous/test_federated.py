@@ -93,7 +93,7 @@ def test_clients_begin_each_round_with_a_fresh_optimizer():
     assert_same(weights(net), weights(reference))
 
 
-# Rounds on the cluster and on threads
+# What a round takes, and what clients share
 
 
 def test_bytes_and_ticks_of_a_round():
@@ -107,22 +107,8 @@ def test_bytes_and_ticks_of_a_round():
     assert done.ticks == max(4 * 2 * 2 * 10, 4 * 2 * 3, 4 * 2 * 7)
 
 
-@pytest.mark.parametrize("fraction", [1, 0.5])
-def test_rounds_have_the_same_bits_on_threads(fraction):
-    data = clients(3, 4, 5, 6)
-    nets = [
-        mp.FederatedAveraging(
-            LAYERS, LOSS, data, fraction=fraction, batch_size=2, engine=engine, dtype=np.float32
-        )
-        for engine in ("cluster", "threads")
-    ]
-    made = [net.train(3, mp.Adam(0.1)) for net in nets]
-    assert [done._replace(ticks=0) for done in made[0]] == [done._replace(ticks=0) for done in made[1]]
-    assert_same(*map(weights, nets))
-
-
 def test_clients_share_nothing_that_a_pass_changes():
-    """On threads, their passes overlap: each of five has layers and a loss of its own."""
+    """Each of five clients has layers and a loss of its own."""
     net = mp.FederatedAveraging(LAYERS, LOSS, clients(1, 1, 1, 1, 1))
     nets = [one._net for one in net.clients]
     assert len({id(part) for one in nets for part in (one.loss, *one.layers)}) == 5 * (1 + len(LAYERS))

@@ -1,6 +1,6 @@
 """Parameter servers: synchronous ones are data parallelism, asynchronous ones do what their trace says.
 
-Then what rounds cost, other engines, and what is refused.
+Then what rounds cost, threads, and what is refused.
 """
 
 import copy
@@ -225,7 +225,7 @@ def test_synchronous_workers_alone_wait_for_the_slowest():
     assert not free.trace.idle or all(idle.end == 24 for idle in free.trace.idle if idle.device > 0)
 
 
-# Other engines
+# Threads
 
 
 @pytest.mark.parametrize("options", [{}, {"servers": 3}, {"servers": 2, "on_workers": True}])
@@ -275,7 +275,7 @@ def test_a_run_that_fails_changes_nothing():
     ({"speeds": [1, 2]}, "speeds has 2 numbers for 3 workers"),
     ({"mode": "ssp"}, "mode='ssp' must be one of 'sync', 'async'"),
     ({"servers": 4, "on_workers": True}, "servers=4 on the devices of 3 workers: use at most 3"),
-    ({"engine": "gpu"}, "engine='gpu' must be one of 'cluster', 'threads', 'mpi'"),
+    ({"engine": "gpu"}, "engine='gpu' must be one of 'cluster', 'threads'"),
     ({"ports": [mp.Port(8, [4])]}, r"is of device 4: devices are 0\.\.3"),
     ({"link": 3}, "link=3 must be a Link"),
 ])

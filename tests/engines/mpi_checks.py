@@ -30,7 +30,7 @@ from minipipe.cli.main import main
 from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
 from minipipe.engines import Mpi, mpi, world
 from minipipe.engines.gathering import Clock
-from minipipe.engines.threads import OVERHEAD, PATIENCE_VARIABLE
+from minipipe.engines.threads import PATIENCE_VARIABLE
 from minipipe.layers import every_layer
 from minipipe.order import RECOMPUTE
 from minipipe.parallel import run as pipeline_run
@@ -142,43 +142,6 @@ def shards():
             {}, {"place": "pp-dp-tp", "buckets": "layer"}, {"updates": "order", "zero": 1, "ties": True},
         )
     ])
-
-
-def servers():
-    """Parameter servers, and rounds of clients; where arrival decides, the run is repeated on the cluster."""
-    K, done = world().size, 0
-    batches = [tuple(part.astype(np.float64) for part in mini_batch(13 + t)) for t in range(4)]
-    layers = [mp.Linear(6, 8), mp.BatchNorm(8), mp.Tanh(), mp.Linear(8, 4)]
-    places = [(n_servers, K - n_servers, False) for n_servers in range(1, K)] + [(K, K, True)]
-    for n_servers, n_workers, on_workers in places:
-        for mode in ("sync", "async"):
-            nets = [
-                mp.ParameterServer(
-                    layers, LOSS, n_workers, servers=n_servers, on_workers=on_workers, mode=mode,
-                    engine=engine,
-                )
-                for engine in ("mpi", "cluster")
-            ]
-            first, second = (mp.SGD(0.1, momentum=0.5) for _ in nets)
-            for part in (batches[:2], batches[2:]):
-                costs = nets[0].train(part, first, keep_every=1)
-                assert nets[1].train(part, second, keep_every=1, arrivals=nets[0].arrivals) == costs
-                assert nets[0].updates == nets[1].updates
-                assert_same(*[[net.kept[t] for t in range(len(part))] for net in nets])
-                assert {str(s.label) for s in nets[0].trace.spans} - {OVERHEAD.text} == {
-                    str(s.label) for s in nets[1].trace.spans}
-            assert_same(*map(weights, nets))
-            assert_same(dict(nets[0].collect(first).memory), dict(second.memory))
-            done += 1
-    clients = [tuple(part.astype(np.float64) for part in mini_batch(3 + k)) for k in range(2 * K - 2)]
-    nets = [
-        mp.FederatedAveraging(layers, LOSS, clients, fraction=0.5, epochs=2, batch_size=4, engine=engine)
-        for engine in ("cluster", "mpi")
-    ]
-    made = [[one._replace(ticks=0) for one in net.train(2, mp.SGD(0.1))] for net in nets]
-    assert made[0] == made[1]
-    assert_same(*map(weights, nets))
-    return done + 1
 
 
 def synchronous(name):

@@ -53,7 +53,7 @@ def answer_of_ranks(request, check, n_ranks, tmp_path_factory):
     ("schedules never", 2, 14), *(slow("schedules", n_ranks, 14) for n_ranks in (2, 3, 4)),
     slow("copies", 2, 18), slow("copies", 3, 18), slow("copies", 4, 18),
     ("zero", 2, 9), slow("zero", 3, 9), slow("zero", 4, 15),
-    ("shards", 2, 9), slow("shards", 4, 18), ("servers", 3, 7), slow("servers", 4, 9),
+    ("shards", 2, 9), slow("shards", 4, 18),
     slow("synchronous schedules", 2, 14), slow("synchronous copies", 4, 18),
     ("in_pieces copies", 2, 18), slow("in_pieces zero", 3, 9),
     *(slow("pairs 30", n_ranks, 12) for n_ranks in (2, 3, 4)),
