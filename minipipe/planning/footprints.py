@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ..arrays import floats, grains_of
+from ..arrays import floats
 from ..checks import chosen, shown, whole_number
 from ..description import describe
 from ..layers import Layer, every_layer
@@ -16,7 +16,6 @@ from ..meta import MetaArray
 from ..optimizers import checked_optimizer
 from ..order.simulate import collector_paused
 from ..parallel.options import Cut
-from ..sums import checked_accumulate
 from .one_microbatch import (
     PATTERNS, counts_for, footprint, in_network, one_micro_batch, received, sends_back, skips_across,
     stages_of,
@@ -24,8 +23,7 @@ from .one_microbatch import (
 
 
 def footprints(
-    layers, loss, stages, input_shape, m,
-    dtype="float64", optimizer=None, patterns=PATTERNS, accumulate="tree", grain=None,
+    layers, loss, stages, input_shape, m, dtype="float64", optimizer=None, patterns=PATTERNS,
 ):
     """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
@@ -38,8 +36,9 @@ def footprints(
     dtype: of the parameters and of X.
     optimizer: what it keeps for each parameter counts, too, as it does from its first update on.
     patterns: the orders of actions that a micro-batch may go through on a stage; fewer take less time.
-    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Sums`.
-    grain: None, or the samples of a grain, as for `Sequential`.
+
+    Gradients are summed along the tree; `footprint._replace(accumulate="running")` is for sums in one buffer,
+    as for `Sums`.
 
     They are the bytes at the start and the end of each action; `temporaries` tells what is there for a moment
     in between. `measure` finds the same, but here no parameter is drawn and no array made, so the network may
@@ -61,7 +60,7 @@ def footprints(
     [8000136000000, 136000104]
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer, accumulate, grain)
+    network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
     return network.footprints(_counts(network, layers, stages), m, patterns)
 
 
@@ -136,14 +135,14 @@ def say_who_fails(owner, methods, name=None):
 class WithoutNumbers:
     """A network of arrays without numbers, of which any cut can be counted.
 
-    layers, loss, input_shape, dtype, optimizer, accumulate, grain: as for `footprints`.
+    layers, loss, input_shape, dtype, optimizer: as for `footprints`.
 
     Stages that are alike are counted once. The bytes of an array with m columns grow evenly with m, and
     others know nothing of m. So for many samples the counts are made of those for 2 and for 3, which takes
     less time for images. (m = 1 is a case of its own: there, copies may be views.)
     """
 
-    def __init__(self, layers, loss, input_shape, dtype, optimizer, accumulate="tree", grain=None):
+    def __init__(self, layers, loss, input_shape, dtype, optimizer):
         if isinstance(loss, (type, Layer)) or not hasattr(loss, "backward"):
             raise ValueError(
                 f"loss is {shown(loss)}, but a backward begins at the loss: pass one, such as "
@@ -162,8 +161,6 @@ class WithoutNumbers:
         self.names = list(map(_name, layers))
         self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
         self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
-        self.accumulate = checked_accumulate(accumulate)
-        self.grain = None if grain is None else whole_number("grain", grain, 1)
         for layer in every_layer(self.layers):
             say_who_fails(layer, ("initialize", "forward", "backward_input", "backward_weight"))
         say_who_fails(self.loss, ("forward", "backward"), "the loss")
@@ -171,11 +168,7 @@ class WithoutNumbers:
 
     def footprints(self, counts, m, patterns=PATTERNS):
         """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
-        if self.grain is None:
-            found, n_grains = of_samples(m, lambda m: self._footprints(counts, m, patterns)), 1
-        else:  # what is kept of a grain beside its samples does not grow with m
-            found, n_grains = self._footprints(counts, m, patterns), len(grains_of(m, self.grain))
-        return [of_stage._replace(accumulate=self.accumulate, n_grains=n_grains) for of_stage in found]
+        return of_samples(m, lambda m: self._footprints(counts, m, patterns))
 
     def temporaries(self, counts, m, patterns=PATTERNS):
         """For each stage {kind of action: bytes}, as `temporaries` says.
@@ -259,9 +252,7 @@ class WithoutNumbers:
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
         arriving = self._arriving(stage, m)
         with collector_paused():
-            performed = one_micro_batch(
-                [stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first, self.grain
-            )
+            performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first)
         if stage.loss is None:
             last = stage.layers[-1]
             expected = arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype)

@@ -1,7 +1,7 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
 from collections import Counter
-from itertools import accumulate, chain
+from itertools import chain
 
 from ..cluster import Bytes, Compute, Counted
 from ..collectives.group import cut_into_chunks
@@ -30,9 +30,7 @@ class StandIn:
 
     def __init__(self, footprints, patterns, n, wanted=None, place=None, in_parts=False):
         first = footprints[0]
-        ends = list(accumulate(of_one.n_grains for of_one in footprints))
-        self.totals = Totals(ends[n - 1], first.accumulate)
-        self._grains = [range(end - of_one.n_grains, end) for end, of_one in zip(ends, footprints)]
+        self.totals = Totals(n, first.accumulate)
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
         self._gradients = Bytes(first.gradients, first.itemsize)
@@ -54,8 +52,8 @@ class StandIn:
         self._n_changes = 0
 
     def last_grain(self, i):
-        """The number of the last grain of micro-batch i."""
-        return self._grains[i][-1]
+        """The number of the last grain of micro-batch i: footprints are of micro-batches without grains."""
+        return i
 
     def take(self, kind, i):
         """An action is about to begin: the stage has its arguments."""
@@ -77,22 +75,20 @@ class StandIn:
             self._held[name] += n_bytes
         self._kept[i] = kept
         adds = RULES[kind].adds
-        for j in self._grains[i]:
-            if adds & FORWARD and self._statistics.nbytes:
-                self.totals.add_statistics(j, self._statistics)
-            if adds & WEIGHT:
-                self.totals.add(j, 0, self._gradients)  # those of all its layers
+        if adds & FORWARD and self._statistics.nbytes:
+            self.totals.add_statistics(i, self._statistics)
+        if adds & WEIGHT:
+            self.totals.add(i, 0, self._gradients)  # those of all its layers
         if self._in_parts and adds & UPDATED:
             self._held["parameters"] = self._own_bytes
-            self.totals.forget(self._grains[i][-1])
+            self.totals.forget(i)
         if self._versions is not None:
             self._change_versions(adds, i)
 
     def _act_late(self):
         """One product makes the sum of all gradients, and what it has read of each micro-batch is gone."""
         microbatches = sorted(self._kept)
-        first, last = self._grains[microbatches[0]], self._grains[microbatches[-1]]
-        self.totals.add_run(range(first.start, last.stop), {0: self._gradients})
+        self.totals.add_run(range(microbatches[0], microbatches[-1] + 1), {0: self._gradients})
         for i in microbatches:
             for name, n_bytes in self._kept.pop(i, {}).items():
                 self._held[name] -= n_bytes
@@ -140,7 +136,7 @@ class StandIn:
     def _change_versions(self, adds, i):
         if adds & UPDATED:
             self._versions.add(None)
-            self.totals.forget(self._grains[i][-1])
+            self.totals.forget(i)
         elif adds & WEIGHT:
             self._versions.used_by(i)
         self._held["weight versions"] = len(self._versions.older) * self._held["parameters"]

@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ..checks import whole_number
 from ..arrays import computing
+from ..checks import whole_number
 from ..cluster import SECONDS
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..order import Costs
-from ..sums import checked_accumulate
 from .one_microbatch import PATTERNS, counts_for, footprint, in_network, one_micro_batch, stages_of
 
 TIMED_KINDS = "FBRIW"  # of the actions that are timed
@@ -25,9 +24,7 @@ class Measured(NamedTuple):
     footprints: list
 
 
-def measure(
-    layers, loss, stages, X, Y, dtype="float64", optimizer=None, rounds=5, accumulate="tree", at_once=1
-):
+def measure(layers, loss, stages, X, Y, dtype="float64", optimizer=None, rounds=5, at_once=1):
     """What the stages of a network need for a micro-batch: `Measured` seconds and bytes.
 
     layers, loss: of the network.
@@ -37,7 +34,6 @@ def measure(
     optimizer: if given, what it keeps for each parameter counts, too.
     rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
         time is the median.
-    accumulate: how gradients are summed over micro-batches, "tree" or "running", as for `Sums`.
     at_once: how many threads measure at the same time, each a network of its own; the seconds are their mean.
         Cores share the memory of a computer, so each is slower while the others work, as they do in a run.
 
@@ -56,10 +52,9 @@ def measure(
     rounds, at_once = whole_number("rounds", rounds, 1), whole_number("at_once", at_once, 1)
     if optimizer is not None:
         checked_optimizer(optimizer)
-    checked_accumulate(accumulate)
     if at_once > 1:
         losses = [copy.copy(loss) for _ in range(at_once)]  # of layers, each network makes copies by itself
-        setting = stages, X, Y, dtype, optimizer, rounds, accumulate
+        setting = stages, X, Y, dtype, optimizer, rounds
         with computing(), ThreadPoolExecutor(at_once) as threads:
             of_threads = list(threads.map(lambda own: measure(layers, own, *setting), losses))
         return Measured(mean_of([one.costs for one in of_threads]), of_threads[0].footprints)
@@ -75,10 +70,7 @@ def measure(
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
     times = {kind: [median(seconds[kind, stage]) for stage in range(len(alone))] for kind in TIMED_KINDS}
-    of_stages = [
-        footprint(stage, performed, optimizer)._replace(accumulate=accumulate) for stage in alone
-    ]
-    footprints = in_network(of_stages, counts)
+    footprints = in_network([footprint(stage, performed, optimizer) for stage in alone], counts)
     sent = [of_stage.sent["F"] for of_stage in footprints]
     return Measured(Costs(**times, message_bytes=sent, unit=SECONDS), footprints)
 

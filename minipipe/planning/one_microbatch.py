@@ -35,7 +35,6 @@ class Footprint(NamedTuple):
         (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
     itemsize: the bytes of one number among the gradients.
     accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Sums`.
-    n_grains: of a micro-batch, 1 without a `grain`; so many terms these sums get of it.
     """
 
     parameters: int
@@ -48,7 +47,6 @@ class Footprint(NamedTuple):
     actions: dict
     itemsize: int = 8
     accumulate: str = "tree"
-    n_grains: int = 1
 
 
 class Performed(NamedTuple):
@@ -103,7 +101,7 @@ def sends_back(pattern):
     return next(kind for kind in pattern if RULES[kind].way < 0)
 
 
-def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_first=True, grain=None):
+def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_first=True):
     """{(kind, stage): Performed} of a micro-batch, with which every stage does the actions of `pattern`.
 
     stages: consecutive `Stage`s, all or some.
@@ -112,10 +110,9 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
     A_prev, dA: what arrives from the stages before and behind these, if there are any.
     skips: {(message, name): what arrives from there by skip connections}.
     is_first: whether its gradients begin the sums; if not, they are added to what is held already.
-    grain: None, or the samples of a grain, as for `Sequential`.
     """
     performed, on_the_way = {}, dict(skips)
-    line = MicroBatches([(X, Y)], 1, step=0, grain=grain)
+    line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
         stage.begin(line, recomputed=[(stage.index, 0)] if "R" in pattern else ())
         if not is_first:
