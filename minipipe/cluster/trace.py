@@ -291,16 +291,13 @@ class Trace:
         """The timeline in characters, written by `minipipe.plots.text`."""
         return SHOWS.load()["text"](self)
 
-    def to_html(self, path=None, title=None):
-        """The timeline as an interactive page, made by `minipipe.plots.html`: its text, or a file `path`."""
-        return SHOWS.load()["html"](self, path, title)
+    def to_html(self, title=None):
+        """The timeline as the text of an interactive page, made by `minipipe.plots.html`."""
+        return SHOWS.load()["html"](self, title)
 
-    def to_chrome_trace(self, path=None, tick=None):
-        """The timeline for ui.perfetto.dev, made by `minipipe.plots.chrome_trace`.
-
-        A dict, or as JSON in the file `path`.
-        """
-        return SHOWS.load()["chrome_trace"](self, path, tick)
+    def to_chrome_trace(self):
+        """The timeline for ui.perfetto.dev: a dict, made by `minipipe.plots.chrome_trace`."""
+        return SHOWS.load()["chrome_trace"](self)
 
     def _repr_html_(self):
         """The player of the page of `to_html`, with which Jupyter shows the trace."""

@@ -3,35 +3,27 @@
 Source: "Trace Event Format", the JSON that both viewers read; its times are microseconds.
 """
 
-import json
-import re
 from bisect import bisect_left, bisect_right
-from math import inf
 from typing import NamedTuple
 
-from .canvas import STYLES, text_of
-from ..checks import path_of, shown
+from .canvas import STYLES
 from ..cluster import COMPUTE, SECONDS, SHOWS, TICKS, Message, lane_name
 from ..cluster.trace import check_trace
 from .memory import counts_bytes
 from .boxes import ends_of, rows_of
 
-MICROSECONDS = {"ns": 0.001, "us": 1, "ms": 1000, "s": 1_000_000}
 KIND_NAMES = {kind: style["label"] for kind, style in STYLES.items()} | {"F&B": "forward and backward"}
 # an arrow begins and ends this share of a box from the box's edge: viewers bind it to the box around it
 ARROW_INSET = 0.01
 
 
-@SHOWS(gives="a dict, which `path` gets as JSON if there is one")
-def chrome_trace(runs, path=None, tick=None):
-    """A dict in Chrome's trace event format, or None if it has been written to the file `path` as JSON.
+@SHOWS(gives="a dict")
+def chrome_trace(runs):
+    """Return a dict in Chrome's trace event format, in which a tick is shown as a millisecond.
 
-    `Trace.to_chrome_trace` calls this.
+    `Trace.to_chrome_trace` calls this. Seconds, of runs that were measured, are shown as they are.
 
     runs: a `Trace`, or {name: trace}, each of which becomes a process.
-    path: the file to write, or None.
-    tick: how long one tick is shown, a number and ns, us, ms or s, "1 ms" if left out; `ValueError` for
-        anything else, or where a run has no ticks but seconds, which are shown as they are.
 
     Devices are threads, and so are the other lanes that they have used; spans are boxes with their ticks in
     the arguments, and memory is a counter, if the run counted it. Each link is a thread of the process "links
@@ -44,8 +36,8 @@ def chrome_trace(runs, path=None, tick=None):
         runs = {"run": runs}
     for trace in runs.values():
         check_trace(trace)
-    time, tick = _time_of(runs, tick)
-    unit = _microseconds(tick)
+    is_measured = any(trace.unit == SECONDS for trace in runs.values())
+    time, tick, unit = (SECONDS, "1 s", 1_000_000) if is_measured else (TICKS, "1 ms", 1000)  # microseconds
     names, events = [], []
     # viewers take process and thread 0 for the idle system
     for process, (name, trace) in enumerate(runs.items(), 1):
@@ -60,31 +52,7 @@ def chrome_trace(runs, path=None, tick=None):
     events.sort(key=lambda event: event["ts"])
     makespans = {name: _plain(trace.makespan) for name, trace in runs.items()}
     told = {time[:-1]: tick, f"microseconds per {time[:-1]}": unit, f"makespan in {time}": makespans}
-    chrome = {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
-    if path is None:
-        return chrome
-    path_of("path", path).write_text(json.dumps(chrome), encoding="utf-8")
-
-
-def _time_of(runs, tick):
-    """(the unit of the runs' time, how long it is shown)"""
-    measured = [name for name, trace in runs.items() if trace.unit == SECONDS]
-    if measured and tick is not None:
-        raise ValueError(f"{measured[0]!r} is measured in seconds: leave tick={shown(tick)} out")
-    return (SECONDS, "1 s") if measured else (TICKS, "1 ms" if tick is None else tick)
-
-
-def _microseconds(tick):
-    match = re.fullmatch(r"\s*([\d.]+)\s*(ns|us|ms|s)\s*", text_of(tick), re.ASCII)
-    try:
-        unit = float(match[1]) * MICROSECONDS[match[2]]
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"tick={shown(tick)} is not a length of time: write a number and ns, us, ms or s, such as '1 ms'"
-        ) from None
-    if not 0 < unit < inf:
-        raise ValueError(f"tick={shown(tick)} must be a time above 0")
-    return _plain(unit)
+    return {"traceEvents": names + events, "displayTimeUnit": "ms", "otherData": told}
 
 
 def _plain(number):

@@ -8,7 +8,6 @@ from html import escape
 from importlib import resources
 from io import BytesIO
 
-from ..checks import path_of
 from ..cluster import BUBBLES, SHOWS, Span, describe_path, duration, ticks
 from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
@@ -21,9 +20,9 @@ LONG = 10_000
 MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second and a half
 
 
-@SHOWS(gives="HTML, which `path` gets if there is one")
-def html(trace, path=None, title=None):
-    """`trace` as one interactive HTML page: the text, or None if it has been written to the file `path`.
+@SHOWS(gives="HTML")
+def html(trace, title=None):
+    """Return `trace` as one interactive HTML page.
 
     In the page, one can step or play through the ticks, zoom, ask every box what it is and every gap why the
     device waits, and see the messages that travel and the critical path. Below each device's rows, of which
@@ -39,10 +38,7 @@ def html(trace, path=None, title=None):
     check_trace(trace)
     # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
     data = json.dumps(page_data(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    page = filled(template(), page_pieces(trace, title) | {"data": data})
-    if path is None:
-        return page
-    path_of("path", path).write_text(page, encoding="utf-8")
+    return filled(template(), page_pieces(trace, title) | {"data": data})
 
 
 def template():

@@ -1,5 +1,6 @@
 """A run as a file: a picture, a film, a page, or what a trace viewer reads."""
 
+import json
 import os
 
 from ..checks import path_of, write_whole
@@ -14,8 +15,8 @@ from .timeline import timeline_figure
 DOTS_PER_INCH = 150  # of pictures
 OTHERS = {  # ending -> a function (trace, path, title), beside those of pictures
     "gif": lambda trace, path, title: animate(trace, title=title).save(path, writer="pillow"),
-    "html": html,
-    "json": lambda trace, path, title: chrome_trace(trace, path),
+    "html": lambda trace, path, title: path.write_text(html(trace, title), encoding="utf-8"),
+    "json": lambda trace, path, title: path.write_text(json.dumps(chrome_trace(trace)), encoding="utf-8"),
 }
 
 

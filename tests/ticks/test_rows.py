@@ -237,7 +237,7 @@ def test_the_page_says_why_a_sender_waits(tmp_path):
 # ---- the Chrome trace ----
 
 def test_lanes_are_threads_of_their_own(trace):
-    events = trace.to_chrome_trace(tick="1 us")["traceEvents"]
+    events = trace.to_chrome_trace()["traceEvents"]
     events = [event for event in events if event["pid"] == 1]  # not those of links and of idle times
     threads = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert list(threads.values()) == [
@@ -247,7 +247,7 @@ def test_lanes_are_threads_of_their_own(trace):
     number = {lane: thread for thread, lane in zip(threads, LANES)}
     assert number == {lane: place for place, lane in enumerate(LANES, 1)}
     boxes = [event for event in events if event["ph"] == "X"]
-    found = [(box["ts"], box["ts"] + box["dur"], box["tid"]) for box in boxes]
+    found = [(box["ts"] / 1000, (box["ts"] + box["dur"]) / 1000, box["tid"]) for box in boxes]
     assert sorted(found) == spans_as(trace, number)
     ends = [event["tid"] for event in events if event["ph"] in "stf"]
     assert set(ends) == {2, 4, 6}
