@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .arrays import accuracy
-from .checks import one_of, real_number, whole_number
+from .checks import one_of, whole_number
 from .datasets import Dataset, digits
 from .layers import BatchNorm, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
@@ -16,7 +16,6 @@ from .network import Sequential
 from .optimizers import SGD
 from .rates import ConstantWarmUp, GradualWarmUp, StepDecay, linear_scaled, square_root_scaled
 from .training import fit
-from .watching import with_progress
 
 
 # How large a mini-batch is large enough: the gradient noise scale.
@@ -94,12 +93,6 @@ SCALING_RULES = {
 }
 WARM_UPS = {"gradual": GradualWarmUp, "constant": ConstantWarmUp, "none": None}
 N_LAST_EPOCHS = 5  # epochs of which the error is the median
-VARIANTS = {  # the name of a line: (rule, warm-up)
-    "linear, gradual warm-up": ("linear", "gradual"),
-    "linear, no warm-up": ("linear", "none"),
-    "square root, gradual warm-up": ("square root", "gradual"),
-    "fixed rate": ("fixed", "none"),
-}
 
 
 @dataclass(frozen=True)
@@ -175,25 +168,6 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
     return Outcome(100 * (1 - statistics.median(epochs[-N_LAST_EPOCHS:])), [epoch.J for epoch in history])
 
 
-def errors_of(layers, data, recipe, sizes, variants, n_seeds):
-    """Return {(variant, size): the test errors of all seeds, in percent}.
-
-    layers, data, recipe: as for `train`.
-    sizes: samples in a mini-batch, one or more.
-    variants: names in `VARIANTS`. Those that have one rate for a size, as all have for the reference, are
-        trained once.
-    n_seeds: trainings of each kind.
-    """
-    rates = {(name, size): recipe.rate(size, *VARIANTS[name]) for size in sizes for name in variants}
-    places = {(rate, size): name for (name, size), rate in rates.items()}  # one variant for each rate
-    runs = [(name, size, seed) for (_, size), name in places.items() for seed in range(n_seeds)]
-    errors = {}
-    for name, size, seed in with_progress(runs, "trainings"):
-        outcome = train(layers, data, recipe, size, *VARIANTS[name], seed)
-        errors.setdefault((rates[name, size], size), []).append(outcome.error)
-    return {(name, size): errors[rate, size] for (name, size), rate in rates.items()}
-
-
 def digits_in_float32():
     """Return the digits as a `Dataset` whose arrays are float32."""
     return Dataset(*[tuple(part.astype(np.float32) for part in pair) for pair in digits()])
@@ -218,43 +192,3 @@ def with_batch_norm(sizes):
     for n_prev, n in zip(sizes, sizes[1:]):
         layers += [Linear(n_prev, n), BatchNorm(n), ReLU()]
     return layers[:-2]
-
-
-def steps_to_target(layers, data, batch_size, rates, target, most=2000, seed=0):
-    """(the fewest updates by plain SGD until J of all training samples is at most `target`, the rate of it)
-
-    layers, data, seed: as for `train`.
-    rates: those to try; the best one differs from one batch size to the next.
-    target: a cost.
-    most: updates after which a rate is given up.
-
-    Returns (most + 1, None) if no rate gets there.
-    """
-    (X, Y), _ = data
-    target = real_number("target", target, above=0)
-    best, of_best = whole_number("most", most, 1) + 1, None
-    for rate in rates:
-        net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype)
-        steps = _count_steps(net, X, Y, batch_size, rate, target, best)
-        if steps < best:
-            best, of_best = steps, rate
-    return best, of_best
-
-
-def _count_steps(net, X, Y, batch_size, rate, target, limit):
-    """Updates to the target, or `limit`."""
-    optimizer, rng = SGD(rate), np.random.default_rng(0)
-    loss, m, order = SoftmaxCrossEntropy(), X.shape[-1], np.arange(0)
-    for step in range(1, limit):
-        if len(order) < batch_size:
-            order = rng.permutation(m)
-        chosen, order = order[:batch_size], order[batch_size:]
-        try:
-            net.forward_backward(np.take(X, chosen, axis=-1), np.take(Y, chosen, axis=-1))
-            net.step(optimizer)
-            J = loss.forward(net.predict(X), Y)
-        except FloatingPointError:
-            return limit
-        if J <= target:
-            return step
-    return limit

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from minipipe import Sequential, SoftmaxCrossEntropy
+from minipipe import SGD, Sequential, SoftmaxCrossEntropy
 from minipipe.experiments import (
-    VARIANTS, Recipe, digits_in_float32, errors_of, mean_and_spread, measured_noise, steps_to_target,
-    with_batch_norm,
+    Recipe, digits_in_float32, mean_and_spread, measured_noise, train, with_batch_norm,
 )
 from minipipe.models import mlp
 from minipipe.plots.canvas import label, new_figure
@@ -23,6 +22,31 @@ LINE_STYLES = {  # colour of Okabe and Ito, marker
     "square root, gradual warm-up": ("#009E73", "^"),
     "fixed rate": ("#000000", "x"),
 }
+VARIANTS = {  # the name of a line: (rule, warm-up)
+    "linear, gradual warm-up": ("linear", "gradual"),
+    "linear, no warm-up": ("linear", "none"),
+    "square root, gradual warm-up": ("square root", "gradual"),
+    "fixed rate": ("fixed", "none"),
+}
+
+
+def errors_of(layers, data, recipe, sizes, variants, n_seeds):
+    """Return {(variant, size): the test errors of all seeds, in percent}.
+
+    layers, data, recipe: as for `train`.
+    sizes: samples in a mini-batch, one or more.
+    variants: names in `VARIANTS`. Those that have one rate for a size, as all have for the reference, are
+        trained once.
+    n_seeds: trainings of each kind.
+    """
+    rates = {(name, size): recipe.rate(size, *VARIANTS[name]) for size in sizes for name in variants}
+    places = {(rate, size): name for (name, size), rate in rates.items()}  # one variant for each rate
+    runs = [(name, size, seed) for (_, size), name in places.items() for seed in range(n_seeds)]
+    errors = {}
+    for name, size, seed in with_progress(runs, "trainings"):
+        outcome = train(layers, data, recipe, size, *VARIANTS[name], seed)
+        errors.setdefault((rates[name, size], size), []).append(outcome.error)
+    return {(name, size): errors[rate, size] for (name, size), rate in rates.items()}
 
 
 def error_against_batch_size():
@@ -47,7 +71,7 @@ def error_against_batch_size():
     ax.set_yticks(ticks, ticks)
     ax.set_ylim(1, 120)
     ax.legend(frameon=False, loc="upper left", fontsize=10)
-    title = f"{data.train[0].shape[-1]:,} digits, mlp, {recipe.n_epochs} epochs, {N_SEEDS} seeds"
+    title = f"{data.train[0].shape[-1]:,} digits, mlp, {recipe.epochs} epochs, {N_SEEDS} seeds"
     label(ax, title, "samples in a mini-batch", "test error, % (mean and standard deviation)")
     return figure
 
@@ -65,6 +89,45 @@ def learning_rates():
     draw_rates(ax, curves, 90, 157)
     label(ax, "Learning rates for 8,192 samples in a mini-batch, and for 256", "epochs", "learning rate")
     return figure
+
+
+def steps_to_target(layers, data, batch_size, rates, target, most=2000):
+    """(the fewest updates by plain SGD until J of all training samples is at most `target`, the rate of it)
+
+    layers, data: as for `train`.
+    rates: those to try; the best one differs from one batch size to the next.
+    target: a cost.
+    most: updates after which a rate is given up.
+
+    Returns (most + 1, None) if no rate gets there.
+    """
+    (X, Y), _ = data
+    best, of_best = most + 1, None
+    for rate in rates:
+        net = Sequential(layers, SoftmaxCrossEntropy(), dtype=X.dtype)
+        steps = _count_steps(net, X, Y, batch_size, rate, target, best)
+        if steps < best:
+            best, of_best = steps, rate
+    return best, of_best
+
+
+def _count_steps(net, X, Y, batch_size, rate, target, limit):
+    """Updates to the target, or `limit`."""
+    optimizer, rng = SGD(rate), np.random.default_rng(0)
+    loss, m, order = SoftmaxCrossEntropy(), X.shape[-1], np.arange(0)
+    for step in range(1, limit):
+        if len(order) < batch_size:
+            order = rng.permutation(m)
+        chosen, order = order[:batch_size], order[batch_size:]
+        try:
+            net.forward_backward(np.take(X, chosen, axis=-1), np.take(Y, chosen, axis=-1))
+            net.step(optimizer)
+            J = loss.forward(net.predict(X), Y)
+        except FloatingPointError:
+            return limit
+        if J <= target:
+            return step
+    return limit
 
 
 def steps_against_batch_size():

@@ -10,12 +10,12 @@ import pytest
 from compared import assert_within
 
 import minipipe as mp
+from figures.drawing.batch_sizes import VARIANTS, errors_of, steps_to_target
 from minipipe.arrays import leaves
 from minipipe.datasets import Dataset
 from minipipe.exact import Rational, rational
 from minipipe.experiments import (
-    VARIANTS, Noise, Recipe, digits_in_float32, errors_of, mean_and_spread, measured_noise, noise_from_two,
-    steps_to_target, train, with_batch_norm,
+    Noise, Recipe, digits_in_float32, mean_and_spread, measured_noise, noise_from_two, train, with_batch_norm,
 )
 from minipipe.models import mlp
 from minipipe.rates import rates_of
@@ -116,7 +116,7 @@ def test_variants_with_one_rate_are_trained_once(monkeypatch):
         calls.append(arguments)
         return train(*arguments)
 
-    monkeypatch.setattr("minipipe.experiments.train", counted)
+    monkeypatch.setattr("figures.drawing.batch_sizes.train", counted)
     found = errors_of(LAYERS, few(), SHORT, (32, 100), VARIANTS, 2)
     assert len(calls) == 2 * (1 + 4) and len(found) == 2 * len(VARIANTS)
     assert len({tuple(found[name, 32]) for name in VARIANTS}) == 1
