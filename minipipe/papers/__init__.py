@@ -20,7 +20,6 @@ ZB-H1 and ZB-H2 are met to all four digits, those of its searched schedules with
 from .devices import HARDWARE, P100, TPU_V2, TPU_V3, Accelerator, Hardware
 from .formulas import (
     chimera_bubble, costs_of, gpipe_bubble, megatron_bubble, zero_bubble_h1_idle, zero_bubble_h2_idle,
-    zero_bubble_peaks, zero_bubble_span,
 )
 from .gpipe import (
     Compared, Estimate, blocks_that_fit, equal_stages, table_1, table_2, table_3, torchgpipe_table,
@@ -36,6 +35,5 @@ __all__ = [
     "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "ZERO_BUBBLE", "blocks_that_fit",
     "chimera_bubble", "costs_of", "equal_stages", "gpipe_bubble", "megatron_bubble", "table_1", "table_2",
     "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
-    "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_peaks", "zero_bubble_span",
-    "zero_bubble_table",
+    "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_table",
 ]

@@ -64,36 +64,6 @@ def zero_bubble_h2_idle(K, T_F, T_B, T_W):
     return (K - 1) * (T_F + T_B - 2 * T_W)
 
 
-def zero_bubble_span(K, M, T_F, T_B, T_W, T_comm, put_off):
-    """A bound: with one stage on each device, no schedule's longest device span is shorter.
-
-    K, M: devices and micro-batches.
-    T_F, T_B, T_W, T_comm: the times of a forward, an input gradient, a weight gradient and a message.
-    put_off: how many weight gradients the last device can put off until its last input gradient is done: all
-        M, if it has the memory for it.
-
-    Each device has its work to do, M (T_F + T_B + T_W). Besides, the last device begins (K - 1)(T_F + T_comm)
-    after the first, has M (T_F + T_B) + (M - put_off) T_W to do until its last input gradient is done, and
-    (K - 1)(T_comm + T_B) later the first device has a weight gradient left.
-
-    >>> bound = zero_bubble_span(8, 24, 18.522, 18.086, 9.337, 0.601, put_off=24)
-    >>> print(f"{1 - 24 * (18.522 + 18.086 + 9.337) / bound:.4f}")     # the paper's searched schedule: 0.0433
-    0.0433
-    """
-    K, M, put_off = whole_number("K", K, 1), whole_number("M", M, 1), whole_number("put_off", put_off, 0)
-    there_and_back = (K - 1) * (T_F + T_B + 2 * T_comm)
-    return M * (T_F + T_B + T_W) + max(0, there_and_back - (put_off - 1) * T_W)
-
-
-def zero_bubble_peaks(K):
-    """The most micro-batches alive on a device in 1F1B, ZB-H1 and ZB-H2: K, K and 2 K - 1.
-
-    Source: as above.
-    """
-    K = whole_number("K", K, 1)
-    return {"1f1b": K, "zb-h1": K, "zb-h2": 2 * K - 1}
-
-
 def costs_of(T_F, T_B, T_W, T_comm=0):
     """(costs, link) for `simulate`, of a profile such as papers print.
 

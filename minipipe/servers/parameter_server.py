@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import computing, leaves, overflow_refused
-from ..checks import listed, one_of, real_number, shown, truth, whole_number, whole_numbers
+from ..checks import listed, one_of, real_number, truth, whole_number, whole_numbers
 from ..cluster import Cluster, Link, Port
 from ..collectives.group import flattened, join_chunks
 from ..engines import Threads
@@ -118,7 +118,13 @@ class ParameterServer(Network):
         workers, its `read` and its `staleness`; `arrivals` is the order in which each server has got
         gradients; and `kept` is {number of updates: the weights then}, a list with an array for each.
         """
-        self.check_training(optimizer)
+        checked_optimizer(optimizer)
+        if self.n_servers > 1 and optimizer.needs_whole_parameters:
+            raise ValueError(
+                f"servers={self.n_servers} with {type(optimizer).__name__}, which looks at whole parameters, "
+                "of which each server has a part: use one server, or an optimizer that takes each number by "
+                "itself"
+            )
         batches, n_parts = self.checked_batches(batches), self._n_parts
         smallest = min(X.shape[-1] for X, _ in batches)
         if n_parts > smallest:
@@ -146,22 +152,6 @@ class ParameterServer(Network):
             "the servers make the updates: call train(batches, optimizer), with batches such as those of "
             "minipipe.servers.mini_batches(X, Y, batch_size, n=...), which are those of fit"
         )
-
-    def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError`: the servers make the updates, not `fit`."""
-        self.check_step(optimizer)
-
-    def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless servers can make the updates of `optimizer`."""
-        checked_optimizer(optimizer)
-        s = self.n_servers
-        if clip is not None:
-            raise ValueError(f"clip={shown(clip)}, but no server has the norm of all gradients: leave it out")
-        if s > 1 and optimizer.needs_whole_parameters:
-            raise ValueError(
-                f"servers={s} with {type(optimizer).__name__}, which looks at whole parameters, of which "
-                "each server has a part: use one server, or an optimizer that takes each number by itself"
-            )
 
     def use(self, weights: Sequence[np.ndarray]) -> None:
         """Replace the weights by these, one of `kept`."""

@@ -75,8 +75,6 @@ REFUSED = [  # (call, words of the sentence)
     (lambda: network().train([(X, Y)], mp.SGD(0.1), clip=-1), "clip=-1 must be above 0"),
     (lambda: pipeline(schedule=with_updates(gpipe(2, 2))).train([(X, Y)], mp.SGD(0.1), clip=10**5000),
      "clip=a number of too many digits to be shown with the order of 'gpipe+updates', whose devices"),
-    (lambda: mp.ParameterServer(LAYERS, LOSS, 2).check_training(mp.SGD(0.1), clip=10**5000),
-     "clip=a number of too many digits to be shown, but no server has the norm of all gradients"),
     (lambda: pipeline().train([], mp.SGD(0.1)), "0 mini-batches: pass a list of at least 1 pair (X, Y)"),
     (lambda: BANANA.encode(3), "text=3 must be a str"),
     (lambda: BANANA.split(1.5), "test_share=1.5 must be at least 0 and at most 1"),
