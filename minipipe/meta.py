@@ -14,29 +14,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 
-class Live:
-    """The bytes of all arrays without numbers that are alive.
-
-    now: at this moment.
-    peak: the most since `mark`.
-    """
-
-    def __init__(self):
-        self.now = self.peak = 0
-
-    def mark(self):
-        """From here on."""
-        self.peak = self.now
-        return self.now
-
-    def grow(self, n_bytes):
-        self.now += n_bytes
-        self.peak = max(self.peak, self.now)
-
-
-LIVE = Live()
-
-
 class MetaArray(NDArrayOperatorsMixin):
     """An array of `shape` and `dtype` without numbers.
 
@@ -57,11 +34,7 @@ class MetaArray(NDArrayOperatorsMixin):
 
     def __init__(self, shape, dtype=np.float64):
         self.shape, self.dtype = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
-        self._base, self._counted = None, self.nbytes
-        LIVE.grow(self._counted)
-
-    def __del__(self):
-        LIVE.grow(-self._counted)
+        self._base = None
 
     @cached_property
     def _layout(self):
@@ -75,7 +48,7 @@ class MetaArray(NDArrayOperatorsMixin):
     def _view(self, layout):
         view = MetaArray.__new__(MetaArray)
         view.shape, view.dtype, view._layout = layout.shape, layout.dtype, layout
-        view._base, view._counted = self if self._base is None else self._base, 0
+        view._base = self if self._base is None else self._base
         return view
 
     @property

@@ -243,8 +243,7 @@ class Trace:
     def peak_bytes(self, kinds=None):
         """For each device, the most bytes that it held at once: at the start or the end of a Compute.
 
-        What the work of a Compute needs for a moment in between is not counted; for a network's layers,
-        `minipipe.planning.temporaries` foresees it.
+        What the work of a Compute needs for a moment in between is not counted.
 
         kinds: count these alone: a list out of "parameters", "optimizer state", "weight versions",
             "gradients", "stashed inputs", "caches", "work" and "messages", or what else programs say that

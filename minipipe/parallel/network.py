@@ -73,8 +73,7 @@ class Parallel(InStages):
             t + T (p + P d) with "tp-pp-dp".
         count_bytes: whether the trace says what devices hold, see `Trace.peak_bytes`. With a limit it does.
         memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the
-            start and the end of each action counts; inside it, layers need more for a moment, see
-            `temporaries`.
+            start and the end of each action counts; inside it, layers need more for a moment.
         seed: of weights that layers were not given: layer i draws from `default_rng([seed, i])`.
         dtype: of the stored floats.
 

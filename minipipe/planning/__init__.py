@@ -4,8 +4,8 @@ Where to read: `one_microbatch` passes a micro-batch through stages; `footprints
 without numbers, `measuring` its bytes and seconds with numbers; `foresight` makes of them the bytes of a run.
 """
 
-from .footprints import footprints, temporaries
+from .footprints import footprints
 from .measuring import Measured, measure
 from .one_microbatch import Footprint
 
-__all__ = ["Footprint", "Measured", "footprints", "measure", "temporaries"]
+__all__ = ["Footprint", "Measured", "footprints", "measure"]

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from collections import Counter
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -14,7 +13,6 @@ from ..layers import Layer, every_layer
 from ..layers.layer import checked_layers
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
-from ..order.simulate import collector_paused
 from ..parallel.options import Cut
 from .one_microbatch import (
     PATTERNS, counts_for, footprint, in_network, one_micro_batch, received, sends_back, skips_across,
@@ -40,8 +38,8 @@ def footprints(
     Gradients are summed along the tree; `footprint._replace(accumulate="running")` is for sums in one buffer,
     as for `Sums`.
 
-    They are the bytes at the start and the end of each action; `temporaries` tells what is there for a moment
-    in between. `measure` finds the same, but here no parameter is drawn and no array made, so the network may
+    They are the bytes at the start and the end of each action; a layer needs more for a moment in between.
+    `measure` finds the same, but here no parameter is drawn and no array made, so the network may
     be larger than this computer: the layers' own forward and backward work with arrays that have a shape and
     no numbers, see `minipipe.meta`. Raises `ValueError` for what does not fit.
 
@@ -62,26 +60,6 @@ def footprints(
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
     return network.footprints(_counts(network, layers, stages), m, patterns)
-
-
-def temporaries(layers, loss, stages, input_shape, m, dtype="float64", patterns=PATTERNS):
-    """For each stage {kind of action: bytes}: what is there for a moment inside such an action, at most.
-
-    It comes on top of the bytes at its start and its end, those of `footprints`, which a run counts: no run
-    needs more than both together. (NumPy may need less, as it reuses large arrays inside an expression.) With
-    as many stages as layers, these are the numbers of each layer. All arguments as for `footprints`.
-
-    >>> from minipipe.layers import Linear, ReLU
-    >>> from minipipe.losses import MeanSquaredError
-    >>> layers = [Linear(100, 50), ReLU(), Linear(50, 1)]
-    >>> temporaries(layers, MeanSquaredError(), 3, (100,), m=8, patterns=["FB"])[0]
-    {'B': 80800, 'F': 0}
-    >>> 2 * 8 * (50 * 100 + 50)     # dW and db, and the new arrays of their sums with those of another
-    80800
-    """
-    patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
-    network = WithoutNumbers(layers, loss, input_shape, dtype, None)
-    return network.temporaries(_counts(network, layers, stages), whole_number("m", m, 1), patterns)
 
 
 def _counts(network, layers, n_stages):
@@ -170,22 +148,6 @@ class WithoutNumbers:
         """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
         return of_samples(m, lambda m: self._footprints(counts, m, patterns))
 
-    def temporaries(self, counts, m, patterns=PATTERNS):
-        """For each stage {kind of action: bytes}, as `temporaries` says.
-
-        A peak does not grow evenly with m, so it is counted for m itself.
-        """
-        found = []
-        coming_back = dict.fromkeys(patterns)
-        for stage, shape, alike in reversed(self._stages(counts, m)):
-            most = Counter()
-            for pattern in patterns:
-                given = stage, shape, alike, m, pattern, coming_back[pattern]
-                _, inside, coming_back[pattern] = self._counted(*given)
-                most |= inside | self._inside_later(*given)
-            found.append({kind: most[kind] for kind in sorted(set("".join(patterns)))})
-        return found[::-1]
-
     def sample(self, m):
         """(X, Y) of m samples."""
         X, Y = (arrays(shape, m, self.dtype) for shape in (self.shapes[0], self.shapes[-1]))
@@ -209,7 +171,7 @@ class WithoutNumbers:
         for stage, shape, alike in reversed(self._stages(counts, m)):
             of_pattern = {}
             for pattern in patterns:
-                of_pattern[pattern], _, coming_back[pattern] = self._counted(
+                of_pattern[pattern], coming_back[pattern] = self._counted(
                     stage, shape, alike, m, pattern, coming_back[pattern]
                 )
             actions = {pattern: counted.actions[pattern] for pattern, counted in of_pattern.items()}
@@ -217,7 +179,7 @@ class WithoutNumbers:
         return in_network(found[::-1], counts)
 
     def _counted(self, stage, shape, alike, m, pattern, dA):
-        """(Footprint, {kind: the most bytes inside it}, what it sends back) of one stage.
+        """(Footprint, what it sends back) of one stage.
 
         It gets inputs of `shape`, and dA from behind; `alike` is its key among those of `_stages`.
         """
@@ -226,14 +188,7 @@ class WithoutNumbers:
             performed = self._performed(stage, shape, m, pattern, dA)
             counted = footprint(stage, {pattern: performed}, self.optimizer)
             sent_back = performed[sends_back(pattern), stage.index].sent
-            self.known[key] = counted, _insides(performed), received(sent_back)
-        return self.known[key]
-
-    def _inside_later(self, stage, shape, alike, m, pattern, dA):
-        """{kind: the most bytes inside it} where sums over micro-batches have begun already."""
-        key = "later", *alike, pattern, repr(dA)
-        if key not in self.known:
-            self.known[key] = _insides(self._performed(stage, shape, m, pattern, dA, is_first=False))
+            self.known[key] = counted, received(sent_back)
         return self.known[key]
 
     def _arriving(self, stage, m):
@@ -242,26 +197,18 @@ class WithoutNumbers:
         places = [*(("F", name) for name in joins), *(("B", name) for name in forks)]
         return {(message, name): arrays(self.skips[name], m, self.dtype) for message, name in places}
 
-    def _performed(self, stage, shape, m, pattern, dA=None, is_first=True):
-        """As `one_micro_batch`, of one stage alone.
-
-        What Python's collector would find meanwhile is not to be taken for what an action has dropped.
-        """
+    def _performed(self, stage, shape, m, pattern, dA):
+        """As `one_micro_batch`, of one stage alone."""
         for layer in stage.layers:
             layer.initialize(NoNumbers(), self.dtype)
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
         arriving = self._arriving(stage, m)
-        with collector_paused():
-            performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA, arriving, is_first)
+        performed = one_micro_batch([stage], pattern, *self.sample(m), A_prev, dA, arriving)
         if stage.loss is None:
             last = stage.layers[-1]
             expected = arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype)
             _check_sent(performed["F", stage.index].sent, expected, last)
         return performed
-
-
-def _insides(performed):
-    return Counter({kind: done.inside for (kind, _), done in performed.items()})
 
 
 def arrays(shape, m, dtype):

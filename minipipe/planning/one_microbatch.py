@@ -10,14 +10,12 @@ from typing import NamedTuple
 from ..checks import whole_number
 from ..arrays import leaves
 from ..cluster import Buffers
-from ..meta import LIVE
 from ..order import Action
 from ..order.actions import RULES
 from ..parallel.batches import MicroBatches
 from ..parallel.options import Cut
 from ..parallel.stage import KEPT, Holdings, Stage
 from ..partitioning.partition import counts_of, cut_into_stages
-from ..sums import TreeSum
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
 
@@ -54,8 +52,6 @@ class Performed(NamedTuple):
 
     seconds: from its start to its end.
     before: the bytes of its arguments.
-    inside: of arrays without numbers, the most bytes that it takes for a moment beyond those that are held at
-        its start or its end, whichever are more.
     held: {kind: bytes held at its end}, its arguments and results as "work".
     sent: to the neighbouring stage.
     skips: {name: what it sends to the other end of a skip connection}.
@@ -63,7 +59,6 @@ class Performed(NamedTuple):
 
     seconds: float
     before: int
-    inside: int
     held: dict
     sent: object
     skips: dict
@@ -101,7 +96,7 @@ def sends_back(pattern):
     return next(kind for kind in pattern if RULES[kind].way < 0)
 
 
-def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_first=True):
+def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
     """{(kind, stage): Performed} of a micro-batch, with which every stage does the actions of `pattern`.
 
     stages: consecutive `Stage`s, all or some.
@@ -109,14 +104,11 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
     X, Y: the samples, for stage 0, and their labels, for the last stage.
     A_prev, dA: what arrives from the stages before and behind these, if there are any.
     skips: {(message, name): what arrives from there by skip connections}.
-    is_first: whether its gradients begin the sums; if not, they are added to what is held already.
     """
     performed, on_the_way = {}, dict(skips)
     line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
         stage.begin(line, recomputed=[(stage.index, 0)] if "R" in pattern else ())
-        if not is_first:
-            stage.totals.add = _add_to_another
     for kind in pattern:
         rule = RULES[kind]
         incoming = {"F": A_prev, "B": dA}.get(rule.message)
@@ -128,13 +120,6 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=(), is_fi
             performed[kind, stage.index], incoming = done, received(done.sent)
             on_the_way |= {(rule.message, name): received(array) for name, array in done.skips.items()}
     return performed
-
-
-def _add_to_another(i, index, gradient):
-    """Add a gradient to one that is held already: both are there until their sum is, a new array."""
-    total = TreeSum(2)
-    total.add(0, gradient)
-    total.add(1, gradient)
 
 
 def _skips(stage, way):
@@ -151,14 +136,13 @@ def _performed(stage, work, arguments, leaving):
     arguments: what the action is given, for those who count bytes.
     leaving: the names of what goes on by skip connections.
     """
-    before, alive = _held(stage, arguments), LIVE.mark()
+    before = _held(stage, arguments)["work"]
     begin = time.perf_counter()
     result = work()
     seconds = time.perf_counter() - begin
-    rise, (sent, skips) = LIVE.peak - alive, result
+    sent, skips = result
     held = _held(stage, (arguments, result))
-    inside = max(0, rise - max(0, sum(held.values()) - sum(before.values())))
-    return Performed(seconds, before["work"], inside, held, sent, {name: skips.get(name) for name in leaving})
+    return Performed(seconds, before, held, sent, {name: skips.get(name) for name in leaving})
 
 
 def _held(stage, work):
