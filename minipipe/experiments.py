@@ -162,7 +162,7 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
         return share
 
     try:
-        history = fit(net, X, Y, optimizer, recipe.epochs, batch_size, test, score, seed, iter, None, rate)
+        history = fit(net, X, Y, optimizer, recipe.epochs, batch_size, test, score, seed, None, rate)
     except FloatingPointError:
         return Outcome(100.0, [])
     return Outcome(100 * (1 - statistics.median(epochs[-N_LAST_EPOCHS:])), [epoch.J for epoch in history])

@@ -32,8 +32,8 @@ class Epoch(NamedTuple):
 
 
 def fit(
-    model, X, Y, optimizer, epochs, batch_size, validation=None, metric=accuracy, seed=0, progress=None,
-    report=print, learning_rate=None, clip=None,
+    model, X, Y, optimizer, epochs, batch_size, validation=None, metric=accuracy, seed=0, report=print,
+    learning_rate=None, clip=None,
 ):
     """Train `model` for `epochs` passes over X and Y, and return a list of `Epoch`.
 
@@ -47,9 +47,8 @@ def fit(
     validation: a pair `(X, Y)` on which the metric is taken after each epoch.
     metric: the score is `metric(model.predict(X), Y)`.
     seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
-    progress: a wrapper around the list of mini-batches, such as `tqdm`; left out, a line on stderr says how
-        long the epoch still takes, in a terminal and in a notebook, unless `report` is None.
-    report: called with one line per epoch, which ends with the seconds left; None for silence.
+    report: called with one line per epoch, which ends with the seconds left; None for silence. Otherwise a
+        line on stderr says how long the epoch still takes, in a terminal and in a notebook.
     learning_rate: None, to leave the optimizer's as it is; or a function of t, the passes over the data so
         far, which the optimizer's is set to before each update, see `minipipe.rates`. If the optimizer has a
         rational rate, t is a `Fraction`.
@@ -64,9 +63,8 @@ def fit(
     model.check_fit(optimizer, clip)
     X, Y = model.checked_batch(X, Y)
     function("metric", metric)
-    for name, value in (("progress", progress), ("report", report)):
-        if value is not None:
-            function(name, value)
+    if report is not None:
+        function("report", report)
     if validation is not None:
         if not isinstance(validation, (tuple, list)) or len(validation) != 2:
             raise ValueError(f"validation={shown(validation)} must be a pair (X, Y)")
@@ -79,14 +77,13 @@ def fit(
     if learning_rate is not None:
         exact = isinstance(optimizer.learning_rate, Fraction)
         rates = rates_of(learning_rate, list(map(len, of_epochs)), exact)
-    progress = partial(with_progress, what="mini-batches of this epoch") if progress is None else progress
     history = []
     begin = time.perf_counter()
     for number, (batches, of_epoch) in enumerate(zip(of_epochs, rates), 1):
         order = shuffled(m, seed, number)
         J = 0.0
         with watched(report is not None), computing():  # once for all steps, rather than once for each
-            for batch, rate in zip(progress(batches), of_epoch):
+            for batch, rate in zip(with_progress(batches, "mini-batches of this epoch"), of_epoch):
                 mini_batch = (np.take(array, order[batch], axis=-1) for array in (X, Y))
                 J += step(*mini_batch, rate, number) / m
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])

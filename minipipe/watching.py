@@ -52,10 +52,10 @@ def with_progress(things, what):
     return _shown(things, what) if _line.watched and not _line.taken else things
 
 
-def say(text, end="\n"):
+def say(text):
     """Print `text` where the line of the progress may stand."""
     _line.show("")
-    print(text, end=end, flush=True)
+    print(text, flush=True)
 
 
 def _shown(things, what):

@@ -29,17 +29,9 @@ Y = mp.one_hot((X[0] > X[1]).astype(int), 2)
     lambda: mp.Pipeline(LAYERS, mp.SoftmaxCrossEntropy(), 3, 4, schedule="1f1b"),
 ], ids=["Sequential", "Pipeline"])
 def test_fit_learns_and_reports_one_line_an_epoch(model):
-    lines, batches = [], []
-
-    def progress(sequence):  # as tqdm: takes the list, yields its items
-        for item in sequence:
-            batches.append(item)
-            yield item
-
-    history = mp.fit(
-        model(), X, Y, mp.SGD(1.0), 15, 8, validation=(X, Y), progress=progress, report=lines.append
-    )
-    assert len(history) == len(lines) == 15 and len(batches) == 15 * 4
+    lines, net = [], model()
+    history = mp.fit(net, X, Y, mp.SGD(1.0), 15, 8, validation=(X, Y), report=lines.append)
+    assert len(history) == len(lines) == 15 and net.n_steps == 15 * 4
     assert history[-1].J < history[0].J and history[-1].score > 0.9
     for number, line in enumerate(lines, 1):
         assert re.fullmatch(rf"epoch +{number}/15   J \d+\.\d{{4}}   score \d+\.\d %   \d+ s left", line)
@@ -226,7 +218,6 @@ def test_an_epoch_says_how_long_it_takes(stderr):
     assert shown(stderr) == [f"{done} of 3 mini-batches of this epoch, 0 s left" for done in (1, 2)]
     assert re.fullmatch(r"epoch 1/1   J [\d.]+   0 s left", *reports)
     mp.fit(*arguments, report=None)
-    mp.fit(*arguments, progress=lambda batches: batches, report=reports.append)
     assert len(shown(stderr)) == 2
 
 
