@@ -1,7 +1,6 @@
 """The full-batch reference that every pipeline must equal."""
 
 import copy
-from functools import partial
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from .layers.through import (
     backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
 )
 from .state import (
-    HANDED, Changes, State, check_layers, check_optimizer_state, checked_array, checked_state, named_arrays,
-    restore, state_of_optimizer,
+    HANDED, State, all_or_nothing, check_layers, check_optimizer_state, checked_array, checked_state,
+    named_arrays, restore, state_of_optimizer,
 )
 from .sums import TreeSum
 from .ties import copy_tied_weight, each_once, sum_of_tied, ties_of
@@ -42,7 +41,6 @@ class Network:
     """
 
     has_updates = False  # whether a run makes the updates itself, and not `step(optimizer)`
-    _next = None  # the `Changes` that are decided, until all of them are made
 
     def __init__(self, layers, loss, seed=0, dtype="float64", grain=None):
         self._grain = None if grain is None else whole_number("grain", grain, 1)
@@ -68,7 +66,6 @@ class Network:
     @property
     def layers(self):
         """The layers of the network, a tuple; for others, make another network."""
-        self._settle()
         return self._layers
 
     @property
@@ -90,11 +87,6 @@ class Network:
 
     def __repr__(self):
         return f"{type(self).__name__}({list(self.layers)}, {self.loss})"
-
-    def __getstate__(self) -> dict:
-        """Copies and files have no changes that are still to be made."""
-        self._settle()
-        return vars(self)
 
     def __copy__(self):
         """A network of its own: one that shared its layers would train with this one."""
@@ -141,15 +133,14 @@ class Network:
         self.check_step(optimizer)
         with computing():
             gradients = self._clipped(clip, self.own_gradients())
-            changes = Changes()
-            layers = [changes.twin(layer) for layer in self.layers]
-            with overflow_refused():
-                for counting, statistics in self._counted:
-                    commit([changes.twin(layer) for layer in counting], statistics)
-            changes.twin(optimizer).update(layers, gradients)
-        changes.of(self, _counted=[], n_steps=self.n_steps + 1)
-        changes.then(partial(self.keep_memory, optimizer))
-        self.decide(changes)
+            with all_or_nothing([self, optimizer, *self._all_layers]):
+                with overflow_refused():
+                    for counting, statistics in self._counted:
+                        commit(counting, statistics)
+                optimizer.update(self.layers, gradients)
+                self._counted = []
+                self.n_steps += 1
+                self.keep_memory(optimizer)
 
     def check_training(self, optimizer, clip=None):
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
@@ -177,21 +168,6 @@ class Network:
             costs.append(self.forward_backward(X, Y))
             self.step(optimizer, clip)
         return costs
-
-    def decide(self, changes: Changes) -> None:
-        """Make these changes: all of them, or none if an interrupt comes before they are decided."""
-        try:
-            self._next = changes  # this decides
-            self._settle()
-        except BaseException:
-            self._settle()
-            raise
-
-    def _settle(self) -> None:
-        """Make the changes that are decided, if an interrupt has kept them from being made."""
-        if self._next is not None:
-            self._next.make()
-            self._next = None
 
     def gradient_norm(self):
         """sqrt(sum of g^2) over all numbers g of all gradients, however the network is split.
@@ -259,18 +235,19 @@ class Network:
         Raises `ValueError` for the state of another network or optimizer; nothing has moved then.
         """
         check_layers(checked_state(state), self.layers)
-        changes = Changes()
-        for name, layer, array in named_arrays(self.layers):
-            changes.of(layer, **{array: checked_array(state, name, getattr(layer, array))})
-        changes.of(self, n_steps=state.n_steps)
-        if optimizer is not None:
-            self._check_remembers(optimizer)
-            check_optimizer_state(state, HANDED, optimizer)
-            restore(changes.twin(optimizer), state.optimizers[HANDED])
-            changes.then(partial(self.keep_memory, optimizer))
-        self._resume_own(state, optimizer, changes)
-        self.forget_run()
-        self.decide(changes)
+        optimizers = [] if optimizer is None else [optimizer]
+        for one in optimizers:
+            self._check_remembers(one)
+            check_optimizer_state(state, HANDED, one)
+        with all_or_nothing([self, *optimizers, *self._all_layers]):
+            for name, layer, array in named_arrays(self.layers):
+                setattr(layer, array, checked_array(state, name, getattr(layer, array)))
+            self.n_steps = state.n_steps
+            self.forget_run()
+            for one in optimizers:
+                restore(one, state.optimizers[HANDED])
+                self.keep_memory(one)
+            self._resume_own(state)
 
     def _check_remembers(self, optimizer):
         """Raise `ValueError` unless `optimizer` has a state to save."""
@@ -282,8 +259,8 @@ class Network:
         """Return {name: whole numbers} of what this network counts beside `n_steps`."""
         return {}
 
-    def _resume_own(self, state, optimizer, changes):
-        """Add this network's own optimizers and counts in `state` to `changes`; here it has none."""
+    def _resume_own(self, state):
+        """Take over this network's own counts from `state`; here it has none."""
 
     def once(self, function):
         """Call `function`, in one process where several share the network."""

@@ -1,63 +1,70 @@
 """The state of a training, as plain data, and changes of several objects, all of them or none."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from .checks import shown
 
 
-# Changes that are all made, or none of them.
+# Changes of several objects, all of them or none.
 
-class Changes:
-    """What several objects shall become, worked out on twins of them and then handed over.
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back until the block is over, and let it come then; a second Ctrl-C comes at once.
 
-    Until `make`, nothing has changed. Each object then takes over, at once, what its twin has; so `make` may
-    be called again after an interrupt, and goes on where it was.
+    Only the main thread gets it, so in any other one there is nothing to do.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield
+        return
+    came = []
+
+    def hold(number, frame):
+        came.append(number)
+        if len(came) > 1:  # the block may be a loop of the user's that never ends
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def all_or_nothing(objects: Iterable) -> Iterator[None]:
+    """Change attributes of `objects` in a block: all of it counts, or nothing if the block raises.
+
+    Ctrl-C waits for the end of the block. Dictionaries may be written into; an array may not, since it is the
+    same one before and after: give an object a new array.
 
     >>> from types import SimpleNamespace
     >>> one, other = SimpleNamespace(dollars=5), SimpleNamespace(dollars=0)
-    >>> changes = Changes()
-    >>> changes.twin(one).dollars, changes.twin(other).dollars = 2, 3
-    >>> one.dollars, other.dollars
-    (5, 0)
-    >>> changes.make()
-    >>> one.dollars, other.dollars
-    (2, 3)
+    >>> try:
+    ...     with all_or_nothing([one, other]):
+    ...         one.dollars = 2
+    ...         other.dollars = 3 / 0
+    ... except ZeroDivisionError:
+    ...     print(one.dollars, other.dollars)
+    5 0
     """
+    def copied(attributes):
+        return {name: dict(value) if type(value) is dict else value for name, value in attributes.items()}
 
-    def __init__(self) -> None:
-        self._twins = {}  # id of the attributes of an object -> its twin; two objects may share them
-        self._new = []    # [(attributes of an object, what they become)]
-        self._last = []   # functions that are called once all that is made
-
-    def twin(self, one: object) -> object:
-        """Return a shallow copy of an object, in which its dictionaries and inner layers are copies, too."""
-        attributes = vars(one)
-        if id(attributes) not in self._twins:
-            twin = self._twins[id(attributes)] = type(one).__new__(type(one))
-            vars(twin).update(attributes)
-            for name, value in attributes.items():
-                if type(value) is dict:
-                    setattr(twin, name, dict(value))
-            if attributes.get("layers"):
-                twin.layers = tuple(map(self.twin, one.layers))
-            self._new.append((attributes, vars(twin)))
-        return self._twins[id(attributes)]
-
-    def of(self, one: object, **new) -> None:
-        """Let an object have these attributes, too."""
-        self._new.append((vars(one), new))
-
-    def then(self, function: Callable[[], None]) -> None:
-        """Call a function at the end of `make`. It may be called again after an interrupt, too."""
-        self._last.append(function)
-
-    def make(self) -> None:
-        """Give each object what it shall have; layers stay made of their own layers."""
-        for attributes, new in self._new:
-            attributes.update({name: value for name, value in new.items() if name != "layers"})
-        for function in self._last:
-            function()
+    before = [(vars(one), copied(vars(one))) for one in objects]
+    with uninterrupted():
+        try:
+            yield
+        except BaseException:
+            for attributes, saved in before:
+                attributes.clear()
+                attributes.update(saved)
+            raise
 
 
 # The state of a training: from there it goes on with the same bits.

@@ -100,7 +100,6 @@ class InStages(Network):
 
     def _undo_run(self) -> None:
         """Leave a run, unless it has come to its end and counts."""
-        self._settle()
         if self._run is not None and not self._committed:
             self._run.leave()
 

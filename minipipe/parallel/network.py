@@ -20,7 +20,7 @@ from ..optimizers import Optimizer
 from ..order import Costs, Schedule
 from ..order.programs import Wires, skips_across_stages
 from ..partitioning.partition import cut_into_stages
-from ..state import Changes
+from ..state import all_or_nothing
 from ..ties import tied_in_parts
 from .batches import MicroBatches, checked_batches
 from .in_stages import InStages
@@ -349,31 +349,30 @@ class Parallel(InStages):
         with self._run.as_a_whole():
             gradients = self._finite_gradients()
         self._run.finish()
-        changes = Changes()
-        if self.has_updates:
-            self._take_updates(changes)
-        else:
-            changes.of(self, _gradients=gradients, _counted=self._statistics())
-        changes.of(self, _committed=True, _optimizer=None)
-        self.decide(changes)
+        # what asks other ranks comes before the block, in which Ctrl-C waits
+        found = self._layers_of_run() if self.has_updates else self._statistics()
+        optimizers = [] if self._optimizer is None else [self._optimizer]
+        with all_or_nothing([self, *optimizers, *self._all_layers]):
+            if self.has_updates:
+                self._take_updates(found)
+            else:
+                self._gradients, self._counted = gradients, found
+            self._committed, self._optimizer = True, None
 
-    def _take_updates(self, changes):
-        """Give the network's layers and the optimizer what the run has made of them."""
-        for layer, arrays in self._updated():
-            changes.of(layer, **arrays)
-        optimizers = {place: stage.optimizer for place, stage in self._run.stages.items()}
-        memories = {place: own.memory for place, own in optimizers.items()}
-        twin, own = changes.twin(self._optimizer), next(iter(optimizers.values()))
-        # the learning rate stays the user's: each U has read it from there
-        kept = {name: value for name, value in vars(own).items() if name != "_learning_rate"}
-        vars(twin).update(kept | {"memory": MemoryInParts(self._layout().memory, memories)})
-        changes.of(self, n_steps=self.n_steps + len(self.stages[-1].costs))
-
-    def _updated(self):
-        """Return [(layer of the network, {name: its array at the end of the run})]."""
+    def _take_updates(self, layers):
+        """Give the network's layers and the optimizer what the run has made of `layers`."""
         own = every_layer([layer for stage in self._own_stages for layer in stage.layers])
-        pairs = zip(own, every_layer(self._layers_of_run()), strict=True)
-        return [(layer, {name: getattr(new, name) for name in layer.arrays}) for layer, new in pairs]
+        for layer, new in zip(own, every_layer(layers), strict=True):
+            for name in layer.arrays:
+                setattr(layer, name, getattr(new, name))
+        optimizers = {place: stage.optimizer for place, stage in self._run.stages.items()}
+        # the learning rate stays the user's: each U has read it from there
+        rate = self._optimizer.learning_rate
+        vars(self._optimizer).update(vars(next(iter(optimizers.values()))))
+        self._optimizer.learning_rate = rate
+        memories = {place: own.memory for place, own in optimizers.items()}
+        self._optimizer.memory = MemoryInParts(self._layout().memory, memories)
+        self.n_steps += len(self.stages[-1].costs)
 
     def _summed_gradients(self):
         if self._options.shards == 1:

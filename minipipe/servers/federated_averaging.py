@@ -16,7 +16,7 @@ from ..layers import Layer, every_layer
 from ..losses import Loss
 from ..network import Network
 from ..optimizers import Optimizer, checked_optimizer
-from ..state import Changes
+from ..state import all_or_nothing
 from .clients import Client, federated_client, federated_server, state_of, take
 from .places import MOST, checked_way, ticks_of_each
 
@@ -124,29 +124,25 @@ class FederatedAveraging(Network):
         with computing(), overflow_refused():
             trace = Cluster(programs, **self._way).run()
         trace.names = ["server", *(f"client {k}" for k in chosen)]
-        changes = Changes()
-        self._take(found.state, changes)
-        for one in working:
-            changes.of(self.clients[one.number], position=one.position)
-        changes.of(self, n_rounds=number, trace=trace)
-        self.decide(changes)
+        layers = [layer.copy() for layer in self.layers]
+        take(layers, found.state)
+        with all_or_nothing([self, *self.clients, *self._all_layers]):
+            for layer, new in zip(self._all_layers, every_layer(layers), strict=True):
+                for name in layer.arrays:
+                    setattr(layer, name, getattr(new, name))
+            for one in working:
+                self.clients[one.number].position = one.position
+            self.n_rounds, self.trace = number, trace
         down = sum(message.n_bytes for message in trace.messages if message.source == 0)
         up = sum(message.n_bytes for message in trace.messages if message.to == 0)
         return Round(number, tuple(chosen), found.J, down, up, trace.makespan)
-
-    def _take(self, state, changes):
-        """Add to `changes` that this state is the network's."""
-        layers = [layer.copy() for layer in self.layers]
-        take(layers, state)
-        for layer, new in zip(every_layer(self.layers), every_layer(layers), strict=True):
-            changes.of(layer, **{name: getattr(new, name) for name in layer.arrays})
 
     def _own_counts(self):
         positions = [client.position for client in self.clients]
         return {"rounds": self.n_rounds, "positions": positions, "seed": self._seed}
 
-    def _resume_own(self, state, optimizer, changes):
-        """Add the rounds and the clients' positions in `state` to `changes`; without them, begin anew."""
+    def _resume_own(self, state):
+        """Take over the rounds and the clients' positions from `state`; without them, begin anew."""
         K = len(self.clients)
         positions = state.counts.get("positions", [0] * K)
         if len(positions) != K:
@@ -159,9 +155,9 @@ class FederatedAveraging(Network):
                 f"{state.source} is of rounds with seed={seed}, which decides who is chosen, but the network "
                 f"has seed={self._seed}: build it alike"
             )
-        changes.of(self, n_rounds=state.counts.get("rounds", 0))
+        self.n_rounds = state.counts.get("rounds", 0)
         for client, position in zip(self.clients, positions, strict=True):
-            changes.of(client, position=position)
+            client.position = position
 
     def _checked_clients(self, clients):
         clients = listed("clients", clients)

@@ -19,7 +19,7 @@ from ..losses import Loss
 from ..network import Network
 from ..optimizers import Optimizer, checked_optimizer
 from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, put_together
-from ..state import Changes
+from ..state import all_or_nothing
 from .places import MOST, Places, checked_way, ticks_of_each
 from .programs import asynchronous, synchronous, training_worker
 from .share import Replica, Share, counted_places
@@ -212,23 +212,23 @@ class ParameterServer(Network):
 
     def _take(self, shares, optimizer, memory, n_updates):
         """Make the weights, statistics and optimizer state of the finished run those of the network."""
-        changes, layers = Changes(), self._copies()
+        layers = self._copies()
         counted = counted_places(shares[0].layers)
         for (layer, name), (of_server, _) in zip(counted_places(layers), counted, strict=True):
             setattr(layer, name, getattr(of_server, name))
         put_together(layers, [share.part for share in shares])
-        for layer, new in zip(every_layer(self.layers), every_layer(layers), strict=True):
-            changes.of(layer, **{name: getattr(new, name) for name in layer.arrays})
-        changes.of(optimizer, memory=memory, n_updates=optimizer.n_updates + n_updates,
-                   last_rate=optimizer.learning_rate)
         kept = {
             version: self._arrays([share.kept[version] for share in shares]) for version in shares[0].kept
         }
-        changes.of(
-            self, updates=shares[0].updates, kept=kept, n_steps=self.n_steps + n_updates,
-            arrivals=[share.arrivals for share in shares],
-        )
-        self.decide(changes)
+        with all_or_nothing([self, optimizer, *self._all_layers]):
+            for layer, new in zip(self._all_layers, every_layer(layers), strict=True):
+                for name in layer.arrays:
+                    setattr(layer, name, getattr(new, name))
+            optimizer.memory, optimizer.last_rate = memory, optimizer.learning_rate
+            optimizer.n_updates += n_updates
+            self.n_steps += n_updates
+            self.updates, self.kept = shares[0].updates, kept
+            self.arrivals = [share.arrivals for share in shares]
 
     def _arrays(self, parts):
         """Return the weights of which the servers have these parts, as a list of arrays."""

@@ -6,6 +6,7 @@ the same arrays, bit for bit: parameters, running statistics, and what their opt
 """
 
 import _thread
+import contextlib
 import copy
 import pickle
 import signal
@@ -57,23 +58,25 @@ def state_of(net, optimizer):
 
 
 def interrupted(work, place=np.inf, kind="line"):
-    """Call `work`, with a KeyboardInterrupt before line, or opcode, number `place`. kind: "line" or "opcode".
+    """Call `work`, with a Ctrl-C before line, or opcode, number `place` in the package and in `with`.
 
-    Return how many of them it came to in the package, and whether it was interrupted.
+    kind: "line" or "opcode". Return how many of them it came to, and whether it was interrupted.
     """
     passed = 0
 
     def look(frame, event, _):
         nonlocal passed
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        if not frame.f_code.co_filename.startswith((PACKAGE, contextlib.__file__)):
             return None
         frame.f_trace_opcodes = kind == "opcode"
         passed += event == kind
         if passed > place:
             sys.settrace(None)
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
+            return None
         return look
 
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with np.errstate():  # which an interrupt within another one may leave open
         sys.settrace(look)
         try:
@@ -82,6 +85,7 @@ def interrupted(work, place=np.inf, kind="line"):
             return passed, True
         finally:
             sys.settrace(None)
+            signal.signal(signal.SIGINT, handler)
     return passed, False
 
 
@@ -134,24 +138,50 @@ def trained(name):
     return net, optimizer
 
 
-def test_a_second_interrupt_waits_for_the_next_look():
-    net, optimizer = trained("Sequential")
-    (copied, of_copy), make = copy.deepcopy((net, optimizer)), mp.network.Changes.make
-    copied.step(of_copy)
-    calls = []
+class Meets(mp.Adam):
+    """An Adam whose second update forgets, moves one layer, and then meets something."""
 
-    def stopped(changes):
-        calls.append(changes)
-        if len(calls) < 3:
-            raise KeyboardInterrupt
-        make(changes)
+    def update(self, layers, gradients):
+        if self.n_updates:
+            self.memory.clear()
+            layers[0].W = 2 * layers[0].W
+            self.meets()
+        super().update(layers, gradients)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mp.network.Changes, "make", stopped)
-        with pytest.raises(KeyboardInterrupt):
+
+def breaks():
+    raise ZeroDivisionError
+
+
+def is_interrupted():
+    signal.raise_signal(signal.SIGINT)
+
+
+def never_ends():
+    while True:
+        is_interrupted()
+
+
+@pytest.mark.parametrize("meets, error, is_made", [
+    (breaks, ZeroDivisionError, False), (never_ends, KeyboardInterrupt, False),
+    (is_interrupted, KeyboardInterrupt, True),
+])
+def test_ctrl_c_waits_for_an_update_and_a_broken_one_moves_nothing(meets, error, is_made):
+    net, optimizer = NETWORKS["Sequential"](), Meets(0.5)
+    optimizer.meets = meets
+    net.train(BATCHES[:1], optimizer)
+    net.forward_backward(*BATCHES[1])
+    before = copy.deepcopy(state_of(net, optimizer))
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(error):
             net.step(optimizer)
-        assert optimizer.n_updates == 1 and len(calls) == 2
-        assert_same(state_of(net, optimizer), state_of(copied, of_copy))
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if is_made:
+        assert (net.n_steps, optimizer.n_updates) == (2, 2)
+    else:
+        assert_same(state_of(net, optimizer), before)
 
 
 PLAIN = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Linear(4, 3), mp.Linear(3, 2)]
