@@ -21,6 +21,7 @@ from .losses import Loss, MeanSquaredError
 from .network import Sequential
 from .order import Costs, peak_microbatches, simulate
 from .order.costs import divide_exactly
+from .order.names import is_name
 from .parallel import Parallel
 from .parallel.options import Cut, Sums
 from .parallel.shards import macs_of_shard
@@ -158,6 +159,9 @@ def compare(
     >>> compare(mine, devices=2, microbatches=3)["mine"].makespan
     12
     """
+    if len(schedules) == 1 and isinstance(schedules[0], list) and all(map(is_name, schedules[0])):
+        names = ", ".join(map(repr, schedules[0]))
+        raise ValueError(f"a list is one schedule, with a line for each device: type compare({names})")
     if not schedules:
         raise ValueError("there is nothing to compare: pass schedules, such as compare('gpipe', '1f1b')")
     traces = {}

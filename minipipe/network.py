@@ -44,9 +44,10 @@ class Network:
 
     def __init__(self, layers, loss, seed=0, dtype="float64", grain=None):
         self._grain = None if grain is None else whole_number("grain", grain, 1)
-        layers = checked_layers(layers)
         if isinstance(loss, (type, Layer)) or not (loss is None or hasattr(loss, "backward")):
-            raise ValueError(f"loss is {shown(loss)}: pass a loss object, such as MeanSquaredError()")
+            words = "pass a list of layers, then a loss object, such as MeanSquaredError()"
+            raise ValueError(f"loss is {shown(loss)}: {words}")
+        layers = checked_layers(layers)
         dtype, seed = floats(dtype), whole_number("seed", seed, 0, 2**128 - 1)
         self._layers = tuple(layer.copy() for layer in layers)
         self.skips = skip_routes(self.layers)
@@ -116,7 +117,7 @@ class Network:
         """Raise `ValueError` unless `optimizer` can make an update of this network."""
         has_all = hasattr(optimizer, "update") and hasattr(optimizer, "learning_rate")
         if isinstance(optimizer, type) or not has_all:
-            words = "pass an object, such as SGD(learning_rate=0.1)"
+            words = "pass an object, as in step(SGD(learning_rate=0.1)) or train([(X, Y)], SGD(0.1))"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
 
     def step(self, optimizer, clip=None):

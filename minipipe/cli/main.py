@@ -7,6 +7,7 @@ once.
 import os
 import sys
 import time
+import traceback
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
@@ -18,6 +19,8 @@ from ..watching import watched
 from .options import COMMANDS, TRAIN
 from .parsing import Parser, instead_of_command
 
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
+MISTAKES = ValueError, RuntimeError, MemoryError, OSError, ArithmeticError  # errors with a sentence for users
 INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C has ended: 128 + SIGINT
 RANK_VARIABLES = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # in which an mpiexec says the number
 RANK_0_GRACE = 5.0  # seconds that the other ranks wait: rank 0 says what is wrong, and its end ends them
@@ -37,12 +40,31 @@ def main(arguments=None):
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, RuntimeError, MemoryError, OSError, ArithmeticError) as error:
-        print(f"minipipe: error: {str(error) or 'out of memory'}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("minipipe: stopped", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        message = mistake_in_file(error, words)
+        if message is None and not isinstance(error, MISTAKES):
+            raise
+        print(f"minipipe: error: {message or str(error) or 'out of memory'}", file=sys.stderr)
+        return 2
+
+
+def mistake_in_file(error, words):
+    """Return the line and the text of an error that a file named in `words` has raised; None for others."""
+    files = {os.path.realpath(f"{word.partition('.py')[0]}.py") for word in words if ".py" in word}
+    if isinstance(error, SyntaxError) and os.path.realpath(error.filename) in files:
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    found = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if os.path.realpath(frame.filename) in files:
+            found = frame
+        elif frame.filename.startswith(PACKAGE):  # called by the file: its error says what is wrong
+            found = None
+    if found is None:
+        return None
+    return f"{found.filename}, line {found.lineno}, in {found.name}: {type(error).__name__}: {error}"
 
 
 def read(words):

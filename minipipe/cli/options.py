@@ -86,8 +86,9 @@ def add_links(parser):
 # The commands.
 
 def add_train(parser):
-    parser.add_argument("--schedule", default=SCHEDULE, metavar="NAME",
-                        help="any of the names that `compare all` lists (default: %(default)s)")
+    parser.add_argument("--schedule", default=SCHEDULE, metavar="SCHEDULE",
+                        help="any of the names that `compare all` lists, or a file or a function in one, as "
+                        "for `show` (default: %(default)s)")
     for letter, name, words in (
         ("D", "replicas", "copies of the network, which share each mini-batch"),
         ("T", "shards", "devices that share the work inside each layer"),

@@ -21,9 +21,9 @@ from ..exact import rational
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
 from ..optimizers import Adam
-from ..order import simulate, with_recompute
-from ..order.names import SCHEDULES, name_of
-from ..order.reading import build, names_for
+from ..order import Schedule, simulate, with_recompute
+from ..order.names import SCHEDULES, is_name, name_of
+from ..order.reading import build, names_for, said_by
 from ..planning import measure
 from ..planning.measuring import TIMED_KINDS, mean_of
 from ..plots import compare, text
@@ -106,16 +106,13 @@ def complete(options, n_ranks):
     n_ranks: how many processes mpiexec has started, or None.
     """
     checked_path(options.output, picture_formats())
-    options.schedule = name_of(options.schedule)
-    make, facts = SCHEDULES[options.schedule], SCHEDULES.facts[options.schedule]
+    read_schedule(options)
     D = whole_number("--replicas", options.replicas, least=1)
     T = whole_number("--shards", options.shards, least=1)
-    options.flush, options.per_device = facts.flush, facts.stages_per_device
-    updates_after_each = not facts.flush and "per_update" not in signature(make).parameters
     defaults = {"epochs": 20, "batch_size": 32}
     if options.engine != "cluster":
         defaults = {"epochs": 5, "batch_size": 256, "size": 1024}
-    defaults["microbatches"] = D if updates_after_each else MICROBATCHES
+    defaults["microbatches"] = D if options.updates_after_each else MICROBATCHES
     defaults["devices"] = DEVICES if n_ranks is None else max(1, n_ranks // (D * T))
     for name, value in defaults.items():
         if getattr(options, name) is None:
@@ -128,7 +125,7 @@ def complete(options, n_ranks):
             f"-D {D} -T {T} -K {options.devices} are {n_devices} devices, but mpiexec has started {n_ranks} "
             f"processes: type mpiexec -n {n_devices} python3 -m minipipe --engine mpi"
         )
-    if options.engine != "cluster" and not facts.flush:
+    if options.engine != "cluster" and not options.flush:
         raise ValueError(
             f"--engine {options.engine} measures one mini-batch, and {options.schedule!r} goes on without an "
             "end of one: use a schedule with a flush"
@@ -139,6 +136,21 @@ def complete(options, n_ranks):
             "use at most that many, or a larger batch"
         )
     return Adam(options.learning_rate)
+
+
+def read_schedule(options):
+    """Read --schedule, and what follows from it: how it updates, and the stages that a device has."""
+    if is_name(options.schedule):
+        name = options.schedule = name_of(options.schedule)
+        facts = SCHEDULES.facts[name]
+        options.flush, options.per_device = facts.flush, facts.stages_per_device
+        has_rounds = "per_update" in signature(SCHEDULES[name]).parameters
+        options.updates_after_each = not (facts.flush or has_rounds)
+        return
+    options.schedule = said_by(options.schedule)
+    options.flush, options.per_device, options.updates_after_each = True, 1, False
+    if isinstance(options.schedule, Schedule):
+        options.per_device = options.schedule.n_stages // len(options.schedule.devices)
 
 
 def describe(options):
@@ -192,9 +204,9 @@ def draw(pipe, data, new, options, verdict):
         batches = [(X[:, part], Y[:, part]) for part in even_slices(n * size, n)]
         twin.train(batches, Adam(options.learning_rate))
         trace = twin.trace
-    print(f"By the schedule {options.schedule}:\n")
+    print(f"By the schedule {pipe.schedule.name}:\n")
     print_trace(trace)
-    title = f"{options.schedule}: {n * pipe.n_microbatches} micro-batches of digits{verdict}"
+    title = f"{pipe.schedule.name}: {n * pipe.n_microbatches} micro-batches of digits{verdict}"
     trace.save(options.output, title)
     print(f"written: {options.output}\n")
 

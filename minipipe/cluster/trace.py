@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
+from pathlib import PurePath
 
 from ..checks import listed, real_number, shown
 from ..registry import Registry
@@ -272,6 +273,8 @@ class Trace:
 
         critical_path: with the critical path on top.
         """
+        if isinstance(ax, (str, PurePath)):
+            raise ValueError(f"ax={str(ax)!r} is not matplotlib axes: save({str(ax)!r}) writes a file")
         shows = SHOWS.load()
         ax = shows["timeline"](self, ax, until, title, legend, arrows)
         if critical_path:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import currentframe, signature
+from pathlib import Path
 
 from ..checks import shown, spelled
 from ..registry import Registry
@@ -124,7 +125,10 @@ def name_of(name):
         )
     found = spelled(name, SCHEDULES) or _with_note(name)
     if found is None:
+        file, colon, function = name.partition(":")
         nearest = get_close_matches(name.lower(), SCHEDULES, n=1, cutoff=0.5)
+        if colon and Path(f"{file}.py").is_file():
+            nearest = [f"{file}.py:{function}"]
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {shown(name)}: {hint}there are {', '.join(SCHEDULES)}")
     return found

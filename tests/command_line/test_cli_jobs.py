@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from command_line.test_cli import run
+from command_line.test_cli import mine, run  # noqa: F401
 from pitfalls.bugs import BUGS
 
 from minipipe.cli import check, train
@@ -55,6 +55,11 @@ def test_every_schedule_trains_with_the_default_sizes(capsys, tmp_path, monkeypa
     has_flush = name in names_having(flush=True)
     assert ("the bits of 1 schedules and of one device are equal (==)" in out) == has_flush
     assert (f"No proof: {name} updates weights while" in out) != has_flush
+
+
+def test_a_schedule_of_ones_own_trains(capsys, tmp_path, mine):  # noqa: F811
+    status, out, _ = run(capsys, f"--schedule {mine}:tuples --epochs 1 -K 2 --output {tmp_path / 'run.png'}")
+    assert status == 0 and "By the schedule tuples:" in out and "of one device are equal (==)" in out
 
 
 def test_without_a_flush_updates_follow_each_other_and_learn(capsys, tmp_path):

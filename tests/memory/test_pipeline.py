@@ -237,7 +237,7 @@ ONE, MSE = [mp.Linear(4, 1)], mp.MeanSquaredError()
 
 OTHER = [
     (lambda: mp.Sequential([], MSE), "layers is an empty list"),
-    (lambda: mp.Sequential(ONE, "mse"), "pass a loss object, such as MeanSquaredError()"),
+    (lambda: mp.Sequential(ONE, "mse"), "then a loss object, such as MeanSquaredError()"),
     (lambda: mp.Sequential(ONE, None).forward_backward(X, Y), "this network has no loss"),
     (lambda: mp.Sequential(ONE, MSE).forward_backward(X, Y[0]), "make them one row with Y.reshape(1, -1)"),
     (lambda: pipeline().start(X, Y, mp.SGD(1)), "no U for an optimizer: hand it to step(optimizer)"),
