@@ -1,11 +1,24 @@
-"""The all-reduces, found in the files of this room, what each states about itself, and what it costs."""
+"""The all-reduces: programs that add up what all ranks have, and give the sum to all of them.
+
+Each states its closed forms beside its program: the ticks of its run, and the numbers that each rank sends. A
+new one is one new file in this room.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import isqrt
 
 from ..checks import one_of, real_number, whole_number
 from ..registry import Registry
+from ..sums import TreeSum
+from .group import (
+    begin, binomial, cut_into_chunks, distances, exchanged, flattened, join_chunks, length, reduce_to,
+    ring_add, ring_gather, unflattened,
+)
 
+OWNERS, TWO_LEVEL = "owners", "two-level"
 ORDERS = "tree", "tree of 2^k", "ranks", "own"
 
 
@@ -37,18 +50,15 @@ class AllReduceFacts:
 ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> program (group, vectors)
 
 
-# What an all-reduce costs, in closed form: the ticks of its run and the numbers that each rank sends.
-#
-# N ranks, n bytes each; alpha = latency, beta = ticks per byte on the way, gamma = ticks per byte that is
-# added; each rank has a port in and a port out. Each all-reduce states its own, beside its program.
-
 def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
-    """The ticks of an all-reduce of n bytes, where n is a multiple of N.
+    """Return the ticks of an all-reduce of n bytes, by its closed form.
 
     algorithm: one of the names of `all_reduce`; "two-level" with nodes of its default size.
-    N: the number of ranks.
-    n: bytes of each rank.
-    alpha, beta, gamma: ticks, and ticks per byte.
+    N: the number of ranks, each of which has a port in and a port out.
+    n: bytes of each rank, a multiple of N.
+    alpha: the latency of a message, in ticks.
+    beta: ticks per byte on the way.
+    gamma: ticks per byte that is added.
 
     Of tree, doubling and halving, this is exact for N = 2^k, see `AllReduceFacts.exact`. For other N, each
     step waits for all of the one before in the formula; the run does not, and without ports it takes at most
@@ -67,7 +77,7 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
 
 
 def numbers_sent(algorithm, N, n):
-    """How many numbers each rank sends in an all-reduce of n numbers: a list; exact for any N and n.
+    """Return how many numbers each rank sends in an all-reduce of n numbers: a list, exact for any N and n.
 
     >>> numbers_sent("ring", 4, 10), numbers_sent("tree", 8, 8)
     ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
@@ -77,3 +87,315 @@ def numbers_sent(algorithm, N, n):
     if N == 1:
         return [0]
     return [ALL_REDUCES.facts[algorithm].numbers_sent(rank, N, n) for rank in range(N)]
+
+
+# All vectors go to one rank, and their sum comes back.
+
+def _naive_ticks(N, n, alpha, beta, gamma):
+    added_as_they_come = n * max((N - 1) * beta + gamma, beta + (N - 1) * gamma)
+    return 2 * alpha + added_as_they_come + (N - 1) * n * beta
+
+
+@ALL_REDUCES(
+    "naive",
+    ticks=_naive_ticks,
+    numbers_sent=lambda rank, N, n: n if rank else (N - 1) * n,
+    order="ranks",
+    source="Dive into Deep Learning, section 13.7",
+)
+def naive(group, vectors):
+    """Everybody sends to rank 0, which adds in the order of the ranks and sends the sum back.
+
+    2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the bottleneck, and all but the
+    last addition is over when the next term is there.
+    """
+    label = group.begin("naive all-reduce")
+    if group.rank > 0:
+        yield group.send(0, f"{label}: term", vectors)
+        return (yield group.receive(0, f"{label}: sum"))
+    for rank in range(1, group.size):
+        arrived = yield group.receive(rank, f"{label}: term")
+        vectors = yield from group.add(vectors, arrived)
+    for rank in range(1, group.size):
+        yield group.send(rank, f"{label}: sum", vectors)
+    return vectors
+
+
+def _tree_numbers(rank, N, n):
+    """Return the numbers of a partial sum up, except from rank 0, and of a sum down to each child."""
+    children = [distance for distance in distances(N) if rank % (2 * distance) == 0 and rank + distance < N]
+    return n * (min(rank, 1) + len(children))
+
+
+@ALL_REDUCES(
+    "tree",
+    ticks=lambda N, n, alpha, beta, gamma: (N - 1).bit_length() * (2 * (alpha + n * beta) + n * gamma),
+    numbers_sent=_tree_numbers,
+    order="tree",
+    source="Thakur, Rabenseifner and Gropp 2005",
+    exact="2^k",
+)
+def tree(group, vectors):
+    """A binomial tree up to rank 0, and down again.
+
+    2 k (alpha + n beta) + k n gamma for N = 2^k.
+    """
+    label = group.begin("tree all-reduce")
+    total = yield from reduce_to(group, vectors, 0, f"{label}: up")
+    return (yield from binomial(group, total, 0, f"{label}: down"))
+
+
+# Partners among 2^k ranks. Each rank beyond them gives its vectors to one of them, and gets the sum.
+
+def power_of(N):
+    """Return the largest power of 2 that is at most N."""
+    return 2 ** (N.bit_length() - 1)
+
+
+def folded(group, vectors, label, among):
+    """`among(power, vectors)` for the first 2^k ranks; each other rank gives its vectors to one of them."""
+    rank, power = group.rank, power_of(group.size)
+    if rank >= power:
+        yield group.send(rank - power, f"{label}: before", vectors)
+        return (yield group.receive(rank - power, f"{label}: after"))
+    if rank + power < group.size:
+        arrived = yield group.receive(rank + power, f"{label}: before")
+        vectors = yield from group.add(vectors, arrived)
+    vectors = yield from among(power, vectors)
+    if rank + power < group.size:
+        yield group.send(rank + power, f"{label}: after", vectors)
+    return vectors
+
+
+def ticks_beyond(N, n, alpha, beta, gamma):
+    """Return the ticks that `folded` adds where N is not a power of 2."""
+    return 0 if N == power_of(N) else 2 * (alpha + n * beta) + n * gamma
+
+
+def sent_beyond(rank, N, n, among_power):
+    """Return the numbers that a rank sends in `folded`. among_power: those that it sends among the 2^k."""
+    power = power_of(N)
+    if rank >= power:
+        return n
+    return among_power + (n if rank + power < N else 0)
+
+
+def swapped(group, partner, label, value):
+    """Send `value` to the partner; return what the partner has sent."""
+    yield group.send(partner, label, value)
+    return (yield group.receive(partner, label))
+
+
+def _doubling_ticks(N, n, alpha, beta, gamma):
+    k = power_of(N).bit_length() - 1
+    return k * (alpha + n * beta + n * gamma) + ticks_beyond(N, n, alpha, beta, gamma)
+
+
+@ALL_REDUCES(
+    "doubling",
+    ticks=_doubling_ticks,
+    numbers_sent=lambda rank, N, n: sent_beyond(rank, N, n, n * (power_of(N).bit_length() - 1)),
+    order="tree of 2^k",
+    source="Thakur, Rabenseifner and Gropp 2005",
+    exact="2^k",
+)
+def doubling(group, vectors):
+    """Recursive doubling: partners at distance 1, 2, 4, ... swap all that they have, and both add.
+
+    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to another rank
+    before, and get the sum after: 2 (alpha + n beta) + n gamma more.
+    """
+    label = group.begin("doubling all-reduce")
+
+    def among(power, vectors):
+        for distance in distances(power):
+            arrived = yield from swapped(group, group.rank ^ distance, label, vectors)
+            vectors = yield from group.add(vectors, arrived)
+        return vectors
+
+    return (yield from folded(group, vectors, label, among))
+
+
+def _halving_ticks(N, n, alpha, beta, gamma):
+    power = power_of(N)
+    k, most = power.bit_length() - 1, Fraction(power - 1, power)
+    return 2 * k * alpha + most * n * (2 * beta + gamma) + ticks_beyond(N, n, alpha, beta, gamma)
+
+
+def _halving_numbers(rank, N, n):
+    """Return the numbers of all chunks but its own, to add; then of all that it has, k times."""
+    power = power_of(N)
+    first, behind, kept = 0, power, 0
+    for distance in distances(power):
+        middle = (first + behind) // 2
+        first, behind = (middle, behind) if rank & distance else (first, middle)
+        kept += begin(n, power, behind) - begin(n, power, first)
+    return sent_beyond(rank, N, n, n - length(n, power, first) + kept)
+
+
+@ALL_REDUCES(
+    "halving",
+    ticks=_halving_ticks,
+    numbers_sent=_halving_numbers,
+    order="tree of 2^k",
+    source="Thakur, Rabenseifner and Gropp 2005; the comments in MPICH's allreduce",
+    exact="2^k",
+)
+def halving(group, vectors):
+    """Halving and doubling (Rabenseifner): partners swap a half, a quarter, ... and add, then swap the sums.
+
+    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; with more ranks as in `doubling`.
+    """
+    label = group.begin("halving all-reduce")
+
+    def among(power, vectors):
+        chunks, first, behind, steps = cut_into_chunks(vectors, power), 0, power, []
+        for distance in distances(power):
+            middle = (first + behind) // 2
+            mine, theirs = slice(first, middle), slice(middle, behind)
+            if group.rank & distance:
+                mine, theirs = theirs, mine
+            partner = group.rank ^ distance
+            arrived = yield from swapped(group, partner, f"{label}: add", chunks[theirs])
+            chunks[mine] = yield from group.add(chunks[mine], arrived)
+            steps.append((partner, mine, theirs))
+            first, behind = mine.start, mine.stop
+        for partner, mine, theirs in reversed(steps):
+            chunks[theirs] = yield from swapped(group, partner, f"{label}: gather", chunks[mine])
+        return join_chunks(chunks, vectors)
+
+    return (yield from folded(group, vectors, label, among))
+
+
+# The vectors are cut into chunks, and each chunk is added up on another rank.
+
+def ring_ticks(N, n, alpha, beta, gamma):
+    """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied."""
+    return 2 * (N - 1) * alpha + Fraction(N - 1, N) * n * (2 * beta + gamma)
+
+
+def ring_numbers(rank, N, n):
+    """Return the numbers that a rank sends: all chunks but the next one, then all but the one after that."""
+    return 2 * n - length(n, N, (rank + 1) % N) - length(n, N, (rank + 2) % N)
+
+
+@ALL_REDUCES(
+    "ring",
+    ticks=ring_ticks,
+    numbers_sent=ring_numbers,
+    order="own",
+    source="Patarasuk and Yuan 2009; Thakur, Rabenseifner and Gropp 2005",
+)
+def ring(group, vectors):
+    """Chunks go round a ring: N - 1 steps in which they are added, and N - 1 in which the sums are copied.
+
+    2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank r sends chunk r - s.
+    No all-reduce sends fewer bytes.
+    """
+    label = group.begin("ring all-reduce")
+    chunks = cut_into_chunks(vectors, group.size)
+    yield from ring_add(group, chunks, group.rank, f"{label}: add")
+    yield from ring_gather(group, chunks, group.rank + 1, f"{label}: gather")
+    return join_chunks(chunks, vectors)
+
+
+@ALL_REDUCES(
+    OWNERS,
+    ticks=lambda N, n, alpha, beta, gamma: 2 * alpha + Fraction(N - 1, N) * n * (2 * beta + gamma),
+    numbers_sent=lambda rank, N, n: n + (N - 2) * length(n, N, rank),
+    order="tree",
+    source="no known paper",
+)
+def owners(group, vectors):
+    """Chunk c of everybody goes to rank c, which adds them along the tree and sends the sum to everybody.
+
+    2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N.
+    """
+    total = TreeSum(group.size)
+    total.add(group.rank, vectors)
+    total, _ = yield from at_owners(group, total)
+    return total
+
+
+def at_owners(group, total, beside=None):
+    """Return (the total of a sum, what all ranks have `beside`: a list).
+
+    The terms of the sum are spread over the ranks. The total is None if there are none.
+
+    total: a `TreeSum` or a `RunningSum`, what this rank has added.
+    beside: something small, which travels in the messages of the terms.
+
+    Chunk c of what everybody has goes to rank c, which adds it up in the order of the tree or of the ranks,
+    and sends the sum to everybody.
+    """
+    label = group.begin("owners all-reduce")
+    mine, besides = yield from own_chunk(group, total, f"{label}: add", beside)
+    of_all = yield from exchanged(group, lambda c: mine, f"{label}: gather")
+    like = next(iter(total.pending.values()), None)
+    return unflattened(join_chunks(of_all, flattened(like)), like), besides
+
+
+def own_chunk(group, total, label, beside=None):
+    """Return (this rank's chunk of the total, a list of vectors; what all ranks have `beside`: a list).
+
+    total, beside: as for `at_owners`, the first half of which this is.
+    """
+    cuts = {node: cut_into_chunks(flattened(term), group.size) for node, term in total.pending.items()}
+    chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(group.size)]
+    arrived = yield from exchanged(group, lambda c: (chunks[c], beside), label)
+    parts, besides = zip(*arrived)
+    mine = type(total)(total.n)
+    mine.absorb(parts[0])
+    for part in parts[1:]:
+        yield from group.add(mine, part, type(mine).absorb)
+    return mine.value if mine.pending else [], list(besides)
+
+
+@cache
+def default_node_size(N):
+    """Return the largest divisor of N that is at most sqrt(N).
+
+    >>> [default_node_size(N) for N in (1, 7, 12, 16)]
+    [1, 1, 3, 4]
+    """
+    return next(size for size in range(isqrt(N), 0, -1) if N % size == 0)
+
+
+def _two_level_ticks(N, n, alpha, beta, gamma):
+    size = default_node_size(N)
+    inside = 2 * (size - 1) * alpha + Fraction(size - 1, size) * n * (2 * beta + gamma)
+    return inside + ring_ticks(N // size, Fraction(n, size), alpha, beta, gamma)
+
+
+def _two_level_numbers(rank, N, n):
+    size = default_node_size(N)
+    node, place = divmod(rank, size)
+    mine, next_one = length(n, size, place), length(n, size, (place + 1) % size)
+    return 2 * n - mine - next_one + ring_numbers(node, N // size, mine)
+
+
+@ALL_REDUCES(
+    TWO_LEVEL, ticks=_two_level_ticks, numbers_sent=_two_level_numbers, order="own", source="no known paper"
+)
+def two_level(group, vectors, node_size=None):
+    """For nodes with fast links inside: each chunk is added in its node, then over the nodes, then gathered.
+
+    2 (g - 1) (alpha + n/g beta) inside, and 2 (G - 1) (alpha' + n/N beta') between, for G nodes of g ranks.
+
+    node_size: g, how many ranks, one after the other, are in a node; it divides N. Left out, it is the
+        largest divisor that is at most sqrt(N).
+    """
+    if node_size is None:
+        node_size = default_node_size(group.size)
+    node_size = whole_number("node_size", node_size, 1)
+    if group.size % node_size:
+        raise ValueError(f"node_size={node_size} does not divide {group.size} ranks: choose one that does")
+    label = group.begin("two-level all-reduce")
+    node, place = divmod(group.rank, node_size)
+    inside = group.part(range(node * node_size, (node + 1) * node_size))
+    between = group.part(range(place, group.size, node_size))
+    chunks = cut_into_chunks(vectors, node_size)
+    yield from ring_add(inside, chunks, place - 1, f"{label}: add")
+    chunks[place] = yield from ring(between, chunks[place])
+    yield from ring_gather(inside, chunks, place, f"{label}: gather")
+    return join_chunks(chunks, vectors)

@@ -1,19 +1,16 @@
-"""What a program says to talk to all the others: each of these is a program, for `yield from`."""
+"""The collectives that a program calls: each of these is a program itself, for `yield from`."""
 
 from functools import partial, reduce as fold
 
 from ..checks import listed, one_of, shown
-from ..sums import TreeSum
-from .all_reduces import ALL_REDUCES
-from .broadcasting import binomial, chain, distances, reduce_to, scatter_and_gather
-from .group import added, exchanged, flattened, ring_add, ring_gather, unflattened
-from .owners import OWNERS, at_owners, own_chunk, to_owners
-
-TWO_LEVEL = "two-level"
+from .all_reduces import ALL_REDUCES, OWNERS, TWO_LEVEL, at_owners, own_chunk
+from .group import (
+    added, binomial, distances, exchanged, flattened, reduce_to, ring_add, ring_gather, unflattened,
+)
 
 
 def all_reduce(group, value, algorithm=OWNERS, node_size=None):
-    """The sum of the values of all ranks, on all ranks.
+    """Return the sum of the values of all ranks, on all ranks.
 
     group: the `Group`, of this rank.
     value: arrays or numbers, or lists, tuples and dicts of them; of one form on all ranks. It stays as it is.
@@ -47,7 +44,9 @@ def all_reduce(group, value, algorithm=OWNERS, node_size=None):
 
 
 def all_reduce_sum(group, total, algorithm=OWNERS):
-    """The total of a sum whose terms are spread over the ranks, on all ranks; None if there are no terms.
+    """Return the total of a sum whose terms are spread over the ranks, on all ranks.
+
+    It is None if there are no terms.
 
     total: a `TreeSum` or a `RunningSum`; what this rank has added, at least one term if others have.
     algorithm: as for `all_reduce`. With "owners", the partial sums that each rank has meet at the owners of
@@ -62,7 +61,9 @@ def all_reduce_sum(group, total, algorithm=OWNERS):
 
 
 def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
-    """(the total of a sum, as `all_reduce_sum` gives it; the values of all ranks, a list)
+    """Return (the total of a sum, as `all_reduce_sum` gives it; the values of all ranks, a list).
+
+    total, algorithm: as for `all_reduce_sum`.
 
     value: something small. With "owners", it travels in the messages of the terms, and takes no latency of
         its own; with the others, in messages before.
@@ -72,15 +73,16 @@ def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
     values = [None] * group.size
     if value is not None:
         values = yield from exchanged(group, lambda rank: value, group.begin("values"))
-    terms = [term for _, term in sorted(total.pending.items(), key=_leftmost)]
+    # from left to right: a node of a tree is (level, place), and its first term is number place * 2^level
+    first_term = {node: node[1] << node[0] if isinstance(node, tuple) else 0 for node in total.pending}
+    terms = [total.pending[node] for node in sorted(first_term, key=first_term.get)]
     if len(terms) > 1:
         terms = [unflattened(fold(added, map(flattened, terms)), terms[0])]
     return (yield from all_reduce(group, terms[0] if terms else None, algorithm)), values
 
 
 def reduce_scatter_sum_and_gather(group, total, value):
-    """(this rank's chunk of the total of a sum whose terms are spread over the ranks, a list of vectors; the
-    values of all ranks, a list)
+    """Return (this rank's chunk of the total, a list of vectors; the values of all ranks, a list).
 
     total, value: as for `all_reduce_sum_and_gather`, the first half of which this is, with "owners": the bits
         are the same.
@@ -88,25 +90,20 @@ def reduce_scatter_sum_and_gather(group, total, value):
     return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
 
-def broadcast(group, value, root=0, algorithm="binomial", n_segments=None):
-    """The value of the rank `root`, on all ranks.
+def broadcast(group, value, root=0):
+    """Return the value of the rank `root`, on all ranks, along a binomial tree.
 
     value: as for `all_reduce`; on other ranks only its form is looked at.
-    algorithm: "binomial", "scatter" (and gather), or "chain" in `n_segments`.
+
+    k (alpha + n beta) for n bytes and N = 2^k ranks.
     """
     root = group.check(root=root)
-    one_of("algorithm", algorithm, ["binomial", "scatter", "chain"])
-    vectors, label = flattened(value), group.begin(f"{algorithm} broadcast")
-    if algorithm == "chain":
-        vectors = yield from chain(group, vectors, root, label, n_segments)
-    else:
-        program = {"binomial": binomial, "scatter": scatter_and_gather}[algorithm]
-        vectors = yield from program(group, vectors, root, label)
+    vectors = yield from binomial(group, flattened(value), root, group.begin("binomial broadcast"))
     return unflattened(vectors, value)
 
 
 def reduce(group, value, root=0):
-    """The sum of the values of all ranks, on the rank `root`; None on the others.
+    """Return the sum of the values of all ranks, on the rank `root`; None on the others.
 
     value: as for `all_reduce`.
     """
@@ -115,53 +112,36 @@ def reduce(group, value, root=0):
     return unflattened(vectors, value) if group.rank == root else None
 
 
-def all_gather(group, value, algorithm="ring"):
-    """The values of all ranks, on all ranks: a list.
+def all_gather(group, value):
+    """Return the values of all ranks, on all ranks: a list.
 
     value: any value, which need not have the form of the others'.
-    algorithm: "ring", (N - 1) alpha + (N - 1)/N n beta for n bytes in all; or "doubling" (Bruck's, for
-        any N), k alpha + (N - 1)/N n beta.
+
+    The values go round a ring: (N - 1) alpha + (N - 1)/N n beta for n bytes in all.
     """
-    one_of("algorithm", algorithm, ["ring", "doubling"])
-    label, size, rank = group.begin(f"{algorithm} all-gather"), group.size, group.rank
-    if algorithm == "ring":
-        values = [value] * size
-        yield from ring_gather(group, values, rank, label)
-        return values
-    values = [value]  # of this rank and those that follow, counted around
-    for distance in distances(size):
-        yield group.send(rank - distance, f"{label} {distance}", values[:size - distance])
-        values += yield group.receive(rank + distance, f"{label} {distance}")
-    return [values[(r - rank) % size] for r in range(size)]
+    values = [value] * group.size
+    yield from ring_gather(group, values, group.rank, group.begin("ring all-gather"))
+    return values
 
 
-def reduce_scatter(group, values, algorithm="ring"):
-    """Part r of the sum of all ranks' values, on rank r.
+def reduce_scatter(group, values):
+    """Return part r of the sum of all ranks' values, on rank r.
 
-    values: a list of N parts; part r has the same form on all ranks.
-    algorithm: "ring", (N - 1) alpha + (N - 1)/N n (beta + gamma) for n bytes in all; or "owners", where
-        each rank sends its parts to their owners at once: alpha + (N - 1)/N n (beta + gamma), added along
-        the tree over the ranks.
+    values: a list of N parts; part r has the same form on all ranks. `ValueError` for another number of them.
 
-    Raises `ValueError` if there are not N parts.
+    The parts go round a ring: (N - 1) alpha + (N - 1)/N n (beta + gamma) for n bytes in all.
     """
     size, rank = group.size, group.rank
-    one_of("algorithm", algorithm, ["ring", OWNERS])
     values = listed("values", values, least=0)
     if len(values) != size:
         raise ValueError(f"{len(values)} parts for {size} ranks: pass one part for each rank")
-    label = group.begin(f"{algorithm} reduce-scatter")
     chunks = [flattened(part) for part in values]
-    if algorithm == "ring":
-        yield from ring_add(group, chunks, rank - 1, label)
-        return unflattened(chunks[rank], values[rank])
-    of_ranks = [{(0, rank): chunk} for chunk in chunks]
-    total, _ = yield from to_owners(group, of_ranks, TreeSum(size), label)
-    return unflattened(total, values[rank])
+    yield from ring_add(group, chunks, rank - 1, group.begin("ring reduce-scatter"))
+    return unflattened(chunks[rank], values[rank])
 
 
 def all_to_all(group, values):
-    """A list of what each rank has for this one, in the order of the ranks.
+    """Return a list of what each rank has for this one, in the order of the ranks.
 
     values: a list, for each rank a value.
 
@@ -179,14 +159,8 @@ def all_to_all(group, values):
 
 
 def barrier(group):
-    """No rank leaves before the last has entered: signals to the ranks at distance 1, 2, 4, ...: k alpha."""
+    """Wait until the last rank has entered: signals to the ranks at distance 1, 2, 4, ...: k alpha."""
     label = group.begin("barrier")
     for distance in distances(group.size):
         yield group.send(group.rank + distance, f"{label} {distance}", None)
         yield group.receive(group.rank - distance, f"{label} {distance}")
-
-
-def _leftmost(item):
-    """The first term of a partial sum. item: a pair from the `pending` of a `TreeSum` or a `RunningSum`."""
-    node, _ = item
-    return node[1] << node[0] if isinstance(node, tuple) else 0

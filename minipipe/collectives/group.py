@@ -7,7 +7,9 @@ from ..cluster import Bytes, Compute, Label, Receive, Send, sent_bytes
 
 
 def flattened(value):
-    """The numbers of `value` in a row: a list with a vector for each of its arrays, a view where it can be.
+    """Return the numbers of `value` in a row: a list with a vector for each of its arrays.
+
+    A vector is a view of its array where that is possible.
 
     value: arrays or numbers, or lists, tuples and dicts of them; None has no numbers.
 
@@ -16,15 +18,20 @@ def flattened(value):
     [array([1., 0., 0., 1.]), array([3.])]
     """
     vectors = []
-    try:
-        _mapped(lambda leaf: vectors.append(_vector(leaf)), value)
-    except RecursionError:
-        raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
+
+    def append_vector(leaf):
+        if not isinstance(leaf, Bytes):  # which have no axes
+            from ..arrays import array_of_numbers  # here, so that the room loads without NumPy
+
+            leaf = array_of_numbers(leaf).reshape(-1)
+        vectors.append(leaf)
+
+    _mapped(append_vector, value)
     return vectors
 
 
 def unflattened(vectors, like):
-    """The vectors of `flattened`, in the form of the value `like`.
+    """Return the vectors of `flattened`, in the form of the value `like`.
 
     >>> import numpy as np
     >>> unflattened([np.arange(4.0), np.array([4.0])], like=[(np.eye(2), None), 3.0])
@@ -43,9 +50,9 @@ def unflattened(vectors, like):
 
 
 def cut_into_chunks(vectors, n):
-    """n chunks of the row, as equal as can be: the first are longer by one number, if they must be.
+    """Return n chunks of the row, each a list of parts of the vectors.
 
-    Each is a list of parts of the vectors.
+    They are as equal as can be: if they must differ, the first are longer by one number.
 
     >>> import numpy as np
     >>> cut_into_chunks([np.arange(3), np.arange(10, 12)], 3)
@@ -66,7 +73,9 @@ def cut_into_chunks(vectors, n):
 
 
 def join_chunks(chunks, like):
-    """The vectors of which `cut_into_chunks` has made these chunks, with the sizes of the vectors `like`.
+    """Return the vectors of which `cut_into_chunks` has made these chunks.
+
+    like: vectors of the same sizes.
 
     >>> import numpy as np
     >>> join_chunks([[np.array([0, 1])], [np.array([2]), np.array([10])]], like=[np.ones(3), np.ones(1)])
@@ -83,7 +92,7 @@ def join_chunks(chunks, like):
 
 
 def lengths(n_numbers, n):
-    """How many of `n_numbers` are in each of n chunks.
+    """Return how many of `n_numbers` are in each of n chunks.
 
     >>> lengths(5, 3)
     [2, 2, 1]
@@ -111,13 +120,13 @@ def added(a, b):
 def _in_a_row(parts):
     if isinstance(parts[0], Bytes):
         return Bytes(sum(part.nbytes for part in parts), parts[0].itemsize)
-    from ..arrays import in_a_row  # here, so that the room loads without NumPy: Bytes need none
+    from ..arrays import in_a_row  # here, as above
 
     return in_a_row(parts)
 
 
 def _mapped(function, value):
-    """`value` with `function(leaf)` in the place of each of its arrays and numbers."""
+    """Return `value` with `function(leaf)` in the place of each of its arrays and numbers."""
     if value is None:
         return None
     if isinstance(value, dict):
@@ -128,19 +137,10 @@ def _mapped(function, value):
     return function(value)
 
 
-def _vector(leaf):
-    """Return an array or a number as a vector. `Bytes` have no axes."""
-    if isinstance(leaf, Bytes):
-        return leaf
-    from ..arrays import array_of_numbers  # here, as above
-
-    return array_of_numbers(leaf).reshape(-1)
-
-
 # All ranks send at once: each to all others, or to the next one in a ring.
 
 def exchanged(group, part_of, label):
-    """What all ranks have for this one, a list in the order of the ranks.
+    """Return what all ranks have for this one, a list in the order of the ranks.
 
     part_of: `part_of(c)` is what this rank has for rank c.
 
@@ -176,6 +176,47 @@ def ring_gather(group, chunks, own, label):
         there, here = (own - step) % group.size, (own - step - 1) % group.size
         yield group.send(group.rank + 1, f"{label} {step}", chunks[there])
         chunks[here] = yield group.receive(group.rank - 1, f"{label} {step}")
+
+
+# Along a binomial tree, from all ranks to one, and from one to all.
+
+def distances(size):
+    """Return 1, 2, 4, ..., below the number of ranks.
+
+    >>> distances(5)
+    [1, 2, 4]
+    """
+    return [2 ** k for k in range((size - 1).bit_length())]
+
+
+def reduce_to(group, vectors, root, label):
+    """Add up the vectors of all ranks, along the binary tree over the ranks from the rank `root` on.
+
+    k (alpha + n beta) + k n gamma for N = 2^k. The root gets the sum, other ranks get partial sums.
+    """
+    place = (group.rank - root) % group.size
+    for distance in distances(group.size):
+        if place & distance:
+            yield group.send(group.rank - distance, label, vectors)
+            return vectors
+        if place + distance < group.size:
+            arrived = yield group.receive(group.rank + distance, label)
+            vectors = yield from group.add(vectors, arrived)
+    return vectors
+
+
+def binomial(group, vectors, root, label):
+    """Give all ranks the vectors of the rank `root`: who has them sends them on, the farthest rank first.
+
+    k (alpha + n beta) for N = 2^k.
+    """
+    place = (group.rank - root) % group.size
+    for distance in reversed(distances(group.size)):
+        if place % (2 * distance) == distance:
+            vectors = yield group.receive(group.rank - distance, label)
+        elif place % (2 * distance) == 0 and place + distance < group.size:
+            yield group.send(group.rank + distance, label, vectors)
+    return vectors
 
 
 # Who takes part in a collective, and what one of them can ask for.

@@ -127,7 +127,7 @@ EXCEPTIONS = {
     "Cut.by": lambda: "macs", "Cut.sample": lambda: (X, Y),
     "Stage.loss": lambda: LOSS,
     "all_reduce_sum.algorithm": lambda: "owners", "all_reduce_sum_and_gather.algorithm": lambda: "owners",
-    "all_reduce.algorithm": lambda: "owners", "broadcast.algorithm": lambda: "binomial",
+    "all_reduce.algorithm": lambda: "owners",
     "amoebanet_d.L": lambda: 3, "amoebanet_d.D": lambda: 16,
     "resnet.depth": lambda: 8,
     "bytes_by_kind.holdings": lambda: {"stash": []},

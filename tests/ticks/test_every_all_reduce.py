@@ -18,7 +18,6 @@ from minipipe.collectives import (
     ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
     broadcast, numbers_sent, reduce, reduce_scatter,
 )
-from minipipe.collectives.broadcasting import best_segments
 from minipipe.exact import Rational
 from minipipe.meta import MetaArray
 from minipipe.sums import TreeSum
@@ -312,18 +311,15 @@ def test_the_other_collectives_give_what_their_names_say(N):
     values = [np.arange(7) + 100 * rank for rank in range(N)]
     parts = [[np.array([100 * rank + c]) for c in range(N)] for rank in range(N)]
     root = N // 2
-    for algorithm, *args in [("binomial",), ("scatter",), ("chain", 3)]:
-        found, _ = run(broadcast, values, root, algorithm, *args)
-        assert_all_same(found, values[root])
+    found, _ = run(broadcast, values, root)
+    assert_all_same(found, values[root])
     found, _ = run(reduce, values, root)
     assert np.array_equal(found.pop(root), sum(values)) and found == [None] * (N - 1)
-    for algorithm in ("ring", "doubling"):
-        found, trace = run(all_gather, values, algorithm)
-        assert_all_same(found, values)
-        assert bytes_sent(trace, N) == [8 * 7 * (N - 1)] * N
-    for algorithm in ("ring", "owners"):
-        found, _ = run(reduce_scatter, parts, algorithm)
-        assert found == [sum(100 * rank + r for rank in range(N)) for r in range(N)]
+    found, trace = run(all_gather, values)
+    assert_all_same(found, values)
+    assert bytes_sent(trace, N) == [8 * 7 * (N - 1)] * N
+    found, _ = run(reduce_scatter, parts)
+    assert found == [sum(100 * rank + r for rank in range(N)) for r in range(N)]
     found, _ = run(all_to_all, parts)
     assert all(np.array_equal(np.concatenate(got), [100 * source + r for source in range(N)])
                for r, got in enumerate(found))
@@ -331,51 +327,26 @@ def test_the_other_collectives_give_what_their_names_say(N):
 
 @pytest.mark.parametrize("N", RANKS)
 def test_a_broadcast_sends_nothing_twice(N):
-    """In a binomial tree from place 0, place p > 0 is the head of min(lowest bit of p, N - p) places."""
+    """In a binomial tree from place 0, the parent of place p > 0 is p without its lowest bit."""
     values, root = [np.arange(N)] * N, N // 3
     place = {(root + p) % N: p for p in range(N)}
-    heads = {rank: min(p & -p, N - p) for rank, p in place.items() if p}
-    for algorithm, n_bytes in (("binomial", dict.fromkeys(heads, 8 * N)),
-                               ("scatter", {rank: 8 * chunks for rank, chunks in heads.items()})):
-        messages = run(broadcast, values, root, algorithm)[1].messages
-        down = [m for m in messages if ": gather" not in str(m.label)]
-        assert len(down) == len(heads) and {m.to: m.n_bytes for m in down} == n_bytes
-        assert all(place[m.source] == place[m.to] & (place[m.to] - 1) for m in down)
-        assert len(messages) == N - 1 + (N * (N - 1) if algorithm == "scatter" else 0)
-    assert len(run(broadcast, values, root, "chain", 3)[1].messages) == 3 * (N - 1)
+    messages = run(broadcast, values, root)[1].messages
+    assert {m.to for m in messages} == {rank for rank, p in place.items() if p}
+    assert len(messages) == N - 1 and all(m.n_bytes == 8 * N for m in messages)
+    assert all(place[m.source] == place[m.to] & (place[m.to] - 1) for m in messages)
 
 
-@pytest.mark.parametrize("args, blocking, ticks", [
-    (["binomial"], False, 3 * (100 + 256)),                  # 1068
-    (["scatter"], False, 10 * 100 + 2 * 224),                # 1448
-    (["chain", 4], True, (8 - 2 + 4) * (100 + 64)),
-    (["chain", 4], False, (8 - 1) * (100 + 64) + 3 * 64),
-])
-def test_a_broadcast_takes_the_ticks_of_its_formula(args, blocking, ticks):
-    """N = 8, n = 4096, alpha = 100, beta = 1/16."""
-    values, link = [np.zeros(4096, np.uint8)] * 8, Link(100, blocking=blocking)
-    assert run(broadcast, values, 0, *args, link=link, bandwidth=16)[1].makespan == ticks
-
-
-def test_all_gather_reduce_scatter_and_all_to_all_in_ticks():
-    """N = 8, n = 4096 bytes in all: 7 (100 + 32) = 924 in a ring, 3 * 100 + 224 = 524 by doubling.
+def test_the_others_take_the_ticks_of_their_formulas():
+    """N = 8, n = 4096 bytes in all, alpha = 100, beta = 1/16: 3 (100 + 256) in a tree, 7 (100 + 32) around.
 
     With gamma = beta, the additions take 7 * 32 more.
     """
-    chunk, settings = np.zeros(512, np.uint8), dict(link=Link(100), bandwidth=16)
-    assert run(all_gather, [chunk] * 8, "ring", **settings)[1].makespan == 924
-    assert run(all_gather, [chunk] * 8, "doubling", **settings)[1].makespan == 524
-    assert run(reduce_scatter, [[chunk] * 8] * 8, "ring", gamma=1 / 16, **settings)[1].makespan == 1148
-    assert run(reduce_scatter, [[chunk] * 8] * 8, "owners", gamma=1 / 16, **settings)[1].makespan == 548
+    whole, chunk = np.zeros(4096, np.uint8), np.zeros(512, np.uint8)
+    settings = dict(link=Link(100), bandwidth=16)
+    assert run(broadcast, [whole] * 8, **settings)[1].makespan == 1068
+    assert run(all_gather, [chunk] * 8, **settings)[1].makespan == 924
+    assert run(reduce_scatter, [[chunk] * 8] * 8, gamma=1 / 16, **settings)[1].makespan == 1148
     assert run(all_to_all, [[chunk] * 8] * 8, **settings)[1].makespan == 924
-
-
-def test_the_best_number_of_segments_is_the_best():
-    """6 ranks, 1024 bytes, alpha = 16, beta = 1/16: sqrt(4 * 64/16) = 4."""
-    values, link = [np.zeros(1024, np.uint8)] * 6, Link(16, blocking=True)
-    settings = dict(link=link, bandwidth=16)
-    ticks = {s: run(broadcast, values, 0, "chain", s, **settings)[1].makespan for s in range(1, 12)}
-    assert min(ticks, key=ticks.get) == best_segments(6, 1024, 16, 1 / 16) == 4
 
 
 @pytest.mark.parametrize("N", RANKS)
@@ -426,11 +397,8 @@ def test_collectives_in_other_orders_are_a_deadlock_of_both():
     (lambda: run(all_reduce, [np.ones(1)], "rings"), "algorithm='rings' must be one of 'naive', 'tree'"),
     (lambda: run(all_reduce, [np.ones(1)] * 3, "two-level", 2), "node_size=2 does not divide 3 ranks"),
     (lambda: run(all_reduce, [np.ones(1)] * 2, "ring", 2), "node_size=2 is for 'two-level', not 'ring'"),
-    (lambda: run(broadcast, [np.ones(1)], 0, "tree"), "algorithm='tree' must be one of 'binomial'"),
     (lambda: run(broadcast, [np.ones(1)], 2), "root=2 is not in the group of 1"),
-    (lambda: run(all_gather, [np.ones(1)], "tree"), "algorithm='tree' must be one of 'ring', 'doubling'"),
     (lambda: run(reduce_scatter, [[np.ones(1)]] * 2), "1 parts for 2 ranks"),
-    (lambda: run(reduce_scatter, [[np.ones(1)] * 2] * 2, "tree"), "algorithm='tree' must be one of 'ring'"),
     (lambda: run(all_to_all, [[1, 2, 3]] * 2), "3 values for 2 ranks"),
     (lambda: run(all_reduce, [range(3)] * 2), r"range\(0, 3\) is neither a number nor an array of some"),
 ])
