@@ -4,6 +4,6 @@ from .cross_entropy import BinaryCrossEntropy as BinaryCrossEntropy
 from .cross_entropy import LOSSES as LOSSES
 from .cross_entropy import SoftmaxCrossEntropy as SoftmaxCrossEntropy
 from .loss import Loss as Loss
-from .mean_squared_error import MeanSquaredError as MeanSquaredError
+from .loss import MeanSquaredError as MeanSquaredError
 
 __all__: list[str]

@@ -38,16 +38,12 @@ class SoftmaxCrossEntropy(Loss):
         shifted = Z - Z.max(axis=0, keepdims=True)
         exponentials = np.exp(shifted)
         total = exponentials.sum(axis=0, keepdims=True)
-        exponentials /= total
-        self.cache = exponentials, Y, m
+        self.cache = exponentials / total, Y, m
         sums = Y.sum(axis=0, keepdims=True)
         return (sums * np.log(total) - (Y * shifted).sum(axis=0, keepdims=True)).sum() / m
 
     def derivative(self, P, Y, m):
-        dZ = P * Y.sum(axis=0, keepdims=True)
-        dZ -= Y
-        dZ /= m
-        return dZ
+        return (P * Y.sum(axis=0, keepdims=True) - Y) / m
 
     def part(self, n_classes: int) -> "SoftmaxCrossEntropyPart":
         return SoftmaxCrossEntropyPart(n_classes)
@@ -86,15 +82,13 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
         self.n_classes = n_classes
 
     def forward(self, Z, Y, m=None):
+        """A program that returns J."""
         if Y.shape != (self.n_classes, *Z.shape[1:]):
             raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape))
         run = even_slices(self.n_classes, self.group.size)[self.group.rank]
         Y = Y.astype(Z.dtype, copy=False)
-        return self._cost(Z, Y[run], Y.sum(axis=0), Z.shape[-1] if m is None else m)
-
-    def _cost(self, Z, Y, S, m):
-        """A program that returns J. Y, of this device's classes."""
-        m = m * int(np.prod(Z.shape[1:-1]))
+        S, Y = Y.sum(axis=0), Y[run]  # from here on Y has the labels of this device's classes
+        m = (Z.shape[-1] if m is None else m) * math.prod(Z.shape[1:-1])
         largest = yield from largest_of(self.group, Z.max(axis=0))
         shifted = Z - largest
         exponentials = np.exp(shifted)
@@ -102,21 +96,20 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
             exponentials.sum(axis=0, keepdims=True), (Y * shifted).sum(axis=0, keepdims=True)
         ])
         total, of_labels = yield from all_reduce(self.group, sums)
-        exponentials /= total
-        self.cache = exponentials * S, Y, m
+        self.cache = exponentials / total * S, Y, m
         return (S * np.log(total) - of_labels).sum() / m
 
     def derivative(self, P, Y, m):
-        dZ = P - Y
-        dZ /= m
-        return dZ
+        return (P - Y) / m
 
     def __repr__(self):
         return "SoftmaxCrossEntropy()"
 
 
 def largest_of(group, array):
-    """A program: the largest of all devices' numbers, place by place; each finds it for a run of the places.
+    """A program: return the largest of all devices' numbers, place by place.
+
+    Each device finds it for a run of the places.
 
     array: of one shape on all devices. Its bytes travel as in a ring's all-reduce: 2 (N - 1)/N of them.
     """
@@ -201,7 +194,7 @@ class BinaryCrossEntropy(Loss):
 
 
 def _apply_where(relevant, function, values, factors):
-    """factors * function(values), and 0 where not `relevant`, without computing function there."""
+    """Return factors * function(values), and 0 where not `relevant`, without computing function there."""
     # a 1 of the factors' own kind, Rational among Rationals
     safe = np.where(relevant, values, factors * 0 + 1)
     return factors * function(safe)

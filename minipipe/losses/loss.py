@@ -1,4 +1,4 @@
-"""What every loss shares, and where 1/m comes from.
+"""What every loss shares, and where 1/m comes from; the squared error is the model of a loss.
 
 J = 1/m sum of L(a, y) over the m samples of the *whole* mini-batch. A micro-batch passes fewer columns
 than m but divides by the same m, so J = J_1 + J_2 + ... and dW = dW_1 + dW_2 + ... over micro-batches,
@@ -54,11 +54,11 @@ class Loss(AsCode):
         return dA
 
     def cost(self, A, Y, m):
-        """J, with all that `derivative` needs left in `cache`, a tuple."""
+        """Return J, and leave all that `derivative` needs in `cache`, a tuple."""
         raise to_be_written(self, "Loss", "cost(self, A, Y, m)", "J, and leaves self.cache")
 
     def derivative(self, *cache):
-        """dA."""
+        """Return dA, from what `cost` has left in `cache`."""
         raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
 
     def part(self, n_classes: int) -> "Loss | None":
@@ -80,8 +80,30 @@ class Loss(AsCode):
         return message + "one column of labels for each sample, one row for each output"
 
 
+@LOSSES(examples=lambda: [(MeanSquaredError(), "numbers")], source="Gauss 1809")
+class MeanSquaredError(Loss):
+    """J = 1/(2m) sum_k ||a_k - y_k||^2,  dA = (A - Y) / m.
+
+    The half cancels the 2 of the derivative.
+
+    >>> loss = MeanSquaredError()
+    >>> loss.forward(np.array([[1.0, 3.0]]), np.array([[0.0, 1.0]]))      # (1 + 4) / (2 * 2)
+    np.float64(1.25)
+    >>> loss.backward()
+    array([[0.5, 1. ]])
+    """
+
+    def cost(self, A, Y, m):
+        error = A - Y
+        self.cache = error, m
+        return (error * error).sum() / (2 * m)
+
+    def derivative(self, error, m):
+        return error / m
+
+
 def _as_numbers(name, values):
-    """`values`, if that is an array of numbers or one without; a list becomes one."""
+    """Return `values` as an array of numbers; one that has no numbers stays as it is."""
     is_array = not isinstance(values, (type, np.ma.MaskedArray)) and getattr(values, "ndim", 0)
     if not is_array or values.dtype.kind not in "fiubO":
         values = real_numbers(name, values)

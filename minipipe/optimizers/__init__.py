@@ -7,8 +7,8 @@ or `exact.Rational` for a network of rational numbers.
 Each file of this room registers its optimizers in `OPTIMIZERS`; they are found there, and `minipipe` hands
 them on. A test carries out the equations of each docstring, in rational numbers.
 
-Where to read: `optimizer` has the walk over the parameters, `sgd` and `adaptive` the optimizers that take
-each number by itself, `by_parameter` those for large mini-batches, which look at a parameter as a whole.
+Where to read: `optimizer` has the walk over the parameters, and `SGD`; `adaptive` the optimizers that adapt
+the length of a step.
 """
 
 from .optimizer import OPTIMIZERS, Optimizer, checked_optimizer  # noqa: F401 (for subclasses and rooms)

@@ -1,9 +1,14 @@
-"""Optimizers that divide each gradient by its recent size."""
+"""Optimizers that adapt the length of a step: that of each number, or that of each parameter.
+
+RMSProp, Adam and AdamW divide each gradient by its recent size. With LARS and LAMB, which
+are for large mini-batches, the length of a step goes with that of the parameter.
+"""
 
 import numpy as np
 
+from ..arrays import norm
 from ..checks import listed, real_number
-from .optimizer import OPTIMIZERS, Optimizer
+from .optimizer import OPTIMIZERS, SGD, Optimizer
 
 
 @OPTIMIZERS(
@@ -33,11 +38,7 @@ class RMSProp(Optimizer):
 
     def step(self, g, v):
         v = _average(v, self.rho, g * g)
-        root = np.sqrt(v)
-        root += self.epsilon
-        step = self.learning_rate * g
-        step /= root
-        return step, v
+        return self.learning_rate * g / (np.sqrt(v) + self.epsilon), v
 
 
 @OPTIMIZERS(
@@ -84,12 +85,8 @@ class Adam(Optimizer):
     def step(self, g, m, v):
         beta1, beta2 = self.betas
         m, v = _average(m, beta1, g), _average(v, beta2, g * g)
-        root = v / (1 - beta2**self.n_updates)
-        np.sqrt(root, out=root)
-        root += self.epsilon
-        step = self.learning_rate / (1 - beta1**self.n_updates) * m
-        step /= root
-        return step, m, v
+        root = np.sqrt(v / (1 - beta2**self.n_updates))
+        return self.learning_rate / (1 - beta1**self.n_updates) * m / (root + self.epsilon), m, v
 
 
 @OPTIMIZERS(
@@ -119,11 +116,104 @@ class AdamW(Adam):
         super().__init__(learning_rate, betas, epsilon, weight_decay, True, weights_only)
 
 
+@OPTIMIZERS(
+    examples=lambda: [LARS(0.25, 0.5), LARS(0.25, 0.5, weight_decay=0.25, trust=0.5)],
+    source="arXiv 1708.03888",
+)
+class LARS(SGD):
+    """SGD with momentum, in which each parameter has a learning rate of its own.
+
+        local = trust * ||W|| / (||g|| + weight_decay * ||W||)          1 where ||W|| or ||g|| is 0
+        u = momentum * u + local * (g + weight_decay * W)
+        W = W - learning_rate * u
+
+    learning_rate: above 0; it multiplies `local`, so it is far larger than that of SGD.
+    momentum, nesterov: as for `SGD`.
+    weight_decay: at least 0.
+    trust: above 0, the share of ||W|| that a step of rate 1 has.
+    weights_only: whether biases, and the scale and shift of a normalisation, are updated as by `SGD`, with
+        local = 1 and without decay.
+
+    Without decay, a step does not depend on the size of g. The paper writes
+    learning_rate * local into v, which is the same, with the correction of v that `SGD` has
+    when the rate changes. Code that takes `local` out of the sum,
+    W = W - learning_rate * local * u, is another algorithm: there, an old gradient counts
+    with today's `local`.
+
+    Source: You, Gitman, Ginsburg 2017, arXiv 1708.03888, algorithm 1.
+
+    >>> from minipipe.layers import Linear
+    >>> layer, optimizer = Linear(2, 1, W=[[3.0, 4.0]], b=[[0.0]]), LARS(learning_rate=1, trust=0.01)
+    >>> optimizer.update([layer], [(np.array([[600.0, 800.0]]), np.array([[0.0]]))])
+    >>> layer.W                                       # a step of 1 % of ||W|| = 5, against g
+    array([[2.97, 3.96]])
+    """
+
+    needs_whole_parameters = True
+
+    def __init__(
+        self, learning_rate, momentum=0.9, nesterov=False, weight_decay=0, trust=0.001, weights_only=True
+    ):
+        super().__init__(learning_rate, momentum, nesterov, False, weight_decay, False, weights_only)
+        self.trust = real_number("trust", trust, above=0)
+
+    def before_step(self, W, g):
+        size, size_of_g = norm(W), norm(g)
+        local = 1
+        if size and size_of_g:
+            local = self.trust * size / (size_of_g + self.weight_decay * size)
+        return local * super().before_step(W, g)
+
+
+@OPTIMIZERS(
+    examples=lambda: [LAMB(0.25), LAMB(0.25, betas=(0.5, 0.75), weight_decay=0.25)],
+    source="arXiv 1904.00962",
+)
+class LAMB(Adam):
+    """Adam, in which the length of each parameter's step goes with that of the parameter.
+
+        m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
+        v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
+        r = m^ / (sqrt(v^) + epsilon) + weight_decay * W
+        W = W - learning_rate * ||W|| / ||r|| * r                       1 for the ratio where one of them is 0
+
+    learning_rate: above 0, the share of ||W|| that a step has.
+    betas, epsilon: as for `Adam`.
+    weight_decay: at least 0.
+    weights_only: whether biases, and the scale and shift of a normalisation, are updated as by `Adam`, with
+        the ratio 1 and without decay.
+
+    Without decay and epsilon, the correction of m and v does not matter, since a factor of r falls out. Much
+    code that is in use leaves the correction out.
+
+    Source: You et al. 2019, arXiv 1904.00962, algorithm 2, without bounds for ||W|| (its phi).
+
+    >>> from minipipe.layers import Linear
+    >>> layer = Linear(4, 1, W=[[3.0, 4.0, 0.0, 0.0]], b=[[0.0]])
+    >>> optimizer = LAMB(learning_rate=0.01, weight_decay=0)
+    >>> optimizer.update([layer], [(np.array([[5.0, -7.0, 0.1, 2.0]]), np.array([[0.0]]))])
+    >>> layer.W.round(4)                              # 1 % of ||W|| = 5, in equal shares: 0.05 / sqrt(4)
+    array([[ 2.975,  4.025, -0.025, -0.025]])
+    """
+
+    needs_whole_parameters = True
+
+    def __init__(
+        self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01, weights_only=True
+    ):
+        super().__init__(learning_rate, betas, epsilon, weight_decay, True, weights_only)
+
+    def after_step(self, W, step):
+        if self.weight_decay:
+            step = step + self.learning_rate * self.weight_decay * W
+        size, size_of_step = norm(W), norm(step)
+        if size and size_of_step:
+            step = self.learning_rate * size / size_of_step * step
+        return W, step
+
+
 def _average(before, share, value):
-    """share * before + (1 - share) * value"""
-    average = share * before
-    average += (1 - share) * value
-    return average
+    return share * before + (1 - share) * value
 
 
 def _checked_epsilon(epsilon):

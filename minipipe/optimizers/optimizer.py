@@ -1,4 +1,4 @@
-"""What all optimizers share."""
+"""What all optimizers share, and the first of them: stochastic gradient descent."""
 
 import copy
 
@@ -76,7 +76,7 @@ class Optimizer(AsCode):
         self.last_rate = self.learning_rate
 
     def _after(self, key, layer, W, g):
-        """(layer, its parameter after this update, what is remembered of it then)"""
+        """Return (layer, its parameter after this update, what is remembered of it then)."""
         memory = self.memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
         is_excluded = self.weights_only and key[1] not in layer.decays
         if not is_excluded:
@@ -86,8 +86,7 @@ class Optimizer(AsCode):
             raise without_return(self, "step", "step, *memory")
         step, *remembered = answer
         new, step = (W, step) if is_excluded else self.after_step(W, step)
-        new = np.subtract(new, step, out=step if step.dtype == W.dtype else None)
-        new = in_one_piece(new.astype(W.dtype, copy=False))
+        new = in_one_piece((new - step).astype(W.dtype, copy=False))
         pairs = zip(remembered, memory, strict=True)
         remembered = [in_one_piece(array.astype(old.dtype, copy=False)) for array, old in pairs]
         finite(layer, new, f"{key[1]} after this update")
@@ -96,17 +95,17 @@ class Optimizer(AsCode):
         return layer, new, remembered
 
     def before_step(self, W, g):
-        """The gradient that `step` gets for the parameter W with the gradient g."""
+        """Return the gradient that `step` gets for the parameter W with the gradient g."""
         return g + self.weight_decay * W if self.weight_decay and not self.decoupled else g
 
     def after_step(self, W, step):
-        """(a parameter, what is subtracted from it), for the parameter W and the result of `step`."""
+        """Return (a parameter, what is subtracted from it), for the parameter W and a result of `step`."""
         if self.weight_decay and self.decoupled:
             W = W - self.learning_rate * self.weight_decay * W
         return W, step
 
     def fresh(self):
-        """An optimizer like this one that has made no update yet."""
+        """Return an optimizer like this one that has made no update yet."""
         twin = copy.copy(self)
         twin.memory, twin.n_updates = {}, 0
         return twin
@@ -117,9 +116,9 @@ class Optimizer(AsCode):
         self.learning_rate, self.last_rate = learning_rate, last_rate
 
     def step(self, g, *memory):
-        """(what to subtract from a parameter with gradient `g`, *what to remember instead of `memory`).
+        """Return (what to subtract from a parameter with gradient `g`, *what to remember for `memory`).
 
-        These are new arrays: the first of them takes up the parameter's new value.
+        The arrays that it gets stay as they are.
         """
         raise to_be_written(self, "Optimizer", "step(self, g, *memory)", "(what to subtract, *memory)")
 
@@ -147,8 +146,69 @@ class Optimizer(AsCode):
             )
 
 
+@OPTIMIZERS(
+    examples=lambda: [
+        SGD(0.125), SGD(0.125, 0.5), SGD(0.125, 0.5, nesterov=True), SGD(0.125, 0.5, rate_inside=True),
+        SGD(0.125, 0.5, nesterov=True, rate_inside=True), SGD(0.125, 0.5, weight_decay=0.25),
+        SGD(0.125, 0.5, weight_decay=0.25, decoupled=True),
+    ],
+    source="Polyak 1964",
+)
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum in one of two forms, each with or without a look ahead.
+
+        u = momentum * u + g                    W = W - learning_rate * u
+        u = momentum * u + g                    W = W - learning_rate * (g + momentum * u)    nesterov=True
+        v = momentum * v + learning_rate * g    W = W - v                                     rate_inside=True
+        v = momentum * v + learning_rate * g
+        W = W - learning_rate * g - momentum * v                            nesterov=True, rate_inside=True
+
+    learning_rate: above 0.
+    momentum: the share of the past that is kept, 0 <= momentum < 1.
+    nesterov: whether to look one step ahead.
+    rate_inside: which of the two forms.
+    weight_decay, decoupled, weights_only: see `Optimizer`.
+
+    While the learning rate stays the same, v = learning_rate * u, and the two are one. When it changes,
+    v still carries the old rate, so it is corrected first: v <- v * new rate / old rate, and the two
+    stay one.
+
+    Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al. 2017, arXiv
+    1706.02677; Sutskever et al. 2013, ICML, for Nesterov's momentum, with W as the point looked ahead to.
+
+    >>> from minipipe.layers import Linear
+    >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[0.0]]), SGD(learning_rate=0.5, momentum=0.5)
+    >>> for _ in range(2):
+    ...     optimizer.update([layer], [(np.array([[1.0]]), np.array([[0.0]]))])
+    >>> layer.W                                       # 1 - 0.5 * 1 - 0.5 * 1.5
+    array([[-0.25]])
+    """
+
+    def __init__(
+        self, learning_rate, momentum=0, nesterov=False, rate_inside=False, weight_decay=0, decoupled=False,
+        weights_only=False,
+    ):
+        super().__init__(learning_rate, weight_decay, decoupled, weights_only)
+        momentum = real_number("momentum", momentum, least=0, below=1)
+        if truth("nesterov", nesterov) and not momentum:
+            words = "it needs a momentum above 0, such as 0.9"
+            raise ValueError(f"nesterov=True with momentum={momentum}: {words}")
+        self.momentum, self.nesterov, self.rate_inside = momentum, nesterov, rate_inside
+        self.n_memories = 1 if momentum else 0
+
+    def step(self, g, velocity=None):
+        if velocity is None:
+            return (self.learning_rate * g,)
+        if self.rate_inside:
+            g = self.learning_rate * g
+            velocity = velocity * (self.learning_rate / self.last_rate)
+        velocity = self.momentum * velocity + g
+        step = g + self.momentum * velocity if self.nesterov else velocity
+        return step if self.rate_inside else self.learning_rate * step, velocity
+
+
 def checked_optimizer(optimizer):
-    """`optimizer`, if it is one."""
+    """Return `optimizer` if it is one; raise `ValueError` for anything else."""
     if not isinstance(optimizer, Optimizer):
         raise ValueError(
             f"optimizer is {shown(optimizer)}: "
