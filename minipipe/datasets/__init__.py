@@ -1,6 +1,205 @@
-"""Real data that ship with the package: handwritten digits, and a book. Nothing is downloaded."""
+"""Real data that ship with the package: handwritten digits, and a book. Nothing is downloaded.
 
-from .digits import Dataset, digits
-from .text import Text, alice, bigram_cross_entropy, characters
+A text is whole numbers, one for each character: what a character model learns, and what it
+has to beat.
+"""
+
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import one_hot, real_numbers
+from ..checks import real_number, shown, whole_number
 
 __all__ = ["Dataset", "Text", "alice", "bigram_cross_entropy", "characters", "digits"]
+
+
+class Dataset(NamedTuple):
+    """Two pairs `(X, Y)`, to train on and to test: samples are the last axis, Y is one-hot."""
+
+    train: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
+
+
+def digits():
+    """Return the UCI handwritten digits: 1,797 images of 8 x 8 pixels, as a `Dataset` of 1,437 and 360.
+
+    X is (64, m), the pixels of an image row by row, from 0 (paper) to 1 (ink) in steps of 1/16; Y is
+    (10, m), one-hot; both are float64. The split is fixed and stratified: each digit has the same share in
+    both parts, as nearly as whole numbers allow.
+
+    Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+    Repository, 1998, doi 10.24432/C50P49, licence CC BY 4.0; the part that scikit-learn's `load_digits` has.
+
+    >>> X, Y = digits().train
+    >>> X.shape, Y.shape
+    ((64, 1437), (10, 1437))
+    """
+    with resources.files(__package__).joinpath("digits.npz").open("rb") as file, np.load(file) as stored:
+        pixels, labels, in_test = stored["pixels"], stored["labels"], stored["in_test"]
+    X, Y = pixels.T / 16, one_hot(labels, n_classes=10)
+    parts = ([np.ascontiguousarray(array[:, chosen]) for array in (X, Y)] for chosen in (~in_test, in_test))
+    return Dataset(*map(tuple, parts))
+
+
+class Text(NamedTuple):
+    """A text, the alphabet that it is written in, and its characters as positions in that alphabet.
+
+    text: N characters.
+    alphabet: V different characters.
+    ids: (N,) whole numbers in 0..V-1, with text[k] = alphabet[ids[k]].
+
+    `characters` makes one.
+    """
+
+    text: str
+    alphabet: str
+    ids: np.ndarray
+
+    def encode(self, text):
+        """Return the ids (len(text),) of another text in this alphabet, such as a prompt.
+
+        Raises `ValueError` for a strange character.
+
+        >>> characters("banana").encode("nab")
+        array([2, 0, 1])
+        """
+        return _encoded(text, self.alphabet)
+
+    def decode(self, ids):
+        """Return the text that the ids (n,) stand for.
+
+        >>> characters("banana").decode([2, 0, 1])
+        'nab'
+        """
+        ids = _checked_ids("ids", ids, len(self.alphabet), at_least=0)
+        return "".join(self.alphabet[i] for i in ids.tolist())
+
+    def split(self, test_share=0.1):
+        """Return two `Text`s of one alphabet: one to train on, and one to test.
+
+        The last `test_share` of the text is the test, and they do not overlap. Raises
+        `ValueError` unless each part has at least 2 characters, one and its next.
+
+        >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
+        ['a mad tea', '-party']
+        """
+        length, share = len(self.text), real_number("test_share", test_share, least=0, most=1)
+        n_test = int(share * length)
+        if min(n_test, length - n_test) < 2:
+            raise ValueError(
+                f"test_share={test_share} of {length} characters leaves "
+                f"{length - n_test} to train on and {n_test} for the test, but each part needs at least 2: "
+                "choose another share between 0 and 1, or a longer text"
+            )
+        parts = slice(length - n_test), slice(length - n_test, length)
+        return tuple(Text(self.text[part], self.alphabet, self.ids[part]) for part in parts)
+
+    def windows(self, length, stride=None):
+        """Return (X, Y): windows of `length` = T characters, and for each character the next one.
+
+            X[t, k] = ids[k stride + t],     Y[:, t, k] = one-hot of ids[k stride + t + 1]
+
+        X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, which takes 4 V T m bytes.
+        stride: how many characters further the next window begins; left out, it is T, so that all characters
+        but at most the last T are in exactly one window. Raises `ValueError` if T or stride is below 1,
+        or T + 1 exceeds the text's length.
+
+        >>> X, Y = characters("banana").windows(length=2)
+        >>> X, Y.shape
+        (array([[1, 2],
+               [0, 0]]), (3, 2, 2))
+        """
+        length = whole_number("length", length)
+        stride = length if stride is None else min(whole_number("stride", stride), len(self.ids))
+        if not 1 <= length < len(self.ids) or stride < 1:
+            raise ValueError(
+                f"length={length} and stride={stride} do not fit a text of {len(self.ids)} characters: "
+                f"both are at least 1, and length is at most {len(self.ids) - 1}, "
+                "because a window's last character needs its next"
+            )
+        positions = np.arange(length)[:, None] + np.arange(0, len(self.ids) - length, stride)
+        return self.ids[positions], one_hot(self.ids[positions + 1], len(self.alphabet), dtype=np.float32)
+
+
+def characters(text):
+    """Return a `Text` of any str; its alphabet has all its different characters, in the order of Unicode.
+
+    >>> characters("banana")
+    Text(text='banana', alphabet='abn', ids=array([1, 0, 2, 0, 2, 0]))
+    """
+    if not isinstance(text, str) or not text:
+        found = "empty" if isinstance(text, str) else f"of type {type(text).__name__}"
+        raise ValueError(
+            f"text is {found}, expected a str of 1 character or more, such as Path('my.txt').read_text()"
+        )
+    alphabet = "".join(sorted(set(text)))
+    return Text(text, alphabet, _encoded(text, alphabet))
+
+
+def alice():
+    """Return Lewis Carroll's "Alice's Adventures in Wonderland", 1865, as a `Text`.
+
+    It has N = 141,655 characters, and V = 65 different ones. One line for each paragraph,
+    heading and line of verse. In the public domain; see ATTRIBUTION.md beside this file.
+
+    >>> book = alice()
+    >>> book.text[:30], book.alphabet[:13]
+    ('CHAPTER I\\nDown the Rabbit-Hole', '\\n !"\\'(),-.:;?')
+    >>> train, test = book.split(test_share=0.1)
+    >>> X, Y = train.windows(length=32)
+    >>> X.shape, Y.shape
+    ((32, 3984), (65, 32, 3984))
+    """
+    return characters(resources.files(__package__).joinpath("alice.txt").read_text(encoding="ascii"))
+
+
+def bigram_cross_entropy(train_ids, test_ids, n):
+    """Return the cost of guesses from the last character alone: the mean of -log P(next | this), in nats.
+
+        P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
+
+    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one smoothing, after Laplace)
+    keeps pairs that were never seen from costing infinitely much. The mean is over the test's characters but
+    the first, which follows none. A model that knows nothing costs log n.
+
+    train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything else raises `ValueError`.
+    n: the size of the alphabet.
+
+    Source: C. Shannon, "Prediction and entropy of printed English", 1951.
+
+    >>> bool(bigram_cross_entropy([0, 1, 0], [0, 1, 0], n=2) == -np.log(2 / 3))
+    True
+    """
+    n = whole_number("n", n, 1)
+    train_ids, test_ids = _checked_ids("train_ids", train_ids, n, 2), _checked_ids("test_ids", test_ids, n, 2)
+    counts = np.bincount(train_ids[:-1] * n + train_ids[1:], minlength=n * n).reshape(n, n)
+    P = (counts + 1) / (counts.sum(axis=1, keepdims=True) + n)
+    return float(-np.log(P[test_ids[:-1], test_ids[1:]]).mean())
+
+
+def _encoded(text, alphabet):
+    if not isinstance(text, str):
+        raise ValueError(f"text={shown(text)} must be a str")
+    ids = np.array([alphabet.find(character) for character in text], np.int64)
+    if (ids < 0).any():
+        position = int(np.argmax(ids < 0))
+        raise ValueError(
+            f"character {position} is {text[position]!r}, "
+            f"not one of the {len(alphabet)} of the alphabet: use only {alphabet!r}"
+        )
+    return ids
+
+
+def _checked_ids(name, ids, n, at_least):
+    ids = real_numbers(name, ids)
+    if ids.ndim != 1 or len(ids) < at_least or (ids.size and ids.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name}: shape {ids.shape} of {ids.dtype}, expected one row of at least {at_least} whole numbers"
+        )
+    if ids.size and not 0 <= ids.min() <= ids.max() < n:
+        raise ValueError(
+            f"{name} run from {ids.min()} to {ids.max()}, but an alphabet of {n} allows 0 to {n - 1}"
+        )
+    return ids.astype(np.int64)

@@ -2,8 +2,6 @@
 
 from .amoebanet import Cell, First, amoebanet_d
 from ..layers.skips import Pair
-from .small import lenet5, mlp
-from .resnet import resnet
-from .transformer import transformer
+from .networks import lenet5, mlp, resnet, transformer
 
 __all__ = ["Cell", "First", "Pair", "amoebanet_d", "lenet5", "mlp", "resnet", "transformer"]

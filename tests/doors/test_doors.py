@@ -23,7 +23,7 @@ from minipipe.schedules import build, data_parallel, gpipe
 
 LAYERS, LOSS = [mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 1)], mp.MeanSquaredError()
 X, Y = np.ones((2, 4)), np.ones((1, 4))
-BANANA = mp.datasets.text.characters("banana")
+BANANA = mp.datasets.characters("banana")
 
 
 def network(**options):

@@ -1,0 +1,182 @@
+"""Fully connected networks, LeNet-5, residual networks, and Transformers that continue a text."""
+
+from ..checks import shown, whole_number, whole_numbers
+from ..layers import (
+    Add, AvgPool2d, BatchNorm, Chain, Conv2d, Dropout, Embedding, Flatten, GlobalAvgPool, Layer, LayerNorm,
+    Linear, PositionalEmbedding, ReLU, Reshape, Residual, Tanh, TransformerBlock, he, xavier,
+)
+
+
+def mlp(sizes, activation=ReLU, initialization=he):
+    """Return a multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with an activation between each two.
+
+    sizes: the numbers of units, at least two.
+    activation: called without arguments for each of the layers, so a class, such as `ReLU`, or for
+        instance `lambda: LeakyReLU(0.2)`; there is none at the end.
+    initialization: `he` for ReLU and its relatives, `xavier` for Tanh.
+
+    Returns a list of layers from (sizes[0], m) to (sizes[-1], m). Source: Rumelhart, Hinton, Williams 1986.
+
+    >>> mlp([64, 32, 10])
+    [Linear(64, 32), ReLU(), Linear(32, 10)]
+    """
+    sizes = list(whole_numbers("sizes", sizes))
+    if len(sizes) < 2:
+        raise ValueError(
+            f"sizes={sizes} must have at least 2 numbers of units: those of the input and of the output"
+        )
+    if isinstance(activation, Layer) or not callable(activation):
+        raise ValueError(
+            f"activation={shown(activation)} must make a layer when called: pass a class, such as ReLU"
+        )
+    layers = []
+    for n_prev, n in zip(sizes, sizes[1:]):
+        layers += [Linear(n_prev, n, initialization), activation()]
+    return layers[:-1]
+
+
+# LeNet-5, which read the digits on cheques.
+
+def lenet5(
+    input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0), channels=(6, 16), classic=False
+):
+    """Return LeNet-5 as a list of layers: two convolutions, each with pooling, and three Linear layers.
+
+    input_shape: (channels, H, W) of one image.
+    n_classes: rows of the logits.
+    kernel_size: of both convolutions.
+    padding: of the convolutions, one number for each.
+    channels: of the convolutions, one number for each.
+    classic: whether to build the form of 1998.
+
+        input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
+        channels[0]       convolution; pooling halves H and W
+        channels[1]       convolution; pooling halves H and W again
+        120, 84 units     fully connected
+        n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
+
+    The plain form has ReLU, and as pooling the average of 2 by 2 numbers. The form of 1998 has tanh,
+    and a sub-sampling with two parameters for each channel, tanh(coefficient * average + bias), which here
+    is a convolution of one by one with as many groups as channels. It still differs from the original in
+    three ways: the second convolution sees all 6 channels, where the original chose some of them by a table;
+    logits and softmax take the place of distances to drawn characters; tanh is not stretched.
+
+    For images of 8 by 8, kernel_size=3 and padding=(1, 1) fit. Raises `ValueError` where a kernel does not
+    fit. Source: LeCun, Bottou, Bengio, Haffner 1998, Proceedings of the IEEE 86(11), section II.
+
+    >>> layers = lenet5((1, 8, 8), kernel_size=3, padding=(1, 1))
+    >>> layers[1:4]
+    [Conv2d(1, 6, 3, padding=1), ReLU(), AvgPool2d(2)]
+    """
+    input_shape, padding = whole_numbers("input_shape", input_shape, 1), whole_numbers("padding", padding, 0)
+    channels = whole_numbers("channels", channels, 1)
+    if len(input_shape) != 3:
+        raise ValueError(f"input_shape={input_shape} must be (channels, H, W), the shape of one image")
+    if len(padding) != 2 or len(channels) != 2:
+        raise ValueError(
+            f"padding={padding} and channels={channels} must have one number for each of the two convolutions"
+        )
+    layers, n_prev = [Reshape(input_shape)], input_shape[0]
+    for n, pad in zip(channels, padding):
+        activation = Tanh() if classic else ReLU()
+        layers += [Conv2d(n_prev, n, kernel_size, padding=pad), activation, AvgPool2d(2)]
+        if classic:  # a coefficient and a bias for each channel
+            layers += [Conv2d(n, n, 1, groups=n), Tanh()]
+        n_prev = n
+    layers.append(Flatten())
+    n_features, _ = Chain(*layers).output_shape((*input_shape, 1))
+    sizes = (n_features, 120, 84, n_classes)
+    return layers + (mlp(sizes, Tanh, xavier) if classic else mlp(sizes, ReLU, he))
+
+
+# Residual networks for small images.
+
+def resnet(depth=20, n_classes=10, input_channels=3, last_gamma=1):
+    """Return a residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
+
+    depth: 8, 14, 20, 32, ...; `ValueError` for another.
+    n_classes: rows of the logits.
+    input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
+    last_gamma: what the scale of the last BatchNorm of each block's f starts from. With 0, each block is its
+        shortcut at first: Goyal et al. 2017, arXiv 1706.02677, section 5.1.
+
+        16 channels          convolution 3 x 3, BatchNorm, ReLU
+        16 channels          n blocks
+        32 channels          n blocks, the first of which halves H and W
+        64 channels          n blocks, the first of which halves H and W
+        n_classes            mean over the positions, then Linear: logits (n_classes, m)
+
+    A block is ReLU(A_prev + f(A_prev)), with f two convolutions 3 x 3, each with BatchNorm, and ReLU between.
+    Where the shape changes, a convolution 1 x 1 of stride 2, with BatchNorm, stands in for A_prev:
+    the paper's option B, while its own networks for these images fill up with zeros (option A). In the list,
+    a block is two layers, `Residual` or `Add`, and ReLU. Convolutions have no bias, since BatchNorm has one.
+    The loss is `SoftmaxCrossEntropy`.
+
+    Source: He, Zhang, Ren, Sun 2015, arXiv 1512.03385, sections 3.3 and 4.2.
+
+    >>> [type(layer).__name__ for layer in resnet(8)[3:]]
+    ['Residual', 'ReLU', 'Add', 'ReLU', 'Add', 'ReLU', 'GlobalAvgPool', 'Linear']
+    """
+    n_blocks, rest = divmod(whole_number("depth", depth) - 2, 6)
+    if n_blocks < 1 or rest:
+        raise ValueError(f"depth={depth} must be 6 n + 2 with n at least 1: 8, 14, 20, 32, 44, 56, 110, ...")
+    n_prev = 16
+    layers = [*_convolution(input_channels, n_prev), ReLU()]
+    for n in [16] * n_blocks + [32] * n_blocks + [64] * n_blocks:
+        stride = 1 if n == n_prev else 2
+        f = [*_convolution(n_prev, n, stride=stride), ReLU(), *_convolution(n, n, gamma=last_gamma)]
+        shortcut = [] if n == n_prev else _convolution(n_prev, n, kernel_size=1, stride=2)
+        layers += [Add(f, shortcut) if shortcut else Residual(*f), ReLU()]
+        n_prev = n
+    return [*layers, GlobalAvgPool(), Linear(n_prev, n_classes, xavier)]
+
+
+def _convolution(n_prev, n, kernel_size=3, stride=1, gamma=1):
+    convolution = Conv2d(n_prev, n, kernel_size, stride, padding=kernel_size // 2, bias=False)
+    return [convolution, BatchNorm(n, gamma=gamma)]
+
+
+# Transformers.
+
+def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, tied=False, dropout=0):
+    """Return a decoder: from tokens (T, m) to logits (n_tokens, T, m) for the token that comes next.
+
+    n_tokens: how many tokens there are; they are whole numbers below that.
+    d: features of a position.
+    n_heads: heads of each attention.
+    n_layers: the number of blocks.
+    n_places: the longest sequence that `PositionalEmbedding` knows; None leaves it out, for sequences of any
+        length T.
+    n_hidden: of the blocks; 4 d if None.
+    tied: whether the Embedding and the last Linear share one W, by tie="tokens".
+    dropout: the probability of 0, in the blocks and behind the embeddings.
+
+        Embedding(n_tokens, d)
+        PositionalEmbedding(d, n_places)
+        n_layers of TransformerBlock         causal: a position sees itself and those before it
+        LayerNorm(d)
+        Linear(d, n_tokens)
+
+    The labels, one-hot (n_tokens, T, m), are the tokens one position on; the loss is `SoftmaxCrossEntropy`.
+
+    With V tokens, n_hidden = 4 d, no PositionalEmbedding and untied, there are n_layers (12 d^2 + 13 d) + 2
+    V d + V + 2 d parameters, which gives all five sizes in table 1 of Huang et al. 2018, arXiv 1811.06965,
+    with d = 2048 and V = 32,000.
+
+    Sources: Vaswani et al. 2017, arXiv 1706.03762; Radford et al. 2019, "Language models are
+    unsupervised multitask learners", for the LayerNorm at the end; Press and Wolf 2016, arXiv 1608.05859,
+    for the shared W.
+
+    >>> transformer(100, 16, n_heads=4, n_layers=1)     # doctest: +NORMALIZE_WHITESPACE
+    [Embedding(100, 16), TransformerBlock(16, 4, causal=True), LayerNorm(16),
+     Linear(16, 100, initialization=xavier)]
+    """
+    n_layers = whole_number("n_layers", n_layers, 1)
+    tie = "tokens" if tied else None
+    layers = [Embedding(n_tokens, d, tie)]
+    if n_places is not None:
+        layers.append(PositionalEmbedding(d, n_places))
+    if dropout:
+        layers.append(Dropout(dropout))
+    layers += [TransformerBlock(d, n_heads, n_hidden, causal=True, dropout=dropout) for _ in range(n_layers)]
+    return [*layers, LayerNorm(d), Linear(d, n_tokens, xavier, tie=tie)]
