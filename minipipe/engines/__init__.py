@@ -1,12 +1,11 @@
 """Other drivers of the programs that a cluster runs: on real hardware, in measured seconds.
 
-Where to read: `threads` and `mpi` run programs, `packing` makes bytes of their messages, `gathering` one
-trace of what all processes have seen, and `links` measures what a message takes.
+Where to read: `threads` and `mpi` run programs, `packing` makes bytes of their messages, and `gathering` one
+trace of what all processes have seen.
 """
 
-from .links import measured_link
 from .mpi import Mpi, check_size
-from .threads import Threads, keep_memory
+from .threads import Threads, keep_memory, measured_link
 from .world import world
 
 __all__ = ["Mpi", "Threads", "check_size", "keep_memory", "measured_link", "world"]

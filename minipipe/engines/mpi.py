@@ -100,7 +100,7 @@ class Mpi:
         n_running, barrier, pause = len(self._lanes), None, None
         while barrier is None or not barrier.Test():
             moved = self._take_messages()
-            self._forget_sent()
+            self._sending = [sending for sending in self._sending if not sending[0].Test()]
             if self._ready:
                 n_running -= self._serve(self._ready.popleft())
                 moved = True
@@ -111,7 +111,12 @@ class Mpi:
                 continue
             pause = pause or Pause()
             if pause.seconds() > self._patience:
-                raise self._waited_too_long(n_running)
+                if n_running:
+                    raise out_of_patience(self._lanes, self._patience)
+                raise TimeoutError(
+                    f"device {self.rank} is done, and waits for the others to end for more than "
+                    f"{self._patience:g} seconds"
+                )
             pause()
 
     def _serve(self, lane):
@@ -226,24 +231,12 @@ class Mpi:
         self._half.receives((key[0], row), min(arrived, now), now, lane)
         lane.answer = (key[0], value) if from_any else value
 
-    def _forget_sent(self):
-        if self._sending:
-            self._sending = [sending for sending in self._sending if not sending[0].Test()]
-
     def _until_now(self, lane):
         """The time; what the lane has done since its last row was not its program's work."""
         now = self._read()
         self._half.span(lane, OVERHEAD, lane.since, now)
         lane.since = now
         return now
-
-    def _waited_too_long(self, n_running):
-        if n_running:
-            return out_of_patience(self._lanes, self._patience)
-        return TimeoutError(
-            f"device {self.rank} is done, and waits for the others to end for more than {self._patience:g} "
-            "seconds"
-        )
 
 
 def check_size(world, devices):

@@ -1,7 +1,7 @@
 """The programs of a cluster on threads of this computer: the same numbers, in measured seconds.
 
 First what MPI ranks need, too: how a trace calls what an engine does for itself, how long a program may wait,
-and memory that stays with the process.
+memory that stays with the process, and how long a message takes.
 """
 
 import contextvars
@@ -9,10 +9,14 @@ import ctypes
 import os
 import threading
 from functools import cache
+from math import inf
+from statistics import median
 from time import perf_counter
 
-from ..checks import real_number, truth
-from ..cluster import ANY, Compute, DeadlockError, Label, Receive, Send, Trace, own
+import numpy as np
+
+from ..checks import real_number, truth, whole_number
+from ..cluster import ANY, Compute, DeadlockError, Label, Link, Receive, Send, Trace, own
 from ..cluster.devices import devices_of, shares_of
 from ..cluster.errors import (
     UnreceivedError, Wait, check_all_received, deadlock_message, sent_twice, two_wait, which_devices,
@@ -78,6 +82,56 @@ def keep_memory():
     if mallopt is not None:
         mallopt(TRIM_THRESHOLD, 2**31 - 1)
         mallopt(MMAP_THRESHOLD, LARGEST_MMAP_THRESHOLD)
+
+
+# How long a message takes, as the programs of a run notice it.
+
+ROUND_TRIPS = 20  # of each size
+
+
+def measured_link(engine, devices, n_bytes):
+    """Return the `Link` over which messages go as they do from device 0 to 1 and back, in seconds.
+
+    engine: what runs the programs: `Mpi`, where all ranks make this call, or `Threads`.
+    devices: as many as there are.
+    n_bytes: the size of the larger messages; the others have one byte.
+
+    A message of n bytes takes latency + n / bandwidth, which is half of a round trip, in the
+    median of 20: the copy that the sender makes, the way, and the time until the program that
+    waits goes on.
+
+    >>> from ..cluster import Cluster
+    >>> from functools import partial
+    >>> measured_link(partial(Cluster, link=Link(latency=4, bandwidth=64)), 2, 129)
+    Link(latency=4.0, bandwidth=64.0, blocking=False, rendezvous=False)
+    """
+    devices, n_bytes = whole_number("devices", devices, 1), whole_number("n_bytes", n_bytes, 0)
+    if devices == 1 or n_bytes <= 1:
+        return Link()
+    labels = {size: [f"{size} {number}" for number in range(ROUND_TRIPS)] for size in (1, n_bytes)}
+    machine = engine([_there_and_back(device, labels) for device in range(devices)])
+    machine.run()
+    there, back = ({str(message.label): message for message in machine.trace.messages if message.to == to}
+                   for to in (1, 0))
+    small, large = (
+        median((back[label].received - there[label].sent) / 2 for label in of_size)
+        for of_size in labels.values()
+    )
+    bandwidth = (n_bytes - 1) / (large - small) if large > small else inf
+    return Link(max(0, small - 1 / bandwidth), bandwidth)
+
+
+def _there_and_back(device, labels):
+    """Send messages between devices 0 and 1, as a program. labels: {their bytes: one for each of them}."""
+    for n_bytes, of_size in labels.items():
+        value = np.zeros(n_bytes, np.uint8)
+        for label in of_size:
+            if device == 0:
+                yield Send(label, value, to=1)
+                yield Receive(label, source=1)
+            elif device == 1:
+                yield Receive(label, source=0)
+                yield Send(label, value, to=0)
 
 
 # The threads.
