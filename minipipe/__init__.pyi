@@ -21,6 +21,7 @@ from .cluster.trace import Trace as Trace
 from .comparison import compare as compare
 from .comparison import compare_splits as compare_splits
 from .description import describe as describe
+from .layers.activations import Dropout as Dropout
 from .layers.activations import GELU as GELU
 from .layers.activations import LeakyReLU as LeakyReLU
 from .layers.activations import ReLU as ReLU
@@ -42,7 +43,6 @@ from .layers.convolution import Conv3d as Conv3d
 from .layers.convolution import ConvTranspose1d as ConvTranspose1d
 from .layers.convolution import ConvTranspose2d as ConvTranspose2d
 from .layers.convolution import ConvTranspose3d as ConvTranspose3d
-from .layers.dropout import Dropout as Dropout
 from .layers.embedding import Embedding as Embedding
 from .layers.embedding import PositionalEmbedding as PositionalEmbedding
 from .layers.layer import Layer as Layer

@@ -14,7 +14,7 @@ from minipipe.arrays import converted
 from minipipe.exact import rational
 from minipipe.layers.activations import Elementwise
 from minipipe.collectives import ALL_REDUCES
-from minipipe.layers.recomputing import can_recompute
+from minipipe.layers.attention import can_recompute
 from minipipe.order import Action, Overlap, Schedule, in_copies, in_segments, with_all_reduce
 from minipipe.schedules import build, names_for, with_late_W
 

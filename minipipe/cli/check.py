@@ -4,7 +4,7 @@ from itertools import product
 from typing import NamedTuple
 
 from ..cluster import ticks
-from ..layers.recomputing import SELECTIVE
+from ..layers.attention import SELECTIVE
 from ..order import peak_microbatches, simulate
 from ..order.actions import listing
 from ..order.names import is_name, names_having

@@ -6,9 +6,9 @@ Where to read: `layer` is the contract, `linear` the model that keeps it; what n
 list of layers is in `through`, and where devices share the work inside them, in `exchanging`.
 """
 
+from .attention import recomputing  # noqa: F401
 from .blocks import Block  # noqa: F401 (for subclasses)
 from .layer import LAYERS, Layer, every_layer, he, xavier  # noqa: F401
-from .recomputing import recomputing  # noqa: F401
 
 globals().update(LAYERS.load())
 

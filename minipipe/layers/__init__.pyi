@@ -1,5 +1,6 @@
 # Made from the registries by `python3 tests/house/stubs.py`: do not edit.
 
+from .activations import Dropout as Dropout
 from .activations import GELU as GELU
 from .activations import LAYERS as LAYERS
 from .activations import LeakyReLU as LeakyReLU
@@ -11,6 +12,7 @@ from .activations import Softplus as Softplus
 from .activations import Tanh as Tanh
 from .attention import MultiHeadAttention as MultiHeadAttention
 from .attention import TransformerBlock as TransformerBlock
+from .attention import recomputing as recomputing
 from .blocks import Add as Add
 from .blocks import Block as Block
 from .blocks import Chain as Chain
@@ -22,7 +24,6 @@ from .convolution import Conv3d as Conv3d
 from .convolution import ConvTranspose1d as ConvTranspose1d
 from .convolution import ConvTranspose2d as ConvTranspose2d
 from .convolution import ConvTranspose3d as ConvTranspose3d
-from .dropout import Dropout as Dropout
 from .embedding import Embedding as Embedding
 from .embedding import PositionalEmbedding as PositionalEmbedding
 from .layer import Layer as Layer
@@ -40,7 +41,6 @@ from .pooling import GlobalAvgPool as GlobalAvgPool
 from .pooling import MaxPool1d as MaxPool1d
 from .pooling import MaxPool2d as MaxPool2d
 from .pooling import MaxPool3d as MaxPool3d
-from .recomputing import recomputing as recomputing
 from .reshaping import Flatten as Flatten
 from .reshaping import Pad as Pad
 from .reshaping import Reshape as Reshape

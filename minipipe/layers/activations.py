@@ -1,8 +1,7 @@
-"""Activation functions.
+"""Activation functions, and Dropout.
 
 `Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by itself.
-
-None of them overflows, however large the numbers of Z are.
+No activation function overflows, however large the numbers of Z are.
 """
 
 import math
@@ -49,7 +48,6 @@ class ReLU(Elementwise):
         return masked(dA, self.cached(dA))
 
 
-
 @LAYERS(examples=lambda: [(Sigmoid(), (4,))], source="no known paper")
 class Sigmoid(Elementwise):
     """A = 1 / (1 + e^-Z).  dZ = dA * A * (1 - A).
@@ -71,7 +69,6 @@ class Sigmoid(Elementwise):
         return A * (1 - A)
 
 
-
 @LAYERS(examples=lambda: [(Tanh(), (4,))], source="no known paper")
 class Tanh(Elementwise):
     """A = tanh(Z).  dZ = dA * (1 - A^2).
@@ -88,7 +85,6 @@ class Tanh(Elementwise):
 
     def slope(self, A):
         return 1 - A * A
-
 
 
 @LAYERS(examples=lambda: [(LeakyReLU(), (4,))], source="Maas, Hannun, Ng 2013")
@@ -194,44 +190,24 @@ _share_of_rationals = np.frompyfunc(lambda z: (1 + (z * Fraction(ROOT)).erf()) /
 
 
 def _gelu(Z):
-    """(A, A') of GELU itself."""
+    """Return (A, A') of GELU itself."""
     if Z.dtype.kind in "iu":
         Z = Z.astype(np.float64)  # P is no whole number
     share_of = _share_of_rationals if Z.dtype == object else _share_of_floats
     share = share_of(Z, out=np.zeros_like(Z), casting="unsafe")  # NumPy converts a few thousand at a time
     root, forty, height = (constant(value, Z) for value in (ROOT, 40, 1 / math.sqrt(math.pi)))
-    U = np.clip(Z, -forty, forty)
-    U *= root
-    density = U * U
-    density *= -1
-    density = np.exp(density, out=density)
-    density *= height
-    U *= density
-    U += share
-    share *= Z
-    return share, U
+    U = np.clip(Z, -forty, forty) * root
+    return share * Z, U * (np.exp(-(U * U)) * height) + share
 
 
 def _gelu_by_tanh(Z):
-    """(A, A') of GELU's tanh form."""
+    """Return (A, A') of GELU's tanh form."""
     c, k, ten = (constant(value, Z) for value in (math.sqrt(2 / math.pi), 0.044715, 10))
     U = np.clip(Z, -ten, ten)
-    kU2 = U * U
-    kU2 *= k
-    T = 1 + kU2
-    T *= c * U
-    T = np.tanh(T, out=T)
-    share = 1 + T
-    share /= 2
-    T *= T
-    U *= c / 2  # from here on U is the second term of A', put together in place
-    U *= np.subtract(1, T, out=T)
-    kU2 *= 3
-    kU2 += 1
-    U *= kU2
-    U += share
-    share *= Z
-    return share, U
+    kU2 = k * (U * U)
+    T = np.tanh((1 + kU2) * (c * U))
+    share = (1 + T) / 2
+    return share * Z, share + U * (c / 2) * (1 - T * T) * (1 + 3 * kU2)
 
 
 @LAYERS(examples=lambda: [(Softmax(), (4,))], source="Bridle 1990")
@@ -261,3 +237,67 @@ class Softmax(Layer):
     def backward_input(self, dA):
         A = self.cached(dA)
         return A * (dA - (dA * A).sum(axis=0, keepdims=True))
+
+
+@LAYERS(
+    examples=lambda: [(Dropout(0.25), (9,)), (Dropout(0.5), (3, 5)), (Dropout(0), (3,))],
+    source="Srivastava et al. 2014, JMLR 15",
+)
+class Dropout(Layer):
+    """A = A_prev * D / (1 - p)  in training, where each number of D is 0 with probability p, else 1.
+
+    Outside of training, A = A_prev. dA_prev = dZ * D / (1 - p). The division keeps the expected value of A at
+    A_prev.
+
+    D is a function of (seed, layer, step, sample) alone: of the network's seed and the layer's index in it,
+    which make the `key`, the number of updates so far, and the sample's position in the mini-batch.
+    So a sample has the same mask in any micro-batch, in the full batch, and when its forward is recomputed.
+    A counter-based generator makes that cheap: its n-th number is a function of n and the key, and each
+    sample has a range of n of its own.
+
+    Sources: Srivastava et al. 2014, JMLR 15; Salmon et al. 2011, SC 11, for the generator, Philox.
+
+    >>> layer = Dropout(0.5)
+    >>> layer.initialize(np.random.default_rng(0))
+    >>> layer.forward(np.ones((2, 4)))
+    array([[0., 2., 2., 0.],
+           [2., 2., 0., 0.]])
+    >>> layer.first_sample = 2                        # the second half of that mini-batch
+    >>> layer.forward(np.ones((2, 2)))
+    array([[2., 0.],
+           [0., 0.]])
+    """
+
+    key = None
+    drawn = ("key",)
+
+    def __init__(self, p=0.5):
+        self.p = real_number("p", p, least=0, below=1, note=", the probability of 0")
+
+    def initialize(self, rng, dtype=np.float64):
+        if self.key is None:
+            self.key = rng.integers(0, 2**64, size=2, dtype=np.uint64)
+
+    def forward(self, A_prev):
+        if not self.training:
+            self.cache = None
+            return A_prev
+        if self.key is None:
+            raise RuntimeError(f"{self!r} has no key yet: call initialize(rng), or put it into a Sequential")
+        kept = np.asarray(self._kept(A_prev.shape), A_prev.dtype, like=A_prev)
+        self.cache = kept * constant(1 / (1 - Fraction(self.p)), A_prev)
+        return A_prev * self.cache
+
+    def backward_input(self, dZ):
+        return dZ * self.cached(dZ)
+
+    def _kept(self, shape):
+        """Return where D is 1.
+
+        Each value of the counter gives eight numbers of 32 bits; a sample takes as many values as it needs.
+        """
+        n, m = math.prod(shape[:-1]), shape[-1]
+        blocks = -(-n // 8)
+        generator = np.random.Philox(key=self.key, counter=(self.step << 128) + self.first_sample * blocks)
+        numbers = generator.random_raw(4 * blocks * m).view(np.uint32).reshape(m, 8 * blocks)[:, :n]
+        return np.ascontiguousarray((numbers >= int(self.p * 2**32)).T).reshape(shape)

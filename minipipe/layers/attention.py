@@ -1,4 +1,4 @@
-"""Attention, and the block that Transformers are made of.
+"""Attention, its selective recomputation, and the block that Transformers are made of.
 
 Sequences are (d, T, m): features, positions, samples.
 """
@@ -8,13 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-
-from ..checks import truth, whole_number
 from ..arrays import constant
-from .activations import GELU
+from ..checks import truth, whole_number
+from .activations import GELU, Dropout
 from .blocks import Block, Chain, Residual
-from .dropout import Dropout
-from .layer import LAYERS, finite, he, xavier
+from .layer import LAYERS, checked_layers, every_layer, finite, he, xavier
 from .linear import Linear
 from .normalization import LayerNorm
 
@@ -80,10 +78,8 @@ class MultiHeadAttention(Block):
         Q, K, V, P = self.kept
         P = self._shares(Q, K) if P is None else P
         dO = self._by_head(output.backward_input(dZ))
-        dS = np.swapaxes(V, 2, 3) @ dO  # dP as yet
-        dS -= (dS * P).sum(axis=2, keepdims=True)
-        dS *= P
-        dS *= self._scale(Q)
+        dP = np.swapaxes(V, 2, 3) @ dO
+        dS = P * (dP - (dP * P).sum(axis=2, keepdims=True)) * self._scale(Q)
         dQ, dK, dV = K @ dS, Q @ np.swapaxes(dS, 2, 3), dO @ np.swapaxes(P, 2, 3)
         parts = [self._joined(part) for part in (dQ, dK, dV)]
         through_Q, through_K, through_V = (layer.backward_input(part) for layer, part in zip(inputs, parts))
@@ -99,40 +95,36 @@ class MultiHeadAttention(Block):
         return part
 
     def _by_head(self, A):
-        """(m, n_heads, d_h, T) from (d, T, m): one matrix for each sample and head."""
+        """Return (m, n_heads, d_h, T) from (d, T, m): one matrix for each sample and head."""
         A = A.reshape(self.n_heads, -1, *A.shape[1:])
         return np.ascontiguousarray(A.transpose(3, 0, 1, 2), like=A)
 
     def _joined(self, A):
-        """(d, T, m) from (m, n_heads, d_h, T)."""
+        """Return (d, T, m) from (m, n_heads, d_h, T)."""
         return np.ascontiguousarray(A.transpose(1, 2, 3, 0), like=A).reshape(-1, A.shape[3], A.shape[0])
 
     def _scale(self, Q):
         return constant(1 / math.sqrt(Q.shape[2]), Q)
 
     def _shares(self, Q, K):
-        """P (m, n_heads, T, T)."""
-        S = np.swapaxes(K, 2, 3) @ Q
-        S *= self._scale(Q)
-        finite(self, S, "the product of its keys and queries")
-        return self._softmax(S)
+        """Return P (m, n_heads, T, T)."""
+        S = np.swapaxes(K, 2, 3) @ Q * self._scale(Q)
+        return self._softmax(finite(self, S, "the product of its keys and queries"))
 
     def _softmax(self, S):
-        """P, the softmax of S's columns, made in place of S.
+        """Return P, the softmax of S's columns.
 
-        What the causal mask hides is made the smallest number of its column first, so that it cannot be
-        the largest.
+        What the causal mask hides becomes the smallest number of its column first, so that it
+        cannot be the largest.
         """
         if self.causal:
             positions = np.arange(S.shape[2])
             visible = positions[:, None] <= positions  # row j, column t: j <= t
             S = np.where(visible, S, S.min(axis=2, keepdims=True))
-        S -= S.max(axis=2, keepdims=True)
-        S = np.exp(S, out=S)
+        exponentials = np.exp(S - S.max(axis=2, keepdims=True))
         if self.causal:
-            S *= visible
-        S /= S.sum(axis=2, keepdims=True)
-        return S
+            exponentials = exponentials * visible
+        return exponentials / exponentials.sum(axis=2, keepdims=True)
 
     def output_shape(self, shape):
         if len(shape) != 3 or shape[0] != self.d:
@@ -142,9 +134,45 @@ class MultiHeadAttention(Block):
         return shape
 
     def macs(self, shape):
-        """4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
+        """Return 4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
+
+
+SELECTIVE = "selective"  # the mode of recomputation that needs to know the layers' insides
+
+
+def recomputing(layers):
+    """Return copies of `layers`, in which each attention keeps Q, K and V, and makes P from them again.
+
+    That is where most bytes are for few products: of T positions, P has T^2 numbers a head, and takes the
+    product K^T Q. No other layer keeps less, no action is added to the order, and no bit changes. For a
+    backward in halves, the first one recomputes. A layer of one's own takes part if its class says
+    `recomputes = False` and its methods look at `self.recomputes`, which is True here.
+
+    Raises `ValueError` if there is no such layer. Source: Korthikanti et al. 2022, arXiv 2205.05198, section
+    5.
+
+    >>> (block,) = recomputing([TransformerBlock(8, n_heads=2)])
+    >>> [layer for layer in every_layer([block]) if layer.recomputes]
+    [MultiHeadAttention(8, 2)]
+    """
+    layers = checked_layers(layers)
+    if not can_recompute(layers):
+        raise ValueError(
+            f"none of these {len(layers)} layers is or has a MultiHeadAttention, "
+            "which selective recomputation is for: use recompute='always', 'sqrt' or 'never'"
+        )
+    twins = [layer.copy() for layer in layers]
+    for layer in every_layer(twins):
+        if layer.recomputes is not None:
+            layer.recomputes = True
+    return twins
+
+
+def can_recompute(layers):
+    """Tell whether one of `layers`, or of those within them, can make a part of its cache again."""
+    return any(layer.recomputes is not None for layer in every_layer(layers))
 
 
 @LAYERS(

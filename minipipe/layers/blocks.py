@@ -8,9 +8,8 @@ import numpy as np
 
 from ..arrays import shape_of, sum_in_order
 from ..checks import listed, shown
-from .activations import Tanh
+from .activations import Dropout, Tanh
 from .convolution import Conv2d
-from .dropout import Dropout
 from .embedding import Embedding, PositionalEmbedding
 from .layer import LAYERS, Layer, MadeGradients, every_layer
 from .linear import Linear
@@ -174,13 +173,11 @@ class Chain(Block):
         return shape
 
     def macs(self, shape):
-        return sum(layer.macs(shape) for layer, shape in self._with_shapes(shape))
-
-    def _with_shapes(self, shape):
-        """Each layer, and the shape that it gets."""
+        macs = 0
         for layer in self.layers:
-            yield layer, shape
+            macs += layer.macs(shape)
             shape = layer.output_shape(shape)
+        return macs
 
 
 class Branches(Block):

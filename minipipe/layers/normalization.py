@@ -51,8 +51,7 @@ class Normalization(Layer):
         centred = grouped - mean
         var = finite(self, (centred * centred).mean(axis=axes, keepdims=True), "the variance of its input")
         inverse = 1 / np.sqrt(var + self.epsilon_beside(var))
-        centred *= inverse
-        X = centred.reshape(A_prev.shape)
+        X = (centred * inverse).reshape(A_prev.shape)
         self.cache = NormalizationCache(X, inverse, None)
         self.count(mean, var, grouped.size // mean.size)
         return self.scaled(X)
@@ -64,10 +63,7 @@ class Normalization(Layer):
         X, axes = self.groups(X)
         dX, _ = self.groups(dZ * self.per_row(self.W, dZ))
         mean, mean_with_X = (part.mean(axis=axes, keepdims=True) for part in (dX, dX * X))
-        dX -= mean
-        dX -= X * mean_with_X
-        dX *= inverse
-        return dX.reshape(dZ.shape)
+        return ((dX - mean - X * mean_with_X) * inverse).reshape(dZ.shape)
 
     def backward_weight(self, dZ):
         if self.cache is None or self.cache.gradients is None:
@@ -79,22 +75,20 @@ class Normalization(Layer):
         return (dZ * X).reshape(rows).sum(axis=1, keepdims=True), dZ.reshape(rows).sum(axis=1, keepdims=True)
 
     def groups(self, A):
-        """(A in a shape, and the axes of it, such that the numbers along these axes are one group)"""
+        """Return (A in a shape, the axes of it along which the numbers are one group)."""
 
     def count(self, mean, var, n):
-        """A forward has met groups of n numbers with this mean and variance."""
+        """Record that a forward has met groups of n numbers with this mean and variance."""
 
     def epsilon_beside(self, var):
         not_zero_in(var.dtype, "epsilon", self.epsilon)
         return constant(self.epsilon, var)
 
     def scaled(self, X):
-        A = X * self.per_row(self.W, X)
-        A += self.per_row(self.b, X)
-        return A
+        return X * self.per_row(self.W, X) + self.per_row(self.b, X)
 
     def per_row(self, parameter, A):
-        """`parameter` (n, 1) in a shape that meets A (n, ..., m) row by row."""
+        """Return `parameter` (n, 1) in a shape that meets A (n, ..., m) row by row."""
         return as_dtype_of(A, parameter).reshape(self.n, *(1,) * (A.ndim - 1))
 
     def output_shape(self, shape):

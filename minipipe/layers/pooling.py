@@ -13,11 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..arrays import constant, even_slices, masked
+from ..arrays import constant, masked
 from .layer import LAYERS, Layer
 from .windows import EVERY, Windows
-
-CACHE_BYTES = 2**20  # of numbers of A_prev, at which a loop over offsets works in the processor's cache
 
 
 class Pool(Layer):
@@ -44,7 +42,7 @@ class Pool(Layer):
                 )
 
     def tiles(self, shape):
-        """Whether each number of an A_prev of the given shape is in exactly one window."""
+        """Tell whether each number of an A_prev of the given shape is in exactly one window."""
         w = self.windows
         left_over = np.remainder(shape[1:-1], w.stride)
         return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(left_over)
@@ -58,7 +56,7 @@ class Pool(Layer):
         return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
     def at_offsets(self, shape):
-        """[(index into A, index into A_prev)] for each offset in a window, in the order of reading.
+        """Return [(index into A, index into A_prev)] for the offsets in a window, in the order of reading.
 
         The two views have the same shape: the windows that have a number at the offset, and these numbers.
         """
@@ -87,18 +85,15 @@ class MaxPool(Pool):
     def forward(self, A_prev):
         """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
         shape = self.output_shape(A_prev.shape)
-        first_positions, first_offsets = self._first_numbers(A_prev.shape)
-        A, offsets = (np.empty(shape, dtype, like=A_prev) for dtype in (A_prev.dtype, first_offsets.dtype))
+        positions, first_offsets = self._first_numbers(A_prev.shape)
+        A = A_prev.reshape(len(A_prev), -1, shape[-1]).take(positions, axis=1)
+        offsets = np.empty(shape, first_offsets.dtype, like=A_prev)
+        offsets[...] = first_offsets[..., None]
         _, *others = enumerate(self.at_offsets(A_prev.shape))
-        for some in channels_in_cache(A_prev):
-            largest, its_offset = A[some], offsets[some]
-            largest[...] = A_prev[some].reshape(len(largest), -1, shape[-1]).take(first_positions, axis=1)
-            its_offset[...] = first_offsets[..., None]
-            for offset, (here, there) in others:
-                numbers = A_prev[some][there].copy()  # read twice, which is faster in one piece
-                is_larger = numbers > largest[here]
-                np.maximum(its_offset[here], is_larger * offsets.dtype.type(offset), out=its_offset[here])
-                np.maximum(largest[here], numbers, out=largest[here])
+        for offset, (here, there) in others:
+            is_larger = A_prev[there] > A[here]
+            np.maximum(offsets[here], is_larger * offsets.dtype.type(offset), out=offsets[here])
+            np.maximum(A[here], A_prev[there], out=A[here])
         self.cache = A_prev.shape, offsets
         return A
 
@@ -109,18 +104,16 @@ class MaxPool(Pool):
             dA_prev = np.empty(shape, dA.dtype, like=dA)
         else:
             dA_prev = np.full(shape, constant(0, dA), dA.dtype, like=dA)
-        at_offsets = list(enumerate(self.at_offsets(shape)))
-        for some in channels_in_cache(dA_prev):
-            for offset, (here, there) in at_offsets:
-                arriving = masked(dA[some][here], offsets[some][here] == offset)
-                if tiles:
-                    dA_prev[some][there] = arriving
-                else:
-                    dA_prev[some][there] += arriving
+        for offset, (here, there) in enumerate(self.at_offsets(shape)):
+            arriving = masked(dA[here], offsets[here] == offset)
+            if tiles:
+                dA_prev[there] = arriving
+            else:
+                dA_prev[there] += arriving
         return dA_prev
 
     def _first_numbers(self, shape):
-        """For each window, the position of its first number in A_prev, and its offset in the window.
+        """Return, for each window, the position of its first number in A_prev, and its offset there.
 
         The offset is 0, unless the window begins in the padding.
         """
@@ -160,16 +153,6 @@ class AvgPool(Pool):
         for here, there in self.at_offsets(shape):
             dA_prev[there] += share[here]
         return dA_prev
-
-
-def channels_in_cache(A_prev):
-    """Slices of channels, of about CACHE_BYTES each.
-
-    All channels are in one slice where there are no numbers, see `minipipe.meta`.
-    """
-    if not isinstance(A_prev, np.ndarray):
-        return [slice(0, len(A_prev))]
-    return even_slices(len(A_prev), min(len(A_prev), -(-A_prev.nbytes // CACHE_BYTES)))
 
 
 @LAYERS(examples=lambda: [(MaxPool1d(3), (2, 7))], source="Ranzato et al. 2007")

@@ -13,7 +13,7 @@ from ..cluster import Link, Port, Trace
 from ..cluster.trace import Tick
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
-from ..layers.recomputing import SELECTIVE, recomputing
+from ..layers.attention import SELECTIVE, recomputing
 from ..losses import Loss
 from ..network import check_finite_cost, check_finite_run
 from ..optimizers import Optimizer

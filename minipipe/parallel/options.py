@@ -14,7 +14,7 @@ from ..cluster import Link, Port, checked_ports, links_between
 from ..cluster.links import check_link, check_ports
 from ..collectives import ALL_REDUCES, OWNERS
 from ..engines import check_size, world
-from ..layers.recomputing import SELECTIVE
+from ..layers.attention import SELECTIVE
 from ..order import RECOMPUTE, Costs
 from ..order.costs import checked_costs
 from ..partitioning.partition import CUT_BY

@@ -13,7 +13,7 @@ from ..arrays import floats
 from ..checks import listed, real_number
 from ..description import parameters_of_layers
 from ..layers import Layer
-from ..layers.recomputing import SELECTIVE
+from ..layers.attention import SELECTIVE
 from ..losses import Loss
 from ..order import (
     Costs, Schedule, costs_in_segments, in_copies, in_segments, with_all_reduce, with_recompute, with_updates,

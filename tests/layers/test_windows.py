@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.layers import pooling, windows
+from minipipe.layers import windows
 
 OF_AXES = {1: mp.Conv1d, 2: mp.Conv2d, 3: mp.Conv3d}
 TRANSPOSED = {1: mp.ConvTranspose1d, 2: mp.ConvTranspose2d, 3: mp.ConvTranspose3d}
@@ -254,12 +254,9 @@ def pooling_geometries(draw):
 @settings(max_examples=150)
 # one window, of padding and two of the three numbers
 @pytest.mark.slow
-@example(((3,), (3,), (3,), (1,)), 1, 1, False, pooling.CACHE_BYTES, 0)
-@given(
-    pooling_geometries(), st.integers(1, 3), st.integers(1, 3), st.booleans(),
-    st.sampled_from([1, pooling.CACHE_BYTES]), st.integers(0, 99),
-)
-def test_pooling_equals_loops_over_single_numbers(geometry, channels, m, largest, cache_bytes, seed):
+@example(((3,), (3,), (3,), (1,)), 1, 1, False, 0)
+@given(pooling_geometries(), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(0, 99))
+def test_pooling_equals_loops_over_single_numbers(geometry, channels, m, largest, seed):
     """Whole numbers from -3 to 3, so that many are equal, times 12^3, which every product of three kernel
     sizes up to 4 divides: all averages are whole, and float32 holds them and sums of 64 of them.
     """
@@ -271,9 +268,7 @@ def test_pooling_equals_loops_over_single_numbers(geometry, channels, m, largest
     dA = rng.integers(-3, 4, layer.output_shape(A_prev.shape)) * 12**3
     A, dA_prev = pooled_by_loops(kind, rational(A_prev), rational(dA), kernel, stride, padding)
     for number in (rational, np.float64, np.float32):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pooling, "CACHE_BYTES", cache_bytes)
-            got, got_back = layer.forward(number(A_prev)), layer.backward_input(number(dA))
+        got, got_back = layer.forward(number(A_prev)), layer.backward_input(number(dA))
         assert got.dtype == got_back.dtype == number(A_prev).dtype
         assert np.array_equal(got, A) and np.array_equal(got_back, dA_prev)
         assert number is not rational or all(
