@@ -2,7 +2,7 @@
 
 from itertools import accumulate, chain
 
-from ..checks import checked_name, real_number, shown, whole_number, whole_numbers
+from ..checks import real_number, shown, whole_number, whole_numbers
 from ..cluster import Bytes, Compute, Label, Receive, Send, sent_bytes
 
 
@@ -147,7 +147,6 @@ def exchanged(group, part_of, label):
     Each sends to the next rank first, then to the one after that, so that they do not all queue at one port:
     alpha + (N - 1) n beta for n bytes to each.
     """
-    checked_name("label", label)
     size, rank = group.size, group.rank
     for step in range(1, size):
         yield group.send(rank + step, label, part_of((rank + step) % size))

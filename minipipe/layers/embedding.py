@@ -10,18 +10,11 @@ from ..checks import checked_name, whole_number
 from .layer import LAYERS, Layer, as_dtype_of
 
 
-class Vectors(Layer):
-    """Vectors of `d` learned numbers, which are drawn from N(0, 1/d)."""
-
-    def draw(self, rng):
-        return rng.standard_normal(self.parameter_shapes()[0]) / math.sqrt(self.d)
-
-
 @LAYERS(
     examples=lambda: [(Embedding(7, 3), (5,)), (Embedding(3, 4), ())],
     source="Bengio et al. 2003, JMLR 3",
 )
-class Embedding(Vectors):
+class Embedding(Layer):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
 
     A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m).
@@ -53,6 +46,9 @@ class Embedding(Vectors):
     def __init__(self, n_tokens, d, tie=None):
         self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)
         self.tie = None if tie is None else checked_name("tie", tie)
+
+    def draw(self, rng):
+        return rng.standard_normal((self.n_tokens, self.d)) / math.sqrt(self.d)
 
     def forward(self, A_prev):
         self.checked_input(A_prev)
@@ -128,7 +124,7 @@ class EmbeddingPart(Embedding):
 
 
 @LAYERS(examples=lambda: [(PositionalEmbedding(3, 7), (3, 5))], source="arXiv 1705.03122")
-class PositionalEmbedding(Vectors):
+class PositionalEmbedding(Layer):
     """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
@@ -146,6 +142,9 @@ class PositionalEmbedding(Vectors):
 
     def __init__(self, d, n_places):
         self.d, self.n_places = whole_number("d", d, 1), whole_number("n_places", n_places, 1)
+
+    def draw(self, rng):
+        return rng.standard_normal((self.d, self.n_places)) / math.sqrt(self.d)
 
     def forward(self, A_prev):
         self.checked_input(A_prev)

@@ -170,9 +170,6 @@ class BatchNorm(Normalization):
     ragged or not (`Moments`), and the variance is the unbiased one, with n - 1 below the line.
     A recomputation counts nothing.
 
-    gamma: what each number of W starts from. With 0 in the last BatchNorm of a residual block, the block is
-        its shortcut at first.
-
     Sources: Ioffe and Szegedy 2015, arXiv 1502.03167; Huang et al. 2018, arXiv 1811.06965, section 2.
 
     >>> layer = BatchNorm(1)
@@ -187,14 +184,10 @@ class BatchNorm(Normalization):
     alone_per_sample = False
     running_mean = running_var = None
 
-    def __init__(self, n, epsilon=1e-5, momentum=0.1, gamma=1):
+    def __init__(self, n, epsilon=1e-5, momentum=0.1):
         super().__init__(n, epsilon)
-        self.gamma = real_number("gamma", gamma)
         note = ": it is the share of the newest mini-batch"
         self.momentum = real_number("momentum", momentum, above=0, most=1, note=note)
-
-    def draw(self, rng):
-        return np.full(self.n, float(self.gamma))
 
     def initialize(self, rng, dtype=np.float64):
         super().initialize(rng, dtype)

@@ -70,14 +70,14 @@ class Cell(Block):
         return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
 
     def _states(self, pair, call, add):
-        """All states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
+        """Return all states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
         states = [call(fit, part) for fit, part in zip(self.layers[:2], pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
         return states
 
     def _operations(self, k):
-        """The two (operation, index of the state that it gets) of which S_k is the sum."""
+        """Return the two (operation, index of the state that it gets) of which S_k is the sum."""
         first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
         return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
 
@@ -165,7 +165,7 @@ def check_pair(layer, shapes):
 # The network.
 
 def amoebanet_d(L, D, n_classes=1000, input_channels=3):
-    """AmoebaNet-D with L normal cells and D filters, as a list of layers.
+    """Return AmoebaNet-D with L normal cells and D filters, as a list of layers.
 
     L: a multiple of 3.
     D: a multiple of 8.
@@ -197,41 +197,24 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
         raise ValueError(
             f"D={D} filters must be a multiple of 8, since the narrowest convolution has D / 8 channels"
         )
-    builder = _Cells(D // 4)
-    builder.reduction(D // 2)
+    plan = [("ReductionCell", D // 2)]
     for c in (D, 2 * D, 4 * D):
-        builder.reduction(c)
-        for _ in range(L // 3):
-            builder.normal(c)
-    stem = [Conv2d(input_channels, D // 4, 3, stride=2, padding=1, bias=False), BatchNorm(D // 4), Pair()]
-    return [*stem, *builder.cells, First(), GlobalAvgPool(), Linear(builder.n_prev, n_classes, xavier)]
-
-
-class _Cells:
-    """Cells one behind the other, and what the next one has to know of the two before it.
-
-    n_prev, n_before: their channels.
-    halved: whether the last cell was a reduction, so that the two differ in resolution.
-    """
-
-    def __init__(self, channels):
-        self.cells, self.n_prev, self.n_before, self.halved = [], channels, channels, False
-
-    def normal(self, c):
-        self._add(f"NormalCell({c})", c, normal_sums(c), (0, 3, 4, 6), halves=False)
-
-    def reduction(self, c):
-        self._add(f"ReductionCell({c})", c, reduction_sums(c), (4, 5, 6), halves=True)
-
-    def _add(self, name, c, sums, concatenated, halves):
-        fit_before = factorised_reduction if self.halved else convolution
-        fits = [convolution(self.n_prev, c), fit_before(self.n_before, c)]
-        self.cells.append(Cell(name, fits, sums, concatenated))
-        self.n_prev, self.n_before, self.halved = len(concatenated) * c, self.n_prev, halves
+        plan += [("ReductionCell", c), *[("NormalCell", c)] * (L // 3)]
+    layers = [Conv2d(input_channels, D // 4, 3, stride=2, padding=1, bias=False), BatchNorm(D // 4), Pair()]
+    n_prev = n_before = D // 4  # channels of the outputs of the two cells before
+    last_kind = None            # after a reduction, these two outputs differ in resolution
+    for kind, c in plan:
+        is_normal = kind == "NormalCell"
+        sums, concatenated = (normal_sums(c), (0, 3, 4, 6)) if is_normal else (reduction_sums(c), (4, 5, 6))
+        fit_before = factorised_reduction if last_kind == "ReductionCell" else convolution
+        fits = [convolution(n_prev, c), fit_before(n_before, c)]
+        layers.append(Cell(f"{kind}({c})", fits, sums, concatenated))
+        n_prev, n_before, last_kind = len(concatenated) * c, n_prev, kind
+    return [*layers, First(), GlobalAvgPool(), Linear(n_prev, n_classes, xavier)]
 
 
 def normal_sums(c):
-    """(operation, state) twice for each of the states 2 to 6 of a normal cell."""
+    """Return (operation, index of a state) twice for each of the states 2 to 6 of a normal cell."""
     return [
         ((convolution(c, c), 1), (MaxPool2d(3, stride=1, padding=1), 1)),
         ((Chain(), 1), (seven_by_seven(c), 0)),
@@ -242,7 +225,7 @@ def normal_sums(c):
 
 
 def reduction_sums(c):
-    """The same for a reduction cell, in which what is done to the states 0 and 1 has stride 2."""
+    """Return the pairs of a reduction cell, whose operations on the states 0 and 1 have stride 2."""
     return [
         ((MaxPool2d(2, stride=2), 0), (MaxPool2d(3, stride=2, padding=1), 0)),
         ((Chain(), 2), (three_by_three(c, stride=2), 1)),
@@ -253,9 +236,9 @@ def reduction_sums(c):
 
 
 def convolution(n_prev, n, kernel_size=(1, 1), stride=1):
-    """ReLU, a convolution without bias that keeps H and W at stride 1, BatchNorm.
+    """Return a chain: ReLU, a convolution without bias that keeps H and W at stride 1, BatchNorm.
 
-    n_prev, n: channels before it and behind it.
+    n_prev, n: channels before it and after it.
     kernel_size: odd numbers.
     stride: positions from one window to the next.
     """
@@ -264,19 +247,19 @@ def convolution(n_prev, n, kernel_size=(1, 1), stride=1):
 
 
 def three_by_three(c, stride):
-    """3 x 3 between c / 4 channels, which are made of c before it and made c again behind it."""
+    """Return a convolution 3 x 3 between c / 4 channels, made of c before it, and made c again after it."""
     return Chain(convolution(c, c // 4), convolution(c // 4, c // 4, (3, 3), stride), convolution(c // 4, c))
 
 
 def seven_by_seven(c):
-    """The same with 1 x 7 and then 7 x 1."""
+    """Return a convolution 1 x 7 and then one 7 x 1, between c / 4 channels as in `three_by_three`."""
     narrow = c // 4
     across, down = convolution(narrow, narrow, (1, 7)), convolution(narrow, narrow, (7, 1))
     return Chain(convolution(c, narrow), across, down, convolution(narrow, c))
 
 
 def factorised_reduction(n_prev, n):
-    """Half the resolution: n / 2 channels see the even rows and columns, n / 2 the odd ones."""
+    """Return a chain that halves H and W: n / 2 channels see even rows and columns, n / 2 the odd ones."""
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     return Chain(ReLU(), Concat(even, odd), BatchNorm(n))

@@ -91,14 +91,12 @@ def lenet5(
 
 # Residual networks for small images.
 
-def resnet(depth=20, n_classes=10, input_channels=3, last_gamma=1):
+def resnet(depth=20, n_classes=10, input_channels=3):
     """Return a residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
 
     depth: 8, 14, 20, 32, ...; `ValueError` for another.
     n_classes: rows of the logits.
     input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
-    last_gamma: what the scale of the last BatchNorm of each block's f starts from. With 0, each block is its
-        shortcut at first: Goyal et al. 2017, arXiv 1706.02677, section 5.1.
 
         16 channels          convolution 3 x 3, BatchNorm, ReLU
         16 channels          n blocks
@@ -124,16 +122,16 @@ def resnet(depth=20, n_classes=10, input_channels=3, last_gamma=1):
     layers = [*_convolution(input_channels, n_prev), ReLU()]
     for n in [16] * n_blocks + [32] * n_blocks + [64] * n_blocks:
         stride = 1 if n == n_prev else 2
-        f = [*_convolution(n_prev, n, stride=stride), ReLU(), *_convolution(n, n, gamma=last_gamma)]
+        f = [*_convolution(n_prev, n, stride=stride), ReLU(), *_convolution(n, n)]
         shortcut = [] if n == n_prev else _convolution(n_prev, n, kernel_size=1, stride=2)
         layers += [Add(f, shortcut) if shortcut else Residual(*f), ReLU()]
         n_prev = n
     return [*layers, GlobalAvgPool(), Linear(n_prev, n_classes, xavier)]
 
 
-def _convolution(n_prev, n, kernel_size=3, stride=1, gamma=1):
+def _convolution(n_prev, n, kernel_size=3, stride=1):
     convolution = Conv2d(n_prev, n, kernel_size, stride, padding=kernel_size // 2, bias=False)
-    return [convolution, BatchNorm(n, gamma=gamma)]
+    return [convolution, BatchNorm(n)]
 
 
 # Transformers.

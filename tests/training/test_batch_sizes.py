@@ -11,7 +11,6 @@ from compared import assert_within
 
 import minipipe as mp
 from figures.drawing.batch_sizes import VARIANTS, errors_of, steps_to_target
-from minipipe.arrays import leaves
 from minipipe.datasets import Dataset
 from minipipe.exact import Rational, rational
 from minipipe.experiments import (
@@ -143,17 +142,3 @@ def test_the_rule_beats_the_others_where_epochs_are_few():
     medians = {name: np.median(errors) for (name, _), errors in found.items()}
     linear, _, root, fixed = (medians[name] for name in VARIANTS)
     assert linear < 0.8 * root and root < 0.8 * fixed and linear < 7 and fixed > 12
-
-
-def test_a_residual_block_whose_last_gamma_is_0_is_its_shortcut():
-    """Bit for bit; and every gradient inside is 0, but those of that gamma and beta."""
-    f = [mp.Linear(3, 3, bias=False), mp.BatchNorm(3), mp.ReLU(), mp.Linear(3, 3, bias=False)]
-    block = mp.Residual(*f, mp.BatchNorm(3, gamma=0))
-    net = mp.Sequential([block], LOSS)
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((3, 8)), rng.standard_normal((3, 8))
-    net.forward_backward(X, Y)
-    assert np.array_equal(net.layers[0].forward(X), X)
-    found = leaves(net.gradients)
-    assert [bool(g.any()) for g in found].count(True) == 2
-    assert repr(mp.models.resnet(14, last_gamma=0)).count("gamma=0") == 6  # 6 blocks
