@@ -47,7 +47,7 @@ def patience():
 
 
 def out_of_patience(lanes, seconds):
-    """A `TimeoutError` that says who has waited too long for what, and what the others do.
+    """Return a `TimeoutError` that names the waits which took too long, and the work of the others.
 
     lanes: `Lane`s that are not over; `starts` of one that computes is its Compute.
     """
@@ -67,8 +67,7 @@ LARGEST_MMAP_THRESHOLD = 2**25  # bytes, what glibc takes at most
 
 @cache
 def keep_memory():
-    """From now on, what this process frees is not given back to the operating system, but for arrays above
-    32 MiB.
+    """Keep the memory that this process frees for its next arrays, but for arrays above 32 MiB.
 
     By default, the C library of Linux gives it back as soon as some of it is free at the end of the heap. The
     next micro-batch then asks for it again, and the system fills each page with zeros at its first use. With

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..arrays import even_slices
-from ..checks import shown, whole_number
+from ..checks import whole_number, whole_numbers
 
 BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
 EVERY = slice(None)
@@ -64,18 +64,18 @@ class Windows:
         return cls(kernel_size, stride, padding, dilation)
 
     def argument(self, name):
-        """What `of` took as `name`, or an equal of it."""
+        """Return what `of` took as `name`, or an equal of it."""
         if name == "padding" and any(before != after for before, after in self.padding):
             return "same"
         return shortest([n for n, _ in self.padding] if name == "padding" else getattr(self, name))
 
     @property
     def span(self):
-        """From the first to the last position of a window, per axis: dilation * (kernel_size - 1) + 1."""
+        """Positions from the first to the last of a window, per axis: dilation * (kernel_size - 1) + 1."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self):
-        """Windows by position, for stride 1.
+        """Return the windows by position, for stride 1.
 
         Position q is entry i of window q + padding - i * dilation, so i runs backwards.
         """
@@ -84,7 +84,7 @@ class Windows:
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
     def count(self, lengths):
-        """Windows per axis on an array with these spatial lengths: (n + padding - span) // stride + 1.
+        """Return the windows per axis on an array with these lengths: (n + padding - span) // stride + 1.
 
         >>> Windows.of(1, kernel_size=5, stride=1, padding=0, dilation=1).count((8,))
         (4,)
@@ -100,11 +100,11 @@ class Windows:
         return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)
 
     def without_first_axis(self):
-        """The same windows along the other axes."""
+        """Return the same windows along the other axes."""
         return Windows(self.kernel_size[1:], self.stride[1:], self.padding[1:], self.dilation[1:])
 
     def as_one_row(self):
-        """The same windows on an array with an axis of length 1 in front of its spatial ones."""
+        """Return the same windows for an array with an axis of length 1 in front of its spatial ones."""
         padding = (0, 0), *self.padding
         return Windows((1, *self.kernel_size), (1, *self.stride), padding, (1, *self.dilation))
 
@@ -142,16 +142,16 @@ class Windows:
             A[(EVERY, EVERY, covered, *positions)] += piece.swapaxes(1, 2)
 
     def rows_inside(self, n, box, n_rows):
-        """Of the rows that the windows of `box` cover, those inside the array, and their positions there."""
+        """Return the rows under the windows of `box` that are in the array, and their positions there."""
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
         stop = max(start, min(n_rows, n - y0))
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i, lengths, box):
-        """Where entry i of the windows of `box` lies inside the array.
+        """Return the windows of `box` whose entry i lies inside the array, and the positions of that entry.
 
-        Returns the windows, counted from the first of the box, and the positions of their entry i.
+        The windows are counted from the first of the box.
         """
         windows, positions = [], []
         axes = zip(lengths, box, self.stride, self.dilation, i, self.padding)
@@ -167,7 +167,7 @@ class Windows:
 
 
 def bands(shape, bytes_of_one, span=1, stride=1):
-    """Boxes that cover all positions of an array of this shape in order, each of about BUFFER_BYTES at most.
+    """Yield boxes that cover all positions of an array in order, each of about BUFFER_BYTES at most.
 
     shape: that of the array.
     bytes_of_one: what a position takes.
@@ -194,12 +194,12 @@ def bands(shape, bytes_of_one, span=1, stride=1):
 
 
 def sizes(box):
-    """The shape of what a tuple of slices cuts out."""
+    """Return the shape of what a tuple of slices cuts out."""
     return tuple(part.stop - part.start for part in box)
 
 
 def shortest(values):
-    """One number per axis, as a user may write it: alone, if it is the same for all.
+    """Return one number per axis, as a user may write it: alone, if it is the same for all.
 
     >>> shortest([3, 3]), shortest([3, 2])
     (3, (3, 2))
@@ -208,7 +208,7 @@ def shortest(values):
 
 
 def per_axis(name, value, n_axes, least):
-    """`value` as a tuple with one whole number per spatial axis.
+    """Return `value` as a tuple with one whole number per spatial axis.
 
     name: what it is called in an error.
     value: a whole number, or a sequence of them.
@@ -218,21 +218,14 @@ def per_axis(name, value, n_axes, least):
     >>> per_axis("stride", 2, n_axes=3, least=1)
     (2, 2, 2)
     """
-    numbers = value if isinstance(value, (tuple, list)) else (value,) * n_axes
-    try:
-        numbers = tuple(whole_number(name, number) for number in numbers)
-    except ValueError:
+    if not isinstance(value, (tuple, list)):
+        return (whole_number(name, value, least),) * n_axes
+    if len(value) != n_axes:
         raise ValueError(
-            f"{name}={shown(value)} must be a whole number, or a tuple of one per spatial axis"
-        ) from None
-    if len(numbers) != n_axes:
-        raise ValueError(
-            f"{name}={value} has {len(numbers)} numbers for {n_axes} spatial axes: "
+            f"{name}={value} has {len(value)} numbers for {n_axes} spatial axes: "
             "give one per axis, or one for all"
         )
-    if min(numbers) < least:
-        raise ValueError(f"{name}={value} must be at least {least} on each axis, got {min(numbers)}")
-    return numbers
+    return whole_numbers(name, value, least)
 
 
 # The three matrix products of convolution, one band of rows at a time.
@@ -329,7 +322,7 @@ def correlate(dZ, A, windows, groups):
 
 
 def row_by_row(windows, shape):
-    """Whether each row of windows, along the first spatial axis of the output, has a product of its own.
+    """Tell whether each row of windows, along the first spatial axis, has a product of its own.
 
     A row's columns must lie side by side, and be many enough. If not, all windows become one row: an axis of
     length 1 is put in front, and A is unfolded along every axis that it had.
@@ -338,7 +331,7 @@ def row_by_row(windows, shape):
 
 
 def columns_by_row(A, windows, groups, shape, dtype):
-    """For each band of rows of windows: its flat positions in the output, and its columns row by row.
+    """Yield, for each band of rows of windows, its flat positions in the output, and its columns.
 
     A: (C, *lengths, m).
     windows: the `Windows` of the kernel on A.
@@ -362,7 +355,7 @@ def columns_by_row(A, windows, groups, shape, dtype):
 
 
 def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
-    """For each band of rows of windows: its box, its flat positions in the output, and room for `unfold`.
+    """Yield, for each band of rows of windows, its box, its flat positions, and room for `unfold`.
 
     n_channels: of the array that is unfolded.
     windows: the `Windows` of the kernel on it.
@@ -385,9 +378,10 @@ def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
 
 
 def parts_of_a_row(n_columns, n_multiplications):
-    """Into how many equal parts a row's columns are cut, so that each product is small but not too small.
+    """Return the number of equal parts of a row's columns, so that each product is small, but not too small.
 
-    n_multiplications is the number of a single column.
+    n_columns: of the row.
+    n_multiplications: those of a single column.
 
     >>> parts_of_a_row(7168, 6 * 25), parts_of_a_row(1024, 64 * 576)
     (2, 1)
@@ -399,22 +393,22 @@ def parts_of_a_row(n_columns, n_multiplications):
 
 
 def reversed_kernel(W, groups):
-    """(C, O / groups, *kernel_size): the channels have changed sides, and each axis runs backwards."""
+    """Return (C, O / groups, *kernel_size): channels change sides, and each axis runs backwards."""
     R = np.flip(W, axis=tuple(range(2, W.ndim)))
     R = R.reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
     return R.reshape(-1, *R.shape[2:])
 
 
 def rows_first(W):
-    """(O, kernel_size[0], C / groups, ...): the order of the numbers in a column."""
+    """Return (O, kernel_size[0], C / groups, ...): the order of the numbers in a column."""
     return W.reshape(*W.shape[:3], -1).swapaxes(1, 2)
 
 
 def by_group(array, groups):
-    """(groups, channels of a group, all the rest), a view of an array in one piece."""
+    """Return (groups, channels of a group, all the rest), a view of an array in one piece."""
     return array.reshape(groups, len(array) // groups, -1)
 
 
 def by_row(Z_by_group, columns):
-    """Z as (groups, rows, parts of a row, channels of a group, columns of a part): a view."""
+    """Return Z as (groups, rows, parts of a row, channels of a group, columns of a part): a view."""
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

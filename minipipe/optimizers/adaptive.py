@@ -1,4 +1,4 @@
-"""Optimizers that adapt the length of a step: that of each number, or that of each parameter.
+"""Optimizers that adapt the length of a step, for each number or for each parameter.
 
 RMSProp, Adam and AdamW divide each gradient by its recent size. With LARS and LAMB, which
 are for large mini-batches, the length of a step goes with that of the parameter.
