@@ -104,7 +104,7 @@ def _naive_ticks(N, n, alpha, beta, gamma):
     source="Dive into Deep Learning, section 13.7",
 )
 def naive(group, vectors):
-    """Everybody sends to rank 0, which adds in the order of the ranks and sends the sum back.
+    """All ranks send to rank 0, which adds in the order of the ranks and sends the sum back.
 
     2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the bottleneck, and all but the
     last addition is over when the next term is there.
@@ -136,7 +136,7 @@ def _tree_numbers(rank, N, n):
     exact="2^k",
 )
 def tree(group, vectors):
-    """A binomial tree up to rank 0, and down again.
+    """Partial sums go up a binomial tree to rank 0, and the sum goes down again.
 
     2 k (alpha + n beta) + k n gamma for N = 2^k.
     """
@@ -153,7 +153,7 @@ def power_of(N):
 
 
 def folded(group, vectors, label, among):
-    """`among(power, vectors)` for the first 2^k ranks; each other rank gives its vectors to one of them."""
+    """Run `among(power, vectors)` on the first 2^k ranks; the others give their vectors to one of these."""
     rank, power = group.rank, power_of(group.size)
     if rank >= power:
         yield group.send(rank - power, f"{label}: before", vectors)
@@ -200,7 +200,7 @@ def _doubling_ticks(N, n, alpha, beta, gamma):
     exact="2^k",
 )
 def doubling(group, vectors):
-    """Recursive doubling: partners at distance 1, 2, 4, ... swap all that they have, and both add.
+    """Partners at distance 1, 2, 4, ... swap all that they have, and both add: recursive doubling.
 
     k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to another rank
     before, and get the sum after: 2 (alpha + n beta) + n gamma more.
@@ -242,7 +242,7 @@ def _halving_numbers(rank, N, n):
     exact="2^k",
 )
 def halving(group, vectors):
-    """Halving and doubling (Rabenseifner): partners swap a half, a quarter, ... and add, then swap the sums.
+    """Partners swap a half, a quarter, ... and add, then swap the sums: halving and doubling (Rabenseifner).
 
     2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; with more ranks as in `doubling`.
     """
@@ -307,7 +307,7 @@ def ring(group, vectors):
     source="no known paper",
 )
 def owners(group, vectors):
-    """Chunk c of everybody goes to rank c, which adds them along the tree and sends the sum to everybody.
+    """Chunk c of all ranks goes to rank c, which adds along the tree and sends the sum to all ranks.
 
     2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N.
     """
@@ -378,7 +378,7 @@ def _two_level_numbers(rank, N, n):
     TWO_LEVEL, ticks=_two_level_ticks, numbers_sent=_two_level_numbers, order="own", source="no known paper"
 )
 def two_level(group, vectors, node_size=None):
-    """For nodes with fast links inside: each chunk is added in its node, then over the nodes, then gathered.
+    """Each chunk is added in its node, then over the nodes, then gathered: for fast links inside nodes.
 
     2 (g - 1) (alpha + n/g beta) inside, and 2 (G - 1) (alpha' + n/N beta') between, for G nodes of g ranks.
 

@@ -111,7 +111,7 @@ def begin(n_numbers, n, c):
 
 
 def added(a, b):
-    """a + b, for arrays and for lists of lists of arrays."""
+    """Return a + b, for arrays and for lists of lists of arrays."""
     if isinstance(a, list):
         return [added(*pair) for pair in zip(a, b, strict=True)]
     return a + b
@@ -157,7 +157,7 @@ def exchanged(group, part_of, label):
 
 
 def ring_add(group, chunks, first, label):
-    """A reduce-scatter: after N - 1 steps, the chunk `first` + 1 is the sum over all ranks.
+    """Reduce and scatter around a ring: after N - 1 steps, the chunk `first` + 1 is the sum over all ranks.
 
     chunks: N of them; a list, whose entries are replaced.
     first: the chunk that this rank sends first, counted around; the chunk after that of the rank before.
@@ -170,7 +170,7 @@ def ring_add(group, chunks, first, label):
 
 
 def ring_gather(group, chunks, own, label):
-    """An all-gather: each rank has the chunk `own`, the one after that of the rank before."""
+    """Gather around a ring: each rank begins with the chunk `own`, the one after that of the rank before."""
     for step in range(group.size - 1):
         there, here = (own - step) % group.size, (own - step - 1) % group.size
         yield group.send(group.rank + 1, f"{label} {step}", chunks[there])
@@ -248,13 +248,13 @@ class Group:
         return len(self.devices)
 
     def part(self, ranks):
-        """A group of some of these ranks, this one among them."""
+        """Return a group of some of these ranks, this one among them."""
         name = f"{self.name}{self._n_calls} of {ranks[0]}: "
         devices = [self.devices[rank] for rank in ranks]
         return Group(ranks.index(self.rank), devices, name, self.gamma, self.stays)
 
     def check(self, **rank):
-        """The rank, given by its name, as a Python int; `ValueError` unless it is in the group."""
+        """Return a rank, given by its name, as a Python int; `ValueError` unless it is in the group."""
         (name, number), = rank.items()
         number = whole_number(name, number)
         if number not in range(self.size):
@@ -262,20 +262,20 @@ class Group:
         return number
 
     def begin(self, collective):
-        """The label of the next call, the same on all ranks."""
+        """Return the label of the next call, the same on all ranks."""
         self._n_calls += 1
         return f"{self.name}{collective} {self._n_calls}"
 
     def send(self, to, label, value):
-        """A request: send to the rank `to`, counted around the group."""
+        """Return a request: send to the rank `to`, counted around the group."""
         return Send(label, value, self.devices[to % self.size], stays=self.stays)
 
     def receive(self, source, label):
-        """A request: receive from the rank `source`, counted around the group."""
+        """Return a request: receive from the rank `source`, counted around the group."""
         return Receive(label, self.devices[source % self.size])
 
     def add(self, mine, arrived, function=added):
-        """A program: `function(mine, arrived)`, which takes gamma ticks for each byte that has arrived."""
+        """Return `function(mine, arrived)`, as a program: gamma ticks for each byte that has arrived."""
         if not self.gamma:
             return function(mine, arrived)
         ticks = self.gamma * sent_bytes(arrived)

@@ -34,7 +34,10 @@ class Clock:
         self._leads = [(0.0, 0.0)]  # (time of this clock, lead of rank 0's)
 
     def compare(self, begin=False):
-        """A call that all ranks make. begin: whether it is the first of a run, of which there are two."""
+        """Compare the clocks, at the begin and at the end of a run: a call that all ranks make.
+
+        begin: whether this is the first of the two calls.
+        """
         if self._is_shared:
             return
         comm, question, answer = self._comm, np.empty(0), np.empty(1)
@@ -56,7 +59,7 @@ class Clock:
                 self._leads = [*([] if begin else self._leads[:1]), (middle, answered - middle)]
 
     def common(self, time):
-        """What the clock of rank 0 shows when this one shows `time`."""
+        """Return what the clock of rank 0 shows when this one shows `time`."""
         (begin, lead), (end, last_lead) = self._leads[0], self._leads[-1]
         if end > begin:
             lead += (last_lead - lead) * (time - begin) / (end - begin)
@@ -86,28 +89,28 @@ class Half:
         self.finished = []  # rows of lane, time
 
     def span(self, lane, label, start, end):
-        """The lane has worked."""
+        """Record that the lane has worked."""
         self.spans += (lane.number, label, start, end)
 
     def sends(self, lane, label, to, sent, n_bytes):
-        """The lane sends a message; the place of its row."""
+        """Record that the lane sends a message; return the place of its row."""
         self.sent += (label, to, sent, n_bytes, lane.number)
         return len(self.sent) // 5 - 1
 
     def receives(self, message, arrived, received, lane):
-        """The lane gets a message."""
+        """Record that the lane gets a message."""
         self.received += (*message, arrived, received, lane.number)
 
     def waits(self, lane, start, end, message):
-        """The lane has waited for a message."""
+        """Record that the lane has waited for a message."""
         self.waited += (lane.number, start, end, *message)
 
     def finish(self, lane, time):
-        """The program of the lane is over."""
+        """Record that the program of the lane is over."""
         self.finished += (lane.number, time)
 
     def in_common_time(self, clock):
-        """Tables of plain numbers, with times of the clock of rank 0; and texts and kinds of the labels."""
+        """Return tables of numbers, with times of rank 0's clock, and the texts and kinds of the labels."""
         when, known = clock.common, {}  # (text, kind) of a label -> its number
 
         def number_of(label):
@@ -129,7 +132,7 @@ class Half:
 
 
 def merged(halves, lanes, shares, labels):
-    """The `Record` of a run on all processes.
+    """Return the `Record` of a run on all processes.
 
     halves: for each rank what `Half.in_common_time` has given there.
     lanes, shares: as for `Record`.

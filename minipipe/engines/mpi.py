@@ -57,7 +57,7 @@ class Mpi:
         self.done, self.failure = False, None
 
     def __getstate__(self):
-        """What a copy or a pickle of a run that is over consists of: what has happened."""
+        """Return what a copy or a pickle of a finished run has: what has happened, and no devices."""
         nothing = dict.fromkeys(("_device", "_lanes", "_ready", "_sending", "_send_bytes", "_read"), ())
         return self.__dict__ | nothing | {"_world": None}
 
@@ -163,7 +163,7 @@ class Mpi:
             self._sending.append((self._send_bytes(piece, to, tag), piece))
 
     def _receive(self, lane, request):
-        """Whether the message is there; if not, the lane will go on when it comes."""
+        """Tell whether the message is there; if not, the lane will go on when it arrives."""
         lane.since, label, source = self._until_now(lane), str(request.label), request.source
         if source is not ANY and source not in range(self._n_devices):
             words = f"device {self.rank} waits for {label} from device {source}"
@@ -185,7 +185,7 @@ class Mpi:
         return False
 
     def _take_messages(self):
-        """File all messages that have come; whether there were any."""
+        """File all messages that have arrived; return whether there were any."""
         MPI, moved = self._world.MPI, False
         while True:
             status = MPI.Status()
@@ -199,7 +199,7 @@ class Mpi:
             moved = True
 
     def _next_piece(self, source, n_bytes):
-        """The next array, as a row of bytes, of the message that has come from this device."""
+        """Return the next array, as a row of bytes, of the message that has arrived from this device."""
         MPI, piece = self._world.MPI, np.empty(n_bytes, np.uint8)
         status = MPI.Status()
         self._world.comm.Recv(piece, source, PIECE, status)
@@ -211,7 +211,7 @@ class Mpi:
         return piece
 
     def _file(self, source, label, row, value):
-        """A message is there: a lane that waits for it goes on."""
+        """Put a message into the inbox, or hand it to the lane that waits for it."""
         key, device = (source, label), self._device
         if key in device.inbox:
             raise ValueError(sent_twice(source, label, self.rank))
@@ -232,7 +232,7 @@ class Mpi:
         lane.answer = (key[0], value) if from_any else value
 
     def _until_now(self, lane):
-        """The time; what the lane has done since its last row was not its program's work."""
+        """Return the time, and record the lane's time since its last row as the engine's own."""
         now = self._read()
         self._half.span(lane, OVERHEAD, lane.since, now)
         lane.since = now
@@ -240,7 +240,7 @@ class Mpi:
 
 
 def check_size(world, devices):
-    """`ValueError` unless there is one process for each device."""
+    """Raise `ValueError` unless there is one process for each device."""
     if world.size != devices:
         started = "1 process has" if world.size == 1 else f"{world.size} processes have"
         raise ValueError(

@@ -22,7 +22,7 @@ FOLDED = 2**15  # bytes, of which a check sum is computed in the place of more
 
 
 def pack(value, note=None):
-    """A new array of bytes with all of `value`, which may change afterwards.
+    """Return a new array of bytes with all of `value`, which may change afterwards.
 
     value: arrays, numbers, strings, or lists, tuples, named tuples and dicts of them.
     note: what stands in the header beside it, such as the name of the message: a JSON value.
@@ -44,7 +44,7 @@ def pack(value, note=None):
 
 
 def in_pieces(value, note=None):
-    """What `pack` puts into one row, as several: first the header, then each array, which is not copied.
+    """Return the rows that `pack` puts into one: first the header, then each array, which is not copied.
 
     value, note: as for `pack`.
 
@@ -56,7 +56,7 @@ def in_pieces(value, note=None):
 
 
 def _with_header(magic, value, note):
-    """(a new row of bytes that begins with the header; where that ends; [(place behind it, array)])
+    """Return (a new row of bytes that begins with the header; its end; [(place behind the end, array)]).
 
     magic: what the row begins with: `MAGIC`, and it has places for the arrays, or `PIECES`.
     """
@@ -71,7 +71,7 @@ def _with_header(magic, value, note):
 
 
 def unpack(packed, next_piece=None):
-    """(the value, the note) of which `pack` has made these bytes; the arrays lie in them.
+    """Return (the value, the note) of which `pack` has made these bytes; the arrays lie in them.
 
     next_piece: needed if it is the first row of `in_pieces`: `next_piece(n)` is the next, of n bytes.
 
@@ -91,7 +91,7 @@ def unpack(packed, next_piece=None):
 
 
 def check_sum(arrays):
-    """A number that says whether processes have the same arrays, in the time that it takes to read them.
+    """Return a number by which processes compare their arrays, in the time that it takes to read them.
 
     Of a large array, the bytes are folded, one piece of `FOLDED` upon the other, before they are summed: so
     it does not notice where whole pieces have changed places.
@@ -119,7 +119,7 @@ def _check_fixed_size(array):
 
 
 def _header_entry(value, arrays):
-    """What the header says of `value`; its arrays are added to `arrays`."""
+    """Return the header's entry of `value`; add its arrays to `arrays`."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
@@ -151,7 +151,7 @@ class _Reader:
         self._packed, self._begin, self.end, self._next_piece = packed, begin, begin, next_piece
 
     def read(self, described):
-        """The value that the header describes so."""
+        """Return the value that an entry of the header describes."""
         if not isinstance(described, list):
             return described
         kind, what, *place = described
@@ -182,7 +182,7 @@ class _Reader:
 
 
 def _named_tuple(name):
-    """The `_make` of a class that this process has, too."""
+    """Return the `_make` of a named tuple's class, which this process must have imported, too."""
     module, _, path = name.partition(":")
     make = getattr(getattr(sys.modules.get(module), path, None), "_make", None)
     if make is None:
@@ -191,5 +191,5 @@ def _named_tuple(name):
 
 
 def _next(place):
-    """The next multiple of `ALIGNED`."""
+    """Return the next multiple of `ALIGNED`."""
     return -(-place // ALIGNED) * ALIGNED

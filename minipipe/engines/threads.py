@@ -34,7 +34,7 @@ DEFAULT_PATIENCE = 600
 
 
 def patience():
-    """The seconds that a wait may take: those of the variable `MINIPIPE_PATIENCE`, or 600."""
+    """Return the seconds that a wait may take: those of the variable `MINIPIPE_PATIENCE`, or 600."""
     text = os.environ.get(PATIENCE_VARIABLE)
     if text is None:
         return DEFAULT_PATIENCE
@@ -178,7 +178,7 @@ class Threads:
         self.failure = None  # the exception that has stopped the run
 
     def __getstate__(self):
-        """What a copy or a pickle of a run that is over consists of: what has happened."""
+        """Return what a copy or a pickle of a finished run has: what has happened, and no devices."""
         nothing = dict.fromkeys(("_devices", "_lanes", "_lock", "_changed", "_held"), ())
         return self.__dict__ | nothing
 
@@ -333,7 +333,7 @@ class Threads:
             raise _Stopped
 
     def _stop(self, error):
-        """The run ends with this error; who waits, waits no longer."""
+        """End the run with this error, and wake all lanes that wait."""
         with self._lock:
             if self.failure is None:
                 self.failure = error
@@ -344,7 +344,7 @@ class Threads:
         return perf_counter() - self._begin
 
     def _until_now(self, lane):
-        """The time; what a lane has done since its last row was not its program's work."""
+        """Return the time, and record the lane's time since its last row as the engine's own."""
         now = self._now()
         self._spans[lane.number] += (lane.number, OVERHEAD, lane.since, now)
         lane.since = now
@@ -356,7 +356,7 @@ class _Stopped(Exception):
 
 
 def _taken(device, source, label):
-    """(row, answer) of the message that a Receive asks for, out of the inbox; None if it is not there."""
+    """Take the message that a Receive asks for out of the inbox: (row, answer), or None without it."""
     if source is not ANY:
         return device.inbox.pop((source, label), None)
     rows = [(row, sender) for (sender, name), (row, _) in device.inbox.items() if name == label]

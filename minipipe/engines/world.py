@@ -23,7 +23,7 @@ SPIN, NAP = 0.002, 5e-5  # seconds of asking without a rest, and of each rest af
 
 @cache
 def world():
-    """The `World` of this process; `RuntimeError` where no MPI is installed."""
+    """Return the `World` of this process; raise `RuntimeError` where no MPI is installed."""
     # MPICH otherwise prints lines of its own beside ours
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
     try:
@@ -53,7 +53,7 @@ class World:
         self.clock = Clock(self.comm)
 
     def gathered(self, value, what):
-        """The values of all ranks, in their order. what: the words for an error."""
+        """Return the values of all ranks, in their order. what: the words for an error."""
         mine = pack(value)
         sizes = np.empty(self.size, np.int64)
         self.wait(self.comm.Iallgather(np.array([len(mine)]), sizes), what)
@@ -64,11 +64,11 @@ class World:
         return [unpack(everything[end - size:end].copy())[0] for size, end in zip(sizes, ends)]
 
     def brought_together(self, mine, what):
-        """The dicts of all ranks in one. what: as for `gathered`."""
+        """Return the dicts of all ranks as one. what: as for `gathered`."""
         return {key: value for of_rank in self.gathered(mine, what) for key, value in of_rank.items()}
 
     def broadcast(self, value, root, what):
-        """The value of the rank `root`, on all ranks."""
+        """Return the value of the rank `root`, on all ranks. what: as for `gathered`."""
         mine = pack(value) if self.rank == root else None
         size = np.array([0 if mine is None else len(mine)])
         self.wait(self.comm.Ibcast(size, root), what)
@@ -78,7 +78,10 @@ class World:
         return value if self.rank == root else unpack(mine)[0]
 
     def check_alike(self, things):
-        """`ValueError` unless all ranks have the same. things: {what it is: a list of arrays, or a text}."""
+        """Raise `ValueError` unless all ranks have the same things.
+
+        things: {what it is: a list of arrays, or a text}.
+        """
         sums = [
             zlib.crc32(thing.encode()) if isinstance(thing, str) else check_sum(thing)
             for thing in things.values()
@@ -106,7 +109,7 @@ class World:
 
     @contextmanager
     def job(self):
-        """A `with` block of which a mistake on any rank ends all processes, with one sentence."""
+        """End all processes with one sentence if a mistake happens on any rank in this `with` block."""
         try:
             yield
         except KeyboardInterrupt:
@@ -131,7 +134,7 @@ class World:
 
 
 def _words(error):
-    """The sentence of a mistake that we have found; of any other error its kind, too."""
+    """Return the sentence of a mistake that we have found; of any other error its kind, too."""
     expected = isinstance(error, (ValueError, RuntimeError, MemoryError, OSError, ArithmeticError))
     return str(error) if expected and str(error) else f"{type(error).__name__}: {error}"
 
@@ -146,5 +149,5 @@ class Pause:
         time.sleep(0 if self.seconds() < SPIN else NAP)
 
     def seconds(self):
-        """How long it has waited."""
+        """Return how long it has waited."""
         return time.monotonic() - self._begin

@@ -24,7 +24,7 @@ class Elementwise(Layer):
         return dA * self.slope(self.cached(dA))
 
     def slope(self, cache):
-        """g'(Z), from what `forward` has cached: g'(Z) itself, or A where it follows from A."""
+        """Return g'(Z), from what `forward` has cached: g'(Z) itself, or A where it follows from A."""
         return cache
 
 

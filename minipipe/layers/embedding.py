@@ -65,7 +65,7 @@ class Embedding(Layer):
         return self._by_token(self.cached(dZ), dZ, self.n_tokens), None
 
     def _by_token(self, tokens, dZ, n_tokens):
-        """(n_tokens, d): for each token, the sum of the columns of dZ that it belongs to."""
+        """Return (n_tokens, d): for each token, the sum of the columns of dZ that it belongs to."""
         tokens = tokens.ravel()
         order = np.argsort(tokens, kind="stable")
         tokens, vectors = tokens[order], dZ.reshape(self.d, -1).T[order]

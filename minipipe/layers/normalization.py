@@ -282,15 +282,15 @@ class SynchronisedBatchNorm(BatchNorm):
         self.__dict__ = layer.__dict__
 
     def __reduce__(self):
-        """Copies and pickles are made of the layer, so that one of both shares its attributes, too."""
+        """Copy and pickle the layer, so that a copy of both shares its attributes, too."""
         return SynchronisedBatchNorm, (self._layer,)
 
     def copy(self, *convert):
-        """A `SynchronisedBatchNorm` of a copy of the layer."""
+        """Return a `SynchronisedBatchNorm` of a copy of the layer."""
         return SynchronisedBatchNorm(self._layer.copy(*convert))
 
     def forward(self, A_prev):
-        """A program, in training."""
+        """A program that returns A, in training."""
         self.checked_input(A_prev)
         grouped, axes = self.groups(A_prev)
         mean = grouped.mean(axis=axes, keepdims=True)
@@ -307,7 +307,7 @@ class SynchronisedBatchNorm(BatchNorm):
         return self.scaled(X)
 
     def backward_input(self, dZ):
-        """A program."""
+        """A program that returns dA_prev."""
         (X, inverse, _), n = self.cache
         self.cache = NormalizationCache(None, None, self._row_sums(dZ, X))
         X, axes = self.groups(X)

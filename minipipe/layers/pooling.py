@@ -83,7 +83,7 @@ class MaxPool(Pool):
     can_overflow = False
 
     def forward(self, A_prev):
-        """`cache` has, for each window, the offset of its largest number, counted in the order of reading."""
+        """Return A; `cache` has the offset of each window's largest number, in the order of reading."""
         shape = self.output_shape(A_prev.shape)
         positions, first_offsets = self._first_numbers(A_prev.shape)
         A = A_prev.reshape(len(A_prev), -1, shape[-1]).take(positions, axis=1)

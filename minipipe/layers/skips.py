@@ -96,7 +96,7 @@ class Join(Layer):
 
 
 def skip_routes(layers):
-    """{name: (index of its Fork, index of its Join)} for the skip connections of a network.
+    """Return {name: (index of its Fork, index of its Join)} for the skip connections of a network.
 
     Raises `ValueError` for a name that has not one of each, in this order.
     """

@@ -34,7 +34,7 @@ class Windows:
 
     @classmethod
     def of(cls, n_axes, kernel_size, stride, padding, dilation):
-        """Windows from what a user has given: one whole number for all axes, or a tuple with one per axis.
+        """Return windows from a user's arguments: one whole number for all axes, or a tuple of one per axis.
 
         n_axes: the number of spatial axes.
         kernel_size: at least 1.
@@ -133,7 +133,7 @@ class Windows:
             piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *positions)].swapaxes(1, 2)
 
     def fold(self, rows, box, A):
-        """The adjoint of `unfold`: add each entry of `rows` to the position of A from which it would come."""
+        """Add each entry of `rows` to the position of A from which it would come: the adjoint of `unfold`."""
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
@@ -247,7 +247,7 @@ COST_OF_ADDING = 2     # times that of copying a number
 
 
 def convolve(W, A, windows, groups, shape):
-    """Z = W columns.
+    """Return Z = W columns.
 
     W: (O, C / groups, *kernel_size).
     A: (C, *lengths, m).
@@ -266,7 +266,7 @@ def convolve(W, A, windows, groups, shape):
 
 
 def convolve_transposed(W, dZ, windows, groups, shape):
-    """dA: the adjoint of `convolve` by A.
+    """Return dA: the adjoint of `convolve` with respect to A.
 
     W: (O, C / groups, *kernel_size).
     dZ: (O, *windows, m).
@@ -300,7 +300,7 @@ def convolve_transposed(W, dZ, windows, groups, shape):
 
 
 def correlate(dZ, A, windows, groups):
-    """dW = dZ columns^T, of the shape of W but for the kernel's axes: the adjoint of `convolve` by W.
+    """Return dW = dZ columns^T, of the shape of W but for the kernel's axes: the adjoint with respect to W.
 
     dZ: (O, *windows, m).
     A: (C, *lengths, m).
