@@ -1,7 +1,7 @@
 """Other drivers of the programs that a cluster runs: on real hardware, in measured seconds.
 
-Where to read: `threads` and `mpi` run programs, `packing` makes bytes of their messages, and `gathering` one
-trace of what all processes have seen.
+Where to read: `threads` and `mpi` run programs, `world` has what all processes do together, and `gathering`
+makes one trace of what they have seen.
 """
 
 from .mpi import Mpi, check_size

@@ -1,23 +1,16 @@
 """The programs of a cluster on MPI ranks: one process a device, on one computer or many."""
 
 from collections import deque
-from functools import partial
-from itertools import chain, repeat
-
-import numpy as np
 
 from ..checks import listed, truth
 from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
 from ..cluster.devices import devices_of, shares_of
 from ..cluster.errors import check_all_received, sent_twice, two_wait
 from .gathering import Half, merged
-from .packing import in_pieces, pack, unpack
 from .threads import OVERHEAD, keep_memory, out_of_patience, patience
 from .world import Pause, world
 
-MESSAGE, PIECE = 2, 3  # the tags of messages, which say what they are, and of the arrays that follow one
-# bytes of a message, from which on its arrays are sent by themselves if they stay as they are
-LARGE_MESSAGE = 2**18
+MESSAGE = 2  # the tag of messages
 
 
 class Mpi:
@@ -25,14 +18,14 @@ class Mpi:
 
     programs: as for `Cluster`, the same list on all ranks. Rank r runs the lanes of device r, and no others.
     synchronous: whether MPI may not store messages, but hands each over when the other process takes it, as
-        with `Issend`. Programs do not notice.
+        with `issend`. Programs do not notice.
     shares: as for `Cluster`.
     labels: those of the spans of all devices that are more than a text and a kind, such as actions.
 
     `run()` runs them to their end. In `trace`, which all ranks must ask for, ticks are seconds from the
     start, on the clock of rank 0. Lanes take turns in one thread: another one goes on after each Compute, and
     whenever one waits. A Compute takes as long as its function; what the process does in between is a span
-    called "engine". Values travel as plain bytes, see `minipipe.engines.packing`.
+    called "engine". Values travel as mpi4py's pickles, in which a large array is not copied.
 
     An exception is raised on the rank where it happens; `World.end` ends the other processes. If a message
     does not come for too long, `TimeoutError` says which, see `Threads`.
@@ -47,9 +40,9 @@ class Mpi:
         self._lanes = self._device.lanes
         self._all_lanes = [(lane.device, lane.name) for lane in lanes]
         self._shares = shares_of(shares, len(devices))
-        send, send_synchronously = self._world.comm.Isend, self._world.comm.Issend
-        self._send_bytes = send_synchronously if truth("synchronous", synchronous) else send
-        self._sending = []  # (request, the bytes that it sends)
+        comm = self._world.comm
+        self._send_message = comm.issend if truth("synchronous", synchronous) else comm.isend
+        self._sending = []  # requests
         self._ready = deque(self._lanes)
         self._half, self._labels = Half(), {str(label): label for label in listed("labels", labels, least=0)}
         self._patience, self._read = patience(), self._world.clock.read
@@ -58,7 +51,7 @@ class Mpi:
 
     def __getstate__(self):
         """Return what a copy or a pickle of a finished run has: what has happened, and no devices."""
-        nothing = dict.fromkeys(("_device", "_lanes", "_ready", "_sending", "_send_bytes", "_read"), ())
+        nothing = dict.fromkeys(("_device", "_lanes", "_ready", "_sending", "_send_message", "_read"), ())
         return self.__dict__ | nothing | {"_world": None}
 
     @property
@@ -100,7 +93,7 @@ class Mpi:
         n_running, barrier, pause = len(self._lanes), None, None
         while barrier is None or not barrier.Test():
             moved = self._take_messages()
-            self._sending = [sending for sending in self._sending if not sending[0].Test()]
+            self._sending = [request for request in self._sending if not request.test()[0]]
             if self._ready:
                 n_running -= self._serve(self._ready.popleft())
                 moved = True
@@ -157,10 +150,9 @@ class Mpi:
         if to == self.rank:
             self._file(self.rank, str(label), row, own(value)[0])
             return
-        note = [str(label), row]
-        pieces = in_pieces(value, note) if request.stays and n_bytes >= LARGE_MESSAGE else [pack(value, note)]
-        for piece, tag in zip(pieces, chain([MESSAGE], repeat(PIECE))):
-            self._sending.append((self._send_bytes(piece, to, tag), piece))
+        # a large array is sent from where it lies, so one that may be overwritten is copied
+        value = value if request.stays else own(value)[0]
+        self._sending.append(self._send_message((str(label), row, value), to, MESSAGE))
 
     def _receive(self, lane, request):
         """Tell whether the message is there; if not, the lane will go on when it arrives."""
@@ -189,26 +181,12 @@ class Mpi:
         MPI, moved = self._world.MPI, False
         while True:
             status = MPI.Status()
-            message = self._world.comm.Improbe(MPI.ANY_SOURCE, MESSAGE, status)
+            message = self._world.comm.improbe(MPI.ANY_SOURCE, MESSAGE, status)
             if message is None:
                 return moved
-            packed, source = np.empty(status.Get_count(MPI.BYTE), np.uint8), status.Get_source()
-            message.Recv(packed)
-            value, (label, row) = unpack(packed, partial(self._next_piece, source))
-            self._file(source, label, row, value)
+            label, row, value = message.recv()
+            self._file(status.Get_source(), label, row, value)
             moved = True
-
-    def _next_piece(self, source, n_bytes):
-        """Return the next array, as a row of bytes, of the message that has arrived from this device."""
-        MPI, piece = self._world.MPI, np.empty(n_bytes, np.uint8)
-        status = MPI.Status()
-        self._world.comm.Recv(piece, source, PIECE, status)
-        if status.Get_count(MPI.BYTE) != n_bytes:
-            raise ValueError(
-                f"device {source} sends an array of {status.Get_count(MPI.BYTE)} bytes, not of {n_bytes}: "
-                "use one version on all ranks"
-            )
-        return piece
 
     def _file(self, source, label, row, value):
         """Put a message into the inbox, or hand it to the lane that waits for it."""

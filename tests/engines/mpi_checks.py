@@ -22,15 +22,17 @@ from asynchronous.by_the_rule import per_update
 from compared import assert_same, assert_within
 from engines import on_engines
 from engines.on_engines import LOSS, assert_can_be_read, mini_batch, network, work
+from mpi4py.util import pkl5
 from pairs.table import pairs  # noqa: F401 (a check)
 from settings import filled, memories_of, run
 
 import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
-from minipipe.engines import Mpi, mpi, world
+from minipipe.engines import Mpi, world
 from minipipe.engines.gathering import Clock
 from minipipe.engines.threads import PATIENCE_VARIABLE
+from minipipe.exact import Rational, rational
 from minipipe.layers import every_layer
 from minipipe.order import RECOMPUTE
 from minipipe.parallel import run as pipeline_run
@@ -151,11 +153,30 @@ def synchronous(name):
 
 
 def in_pieces(name):
-    """Another check where each array that need not be copied is sent by itself, however small it is, behind a
-    message that says what it is; MPI stores none of them.
-    """
-    with patch.object(mpi, "LARGE_MESSAGE", 0):
+    """Another check where each array is sent by itself, however small it is, and MPI stores none of them."""
+    usual, pkl5.pickle.THRESHOLD = pkl5.pickle.THRESHOLD, 0
+    try:
         return synchronous(name)
+    finally:
+        pkl5.pickle.THRESHOLD = usual
+
+
+def fractions():
+    """In fractions, ranks have the gradients of one device on the whole mini-batch."""
+    layers = [mp.Linear(3, 2), mp.ReLU(), mp.Linear(2, 2)]
+    layers = [layer.copy(rational) for layer in mp.Sequential(layers, LOSS).layers]
+    X, Y = rational(np.arange(15).reshape(3, 5)) / 7, rational(np.arange(10).reshape(2, 5)) / 3
+    for split in (dict(stages=2, microbatches=3), dict(replicas=2, zero=1)):
+        full = mp.Sequential(layers, LOSS)
+        pipe = mp.Parallel(layers, LOSS, **split, engine="mpi")
+        if "zero" in split:
+            half = Rational(1, 2)
+            assert pipe.train([(X, Y)], mp.SGD(half)) == full.train([(X, Y)], mp.SGD(half))
+        else:
+            assert pipe.forward_backward(X, Y) == full.forward_backward(X, Y)
+            assert_same(pipe.gradients, full.gradients)
+        pipe.collect()
+        assert_same([layer.W for layer in pipe.layers], [layer.W for layer in full.layers])
 
 
 # Programs of any kind, files and the command

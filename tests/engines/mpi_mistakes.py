@@ -8,12 +8,10 @@ from time import sleep
 
 import numpy as np
 from engines import on_engines
-from engines.on_engines import LOSS, mini_batch, network
+from engines.on_engines import mini_batch, network
 
-import minipipe as mp
 from minipipe.cluster import Compute, Receive, Send
 from minipipe.engines import Mpi, world
-from minipipe.exact import rational
 
 pair = partial(on_engines.pair, "mpi", layers=network())
 
@@ -74,14 +72,6 @@ def twice():
 
     with world().job():
         Mpi([sends(), receives()]).run()
-
-
-def in_rational_numbers():
-    """Which have no fixed size."""
-    layers = [mp.Linear(1, 1, W=rational([[2]]), b=rational([[0]])) for _ in range(2)]
-    with world().job():
-        pipe = mp.Pipeline(layers, LOSS, 2, 1, engine="mpi")
-        pipe.forward_backward(rational([[1, 2]]), rational([[1, 2]]))
 
 
 if __name__ == "__main__":
