@@ -231,7 +231,7 @@ def with_zero(schedule, level, prefetch=1):
     so is one with faults, and with 3 one whose copies have unequal work. Sources: Rajbhandari et al. 2020,
     arXiv 1910.02054; Zhao et al. 2023, arXiv 2304.11277.
 
-    >>> from ..schedules.replicas import data_parallel
+    >>> from ..schedules.one_stage_each import data_parallel
     >>> two = data_parallel(2, 2, stages=2)
     >>> print(with_zero(two, 1))
     device 0: 0F0 1F0 1B0 0B0 1S0 0S0 1U0 1G0 0U0 0G0

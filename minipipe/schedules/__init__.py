@@ -1,11 +1,11 @@
-"""The schedules with a name: pure functions (n_devices, n_microbatches) -> Schedule.
+"""The schedules with a name: pure functions (devices, microbatches) -> Schedule.
 
-They are found in the files of this room, see `SCHEDULES`: a new one is one new file. `replicas` has those of
-copies, which have no name. What a `Schedule` is, and what can be made of one, is in `minipipe.order`.
+They are found in the files of this room, see `SCHEDULES`: a new one is one new file. Only `data_parallel` has
+no name. What a `Schedule` is, and what can be made of one, is in `minipipe.order`.
 """
 
 # The order of these is that of all lists of names; those of other files come after them.
-from .one_stage_each import eager_one_f_one_b, gpipe, gpipe_fifo, naive, one_f_one_b
+from .one_stage_each import data_parallel, eager_one_f_one_b, gpipe, gpipe_fifo, naive, one_f_one_b
 from .interleaved import interleaved_one_f_one_b, looped_breadth_first
 from .zero_bubble import interleaved_zero_bubble, zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 from .controllable_memory import v_half, v_min
@@ -15,7 +15,6 @@ from .asynchronous import pipedream, pipedream_2bw, pipedream_vertical
 
 from ..order.names import SCHEDULES, is_name, name_of, names_having, stages_per_device
 from ..order.reading import build, names_for
-from .replicas import data_parallel, replicated_stages
 
 _BUILT = {builder.__name__: builder for builder in SCHEDULES.load().values()}
 globals().update(_BUILT)
@@ -25,7 +24,7 @@ __all__ = [
     "dualpipe_v", "eager_one_f_one_b", "gpipe", "gpipe_fifo", "gpipe_late_w", "interleaved_one_f_one_b",
     "interleaved_zero_bubble", "is_name", "looped_breadth_first", "naive", "name_of", "names_for",
     "names_having", "one_f_one_b", "one_f_one_b_late_w", "pipedream", "pipedream_2bw",
-    "pipedream_vertical", "replicated_stages", "stages_per_device", "v_half", "v_min", "with_late_W",
+    "pipedream_vertical", "stages_per_device", "v_half", "v_min", "with_late_W",
     "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]
 __all__ += sorted(_BUILT.keys() - {*__all__})

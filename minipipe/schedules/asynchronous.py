@@ -89,15 +89,15 @@ def pipedream_2bw(devices, microbatches, per_update=None):
     return _endless("pipedream-2bw", devices, microbatches, per_update, versions)
 
 
-def _endless(name, n_devices, n_microbatches, per_update, versions):
+def _endless(name, devices, microbatches, per_update, versions):
     """1F1B on each device, with an update after the last backward of each mini-batch."""
 
     def order(r):
         actions = []
-        for action in in_turn(*forwards_and_backwards(r, n_microbatches), warm_up=n_devices - r - 1):
+        for action in in_turn(*forwards_and_backwards(r, microbatches), warm_up=devices - r - 1):
             actions.append(action)
             if action.kind == "B" and (action.microbatch + 1) % per_update == 0:
                 actions.append(action._replace(kind="U"))
         return actions
 
-    return make_schedule(name, n_devices, n_microbatches, order, versions=versions)
+    return make_schedule(name, devices, microbatches, order, versions=versions)

@@ -159,18 +159,18 @@ def _eight_steps(turns, K, r, M):
     return turns.actions
 
 
-def _checked_both_ways(name, n_devices, n_microbatches, per_device):
-    """(n_devices, n_microbatches): both even, at least 2 and at least `per_device` micro-batches a device."""
-    n_devices, n_microbatches, *_ = check_sizes(n_devices, n_microbatches)
-    least = max(2, per_device * n_devices)
-    if n_devices % 2:
-        nearest = " or ".join(str(K) for K in (n_devices - 1, n_devices + 1) if K)
+def _checked_both_ways(name, devices, microbatches, per_device):
+    """(devices, microbatches): both even, at least 2 and at least `per_device` micro-batches a device."""
+    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    least = max(2, per_device * devices)
+    if devices % 2:
+        nearest = " or ".join(str(K) for K in (devices - 1, devices + 1) if K)
         raise ValueError(
-            f"{name} needs an even number of devices, devices={n_devices} is not: use {nearest}"
+            f"{name} needs an even number of devices, devices={devices} is not: use {nearest}"
         )
-    if n_microbatches % 2 or n_microbatches < least:
+    if microbatches % 2 or microbatches < least:
         raise ValueError(
-            f"microbatches={n_microbatches} does not fit {name} on {n_devices} devices, which takes an "
-            f"even number of at least {least}: use {max(least, n_microbatches + n_microbatches % 2)}"
+            f"microbatches={microbatches} does not fit {name} on {devices} devices, which takes an "
+            f"even number of at least {least}: use {max(least, microbatches + microbatches % 2)}"
         )
-    return n_devices, n_microbatches
+    return devices, microbatches

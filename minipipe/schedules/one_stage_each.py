@@ -1,9 +1,15 @@
-"""Schedules with one stage on each device. Rows are devices, time runs to the right."""
+"""Schedules with one stage on each device, or with the whole network on each.
 
-from ..checks import shown
+Rows are devices, time runs to the right.
+"""
+
+from itertools import pairwise
+
 from ..order.actions import Action
 from ..order.building import forwards_and_backwards, in_turn, make_schedule
+from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
+from ..order.schedule import Schedule
 
 
 @SCHEDULES(
@@ -40,25 +46,21 @@ def _filled_and_drained(K, M, F, B):
     source="Huang et al. 2018, arXiv 1811.06965",
     also={"F-then-B": "PaddlePaddle", "AFAB": "nanotron", "all-forward-all-backward": "nanotron"},
 )
-def gpipe(stages, microbatches, backward_order="lifo"):
-    """All forwards, then all backwards (fill and drain).
+def gpipe(stages, microbatches):
+    """All forwards, then all backwards, the last micro-batch first (fill and drain).
 
         F0 F1 F2             B2 B1 B0
            F0 F1 F2       B2 B1 B0
               F0 F1 F2 B2 B1 B0
 
-    backward_order: "lifo" runs the last micro-batch back first, as the paper's figure does, "fifo" the
-    first one. Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device, either way.
+    Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device.
     """
-    if not isinstance(backward_order, str) or backward_order not in ("lifo", "fifo"):
-        raise ValueError(f"backward_order={shown(backward_order)} must be 'lifo' or 'fifo'")
-    name, step = ("gpipe", -1) if backward_order == "lifo" else ("gpipe-fifo", 1)
 
     def order(r):
         forwards, backwards = forwards_and_backwards(r, microbatches)
-        return forwards + backwards[::step]
+        return forwards + backwards[::-1]
 
-    return make_schedule(name, stages, microbatches, order)
+    return make_schedule("gpipe", stages, microbatches, order)
 
 
 @SCHEDULES(
@@ -76,7 +78,12 @@ def gpipe_fifo(stages, microbatches):
 
     Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device.
     """
-    return gpipe(stages, microbatches, backward_order="fifo")
+
+    def order(r):
+        forwards, backwards = forwards_and_backwards(r, microbatches)
+        return forwards + backwards
+
+    return make_schedule("gpipe-fifo", stages, microbatches, order)
 
 
 @SCHEDULES(
@@ -128,3 +135,37 @@ def eager_one_f_one_b(stages, microbatches):
         return in_turn(*forwards_and_backwards(r, microbatches), warm_up=2 * (stages - r - 1))
 
     return make_schedule("eager-1f1b", stages, microbatches, order)
+
+
+def data_parallel(devices, microbatches, stages=1):
+    """Each device has the whole network, and takes a run of the micro-batches, one after the other.
+
+        0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1
+        0F2 1F2 1B2 0B2
+
+    devices: D, the copies; at most as many as there are micro-batches.
+    microbatches: M, of the whole mini-batch. The runs are as equal as can be, the first ones longer.
+    stages: in how many parts each copy is cut. Their gradients then can travel one after the other, see
+        `with_all_reduce`.
+
+    Makespan ceil(M/D) (F + B) ticks, and the time of the all-reduce; 1 micro-batch is alive on each device.
+    """
+    devices, microbatches, stages, _ = check_sizes(devices, microbatches, stages)
+    if devices > microbatches:
+        raise ValueError(
+            f"{devices} copies of the network, but {microbatches} micro-batches: "
+            "each copy needs at least one"
+        )
+    size, longer = divmod(microbatches, devices)
+    begins = [copy * size + min(copy, longer) for copy in range(devices + 1)]
+    runs = [range(*run) for run in pairwise(begins)]
+    places = range(stages)
+    orders = tuple(
+        tuple(
+            Action(kind, stage, i)
+            for i in run for kind, way in (("F", places), ("B", reversed(places))) for stage in way
+        )
+        for run in runs
+    )
+    copy_of = tuple(copy for copy, run in enumerate(runs) for _ in run) if devices > 1 else ()
+    return Schedule(orders, stages, microbatches, "data-parallel", copy_of)

@@ -23,7 +23,7 @@ from minipipe.order import (
 from minipipe.parallel import in_buckets
 from minipipe.parallel.rules import REFUSALS
 from minipipe.partitioning import loads
-from minipipe.schedules import build, data_parallel, gpipe, replicated_stages
+from minipipe.schedules import build, data_parallel, gpipe
 
 # --- sentences
 
@@ -206,6 +206,11 @@ def parallel(split, schedule="1f1b", layers=WIDE, **options):
     return mp.Parallel(layers, LOSS, **split, schedule=schedule, **options)
 
 
+# PipeDream's replicated stages: each copy of stage 0 has a device, and both share that of stage 1
+FIRST_STAGE_TWICE = Schedule.from_text(
+    ["0F0 0F2 0B0 0B2", "0F1 0F3 0B1 0B3", "1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3"], copy_of=(0, 1, 0, 1)
+)
+
 BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
     "schedule, replicas": (
         lambda: parallel(dict(replicas=2, stages=2, microbatches=4), gpipe(2, 4)),
@@ -255,9 +260,8 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
         "zero=3 with 3 micro-batches over 2 replicas: all of them gather parameters for each",
     ),
     "zero, copies": (
-        lambda: parallel(dict(stages=2, microbatches=3), replicated_stages([2, 1], 3),
-                        zero=1),
-        "zero=1 with 'replicated-stages', in which some stages are on one device only",
+        lambda: parallel(dict(stages=2, microbatches=4), FIRST_STAGE_TWICE, zero=1),
+        "zero=1 with 'custom', in which some stages are on one device only",
     ),
     "schedule, ties": (
         lambda: parallel(STAGES, "pipedream", TIED),
@@ -281,10 +285,10 @@ def test_what_breaks_a_rule_is_refused_by_its_sentence():
 def test_copies_that_are_no_replicas_are_refused():
     """Backwards of the second copy come in another order than its forwards; or only some stages have one."""
     other = Schedule.from_text(["0F0 0F1 0B0 0B1", "0F2 0F3 0B3 0B2"], 4, copy_of=(0, 0, 1, 1))
-    some, two_stages = replicated_stages([2, 1], 4), dict(replicas=2, stages=2, microbatches=4)
+    two_stages = dict(replicas=2, stages=2, microbatches=4)
     assert_refused([
         (lambda: parallel(dict(replicas=2, microbatches=4), other, sums=SYNC),
          "one order for all copies"),
-        (lambda: parallel(two_stages, some),
+        (lambda: parallel(two_stages, FIRST_STAGE_TWICE),
          "2 copies of the network on 3 devices, which are not 2 replicas"),
     ])

@@ -255,7 +255,6 @@ def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
     (lambda: build("1F", 2, 2), "did you mean '1f1b'"),
     (lambda: build("zzz", 2, 2), "there are naive, gpipe, gpipe-fifo, 1f1b"),
     (lambda: gpipe(0, 2), "devices=0 must be at least 1"),
-    (lambda: gpipe(2, 2, backward_order="up"), "backward_order='up' must be 'lifo' or 'fifo'"),
     (lambda: with_recompute(with_recompute(gpipe(2, 2))), "recomputes already"),
     (lambda: Schedule.from_text("F0 BB"), "device 0: 'BB' is not an action"),
     (lambda: Schedule.from_text(""), "has no actions"),
@@ -404,7 +403,7 @@ def test_orders_are_those_of_the_papers():
         "device 2: 2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3"
     )
     assert str(gpipe(2, 3)) == "device 0: 0F0 0F1 0F2 0B2 0B1 0B0\ndevice 1: 1F0 1F1 1F2 1B2 1B1 1B0"
-    assert str(gpipe(1, 2, backward_order="fifo")) == "device 0: 0F0 0F1 0B0 0B1"
+    assert str(build("gpipe-fifo", 1, 2)) == "device 0: 0F0 0F1 0B0 0B1"
     assert str(naive(2, 2)) == "device 0: 0F0 0B0 0F1 0B1\ndevice 1: 1F0 1B0 1F1 1B1"
     assert str(with_recompute(gpipe(1, 2))) == "device 0: 0F0 0F1 0R1 0B1 0R0 0B0"
     assert str(eager_one_f_one_b(2, 4)) == (

@@ -1,7 +1,7 @@
 """Data parallelism: copies of a network give the gradients of one, however many and however exchanged.
 
-Sums meet as nodes of one tree, so gradients have the bits of one device. Then stages on several devices each,
-as PipeDream replicates them, and batch norm with the statistics of all copies; at the end, published figures.
+Sums meet as nodes of one tree, so gradients have the bits of one device. Then batch norm with the statistics of
+all copies; at the end, published figures.
 """
 
 from dataclasses import replace
@@ -10,23 +10,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import Rounding, eighths, exact, valid_schedules
-from compared import (
-    J_and_gradients, assert_all_same, assert_equals_full_batch, assert_same, parameters, state,
-)
+from compared import assert_all_same, assert_same, parameters, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory.test_foresight import LAYERS as MIXED
 from memory.test_foresight import MACHINE, THREE_COPIES, assert_foreseen
 from sampling import one_in
-from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
+from splits.one_network import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
 from minipipe.collectives import ALL_REDUCES, all_reduce_ticks
 from minipipe.exact import Rational
-from minipipe.order import Schedule, in_copies, with_all_reduce, with_recompute, with_updates
+from minipipe.order import Schedule, in_copies, with_all_reduce, with_updates
 from minipipe.parallel import in_buckets
-from minipipe.schedules import build, data_parallel, gpipe, replicated_stages
+from minipipe.schedules import build, data_parallel, gpipe
 
 KINDS = pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 SMALL = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), mp.Linear(3, 2)], None).layers
@@ -217,89 +215,6 @@ def test_copies_take_over_what_an_optimizer_is_given_to_remember():
                 change(optimizer.memory)
             ends += map(parameters, net.replicas)
     assert_all_same(ends)
-
-
-# Stages on several devices each
-
-
-REPLICAS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
-
-
-@settings(max_examples=40)
-@given(REPLICAS, st.integers(4, 20))
-def test_every_order_of_replicas_runs_to_its_end(replicas, M):
-    assert replicated_stages(replicas, M).faults() == []
-    assert with_updates(replicated_stages(replicas, M)).faults() == []
-
-
-@settings(max_examples=5)
-@given(REPLICAS, st.integers(4, 9), st.integers(0, 5), st.booleans())
-def test_in_fractions_replicated_stages_have_the_full_batchs(replicas, M, more, recompute):
-    order = with_recompute(replicated_stages(replicas, M), "always" if recompute else "never")
-    net = mp.Pipeline(EXACT, LOSS, len(replicas), M, schedule=order)
-    assert_equals_full_batch(net, *map(eighths, mini_batch(M + more)))
-
-
-@pytest.mark.parametrize("change", [lambda order: order, with_all_reduce], ids=["at the end", "in the order"])
-def test_replicated_stages_have_the_bits_of_one_device(change):
-    X, Y = mini_batch(17)
-    one = mp.Pipeline(LAYERS, LOSS, 1, 8)
-    net = mp.Pipeline(LAYERS, LOSS, 3, 8, schedule=change(replicated_stages([3, 2, 1], 8)))
-    assert_same(J_and_gradients(net, X, Y), J_and_gradients(one, X, Y))
-
-
-def test_updates_of_all_replicas_are_those_of_the_full_batch():
-    optimizer = mp.SGD(Rational(1, 4), momentum=Rational(1, 2))
-    net = mp.Pipeline(EXACT, LOSS, 3, 6, schedule=with_updates(replicated_stages([2, 1, 3], 6)))
-    full, own = mp.Sequential(EXACT, LOSS), optimizer.fresh()
-    for m in (7, 6):
-        X, Y = map(eighths, mini_batch(m))
-        assert net.train([(X, Y)], own) == [full.forward_backward(X, Y)]
-        full.step(optimizer)
-    for stage in net._run.stages.values():
-        assert_same(parameters(stage.layers), parameters(net.stages[stage.index].layers))
-    assert_same(parameters(net.layers), parameters(full.layers))
-
-
-@pytest.mark.parametrize("replicas, ahead", [
-    ([7, 1], 2), ([9, 5, 1, 1], 2), ([2, 1, 1], 2), ([1, 1, 1, 1], 4),
-])
-def test_the_first_stage_goes_ahead_by_the_papers_number(replicas, ahead):
-    """NOAM = ceil(devices / devices of the first stage)."""
-    kinds = [action.kind for action in replicated_stages(replicas, 20 * max(replicas)).devices[0]]
-    assert kinds.index("B") == ahead
-
-
-def test_without_replicas_it_is_1f1b():
-    assert replicated_stages([1, 1, 1], 6).devices == mp.schedules.one_f_one_b(3, 6).devices
-
-
-def test_a_slow_stage_on_two_devices_keeps_all_busy():
-    """The last device is never idle between its first action and its last."""
-    trace = mp.simulate(replicated_stages([2, 1], 40), mp.Costs(F=[2, 1], B=[4, 2]))
-    assert trace.makespan == 40 * 3 + 2 + 4
-
-
-def test_only_gradients_of_replicated_stages_travel():
-    """Of 12 numbers, each of two devices sends half, and half of the sum; a stage on one device sends none.
-
-    The micro-batches of a device are no run, so with the tree it has two partial sums to send at first.
-    """
-    layers = [mp.Linear(3, 4, bias=False), mp.Linear(4, 100, bias=False)]
-    for accumulate, times in (("running", 1), ("tree", 2)):
-        split, order = dict(stages=2, microbatches=4), replicated_stages([2, 1], 4)
-        net = mp.Parallel(layers, LOSS, **split, schedule=order, sums=mp.Sums(accumulate))
-        net.forward_backward(np.ones((3, 4)), np.ones((100, 4)))
-        sent = [m.n_bytes for m in net.trace.messages if "all-reduce" in str(m.label)]
-        assert sum(sent) == 2 * (times * 48 + 48)
-
-
-@pytest.mark.parametrize("replicas, M, words", [
-    ([2, 0], 4, "replicas=0"), ([], 4, "replicas"), ([3, 1], 2, "a stage on 3 devices, but 2 micro-batches"),
-])
-def test_replicas_that_do_not_fit_are_refused(replicas, M, words):
-    with pytest.raises(ValueError, match=words):
-        replicated_stages(replicas, M)
 
 
 # Synchronised batch norm
