@@ -14,7 +14,7 @@ from ..layers.layer import checked_layers
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
 from ..parallel.options import Cut
-from .one_microbatch import (
+from .measuring import (
     PATTERNS, counts_for, footprint, in_network, one_micro_batch, received, sends_back, skips_across,
     stages_of,
 )
@@ -59,17 +59,13 @@ def footprints(
     """
     patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
-    return network.footprints(_counts(network, layers, stages), m, patterns)
-
-
-def _counts(network, layers, n_stages):
-    """Return the number of layers of each stage."""
-    if isinstance(n_stages, Cut) and isinstance(n_stages.by, str) and n_stages.by == "time":
+    if isinstance(stages, Cut) and isinstance(stages.by, str) and stages.by == "time":
         raise ValueError(
             "by='time' measures, which takes numbers: use by='macs', or Cut(counts), with the list of counts "
             "that `partition` has found"
         )
-    return counts_for(n_stages, layers, network.loss, network.sample(1))
+    counts = counts_for(stages, layers, network.loss, network.sample(1))
+    return network.footprints(counts, whole_number("m", m, 1), patterns)
 
 
 # What a network without numbers needs: random numbers that are not drawn, and errors that say who fails.
@@ -115,9 +111,7 @@ class WithoutNumbers:
 
     layers, loss, input_shape, dtype, optimizer: as for `footprints`.
 
-    Stages that are alike are counted once. The bytes of an array with m columns grow evenly with m, and
-    others know nothing of m. So for many samples the counts are made of those for 2 and for 3, which takes
-    less time for images. (m = 1 is a case of its own: there, copies may be views.)
+    Stages that are equal are counted once.
     """
 
     def __init__(self, layers, loss, input_shape, dtype, optimizer):
@@ -144,19 +138,29 @@ class WithoutNumbers:
         say_who_fails(self.loss, ("forward", "backward"), "the loss")
         self.known = {}
 
-    def footprints(self, counts, m, patterns=PATTERNS):
-        """The `Footprint` of each stage s, which has `counts[s]` layers, for micro-batches of m samples."""
-        return of_samples(m, lambda m: self._footprints(counts, m, patterns))
+    def footprints(self, counts, m, patterns):
+        """Return the `Footprint` of each stage s, of `counts[s]` layers, for micro-batches of m samples."""
+        found = []
+        coming_back = dict.fromkeys(patterns)  # to a stage, in each pattern; None to the last
+        for stage, shape, key in reversed(self._stages(counts, m)):
+            of_pattern = {}
+            for pattern in patterns:
+                of_pattern[pattern], coming_back[pattern] = self._counted(
+                    stage, shape, key, m, pattern, coming_back[pattern]
+                )
+            actions = {pattern: counted.actions[pattern] for pattern, counted in of_pattern.items()}
+            found.append(of_pattern[patterns[-1]]._replace(actions=actions))
+        return in_network(found[::-1], counts)
 
     def sample(self, m):
         """(X, Y) of m samples."""
         X, Y = (arrays(shape, m, self.dtype) for shape in (self.shapes[0], self.shapes[-1]))
-        if self.layers[0].takes == "tokens":  # they are looked at
+        if self.layers[0].takes == "tokens":  # an embedding reads their numbers
             X = np.zeros(X.shape)
         return X, Y
 
     def _stages(self, counts, m):
-        """[(stage, shape of its inputs, a key that is the same for stages that are alike)]"""
+        """Return [(stage, shape of its inputs, a key that equal stages share)]."""
         found = []
         ends = accumulate([0, *counts])
         for stage, (start, end) in zip(stages_of(self.layers, self.loss, counts), pairwise(ends)):
@@ -165,25 +169,14 @@ class WithoutNumbers:
             found.append((stage, shape, (stage.index == 0, *self.names[start:end], m, given)))
         return found
 
-    def _footprints(self, counts, m, patterns):
-        found = []
-        coming_back = dict.fromkeys(patterns)  # to a stage, in each pattern; None to the last
-        for stage, shape, alike in reversed(self._stages(counts, m)):
-            of_pattern = {}
-            for pattern in patterns:
-                of_pattern[pattern], coming_back[pattern] = self._counted(
-                    stage, shape, alike, m, pattern, coming_back[pattern]
-                )
-            actions = {pattern: counted.actions[pattern] for pattern, counted in of_pattern.items()}
-            found.append(of_pattern[patterns[-1]]._replace(actions=actions))
-        return in_network(found[::-1], counts)
+    def _counted(self, stage, shape, key, m, pattern, dA):
+        """Return (the `Footprint` of a stage, what it sends back).
 
-    def _counted(self, stage, shape, alike, m, pattern, dA):
-        """(Footprint, what it sends back) of one stage.
-
-        It gets inputs of `shape`, and dA from behind; `alike` is its key among those of `_stages`.
+        shape: of its inputs.
+        key: that of `_stages`.
+        dA: the derivative that it receives; None for the last stage.
         """
-        key = *alike, pattern, repr(dA)
+        key = *key, pattern, repr(dA)
         if key not in self.known:
             performed = self._performed(stage, shape, m, pattern, dA)
             counted = footprint(stage, {pattern: performed}, self.optimizer)
@@ -192,13 +185,13 @@ class WithoutNumbers:
         return self.known[key]
 
     def _arriving(self, stage, m):
-        """What skip connections bring to a stage, forward and backward."""
+        """Return {(message, name): what this skip connection brings to the stage}, forward and backward."""
         forks, joins = skips_across(stage.layers)
         places = [*(("F", name) for name in joins), *(("B", name) for name in forks)]
         return {(message, name): arrays(self.skips[name], m, self.dtype) for message, name in places}
 
     def _performed(self, stage, shape, m, pattern, dA):
-        """As `one_micro_batch`, of one stage alone."""
+        """Run `one_micro_batch` for this stage alone."""
         for layer in stage.layers:
             layer.initialize(NoNumbers(), self.dtype)
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
@@ -218,32 +211,6 @@ def arrays(shape, m, dtype):
     return MetaArray((*shape, m), dtype)
 
 
-def of_samples(m, count):
-    """Return count(m), which for more than 3 samples is made of count(2) and count(3).
-
-    >>> of_samples(6, lambda m: [100 + 8 * m])
-    [148]
-    """
-    m = whole_number("m", m, 1)
-    return count(m) if m <= 3 else evenly(m, count(2), count(3))
-
-
-def evenly(m, two, three):
-    """The numbers for m, where `two` and `three` have those for 2 and for 3.
-
-    >>> evenly(4, [10, {"F": (0, 5)}], [12, {"F": (0, 8)}])
-    [14, {'F': (0, 11)}]
-    """
-    if two == three:
-        return two
-    if isinstance(two, dict):
-        return {key: evenly(m, two[key], three[key]) for key in two}
-    if isinstance(two, (list, tuple)):
-        parts = [evenly(m, *pair) for pair in zip(two, three, strict=True)]
-        return type(two)(*parts) if hasattr(two, "_fields") else type(two)(parts)
-    return two + (m - 2) * (three - two)
-
-
 def _check_sent(sent, expected, layer):
     """What a stage sends is what the next one is counted with."""
     if repr(sent) != repr(expected):
@@ -254,7 +221,7 @@ def _check_sent(sent, expected, layer):
 
 
 def _name(layer):
-    """The same for layers that are alike."""
+    """Return bytes that equal layers share, or else the layer's id."""
     try:
         return pickle.dumps(layer)
     except (pickle.PicklingError, AttributeError, TypeError):  # its class stands in a function, for instance

@@ -12,7 +12,7 @@ from ..order.simulate import FORESIGHTS
 from ..parallel.stage import KEPT
 from ..parallel.totals import Totals, Versions
 from ..ties import Tied, program_of_ties
-from .one_microbatch import Footprint
+from .measuring import Footprint
 
 ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
 

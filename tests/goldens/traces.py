@@ -10,7 +10,7 @@ from itertools import product
 import minipipe as mp
 from minipipe.order import in_copies, with_all_reduce, with_recompute, with_updates
 from minipipe.planning import Footprint
-from minipipe.planning.one_microbatch import PATTERNS
+from minipipe.planning.measuring import PATTERNS
 from minipipe.schedules import SCHEDULES, names_having
 
 # A list of its own, so that a new schedule breaks nothing: put it here, too, when its order is settled.

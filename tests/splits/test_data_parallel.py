@@ -1,7 +1,7 @@
 """Data parallelism: copies of a network give the gradients of one, however many and however exchanged.
 
-Sums meet as nodes of one tree, so gradients have the bits of one device. Then batch norm with the statistics of
-all copies; at the end, published figures.
+Sums meet as nodes of one tree, so gradients have the bits of one device. Then batch norm with the statistics
+of all copies; at the end, published figures.
 """
 
 from dataclasses import replace
