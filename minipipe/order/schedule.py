@@ -13,6 +13,7 @@ from pathlib import Path
 from ..checks import items_of, listed, shown
 from ..cluster import SHOWS
 from .actions import CLOSING, RULES, Action, Overlap, ScheduleError, listing, parse
+from .costs import check_sizes
 from .csv_format import parse_table, read_text, table_text
 from .faults import faults, wrong_form
 
@@ -385,12 +386,25 @@ class Schedule:
         return "\n".join(f"device {r}: {' '.join(map(str, order))}" for r, order in enumerate(self.devices))
 
 
+def make_schedule(name, devices, microbatches, order, v=1, copy_of=(), versions=()):
+    """Return the `Schedule` in which device r does the actions of `order(r)`.
+
+    v: stages on each device.
+    name, copy_of, versions: as for `Schedule`.
+
+    Raises `ValueError` for sizes without sense.
+    """
+    devices, microbatches, v, _ = check_sizes(devices, microbatches, v)
+    orders = tuple(tuple(order(r)) for r in range(devices))
+    return Schedule(orders, v * devices, microbatches, name, copy_of, versions)
+
+
 def checked_schedule(schedule):
     """`schedule`, if it is one; `ValueError` for anything else."""
     if not isinstance(schedule, Schedule):
         raise ValueError(
-            f"schedule={shown(schedule)} is not a Schedule: pass one, such as build('1f1b', n_devices, "
-            "n_microbatches)"
+            f"schedule={shown(schedule)} is not a Schedule: pass one, such as build('1f1b', devices, "
+            "microbatches)"
         )
     return schedule
 

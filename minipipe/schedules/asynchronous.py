@@ -5,9 +5,10 @@ Those have used older weights. Each builder says which weights a stage uses for 
 """
 
 from ..checks import whole_number
-from ..order.building import forwards_and_backwards, in_turn, make_schedule
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
+from ..order.schedule import make_schedule
+from .one_stage_each import forwards_and_backwards, in_turn
 
 PIPEDREAM = "Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP"
 

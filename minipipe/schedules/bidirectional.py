@@ -8,9 +8,10 @@ added. Each device has two stages, each of them as long as with one copy, so par
 from fractions import Fraction
 
 from ..order.actions import Action
-from ..order.building import Turns, make_schedule
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
+from ..order.schedule import make_schedule
+from .zero_bubble import Turns
 
 
 def _of_folded(K, M, F, I, W):

@@ -8,9 +8,10 @@ stage, `f` one of its second.
 from fractions import Fraction
 
 from ..order.actions import Action
-from ..order.building import in_turn, make_schedule
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
+from ..order.schedule import make_schedule
+from .one_stage_each import in_turn
 
 
 @SCHEDULES(

@@ -6,10 +6,26 @@ Rows are devices, time runs to the right.
 from itertools import pairwise
 
 from ..order.actions import Action
-from ..order.building import forwards_and_backwards, in_turn, make_schedule
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
-from ..order.schedule import Schedule
+from ..order.schedule import Schedule, make_schedule
+
+
+def forwards_and_backwards(stage, microbatches):
+    """Return two lists: the stage's F of all micro-batches, and its B."""
+    return [[Action(kind, stage, i) for i in range(microbatches)] for kind in "FB"]
+
+
+def in_turn(forwards, backwards, warm_up):
+    """Return `warm_up` forwards; then in turn a forward, while there is one, and a backward.
+
+    >>> print(*in_turn(*forwards_and_backwards(0, 3), warm_up=1))
+    0F0 0F1 0B0 0F2 0B1 0B2
+    """
+    order = forwards[:warm_up]
+    for k, backward in enumerate(backwards, warm_up):
+        order += [*forwards[k:k + 1], backward]
+    return order
 
 
 @SCHEDULES(

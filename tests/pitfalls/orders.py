@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import minipipe as mp
 from minipipe.order import Action, Schedule, faults, peak_microbatches, schedule
-from minipipe.order.building import make_schedule
+from minipipe.order.schedule import make_schedule
 from minipipe.partitioning import loads, solvers
 from minipipe.schedules import SCHEDULES, bidirectional, build
 
