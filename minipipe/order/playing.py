@@ -1,9 +1,9 @@
 """A schedule performed action by action: whether it comes to its end, and who waits for whom if not."""
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from typing import NamedTuple
 
-from .actions import CLOSING, RULES, WEIGHT, WIDE, before, works_on
+from .actions import RULES, WEIGHT, before, works_on
 
 
 class Stop(NamedTuple):
@@ -18,128 +18,84 @@ class Stop(NamedTuple):
 
 
 def play(schedule):
-    """None if all devices come to their end with everything done; else the `Stop`.
+    """Return None if all devices come to their end with everything done, else the `Stop`.
 
     Each device's order is given, so it does not matter which device is looked at first, and no clock is
     needed: each goes on until something is missing, and is looked at again when that is there. An `A`,
     an `S` and a `G` only start an exchange: that is over when all devices have come to it. Takes time in
     proportion to the number of actions.
     """
-    n_microbatches, copies = schedule.n_microbatches, schedule.copies
-    done = [bytearray(n_microbatches) for _ in range(schedule.n_stages)]
-    closing = _Closing(schedule, done) if schedule.versions or schedule.kinds & (CLOSING | WIDE) else None
-    (begins, ends), stages_on = _lookups(done), _stages_on(schedule)
-    waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
-    heads, ready = [0] * len(schedule.devices), list(range(len(schedule.devices)))
+    progress = _Progress(schedule)
+    ready = list(range(len(schedule.devices)))
     while ready:
         device = ready.pop()
-        order, own = schedule.devices[device], stages_on[device]
-        for head in range(heads[device], len(order)):
-            action = order[head]
-            parts = (action,) if action[0].__class__ is str else action
-            for kind, stage, i in parts:
-                if kind not in begins or not 0 <= i < n_microbatches or stage not in own[copies[i]]:
-                    break
-                looked_at, needs, way, handed_on, heard = begins[kind]
-                if done[stage][i] & looked_at != needs:
-                    break
-                if heard[stage][i] & handed_on != handed_on:
-                    waiting[handed_on, stage - way, i] = device
-                    break
-                if closing and closing.holds_back(device, kind, stage, i):
-                    break
-            else:
-                for kind, stage, i in parts:
-                    adds, handed_on = ends[kind]
-                    done[stage][i] |= adds
-                    if handed_on and (handed_on, stage, i) in waiting:
-                        ready.append(waiting.pop((handed_on, stage, i)))
-                    elif closing:
-                        ready += closing.after(device, action, kind, stage, i)
-                continue
-            break
-        else:
-            head = len(order)
-        heads[device] = head
-    left = [order[head:] for head, order in zip(heads, schedule.devices)]
-    lanes = closing.lanes if closing else [()] * len(left)
-    complete = all(state & WEIGHT for row in done for state in row)
-    return None if complete and not any(left) and not any(lanes) else Stop(left, lanes)
+        actions = progress.left[device]
+        while actions and all(progress.can_begin(device, part) for part in actions[0].parts):
+            for part in actions.popleft().parts:
+                ready += progress.perform(device, part)
+    complete = all(state & WEIGHT for row in progress.done for state in row)
+    if complete and not any(progress.left) and not any(progress.lanes):
+        return None
+    return Stop(progress.left, progress.lanes)
 
 
-def _lookups(done):
-    """What `play` looks up for an action of each kind, from the rules and what is `done` on each stage.
+class _Progress:
+    """How far the devices of a schedule are.
 
-    Two dicts, for its beginning {kind: (needs and forbids, needs, way, handed on, for each stage the row that
-    it hears from)}, and for its end {kind: (adds, handed on)}.
-    """
-    stages, everything = range(len(done)), bytes([255]) * len(done[0])  # both ends wait for nobody
-    begins, ends = {}, {}
-    for kind, rule in RULES.items():
-        heard = [done[stage - rule.way] if stage - rule.way in stages else everything for stage in stages]
-        begins[kind] = rule.needs | rule.forbids, rule.needs, rule.way, rule.handed_on, heard
-        ends[kind] = rule.adds, rule.handed_on
-    return begins, ends
-
-
-def _stages_on(schedule):
-    """For each device, its stages: for each copy of the network, a set."""
-    found = [[frozenset()] * schedule.n_copies for _ in schedule.devices]
-    for copy, placed in enumerate(schedule.device_of):
-        for stage, device in placed.items():
-            if 0 <= stage < schedule.n_stages:
-                found[device][copy] |= {stage}
-    return found
-
-
-class _Closing:
-    """Where a schedule stands whose order has more than work on one micro-batch, or versions of weights.
-
+    left: for each device, the actions that it has still to do, in order.
     lanes: for each device, the exchanges that it has started and that are not over, in order.
-    done: for each stage, what has been done for each micro-batch.
+    done: for each stage and micro-batch, what has been done, as bits.
     """
 
-    def __init__(self, schedule, done):
+    def __init__(self, schedule):
+        self._schedule, kinds = schedule, schedule.kinds
+        self.left = list(map(deque, schedule.devices))
         self.lanes = [deque() for _ in schedule.devices]
-        self._done, self._versions, self._copies = done, schedule.versions, schedule.copy_of
-        self._updates = [[0] * schedule.n_stages for _ in schedule.devices]
+        self.done = [bytearray(schedule.n_microbatches) for _ in range(schedule.n_stages)]
+        self._waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
+        self._updates = Counter()  # of (device, stage)
         self._holders = [schedule.holders(stage) for stage in range(schedule.n_stages)]
-        # for each device and stage, whether it has all of the stage's parameters, in an order with S: they
-        # are in parts from the beginning where the order frees what it has gathered
-        self._whole = "S" in schedule.kinds and [
-            ["X" not in schedule.kinds] * schedule.n_stages for _ in schedule.devices
-        ]
+        # whether a device has all parameters of a stage, in an order with S: they are in parts from the
+        # beginning where the order frees what it has gathered
+        self._whole = defaultdict(lambda: "X" not in kinds) if "S" in kinds else None
 
-    def holds_back(self, device, kind, stage, i):
-        """Whether an action, of which nothing else is missing, cannot begin."""
-        rule = RULES[kind]
-        if rule.wide and not self._all_are_ready(rule, kind, stage, i):
-            return True
-        if self._versions and kind == "F" and self._versions[stage][i] > self._updates[device][stage]:
-            return True
-        if self._whole and rule.whole not in (None, self._whole[device][stage]):
-            return True
-        return bool(waits_for(kind, stage, self.lanes[device]))
+    def can_begin(self, device, part):
+        """Tell whether nothing is missing for an action; if a message is, the device waits for it."""
+        kind, stage, i = part
+        done, schedule, rule = self.done, self._schedule, RULES.get(kind)
+        exists = rule and 0 <= stage < len(done) and 0 <= i < schedule.n_microbatches
+        if not exists or schedule.device_of[schedule.copies[i]].get(stage) != device:
+            return False
+        looked_at = rule.needs | rule.forbids
+        for j in works_on(part, schedule.copy_of) if rule.wide else (i,):
+            if done[stage][j] & looked_at != rule.needs:
+                return False
+        source = stage - rule.way
+        if source != stage and 0 <= source < len(done) and not done[source][i] & rule.handed_on:
+            self._waiting[rule.handed_on, source, i] = device
+            return False
+        if kind == "F" and schedule.versions and schedule.versions[stage][i] > self._updates[device, stage]:
+            return False
+        if self._whole is not None and rule.whole not in (None, self._whole[device, stage]):
+            return False
+        return not (self.lanes[device] and waits_for(kind, stage, self.lanes[device]))
 
-    def after(self, device, action, kind, stage, i):
-        """The devices that can perhaps go on when this one has performed a part of `action`."""
+    def perform(self, device, part):
+        """Do an action; return the devices that can perhaps go on."""
+        kind, stage, i = part
         rule = RULES[kind]
-        if self._whole and rule.leaves is not None:
-            self._whole[device][stage] = rule.leaves
+        for j in works_on(part, self._schedule.copy_of) if rule.wide else (i,):
+            self.done[stage][j] |= rule.adds
+        if self._whole is not None and rule.leaves is not None:
+            self._whole[device, stage] = rule.leaves
         if kind == "U":
-            self._updates[device][stage] += 1
+            self._updates[device, stage] += 1
         elif rule.meets:
-            self.lanes[device].append(action)
+            self.lanes[device].append(part)
             return _meet(self.lanes, device, self._holders)
-        elif rule.wide:
-            for microbatch in works_on((kind, stage, i), self._copies):
-                self._done[stage][microbatch] |= rule.adds
+        elif rule.way and (rule.handed_on, stage, i) in self._waiting:
+            return [self._waiting.pop((rule.handed_on, stage, i))]
         return ()
-
-    def _all_are_ready(self, rule, kind, stage, i):
-        """Whether what works on all micro-batches of a copy has what it needs of each."""
-        states = [self._done[stage][microbatch] for microbatch in works_on((kind, stage, i), self._copies)]
-        return all(state & rule.needs == rule.needs and not state & rule.forbids for state in states)
 
 
 def waits_for(kind, stage, lane):
