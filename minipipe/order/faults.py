@@ -26,50 +26,50 @@ def whole_faults(schedule, parts_of):
         for (device, stage), parts in parts_of.items() for fault in _faults_of_stage(stage, parts, in_parts)
     ]
     for stage in range(schedule.n_stages):
-        devices = schedule.holders(stage)
-        numbers = [sum(part.kind == "G" for part in parts_of[device, stage]) for device in devices]
-        if len(set(numbers)) > 1:
-            found.append(
-                f"devices {', '.join(map(str, devices))} have {', '.join(map(str, numbers))} gathers of "
-                f"stage {stage}: each of them is a meeting of all, so put equally many on each"
-            )
+        found += _unequal_meetings(stage, schedule.holders(stage), "G", parts_of)
     return found
 
 
+def _unequal_meetings(stage, devices, kind, parts_of):
+    """Return a list: the fault that some devices start more exchanges of this kind than others, or none."""
+    numbers = [sum(part.kind == kind for part in parts_of[device, stage]) for device in devices]
+    if len(set(numbers)) <= 1:
+        return []
+    return [
+        f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[kind].name}s of stage {stage}: each of "
+        "them is a meeting of all, so put equally many on each"
+    ]
+
+
 def _faults_of_stage(stage, parts, in_parts):
-    """What one device lacks, or has already, when an action of a stage begins; and at the end."""
+    """Yield what one device lacks, or has already, when an action of a stage begins; and at the end."""
     whole, last = not in_parts, None
     for part in parts:
-        rule = RULES[part.kind]
-        if rule.whole not in (None, whole):
-            yield _has_not(part, last) if rule.whole else _has_all(part, in_parts)
+        rule, kind = RULES[part.kind], part.kind
+        if rule.whole and not whole:
+            since = "" if last is None else f" since {last}"
+            remedy = "leave it out" if kind == "X" else f"put {part._replace(kind='G')} before it"
+            yield (
+                f"{part} needs all parameters of its stage, but the device has its own part{since}: {remedy}"
+            )
+            return
+        if rule.whole is False and whole:
+            free = f"leave it out, or put {part._replace(kind='X')} before it"
+            remedy = free if in_parts else "put it behind their update"
+            yield f"{part} gathers parameters of which the device has all: {remedy}"
             return
         if rule.leaves is not None:
             whole, last = rule.leaves, part
     if whole and in_parts:
-        yield f"{last} leaves the parameters whole at the end: put {_as('X', last)} behind their last use"
+        yield (
+            f"{last} leaves the parameters whole at the end: put {last._replace(kind='X')} behind their last "
+            "use"
+        )
     elif not whole and not in_parts:
         yield (
             f"each device has updated a part of stage {stage} by {last}, which no G sends to the others: "
-            f"put {_as('G', last)} behind it"
+            f"put {last._replace(kind='G')} behind it"
         )
-
-
-def _has_all(part, in_parts):
-    """A gather of what is there already."""
-    remedy = f"leave it out, or put {_as('X', part)} before it" if in_parts else "put it behind their update"
-    return f"{part} gathers parameters of which the device has all: {remedy}"
-
-
-def _has_not(part, last):
-    """An action before which some of the parameters are missing since the action `last`."""
-    since = "" if last is None else f" since {last}"
-    remedy = "leave it out" if part.kind == "X" else f"put {_as('G', part)} before it"
-    return f"{part} needs all parameters of its stage, but the device has its own part{since}: {remedy}"
-
-
-def _as(kind, part):
-    return part._replace(kind=kind)
 
 
 # What closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
@@ -193,17 +193,14 @@ def _faults_between_devices(schedule, parts_of):
     sums = _sums(schedule)
     for stage in range(schedule.n_stages):
         devices = schedule.holders(stage)
-        numbers = [sum(part.kind in sums for part in parts_of[r, stage]) for r in devices]
+        unequal = _unequal_meetings(stage, devices, sums[0], parts_of) if sums else []
         if len(devices) > 1 and not sums:
             yield (
                 f"stage {stage} is on devices {_text_of(devices)}, so an update needs the sum of their "
                 "gradients: put an A before each U, as with_all_reduce does"
             )
-        elif len(set(numbers)) > 1:
-            yield (
-                f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[sums[0]].name}s of stage "
-                f"{stage}: each of them is a meeting of all, so put equally many on each"
-            )
+        elif unequal:
+            yield from unequal
         elif len(devices) == 1 and "S" in schedule.kinds:
             yield (
                 f"stage {stage} is on device {devices[0]} alone, so an S has nobody to share it with: leave "
@@ -217,7 +214,7 @@ def _text_of(numbers):
 
 # All faults; and those of sizes, of counts, of what comes before what, and of limits.
 
-def faults(schedule, most_alive=None, most_versions=None):
+def faults(schedule, most_alive=None):
     """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
     found = list(wrong_form(schedule)) or list(_late_W_out_of_place(schedule))
     if found:
@@ -230,8 +227,6 @@ def faults(schedule, most_alive=None, most_versions=None):
     found = wrong_closings(schedule)
     if most_alive is not None:
         found += _too_many_alive(schedule, most_alive)
-    if most_versions is not None and schedule.versions:
-        found += _too_old_weights(schedule, most_versions)
     return found
 
 
@@ -249,7 +244,7 @@ def wrong_form(schedule):
         yield f"{sizes} make more than {MOST_ACTIONS:,} actions: use fewer"
         return
     copies = schedule.copy_of
-    if copies and (len(copies) != n_microbatches or not all(map(_is_count, copies))):
+    if copies and (len(copies) != n_microbatches or not all(map(is_count, copies))):
         yield f"copy_of={copies} must have a copy, 0, 1, ..., for each of the {n_microbatches} micro-batches"
     elif copies and max(copies) >= len(set(copies)):
         idle = min(set(range(n_microbatches)) - set(copies))
@@ -263,7 +258,7 @@ def wrong_form(schedule):
             f"versions has rows of lengths {shape}: give it {n_stages} rows, one for each stage, of "
             f"{n_microbatches} numbers"
         )
-    wrong = [version for row in schedule.versions for version in row if not _is_count(version)]
+    wrong = [version for row in schedule.versions for version in row if not is_count(version)]
     if wrong:
         yield (
             f"versions has {wrong[0]!r}: it counts the updates in the weights, so write whole numbers of at "
@@ -288,8 +283,9 @@ def _late_W_out_of_place(schedule):
             )
 
 
-def _is_count(number):
-    return isinstance(number, Integral) and number >= 0
+def is_count(number):
+    """Tell whether this is a whole number of at least 0; a boolean is not."""
+    return isinstance(number, Integral) and not isinstance(number, bool) and number >= 0
 
 
 def _is_known(part, schedule):
@@ -420,16 +416,6 @@ def _weights_too_new(schedule):
                     f"device {device}: {part} needs the weights after {version} updates, but there were only "
                     f"{made} by then"
                 )
-
-
-def _too_old_weights(schedule, most_versions):
-    for device, part, made in schedule.walk():
-        version = schedule.versions[part.stage][part.microbatch]
-        if part.kind not in CLOSING and not made - version < most_versions:
-            yield (
-                f"device {device}: {part} needs the weights after {version} updates, which no longer exist: "
-                f"there were {made}, and only the newest {most_versions} versions are kept"
-            )
 
 
 def _too_many_alive(schedule, most_alive):

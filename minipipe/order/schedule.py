@@ -15,7 +15,7 @@ from ..cluster import SHOWS
 from .actions import CLOSING, RULES, Action, Overlap, ScheduleError, listing, parse
 from .costs import check_sizes
 from .csv_format import parse_table, read_text, table_text
-from .faults import faults, wrong_form
+from .faults import faults, is_count, wrong_form
 
 
 # What follows from the actions alone: how many micro-batches there are, and copies of the network.
@@ -92,13 +92,9 @@ def _action(item, device):
         except ScheduleError:
             return None
     kind, *numbers = items_of(item) or [None]
-    if kind not in RULES or len(numbers) not in (1, 2) or not all(map(_is_count, numbers)):
+    if kind not in RULES or len(numbers) not in (1, 2) or not all(map(is_count, numbers)):
         return None
     return Action(kind, *[device, *numbers][-2:])
-
-
-def _is_count(number):
-    return isinstance(number, Integral) and not isinstance(number, bool) and number >= 0
 
 
 @dataclass(frozen=True)
@@ -326,18 +322,17 @@ class Schedule:
         """Whether some stage works on a micro-batch after an update of its weights."""
         return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
 
-    def faults(self, most_alive=None, most_versions=None):
+    def faults(self, most_alive=None):
         """Every fault in words, in a list; a schedule with an empty list runs to its end.
 
         most_alive: the micro-batches that a device can keep the activations of at once: a number, or one for
             each device. Of n stages on a device, each counts 1/n.
-        most_versions: the versions of its weights that a stage keeps, the newest ones.
         """
-        return faults(self, most_alive, most_versions)
+        return faults(self, most_alive)
 
-    def validate(self, most_alive=None, most_versions=None):
+    def validate(self, most_alive=None):
         """This schedule, or `ScheduleError` with its faults, at most 20 of them and some of each kind."""
-        found = self.faults(most_alive, most_versions)
+        found = self.faults(most_alive)
         if found:
             raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}")
         return self
