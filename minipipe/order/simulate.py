@@ -1,7 +1,5 @@
 """The run of a schedule without any arithmetic."""
 
-import gc
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..checks import one_of
@@ -53,31 +51,13 @@ def simulate(
     """
     checked_costs(costs)
     one_of("all_reduce", all_reduce, ALL_REDUCES)
-    with collector_paused():
-        schedule = build(schedule, devices, microbatches).validate()
-        return simulation_of(schedule, costs, link, footprints, all_reduce, ports).run()
-
-
-def simulation_of(schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=()):
-    """The `Cluster` of which `simulate` gives the trace, at tick 0; its arguments are not checked."""
+    schedule = build(schedule, devices, microbatches).validate()
     if footprints is None:
         perform_on = perform_without_numbers(costs, schedule.n_stages)
         programs = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce)
-        return cluster_of(programs, schedule, costs, link, ports=ports)
+        return cluster_of(programs, schedule, costs, link, ports=ports).run()
     foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
     programs = programs_of_schedule(
         foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.sum_tied, all_reduce
     )
-    return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports)
-
-
-@contextmanager
-def collector_paused():
-    """Python does not look for cyclic garbage meanwhile: a simulation leaves many rows, and no garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports).run()

@@ -4,6 +4,7 @@ import time
 from fractions import Fraction
 
 import matplotlib
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from ticks.test_cluster import receiver, sender
 from minipipe.cluster import (
     Cluster, Compute, IdlePart, Link, Message, Receive, Send, Span, Step, critical_path, describe_path,
 )
-from minipipe.order.simulate import simulation_of
 from minipipe.schedules import build
 
 matplotlib.use("Agg")
@@ -196,17 +196,18 @@ def test_nothing_to_explain():
 
 
 def test_a_run_can_be_explained_at_any_tick():
-    schedule, link = build("1f1b", 3, 4), Link(latency=2)
-    cluster = simulation_of(schedule, link=link)
+    layers, X, link = [mp.Linear(2, 2)] * 3, np.ones((2, 4)), Link(latency=2)
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 4, schedule="1f1b", link=link)
+    pipe.start(X, X)
     more = True
     while more:
-        more = cluster.tick()
-        trace = cluster.trace
+        more = pipe.tick()
+        trace = pipe.trace
         assert [(part.start, part.end) for part in trace.explain().idle if part.cause == "drain"] == [
             (idle.start, idle.end) for idle in trace.idle if idle.reason == "drain"
         ]
         check_path(trace, trace.critical_path())
-    assert trace.explain().totals() == mp.simulate(schedule, link=link).explain().totals()
+    assert trace.explain().totals() == mp.simulate(pipe.schedule, link=link).explain().totals()
 
 
 def test_of_two_equal_reasons_the_path_takes_the_device_itself():
