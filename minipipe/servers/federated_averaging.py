@@ -1,24 +1,30 @@
-"""Federated averaging: clients train on samples of their own, and a server averages their weights."""
+"""Federated averaging: clients train on samples of their own, and a server averages their weights.
+
+Device 0 is the server, device 1 + k the k-th of the clients that were chosen for the round.
+"""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
-import copy
 from collections.abc import Sequence
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import computing, overflow_refused
+from ..arrays import computing, constant, even_slices, overflow_refused
 from ..checks import items_of, listed, real_number, shown, whole_number
-from ..cluster import Cluster, Link, Port
+from ..cluster import Cluster, Compute, Label, Link, Port, Receive, Send, checked_ports
+from ..cluster.links import links_between
 from ..layers import Layer, every_layer
 from ..losses import Loss
-from ..network import Network
+from ..network import Network, Sequential
 from ..optimizers import Optimizer, checked_optimizer
 from ..state import all_or_nothing
-from .clients import Client, federated_client, federated_server, state_of, take
-from .places import MOST, checked_way, ticks_of_each
+from ..sums import TreeSum
+from .programs import ticks_of_each
+
+DOWN, UP = "weights", "update"  # the names of the messages
 
 
 class Round(NamedTuple):
@@ -86,17 +92,24 @@ class FederatedAveraging(Network):
         fraction = real_number("fraction", fraction, above=0, most=1)
         self._epochs, self._seed = whole_number("epochs", epochs, 1), whole_number("seed", seed, 0)
         batch_size = None if batch_size is None else whole_number("batch_size", batch_size, 1)
-        self.clients = [
-            Client(k, X, Y, self.layers, self.loss, batch_size, self._seed)
-            for k, (X, Y) in enumerate(self._checked_clients(clients))
-        ]
+        clients = listed("clients", clients)
+        self.clients = [self._client_of(k, pair, batch_size) for k, pair in enumerate(clients)]
         K = len(self.clients)
         self.n_chosen = round(K * fraction)
         if not self.n_chosen:
             raise ValueError(f"fraction={fraction} of {K} clients selects nobody: use at least {1 / K:g}")
         self._ticks = ticks_of_each(K, ticks, speeds, "clients")
-        self._way = checked_way(link, ports, 1 + self.n_chosen)
-        self.n_rounds, self.trace = 0, None
+        links_between(link, 1 + self.n_chosen)
+        self._link, self._ports = link, checked_ports(ports, 1 + self.n_chosen)
+        self.n_rounds, self.positions, self.trace = 0, [0] * K, None
+
+    def _client_of(self, k, pair, batch_size):
+        items = items_of(pair)
+        if items is None or len(items) != 2:
+            raise ValueError(f"clients[{k}] must be a pair (X, Y), got {shown(pair)}")
+        X, Y = self.checked_batch(*items)
+        n = X.shape[-1]
+        return Client(X, Y, n, even_slices(n, -(-n // (batch_size or n))))
 
     def check_step(self, optimizer: Optimizer) -> None:
         """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""
@@ -104,7 +117,7 @@ class FederatedAveraging(Network):
 
     def train(self, rounds: int, optimizer: Optimizer) -> list[Round]:
         """Make `rounds` rounds with `optimizer`, as for `round`; return a list of `Round`."""
-        return [self.round(optimizer) for _ in range(whole_number("rounds", rounds, 1, MOST))]
+        return [self.round(optimizer) for _ in range(whole_number("rounds", rounds, 1))]
 
     def round(self, optimizer: Optimizer) -> Round:
         """Make one round and return its `Round`. A round that fails changes nothing.
@@ -112,59 +125,125 @@ class FederatedAveraging(Network):
         optimizer: each client starts with a fresh copy.
         """
         checked_optimizer(optimizer)
-        number = self.n_rounds + 1
+        number, found = self.n_rounds + 1, SimpleNamespace(state=None, J=None)
         rng = np.random.default_rng([self._seed, number])
         chosen = sorted(rng.choice(len(self.clients), self.n_chosen, replace=False).tolist())
-        working = [copy.copy(self.clients[k]) for k in chosen]  # the clients themselves wait for the end
-        for one in working:
-            one.optimizer = optimizer.fresh()
-        found = SimpleNamespace(state=None, J=None)
-        programs = [federated_server(state_of(self.layers), chosen, found)]
-        programs += [federated_client(one, self._epochs, self._ticks[one.number], number) for one in working]
+        programs = [self._server(found), *(self._client(k, optimizer.fresh()) for k in chosen)]
         with computing(), overflow_refused():
-            trace = Cluster(programs, **self._way).run()
+            trace = Cluster(programs, link=self._link, ports=self._ports).run()
         trace.names = ["server", *(f"client {k}" for k in chosen)]
-        layers = [layer.copy() for layer in self.layers]
-        take(layers, found.state)
-        with all_or_nothing([self, *self.clients, *self._all_layers]):
-            for layer, new in zip(self._all_layers, every_layer(layers), strict=True):
-                for name in layer.arrays:
-                    setattr(layer, name, getattr(new, name))
-            for one in working:
-                self.clients[one.number].position = one.position
-            self.n_rounds, self.trace = number, trace
+        positions = self.positions.copy()
+        for k in chosen:
+            positions[k] += self._epochs * len(self.clients[k].batches)
+        with all_or_nothing([self, *self._all_layers]):
+            take(self.layers, found.state)
+            self.n_rounds, self.positions, self.trace = number, positions, trace
         down = sum(message.n_bytes for message in trace.messages if message.source == 0)
         up = sum(message.n_bytes for message in trace.messages if message.to == 0)
         return Round(number, tuple(chosen), found.J, down, up, trace.makespan)
 
+    def _server(self, found):
+        """A program: the server sends the weights to the clients, collects what they send back, and averages.
+
+        found: a namespace, which gets the average as `state` and `J`.
+        """
+        devices, uploads = range(1, 1 + self.n_chosen), []
+        for device in devices:
+            yield Send(DOWN, state_of(self.layers), to=device)
+        for device in devices:
+            uploads.append((yield Receive(UP, source=device)))
+        found.state, found.J = yield Compute(Label("average", "U"), averaged, uploads, ticks=0)
+
+    def _client(self, k, optimizer):
+        """A program: client k gets the weights, goes over its samples, and sends what they have become."""
+        net, client, position = Sequential(self.layers, self.loss), self.clients[k], self.positions[k]
+        take(net.layers, (yield Receive(DOWN, source=0)))
+        for done in range(self._epochs):
+            label = Label(f"c{k}.{done}", "local training")
+            J = yield Compute(label, self._pass, k, net, position, optimizer, ticks=client.n * self._ticks[k])
+            position += len(client.batches)
+        yield Send(UP, Upload(client.n, state_of(net.layers), J), to=0)
+
+    def _pass(self, k, net, position, optimizer):
+        """Train `net` once on each mini-batch of client k; return the mean of their costs.
+
+        position: how many mini-batches the client has worked on before. Each pass over its samples shuffles
+            them with default_rng([seed, k, number of the pass]).
+        """
+        X, Y, n, batches = self.clients[k]
+        order, total = np.arange(n), 0
+        if len(batches) > 1:
+            order = np.random.default_rng([self._seed, k, position // len(batches)]).permutation(n)
+        for step, batch in enumerate(batches, position):
+            net.n_steps, at = step, order[batch]
+            total += net.forward_backward(np.take(X, at, axis=-1), np.take(Y, at, axis=-1))
+            net.step(optimizer)
+        return total / len(batches)
+
     def _own_counts(self):
-        positions = [client.position for client in self.clients]
-        return {"rounds": self.n_rounds, "positions": positions, "seed": self._seed}
+        return {"rounds": self.n_rounds, "positions": self.positions, "seed": self._seed}
 
     def _resume_own(self, state):
         """Take over the rounds and the clients' positions from `state`; without them, begin anew."""
-        K = len(self.clients)
-        positions = state.counts.get("positions", [0] * K)
-        if len(positions) != K:
+        K, counts = len(self.clients), state.counts
+        positions, seed = counts.get("positions", [0] * K), counts.get("seed", self._seed)
+        if (len(positions), seed) != (K, self._seed):
             raise ValueError(
-                f"{state.source} is of {len(positions)} clients, the network has {K}: build it alike"
+                f"{state.source} is of {len(positions)} clients with seed={seed}, the network has {K} with "
+                f"seed={self._seed}: build it alike"
             )
-        seed = state.counts.get("seed", self._seed)
-        if seed != self._seed:
-            raise ValueError(
-                f"{state.source} is of rounds with seed={seed}, which decides who is chosen, but the network "
-                f"has seed={self._seed}: build it alike"
-            )
-        self.n_rounds = state.counts.get("rounds", 0)
-        for client, position in zip(self.clients, positions, strict=True):
-            client.position = position
+        self.n_rounds, self.positions = counts.get("rounds", 0), list(positions)
 
-    def _checked_clients(self, clients):
-        clients = listed("clients", clients)
-        for k, pair in enumerate(clients):
-            items = items_of(pair)
-            if items is None or len(items) != 2:
-                raise ValueError(f"clients[{k}] must be a pair (X, Y), got {shown(pair)}")
-            if np.ndim(items[0]) >= 2 and not np.shape(items[0])[-1]:
-                raise ValueError(f"client {k} is without data: leave it out")
-        return [self.checked_batch(X, Y) for X, Y in clients]
+
+class Client(NamedTuple):
+    """A client: its own samples X and Y, n of them, and `batches`, the slices that it cuts each pass into."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    n: int
+    batches: list
+
+
+# What clients send back, and what the server makes of it: an average weighted by samples.
+
+class Upload(NamedTuple):
+    """What a client sends at the end of its round.
+
+    n: its samples.
+    state: its arrays, as `state_of` returns them.
+    J: the mean of the costs that it has met in its last pass.
+    """
+
+    n: int
+    state: list
+    J: float
+
+
+def averaged(uploads):
+    """Return (state, J): the sum over clients of n_k / n times what each has sent, n the samples of all.
+
+    uploads: an `Upload` of each client, at least one. The sum is along the tree over the clients in order.
+    """
+    n, total = sum(upload.n for upload in uploads), TreeSum(len(uploads))
+    for place, upload in enumerate(uploads):
+        share = Fraction(upload.n, n)
+        state = [constant(share, array) * array for array in upload.state]
+        total.add(place, (state, constant(share, np.asarray(upload.J)) * upload.J))
+    return total.value
+
+
+def arrays_of(layers):
+    """Return [(layer, name)] of the parameters, and of what layers have counted, such as a running mean."""
+    names = [(layer, name) for layer in every_layer(layers) for name in layer.arrays]
+    return [(layer, name) for layer, name in names if getattr(layer, name) is not None]
+
+
+def state_of(layers):
+    """Return what a round sends: the arrays of `arrays_of`."""
+    return [getattr(layer, name) for layer, name in arrays_of(layers)]
+
+
+def take(layers, state):
+    """Give `layers` these arrays, as `state_of` returns them."""
+    for (layer, name), array in zip(arrays_of(layers), state, strict=True):
+        setattr(layer, name, array)

@@ -4,14 +4,16 @@ from __future__ import annotations  # so that help() shows names, not what they 
 
 import copy
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from ..arrays import computing, leaves, overflow_refused
-from ..checks import listed, one_of, real_number, truth, whole_number, whole_numbers
-from ..cluster import Cluster, Link, Port
-from ..collectives.group import flattened, join_chunks
+from ..checks import listed, one_of, real_number, shown, truth, whole_number, whole_numbers
+from ..cluster import Cluster, Link, Port, checked_ports
+from ..cluster.links import links_between
+from ..collectives.group import flattened, join_chunks, unflattened
 from ..engines import Threads
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers
@@ -20,9 +22,7 @@ from ..network import Network
 from ..optimizers import Optimizer, checked_optimizer
 from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, put_together
 from ..state import all_or_nothing
-from .places import MOST, Places, checked_way, ticks_of_each
-from .programs import asynchronous, synchronous, training_worker
-from .share import Replica, Share, counted_places
+from .programs import Replica, Share, server, ticks_of_each, worker
 
 SYNC, ASYNC = MODES = "sync", "async"
 CLUSTER, THREADS = ENGINES = "cluster", "threads"
@@ -78,26 +78,29 @@ class ParameterServer(Network):
     def __init__(
         self, layers: Sequence[Layer], loss: Loss, workers: int, *, servers: int = 1,
         on_workers: bool = False, mode: str = SYNC, speeds: Sequence[float] | None = None, ticks: float = 1,
-        update_ticks: float = 0, engine: str = "cluster", link: Link | dict = Link(),
+        update_ticks: float = 0, engine: str = CLUSTER, link: Link | dict = Link(),
         ports: Sequence[Port] = (), seed: int = 0, dtype: Any = "float64",
     ) -> None:
         super().__init__(layers, loss, seed, dtype)
-        N = self.n_workers = whole_number("workers", workers, 1, MOST)
-        s = self.n_servers = whole_number("servers", servers, 1, MOST)
-        self._mode, on_workers = one_of("mode", mode, MODES), truth("on_workers", on_workers)
+        N = self.n_workers = whole_number("workers", workers, 1)
+        s = self.n_servers = whole_number("servers", servers, 1)
+        self._on_workers = truth("on_workers", on_workers)
+        self._n_parts = N if one_of("mode", mode, MODES) == SYNC else 1  # of a mini-batch, each of a worker
         n_parameters = sum(vector.size for vector in self._vectors())
         if s > n_parameters:
             raise ValueError(
                 f"servers={s} exceed the {n_parameters} parameters of the network: use at most {n_parameters}"
             )
-        if s > 1 and self.ties:
-            raise ValueError(f"servers={s} would tear tied layers apart: use 1 server")
-        if on_workers and s > N:
+        if self.ties:
+            raise ValueError("servers would tear tied layers apart: use layers without `tie`")
+        if self._on_workers and s > N:
             raise ValueError(f"servers={s} on the devices of {N} workers: use at most {N}")
-        self._places, self._ticks = Places.of(s, N, on_workers), ticks_of_each(N, ticks, speeds)
+        self._devices = range(N) if self._on_workers else range(s, s + N)  # of the workers
+        self._ticks = ticks_of_each(N, ticks, speeds)
         self._update_ticks = real_number("update_ticks", update_ticks, least=0, note=" ticks", clock=True)
-        n_devices = 1 + max(self._places.servers + self._places.workers)
-        self._engine, self._way = one_of("engine", engine, ENGINES), checked_way(link, ports, n_devices)
+        links_between(link, self._devices.stop)
+        self._link, self._ports = link, checked_ports(ports, self._devices.stop)
+        self._engine = one_of("engine", engine, ENGINES)
         self.trace, self.updates, self.arrivals, self.kept = None, [], [], {}
 
     def train(
@@ -119,11 +122,10 @@ class ParameterServer(Network):
         gradients; and `kept` is {number of updates: the weights then}, a list with an array for each.
         """
         checked_optimizer(optimizer)
-        if self.n_servers > 1 and optimizer.needs_whole_parameters:
+        if optimizer.needs_whole_parameters:
             raise ValueError(
-                f"servers={self.n_servers} with {type(optimizer).__name__}, which looks at whole parameters, "
-                "of which each server has a part: use one server, or an optimizer that takes each number by "
-                "itself"
+                f"{type(optimizer).__name__} looks at whole parameters, of which each server has a part: use "
+                "an optimizer that takes each number by itself, such as SGD"
             )
         batches, n_parts = self.checked_batches(batches), self._n_parts
         smallest = min(X.shape[-1] for X, _ in batches)
@@ -133,17 +135,26 @@ class ParameterServer(Network):
                 f"at most {smallest}, or a larger batch"
             )
         keep_every = None if keep_every is None else whole_number("keep_every", keep_every, 1)
-        orders = self._checked_arrivals(arrivals, len(batches))
-        pieces = self._pieces()
+        arrivals = self._checked_arrivals(arrivals, n_parts * len(batches))
+        # for which numbers, a range of all, each server's optimizer remembers something
+        held = held_by(self.layers, lambda key, _: (key, None))
+        pieces = layout_of([[held]], [[range(self.n_servers)]], in_ranges=True).memory
         memories = memories_in(pieces, optimizer, self.layers)
-        shares = [self._share(k, keep_every, optimizer, memories[0, k]) for k in range(self.n_servers)]
-        programs = self._programs(shares, batches, orders)
-        driver = Cluster(programs, **self._way) if self._engine == CLUSTER else Threads(programs)
+        shares = []
+        for k in range(self.n_servers):
+            own = copy.copy(optimizer)
+            own.memory = dict(memories[0, k])
+            shares.append(Share(self._copies(), k, self.n_servers, own, n_parts, keep_every))
+        programs = self._programs(shares, batches, arrivals)
+        if self._engine == CLUSTER:
+            driver = Cluster(programs, link=self._link, ports=self._ports)
+        else:
+            driver = Threads(programs)
         with computing(), overflow_refused():
             self.trace = driver.run()
-        self.trace.names = self._places.names()
+        self.trace.names = self._names()
         memory = MemoryInParts(pieces, {(0, k): share.optimizer.memory for k, share in enumerate(shares)})
-        self._take(shares, optimizer, memory, len(batches))
+        self._take(shares, optimizer, memory)
         return shares[0].costs
 
     def check_step(self, optimizer: Optimizer) -> None:
@@ -158,84 +169,91 @@ class ParameterServer(Network):
         for vector, array in zip(self._vectors(), weights, strict=True):
             vector[...] = array.reshape(-1)
 
-    @property
-    def _n_parts(self):
-        """The parts of a mini-batch, each of another worker."""
-        return self.n_workers if self._mode == SYNC else 1
-
     def _checked_arrivals(self, arrivals, n):
-        """Return for each server the order of what comes, or None."""
+        """Return for each server the order of the n gradients that come, or None."""
+        N, s = self.n_workers, self.n_servers
         if arrivals is None:
-            return [None] * self.n_servers
+            return [None] * s
         arrivals = [whole_numbers("arrivals", order, 0) for order in listed("arrivals", arrivals)]
-        if len(arrivals) != self.n_servers or any(len(order) < n * self._n_parts for order in arrivals):
+        if len(arrivals) != s or any(len(order) < n or max(order) >= N for order in arrivals):
             raise ValueError(
-                f"arrivals has {len(arrivals)} orders of {[len(order) for order in arrivals]} gradients for "
-                f"{self.n_servers} servers and {n} mini-batches: pass those of a run like this one"
-            )
-        if max(map(max, arrivals)) >= self.n_workers:
-            raise ValueError(
-                f"arrivals names worker {max(map(max, arrivals))} of {self.n_workers}: pass those of a run "
-                "like this one"
+                f"arrivals={shown(arrivals)} must be those of a run like this one: a list for each of {s} "
+                f"servers, of at least {n} numbers of workers, 0 to {N - 1}"
             )
         return arrivals
 
-    def _programs(self, shares, batches, orders):
-        n, is_sync = len(batches), self._mode == SYNC
+    def _programs(self, shares, batches, arrivals):
+        """Return the programs of all devices, as a cluster takes them."""
+        n, s, n_parts = len(batches), self.n_servers, self._n_parts
         workers = []
-        for number in range(self.n_workers):
-            part, first = (number, 0) if is_sync else (0, number if number < n else None)
-            replica = Replica(
-                self._copies(), copy.copy(self.loss), batches, self._n_parts, part, self.n_servers,
-                self.n_steps,
-            )
-            workers.append(training_worker(number, first, replica, self._ticks[number], self._places))
-        program = synchronous if is_sync else asynchronous
+        for number, ticks in enumerate(self._ticks):
+            loss, part = copy.copy(self.loss), number % n_parts
+            replica = Replica(self._copies(), loss, batches, n_parts, part, self.n_steps)
+            workers.append(worker(number, replica, n, s, ticks))
         servers = [
-            program(share, self._places, n, order, self._update_ticks)
-            for share, order in zip(shares, orders, strict=True)
+            server(share, self._devices, n, self._update_ticks, order)
+            for share, order in zip(shares, arrivals, strict=True)
         ]
-        return self._places.programs(servers, workers)
+        if not self._on_workers:
+            return [*servers, *workers]
+        lanes = [{"compute": worker, "server": server} for worker, server in zip(workers, servers)]
+        return [*lanes, *workers[s:]]
 
-    def _pieces(self):
-        """Return what each server's optimizer remembers, see `Layout`: all numbers, or a range of them."""
-        held = held_by(self.layers, lambda key, _: (key, None))
-        return layout_of([[held]], [[range(self.n_servers)]], in_ranges=self.n_servers > 1).memory
-
-    def _share(self, k, keep_every, optimizer, memory):
-        own = copy.copy(optimizer)
-        own.memory = dict(memory)
-        return Share(self._copies(), self.ties, k, self.n_servers, own, self._n_parts, keep_every)
+    def _names(self):
+        """Return what pictures call the devices."""
+        workers = [f"worker {number}" for number in range(self.n_workers)]
+        if self._on_workers:
+            return workers
+        return ["server" if self.n_servers == 1 else f"server {k}" for k in range(self.n_servers)] + workers
 
     def _copies(self):
         return [layer.copy() for layer in self.layers]
 
-    def _take(self, shares, optimizer, memory, n_updates):
+    def _take(self, shares, optimizer, memory):
         """Make the weights, statistics and optimizer state of the finished run those of the network."""
-        layers = self._copies()
-        counted = counted_places(shares[0].layers)
-        for (layer, name), (of_server, _) in zip(counted_places(layers), counted, strict=True):
-            setattr(layer, name, getattr(of_server, name))
-        put_together(layers, [share.part for share in shares])
-        kept = {
-            version: self._arrays([share.kept[version] for share in shares]) for version in shares[0].kept
-        }
+        first = shares[0]
+        put_together(first.layers, [share.part for share in shares])  # server 0 has what layers count, too
+        kept = {number: self._arrays([share.kept[number] for share in shares]) for number in first.kept}
         with all_or_nothing([self, optimizer, *self._all_layers]):
-            for layer, new in zip(self._all_layers, every_layer(layers), strict=True):
+            for layer, new in zip(self._all_layers, every_layer(first.layers), strict=True):
                 for name in layer.arrays:
                     setattr(layer, name, getattr(new, name))
             optimizer.memory, optimizer.last_rate = memory, optimizer.learning_rate
-            optimizer.n_updates += n_updates
-            self.n_steps += n_updates
-            self.updates, self.kept = shares[0].updates, kept
+            optimizer.n_updates += len(first.updates)
+            self.n_steps += len(first.updates)
+            self.updates, self.kept = first.updates, kept
             self.arrivals = [share.arrivals for share in shares]
 
     def _arrays(self, parts):
         """Return the weights of which the servers have these parts, as a list of arrays."""
-        vectors = self._vectors()
-        shapes = [array.shape for array in leaves(pairs_of_layers(self.layers))]
-        whole = join_chunks(parts, vectors)
-        return [vector.reshape(shape) for vector, shape in zip(whole, shapes, strict=True)]
+        return leaves(unflattened(join_chunks(parts, self._vectors()), pairs_of_layers(self.layers)))
 
     def _vectors(self):
         return flattened(pairs_of_layers(self.layers))
+
+
+def round_ticks(times, n_bytes, bandwidth, *, servers=1, latency=0, update_ticks=0):
+    """Return the ticks of a synchronous round, from weights on all workers to new weights on all of them.
+
+        max over i of (t_i + (N - i + 1) c) + N c + 2 latency + update_ticks
+
+    where t_1 <= t_2 <= ... are the workers' times, and c = n / (s b) is what a server's part takes through
+    its port in or its port out; nothing else is in the way. After the i-th gradient, N - i more pass the
+    port. With equal workers, that is t + 2 N c + ...; if one is far slower, its t + (N + 1) c + ...
+
+    Rounds in a row with equal workers take t + (N + s) c + ... each, up to the last one: the worker that gets
+    its weights first is back first, so that the next gradients come in while these weights go out.
+
+    Args:
+        times: the ticks of a gradient, for each of the N workers, at least as many as servers.
+        n_bytes: n, the bytes of all weights; a multiple of `servers`.
+        bandwidth: b, of each port of a server, bytes per tick.
+        servers: s.
+        latency, update_ticks: ticks of a message and of an update.
+
+    >>> int(round_ticks([5, 5, 5], n_bytes=8, bandwidth=4)), int(round_ticks([5, 5, 50], 8, 4))
+    (17, 58)
+    """
+    N, c = len(times), Fraction(n_bytes) / (servers * Fraction(bandwidth))
+    gathered = max(t + (N - i) * c for i, t in enumerate(sorted(times)))
+    return gathered + N * c + 2 * latency + update_ticks

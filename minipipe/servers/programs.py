@@ -1,92 +1,278 @@
-"""The programs of workers and servers.
+"""What workers and servers do.
 
 A worker computes a gradient, pushes to each server its part of it, and waits for the answers: each server's
-part of the weights, and from server 0 the number of the mini-batch to go on with. A server waits for the next
-gradient, whichever worker sends it. The two modes differ in when it answers.
+part of the weights, and from server 0 the number of the mini-batch to go on with. A server waits for as many
+gradients as make an update, whichever workers send them, and answers these workers.
 """
 
+from fractions import Fraction
+from typing import NamedTuple
+
+from ..checks import listed, real_number
 from ..cluster import ANY, Compute, Receive, Send
-from .share import Answer, Gradient
+from ..collectives.group import cut_into_chunks, flattened
+from ..layers import every_layer
+from ..layers.layer import commit
+from ..network import check_finite_cost
+from ..parallel.batches import MicroBatches
+from ..parallel.layout import parameters_in_parts, put_together, update_part
+from ..parallel.stage import Stage
+from ..sums import TreeSum
 
 PUSH, PULL = "gradient", "weights"  # the names of the messages
 
 
-def training_worker(number, first, replica, ticks, places):
-    """A worker, until it is handed no more mini-batches.
+class Gradient(NamedTuple):
+    """A worker computes the gradient of a mini-batch, or of its part of it.
+
+    batch: the number of the mini-batch.
+    versions: for each server, how many updates the weights have had with which the worker computes.
+
+    >>> print(Gradient(5, (3,)), Gradient(5, (3, 4)))
+    5@3 5@3,4
+    """
+
+    batch: int
+    versions: tuple
+
+    @property
+    def kind(self):
+        return "gradient"
+
+    def __str__(self):
+        return f"{self.batch}@{','.join(map(str, self.versions))}"
+
+
+class Update(NamedTuple):
+    """A server changes its part of the weights.
+
+    number: of this update, from 1 on; the weights have had that many updates then.
+    batch: the number of the mini-batch.
+    workers: those whose gradients count.
+    read: how many updates the weights had had with which these gradients were computed.
+
+    >>> update = Update(number=5, batch=4, workers=(2,), read=3)
+    >>> print(update, update.staleness)
+    u5 1
+    """
+
+    number: int
+    batch: int
+    workers: tuple
+    read: int
+
+    @property
+    def kind(self):
+        return "U"
+
+    @property
+    def staleness(self):
+        """How many updates there were between the weights that the gradient is of and this update."""
+        return self.number - 1 - self.read
+
+    def __str__(self):
+        return f"u{self.number}"
+
+
+# A worker.
+
+class Push(NamedTuple):
+    """What a worker sends to a server.
+
+    batch, read: the number of the mini-batch, and the version of the weights.
+    terms: {node of the tree over the workers' parts: vectors}, the server's part of the gradient.
+    costs, statistics: {node: term}, for server 0; None for the others.
+    """
+
+    batch: int
+    read: int
+    terms: dict
+    costs: dict | None
+    statistics: dict | None
+
+
+def worker(number, replica, n_batches, n_servers, ticks):
+    """A worker, until it is handed a number beyond the last mini-batch.
 
     number: of the worker.
-    first: the mini-batch that it begins with, or None.
     replica: its `Replica`, with the first weights.
     ticks: of each gradient.
-    places: the `Places`.
     """
-    batch, versions, order = first, (0,) * len(places.servers), places.from_next(number)
-    while batch is not None:
+    batch, versions = number // replica.n_parts, (0,) * n_servers
+    order = [(number + k) % n_servers for k in range(n_servers)]  # so that not all wait for the same server
+    while batch < n_batches:
         pushes = yield Compute(Gradient(batch, versions), replica.gradient, batch, versions, ticks=ticks)
         for k in order:
-            yield Send(PUSH, pushes[k], to=places.servers[k])
-        answers = [None] * len(order)
+            yield Send(PUSH, pushes[k], to=k)
+        answers = [None] * n_servers
         for k in order:
-            answers[k] = yield Receive(PULL, source=places.servers[k])
+            answers[k] = yield Receive(PULL, source=k)
         replica.take([answer.part for answer in answers])
         batch, versions = answers[0].batch, tuple(answer.version for answer in answers)
 
 
-def synchronous(share, places, n_batches, arrivals=None, ticks=0):
-    """A server that waits for the gradients of all workers, updates once, and answers all of them.
+class Replica:
+    """A copy of the network that computes gradients of mini-batches.
+
+    layers, loss: its own.
+    batches: the mini-batches, a list of (X, Y).
+    n_parts: how many parts each is cut into.
+    part: the number of the part that this worker works on.
+    step: the updates before mini-batch 0.
+    """
+
+    def __init__(self, layers, loss, batches, n_parts, part, step):
+        self._stage, self._batches = Stage(0, layers, loss), batches
+        self.n_parts, self._part, self._step = n_parts, part, step
+
+    def take(self, parts):
+        """Go on with these weights. parts: for each server its vectors."""
+        put_together(self._stage.layers, parts)
+
+    def gradient(self, number, versions):
+        """Return for each server its `Push` of mini-batch `number`.
+
+        Every gradient carries the 1/m of the whole mini-batch, so that those of its parts add up.
+        """
+        stage, i, n_servers = self._stage, self._part, len(versions)
+        line = MicroBatches([self._batches[number]], self.n_parts, self._step + number)
+        stage.begin(line)
+        stage.forward(i, line.take_inputs(i), {})
+        stage.backward(i, None, {})
+        costs, statistics = stage.totals.pending(0)
+        for J in costs.values():
+            check_finite_cost(stage.loss, J)
+        chunks = [{} for _ in range(n_servers)]
+        for node, term in stage.totals.gradients(0).pending.items():
+            vectors = flattened([pair for _, pair in sorted(term.items())])
+            for chunk, part in zip(chunks, cut_into_chunks(vectors, n_servers), strict=True):
+                chunk[node] = part
+        return [
+            Push(number, versions[k], chunks[k], *((None, None) if k else (costs, statistics)))
+            for k in range(n_servers)
+        ]
+
+
+# A server.
+
+class Answer(NamedTuple):
+    """What a server sends back.
+
+    batch: the mini-batch to go on with; one that is not there ends the work. Only that of server 0 counts.
+    version, part: of the server's weights.
+    """
+
+    batch: int
+    version: int
+    part: list
+
+
+def server(share, workers, n_batches, ticks, arrivals=None):
+    """A server: it makes an update as soon as it has the gradients for it, and answers those who sent them.
 
         w <- w - (the optimizer's step with the sum of their gradients)
 
-    Each worker has its part of the same mini-batch. So the slowest worker decides how long a round takes.
+    Synchronous: all workers' gradients, each of a part of one mini-batch, make an update. So the slowest
+    worker decides how long a round takes.
+
+    Asynchronous: each gradient makes one, and is of a mini-batch of its own. No worker waits for another one,
+    and gradients are stale: of weights that other workers' updates have changed since. Source: Dean et al.
+    2012 (Downpour).
 
     share: the server's `Share`.
-    n_batches: how many mini-batches there are.
-    arrivals: None, or the order in which the workers' gradients are taken, as recorded in another run.
+    workers: their devices, a range.
+    n_batches: how many mini-batches there are, one for each update.
     ticks: of an update.
+    arrivals: None, or the order in which the workers' gradients are taken, as recorded in another run.
     """
-    N, order = len(places.workers), None if arrivals is None else iter(arrivals)
+    n_parts, order = share.n_parts, iter(arrivals or ())
+    given = len(workers) // n_parts  # how many mini-batches the workers have begun with
     for _ in range(n_batches):
         pushes = {}
-        while len(pushes) < N:
-            number, push = yield from next_push(share, places, order)
+        while len(pushes) < n_parts:
+            if arrivals is None:
+                device, push = yield Receive(PUSH, source=ANY)
+                number = workers.index(device)
+            else:
+                number = next(order)
+                push = yield Receive(PUSH, source=workers[number])
+            share.arrivals.append(number)
             pushes[number] = push
-        label = share.label(pushes)
+        label = Update(len(share.updates) + 1, push.batch, tuple(sorted(pushes)), push.read)
         yield Compute(label, share.update, label, pushes, ticks=ticks)
-        batch = share.version if share.version < n_batches else None
-        for number in [*range(share.rank, N), *range(min(share.rank, N))]:  # each server begins with another
-            yield Send(PULL, Answer(batch, share.version, share.part), to=places.workers[number])
+        for number in sorted(pushes, key=lambda number: (number < share.rank, number)):  # each server begins
+            yield Send(PULL, Answer(given, label.number, share.part), to=workers[number])  # with another one
+        given += 1
 
 
-def asynchronous(share, places, n_batches, arrivals=None, ticks=0):
-    """A server that updates with each gradient on arrival, and answers its worker at once.
+class Share:
+    """Server `rank` of `size`: its part of the parameters, an optimizer for it, and what has happened.
 
-        w <- w - (the optimizer's step with the gradient at older weights)
+    layers: copies of the network's; the server keeps its part of their parameters up to date.
+    optimizer: its own; it takes each number by itself.
+    n_parts: the parts of each mini-batch, whose gradients make an update.
+    keep_every: None; or a number of updates after which its part is kept, again and again.
 
-    Each gradient is of a mini-batch of its own. No worker waits for another one, and gradients are stale: of
-    weights that other workers' updates have changed since. Source: Dean et al. 2012 (Downpour).
-
-    share: the server's `Share`.
-    n_batches: how many mini-batches there are; server 0 hands out one after the other.
-    arrivals: None, or the order in which the workers' gradients are taken, as recorded in another run.
-    ticks: of an update.
+    updates, arrivals: a list of `Update`, and of the workers whose gradients came, in order.
+    costs: J of each update, on server 0.
+    kept: {number of updates: vectors}.
     """
-    given, order = min(len(places.workers), n_batches), None if arrivals is None else iter(arrivals)
-    for _ in range(n_batches):
-        number, push = yield from next_push(share, places, order)
-        label = share.label({number: push})
-        yield Compute(label, share.update, label, {number: push}, ticks=ticks)
-        batch = given if given < n_batches else None
-        given += batch is not None
-        yield Send(PULL, Answer(batch, share.version, share.part), to=places.workers[number])
+
+    def __init__(self, layers, rank, size, optimizer, n_parts, keep_every):
+        self.layers, self.rank, self.size, self.optimizer = layers, rank, size, optimizer
+        self.n_parts, self._keep_every = n_parts, keep_every
+        self.updates, self.arrivals, self.costs = [], [], []
+        self.kept = {} if keep_every is None else {0: self._copy()}
+
+    @property
+    def part(self):
+        """The server's part of the parameters: vectors, views of the arrays of `layers`."""
+        return parameters_in_parts(self.layers, self.size)[self.rank]
+
+    def update(self, label, pushes):
+        """Update the part with the gradients of {worker: push}."""
+        ordered = [pushes[worker] for worker in label.workers]
+        gradient = self._sum([push.terms for push in ordered])
+        update_part(self.optimizer, self.layers, gradient, self.rank, self.size)
+        if self.rank == 0:
+            self.costs.append(self._sum([push.costs for push in ordered]))
+            counted = [push.statistics for push in ordered]
+            if any(counted):
+                commit(list(every_layer(self.layers)), self._sum(counted))
+        self.updates.append(label)
+        if self._keep_every is not None and label.number % self._keep_every == 0:
+            self.kept[label.number] = self._copy()
+
+    def _sum(self, terms):
+        """Return the sum of what the workers have sent, along the tree over their parts."""
+        total = TreeSum(self.n_parts)
+        for pending in terms:
+            total.absorb(pending)
+        return total.value
+
+    def _copy(self):
+        return [vector.copy() for vector in self.part]
 
 
-def next_push(share, places, order):
-    """A program: (worker, push) of the gradient that comes first, or of the next worker in `order`."""
-    if order is None:
-        device, push = yield Receive(PUSH, source=ANY)
-        number = places.workers.index(device)
-    else:
-        number = next(order)
-        push = yield Receive(PUSH, source=places.workers[number])
-    share.arrivals.append(number)
-    return number, push
+def ticks_of_each(n, ticks, speeds, who="workers"):
+    """Return what takes `ticks` at speed 1 on each of n devices: ticks / speed, exactly where both are exact.
+
+    speeds: a list of n numbers above 0; None, if all have speed 1.
+    who: what an error calls the devices.
+
+    >>> ticks_of_each(2, 2, speeds=[1, Fraction(1, 4)])
+    [2, 8]
+    """
+    ticks = real_number("ticks", ticks, least=0, note=" ticks", clock=True)
+    speeds = [1] * n if speeds is None else listed("speeds", speeds)
+    if len(speeds) != n:
+        raise ValueError(f"speeds has {len(speeds)} numbers for {n} {who}: give each one")
+    found = []
+    for index, speed in enumerate(speeds):
+        speed = real_number(f"speeds[{index}]", speed, above=0, clock=True)
+        if isinstance(ticks, float) or isinstance(speed, float):
+            found.append(ticks / speed)
+        else:
+            quotient = Fraction(ticks) / speed
+            found.append(quotient.numerator if quotient.denominator == 1 else quotient)
+    return found

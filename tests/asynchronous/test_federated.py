@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
-from minipipe.servers.clients import Upload, averaged
+from minipipe.servers.federated_averaging import Upload, averaged
 from asynchronous.by_the_rule import (
     LAYERS, LOSS, clients, exact_clients, exact_layers, sequential, weights,
 )
@@ -39,16 +39,15 @@ def test_fedsgd_is_gradient_descent_on_all_samples(sizes, n_rounds):
 def test_the_average_is_weighted_by_samples():
     """10 and 30 samples that have come to 1 and 2: 7/4, and not 3/2."""
     vectors = [rational([1]), rational([2])]
-    uploads = {k: Upload(n, [vector], vector[0]) for k, (n, vector) in enumerate(zip((10, 30), vectors))}
+    uploads = [Upload(n, [vector], vector[0]) for n, vector in zip((10, 30), vectors)]
     (average,), J = averaged(uploads)
     assert average[0] == J == Rational(7, 4)
 
 
-def test_the_sum_goes_by_the_clients_and_not_by_who_was_first():
+def test_the_sum_goes_along_the_tree_over_the_clients():
     """((0 + 1) + (2 + 3)) / 4 of 2^55, 4, -2^55, 4 is 1 in floats: 2^53 + 1 = 2^53, but 1 - 2^53 is exact."""
-    sent = {0: 2.0**55, 1: 4.0, 2: -(2.0**55), 3: 4.0}
-    uploads = {k: Upload(5, [np.array([sent[k]])], sent[k]) for k in (1, 3, 0, 2)}
-    (average,), J = averaged(uploads)
+    sent = [2.0**55, 4.0, -(2.0**55), 4.0]
+    (average,), J = averaged([Upload(5, [np.array([number])], number) for number in sent])
     assert average.tolist() == [1] and J == 1
 
 
@@ -107,13 +106,6 @@ def test_bytes_and_ticks_of_a_round():
     assert done.ticks == max(4 * 2 * 2 * 10, 4 * 2 * 3, 4 * 2 * 7)
 
 
-def test_clients_share_nothing_that_a_pass_changes():
-    """Each of five clients has layers and a loss of its own."""
-    net = mp.FederatedAveraging(LAYERS, LOSS, clients(1, 1, 1, 1, 1))
-    nets = [one._net for one in net.clients]
-    assert len({id(part) for one in nets for part in (one.loss, *one.layers)}) == 5 * (1 + len(LAYERS))
-
-
 def test_a_round_that_fails_changes_nothing():
     data = clients(4, 4)
     data[1] = data[1][0] * 1e200, data[1][1] * 1e200
@@ -122,7 +114,7 @@ def test_a_round_that_fails_changes_nothing():
     with pytest.raises(FloatingPointError, match="is not finite"):
         net.round(mp.SGD(0.1))
     assert_same(weights(net), before)
-    assert net.n_rounds == 0 and [one.position for one in net.clients] == [0, 0]
+    assert net.n_rounds == 0 and net.positions == [0, 0]
 
 
 # Splits and bad input
@@ -145,7 +137,6 @@ def test_every_sample_is_with_one_client(skewed, sizes):
     ({"fraction": 0.1}, "fraction=0.1 of 3 clients selects nobody: use at least 0.333"),
     ({"clients": []}, "clients is an empty list"),
     ({"clients": [3]}, r"clients\[0\] must be a pair"),
-    ({"clients": [(np.zeros((3, 0)), np.zeros((2, 0)))]}, "client 0 is without data: leave it out"),
     ({"speeds": [1, 1]}, "speeds has 2 numbers for 3 clients"),
     ({"epochs": 0}, "epochs=0 must be at least 1"),
     ({"batch_size": 2.5}, "batch_size=2.5 must be"),

@@ -9,9 +9,8 @@ from compared import assert_same
 import minipipe as mp
 from minipipe.arrays import constant
 from minipipe.exact import Rational, rational
-from minipipe.parallel.layout import put_together
-from minipipe.servers import FederatedAveraging, clients, federated_averaging, share
-from minipipe.servers.share import Share
+from minipipe.servers import FederatedAveraging, federated_averaging
+from minipipe.servers.programs import Replica, Share
 
 RATE = Rational(1, 8)
 STEADY = rational([[1]]), rational([[100]])  # far from what a layer of 0 says
@@ -71,7 +70,7 @@ def check_updates_without_a_lock():
 
 def shards_sent_to_the_wrong_server(monkeypatch):
     """Each worker numbers the servers from its own place on."""
-    gradient = share.Replica.gradient
+    gradient = Replica.gradient
 
     def rolled(self, number, versions):
         pushes = gradient(self, number, versions)
@@ -80,7 +79,7 @@ def shards_sent_to_the_wrong_server(monkeypatch):
         turned = terms[first:] + terms[:first]
         return [push._replace(terms=term) for push, term in zip(pushes, turned)]
 
-    monkeypatch.setattr(share.Replica, "gradient", rolled)
+    monkeypatch.setattr(Replica, "gradient", rolled)
 
 
 def check_shards_sent_to_the_wrong_server():
@@ -94,12 +93,12 @@ def check_shards_sent_to_the_wrong_server():
 
 def clients_averaged_alike(monkeypatch):
     """The plain mean of the clients' weights, whoever has how many samples."""
-    averaged = clients.averaged
+    averaged = federated_averaging.averaged
 
     def mean(uploads):
-        return averaged({k: upload._replace(n=1) for k, upload in uploads.items()})
+        return averaged([upload._replace(n=1) for upload in uploads])
 
-    monkeypatch.setattr(clients, "averaged", mean)
+    monkeypatch.setattr(federated_averaging, "averaged", mean)
 
 
 def check_clients_averaged_alike():
@@ -108,18 +107,18 @@ def check_clients_averaged_alike():
 
 def divided_by_all_clients(monkeypatch):
     """The weights of those who were chosen are divided by the samples of all: they shrink."""
-    init, averaged = FederatedAveraging.__init__, clients.averaged
+    init, averaged = FederatedAveraging.__init__, federated_averaging.averaged
 
     def dividing_by_all(self, *args, **options):
         init(self, *args, **options)
         n = sum(one.n for one in self.clients)
 
         def with_too_small_shares(uploads):
-            share = Fraction(sum(upload.n for upload in uploads.values()), n)
+            share = Fraction(sum(upload.n for upload in uploads), n)
             state, J = averaged(uploads)
-            return [constant(share, vector) * vector for vector in state], J
+            return [constant(share, array) * array for array in state], J
 
-        monkeypatch.setattr(clients, "averaged", with_too_small_shares)
+        monkeypatch.setattr(federated_averaging, "averaged", with_too_small_shares)
 
     monkeypatch.setattr(FederatedAveraging, "__init__", dividing_by_all)
 
@@ -130,9 +129,12 @@ def check_divided_by_all_clients():
 
 def running_statistics_stay_behind(monkeypatch):
     """Only parameters are averaged; what batch norm has counted remains as it was."""
-    monkeypatch.setattr(
-        federated_averaging, "take", lambda layers, state: put_together(layers, [state[:-2]])
-    )
+    arrays_of = federated_averaging.arrays_of
+
+    def parameters_of(layers):
+        return [(layer, name) for layer, name in arrays_of(layers) if name in ("W", "b")]
+
+    monkeypatch.setattr(federated_averaging, "arrays_of", parameters_of)
 
 
 def check_running_statistics_stay_behind():
@@ -144,8 +146,15 @@ def check_running_statistics_stay_behind():
 
 
 def clients_go_on_with_their_own_weights(monkeypatch):
-    """A client does not take what the server sends."""
-    monkeypatch.setattr(clients, "take", lambda layers, state: None)
+    """A client does not take what the server sends, but what it had at the end of the round before."""
+    take, layers_of_clients = federated_averaging.take, []  # of three clients, round after round
+
+    def take_own(layers, state):
+        layers_of_clients.append(layers)
+        before = layers_of_clients[:-3][-1:]
+        take(layers, federated_averaging.state_of(*before) if before else state)
+
+    monkeypatch.setattr(federated_averaging, "take", take_own)
 
 
 def check_clients_go_on_with_their_own_weights():

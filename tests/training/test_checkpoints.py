@@ -251,6 +251,7 @@ def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
 
 
+UNTIED = [layer for layer in LAYERS if getattr(layer, "tie", None) is None]
 SERVERS = {
     "one server": {}, "three servers": {"servers": 3},
     "three servers on workers": {"servers": 3, "on_workers": True},
@@ -259,9 +260,8 @@ SERVERS = {
 
 @pytest.mark.parametrize("saves, loads", one_in(3, SERVERS, [*SERVERS][::-1]))
 def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
-    layers = [layer for layer in LAYERS if getattr(layer, "tie", None) is None]
     batches = [mini_batch(t) for t in range(5)]
-    one, other = (mp.ParameterServer(layers, LOSS, 3, seed=seed, **SERVERS[name])
+    one, other = (mp.ParameterServer(UNTIED, LOSS, 3, seed=seed, **SERVERS[name])
                   for seed, name in enumerate((saves, loads)))
     adam, its = mp.Adam(0.01), mp.Adam(0.02)
     one.train(batches[:2], adam)
@@ -272,9 +272,9 @@ def test_servers_go_on_with_what_an_optimizer_remembers(saves, loads, tmp_path):
 
 
 def test_servers_begin_from_the_file_of_a_network(tmp_path):
-    net = mp.Sequential(LAYERS, LOSS, seed=1, dtype=np.float32)
+    net = mp.Sequential(UNTIED, LOSS, seed=1, dtype=np.float32)
     mp.save(tmp_path / "net.npz", net)
-    used, new = (mp.ParameterServer(LAYERS, LOSS, 2, dtype=np.float32) for _ in range(2))
+    used, new = (mp.ParameterServer(UNTIED, LOSS, 2, dtype=np.float32) for _ in range(2))
     used.train([mini_batch(0)], mp.Adam(0.01))
     for server in (used, new):
         mp.load(tmp_path / "net.npz", server)

@@ -89,7 +89,7 @@ def test_rounds_go_on_from_a_network_that_knows_of_none():
     net = federated()
     net.train(1, mp.Adam(0.1))
     net.resume(mp.Sequential(LAYERS, LOSS).state())
-    assert (net.n_rounds, [client.position for client in net.clients]) == (0, [0] * 4)
+    assert (net.n_rounds, net.positions) == (0, [0] * 4)
     assert_same(net.round(mp.Adam(0.1))[:3], federated().round(mp.Adam(0.1))[:3])
 
 
@@ -110,9 +110,9 @@ def test_what_does_not_fit_moves_nothing(change, words):
 
 def test_the_state_of_other_clients_is_refused():
     kept = federated().state(mp.Adam(0.1))
-    with pytest.raises(ValueError, match="is of 4 clients, the network has 3"):
+    with pytest.raises(ValueError, match="is of 4 clients with seed=0, the network has 3 with seed=0"):
         mp.FederatedAveraging(LAYERS, LOSS, CLIENTS[:3]).resume(kept)
-    with pytest.raises(ValueError, match="is of rounds with seed=0, which decides who is chosen, but the"):
+    with pytest.raises(ValueError, match="with seed=0, the network has 4 with seed=1: build it alike"):
         mp.FederatedAveraging(LAYERS, LOSS, CLIENTS, seed=1).resume(kept)
 
 
