@@ -69,8 +69,8 @@ class Graph:
     def call(self, function, *args, out=None, reads=(), writes=(), ticks=1, lane=None):
         """Record `function(*args)`, or `function(*args, out=out)`; return its `Later`, or `out`.
 
-        What it returns is an array of its own: a view of an argument is copied. Until the graph has run,
-        nothing else may change the arrays.
+        Arrays that the function returns are copied, since they may be views of what it has read. Until the
+        graph has run, nothing else may change the arrays.
 
         Args:
             function: it reads the arrays and `Later`s among `args`, also inside of lists and tuples, and
@@ -89,7 +89,7 @@ class Graph:
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType):
             writes += [owner, *_arrays_in(list(getattr(owner, "__dict__", {}).values()))]
-        call = _Call(function, args, out, reads, writes)
+        call = _Call(function, args, out, writes)
         number, kind = len(self.tasks), getattr(function, "__name__", type(function).__name__)
         accesses = [(number, one, False) for one in reads]
         accesses += [(number, one, True) for one in [Later(call), *writes]]
@@ -123,30 +123,26 @@ class Graph:
 class _Call:
     """A recorded call, and what it has returned."""
 
-    def __init__(self, function, args, out, reads, writes):
-        self.function, self.args, self.out, self.reads, self.writes = function, args, out, reads, writes
+    def __init__(self, function, args, out, writes):
+        self.function, self.args, self.out, self.writes = function, args, out, writes
         self.result, self.has_run = None, False
 
     def make(self):
         """Call the function now."""
-        reads, writes = map(_values, (self.reads, self.writes))
+        writes = [_value(one) for one in self.writes]
 
         def given(arg):
             """Return a view that cannot be written, of an array that is not among `writes`."""
             arg = _value(arg)
-            # an empty array shares no byte, so a view of it that is returned would stay one
+            # an empty array shares no byte, not even with itself
             if isinstance(arg, np.ndarray) and arg.size and not any(_share_bytes(arg, one) for one in writes):
                 arg = arg.view()
                 arg.flags.writeable = False
             return arg
 
-        def own(result):
-            """Return a copy of an array that shares bytes with what was handed over."""
-            return result.copy() if any(_share_bytes(result, other) for other in reads + writes) else result
-
         args = [_mapped(given, arg) for arg in self.args]
         if self.out is None:
-            self.result = _mapped(own, self.function(*args))
+            self.result = _mapped(_own, self.function(*args))
         else:
             self.function(*args, out=_value(self.out))
         self.has_run = True
@@ -168,8 +164,8 @@ def _value(one):
     return one.value if isinstance(one, Later) else one
 
 
-def _values(things):
-    return [_value(one) for one in things]
+def _own(result):
+    return result.copy() if isinstance(result, np.ndarray) else result
 
 
 def _share_bytes(one, other):

@@ -1,11 +1,16 @@
 """A graph of tasks: what must be over before each of them, and a list schedule of them as programs."""
 
+from bisect import insort
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ..checks import listed, real_number, shown, whole_number, whole_numbers
 from ..cluster import COMPUTE, Cluster, Compute, Label, Receive, Send
+from ..order import Action, Schedule
+from ..order.costs import check_number_of_actions
+
+LINK_LANE = "communication"  # the lane of a device beside its computing
 
 
 class Task(NamedTuple):
@@ -47,33 +52,22 @@ class LowerBounds(NamedTuple):
 class TaskGraph:
     """The tasks, checked, with what follows from them.
 
-    Raises `ValueError` for a circle of tasks that wait for each other, and for ticks, tasks before and lanes
-    that make no sense.
-
-    Args:
-        tasks: a list of `Task`s.
-        n_devices: how many devices there are for tasks without a lane; left out, those that lanes name, or 1.
+    tasks: a list of `Task`s.
+    devices: how many devices there are for tasks without a lane; left out, those that lanes name, or 1.
 
     lanes: for each task (device, lane), or None.
     order: the numbers of the tasks, each after all that it comes after.
     successors: for each task, those that come after it.
     ranks: for each task, the longest way from its start to the end of all.
-
-    >>> TaskGraph([Task("a", after=(1,)), Task("b", after=(0,))])
-    Traceback (most recent call last):
-    ValueError: tasks wait for each other in a circle: a -> b -> a: take one of these out of `after`
     """
 
     def __init__(self, tasks, devices=None):
         self.tasks = listed("tasks", tasks, least=0)
         n = len(self.tasks)
-        for task in self.tasks:
-            if not isinstance(task, Task):
-                raise ValueError(f"{shown(task)} is not a task: use Task(name, ticks, after, lane)")
         self.lanes, self.successors = [_lane_of(task) for task in self.tasks], [[] for _ in range(n)]
         for number, task in enumerate(self.tasks):
             real_number(f"task {task.name!r}: ticks", task.ticks, least=0, clock=True)
-            for before in task.after:
+            for before in set(task.after):
                 if not (isinstance(before, int) and 0 <= before < n):
                     raise ValueError(
                         f"task {task.name!r} comes after {shown(before)}: use numbers of tasks, 0 to {n - 1}"
@@ -83,21 +77,18 @@ class TaskGraph:
         self.n_devices = named if devices is None else whole_number("devices", devices, 1)
         if named > self.n_devices:
             raise ValueError(f"a task is on device {named - 1}, but devices={self.n_devices}: use {named}")
-        self.order = self._order()
-        self.ranks = [0] * n
-        for number in reversed(self.order):
-            longest = max((self.ranks[after] for after in self.successors[number]), default=0)
-            self.ranks[number] = self.tasks[number].ticks + longest
-
-    def _order(self):
-        earlier = {number: task.after for number, task in enumerate(self.tasks)}
         try:
-            return list(TopologicalSorter(earlier).static_order())
+            earlier = {number: task.after for number, task in enumerate(self.tasks)}
+            self.order = list(TopologicalSorter(earlier).static_order())
         except CycleError as error:
             names = " -> ".join(str(self.tasks[number].name) for number in reversed(error.args[1]))
             raise ValueError(
                 f"tasks wait for each other in a circle: {names}: take one of these out of `after`"
             ) from None
+        self.ranks = [0] * n
+        for number in reversed(self.order):
+            longest = max((self.ranks[after] for after in self.successors[number]), default=0)
+            self.ranks[number] = self.tasks[number].ticks + longest
 
     def bounds(self):
         """Return the `LowerBounds` of every order."""
@@ -172,7 +163,7 @@ def list_schedule(tasks, devices=None, priority=None):
 
     Args:
         tasks: a list of `Task`s.
-        devices: as for `TaskGraph`.
+        devices: how many there are for tasks without a lane; left out, those that lanes name, or 1.
         priority: the numbers of all tasks, the most urgent first; left out, those with the longest way to the
             end come first, and of equals the lower number.
     """
@@ -186,22 +177,15 @@ def list_schedule(tasks, devices=None, priority=None):
     lanes = {lane for lane in graph.lanes if lane is not None}
     if None in graph.lanes:
         lanes |= {(device, COMPUTE) for device in range(graph.n_devices)}
-    ready = {lane: [] for lane in [None, *lanes]}  # heaps of places; None: of tasks that may go anywhere
-    missing = [len(task.after) for task in graph.tasks]
-    orders, free, running, now = {lane: [] for lane in sorted(lanes)}, set(lanes), [], 0
-
-    def release(number):
-        heappush(ready[graph.lanes[number]], places[number])
-
-    for number in range(n):
-        if not missing[number]:
-            release(number)
+    orders, free, running, done, now = {lane: [] for lane in sorted(lanes)}, set(lanes), [], set(), 0
+    ready = sorted(places[number] for number in range(n) if not graph.tasks[number].after)
     while True:
         for lane in sorted(free):
-            heaps = [ready[lane], ready[None]] if lane[1] == COMPUTE else [ready[lane]]
-            heap = min(filter(None, heaps), default=None)  # the one whose first place comes first
-            if heap is not None:
-                number = priority[heappop(heap)]
+            suited = (lane, None) if lane[1] == COMPUTE else (lane,)
+            place = next((place for place in ready if graph.lanes[priority[place]] in suited), None)
+            if place is not None:
+                number = priority[place]
+                ready.remove(place)
                 orders[lane].append(number)
                 free.remove(lane)
                 heappush(running, (now + graph.tasks[number].ticks, lane, number))
@@ -211,10 +195,10 @@ def list_schedule(tasks, devices=None, priority=None):
         while running and running[0][0] == now:
             _, lane, number = heappop(running)
             free.add(lane)
+            done.add(number)
             for after in graph.successors[number]:
-                missing[after] -= 1
-                if not missing[after]:
-                    release(after)
+                if done.issuperset(graph.tasks[after].after):
+                    insort(ready, places[after])
 
 
 # An order of tasks as programs for the cluster's devices, or for threads.
@@ -263,3 +247,79 @@ def _program(lane, numbers, tasks, lane_of, wanted, functions):
 def _message(tasks, number, lane):
     """Return the label of the message to `lane` that a task is over."""
     return f"task {number}, {tasks[number].name}, is over: for {lane[1]} on device {lane[0]}"
+
+
+# The training of a network as tasks: what people arrange by hand comes out of a list.
+
+def training_tasks(F, I, W=None, microbatches=1, devices=None, all_reduce=None, rooms=None):
+    """Return the tasks of one mini-batch: forwards and backwards of each layer, then all-reduces.
+
+    The name of a task is an `Action`, with the layer in the place of the stage.
+
+    Args:
+        F, I, W: for each layer, the ticks of its forward and of the two halves of its backward; without W, I
+            is the whole backward.
+        microbatches: M.
+        devices: for each layer, its device; left out, all are on device 0.
+        all_reduce: for each layer, the ticks in which its gradients are added up over replicas that work in
+            step, in the communication lane, after its last weight gradient; left out, there are none.
+        rooms: for each layer, how many micro-batches may be between its forward and its weight gradient;
+            left out, any number.
+
+    >>> tasks = training_tasks([1] * 4, [2] * 4, all_reduce=[2] * 4)        # 12 ticks of computing
+    >>> list_schedule(tasks).makespan       # the exchange of the first layer alone is exposed
+    14
+    """
+    F, I, W = listed("F", F), listed("I", I), None if W is None else listed("W", W)
+    n_layers, M = len(F), whole_number("microbatches", microbatches, 1)
+    check_number_of_actions(3 * n_layers * M)
+    devices = [0] * n_layers if devices is None else listed("devices", devices)
+    all_reduce = None if all_reduce is None else listed("all_reduce", all_reduce)
+    rooms = [M] * n_layers if rooms is None else whole_numbers("rooms", rooms, 1)
+    given = {"I": I, "W": W, "devices": devices, "all_reduce": all_reduce, "rooms": rooms}
+    for name, row in given.items():
+        if row is not None and len(row) != n_layers:
+            raise ValueError(f"{name} has {len(row)} numbers for {n_layers} layers: give one for each")
+    backward, last = ("B", "B") if W is None else ("I", "W")
+    tasks, numbers = [], {}
+
+    def add(kind, layer, i, ticks, after, lane=None):
+        action = Action(kind, layer, i)
+        numbers[action] = len(tasks)
+        lane = devices[layer] if lane is None else (devices[layer], lane)
+        tasks.append(Task(action, ticks, tuple(numbers[earlier] for earlier in after), lane, kind))
+
+    for i in range(M):
+        for layer in range(n_layers):
+            after = [("F", layer - 1, i)] if layer else []
+            if i >= rooms[layer]:
+                after.append((last, layer, i - rooms[layer]))
+            add("F", layer, i, F[layer], after)
+        for layer in reversed(range(n_layers)):
+            after = [(backward, layer + 1, i)] if layer + 1 < n_layers else []
+            add(backward, layer, i, I[layer], [*after, ("F", layer, i)])
+            if W is not None:
+                add("W", layer, i, W[layer], [("I", layer, i)])
+    if all_reduce is not None:
+        for layer in reversed(range(n_layers)):
+            add("A", layer, M - 1, all_reduce[layer], [(last, layer, i) for i in range(M)], LINK_LANE)
+    return tasks
+
+
+def schedule_of(found):
+    """Return the `Schedule` in which devices do the forwards and backwards, with a layer as a stage.
+
+    All-reduces are left out: a pipeline has its own.
+
+    found: the `Listed` of `training_tasks`.
+
+    >>> tasks = training_tasks([1, 1], [2, 2], microbatches=2, devices=[0, 1])
+    >>> print(schedule_of(list_schedule(tasks)))
+    device 0: 0F0 0F1 0B0 0B1
+    device 1: 1F0 1F1 1B0 1B1
+    """
+    lanes = [lane for lane in found.orders if lane[1] == COMPUTE]
+    devices = [[found.tasks[number].name for number in found.orders[lane]] for lane in lanes]
+    actions = [action for order in devices for action in order]
+    n_layers = 1 + max(action.stage for action in actions)
+    return Schedule(devices, n_layers, 1 + max(action.microbatch for action in actions), "listed")
