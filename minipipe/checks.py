@@ -205,21 +205,6 @@ def spelled(name, known):
     return next((one for one in known if plain(one) == plain(name)), None)
 
 
-def chosen(name, values, known):
-    """Return a list of at least one name out of `known`, as `spelled` reads them.
-
-    Raises `ValueError` for anything else.
-    """
-    known = list(known)
-    wrong = ValueError(f"{name}={shown(values)} must be a list of names out of {', '.join(known)}")
-    if isinstance(values, str):
-        raise wrong
-    found = [spelled(value, known) if isinstance(value, str) else None for value in listed(name, values)]
-    if None in found:
-        raise wrong
-    return found
-
-
 def truth(name, value):
     """Return `value` as True or False; `ValueError` for anything but these, 0 and 1."""
     plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value  # NumPy's

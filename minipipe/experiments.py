@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import accuracy
 from .checks import one_of, whole_number
 from .datasets import Dataset, digits
 from .layers import BatchNorm, Linear, ReLU
@@ -154,18 +153,15 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
     (X, Y), test = data
     net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype, grain)
     rate = recipe.rate(batch_size, rule, warm_up)
-    optimizer, epochs = SGD(recipe.base, 0.9, weight_decay=recipe.weight_decay), []
-
-    def score(A, Y):
-        share = accuracy(A, Y)
-        epochs.append(share)
-        return share
-
+    optimizer = SGD(recipe.base, 0.9, weight_decay=recipe.weight_decay)
     try:
-        history = fit(net, X, Y, optimizer, recipe.epochs, batch_size, test, score, seed, None, rate)
+        history = fit(
+            net, X, Y, optimizer, recipe.epochs, batch_size, test, seed=seed, report=None, learning_rate=rate
+        )
     except FloatingPointError:
         return Outcome(100.0, [])
-    return Outcome(100 * (1 - statistics.median(epochs[-N_LAST_EPOCHS:])), [epoch.J for epoch in history])
+    score = statistics.median(epoch.score for epoch in history[-N_LAST_EPOCHS:])
+    return Outcome(100 * (1 - score), [epoch.J for epoch in history])
 
 
 def digits_in_float32():

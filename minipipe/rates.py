@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from numbers import Real
 
-from .checks import function, listed, real_number, shown, whole_number, whole_numbers
+from .checks import function, listed, real_number, whole_number, whole_numbers
 
 __all__ = [
     "ConstantWarmUp", "Cosine", "GradualWarmUp", "StepDecay", "linear_scaled", "rates_of",
@@ -37,7 +37,7 @@ def linear_scaled(base, batch, reference=256):
     >>> linear_scaled(0.125, 8192)
     4.0
     """
-    rate = _checked_rate("base", base) * _ratio(batch, reference)
+    rate = real_number("base", base, above=0) * _ratio(batch, reference)
     return rate if isinstance(base, Fraction) else float(rate)
 
 
@@ -49,7 +49,7 @@ def square_root_scaled(base, batch, reference=256):
     >>> square_root_scaled(0.125, 1024)
     0.25
     """
-    return float(_checked_rate("base", base)) * math.sqrt(_ratio(batch, reference))
+    return float(real_number("base", base, above=0)) * math.sqrt(_ratio(batch, reference))
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class StepDecay:
 
     def __post_init__(self):
         _check_rate("rate", self.rate)
-        _checked_rate("factor", self.factor)
+        real_number("factor", self.factor, above=0)
         times = [real_number("at", time, least=0) for time in listed("at", self.at)]
         object.__setattr__(self, "at", tuple(times))
 
@@ -98,7 +98,7 @@ class Cosine:
     last: float = 0
 
     def __post_init__(self):
-        _checked_rate("rate", self.rate)
+        real_number("rate", self.rate, above=0)
         real_number("last", self.last, least=0)
         real_number("epochs", self.epochs, above=0)
 
@@ -122,7 +122,7 @@ class WarmUp:
 
     def __post_init__(self):
         _check_rate("then", self.then)
-        _checked_rate("start", self.start)
+        real_number("start", self.start, above=0)
         real_number("epochs", self.epochs, above=0)
 
     def __call__(self, t):
@@ -186,18 +186,12 @@ def rates_of(rate, n_updates, exact=False):
         )
     found = []
     for epoch, n in enumerate(n_updates):
-        times = [epoch + (Fraction(i, n) if exact else i / n) for i in range(n)]
-        places = [f"update {i} of epoch {epoch + 1}" for i in range(1, n + 1)]
-        found.append([_checked_at(rate, t, place) for t, place in zip(times, places)])
+        found.append([])
+        for i in range(n):
+            t = epoch + (Fraction(i, n) if exact else i / n)
+            name = f"learning_rate at update {i + 1} of epoch {epoch + 1}, t={float(t):g},"
+            found[-1].append(real_number(name, value_at(rate, t), above=0))
     return found
-
-
-def _checked_at(rate, t, where):
-    try:
-        value = value_at(rate, t)
-    except (ArithmeticError, ValueError) as error:
-        raise ValueError(f"learning_rate has no value at {where}, t={float(t):g}: {error}") from None
-    return real_number(f"learning_rate at {where}, t={float(t):g},", value, above=0)
 
 
 def _warm_up_of(rate):
@@ -213,12 +207,6 @@ def _ratio(batch, reference):
 
 
 def _check_rate(name, value):
-    """`ValueError` unless it is a number above 0 or a function."""
-    if isinstance(value, Real) and not callable(value):
-        _checked_rate(name, value)
-    elif not callable(value):
-        raise ValueError(f"{name}={shown(value)} must be a number above 0, or a function of t")
-
-
-def _checked_rate(name, value):
-    return real_number(name, value, above=0)
+    """Raise `ValueError` unless this is a number above 0, or a function."""
+    if not callable(value):
+        real_number(name, value, above=0, note=", or a function of t")

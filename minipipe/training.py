@@ -72,7 +72,8 @@ def fit(
         metric(model.predict(validation[0]), validation[1])
     m = X.shape[-1]
     epochs, seed = whole_number("epochs", epochs, 1), whole_number("seed", seed, 0)
-    of_epochs = _batches_of_epochs(model, m, batch_size, epochs)
+    sizes = [batch_size(epoch) if callable(batch_size) else batch_size for epoch in range(epochs)]
+    of_epochs = [_checked_batches(model, m, size) for size in sizes]  # for each epoch, its slices
     step, rates = partial(_train_on, model, optimizer, clip), repeat(repeat(None))
     if learning_rate is not None:
         exact = isinstance(optimizer.learning_rate, Fraction)
@@ -89,8 +90,7 @@ def fit(
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:
-            left = (time.perf_counter() - begin) / number * (epochs - number)
-            left = text_of_duration(left)
+            left = text_of_duration((time.perf_counter() - begin) / number * (epochs - number))
             report(f"epoch {number:{len(str(epochs))}}/{epochs}   {history[-1]}   {left} left")
     return history
 
@@ -102,13 +102,6 @@ def shuffled(m, seed, epoch):
     (array([1, 4, 3, 0, 2]), array([4, 2, 1, 0, 3]))
     """
     return np.random.default_rng([seed, epoch]).permutation(m)
-
-
-def _batches_of_epochs(model, m, batch_size, n_epochs):
-    """For each epoch, the slices that are its mini-batches."""
-    if not callable(batch_size):
-        return [_checked_batches(model, m, batch_size)] * n_epochs
-    return [_checked_batches(model, m, batch_size(epoch)) for epoch in range(n_epochs)]
 
 
 def _checked_batches(model, m, batch_size):
@@ -130,20 +123,13 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
         optimizer.learning_rate = rate
     try:
         if model.has_updates:
-            J, = model.train([(X, Y)], optimizer, clip)
+            J = float(*model.train([(X, Y)], optimizer, clip))
         else:
-            J = _as_float(model.forward_backward(X, Y))  # if that fails, there is no step
+            J = float(model.forward_backward(X, Y))  # if that fails, there is no step
             model.step(optimizer, clip)
-    except FloatingPointError as error:
+    except (FloatingPointError, OverflowError) as error:  # overflow: J is a fraction beyond all floats
         raise FloatingPointError(
             f"epoch {number}: {error}. The learning_rate is {optimizer.learning_rate}; "
             "the parameters are those of the step before"
         ) from None
-    return _as_float(J) * X.shape[-1]
-
-
-def _as_float(J):
-    try:
-        return float(J)
-    except OverflowError:
-        raise FloatingPointError("the cost is a rational number beyond all floats") from None
+    return J * X.shape[-1]

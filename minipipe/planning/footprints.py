@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from ..arrays import floats
-from ..checks import chosen, shown, whole_number
+from ..checks import listed, one_of, shown, whole_number
 from ..description import describe
 from ..layers import Layer, every_layer
 from ..layers.layer import checked_layers
@@ -57,7 +57,8 @@ def footprints(
     >>> simulate(gpipe(2, 4), footprints=huge).peak_bytes()       # W and one sum of dW
     [8000136000000, 136000104]
     """
-    patterns, layers = chosen("patterns", patterns, PATTERNS), checked_layers(layers)
+    patterns = [one_of("patterns", pattern, PATTERNS) for pattern in listed("patterns", patterns)]
+    layers = checked_layers(layers)
     network = WithoutNumbers(layers, loss, input_shape, dtype, optimizer)
     if isinstance(stages, Cut) and isinstance(stages.by, str) and stages.by == "time":
         raise ValueError(

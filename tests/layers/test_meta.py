@@ -194,9 +194,9 @@ def test_bad_sizes_of_footprints_are_refused():
         ({"stages": mp.Cut(2, "time")}, "by='time' measures, which takes numbers: use by='macs'"),
         ({"loss": None}, "loss is None, but a backward begins at the loss"),
         ({"loss": mp.MeanSquaredError}, "loss is <class ...>, but a backward begins at the loss"),
-        ({"patterns": "FB"}, "patterns='FB' must be a list of names out of FB, FIW, FRB, FRIW"),
+        ({"patterns": "FB"}, "patterns='FB' must be a list, even of one: ['FB']"),
         ({"patterns": []}, "patterns is an empty list"),
-        ({"patterns": ["FB", "BF"]}, "patterns=['FB', 'BF'] must be a list of names out of"),
+        ({"patterns": ["FB", "BF"]}, "patterns='BF' must be one of 'FB', 'FIW', 'FRB', 'FRIW'"),
     ]
     assert_refused([(partial(mp.footprints, **right | options), words) for options, words in wrong])
 

@@ -103,6 +103,16 @@ def test_a_training_is_a_function_of_its_seed():
     assert first == again != other and len(first.costs) == 3 and first.costs[-1] < first.costs[0]
 
 
+def test_the_error_is_the_median_of_the_last_epochs():
+    """Of all three here; that of the network before its training does not count."""
+    data = few()
+    net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy(), dtype=np.float32)
+    optimizer = mp.SGD(0.1, 0.9, weight_decay=1e-4)
+    history = mp.fit(net, *data.train, optimizer, 3, 50, data.test, report=None, learning_rate=SHORT.rate(50))
+    _, median, _ = sorted(epoch.score for epoch in history)
+    assert train(LAYERS, data, SHORT, 50) == (100 * (1 - median), [epoch.J for epoch in history])
+
+
 def test_a_training_that_overflows_is_an_outcome():
     assert train(LAYERS, few(), Recipe(base=1e30, epochs=2, warm_up=1), 50) == (100, [])
 

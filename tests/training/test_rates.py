@@ -141,7 +141,6 @@ def test_a_batch_that_grows_in_the_place_of_a_rate_that_falls():
     (GradualWarmUp(1.0, 0.1, epochs=3), "a warm-up of 3 epochs in a training of 2"),
     (StepDecay(ConstantWarmUp(1.0, 0.1, epochs=7), [1]), "a warm-up of 7 epochs in a training of 2"),
     (lambda t: math.nan if t >= 1 else 1, r"learning_rate at update 1 of epoch 2, t=1,=nan must be above 0"),
-    (lambda t: 1 / (1.5 - t), "learning_rate has no value at update 3 of epoch 2, t=1.5: "),
     (lambda t: math.inf, "learning_rate at update 1 of epoch 1, t=0,=inf must be finite"),
     (lambda t: 1 - t, "learning_rate at update 1 of epoch 2, t=1,=0.0 must be above 0"),
     (lambda t: "0.1", "'0.1' must be a number, above 0"),
@@ -169,7 +168,7 @@ def test_rates_are_drawn_update_by_update():
 
 @pytest.mark.parametrize("make, words", [
     (lambda: StepDecay(0.1, 30), r"at=30 must be a list, even of one: \[30\]"),
-    (lambda: StepDecay("0.1", [30]), "rate='0.1' must be a number above 0, or a function of t"),
+    (lambda: StepDecay("0.1", [30]), "rate='0.1' must be a number, above 0, or a function of t"),
     (lambda: StepDecay(0.1, [30], factor=0), "factor=0 must be above 0"),
     (lambda: GradualWarmUp(0.1, start=0), "start=0 must be above 0"),
     (lambda: GradualWarmUp(0.1, 0.1, epochs=0), "epochs=0 must be above 0"),
