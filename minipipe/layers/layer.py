@@ -6,9 +6,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ..arrays import converted, is_finite, leaves, own_part, shape_of
-from ..as_code import AsCode
 from ..checks import listed, shown, to_be_written, without_return
-from ..registry import Examples, Registry
+from ..registry import AsCode, Examples, Registry
 
 
 # How large the first weights are: the variance that keeps signals alive through many layers.

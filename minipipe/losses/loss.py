@@ -7,10 +7,9 @@ whatever their sizes.
 
 import numpy as np
 
-from ..as_code import AsCode
 from ..checks import shown, to_be_written, whole_number, without_return
 from ..arrays import is_finite, real_numbers
-from ..registry import Examples, Registry
+from ..registry import AsCode, Examples, Registry
 
 LOSSES = Registry("minipipe.losses", Examples)  # examples: (loss, "numbers", "classes" or "bits" as labels)
 

@@ -5,11 +5,10 @@ import copy
 import numpy as np
 
 from ..arrays import computing, not_zero_in, overflow_refused
-from ..as_code import AsCode
 from ..checks import real_number, shown, to_be_written, truth, without_return
 from ..layers.layer import finite, parameters_with
 from ..layers.through import in_one_piece
-from ..registry import Examples, Registry
+from ..registry import AsCode, Examples, Registry
 
 OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
 

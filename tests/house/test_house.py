@@ -21,7 +21,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 EXERCISES = [path for path in sorted((NOTEBOOKS / "exercises").glob("*.py")) if path.stem != "__init__"]
 
 FLOORS = {
-    "tiny": 0, "checks": 0, "registry": 0, "as_code": 0, "watching": 0, "meta": 0,
+    "tiny": 0, "checks": 0, "registry": 0, "watching": 0, "meta": 0,
     "exact": 1, "sums": 1, "state": 1,
     "arrays": 2, "cluster": 2, "rates": 2,
     "collectives": 3, "engines": 3, "ties": 3, "datasets": 3,
