@@ -144,7 +144,7 @@ EXCEPTIONS = {
     "learning_rates.rates": lambda: {"one": 0.1}, "learning_rates.n_updates": lambda: 4,
     "learning_rates.epochs": lambda: 2, "load.path": saved,
     "player.run": trace, "still.run": trace,
-    "chrome_trace.runs": lambda: {"one": trace()},
+    "chrome_trace.trace": lambda: trace(),
     "staleness.updates": lambda: {"one": [mp.servers.Update(0, 0, (0,), 0)]},
     "round_ticks.times": lambda: [1, 2], "links_between.link": mp.Link,
     "compare.schedules": lambda: ["gpipe", "1f1b"], "compare_splits.devices": lambda: 2,
