@@ -4,7 +4,6 @@ network's cut; and curves of trainings.
 matplotlib is imported when something is drawn.
 """
 
-from .animation import animate
 from .chrome import chrome_trace
 from .comparison import compare
 from .curves import curves, cut, learning_rates, staleness
@@ -15,7 +14,7 @@ from .text import text
 from .timeline import critical_path, timeline, timeline_of
 
 __all__ = [
-    "alive", "animate", "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
+    "alive", "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
     "learning_rates", "ledger", "memory", "player", "save", "staleness", "still", "text",
     "timeline", "timeline_of",
 ]

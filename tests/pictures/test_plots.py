@@ -12,7 +12,6 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.quiver import Quiver
 from matplotlib.text import Text
-from matplotlib.textpath import TextPath
 from PIL import Image
 from pictures.test_html import trace_of
 from sampling import one_in
@@ -25,7 +24,7 @@ from minipipe.order import Action, alive_microbatches, peak_microbatches, with_r
 from minipipe.plots.boxes import HEIGHT, stage_places
 from minipipe.plots.canvas import ink, parts_of, shade
 from minipipe.plots.memory import MEMORY_KINDS
-from minipipe.plots.timeline import figure_size
+from minipipe.plots.timeline import figure_size, timeline_figure
 from minipipe.schedules import build, names_having
 
 matplotlib.use("Agg")
@@ -351,51 +350,30 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
         plots.compare({"empty": mp.cluster.Cluster([]).trace})
 
 
-def test_a_film_uncovers_what_has_happened():
+def test_a_film_uncovers_what_has_happened(tmp_path):
     trace = mp.simulate(build("1f1b", 2, 2))
-    animation = plots.animate(trace, ticks_per_frame=4)
-    [ax], times = animation._fig.axes, list(animation.new_frame_seq())
-    assert times == [0, 4, 8] + [9] * 10 and trace.makespan == 9
-    assert animation._init_func() and ax.get_xlabel() == "time (ticks): 0"
-    whole = plots.animate(trace)
-    assert list(whole.new_frame_seq())[:100] == [0.09 * number for number in range(100)]
-    spans, numbers = ax.collections[0], ax.collections[-2]
-    assert len(numbers.get_offsets()) == len(trace.spans) and not ax.texts
-    for path, number in zip(numbers.get_paths(), trace.plot().texts, strict=True):
-        size = number.get_fontsize() * ax.figure.dpi / 72  # pixels
-        wide, high = TextPath((0, 0), number.get_text(), size=size).get_extents().size / 2
-        around = path.get_extents(numbers.get_transform()).extents
-        assert around.tolist() == pytest.approx([-wide, -high, wide, high])  # as below
-    for now in (4, 8, 9):
-        running, line = animation._func(now)
-        assert ax.get_xlabel() == f"time (ticks): {now}"
-        edge = ax.transData.transform((now, 0))[0]
-        for artist in spans, numbers:
-            # pixels: one affine map computed in two ways
-            assert artist.get_clip_box().x1 == pytest.approx(edge)
-        assert line.get_xdata() == [now, now]
-        expected = [(s.start, s.end, s.device) for s in trace.spans if s.start <= now < s.end]
-        outlines = [path.get_extents() for path in running.get_paths()]
-        assert sorted((box.x0, box.x1, (box.y0 + box.y1) / 2) for box in outlines) == sorted(expected)
-    animation.pause()
-    animation._draw_was_started = whole._draw_was_started = True  # else: "this film was never shown"
-    for step, words in [
-        (0, "does not advance"), (1e-9, "frames of .* ticks, above 100,000: use at least"),
-        (float("inf"), "in frames of inf ticks does not advance"),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            plots.animate(trace, ticks_per_frame=step)
+    trace.save(tmp_path / "run.gif", "a film")
+    figure = timeline_figure(trace, "a film")
+    figure.savefig(tmp_path / "run.png", dpi=figure.dpi)
+    with Image.open(tmp_path / "run.gif") as film, Image.open(tmp_path / "run.png") as picture:
+        assert film.n_frames == 101 and film.size == picture.size
+        left, right = figure.axes[0].get_window_extent().intervalx
+        whole = drawn_columns(picture)
+        for number in (0, 25, 50, 100):
+            film.seek(number)
+            edge = left + (right - left) * number / 100
+            found = drawn_columns(film)
+            assert found == whole[:int(edge) - 1] + found[int(edge) - 1:]
+            assert not any(found[int(edge) + 2:])
+    with pytest.raises(ValueError, match="nothing took time in this run: there is no film"):
+        mp.cluster.Cluster([]).run().save(tmp_path / "none.gif")
 
 
-@pytest.mark.slow
-def test_a_film_is_a_file_and_a_player(tmp_path, monkeypatch):
-    monkeypatch.setattr("minipipe.plots.animation.HOLD", 1)
-    animation = plots.animate(mp.simulate(build("gpipe", 2, 1)), ticks_per_frame=3)
-    animation._fig.set_dpi(20)
-    animation.save(tmp_path / "run.gif", writer="pillow")
-    with Image.open(tmp_path / "run.gif") as film:
-        assert film.n_frames == 3
-    assert "<input" in animation.to_jshtml()
+def drawn_columns(picture):
+    """Whether there is any colour in each column of the picture, in the row of the first device."""
+    pixels = picture.convert("HSV").getchannel("S")
+    row = pixels.height // 3
+    return [pixels.getpixel((x, row)) > 50 for x in range(pixels.width)]
 
 
 @pytest.mark.parametrize("title", one_in(3, ["a\x00b\ud800c\x1b\uffff", "two\nlines", 3]))

@@ -27,8 +27,7 @@ HEADS = {
 
 @pytest.mark.parametrize("ending", HEADS)
 def test_the_ending_of_the_name_says_what_is_written(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr("minipipe.plots.animation.N_FRAMES", 2)
-    monkeypatch.setattr("minipipe.plots.animation.HOLD", 1)
+    monkeypatch.setattr("minipipe.plots.saving.N_FRAMES", 2)
     path = tmp_path / f"run.{ending.upper() if ending == 'png' else ending}"
     TRACE.save(path)
     assert path.read_bytes().startswith(HEADS[ending])
@@ -45,8 +44,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, ending):
     path = tmp_path / f"run.{ending}"
     TRACE.save(path)
     before = path.read_bytes()
-    monkeypatch.setattr(saving, "_as_picture", fails)
-    monkeypatch.setitem(saving.OTHERS, "html", fails)
+    monkeypatch.setitem(saving.OTHERS, ending, fails)
     with pytest.raises(KeyboardInterrupt):
         TRACE.save(path)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
