@@ -268,7 +268,7 @@ class Trace:
                 f"kinds has {shown(unknown[0])}, but this run counted {', '.join(map(repr, sorted(known)))}"
             )
 
-    def plot(self, ax=None, until=None, title=None, legend=True, arrows=False, critical_path=False):
+    def plot(self, ax=None, title=None, legend=True, arrows=False, critical_path=False):
         """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
 
         critical_path: with the critical path on top.
@@ -276,9 +276,9 @@ class Trace:
         if isinstance(ax, (str, PurePath)):
             raise ValueError(f"ax={str(ax)!r} is not matplotlib axes: save({str(ax)!r}) writes a file")
         shows = SHOWS.load()
-        ax = shows["timeline"](self, ax, until, title, legend, arrows)
+        ax = shows["timeline"](self, ax, title=title, legend=legend, arrows=arrows)
         if critical_path:
-            shows["critical_path"](self, ax, until)
+            shows["critical_path"](self, ax)
         return ax
 
     def save(self, path, title=None):

@@ -5,16 +5,15 @@ matplotlib is imported when something is drawn.
 """
 
 from .chrome import chrome_trace
-from .comparison import compare
 from .curves import curves, cut, learning_rates, staleness
 from .html import html, player, still
-from .memory import alive, ledger, memory
+from .memory import ledger, memory
 from .saving import save
 from .text import text
-from .timeline import critical_path, timeline, timeline_of
+from .timeline import compare, critical_path, timeline, timeline_of
 
 __all__ = [
-    "alive", "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
+    "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
     "learning_rates", "ledger", "memory", "player", "save", "staleness", "still", "text",
     "timeline", "timeline_of",
 ]

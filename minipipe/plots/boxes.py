@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..cluster import COMPUTE
-from .canvas import parts_of, printable, shade, styles_of
+from .canvas import parts_of, shade, styles_of
 
 
 # The rows of a picture: one for each device, and below it one for each other lane that it has used.
@@ -183,5 +183,5 @@ def _boxes_of(span, row, places, styles, until):
 
 def _text(part):
     if not hasattr(part, "microbatch"):
-        return printable(part)
+        return str(part)
     return "" if part.kind in UNNUMBERED else str(part.microbatch)

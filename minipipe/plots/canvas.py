@@ -1,10 +1,6 @@
 """Empty figures, colours, legends, and what all axes have in common."""
 
-import os
-from unicodedata import category
 from weakref import WeakKeyDictionary
-
-from ..checks import shown
 
 
 # The colours of the kinds of work.
@@ -80,24 +76,10 @@ def ink(colour):
     return "black" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "white"
 
 
-# Empty figures, and texts in them.
-
-def import_matplotlib():
-    """Import matplotlib; raise `ValueError` where the variable MPLBACKEND keeps it from that."""
-    try:
-        import matplotlib  # noqa: F401
-    except ValueError as error:
-        if "backend" not in str(error):
-            raise
-        raise ValueError(
-            f"MPLBACKEND={os.environ.get('MPLBACKEND')!r} is not a backend of matplotlib: unset that "
-            "variable, or use MPLBACKEND=agg"
-        ) from None
-
+# Empty figures.
 
 def new_figure(width, height):
     """A matplotlib `Figure` of so many inches, which needs no display."""
-    import_matplotlib()
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -111,27 +93,10 @@ def label(ax, title, x, y="", pad=None):
     x, y: the names, with units.
     pad: points between the axes and the title; matplotlib's own if None.
     """
-    ax.set(xlabel=printable(x), ylabel=printable(y))
+    ax.set(xlabel=x, ylabel=y)
     ax.spines[["top", "right"]].set_visible(False)
     if title is not None:
-        ax.set_title(printable(title), loc="left", fontsize=11, pad=pad)
-
-
-def printable(text):
-    """`text` with a mark for each character that no picture can show, and no SVG can hold.
-
-    >>> print(printable("F0 \\x00"))
-    F0 \ufffd
-    """
-    return "".join(c if c == "\n" or category(c)[0] != "C" else "\ufffd" for c in text_of(text))
-
-
-def text_of(value):
-    """Return `value` as a text; of a number with too many digits, as errors show it."""
-    try:
-        return str(value)
-    except ValueError:
-        return shown(value)
+        ax.set_title(title, loc="left", fontsize=11, pad=pad)
 
 
 # The legend of a timeline: the kinds of work, and what the shades mean.
@@ -152,7 +117,7 @@ def legend_entries(boxes, places, styles):
     n_places = max(each.n for each in places)
     kinds = {box.kind: None for box in boxes}
     handles = [_handle(kind, n_places, styles) for kind in (*styles, None) if kind in kinds]
-    labels = [printable(styles.get(kind, OTHER)["label"]) for kind in (*styles, None) if kind in kinds]
+    labels = [styles.get(kind, OTHER)["label"] for kind in (*styles, None) if kind in kinds]
     for shared, thing in ((False, "device's {} stage"), (True, "network's {} copy")):
         n = max((each.n for each in places if each.n > 1 and each.shared == shared), default=0)
         if n and handles:
@@ -174,7 +139,7 @@ def draw_legend(ax, handles, labels, title):
     n_columns = _columns(labels, width)
     n_rows = -(-len(labels) // n_columns)
     if title is not None:
-        title = printable(title)
+        title = str(title)
         beside = n_rows == 1 and _width(labels, n_columns) + 6.5 * len(title) < width
         ax.set_title(title, loc="left", fontsize=11, pad=6 if beside else 10 + 1.55 * FONT_SIZE * n_rows)
     ax.legend(

@@ -4,7 +4,7 @@ from collections import Counter
 
 from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
 from ..rates import rates_of
-from .canvas import import_matplotlib, label, new_figure
+from .canvas import label, new_figure
 from .memory import COLOURS
 
 STYLES_OF_LINES = "-", "--", "-.", ":"
@@ -72,7 +72,6 @@ def staleness(updates, ax=None, title=None):
 def _axes(ax):
     if ax is not None:
         return ax
-    import_matplotlib()
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6.5, 3.2), layout="constrained")[1]

@@ -13,7 +13,8 @@ from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
 from .boxes import UNNUMBERED, ends_of, rows_of, stage_places
-from .canvas import OTHER, styles_of, text_of
+from .canvas import OTHER, styles_of
+from .memory import counts_bytes
 from .timeline import timeline_figure
 
 LONG = 10_000
@@ -65,7 +66,7 @@ def page_texts(trace, title=None, explanation=None):
     explanation = trace.explain() if explanation is None else explanation
     path = describe_path(trace.critical_path(), unit=trace.unit)
     return {
-        "title": text_of("" if title is None else title) or f"A run on {trace.n_devices} devices",
+        "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
         "why": f"{explanation}\n\nthe critical path:\n{path}",
     }
@@ -199,11 +200,10 @@ def _memory(trace):
 
     ([], "") if there are none of these either.
     """
-    try:
+    if counts_bytes(trace):
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
-    except ValueError:
-        curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
-        return (curves, "micro-batches alive") if any(curves) else ([], "")
+    curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
+    return (curves, "micro-batches alive") if any(curves) else ([], "")
 
 
 # A run in a cell of a notebook: the player of its web page, and a still picture.

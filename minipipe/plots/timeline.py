@@ -8,13 +8,13 @@ from itertools import groupby
 from operator import add
 
 from ..checks import shown
-from ..cluster import COMPUTE, SHOWS
+from ..cluster import COMPUTE, SHOWS, in_one_unit
 from ..cluster.trace import check_trace
 from ..order import simulate
 from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
-    EDGE, STYLES, add_to_legend, draw_legend, import_matplotlib, ink, label, legend_entries, make_room,
-    new_figure, printable, styles_of,
+    EDGE, STYLES, TRACK, add_to_legend, draw_legend, draw_legend_on_top, ink, label, legend_entries,
+    make_room, new_figure, styles_of,
 )
 
 
@@ -135,7 +135,7 @@ def timeline(
     ticks = float(max(trace.makespan, until or 0, longest or 0)) or 1  # matplotlib knows no fractions
     shown = boxes(trace, until, styles)
     ax.set(xlim=(0, ticks), ylim=(height_of(rows) - MARGIN, -MARGIN))
-    ax.set_yticks([row.middle for row in rows.values()], [printable(row.name) for row in rows.values()])
+    ax.set_yticks([row.middle for row in rows.values()], [row.name for row in rows.values()])
     ax.tick_params(axis="y", length=0)
     for (_, lane), name in zip(rows, ax.get_yticklabels()):
         if lane != COMPUTE:
@@ -163,7 +163,6 @@ def timeline_figure(trace, title=None):
 
 def new_axes(trace):
     """Axes in a new figure whose size suits the number of boxes and devices."""
-    import_matplotlib()
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=figure_size([trace], height_of(rows_of(trace))), layout="constrained")[1]
@@ -316,12 +315,11 @@ def timeline_of(schedule, ax=None, title=None):
 
 
 @SHOWS(gives="the axes")
-def critical_path(trace, ax, until=None):
+def critical_path(trace, ax):
     """Draw the critical path of a run onto its timeline, and return the axes.
 
     trace: the run.
     ax: the matplotlib axes that `timeline` has drawn.
-    until: draw only what has happened before that tick, as in `timeline`.
 
     Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the
     receiver's: of one message, or of all that queued in front of it on the link, too. It comes back where
@@ -331,9 +329,7 @@ def critical_path(trace, ax, until=None):
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
 
-    end = trace.makespan if until is None else until
-    path = [step._replace(end=min(step.end, end)) for step in trace.critical_path() if step.start < end]
-    rows = rows_of(trace)
+    path, rows = trace.critical_path(), rows_of(trace)
     for step in path:
         if hasattr(step.what, "device"):
             row = rows[step.what.device, step.what.lane]
@@ -358,3 +354,52 @@ def critical_path(trace, ax, until=None):
 def _rows_at(what, rows):
     """The keys of the rows between which a step of the path goes; twice the same one for work."""
     return 2 * ((what.device, what.lane),) if hasattr(what, "device") else ends_of(what, rows)
+
+
+# Several runs below each other on one time axis.
+
+TITLE_ROWS = 1.1  # the height of a title, in rows
+
+
+def compare(traces, arrows=False):
+    """A matplotlib `Figure` with the timelines of several traces, one below the other, on one time axis.
+
+    traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, for ticks beside
+        seconds, or for ticks that cannot be brought to one unit, see `minipipe.cluster.in_one_unit`.
+    arrows: as in `timeline`.
+
+    Each title says the name, the makespan, and the share of the time to the end of this run in which its
+    devices are idle. Idle time is drawn grey. The axis says what a tick is where the traces were brought to
+    one unit, and where they come from networks.
+    """
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    traces, tick = in_one_unit(traces)
+    if not traces:
+        raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
+    longest = max(trace.makespan for trace in traces.values())
+    heights = [height_of(rows_of(trace)) + TITLE_ROWS for trace in traces.values()]
+    styles = styles_of(traces.values())
+    figure = new_figure(*figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12))
+    all_axes = figure.subplots(len(traces), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    for ax, (name, trace) in zip(all_axes, traces.items()):
+        idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
+        title = f"{name}: {float(trace.makespan):g} {trace.unit}, {idle}"
+        timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest, styles=styles)
+        tracks = [  # a grey strip for each row, to the end of the run
+            Rectangle((0, row.middle - row.height / 2), trace.makespan, row.height)
+            for row in rows_of(trace).values()
+        ]
+        ax.add_collection(PatchCollection(tracks, facecolor=TRACK, edgecolor="none", zorder=0))
+        ax.tick_params(axis="y", labelsize=8)
+        if ax is not all_axes[-1]:
+            ax.set_xlabel("")
+            ax.tick_params(axis="x", length=0)
+            ax.spines["bottom"].set_visible(False)
+        elif tick is not None:
+            ax.set_xlabel(f"time ({tick})")
+    drawn = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
+    kinds = legend_entries(drawn, list(map(stage_places, traces.values())), styles)
+    draw_legend_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
+    return figure

