@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from minipipe import SGD, Sequential, SoftmaxCrossEntropy
+from minipipe import SGD, Sequential, SoftmaxCrossEntropy, plots
 from minipipe.experiments import (
     Recipe, digits_in_float32, mean_and_spread, measured_noise, train, with_batch_norm,
 )
 from minipipe.models import mlp
 from minipipe.plots.canvas import label, new_figure
-from minipipe.plots.curves import draw_rates
 from minipipe.rates import ConstantWarmUp, GradualWarmUp, StepDecay
 from minipipe.watching import with_progress
 
@@ -86,8 +85,8 @@ def learning_rates():
     }
     figure = new_figure(8, 3.6)
     ax = figure.subplots()
-    draw_rates(ax, curves, 90, 157)
-    label(ax, "Learning rates for 8,192 samples in a mini-batch, and for 256", "epochs", "learning rate")
+    title = "Learning rates for 8,192 samples in a mini-batch, and for 256"
+    plots.learning_rates(curves, 90, 157, ax, title)
     return figure
 
 

@@ -195,6 +195,10 @@ class Trace:
 
     def explain(self):
         """Why the devices were idle, tick by tick: an `Explanation`, by the rules of that module."""
+        return self._explanation
+
+    @cached_property
+    def _explanation(self):
         return explain(self)
 
     def critical_path(self):

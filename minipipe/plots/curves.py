@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
+from ..checks import items_of, listed, shown, whole_number, whole_numbers
 from ..rates import rates_of
 from .canvas import label, new_figure
 from .memory import COLOURS
@@ -29,20 +29,12 @@ def curves(series, ax=None, x="", y="", title=None):
         raise ValueError("there is nothing to draw: pass {name: [(x, y), ...]} with at least one curve")
     ax = _axes(ax)
     for number, (name, points) in enumerate(series.items()):
-        at, values = zip(*_points(name, points), strict=True)
+        at, values = zip(*((float(at), float(value)) for at, value in points))  # no fractions: matplotlib
         ax.plot(at, values, STYLES_OF_LINES[number % len(STYLES_OF_LINES)],
                 color=COLOURS[number % len(COLOURS)], label=name)
     ax.legend(frameon=False, fontsize=9)
     label(ax, title, x, y)
     return ax
-
-
-def _points(name, points):
-    """Return the points of a curve, at least one, as pairs of floats."""
-    found = [items_of(point) for point in listed(f"series[{shown(name)}]", points)]
-    if any(point is None or len(point) != 2 for point in found):
-        raise ValueError(f"series[{shown(name)}]={shown(points)} must be a list of pairs (x, y)")
-    return [tuple(float(real_number("series", number)) for number in point) for point in found]
 
 
 def staleness(updates, ax=None, title=None):
@@ -83,31 +75,28 @@ RATE_COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#000000", "#009E73", "#CC79A7"
 DASHES = ("--", "-.", "-", ":")
 
 
-def learning_rates(rates, epochs, n_updates):
-    """Axes with the curves of learning rates, which `fit` would refuse or use as they are.
+def learning_rates(rates, epochs, n_updates, ax=None, title=None):
+    """Draw the curves of learning rates, which `fit` would refuse or use as they are; return the axes.
 
     rates: {name: a number, or a function of the epochs done, see `minipipe.rates`}.
     epochs: passes over the data.
     n_updates: in each of them.
+    ax: matplotlib axes; new ones if None.
+    title: above the picture.
     """
-    ax = new_figure(7, 3).subplots()
-    draw_rates(ax, rates, epochs, n_updates)
-    label(ax, None, "epochs", "learning rate")
-    return ax
-
-
-def draw_rates(ax, rates, epochs, n_updates):
-    """The same on axes that are there."""
     if not isinstance(rates, dict) or not rates:
         raise ValueError(f"rates={shown(rates)} must be a dict {{name: rate}} with at least one")
     epochs = whole_number("epochs", epochs, 1)
     n_updates = whole_number("n_updates", n_updates, 1)
+    ax = new_figure(7, 3).subplots() if ax is None else ax
     times = [epoch + i / n_updates for epoch in range(epochs) for i in range(n_updates)]
     for place, (name, rate) in enumerate(rates.items()):
         values = sum(rates_of(rate, [n_updates] * epochs), [])
         ax.plot(times, values, DASHES[place % 4], color=RATE_COLOURS[place % 6], label=name, linewidth=1.8)
     ax.set_yscale("log")
     ax.legend(frameon=False, fontsize=10)
+    label(ax, title, "epochs", "learning rate")
+    return ax
 
 
 # The cut of a network, and the stage that all others wait for.
@@ -137,8 +126,11 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
     ['1.65', '0.35']
     """
     costs, counts = listed("costs", costs), list(whole_numbers("counts", counts, 0))
-    names = None if names is None else listed("names", names)
-    _check_counts(costs, counts, names)
+    if sum(counts) != len(costs):
+        raise ValueError(
+            f"counts={counts} adds up to {sum(counts)} for {len(costs)} costs: "
+            "together the stages have every layer"
+        )
     if ax is None:
         from matplotlib import pyplot
 
@@ -164,13 +156,3 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
         ax.set_xticks(range(len(costs)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=8)
         ax.set_xlabel("")
     return ax
-
-
-def _check_counts(costs, counts, names):
-    if sum(counts) != len(costs):
-        raise ValueError(
-            f"counts={counts} adds up to {sum(counts)} for {len(costs)} costs: "
-            "together the stages have every layer"
-        )
-    if names is not None and len(names) != len(costs):
-        raise ValueError(f"{len(names)} names for {len(costs)} costs: give each layer one")

@@ -47,13 +47,15 @@ def template():
     return resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
 
 
-def page_pieces(trace, title=None, explanation=None):
-    """{name: the HTML in the page of `trace` in place of {{name}}}; only its data are left out.
-
-    explanation: what `trace.explain()` gives, for those who have it at hand.
-    """
-    pieces = {name: escaped(text) for name, text in page_texts(trace, title, explanation).items()}
-    return pieces | {"figures": _figures(trace)}
+def page_pieces(trace, title=None):
+    """Return {name: the HTML in the page of `trace` in place of {{name}}}; only its data are left out."""
+    path = describe_path(trace.critical_path(), unit=trace.unit)
+    texts = {
+        "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
+        "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
+        "why": f"{trace.explain()}\n\nthe critical path:\n{path}",
+    }
+    return {name: escaped(text) for name, text in texts.items()} | {"figures": _figures(trace)}
 
 
 def filled(template, pieces):
@@ -61,18 +63,7 @@ def filled(template, pieces):
     return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
 
 
-def page_texts(trace, title=None, explanation=None):
-    """What the page says in words, besides its data: its title, the name of its picture, and why."""
-    explanation = trace.explain() if explanation is None else explanation
-    path = describe_path(trace.critical_path(), unit=trace.unit)
-    return {
-        "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
-        "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
-        "why": f"{explanation}\n\nthe critical path:\n{path}",
-    }
-
-
-def page_data(trace, explanation=None):
+def page_data(trace):
     """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
     lanes: [device, name] of each row, if a device has more than one; otherwise, rows are devices.
@@ -86,12 +77,9 @@ def page_data(trace, explanation=None):
         of its two ends.
     time: what one unit of time is called.
     memory: for each device, [tick, amount] from each change on.
-
-    explanation: what `trace.explain()` gives, for those who have it at hand.
     """
     places, styles = stage_places(trace), styles_of([trace])
     rows = {lane: number for number, lane in enumerate(rows_of(trace))}
-    explanation = trace.explain() if explanation is None else explanation
 
     def part_row(part, device):
         if not hasattr(part, "microbatch"):
@@ -125,7 +113,7 @@ def page_data(trace, explanation=None):
         },
         "spans": [span_row(span) for span in trace.spans],
         "idle": [
-            [rows[idle.device, idle.lane], *_from_to(idle), explanation.predicate(idle)]
+            [rows[idle.device, idle.lane], *_from_to(idle), trace.explain().predicate(idle)]
             for idle in trace.idle
         ],
         "messages": [

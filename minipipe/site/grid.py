@@ -58,13 +58,13 @@ def costs_with_share(share):
     return Costs(F=1, B=2) if share is None else Costs(F=1, B=2, W=2 * share)
 
 
-def numbers_of(trace, explanation):
+def numbers_of(trace):
     """What tables show of a run: [makespan, bubbles, peaks, number of messages, {cause: idle ticks}].
 
     The bubbles are those of `BUBBLES`, the peaks each device's most micro-batches alive; the causes are those
-    of `explanation`, which `trace.explain()` gives.
+    of `trace.explain()`.
     """
-    causes = {cause: plain(idle) for cause, idle in explanation.totals().items()}
+    causes = {cause: plain(idle) for cause, idle in trace.explain().totals().items()}
     bubbles = [float(trace.bubble(of)) for of in BUBBLES]
     return [plain(trace.makespan), bubbles, peak_microbatches(trace), len(trace.messages), causes]
 

@@ -119,9 +119,9 @@ def write_runs(folder, grid):
                 standard[name] = sizes, *list(traces.items())[-len(grid.latencies)]
             numbers[name][size], pages = {}, {}
             for setting, trace in traces.items():
-                key, explanation = key_of(*setting), trace.explain()
-                numbers[name][size][key] = numbers_of(trace, explanation)
-                pages[key] = page_of_run(trace, title, explanation)
+                key = key_of(*setting)
+                numbers[name][size][key] = numbers_of(trace)
+                pages[key] = page_of_run(trace, title)
             groups[size] = packed(pages)
         write_file(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
     settings = {"K": grid.devices, "M": grid.microbatches, "share": grid.shares, "latency": grid.latencies}
@@ -131,14 +131,14 @@ def write_runs(folder, grid):
     return numbers, standard
 
 
-def page_of_run(trace, title, explanation):
+def page_of_run(trace, title):
     """What the page of a run says, for `packed`: its data and its pieces.
 
     The second line of a box's title, from when to when it is, is left out: it follows from the times.
     """
-    data = sorted_rows(page_data(trace, explanation))
+    data = sorted_rows(page_data(trace))
     data["spans"] = [[*row[:-1], row[-1].split("\n")[0]] for row in data["spans"]]
-    return data | page_pieces(trace, title, explanation)
+    return data | page_pieces(trace, title)
 
 
 def key_of(*settings):
@@ -157,7 +157,7 @@ def write_schedules(folder, grid, standard, shell):
             "text": escape(text(trace)), "choice": choice, "links": shell.links(grid.names, number),
         })
         write_file(folder / "schedules" / f"{name}.html", shell.page(name, body, root="../"))
-        makespan, bubbles, peaks, *_ = numbers_of(trace, trace.explain())
+        makespan, bubbles, peaks, *_ = numbers_of(trace)
         cells = (K, M, makespan, f"{100 * bubbles[0]:.2f} %", max(peaks))
         numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
         head = f'<th scope="row"><a href="{name}.html">{name}</a></th>'
