@@ -34,13 +34,13 @@ def chrome_trace(trace):
     events.sort(key=lambda event: event["ts"])
     time = trace.unit[:-1]
     told = {
-        time: tick, f"microseconds per {time}": unit, f"makespan in {trace.unit}": _plain(trace.makespan),
+        time: tick, f"microseconds per {time}": unit, f"makespan in {trace.unit}": plain(trace.makespan),
     }
     return {"traceEvents": _names(threads) + events, "displayTimeUnit": "ms", "otherData": told}
 
 
-def _plain(number):
-    """A number of any kind, as JSON writes it: whole ones without a point."""
+def plain(number):
+    """Return a number of any kind as JSON writes it: a whole one as an `int`, any other as a float."""
     number = float(number)
     return int(number) if number.is_integer() else number
 
@@ -70,9 +70,9 @@ def _boxes(trace, threads, unit):
             "cat": KIND_NAMES.get(kind, kind if isinstance(kind, str) else "work"),
             "pid": PROCESS,
             "tid": threads[device, lane],
-            "ts": _plain(start * unit),
-            "dur": _plain((end - start) * unit),
-            "args": {"start": _plain(start), "end": _plain(end), **_position(label)},
+            "ts": plain(start * unit),
+            "dur": plain((end - start) * unit),
+            "args": {"start": plain(start), "end": plain(end), **_position(label)},
         })
     return events
 
@@ -108,8 +108,8 @@ def _arrows(trace, threads, unit):
         arrives = end.start + ARROW_INSET * (end.end - end.start)
         arrow = {"name": str(message.label), "cat": "message", "id": number, "bp": "e", "pid": PROCESS}
         events += [
-            arrow | {"ph": "s", "tid": threads[source], "ts": _plain(leaves * unit)},
-            arrow | {"ph": "f", "tid": threads[to], "ts": _plain(arrives * unit)},
+            arrow | {"ph": "s", "tid": threads[source], "ts": plain(leaves * unit)},
+            arrow | {"ph": "f", "tid": threads[to], "ts": plain(arrives * unit)},
         ]
     return events
 
@@ -122,7 +122,7 @@ def _memory_counters(trace, threads, unit):
             "name": f"memory of device {device}",
             "pid": PROCESS,
             "tid": threads[device, COMPUTE],
-            "ts": _plain(ticks * unit),
+            "ts": plain(ticks * unit),
             "args": {"bytes": int(n_bytes)},
         }
         for device in range(trace.n_devices if counts_bytes(trace) else 0)

@@ -8,6 +8,7 @@ from itertools import product
 
 from ..cluster import BUBBLES, Link
 from ..order import Costs, peak_microbatches, simulate
+from ..plots.chrome import plain
 from ..schedules import SCHEDULES, build
 
 SCHEDULE_NAMES = tuple(SCHEDULES)
@@ -67,11 +68,6 @@ def numbers_of(trace):
     causes = {cause: plain(idle) for cause, idle in trace.explain().totals().items()}
     bubbles = [float(trace.bubble(of)) for of in BUBBLES]
     return [plain(trace.makespan), bubbles, peak_microbatches(trace), len(trace.messages), causes]
-
-
-def plain(number):
-    """A whole number as an `int`, any other as a float: as a web page reads it."""
-    return int(number) if number == int(number) else float(number)
 
 
 # Runs in little space: what a page knows of them, in columns that many runs share. `site.js` unpacks it.
