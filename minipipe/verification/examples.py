@@ -7,24 +7,12 @@ import numpy as np
 from ..arrays import one_hot
 from ..exact import rational
 from ..layers import (
-    BatchNorm,
-    Conv2d,
-    Dropout,
-    Embedding,
-    Flatten,
-    Fork,
-    Join,
-    LayerNorm,
-    Linear,
-    MaxPool2d,
-    MultiHeadAttention,
-    ReLU,
-    Residual,
-    Sigmoid,
-    Tanh,
+    BatchNorm, Conv2d, Dropout, Embedding, Flatten, Fork, Join, LayerNorm, Linear, MaxPool2d,
+    MultiHeadAttention, ReLU, Residual, Sigmoid, Tanh,
 )
 from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
 from ..network import Sequential
+from .trial import coarse
 from .verdicts import equals_full_batch, equals_same_groups, same_bits
 
 
@@ -152,16 +140,16 @@ def random(example, m, dtype):
 
 
 def in_eighths(example, m, convert):
-    """The same, rounded to multiples of 1/8."""
+    """Return (layers, X, Y) with numbers rounded to multiples of 1/8."""
     layers, X, Y = random(example, m, np.float64)
     if example.n_tokens is None:
-        X = convert(np.round(8 * X) / 8)
-    layers = [layer.copy(lambda p: convert(np.round(8 * p) / 8)) for layer in layers]
+        X = convert(coarse(X))
+    layers = [layer.copy(lambda p: convert(coarse(p))) for layer in layers]
     return layers, X, convert(Y)
 
 
 def whole(example, m, dtype):
-    """The same with weights -1, 0, 1 and whole numbers for data: if m is a power of two, nothing rounds."""
+    """Return (layers, X, Y) with weights -1, 0, 1 and whole data: if m is a power of two, nothing rounds."""
     layers, X, Y = random(example, m, np.float64)
     layers = [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers]
     return layers, np.round(X).astype(dtype), Y.astype(dtype)

@@ -59,15 +59,15 @@ class Trial:
 
         return twin.copy(moved)
 
-    def data(self, convert: Callable = np.float64, seed: int = 1, grain: int = 8) -> np.ndarray | tuple:
-        """Return A_prev of `BATCH_SIZE` samples, multiples of 1/grain; tokens where the layer takes some."""
+    def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray | tuple:
+        """Return A_prev of `BATCH_SIZE` samples, multiples of 1/8; tokens where the layer takes some."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
             known = [one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens")]
             n_tokens = known[0] if known else 2
             return rng.integers(0, n_tokens, (*self.shape, BATCH_SIZE))
         shapes = self.shape if self.takes_pair else (self.shape,)
-        drawn = [coarse(rng.standard_normal((*shape, BATCH_SIZE)), grain) for shape in shapes]
+        drawn = [coarse(rng.standard_normal((*shape, BATCH_SIZE))) for shape in shapes]
         found = tuple(converted(array, convert) for array in drawn)
         return found if self.takes_pair else found[0]
 
@@ -116,6 +116,6 @@ def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
     return rational(array) if other.dtype == object else array.astype(other.dtype)
 
 
-def coarse(array, grain: int = 8) -> np.ndarray:
-    """Round to multiples of 1/grain, which fractions and floats hold exactly if it is a power of two."""
-    return np.round(grain * np.asarray(array, np.float64)) / grain
+def coarse(array) -> np.ndarray:
+    """Round to multiples of 1/8, which fractions and floats hold exactly."""
+    return np.round(8 * np.asarray(array, np.float64)) / 8

@@ -22,7 +22,7 @@ def equals_full_batch(pipe, X, Y):
     With BatchNorm it does not hold, because the statistics are those of the micro-batches:
     see `equals_same_groups`.
     """
-    return _equal(*against_full_batch(pipe, X, Y))
+    return difference_in_words(*against_full_batch(pipe, X, Y)) is None
 
 
 def against_full_batch(pipe, X, Y):
@@ -37,7 +37,7 @@ def equals_same_groups(pipe, X, Y):
     The reference is a plain loop, without stages, schedule or recomputation; with a `grain`, over the grains.
     Must hold where `equals_full_batch` must, and for networks with BatchNorm, too.
     """
-    return _equal(*against_same_groups(pipe, X, Y))
+    return difference_in_words(*against_same_groups(pipe, X, Y)) is None
 
 
 def against_same_groups(pipe, X, Y):
@@ -74,7 +74,7 @@ def same_bits(pipe, X, Y):
     threads in BLAS (see `minipipe.arrays.blas_threads`). With late W, so has the one stage; with a
     `grain`, the reference is `Sequential` with that grain.
     """
-    return _equal(*against_one_device(pipe, X, Y))
+    return difference_in_words(*against_one_device(pipe, X, Y)) is None
 
 
 def against_one_device(pipe, X, Y):
@@ -142,13 +142,3 @@ def _like(pipe, network):
 
 def _run(model, X, Y):
     return model.forward_backward(X, Y), model.gradients
-
-
-def _equal(run, reference):
-    """Whether two `(J, gradients)` are equal, and equal in dtype, parameter by parameter."""
-    (J, gradients), (J_reference, gradients_reference) = run, reference
-    pairs = [
-        (np.asarray(J), np.asarray(J_reference)),
-        *zip(leaves(gradients), leaves(gradients_reference), strict=True),
-    ]
-    return all(mine.dtype == theirs.dtype and np.array_equal(mine, theirs) for mine, theirs in pairs)
