@@ -15,7 +15,7 @@ import numpy as np
 from . import plots
 from .arrays import leaves
 from .checks import whole_number, write_whole
-from .cluster import Link, Port, Trace, in_one_unit, ticks
+from .cluster import Link, Port, Trace, ticks
 from .layers import Layer
 from .losses import Loss, MeanSquaredError
 from .network import Sequential
@@ -27,6 +27,7 @@ from .parallel.options import Cut, Sums
 from .parallel.shards import macs_of_shard
 from .parallel.splitting import Shard
 from .partitioning import costs_of_layers, loads, min_max
+from .plots.comparison import in_one_unit
 from .plots.html import MOST_IN_A_CELL
 from .plots.saving import DOTS_PER_INCH, checked_path, picture_formats
 from .schedules import build

@@ -6,12 +6,10 @@ and `mail` hands their messages over. `trace` is what has happened, and `why` sa
 
 from .clock import Cluster
 from .critical_path import Step, critical_path, describe_path, duration, ticks
-from .devices import COMPUTE, lane_name
 from .errors import DeadlockError, MemoryLimitError, UnreceivedError
 from .links import Link, Port, checked_ports, links_between, ports
 from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
-from .one_unit import OneTick, in_one_unit
-from .record import SECONDS, TICKS, Idle, Message, Span
+from .record import COMPUTE, SECONDS, TICKS, Idle, Message, OneTick, Span, lane_name
 from .requests import ANY, Compute, Label, Receive, Send
 from .trace import BUBBLES, SHOWS, Trace
 from .why import Explanation, IdlePart, explain
@@ -21,5 +19,5 @@ __all__ = [
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "OneTick", "Port",
     "Receive", "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError",
     "bytes_by_kind", "checked_ports", "critical_path", "describe_path", "duration", "explain",
-    "in_one_unit", "lane_name", "links_between", "own", "ports", "sent_bytes", "ticks",
+    "lane_name", "links_between", "own", "ports", "sent_bytes", "ticks",
 ]

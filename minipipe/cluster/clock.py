@@ -4,10 +4,9 @@ from heapq import heappop, heappush
 from math import inf
 
 from ..checks import function, is_plain, real_number
-from .devices import devices_of, shares_of
 from .errors import DeadlockError, Wait, check_all_received, deadlock_message
 from .links import Link
-from .mail import Mail
+from .mail import Mail, devices_of, shares_of
 from .memory import Accounts
 from .record import TICKS, Record
 from .requests import Compute, Receive, Send

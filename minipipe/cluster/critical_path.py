@@ -3,9 +3,7 @@
 from itertools import groupby
 from typing import NamedTuple
 
-from ..checks import one_of, python_number, real_number, whole_number
-from .devices import lane_name
-from .record import SECONDS, TICKS, Message, Span
+from .record import TICKS, Message, Span, lane_name
 
 
 class Step(NamedTuple):
@@ -77,21 +75,21 @@ def _released_by(trace, idle):
     return trace.asked[message][1:] if idle.reason == "rendezvous" else message
 
 
-def describe_path(path, most=6, unit=TICKS):
+MOST_NAMES = 6  # of a stay on a device; one of more spans is shortened to its first and last ones
+
+
+def describe_path(path, unit=TICKS):
     """The path in words: a line for each stay on a device and each message that takes time, and the sums.
 
     path: what `critical_path` has returned.
-    most: a stay of more spans than that is shortened to its first and last ones.
     unit: that of the trace.
     """
-    one_of("unit", unit, [TICKS, SECONDS])
-    most = whole_number("most", most, 1)
     rows = []
     for where, steps in groupby((step for step in path if step.end > step.start), key=_where):
         steps = list(steps)
         names = [str(step.what.label) for step in steps]
-        if len(names) > most:
-            shown = most // 2
+        if len(names) > MOST_NAMES:
+            shown = MOST_NAMES // 2
             names = [*names[:shown], f"... {len(names) - 2 * shown} more ...", *names[-shown:]]
         rows.append((where, " ".join(names), f"{ticks(steps[0].start)} to {ticks(steps[-1].end)}"))
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
@@ -109,7 +107,6 @@ def _where(step):
 
 def ticks(number):
     """A number of ticks for a reader: fractions as they are, floats with six digits."""
-    number = real_number("number", number)
     return f"{number:.6g}" if isinstance(number, float) else str(number)
 
 
@@ -119,5 +116,4 @@ def duration(number, unit):
     >>> duration(1, "ticks"), duration(0.00123456789, "seconds")
     ('1 tick', '0.00123457 seconds')
     """
-    one_of("unit", unit, [TICKS, SECONDS])
-    return f"{ticks(number)} {unit[:-1] if python_number(number) == 1 else unit}"
+    return f"{ticks(number)} {unit[:-1] if number == 1 else unit}"

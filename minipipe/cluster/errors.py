@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .devices import lane_name
+from .record import lane_name
 from .requests import ANY
 
 

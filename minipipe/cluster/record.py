@@ -4,7 +4,17 @@ from copy import copy
 from fractions import Fraction
 from typing import NamedTuple
 
-from .devices import COMPUTE, lane_name
+COMPUTE = "compute"  # the lane of a device that runs one program
+
+
+def lane_name(device, lane):
+    """Return what a text calls a lane; the one that computes is the device.
+
+    >>> lane_name(2, "compute"), lane_name(2, "communication")
+    ('device 2', 'device 2 communication')
+    """
+    return f"device {device}" if lane == COMPUTE else f"device {device} {lane}"
+
 
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # of the rows of messages
@@ -105,6 +115,46 @@ def changes_of_memory(record):
             if received is not None:
                 found[to].append((received, None, -n_bytes))
     return found
+
+
+# What a tick is.
+
+class OneTick(NamedTuple):
+    """What a device works through in one tick of a run, so that the ticks of two runs can be compared.
+
+    share: of the forward of the whole network, a Fraction: with F = 1, 1/K for a pipeline of K devices, 1 for
+        a copy of the network, 1/T for T shards, as if none of their layers were whole on each.
+    samples: of a micro-batch; their mean where micro-batches are ragged, since an action of each takes the
+        same ticks. None for a simulation, which has no data.
+    F: the ticks of a device's forward, from which the share follows; None where the costs state the share, or
+        where the times were multiplied to bring several runs to one unit.
+
+    >>> from minipipe import Costs, simulate
+    >>> from minipipe.schedules import gpipe
+    >>> print(simulate(gpipe(4, 8)).tick_is)
+    1 tick: the forward of 1/4 of the network for a micro-batch
+    >>> print(OneTick(Fraction(1, 2), 16), OneTick(Fraction(1), Fraction(5, 2)), sep="\\n")
+    1 tick: the forward of 1/2 of the network for 16 samples
+    1 tick: the forward of the network for 5/2 samples on average
+    """
+
+    share: Fraction
+    samples: Fraction | int | None = None
+    F: Fraction | None = None
+
+    def __str__(self) -> str:
+        share, samples = self.share, "a micro-batch"
+        if self.samples is not None:
+            samples = f"{self.samples} sample{'s' * (self.samples != 1)}"
+            samples += " on average" * (Fraction(self.samples).denominator > 1)
+        forward = "the forward" if share <= 1 else f"{share} forwards"
+        part = "" if share >= 1 else f"{share} of "
+        return f"1 tick: {forward} of {part}the network for {samples}"
+
+    @property
+    def work(self) -> Fraction:
+        """The forwards of the whole network for one sample, or one micro-batch, that a tick works through."""
+        return self.share * (1 if self.samples is None else self.samples)
 
 
 # What a trace consists of: spans of work, messages, and spans in which nothing was done.

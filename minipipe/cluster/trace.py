@@ -8,8 +8,7 @@ from pathlib import PurePath
 from ..checks import listed, real_number, shown
 from ..registry import Registry
 from .critical_path import critical_path, duration
-from .devices import COMPUTE, lane_name
-from .record import MESSAGE_WIDTH, Idle, Message, Span, changes_of_memory, rows
+from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Span, changes_of_memory, lane_name, rows
 from .why import explain
 
 BUBBLES = {  # the four, as tables and pages call them

@@ -36,8 +36,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from .critical_path import duration, ticks
-from .devices import COMPUTE, lane_name
-from .record import TICKS, Idle, Message, Span, end_of, way_of
+from .record import COMPUTE, TICKS, Idle, Message, Span, end_of, lane_name, way_of
 
 
 # What an idle lane waits for: at each instant, the work or the transfer that is in its way.

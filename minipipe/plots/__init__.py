@@ -5,15 +5,16 @@ matplotlib is imported when something is drawn.
 """
 
 from .chrome import chrome_trace
+from .comparison import compare, in_one_unit
 from .curves import curves, cut, learning_rates, staleness
 from .html import html, player, still
 from .memory import ledger, memory
 from .saving import save
 from .text import text
-from .timeline import compare, critical_path, timeline, timeline_of
+from .timeline import critical_path, timeline, timeline_of
 
 __all__ = [
-    "chrome_trace", "compare", "critical_path", "curves", "cut", "html",
+    "chrome_trace", "compare", "critical_path", "curves", "cut", "html", "in_one_unit",
     "learning_rates", "ledger", "memory", "player", "save", "staleness", "still", "text",
     "timeline", "timeline_of",
 ]

@@ -8,13 +8,12 @@ from itertools import groupby
 from operator import add
 
 from ..checks import shown
-from ..cluster import COMPUTE, SHOWS, in_one_unit
+from ..cluster import COMPUTE, SHOWS
 from ..cluster.trace import check_trace
 from ..order import simulate
 from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
-    EDGE, STYLES, TRACK, add_to_legend, draw_legend, draw_legend_on_top, ink, label, legend_entries,
-    make_room, new_figure, styles_of,
+    EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, make_room, new_figure, styles_of,
 )
 
 
@@ -354,52 +353,3 @@ def critical_path(trace, ax):
 def _rows_at(what, rows):
     """The keys of the rows between which a step of the path goes; twice the same one for work."""
     return 2 * ((what.device, what.lane),) if hasattr(what, "device") else ends_of(what, rows)
-
-
-# Several runs below each other on one time axis.
-
-TITLE_ROWS = 1.1  # the height of a title, in rows
-
-
-def compare(traces, arrows=False):
-    """A matplotlib `Figure` with the timelines of several traces, one below the other, on one time axis.
-
-    traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, for ticks beside
-        seconds, or for ticks that cannot be brought to one unit, see `minipipe.cluster.in_one_unit`.
-    arrows: as in `timeline`.
-
-    Each title says the name, the makespan, and the share of the time to the end of this run in which its
-    devices are idle. Idle time is drawn grey. The axis says what a tick is where the traces were brought to
-    one unit, and where they come from networks.
-    """
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
-    traces, tick = in_one_unit(traces)
-    if not traces:
-        raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
-    longest = max(trace.makespan for trace in traces.values())
-    heights = [height_of(rows_of(trace)) + TITLE_ROWS for trace in traces.values()]
-    styles = styles_of(traces.values())
-    figure = new_figure(*figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12))
-    all_axes = figure.subplots(len(traces), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
-    for ax, (name, trace) in zip(all_axes, traces.items()):
-        idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
-        title = f"{name}: {float(trace.makespan):g} {trace.unit}, {idle}"
-        timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest, styles=styles)
-        tracks = [  # a grey strip for each row, to the end of the run
-            Rectangle((0, row.middle - row.height / 2), trace.makespan, row.height)
-            for row in rows_of(trace).values()
-        ]
-        ax.add_collection(PatchCollection(tracks, facecolor=TRACK, edgecolor="none", zorder=0))
-        ax.tick_params(axis="y", labelsize=8)
-        if ax is not all_axes[-1]:
-            ax.set_xlabel("")
-            ax.tick_params(axis="x", length=0)
-            ax.spines["bottom"].set_visible(False)
-        elif tick is not None:
-            ax.set_xlabel(f"time ({tick})")
-    drawn = [box for trace in traces.values() for box in boxes(trace, styles=styles)]
-    kinds = legend_entries(drawn, list(map(stage_places, traces.values())), styles)
-    draw_legend_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
-    return figure

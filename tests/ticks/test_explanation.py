@@ -227,10 +227,12 @@ def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
         Step(trace.spans[0], 0, 1), Step(first, 1, 3.5), Step(second, 3.5, 6), Step(third, 6, 11.5),
         Step(trace.spans[-1], 11.5, 12.5),
     ]
-    assert describe_path(critical_path(trace), most=2).splitlines() == [
-        "device 0     make 0              0 to 1", "link 0 -> 1  0 ... 1 more ... 2  1 to 11.5",
-        "device 1     use 2               11.5 to 12.5", "work 2 + links 10.5 = 12.5 ticks",
+    assert describe_path(critical_path(trace)).splitlines() == [
+        "device 0     make 0  0 to 1", "link 0 -> 1  0 1 2   1 to 11.5", "device 1     use 2   11.5 to 12.5",
+        "work 2 + links 10.5 = 12.5 ticks",
     ]
+    alone = describe_path(critical_path(mp.simulate(build("gpipe", 1, 4))))
+    assert alone.startswith("device 0  0F0 0F1 0F2 ... 2 more ... 0B2 0B1 0B0  0 to 12\n")
 
 
 def test_a_path_may_end_with_a_message():

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import minipipe as mp
-from minipipe.cluster import OneTick, in_one_unit
+from minipipe.cluster import OneTick
 from minipipe.order import alive_microbatches, greedy_schedule, in_copies, in_segments, peak_microbatches
 from minipipe.planning import footprints
+from minipipe.plots import in_one_unit
 from minipipe.plots.html import page_data
 from minipipe.schedules import SCHEDULES, build, interleaved_one_f_one_b, names_for
 
@@ -362,17 +363,16 @@ def test_runs_of_the_same_work_stay_as_they_are():
 REFUSED = {
     "a program of one's own beside different ticks": (
         lambda: {"network": pipeline(), "data": copies(), "mine": unknown()},
-        r"differ, and one is unknown: network has 1 tick: the forward of 1/4 of the network for 4 samples; "
+        r"have no common unit: network has 1 tick: the forward of 1/4 of the network for 4 samples; "
         r"data has .*; mine has ticks that it does not explain. To compare, multiply the costs of data by 4$",
     ),
     "a simulation beside runs of other samples": (
         lambda: {"small": pipeline(), "large": pipeline(64), "simulated": simulated()},
-        "no common unit, since a simulation knows no samples: .*Leave the simulation out, or run a network",
+        "no common unit: .*leave the simulation out, which knows no samples, or run a network on samples",
     ),
     "slower devices beside another share": (
         lambda: {"one": pipeline(), "slow": pipeline(costs=mp.Costs(F=2, B=4)), "data": copies()},
-        "so do the costs of the same forward: .*equally fast, multiply the costs of one by 2 and multiply "
-        "the costs of data by 8; otherwise",
+        "no common unit: .*multiply the costs of one by 2 and multiply the costs of data by 8$",
     ),
 }
 
