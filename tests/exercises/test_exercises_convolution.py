@@ -2,7 +2,6 @@
 what the checkers say to typical wrong answers.
 """
 
-from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -13,11 +12,9 @@ import minipipe as mp
 from exercises.cnn import (
     check_average_pool_backward, check_backward_by_forward, check_max_pool_backward, check_parameters,
 )
-from exercises.convolution import check_backward, check_length, check_matrix, check_receptive_field
+from exercises.convolution import check_backward, check_matrix
 
-backward, receptive_field, matrix = (
-    solutions("13").conv_backward, solutions("14").receptive_field, solutions("15").matrix,
-)
+backward, matrix = solutions("13").conv_backward, solutions("15").matrix
 max_pool_backward = solutions("16").max_pool_backward
 average_pool_backward = solutions("16").average_pool_backward
 backward_by_forward, n_parameters = solutions("17").backward_by_forward, solutions("18").n_parameters
@@ -30,13 +27,6 @@ def backward_with_slices(dZ, w, A_prev, stride):
     for i, here in enumerate(places):
         dA_prev[here] += w[i] * dZ
     return [dA_prev.tolist(), [(dZ * A_prev[here]).sum() for here in places], np.array(dZ.sum())]
-
-
-def receptive_field_from_the_end(layers):
-    width = 1
-    for k, s, d in reversed(layers):
-        width = (width - 1) * s + d * (k - 1) + 1
-    return width
 
 
 def windows(shape, size, stride):
@@ -68,34 +58,12 @@ def backward_by_windows(dZ, W):
     return dA_prev
 
 
-def n_parameters_of_real_layers(shape, layers):
-    """Drawn and counted."""
-    shape, total = (*shape, 1), 0
-    for kind, n, *further in layers:
-        if kind == "linear":
-            stack = [mp.Flatten(), mp.Linear(prod(shape[:-1]), n)]
-        else:
-            stack = [mp.Conv2d(shape[0], n, further[0], padding=further[1]) if kind == "conv"
-                     else mp.MaxPool2d(n)]
-        for layer in stack:
-            layer.initialize(np.random.default_rng(0))
-            total += sum(array.size for array in (layer.W, layer.b) if array is not None)
-            shape = layer.output_shape(shape)
-    return total
-
-
 test_solutions = are_right({
-    check_length: [
-        lambda n, k, s, p, d: Fraction((n + 2 * p - d * (k - 1) - 1) // s + 1),
-        lambda n, k, s, p, d: len(range(0, n + 2 * p - d * (k - 1), s)),
-    ],
     check_backward: [backward_with_slices],
     check_matrix: [lambda w, n, stride: matrix(w, n, 1)[::stride].tolist()],
-    check_receptive_field: [receptive_field_from_the_end],
     check_max_pool_backward: [max_pool_backward_by_hand],
     check_average_pool_backward: [lambda *given: average_pool_backward(*given).tolist()],
     check_backward_by_forward: [backward_by_windows],
-    check_parameters: [n_parameters_of_real_layers],
 })
 test_stubs = are_not_solved_yet({
     check_backward: [
@@ -140,18 +108,6 @@ def without_stride(place):
 
 def hard_coded(dZ, w, A_prev, stride):
     return backward(dZ, w, A_prev, min(stride, 2))
-
-
-def weighted(distances):
-    """A receptive field with another rule for the distance of two neighbours in front of layer number
-    `place`.
-    """
-    return lambda layers: 1 + sum((k - 1) * d * distances(layers, place)
-                                  for place, (k, _, d) in enumerate(layers))
-
-
-def reach(layers):
-    return sum(d * (k - 1) for k, _, d in layers)
 
 
 def max_pool(choose, start=None, by_dA=True, overwrite=False):
@@ -219,40 +175,7 @@ def turned(W):
     return W[:, :, ::-1, ::-1].swapaxes(0, 1)
 
 
-def counted(weights=lambda n, C, k: n * C * k * k, length=lambda n, k, padding: n + 2 * padding - k + 1,
-            pooled=lambda n, size: n // size, biases=lambda n, H, W: n, inputs=prod, of_pooling=0):
-    def wrong(shape, layers):
-        total = 0
-        for kind, n, *further in layers:
-            if kind == "conv":
-                (C, H, W), (k, padding) = shape, further
-                shape = n, length(H, k, padding), length(W, k, padding)
-                total += weights(n, C, k) + biases(*shape)
-            elif kind == "pool":
-                shape = shape[0], pooled(shape[1], n), pooled(shape[2], n)
-                total += of_pooling * shape[0]
-            else:
-                total, shape = total + n * inputs(shape) + biases(n, 1, 1), (n,)
-        return total
-    return wrong
-
-
 test_mistakes = are_named({
-    check_length: [
-        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1) - 1) // s, "Off by one: that counts the steps"),
-        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1)) // s + 1, "Off by one: a window spans"),
-        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1)) // s, "stands behind the division"),
-        (lambda n, k, s, p, d: (n + 2 * p - d * (k - 1) - 1) / s + 1, "no halves of windows"),
-        (lambda n, k, s, p, d: int(np.ceil((n + 2 * p - d * (k - 1) - 1) / s)) + 1, "You rounded up"),
-        (lambda n, k, s, p, d: (n + p - d * (k - 1) - 1) // s + 1, "on both sides: it is 2 * padding"),
-        (lambda n, k, s, p, d: (n - d * (k - 1) - 1) // s + 1, "The padding is missing"),
-        (lambda n, k, s, p, d: (n + 2 * p - k) // s + 1, "The dilation is missing"),
-        (lambda n, k, s, p, d: (n + 2 * p - d * k) // s + 1, "dilation * kernel_size is too wide"),
-        (lambda n, k, s, p, d: n + 2 * p - d * (k - 1), "The stride is missing"),
-        (lambda n, k, s, p, d: n - k + 1, "the first example only"),
-        (lambda n, k, s, p, d: n - k, "Off by one already in the first example: 8 - 5 + 1 = 4"),
-        (lambda n, k, s, p, d: (n - 1) * s - 2 * p + d * (k - 1) + 1, "the transposed convolution"),
-    ],
     check_backward: [
         (with_part(0, lambda dA, dZ, w, A, s: backward(dZ, w[::-1], A, s)[0]),
          "dA_prev is made with the kernel flipped"),
@@ -315,26 +238,6 @@ test_mistakes = are_named({
          "Row 0 should be [2.0, 1.0, 0.5, -1.0, 3.0, 0.0, 0.0, 0.0], yours is [3.0, 1.0, 0.5, "
          "-1.0, 3.0, 0.0, 0.0, 0.0]"),
         (lambda w, n, stride: w, "C has shape (5,), but it must have shape (4, 8)"),
-    ],
-    check_receptive_field: [
-        (lambda layers: 1 + reach(layers), "The strides are forgotten"),
-        (reach, "Off by one: a stack without layers sees 1 number"),
-        (lambda layers: receptive_field(layers) - 1, "Off by one: a stack without layers sees 1 number"),
-        (weighted(lambda layers, place: prod(s for _, s, _ in layers[:place + 1])),
-         "A layer's own stride is counted too early"),
-        (weighted(lambda layers, place: layers[place - 1][1] if place else 1),
-         "the stride of the one layer before"),
-        (weighted(lambda layers, place: 1 + sum(s - 1 for _, s, _ in layers[:place])),
-         "You added up the strides"),
-        (lambda layers: receptive_field([(k, s, 1) for k, s, _ in layers]), "The dilation is missing"),
-        (weighted(lambda layers, place: prod(s for _, s, _ in layers[place + 1:])),
-         "by the strides of the layers behind"),
-        (lambda layers: reach(layers) + len(layers), "You added up the spans"),
-        (lambda layers: sum((d * (k - 1) + 1) * prod(s for _, s, _ in layers[:i])
-                            for i, (k, s, d) in enumerate(layers)),
-         "You added up the spans"),
-        (lambda layers: prod(k for k, _, _ in layers), "You multiplied the kernel sizes"),
-        (lambda layers: max(d * (k - 1) + 1 for k, _, d in layers), "the widest layer alone"),
     ],
     check_max_pool_backward: [
         (max_pool(lambda w: w == w.max()),
@@ -401,20 +304,6 @@ test_mistakes = are_named({
         (lambda dZ, W: 2 * backward_by_forward(dZ, W), "dA_prev at (0, 0, 0, 0) should be"),
         (lambda dZ, W: W @ dZ,
          "You were given dZ (2, 3, 4, 1), W (2, 2, 3, 3); dA_prev should become (2, 5, 6, 1)"),
-    ],
-    check_parameters: [
-        (lambda shape, layers: 61706, "That is LeNet-5 alone"),
-        (counted(biases=lambda n, H, W: 0), "The biases are missing"),
-        (counted(weights=lambda n, C, k: n * k * k), "Each kernel looks at all channels"),
-        (counted(biases=lambda n, H, W: n * H * W), "A bias at every place is too many"),
-        (counted(inputs=lambda shape: shape[0]), "The first Linear layer sees every number"),
-        (counted(pooled=lambda n, size: n), "Pooling makes H and W smaller"),
-        (counted(pooled=lambda n, size: -(-n // size)), "You rounded up behind a pooling"),
-        (counted(length=lambda n, k, padding: n), "A convolution keeps H and W only with enough padding"),
-        (counted(length=lambda n, k, padding: n - k + 1), "The padding is missing"),
-        (counted(length=lambda n, k, padding: n + padding - k + 1), "The zeros stand on both sides"),
-        (counted(length=lambda n, k, padding: n + 2 * padding - k), "Off by one"),
-        (counted(of_pooling=2), "Pooling has no parameters here"),
     ],
 })
 

@@ -1,33 +1,60 @@
-"""Exercises about devices, servers and large mini-batches, in notebooks 38 to 50: other solutions than the
+"""Exercises about cuts, memory, devices and servers, in notebooks 31 to 50: other solutions than the
 notebooks', and what the checkers say to typical wrong answers.
 """
 
+import itertools
 import sys
-from itertools import accumulate
+from math import nan
 
 import numpy as np
 from notebooks.checkers import are_named, are_not_solved_yet, are_right
 from notebooks.template import solutions
 
 import minipipe as mp
-from exercises.all_reduce import check_all_gather, check_fastest, check_ring_ticks
-from exercises.automatic import check_overlapped
-from exercises.data_parallel import check_end, check_exposed
+from exercises import gpipe_by_numbers, memory
+from exercises.all_reduce import check_all_gather, check_fastest
+from exercises.cutting import POSSIBLE_MISTAKES, SHIFTED, check_possible, check_shifted
 from exercises.federated import check_average
-from exercises.large_batches import check_noise, check_rate
+from exercises.gpipe_by_numbers import check_fewest, check_memory, check_relative
+from exercises.memory import check_held, check_peak, check_segments
 from exercises.order_of_a_sum import check_tree_sum
-from exercises.real_processes import check_lead, check_speed_up, check_swap
-from exercises.servers import check_first_round
-from exercises.shards import check_numbers_of_block, check_rows_of_packed
-from exercises.three_dimensions import check_rank, check_step
-from exercises.traps import check_local
-from exercises.traps import check_step as check_momentum_step
+from exercises.real_processes import check_swap
+from exercises.shards import check_rows_of_packed
 from minipipe.order import in_copies, with_all_reduce
+from minipipe.partitioning import equal_counts, loads, min_max
 from minipipe.schedules import build
 
-ROWS, END = solutions("41").rows_of_packed, solutions("42").end
+greedy, tree_sum, ROWS = solutions("31").possible, solutions("50").my_tree_sum, solutions("41").rows_of_packed
 RANK, STEP = solutions("43").rank, solutions("43").step
-tree_sum = solutions("50").my_tree_sum
+
+
+def every_cut(n_layers, K):
+    for ends in itertools.combinations(range(1, n_layers), K - 1):
+        yield [end - start for start, end in zip((0, *ends), (*ends, n_layers))]
+
+
+def tried(costs, K, x):
+    return any(max(loads(costs, counts)) <= x for counts in every_cut(len(costs), K))
+
+
+def greedy_that_empties(costs, K, x):
+    answer = greedy(costs, K, x)
+    costs.clear()
+    return answer
+
+
+def without_a_look_at_single_layers(costs, K, x):
+    stages, load = 1, 0
+    for cost in costs:
+        stages, load = (stages, load + cost) if load + cost <= x else (stages + 1, cost)
+    return stages <= K
+
+
+def losing_a_layer_at_each_cut(costs, K, x):
+    stages, load = 1, 0
+    for cost in costs:
+        stages, load = (stages, load + cost) if load + cost <= x else (stages + 1, 0)
+    return stages <= K and max(costs) <= x
 
 
 def gather_by_sending_to_all(group, part):
@@ -102,42 +129,68 @@ def raises(rank, value):
     return value[7]
 
 
-def trace(b, B, small, large):
-    return (small - large) / (1 / b - 1 / B)
-
-
 def halving(terms):
     half = len(terms) // 2
     return terms[0] if half == 0 else halving(terms[:half]) + halving(terms[half:])
 
 
 test_solutions = are_right({
-    check_ring_ticks: [lambda N, n, alpha, beta: 2 * (N - 1) * alpha + 2 * (N - 1) / N * n * beta],
+    check_possible: [
+        tried,
+        greedy_that_empties,
+        lambda costs, K, x: np.bool_(greedy(costs, K, x)),
+        lambda costs, K, x: max(loads(costs, min_max(costs, K))) <= x,
+    ],
+    check_shifted: [(7, 1, 1), np.array([7, 1, 1])],
     check_all_gather: [gather_by_sending_to_all],
     check_fastest: [("doubling", "halving")],
     check_swap: [listens_first],
     check_rows_of_packed: [lambda d, T, rank: np.arange(3 * d).reshape(3, T, d // T)[:, rank].ravel()],
-    check_numbers_of_block: [lambda b, s, h, T: 4 * 2 * (b * s * h - b * s * h / T)],
-    check_exposed: [lambda L, b, c: END([b * (k + 1) for k in range(L)], [c] * L) - L * b],
-    check_end: [lambda ready, c: max(start + sum(c[k:]) for k, start in enumerate(ready))],
-    check_rank: [lambda t, d, k, T, D: (k * D + d) * T + t],
-    check_first_round: [lambda N, t, c: sum([c, c] * N, t)],
-    check_rate: [lambda i, W, eta, k: eta * (1 + (k - 1) * min(i / W, 1))],
-    check_noise: [
-        lambda b, B, small, large: trace(b, B, small, large) * (B - b) / (B * large - b * small),
-    ],
-    check_momentum_step: [lambda v, g, m, old, new: new * (m * v / old + g)],
 })
 test_stubs = are_not_solved_yet({
     check_fastest: [[None, None], ["doubling", None]],
 })
+POSSIBLE = [
+    (lambda costs, K, x: max(costs) <= x, "Each layer fits by itself"),
+    (lambda costs, K, x: sum(costs) / K <= x, "That is the equal share"),
+    (lambda costs, K, x: max(max(costs), sum(costs) / K) <= x, "Both are needed"),
+    (lambda costs, K, x: greedy(costs, K, x - 1), "No stage *above* x"),
+    (without_a_look_at_single_layers, "A layer that costs more than x"),
+    (losing_a_layer_at_each_cut, "You lose a layer at each cut"),
+    (lambda costs, K, x: greedy(costs, K + 1, x), "One stage too many"),
+    (lambda costs, K, x: greedy(costs, K - 1, x), "One stage too few"),
+    (lambda costs, K, x: greedy(costs, K, x) and (K == 1 or not greedy(costs, K - 1, x)),
+     "Fewer than K stages are fine"),
+    (lambda costs, K, x: max(loads(costs, equal_counts(len(costs), K))) <= x,
+     "That asks about one cut only"),
+    (lambda costs, K, x: not greedy(costs, K, x), "The other way round"),
+    (lambda costs, K, x: True, "It says True to everything."),
+    (lambda costs, K, x: False, "It says False to everything."),
+    (lambda costs, K, x: 2, "Return True or False: this is 2."),
+    (lambda costs, K, x: greedy(costs, K, x) and x < 9,
+     "With costs = [3, 1, 2, 4], K = 2, x = 9 it is possible: the best stages there are have loads of [6, "
+     "4]. Yours says the opposite."),
+    (lambda costs, K, x: greedy(costs, K, x) or x == 5,
+     "With costs = [3, 1, 2, 4], K = 2, x = 5 it is not possible: the best stages there are "
+     "have loads of [6, 4]."),
+]
 test_mistakes = are_named({
-    check_ring_ticks: [
-        (lambda N, n, alpha, beta: 2 * (N - 1) * (alpha + n * beta), "one chunk, n / N bytes"),
-        (lambda N, n, alpha, beta: (N - 1) * (alpha + n / N * beta), "That is half of it"),
-        (lambda N, n, alpha, beta: 2 * N * (alpha + n / N * beta), "One step too many in each round"),
-        (lambda N, n, alpha, beta: 2 * alpha + 2 * (N - 1) / N * n * beta, "each pays the latency"),
-        (lambda N, n, alpha, beta: 2 * N * (N - 1) * (alpha + n / N * beta), "the messages of all ranks"),
+    check_possible: POSSIBLE,
+    check_shifted: [
+        (min_max(SHIFTED, 3), "That is the best cut."),
+        ([6, 2, 1], "The solver sees"),
+        ([1, 1, 7],
+         "sees [0, 0, 0, 0, 0, 0, 1, 2, 2]. There, your stages are [0, 0, 5], the largest has 5, and"),
+        ([71, 12, 12], "There are 9 layers: [71, 12, 12] adds up to 95."),
+        ([8, 1], "Give three whole numbers"),
+        ([9, 0, 0], "Give three whole numbers"),
+        ([True, 7, 1], "Give three whole numbers"),
+        ({6: 1, 2: 1, 1: 1}, "Give a list with the number of layers of each stage"),
+        (7, "Give a list with the number of layers of each stage"),
+        ([4, 4, 4], "There are 9 layers"),
+        *((cut, "Give three whole numbers") for cut in (
+            [10, -2, 1], [nan, 1, 1], [7, 1, 1.0], ["7", "1", "1"], [[7, 1, 1]], range(3), np.ones((3, 3)),
+        )),
     ],
     check_all_gather: [
         (lambda group, part: [part], "must `yield` each of its sends and receives"),
@@ -160,19 +213,6 @@ test_mistakes = are_named({
         (["doubling"], "Write two names"),
         (["doubling", "rings"], "Write two names, each one of naive, tree"),
     ],
-    check_speed_up: [
-        (lambda K, M: K, "without the bubble"),
-        (lambda K, M: M / (M + K - 1), "the share of the time in which one device works"),
-        (lambda K, M: (M + K - 1) / (K * M), "the speed-up is one over it"),
-        (lambda K, M: (K - 1) / (M + K - 1), "That is the bubble"),
-        (lambda K, M: K * M / (M + K), "K = 1, must have a speed-up of 1"),
-    ],
-    check_lead: [
-        (lambda t0, t1, t2: t1 - t0, "the way there for no time"),
-        (lambda t0, t1, t2: t1 - t2, "the way back for no time"),
-        (lambda t0, t1, t2: (t0 + t2) / 2 - t1, "the sign is wrong"),
-        (lambda t0, t1, t2: t1 - (t2 - t0) / 2, "the length of one way"),
-    ],
     check_swap: [
         (both_send_first, "Nobody can go on, where a send waits for its receive: deadlock"),
         (both_receive_first, "Nobody can go on, even where messages are stored: deadlock"),
@@ -188,49 +228,6 @@ test_mistakes = are_named({
         (lambda d, T, rank: 3, "Return the numbers of the rows"),
         (lambda d, T, rank: [[0, 1], [4, 5]], "Return the numbers of the rows"),
     ],
-    check_numbers_of_block: [
-        (lambda b, s, h, T: 4 * b * s * h * (T - 1) / T, "That is half of it"),
-        (lambda b, s, h, T: 8 * b * s * h * (T - 1), "what all T devices send"),
-        (lambda b, s, h, T: 2 * b * s * h * (T - 1) / T, "That is one all-reduce"),
-        (lambda b, s, h, T: 8 * b * s * h, "think of T = 1"),
-    ],
-    check_exposed: [
-        (lambda L, b, c: L * c, "without any overlap"),
-        (lambda L, b, c: c, "while c is at most b"),
-        (lambda L, b, c: L * c - (L - 1) * b, "if c is at least b"),
-        (lambda L, b, c: max(c, L * c - L * b), "only L - 1 backwards hide anything"),
-        (lambda L, b, c: max(0, L * c - (L - 1) * b), "at least c"),
-    ],
-    check_end: [
-        (lambda ready, c: max(ready) + sum(c), "wait for the last gradient"),
-        (lambda ready, c: max(start + own for start, own in zip(ready, c)), "at the same time"),
-        (lambda ready, c: ready[0] + sum(c), "the lane can also be free"),
-        (lambda ready, c: sum(c), "before its gradient is ready"),
-    ],
-    check_rank: [
-        (lambda t, d, k, T, D: d + D * (t + T * k), "That is dp-tp-pp"),
-        (lambda t, d, k, T, D: t + T * d + D * k, "how many devices has one stage"),
-        (lambda t, d, k, T, D: t + T * (d + k), "T D devices apart"),
-    ],
-    check_step: [
-        (lambda P, M, F, B, sums: (M + P - 1) * (F + B) + sums[0], "That is device 0's"),
-        (lambda P, M, F, B, sums: (M + P - 1) * (F + B) + sum(sums), "do not wait for each other"),
-        (lambda P, M, F, B, sums: M * (F + B) + max(0, *(s - r * B for r, s in enumerate([*sums, 0]))),
-         "You have forgotten the bubble"),
-    ],
-    check_overlapped: [
-        (lambda n, c, k: n * (c + k), "one after the other"),
-        (lambda n, c, k: n * max(c, k), "while the first product"),
-        (lambda n, c, k: n * c + k, "copies queue up"),
-        (lambda n, c, k: c + n * k, "at least as long as a product"),
-    ],
-    check_first_round: [
-        (lambda N, t, c: t + N * c, "the way in"),
-        (lambda N, t, c: t + 2 * c, "one worker alone"),
-        (lambda N, t, c: N * (t + 2 * c), "t counts once"),
-        (lambda N, t, c: 2 * N * c, "t is missing"),
-        (lambda N, t, c: t + (N + 1) * c, "behind another one"),
-    ],
     check_average: [
         (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),
         (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
@@ -238,38 +235,9 @@ test_mistakes = are_named({
         (lambda clients: sum(w for _, w in clients), "the plain sum"),
         (lambda clients: 1.75, "Of [(1, 0.0), (2, 3.0), (5, -1.0)] the average is 0.125, yours is 1.75."),
     ],
-    check_rate: [
-        (lambda i, W, eta, k: eta if i < W else k * eta, "constant warm-up"),
-        (lambda i, W, eta, k: eta + (k - 1) * eta * i / W, "grows on"),
-        (lambda i, W, eta, k: k * eta * min(i, W) / W, "begins at 0"),
-        (lambda i, W, eta, k: eta + k * eta * min(i, W) / W, "ends at (k + 1) eta"),
-        (lambda i, W, eta, k: eta + (k - 1) * eta * min(i + 1, W) / W, "one update early"),
-    ],
-    check_noise: [
-        (trace, "That is tr(Sigma)"),
-        (lambda b, B, small, large: trace(b, B, small, large) / large, "of the large mini-batch"),
-        (lambda b, B, small, large: trace(b, B, small, large) / small, "of the small mini-batch"),
-        (lambda b, B, small, large: (small / trace(b, B, small, large) - 1 / b), "Upside down"),
-    ],
-    check_momentum_step: [
-        (lambda v, g, m, old, new: m * v + new * g, "the form as it is written"),
-        (lambda v, g, m, old, new: m * (old / new) * v + new * g, "Upside down"),
-        (lambda v, g, m, old, new: (new / old) * (m * v + new * g), "has its rate already"),
-        (lambda v, g, m, old, new: m * (new / old) * v + g, "forgets the rate"),
-        (lambda v, g, m, old, new: (new / old) * v + new * g, "forgets the momentum"),
-    ],
-    check_local: [
-        (lambda size, size_of_g, decay, trust: trust * size / (size_of_g + decay * size), "never moves"),
-        (lambda size, size_of_g, decay, trust: trust * size / (size_of_g + decay * size) if size else 1,
-         "without a gradient, too"),
-        (lambda size, size_of_g, decay, trust: trust * size / size_of_g if size_of_g else 1,
-         "Without the weight decay"),
-        (lambda size, size_of_g, decay, trust: trust * (size_of_g + decay * size) / size if size else 1,
-         "Upside down"),
-    ],
     check_tree_sum: [
-        (lambda terms: list(accumulate(terms))[-1], "the running sum, from left to right"),
-        (lambda terms: list(accumulate(terms[::-1]))[-1], "the running sum from the right"),
+        (lambda terms: list(itertools.accumulate(terms))[-1], "the running sum, from left to right"),
+        (lambda terms: list(itertools.accumulate(terms[::-1]))[-1], "the running sum from the right"),
         (sum, "the running sum, from left to right" if sys.version_info < (3, 12) else "Python's sum, which"),
         (halving, "You cut the list into halves"),
         (np.sum, "np.sum"),
@@ -292,3 +260,57 @@ def test_numbers_are_the_packages_and_ticks_those_of_a_run():
     for sums in ([0, 0, 8], [3, 1, 2], [1, 3, 5]):
         trace = mp.simulate(order, mp.Costs(F=2, B=3, A=sums))
         assert trace.makespan == STEP(3, 4, 2, 3, sums)
+
+
+def test_each_mistake_has_a_sentence_that_some_wrong_answer_gets():
+    answers = {check_possible(wrong) for wrong, _ in POSSIBLE}
+    assert {sentence for _, sentence in POSSIBLE_MISTAKES} <= answers
+
+
+def test_one_cut_alone_is_best_for_the_solver_that_shifts():
+    assert [counts for counts in every_cut(9, 3) if check_shifted(counts).startswith("Right")] == [[7, 1, 1]]
+    assert check_shifted([7, 1, 1]) == (
+        "Right: [7, 1, 1]. It believes in stages of [1, 2, 2]; they are [71, 12, 12], and [30, "
+        "30, 35] was possible."
+    )
+
+
+def test_what_a_right_answer_is_told_is_true():
+    """GPT-2's authors count 124,439,808 parameters, without the bias of the last Linear, V of them."""
+    L, d, V, places = 12, 768, 50257, 1024
+    n = L * (12 * d**2 + 13 * d) + V * d + V + places * d + 2 * d
+    assert n - V == 124_439_808 and f"{16 * n / 2**30:.2f} GiB" in check_memory(solutions("36").memory)
+    relative = solutions("35").relative_throughput
+    sentence = check_relative(relative)
+    assert all(f"{relative(K, 32):.3f} for K = {K}" in sentence for K in (4, 8))
+    assert f"are {3.4 / 1.8:.3f} and {6.3 / 1.8:g}" in sentence
+
+
+def test_what_a_stage_holds_is_counted_not_computed(monkeypatch):
+    """With another simulator behind it, a checker believes another number."""
+    run = type("Run", (),
+               {"peak_bytes": lambda self, kinds: [{"stashed inputs, caches": 7}[", ".join(kinds)]] * 9})
+    monkeypatch.setattr(memory, "simulate", lambda *a, **options: run())
+    memory._counted.cache_clear()
+    memory._best_segments.cache_clear()
+    try:
+        assert check_peak(lambda *a: 7).startswith("Right: ")
+        assert check_segments(lambda *a: 1).startswith("Right: ")
+        assert check_held(lambda *a: 7).startswith("Right: ")
+    finally:
+        memory._counted.cache_clear()
+        memory._best_segments.cache_clear()
+
+
+def test_gpipes_numbers_are_counted_not_computed(monkeypatch):
+    """With another simulator, or another description, behind it, a checker believes another number."""
+    run = type("Run", (), {"makespan": 7, "busy_ticks": lambda self: [10**6]})  # never idle
+    monkeypatch.setattr(gpipe_by_numbers, "simulate", lambda *a: run())
+    monkeypatch.setattr(gpipe_by_numbers, "describe", lambda *a: type("Network", (), {"parameters": 2**26}))
+    gpipe_by_numbers._counted_fewest.cache_clear()
+    try:
+        assert check_relative(lambda K, M: K / 2).startswith("Right: ")
+        assert check_memory(lambda *a: 1).startswith("Right: ")
+        assert check_fewest(lambda K, share: 1).startswith("Right: ")
+    finally:
+        gpipe_by_numbers._counted_fewest.cache_clear()

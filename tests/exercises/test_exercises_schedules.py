@@ -3,7 +3,6 @@ notebooks', and what the checkers say to typical wrong answers.
 """
 
 from fractions import Fraction
-from math import pi, sin
 
 import numpy as np
 import pytest
@@ -13,11 +12,9 @@ from pitfalls.bugs import BUGS
 
 import minipipe as mp
 from exercises import broken, slow_links, zoo
-from exercises.asynchronous import (
-    check_largest_rate, check_next_weights, check_version_used, check_versions_kept,
-)
+from exercises.asynchronous import check_next_weights
 from exercises.own_schedules import BROKEN, COSTS, check_beats_1f1b, check_best_with_three, check_repaired
-from exercises.slow_links import check_blocking, check_hidden
+from exercises.slow_links import check_blocking
 from exercises.zoo import check_choose, check_which, check_zb_h1, measured
 from minipipe.arrays import leaves
 from minipipe.order import Schedule, best_schedule, peak_microbatches, with_recompute
@@ -76,10 +73,6 @@ def fastest_of_the_last(runs, limit):
     return min(reversed(list(fits(runs, limit))), key=lambda name: runs[name][0])
 
 
-def free_gpipe(K, M, F, B):
-    return (M + K - 1) * (F + B)
-
-
 def rule(late_0, late_1, moved=1, sign=1):
     """next_weights with the gradient at weights that are so many updates late, subtracted from those `moved`
     from the end.
@@ -91,15 +84,6 @@ def rule(late_0, late_1, moved=1, sign=1):
     return next_weights
 
 
-def kept(pipedream, vertical, two):
-    return lambda schedule, K, r: {"pipedream": pipedream, "pipedream-vertical": vertical,
-                                   "pipedream-2bw": two}[schedule](K, r)
-
-
-def limit(d):
-    return 2 * sin(pi / (4 * d + 2))
-
-
 test_solutions = are_right({
     check_repaired: [lines((2, "F0 B0 F1 B1 F2 B2")), "\n".join(lines((1, "F0 F1 B0 B1 F2 B2")))],
     check_beats_1f1b: [
@@ -109,17 +93,12 @@ test_solutions = are_right({
     ],
     check_best_with_three: [THREE_ALIVE.strip().lower().splitlines(), build("zb-h1", 3, 4)],
     broken.check_healthy: [by_hand],
-    check_zb_h1: [lambda K, M, F, I, W: Fraction((M + K - 1) * (F + I + W) - 2 * (K - 1) * W)],
     check_choose: [fastest, fastest_of_the_last],
     check_which: [" V_Half "],
-    check_hidden: [lambda K, F, B: Fraction((2 * K - 1) * (F + B) - K * (F + B), 2 * (K - 1))],
-    check_blocking: [lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * (M + K - 2) * c],
-    check_version_used: [lambda K, s, i: np.int64(i - min(i, K - 1 - s))],
     check_next_weights: [
         rule(1, 0),
         lambda h, g, eta: np.array(h[-1]) - eta * np.array(g(h[max(0, len(h) - 2)][0], h[-1][1])),
     ],
-    check_largest_rate: [lambda K, s, h: limit(K - s - 1) / h],
 })
 NOTHING = ["", "\n\n\n", [], ["", "", ""], Schedule(((), (), ()), 3, 4)]
 test_stubs = are_not_solved_yet({
@@ -194,17 +173,6 @@ test_mistakes = are_named({
         (lambda pipe, X, Y: False, "It calls a healthy pipeline broken"),
         (lambda pipe, X, Y: pipe.forward_backward(X, Y), "Return True or False: this is a Rational"),
     ],
-    check_zb_h1: [
-        (lambda K, M, F, I, W: 3 * M + K - 1, "right for F = I = W = 1 only"),
-        (lambda K, M, F, I, W: (M + K - 1) * (F + I + W), "That is 1F1B's"),
-        (lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * (F + I), "Subtract what fills the gap"),
-        (lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * F, "That is ZB-H2's"),
-        (lambda K, M, F, I, W: M * (F + I + W) + (K - 1) * (F + I - 2 * W), "subtracts W twice"),
-        (lambda K, M, F, I, W: M * (F + I + W) + K * (F + I - W), "One gap too many"),
-        (lambda K, M, F, I, W: (K - 1) * (F + I - W), "the idle time of one device"),
-        (lambda K, M, F, I, W: K * (K - 1) * (F + I - W), "the idle time of all devices"),
-        (lambda K, M, F, I, W: M * (F + I + W), "the work of one device"),
-    ],
     check_choose: [
         (lambda runs, limit: min(runs, key=runs.get),
          "the fastest of all: with room for 1, zb-v does not fit, it needs 4."),
@@ -227,40 +195,6 @@ test_mistakes = are_named({
         ("pipedream", "There is no schedule 'pipedream'"),
         (77.5, "Give a name, such as 'gpipe': 77.5 is none."),
     ],
-    check_hidden: [
-        (lambda K, F, B: F + B, "Twice too long"),
-        (lambda K, F, B: (K - 1) * (F + B) / 2, "of all K - 1 hops together"),
-        (lambda K, F, B: (K - 1) * (F + B), "of all 2 (K - 1) hops together"),
-        (lambda K, F, B: (2 * K - 1) * (F + B) / (2 * (K - 1)), "left out the work of the round trip"),
-        (lambda K, F, B: K * (F + B) / (2 * (K - 1)), "2K - 1 micro-batches under way from device 0, not 2K"),
-        (lambda K, F, B: 0, "That is plain 1F1B"),
-        (lambda K, F, B: F / 2, "for F + B ticks in each step, not for F"),
-        (lambda K, F, B: B / 2, "for F + B ticks in each step, not for B"),
-        (lambda K, F, B: F, "not by one forward"),
-        (lambda K, F, B: B, "not by one backward"),
-    ],
-    check_blocking: [
-        (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * (K - 1) * c, "sends that do not block"),
-        (lambda K, M, F, B, c: free_gpipe(K, M, F, B), "with free links"),
-        (lambda K, M, F, B, c: (M + K - 1) * (F + B + 2 * c), "One send too many each way"),
-        (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + (M + K - 2) * c, "one way only"),
-        (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + (M + K - 1) * c, "one way only"),
-        (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * M * c, "pass K - 2 more"),
-        (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * (M - 1) * c, "pass K - 1 more"),
-        (lambda K, M, F, B, c: free_gpipe(K, M, F, B) + 2 * M * (K - 1) * c, "one after the other"),
-    ],
-    check_version_used: [
-        (lambda K, s, i: i - (K - 1 - s), "a version below 0 does not exist"),
-        (lambda K, s, i: max(0, i - (K - 1)), "That is vertical sync"),
-        (lambda K, s, i: i, "Only the last stage has made so many"),
-        (lambda K, s, i: max(0, i - (K - s)), "One too few"),
-        (lambda K, s, i: max(0, i - s), "Turned round: the first stage is the stalest"),
-        (lambda K, s, i: min(i, K - 1 - s), "That is the staleness; asked was the version, micro-batch"),
-        (lambda K, s, i: K - 1 - s, "That is the staleness once the pipeline is full"),
-        (lambda K, s, i: K - s, "how many versions the stage keeps"),
-        (lambda K, s, i: max(0, i - 1), "that is 2BW's rule"),
-        (lambda K, s, i: max(0, i - (3 - s)), "Right for some numbers, but not for all. With K = 6"),
-    ],
     check_next_weights: [
         (rule(0, 0), "That is the synchronous rule"),
         (rule(1, 1), "That is vertical sync"),
@@ -276,25 +210,6 @@ test_mistakes = are_named({
         (lambda h, g, eta: rule(1, 0)(h, g, eta) if len(h) > 2 else rule(0, 0)(h, g, eta),
          "That is the synchronous rule"),
         (lambda h, g, eta: rule(1, 0)(h, g, eta) if len(h) > 1 else h[0], "not for the first update"),
-    ],
-    check_versions_kept: [
-        (lambda schedule, K, r: K - r, "Right for pipedream, but vertical sync keeps K"),
-        (kept(lambda K, r: K - r, lambda K, r: K - r, lambda K, r: 2),
-         "Right for pipedream and 2bw, but vertical sync"),
-        (kept(lambda K, r: K, lambda K, r: K, lambda K, r: 2), "in pipedream a later stage needs fewer"),
-        (kept(lambda K, r: K - 1 - r, lambda K, r: K - 1, lambda K, r: 1), "Those are the older versions"),
-        (lambda schedule, K, r: r + 1, "Turned round, and only pipedream"),
-        (kept(lambda K, r: r + 1, lambda K, r: K, lambda K, r: 2), "In pipedream it is turned round"),
-        (lambda schedule, K, r: 2, "That is 2bw's number"),
-    ],
-    check_largest_rate: [
-        (lambda K, s, h: 2 / h, "without delay"),
-        (lambda K, s, h: limit(K - 1 - s), "divide it by h"),
-        (lambda K, s, h: limit(K - 1 - s) * h, "You multiplied by h"),
-        (lambda K, s, h: limit(K - s) / h, "The last stage is not late"),
-        (lambda K, s, h: limit(s) / h, "The other way round"),
-        (lambda K, s, h: limit(K - 1) / h, "That is stage 0"),
-        (lambda K, s, h: 2 / (K - s) / h, "does not fall like"),
     ],
 })
 

@@ -8,9 +8,10 @@
 
 A kind is a module of this folder or a function of one: `cases()` are its texts, and `parts(case)` is
 {part: lines}. `recorded.json` has a short hash of each part: {kind: {names of parts: {hashes: cases}}}. It
-travels between processors, since its numbers are fractions. Bits of floats do not: they are compared with
-those of an earlier commit, which is checked out beside, in the same run. Record anew when a change is meant,
-and say in the commit what has changed and why it is right.
+travels between processors, since its ticks and bytes are exact. Numbers of trainings are not recorded: in
+fractions they are those of a plain loop (`tests/pairs`), and bits of floats are compared with those of an
+earlier commit, which is checked out beside, in the same run. Record anew when a change is meant, and say in
+the commit what has changed and why it is right.
 """
 
 import hashlib
@@ -30,18 +31,17 @@ from goldens import texts, traces, training  # noqa: E402
 
 KINDS = {
     "traces": traces,
-    "numbers": SimpleNamespace(cases=training.cases, parts=training.numbers),
     "runs": SimpleNamespace(cases=training.cases, parts=training.runs),
-    "refusals": SimpleNamespace(cases=training.refused, parts=training.refusal),
     "texts": texts,
     "files": SimpleNamespace(cases=training.files, parts=training.of_file),
 }
-FLOATS = {"numbers": training.floats, "runs": training.floats, "texts": texts.floats}  # for `compare` alone
+NUMBERS = SimpleNamespace(parts=training.numbers)  # for `compare` alone, as the floats are
+FLOATS = {"numbers": training.floats, "runs": training.floats, "texts": texts.floats}
 
 
 def hashes(kind, case, **options):
     """Return {part: short hash}."""
-    found = KINDS[kind].parts(case, **options)
+    found = (KINDS | {"numbers": NUMBERS})[kind].parts(case, **options)
     return {part: hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8] for part, lines in found.items()}
 
 
@@ -86,7 +86,7 @@ def _how(before, now):
 
 def show(kind, case, part=None):
     """Print a case in full, or a part of it."""
-    for name, lines in KINDS[kind].parts(case).items():
+    for name, lines in (KINDS | {"numbers": NUMBERS})[kind].parts(case).items():
         if part in (None, name):
             print(f"{name}:", *lines, sep="\n    ")
 
@@ -103,7 +103,8 @@ def compare(commit, kind=None, case=None, part=None):
                 before, now = (_said(root, *arguments).splitlines() for root in roots)
                 print(*unified_diff(before, now, commit, "here", lineterm=""), sep="\n")
                 return before != now
-            asked = [(kind, case) for kind, floats in FLOATS.items() for case in floats(read()[kind])]
+            rows = read()["runs"]
+            asked = [(kind, case) for kind, floats in FLOATS.items() for case in floats(rows)]
             before, now = (json.loads(_said(root, "hashes", given=json.dumps(asked))) for root in roots)
         finally:
             subprocess.run([*git, "remove", "--force", there], check=True)

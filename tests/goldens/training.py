@@ -1,10 +1,9 @@
-"""What trainings compute and show: numbers, and ticks, messages and bytes of the last mini-batch.
+"""What trainings show: ticks, messages and bytes of the last mini-batch; and their numbers, to be compared.
 
 A case is a row of `settings` as text, without its defaults, such as "D=2 K=2 zero=1"; or the name of a
 checkpoint that an earlier version has written: it is read, and the training goes on.
 """
 
-import random
 import re
 import sys
 from ast import literal_eval
@@ -37,7 +36,7 @@ ALONE = {  # schedules that update weights under way
 WITH = {"zero": {"updates": "order"}}  # what an option needs
 TOKENS = {"network": "tokens", "n_updates": 2}  # their fractions grow long
 ELSEWHERE = (*ALWAYS, "network", "dtype", "schedule", "D", "T", "K", "engine", "checkpoint")
-N_RANDOM = 60
+IN_NO_TICK = ("weights_only", "clip", "how", "again")  # nor in a byte: `pairs` has these
 FOLDER = Path(__file__).parent / "files"
 FILES = {
     "pipeline.npz": "K=3 dtype=float64 ties=True dropout=True optimizer=adam",
@@ -50,12 +49,15 @@ STEPS = {"float64": 2**30, "float32": 2**10}  # in one unit: far above what anot
 
 def cases():
     """Return the rows that minipipe does not refuse."""
-    return [row for row in _rows() if not isinstance(_trained(row), ValueError)]
+    return [row for row in _rows() if _is_taken(row)]
 
 
-def refused():
-    """Return the rows that minipipe refuses, and not `settings`."""
-    return [row for row in _rows() if isinstance(_trained(row), ValueError) and _is_ours(_trained(row))]
+def _is_taken(case):
+    try:
+        _run(case)
+    except ValueError:
+        return False
+    return True
 
 
 def floats(rows):
@@ -68,24 +70,18 @@ def floats(rows):
 
 def numbers(case):
     """Return {part: lines} of J, gradients, parameters, what optimizers remember, and a prediction."""
-    found = _trained(case)
-    if isinstance(found, ValueError):
-        raise found
-    return found[0]
+    found, net, optimizer = _run(case)
+    parts = {}
+    for name, number in (found | memories_of(net, optimizer)).items():
+        part, batch = re.fullmatch(r"(.+?)(?:(?: of|,| up to) mini-batch (\d+))?", name).groups()
+        parts.setdefault(part, []).extend(lines_of_number(number, batch))
+    return parts
 
 
 def runs(case):
     """Return {part: lines} of the last mini-batch's trace: spans, messages, idle time, bytes."""
-    found = _trained(case)
-    if isinstance(found, ValueError):
-        raise found
-    return found[1]
-
-
-def refusal(case):
-    """Return the sentence by which a row is refused; a refusal is recorded to be seen, not to be kept."""
-    found = _trained(case)
-    return {"sentence": [f"{type(found).__name__}: {found}" if isinstance(found, ValueError) else "none"]}
+    _, net, _ = _run(case)
+    return lines_of(net.trace, counted=True) if row_of(case)["engine"] == "cluster" else {}
 
 
 def files():
@@ -123,26 +119,10 @@ def row_of(case):
 
 
 @cache
-def _trained(case):
-    """Return ({part: lines} of the numbers, {part: lines} of the trace), or the `ValueError` of a refusal."""
+def _run(case):
+    """Return what `settings.run` does."""
     row = row_of(case)
-    row["count_bytes"] = row["engine"] == "cluster"
-    try:
-        found, net, optimizer = run(row)
-    except ValueError as error:
-        return error
-    parts = {}
-    try:
-        found |= memories_of(net, optimizer)
-    except ValueError as error:
-        parts["memory, which must change"] = [f"refused: {error}"]
-    for name, number in found.items():
-        part, batch = re.fullmatch(r"(.+?)(?:(?: of|,| up to) mini-batch (\d+))?", name).groups()
-        parts.setdefault(part, []).extend(lines_of_number(number, batch))
-    shown = {}
-    if row["engine"] == "cluster":
-        shown = lines_of(net.trace, counted=True)
-    return parts, shown
+    return run(row | {"count_bytes": row["engine"] == "cluster"})
 
 
 def lines_of_all(numbers):
@@ -164,13 +144,6 @@ def lines_of_number(number, batch=None):
     return [f"{said}shape {array.shape}, {array.dtype}", *texts]
 
 
-def _is_ours(error):
-    """Return whether minipipe has raised an error, and not `settings`."""
-    while error.__traceback__.tb_next:
-        error = error.with_traceback(error.__traceback__.tb_next)
-    return Path(mp.__file__).parent in Path(error.__traceback__.tb_frame.f_code.co_filename).parents
-
-
 def _value(text):
     try:
         return literal_eval(text)
@@ -187,7 +160,7 @@ def _case(row):
 
 @cache
 def _rows():
-    """Return every schedule and option on every split, and some rows drawn at random."""
+    """Return every schedule and option on every split."""
     schedules = [{"schedule": name} | ALONE.get(name, {}) | split for name in OPTIONS["schedule"]
                  for split in [*SPLITS[2:], {"K": 4}] if name != "data-parallel"]
     schedules += [row | {"M": 8} for row in schedules if row.get("K") == 4 or "D" in row]
@@ -197,15 +170,10 @@ def _rows():
     options = [
         {"network": network, option: value} | WITH.get(option, {}) | split
         for option, values in OPTIONS.items()
-        if option not in ELSEWHERE
+        if option not in (*ELSEWHERE, *IN_NO_TICK)
         for value in values[1:] for network in OF_NETWORKS.get(option, ("perceptron",)) for split in SPLITS
     ]
     tokens += [TOKENS | {"recompute": "selective"} | split for split in SPLITS[3::2]]
     optimizers = [{"optimizer": name} | split for name in OPTIONS["optimizer"] for split in SPLITS[::3]]
-    chance = random.Random(0)
-    drawn = []
-    for number in range(N_RANDOM):
-        row = {name: chance.choice(OPTIONS[name]) for name in chance.sample(list(OPTIONS), 6)}
-        drawn.append(row | {"seed": number, "dtype": "rational", "engine": "cluster"})
-    rows = [*SPLITS, *schedules, *networks, *options, *tokens, *optimizers, *drawn]
+    rows = [*SPLITS, *schedules, *networks, *options, *tokens, *optimizers]
     return list(dict.fromkeys(_case(row) for row in rows))

@@ -4,7 +4,9 @@ name given to it. It runs once for each checker, and names all answers that are 
     test_mistakes = are_named({check_sum: [(lambda a, b: a - b, "Add them")]})
 """
 
+import sys
 from math import inf, nan
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -38,6 +40,18 @@ def are_named(wrong):
         right = sentence.startswith("Right: ")
         return words in sentence and not right and "\n" not in sentence and ends
     return _each(wrong, good)
+
+
+def formulas_of(check, solution):
+    """Return [(wrong formula, sentence)] that `check` compares a function with; [] if it has no such list."""
+    module, found = sys.modules[check.__module__], []
+    if hasattr(module, "judged"):
+        def judged(function, names, cases, right, mistakes):
+            found.extend(mistakes)
+
+        with patch.object(module, "judged", judged):
+            check(solution)
+    return found
 
 
 def judge_of(title):

@@ -3,6 +3,7 @@ And the learner's own file: what is lent, what is kept, what is refused.
 """
 
 import linecache
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -235,6 +236,7 @@ def test_a_line_in_a_file_is_not_one_of_a_cell():
 @pytest.mark.parametrize("function, sentence", [
     (lambda n, k: n * k, None),
     (lambda n, k: np.float32(n * k), None),
+    (lambda n, k: Fraction(n * k), None),
     (lambda n, k: n + k, "Multiply them."),
     (lambda n, k: 8,
      "Right for some numbers, but not for all. With n = 9, k = 2 the count is 18, yours is 8."),

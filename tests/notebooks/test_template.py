@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from notebooks.checkers import JUNK, is_refusal, judged_wrongly
+from notebooks.checkers import JUNK, formulas_of, is_refusal, judged_wrongly
 from notebooks.reading_time import reading_of, said
 from notebooks.refresh import COVER
 from notebooks.template import COLLAPSED, ELECTIVES, cells_of, exercises_of, faults
@@ -84,11 +84,23 @@ def test_a_function_must_answer_more_than_the_first_question(path):
                 assert sentence == f"With {question} the count is {answer:g}, yours is -1."
 
 
+@EACH
+def test_each_wrong_formula_of_a_checker_is_told_its_own_sentence(path):
+    """None of them is right in the cases that are asked, or taken for another one."""
+    for exercise in exercises_of(path):
+        formulas = formulas_of(exercise.checker, exercise.right)
+        faults = judged_wrongly(exercise.checker, formulas, lambda found, sentence: found == sentence)
+        assert not faults, "\n".join(faults)
+
+
 def test_wrong_answers_to_every_exercise_are_tried():
+    """Those in a table of `tests/exercises`, or the formulas of the checker itself."""
     files = (Path(__file__).parents[1] / "exercises").glob("test_exercises_*.py")
     tests = [import_module(file.stem).test_mistakes for file in files]
-    tried = {check for test in tests for check in test.pytestmark[0].args[1]}
-    assert tried == {exercise.checker for path in ELECTIVES for exercise in exercises_of(path)}
+    in_tables = {check for test in tests for check in test.pytestmark[0].args[1]}
+    for exercise in (exercise for path in ELECTIVES for exercise in exercises_of(path)):
+        has_formulas = formulas_of(exercise.checker, exercise.right) != []
+        assert has_formulas != (exercise.checker in in_tables), exercise.checker.__name__
 
 
 def markdown(text):
