@@ -34,10 +34,6 @@ def pipeline(n_microbatches=2, schedule="gpipe", **options):
     return mp.Pipeline(LAYERS, LOSS, 2, n_microbatches, schedule=schedule, **options)
 
 
-def fitted(**options):
-    return mp.fit(network(), X, Y, mp.SGD(0.1), epochs=1, batch_size=2, report=None, **options)
-
-
 def stream(batches):
     return pipeline(1, "pipedream").train(batches, mp.SGD(0.1))
 

@@ -1,4 +1,4 @@
-"""What notebooks 00 to 02 say to a first schedule, and to neurons and walks not written as their solutions."""
+"""What notebooks 00 to 02 say to a first schedule, neurons and walks not written as their solutions are."""
 
 import re
 
@@ -47,18 +47,6 @@ A_WALK = learn("""
         w, b = w - rate * dw, b - rate * db
         path.append((w, b))
         dw, db = gradient(w, b, x, y)
-    return w, b, path
-""")
-# its gradient is taken before the loop
-ONE_SLOPE = learn("""
-    w = b = 0.0
-    path = [(w, b)]
-    dw, db = gradient(w, b, x, y)
-    for _ in range(1000):
-        if max(abs(dw), abs(db)) <= 0.02:
-            break
-        w, b = w - rate * dw, b - rate * db
-        path.append((w, b))
     return w, b, path
 """)
 

@@ -177,7 +177,6 @@ OF_FLOATS = [
 ]
 
 DIVIDED = "{layer: (dW / M, db / M) for layer, (dW, db) in found.items()}"
-ADD = "old = found.get(layer, [0, 0]); dW, db = dW + old[0], db + old[1]"
 test_mistakes = are_named({
     LINEAR: [
         (linear(dW="dZ.dot(A.T) / len(A.T)", db="dZ.sum(1).reshape(-1, 1) / len(A.T)"),
