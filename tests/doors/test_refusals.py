@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from doors.refused import assert_refused
+from compared import assert_refused
 from doors.test_doors import BANANA, LAYERS, LOSS, X, Y, carried, network, pipeline, simulated, stream
 
 import minipipe as mp

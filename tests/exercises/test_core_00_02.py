@@ -119,7 +119,6 @@ LOSS = "-np.log(a) * y - np.log(1 - a) * (1 - y)"
 Z = "sum(w * x for w, x in [(w1, x1), (w2, x2)]) + b"
 OF_ALL, STEP = "abs(dw) > 0.02 or abs(db) > 0.02", "w, b = w - rate * dw, b - rate * db"
 MEANS = "np.mean(error * x), np.mean(error)"
-ONCE = "You take the gradient once. When w and b have moved, it is worth nothing: take it anew."
 test_mistakes = are_named({
     FORWARD: [
         *edits(

@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 from cases import eighths
-from compared import assert_equals_full_batch, assert_same
-from doors.refused import assert_refused
+from compared import assert_equals_full_batch, assert_refused, assert_same
 from layers.every_layer import is_pair, linear_cell, tree
 
 import minipipe as mp

@@ -7,7 +7,7 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from doors.refused import assert_refused
+from compared import assert_refused
 from hypothesis import given
 from hypothesis import strategies as st
 

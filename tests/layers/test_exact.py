@@ -6,7 +6,7 @@ import operator as op
 from fractions import Fraction
 
 import numpy as np
-from doors.refused import assert_refused
+from compared import assert_refused
 from hypothesis import given
 from hypothesis import strategies as st
 

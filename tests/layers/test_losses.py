@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from compared import assert_all_same, assert_same, assert_within
-from doors.refused import assert_refused
+from compared import assert_all_same, assert_refused, assert_same, assert_within
 
 import minipipe as mp
 from minipipe.exact import Rational, rational

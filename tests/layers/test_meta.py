@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from doors.refused import assert_refused
+from compared import assert_refused
 from layers.every_layer import ALONE, LAYERS, TOKENS
 
 import minipipe as mp

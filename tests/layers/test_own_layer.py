@@ -10,9 +10,8 @@ import pickle
 
 import numpy as np
 import pytest
-from compared import assert_same
+from compared import assert_refused, assert_same
 from asynchronous.by_the_rule import per_update
-from doors.refused import assert_refused
 from layers.every_layer import ALONE, LAYERS
 from sampling import one_in
 

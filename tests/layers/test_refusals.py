@@ -11,8 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from compared import assert_same, state
-from doors.refused import assert_refused
+from compared import assert_refused, assert_same, state
 from layers.every_layer import LAYERS, dual, ready, slopes, tree
 
 import minipipe as mp

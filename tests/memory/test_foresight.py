@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from cases import compositions, valid_schedules
-from doors.refused import assert_refused
+from compared import assert_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in

@@ -17,7 +17,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from doors.refused import assert_refused
+from compared import assert_refused
 from sampling import one_in
 
 import minipipe as mp

@@ -6,8 +6,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from compared import assert_same, parameters
-from doors.refused import assert_refused
+from compared import assert_refused, assert_same, parameters
 from sampling import one_in
 
 import minipipe as mp
