@@ -120,15 +120,10 @@ def replicas_agree_on_a_wrong_gradient(monkeypatch):
     monkeypatch.setattr(Stage, "forward", into_its_buffer)
 
 
-def two_copies_of_two_stages():
-    """The second stage begins with a layer that keeps its input for the backward."""
-    split = dict(replicas=2, stages=mp.Cut([2, 3]), microbatches=4)
-    return mp.Parallel(exact(LAYERS), LOSS, **split, schedule="gpipe")
-
-
 def check_replicas_agree_on_a_wrong_gradient():
-    """2 copies of 2 stages, each with 2 micro-batches."""
-    assert_equals_full_batch(two_copies_of_two_stages(), *mini_batch(8))
+    """2 copies of 2 stages, each with 2 micro-batches; the second stage keeps its input for the backward."""
+    split = dict(replicas=2, stages=mp.Cut([2, 3]), microbatches=4)
+    assert_equals_full_batch(mp.Parallel(exact(LAYERS), LOSS, **split, schedule="gpipe"), *mini_batch(8))
 
 
 def mean_of_means(monkeypatch):
@@ -241,19 +236,14 @@ def bits_change_with_buckets(monkeypatch):
     monkeypatch.setattr(programs, "all_reduce_sum_and_gather", round_a_ring)
 
 
-def assert_buckets_have_the_same_bits(D):
-    """In float32, for buckets of one layer up to all of them."""
+def check_bits_change_with_buckets():
+    """Buckets of one layer up to all; 3 copies, since the sum of 2 numbers has the same bits in any order."""
     results = []
     for cap in (1, 100, 10**6, None):
-        net = mp.DataParallel(LAYERS, LOSS, D, dtype=np.float32, sums=mp.Sums(buckets=cap))
-        net.forward_backward(*mini_batch(8 * D, np.float32))
+        net = mp.DataParallel(LAYERS, LOSS, 3, dtype=np.float32, sums=mp.Sums(buckets=cap))
+        net.forward_backward(*mini_batch(24, np.float32))
         results.append(net.gradients)
     assert_all_same(results)
-
-
-def check_bits_change_with_buckets():
-    """3 copies: the sum of 2 numbers has the same bits in any order."""
-    assert_buckets_have_the_same_bits(3)
 
 
 def collectives_in_different_orders(monkeypatch):
