@@ -94,7 +94,7 @@ def test_show_explains_idle_time_and_the_critical_path(capsys):
 
 
 BEGINNINGS = {
-    "png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF", "html": b"<!doctype html>", "gif": b"GIF8",
+    "PNG": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF", "html": b"<!doctype html>", "gif": b"GIF8",
     "csv": b"0F0,", "json": b"{", "txt": b"0F0 ",
 }
 

@@ -220,25 +220,6 @@ def test_a_warning_of_another_package_is_only_shown():
         assert [str(warning.message) for warning in shown] == ["theirs"], module
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stacklevel, more", [(2, []), (2, ["-n1"]), (4, []), (4, ["-n1"])])
-def test_a_bug_can_be_put_in_beside_another_package_that_warns(tmp_path, stacklevel, more):
-    """Whichever code its warnings point to, even that of pytest, which imports and calls it."""
-    moments = ["addoption(parser)", "configure(config)", "collection_modifyitems(items)",
-               "runtest_setup(item)", "runtest_makereport(item)", "terminal_summary(terminalreporter)"]
-    warn = f"warnings.warn('old', DeprecationWarning, {stacklevel})"
-    hooks = "".join(f"def pytest_{moment}: {warn}\n" for moment in moments)
-    (tmp_path / "theirs.py").write_text(f"import warnings\n{warn}\n{hooks}")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    test = "tests/pitfalls/test_pitfalls.py::test_absent[gradient_scale]"
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "theirs", "--bug", "gradient_scale", *more, test],
-        capture_output=True, text=True, cwd=NOTEBOOKS.parent, env=os.environ | {"PYTHONPATH": path},
-    )
-    said = run.stdout + run.stderr
-    assert run.returncode == pytest.ExitCode.TESTS_FAILED and "1 failed" in said, said
-
-
 def test_modules_stay_short():
     """A file is as long as its idea; past 500 lines, it has two."""
     paths = [*HOUSE.rglob("*.py"), *EXERCISES]
