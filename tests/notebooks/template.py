@@ -32,7 +32,6 @@ HELP = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 DRAWN = re.compile(r"<(Figure|Trace|Schedule)\b")
-CELL = "<a cell>"
 ASKED = ("IPython.display",)   # what a solution does without: the tests run where it is not installed
 
 
@@ -270,13 +269,14 @@ def imports_of(code):
     return "\n".join(ast.unparse(node) for node in nodes if getattr(node, "module", None) not in ASKED)
 
 
-def run(code):
-    """The names that `code` defines, run as Jupyter runs a cell: Python knows its lines, though there is no
-    file.
+def run(code, names=None):
+    """The names that `code` defines, beside those given, run as Jupyter runs a cell: Python knows its lines,
+    though there is no file.
     """
-    linecache.cache[CELL] = (len(code), None, code.splitlines(keepends=True), CELL)
-    names = {"__name__": "notebook"}
-    exec(compile(code, CELL, "exec"), names)
+    cell = f"<cell {abs(hash(code))}>"
+    linecache.cache[cell] = (len(code), None, code.splitlines(keepends=True), cell)
+    names = {"__name__": "notebook"} if names is None else names
+    exec(compile(code, cell, "exec"), names)
     return names
 
 

@@ -1,12 +1,11 @@
 """The core of the notebooks: its form, with each rule broken once, and its answers, those of a run."""
 
-import linecache
 import re
 from copy import deepcopy
 
 import pytest
 from notebooks.core import agrees, answers_of, code_of, faults
-from notebooks.template import CORE, cells_of, source
+from notebooks.template import CORE, cells_of, run, source
 
 from exercises import mine, predict
 from exercises.comments import COMMENTS
@@ -18,12 +17,6 @@ EACH = pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
 @EACH
 def test_a_core_notebook_keeps_the_form(path):
     assert faults(path.name, cells_of(path)) == []
-
-
-def run_cell(code, file, names):
-    """Run a cell as Jupyter does: Python knows its lines, though there is no file."""
-    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
-    exec(compile(code, file, "exec"), names)
 
 
 @pytest.fixture
@@ -45,8 +38,8 @@ def test_bold_answers_are_those_of_a_run(path, own_file, monkeypatch):
 
     monkeypatch.setattr(predict, "guess", note)
     names = {"__name__": "__main__"}
-    for number, code in enumerate(code_of(cells_of(path))):
-        run_cell(code, f"<cell {number}>", names)
+    for code in code_of(cells_of(path)):
+        run(code, names)
     answers = answers_of(cells_of(path))
     assert answers.keys() == found.keys()
     for key, right in found.items():
