@@ -49,7 +49,7 @@ def test_runs_take_turns_and_the_ratio_is_that_of_the_pairs(monkeypatch):
     ({0}, "/bin/mpiexec", "threads", "no second core"), ({0}, "/bin/mpiexec", "mpi", "no second core"),
     ({0, 1}, None, "mpi", "no MPI"), ({0, 1}, None, "threads", None),
 ])
-def test_what_is_missing_is_said_in_the_row(cores, mpiexec, engine, words, monkeypatch):
+def test_a_row_says_what_the_computer_lacks(cores, mpiexec, engine, words, monkeypatch):
     monkeypatch.setattr(speed_up.os, "sched_getaffinity", lambda process: cores, raising=False)
     monkeypatch.setattr(speed_up, "mpiexec", lambda: mpiexec)
     assert missing(engine) == words

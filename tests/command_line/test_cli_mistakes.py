@@ -117,7 +117,7 @@ NOT_READ = [
 ]
 
 
-def test_words_that_nothing_takes_have_status_2_and_one_line(capsys):
+def test_words_that_no_command_takes_are_told_in_one_line(capsys):
     for words, sentence in NOT_READ:
         status, out, complaint = run(capsys, words)
         assert status == 2 and sentence in complaint, f"{words}: {complaint}"
@@ -131,7 +131,7 @@ OLD = (
 
 
 @pytest.mark.parametrize("name", SAID_ELSEWHERE)
-def test_a_command_of_before_or_of_others_says_what_to_type(capsys, name):
+def test_a_command_of_before_says_what_to_type_now(capsys, name):
     """What the sentence says to type is read, or is there."""
     assert {*OLD} <= {*SAID_ELSEWHERE}
     status, out, complaint = run(capsys, f"{name} --epochs 3")
@@ -148,7 +148,7 @@ def test_a_command_of_before_or_of_others_says_what_to_type(capsys, name):
         assert (house / "figures" / f"{picture}.png").exists()
 
 
-def test_options_of_others_name_options_of_ours():
+def test_options_of_other_programs_are_answered_by_ours():
     ours = {option for command in (TRAIN, *COMMANDS.values()) for option in Parser(command).options}
     named = {sentence.split()[0].strip(",") for sentence in OPTIONS_ELSEWHERE.values() if sentence[0] == "-"}
     assert named <= ours

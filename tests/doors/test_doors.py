@@ -117,7 +117,7 @@ def test_costs_do_not_change_when_a_list_that_made_them_does():
     assert costs.F == [1, 2]
 
 
-def test_plain_numbers_are_those_that_a_check_lets_through():
+def test_a_plain_number_is_one_that_the_checks_accept():
     finite = (0, 1, 0.5, Fraction(1, 3), 10**100, 10**101, 5e-324, 1e-99, -1, np.int8(1), np.float64(1))
     for number in (*finite, True, math.nan, math.inf, "1", None):
         try:
@@ -127,7 +127,7 @@ def test_plain_numbers_are_those_that_a_check_lets_through():
         assert is_plain(number) == (checked is not None and type(checked) is type(number))
 
 
-def test_what_was_checked_cannot_be_changed_afterwards():
+def test_options_and_schedules_cannot_be_changed():
     """Costs, options, schedules and whatever else is a dataclass: its checks are those of its constructor."""
     found = {name: entry for name, entry in public().items() if is_dataclass(entry)}
     assert {"Costs", "Link", "Schedule", "Cut", "Sums"} < found.keys()
@@ -136,7 +136,7 @@ def test_what_was_checked_cannot_be_changed_afterwards():
             setattr(object.__new__(entry), fields(entry)[0].name, None)
 
 
-def test_a_list_without_anything_makes_a_table_without_rows():
+def test_an_empty_list_makes_an_empty_table():
     assert zero_bubble_table([]) == [] and len(text_of_cells([]).splitlines()) == 1
 
 
@@ -168,7 +168,7 @@ def test_a_stride_beyond_the_text_leaves_one_window():
     assert X.tolist() == [[1], [0]] and Y.shape == (3, 2, 1)
 
 
-def test_a_run_under_way_is_not_copied_and_one_that_is_over_is():
+def test_a_run_can_be_copied_once_it_is_over():
     pipe = pipeline()
     pipe.start(X, Y)
     pipe.tick()
@@ -239,7 +239,7 @@ def test_a_rational_cost_beyond_all_floats_stops_the_training():
     assert (net.layers[0].W == W).all()
 
 
-def test_out_of_memory_is_said_where_python_says_nothing(capsys, monkeypatch):
+def test_out_of_memory_is_one_sentence_on_the_command_line(capsys, monkeypatch):
     def fails(options):
         raise MemoryError
 
@@ -281,7 +281,7 @@ def test_mini_batches_may_come_from_a_generator():
     assert stream((X, Y) for _ in range(3)) == stream([(X, Y)] * 3)
 
 
-def test_a_message_to_a_device_that_is_done_counts_there():
+def test_a_message_counts_in_the_memory_of_a_finished_device():
     def sender():
         yield mp.cluster.Compute("work", ticks=2)
         yield mp.cluster.Send("news", np.zeros(10), to=1)
@@ -306,7 +306,7 @@ def test_a_bucket_may_take_all_gradients():
     assert in_buckets([1, 2, 3], (1, float("inf"))) == [[2], [1, 0]]
 
 
-def test_the_schedule_of_copies_of_one_stage_is_used():
+def test_copies_of_one_stage_follow_the_named_schedule():
     """With one stage, "gpipe" keeps all micro-batches of a copy alive, and "1f1b" one of them."""
     split = dict(replicas=2, microbatches=4)
     all_alive, one_alive = (
@@ -321,7 +321,7 @@ def test_mini_batches_keep_the_kind_of_their_numbers():
     assert tokens.dtype.kind == "i"
 
 
-def test_the_bytes_of_as_many_samples_as_anybody_likes_are_foreseen():
+def test_bytes_are_foreseen_for_any_number_of_samples():
     def total(m):
         return sum(mp.simulate(gpipe(2, 2), footprints=mp.footprints(LAYERS, LOSS, 2, (2,), m)).peak_bytes())
 

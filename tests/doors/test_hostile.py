@@ -124,6 +124,6 @@ def test_every_argument_that_must_be_given_has_a_good_example():
             assert has_default or example(name, parameter) is not None, f"{name}: {parameter.name}"
 
 
-def test_no_hostile_value_is_wrong_in_silence(alarm):
+def test_no_hostile_value_is_taken_in_silence(alarm):
     faults, counts = swept(NAMES, HOSTILE)
     assert not faults and counts["refused"] > counts["worked"] > 500, "\n".join(faults)

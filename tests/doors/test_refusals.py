@@ -118,7 +118,7 @@ REFUSED = [  # (call, words of the sentence)
 ]
 
 
-def test_what_cannot_be_is_refused_in_a_sentence():
+def test_impossible_arguments_are_refused_in_a_sentence():
     assert_refused(REFUSED)
 
 
@@ -161,7 +161,7 @@ def test_a_limit_of_memory_is_a_number_of_bytes_everywhere():
         ])
 
 
-def test_what_would_fill_the_memory_is_refused():
+def test_a_schedule_that_would_fill_the_memory_is_refused():
     orders = [
         lambda: build("gpipe", 10**6, 10**6), lambda: gpipe(4, 10**8),
         lambda: build("pipedream", 10**4, 10**4), lambda: build("zb-v", 2 * 10**3, 10**4),
@@ -278,7 +278,7 @@ def test_each_rule_has_a_network_that_breaks_it():
     assert list(BROKEN) == [rule.name for rule in REFUSALS]
 
 
-def test_what_breaks_a_rule_is_refused_by_its_sentence():
+def test_options_that_break_a_rule_are_refused_by_its_sentence():
     assert_refused(BROKEN.values())
 
 

@@ -268,7 +268,7 @@ def changed(line, old, new):
      "Nobody can go on, a deadlock: device 0 is at I0, which waits for I0 of device 1; device 1 is at F1, "
      "which waits for F1 of device 0; device 2 is at F1, which waits for F1 of device 1."),
 ], ids=lambda value: None if callable(value) else str(value)[:20])
-def test_what_cannot_run_is_told_why(answer, words, capsys):
+def test_a_schedule_that_cannot_run_is_told_why(answer, words, capsys):
     assert check_in_two(answer) == halved(one_f_one_b(3, 4))
     sentence, until = capsys.readouterr().out.splitlines()
     assert words in sentence and until == "(Until it can run, this notebook goes on with 1F1B.)"
@@ -280,7 +280,7 @@ def test_what_cannot_run_is_told_why(answer, words, capsys):
     (changed(2, "F0 I0 F1 I1 W0 W1", "F0 I0 F1 W0 I1 W1"), "18 ticks: 1 more than the best, 17. One action"),
     ("F0 F1 I0 W0 I1 W1 F2 F3 I2 W2 I3 W3\n" * 3, "No single action in another place helps now"),
 ])
-def test_what_is_too_long_is_kept_and_told_where_to_look(answer, words, capsys):
+def test_a_schedule_that_is_too_long_is_told_where_to_look(answer, words, capsys):
     assert read(check_in_two(answer)) == read(answer)
     assert words in capsys.readouterr().out
 

@@ -50,7 +50,7 @@ def test_trainings_have_the_ticks_messages_reasons_and_bytes(cases):
 
 
 @pytest.mark.parametrize("cases", one_in(6, "texts"))
-def test_texts_are_the_same(cases):
+def test_explanations_pages_and_commands_say_what_they_did(cases):
     assert_as_recorded("texts", cases)
 
 
@@ -63,7 +63,7 @@ def test_nothing_that_was_recorded_is_left_out():
     assert {*RECORDED["traces"]} == {*traces.cases()} and {*RECORDED} == {*KINDS}
 
 
-def test_what_differs_is_said_with_how_to_see_it():
+def test_a_difference_is_told_with_the_command_that_shows_it():
     show = "python3 tests/goldens/recorded.py show runs 'D=2 K=2'"
     assert differences("runs", "D=2 K=2", {"idle": "1", "spans": "2"}, {"idle": "3", "bytes": "2"}) == [
         f"runs of 'D=2 K=2': idle differs: {show} 'idle'",

@@ -27,23 +27,23 @@ def block(language):
     return text
 
 
-def test_it_is_one_page():
+def test_the_readme_is_one_page():
     assert len(README.split()) <= 1100
 
 
-def test_it_says_the_words_that_people_search_for():
+def test_the_readme_says_the_words_that_people_search_for():
     for word in ("pipeline parallelism", "data parallel", "tensor parallel", "ZeRO"):
         assert word in README
 
 
-def test_it_has_two_commands_to_install_and_run():
+def test_the_readme_has_two_commands_to_install_and_run():
     commands = re.findall(r"^python3 -m pip install .*", README, re.MULTILINE)
     assert [command.rpartition(" python3 -m ")[2] for command in commands] == \
         ["minipipe", 'pytest -n auto -m "not slow"']
     assert all("--no-warn-conflicts" in command and "--target .packages" in command for command in commands)
 
 
-def test_its_page_of_python_runs_as_pasted(tmp_path, monkeypatch, capsys):
+def test_the_readmes_page_of_python_runs_as_pasted(tmp_path, monkeypatch, capsys):
     code = block("python")
     assert len(code.splitlines()) <= 32 and "mp.check(" in code
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_its_page_of_python_runs_as_pasted(tmp_path, monkeypatch, capsys):
     assert {path.name for path in tmp_path.iterdir()} > {"run.png", "compared.png"}
 
 
-def test_the_second_shows_what_the_small_file_prints(tmp_path):
+def test_the_readme_shows_what_the_small_file_prints(tmp_path):
     code = HOUSE / "minipipe" / "tiny.py"
     printed = subprocess.check_output([sys.executable, code], cwd=tmp_path, text=True)
     assert block("text") in printed
@@ -62,12 +62,12 @@ def test_the_second_shows_what_the_small_file_prints(tmp_path):
     assert abs(len(code.read_text(encoding="utf-8").splitlines()) - n_lines) <= 5
 
 
-def test_the_picture_is_described():
+def test_the_readmes_picture_is_described():
     pictures = re.findall(r"!\[(.*?)\]\((.*?)\)", README)
     assert [path for _, path in pictures] == ["figures/hero.png"] and len(pictures[0][0]) > 100
 
 
-def test_it_counts_the_notebooks():
+def test_the_readme_counts_the_notebooks():
     assert "twelve [notebooks]" in README
     assert len([path for path in (HOUSE / "notebooks").glob("*.ipynb") if "01" <= path.name < "13"]) == 12
 
@@ -124,7 +124,7 @@ def test_an_extra_that_a_message_names_is_there():
             assert {*found.split(",")} <= {*extras()}, f"{path.name} names {found}"
 
 
-def test_nothing_says_to_install_the_package_of_that_name_that_is_not_ours():
+def test_nobody_is_told_to_install_the_minipipe_of_pypi():
     """`minipipe` on PyPI is another project, and `minipipe-learn` is not published: a clone is installed."""
     assert 'name = "minipipe-learn"' in text_of("pyproject.toml")
     folders = ("minipipe", "tests", "figures", "notebooks", ".github")

@@ -78,7 +78,7 @@ def named_nodes(tree, prefix=""):
             yield from named_nodes(node, f"{node.name}.")
 
 
-def test_what_the_table_of_places_names_is_there():
+def test_the_table_of_places_names_what_is_there():
     places = re.findall(r"`([\w.]+)` in `(\S+\.py)`", RECIPES)
     assert len(places) > 10
     for name, file in places:

@@ -46,7 +46,7 @@ def test_bold_answers_are_those_of_a_run(path, own_file, monkeypatch):
         assert agrees(answers[key], right), f"guess {key}: the fold says {answers[key]}, the run {right}"
 
 
-def test_shown_after_a_guess_and_not_before(capsys, monkeypatch):
+def test_the_answer_is_shown_after_a_guess_and_not_before(capsys, monkeypatch):
     """The verdict, what belongs to it, and the explanation of the fold."""
     monkeypatch.setattr(predict, "fold", lambda number, title: f"fold {number}, {title}")
     monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)  # as where it is not installed
@@ -58,7 +58,7 @@ def test_shown_after_a_guess_and_not_before(capsys, monkeypatch):
     assert shown == [1]
 
 
-def test_near_misses_are_remarked_on_out_of_sight(capsys, monkeypatch):
+def test_a_near_miss_gets_a_remark_that_no_cell_shows(capsys, monkeypatch):
     """Each remark belongs to a question of a notebook, in whose cells it does not stand."""
     monkeypatch.setattr(predict, "fold", lambda number, title: "why")
     monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)
@@ -75,7 +75,7 @@ def test_near_misses_are_remarked_on_out_of_sight(capsys, monkeypatch):
     (None, f"{ASK} One of: yes, no.\n"), (" YES ", "Right: yes.\nwhy\n"), ("no", "yes; you said no.\nwhy\n"),
     ("?", "It is yes.\nwhy\n"),
 ])
-def test_a_word_is_chosen(capsys, monkeypatch, yours, words):
+def test_a_guess_may_be_one_of_several_words(capsys, monkeypatch, yours, words):
     monkeypatch.setattr(predict, "fold", lambda number, title: "why")
     monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)
     predict.guess("9a", yours, "yes", choices=("yes", "no"))
@@ -134,7 +134,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_each_rule_is_seen_broken(fault):
+def test_a_core_notebook_that_breaks_a_rule_is_told_so(fault):
     found = faults(PATH.name, BROKEN[fault])
     assert any(fault in words for words in found), found
 

@@ -68,7 +68,7 @@ def cell(code, name):
     return run(code, {"np": np, "mine": mine})[name]
 
 
-def test_what_is_not_built_yet_is_lent(own_file, capsys):
+def test_parts_that_are_not_built_yet_are_lent(own_file, capsys):
     mine.begin(7)
     said = capsys.readouterr().out
     assert said == "Lent by the course: Linear, ReLU, cost, micro_batches, Stage with recompute.\n"
@@ -121,7 +121,7 @@ def test_a_part_of_the_notebook_itself_is_lent_by_its_check(own_file, capsys):
     assert "# needs: mine, from notebook 07" in own_file.read_text()
 
 
-def test_what_was_imported_before_uses_the_new_parts(own_file):
+def test_a_part_imported_before_uses_the_new_parts(own_file):
     mine.begin(8)
     from my_pipeline import clock
     mine.check(cell(part_named("needs with halves").solution, "needs"), "with halves")
@@ -129,7 +129,7 @@ def test_what_was_imported_before_uses_the_new_parts(own_file):
     assert clock(orders, {"F": 1, "I": 1, "W": 1})[-1][-1] == 5
 
 
-def test_what_is_right_in_some_cases_only_stays_out(own_file, capsys):
+def test_a_part_that_is_right_in_some_cases_only_stays_out(own_file, capsys):
     mine.begin(8)
     code = "def gpipe(device, K, M):\n    return [('F', 0), ('B', 0)]\n"
     course = mine.check(cell(code, "gpipe"))
@@ -157,7 +157,7 @@ def test_a_broken_file_says_so(own_file):
 
 
 @pytest.mark.parametrize("answer", [None, 3, "gpipe", lambda: 1, print])
-def test_what_no_notebook_asks_for_is_refused(own_file, answer):
+def test_a_part_that_no_notebook_asks_for_is_refused(own_file, answer):
     with pytest.raises((LookupError, ValueError), match=r"no notebook asks for|cannot be read"):
         mine.check(answer)
 

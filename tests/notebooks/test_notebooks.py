@@ -105,7 +105,7 @@ MARKED = np.where(np.arange(40)[:, None] == 7, 0, PLAIN)  # with one black colum
     ([shown("<f at 0x7fa21cb0>")], [shown("<f at 0x7f77aab0>")]),
     ([drawn(MARKED)], [drawn(MARKED, "another version")]),
 ], ids=["same", "cut", "decimals", "address", "picture"])
-def test_what_says_the_same_stays_as_it_is_saved(tmp_path, saved, fresh):
+def test_an_output_that_says_the_same_is_not_saved_again(tmp_path, saved, fresh):
     assert not after(tmp_path / "ours.ipynb", [saved], [fresh], [fresh])[1]
 
 
@@ -118,7 +118,7 @@ def test_what_says_the_same_stays_as_it_is_saved(tmp_path, saved, fresh):
     ([drawn(PLAIN)], [drawn(PLAIN[1:])]),
     ([printed("1"), drawn(PLAIN), printed("2")], [printed("1"), drawn(PLAIN), printed("3")]),
 ], ids=["number", "decimals", "fewer", "more", "picture", "size", "one of three"])
-def test_what_has_changed_is_saved_and_nothing_else(tmp_path, saved, fresh):
+def test_an_output_that_has_changed_is_saved_alone(tmp_path, saved, fresh):
     others = [printed("as before")]
     assert after(tmp_path / "ours.ipynb", [others, saved], [others, fresh],
                  [others, fresh]) == (book(others, fresh), True)
@@ -138,7 +138,7 @@ def test_what_is_folded_away_is_saved_behind_a_cover(run, tmp_path):
     assert nothing["outputs"] == [] and shown["outputs"] == [refresh.COVER, printed("3\n")]
 
 
-def test_what_differs_from_run_to_run_stays_as_it_is_saved(tmp_path):
+def test_an_output_that_differs_in_each_run_is_kept(tmp_path):
     saved, fresh, again = ([printed(f"{ms} ms\n"), drawn(PLAIN * grey)]
                            for ms, grey in [(1.5, 1), (1.7, 0.5), (1.2, 0)])
     assert not after(tmp_path / "ours.ipynb", [saved], [fresh], [again])[1]

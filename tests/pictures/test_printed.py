@@ -176,7 +176,7 @@ def test_a_function_and_a_schedule_are_taken_as_well():
     assert found["all_forwards_first"].makespan == 16  # (M + K - 1)(F + B)
 
 
-def test_it_shows_and_saves_its_picture(tmp_path, monkeypatch):
+def test_a_comparison_shows_and_saves_its_picture(tmp_path, monkeypatch):
     found = mp.compare("gpipe", "1f1b", devices=2, microbatches=4)
     found.save(tmp_path / "both.svg")
     text = (tmp_path / "both.svg").read_text()
@@ -199,7 +199,7 @@ def test_it_shows_and_saves_its_picture(tmp_path, monkeypatch):
     (lambda: mp.compare("gpipe", devices=0), ValueError, "devices=0 must be at least 1"),
     (lambda: mp.compare(lambda device, K, M: ["F0"]), ScheduleError, "<lambda>.*device 0 never does 0B0"),
 ])
-def test_what_cannot_be_compared_is_named(make, error, words):
+def test_a_schedule_that_cannot_be_compared_is_named(make, error, words):
     with pytest.raises(error, match=f"(?s){words}"):
         make()
 

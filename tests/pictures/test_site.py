@@ -92,7 +92,7 @@ def checked_numbers(numbers, trace):
     assert causes == trace.explain().totals()
 
 
-def test_every_number_and_every_box_is_the_engines(small):
+def test_every_number_and_box_of_the_site_is_the_engines(small):
     known, groups = in_scripts(small)
     seen = set()
     for name, sizes in known["runs"].items():
@@ -112,7 +112,7 @@ def test_every_number_and_every_box_is_the_engines(small):
     assert seen == halves | {run for run in whole if run[:2] != ("chimera", "3 4")}
 
 
-def test_what_cannot_be_built_says_why_in_the_engines_words(small):
+def test_a_schedule_that_cannot_be_built_says_why(small):
     known, _ = in_scripts(small)
     with pytest.raises(ValueError) as refused:
         build("chimera", 3, 4)
@@ -177,7 +177,7 @@ def test_a_site_is_written_again_beside_files_of_others(small, tmp_path, capsys)
     assert (again / "notebooks" / "mine.ipynb").exists() and (again / "data").is_dir()
 
 
-def test_a_part_without_its_extra_is_said_to_be_left_out(tmp_path, monkeypatch):
+def test_a_site_says_which_parts_lack_an_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "find_spec", lambda name: None if name in ("latex2mathml", "pdoc") else name)
     (tmp_path / "01_one.ipynb").write_text("{}")
     lines, one = [], Grid(names=("gpipe",), devices=(2,), microbatches=(2,), shares=(0.5,), latencies=(0,))
@@ -297,7 +297,7 @@ def test_a_picture_beside_the_notebooks_comes_with_the_page(tmp_path):
 
 
 @of_notebooks
-def test_the_whole_site_is_small_soon_made_whole_and_the_engines(tmp_path):
+def test_the_whole_site_is_small_quickly_made_and_true(tmp_path):
     """The numbers of 200 runs drawn at random, and the times of all their boxes, are those of the engine.
 
     It simulates 1,400 runs and converts all notebooks: half a minute.
