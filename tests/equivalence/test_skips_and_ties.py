@@ -119,6 +119,13 @@ def test_several_stages_on_one_device_need_no_link():
         assert_equals_full_batch(pipe, *map(eighths, mini_batch()))
 
 
+@pytest.mark.parametrize("name", ["main", "0F0", "sums of stage 0"])
+def test_a_skip_connection_may_have_any_name(name):
+    layers = exact([mp.Linear(2, 3), mp.Fork(name), mp.Linear(3, 3), mp.Join(name), mp.Linear(3, 2)])
+    pipe = mp.Pipeline(layers, LOSS, 5, 4, schedule="1f1b")
+    assert_equals_full_batch(pipe, *map(eighths, mini_batch()))
+
+
 class Watched(mp.Tanh):
     """A Tanh that notes each of its backwards."""
 

@@ -286,3 +286,34 @@ def test_a_run_that_fails_leaves_parameters_and_can_be_run_again():
         with pytest.raises(RuntimeError, match="stopped with an error"):
             ask()
     assert free.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
+
+
+def test_what_a_failed_run_had_moved_is_the_users_again():
+    """A second try begins with what the user has set in between, and not with what was before the first."""
+    order = with_updates(build("1f1b", 3, 4))
+    pipes = [mp.Pipeline(LAYERS, mp.MeanSquaredError(), 3, 4, schedule=order) for _ in range(2)]
+    with pytest.raises(FloatingPointError):
+        pipes[0].train([(X, Y * 1e300)], mp.SGD(0.1))
+    for pipe in pipes:
+        pipe.layers[0].W = np.ones((6, 4))
+    with pytest.raises(RuntimeError, match="has stopped with an error"):
+        pipes[0].tick()
+    costs = [pipe.train([(X, Y)], mp.SGD(0.1)) for pipe in pipes]
+    assert costs[0] == costs[1]
+    assert_same(*(parameters(pipe.layers) for pipe in pipes))
+
+
+@pytest.mark.parametrize("split, sums", [
+    (dict(stages=2, microbatches=3), mp.Sums()), (dict(shards=2, microbatches=3), mp.Sums()),
+    (dict(replicas=2, shards=2, microbatches=4), mp.Sums(sync_batch_norm=True)),
+])
+def test_a_prediction_between_two_ticks_disturbs_no_run(split, sums):
+    layers = [mp.Linear(4, 6), mp.BatchNorm(6), mp.Tanh(), mp.Linear(6, 3)]
+    net, other = (mp.Parallel(layers, LOSS, **split, sums=sums, link=mp.Link(latency=1)) for _ in "12")
+    expected, J = other.predict(X), other.forward_backward(X, Y)
+    net.start(X, Y)
+    assert_same(net.predict(X), expected)
+    while net.tick():
+        assert_same(net.predict(X), expected)
+    assert net.J == J
+    assert_same(net.gradients, other.gradients)

@@ -1,4 +1,7 @@
-"""The clock, the links, the memory and the trace, with programs that know nothing of neural networks."""
+"""The clock, the links, the memory and the trace, with programs that know nothing of neural networks.
+
+Then lanes and ports, and what is refused. `test_random_programs.py` compares all of it with a plain copy.
+"""
 
 import math
 from fractions import Fraction
@@ -8,8 +11,7 @@ import pytest
 
 import minipipe as mp
 from minipipe.cluster import (
-    Cluster, Compute, Idle, Link, MemoryLimitError, Receive, Send,
-    UnreceivedError,
+    ANY, Cluster, Compute, DeadlockError, Link, MemoryLimitError, Port, Receive, Send, UnreceivedError,
 )
 
 
@@ -38,17 +40,6 @@ def test_traces_differ_when_messages_or_memory_do():
     assert Cluster([sender(1), receiver(1)], holdings=[dict, dict]).run() != something
 
 
-def test_messages_are_listed_by_the_tick_in_which_they_were_sent():
-    def program(ticks, to):
-        for tick in range(ticks):
-            yield Compute(tick)
-        yield Send("x", 1, to=to)
-        yield Receive("x", source=to)
-
-    trace = Cluster([program(3, 1), program(1, 0)]).run()
-    assert [(message.source, message.sent) for message in trace.messages] == [(1, 1), (0, 3)]
-
-
 def test_free_links_keep_ticks_whole():
     trace = Cluster([sender(2), receiver(2)]).run()
     assert all(type(tick) is int for span in trace.spans for tick in (span.start, span.end))
@@ -75,26 +66,6 @@ def test_a_message_belongs_to_its_receiver():
     assert not np.shares_memory(received[0][0], received[1][0])
 
 
-def test_every_idle_span_has_its_reason():
-    def first():
-        yield Compute("a")
-        yield Send("x", 1, to=1)
-        yield Receive("y", source=1)
-        yield Compute("b")
-
-    def second():
-        yield Receive("x", source=0)
-        yield Compute("c")
-        yield Compute("d")
-        yield Send("y", 1, to=0)
-
-    trace = Cluster([first(), second()], duration=lambda label: 2).run()
-    assert trace.idle == [
-        Idle(1, 0, 2, "fill", "x", 0), Idle(0, 2, 6, "wait", "y", 1), Idle(1, 6, 8, "drain"),
-    ]
-    assert str(trace.idle[1]) == "device 0 idle from 2 to 6: wait, waiting for y from device 1"
-
-
 def test_four_bubbles_have_four_names():
     trace = mp.simulate(mp.schedules.build("1f1b", 4, 8))
     assert (trace.bubble("total"), trace.bubble("ideal")) == (3 / 11, 3 / 8)
@@ -104,21 +75,6 @@ def test_four_bubbles_have_four_names():
     assert slow.bubble("worst") == 1.5 / 3.5  # device 1 works from 3.5 to 4.5 and from 6 to 7
     with pytest.raises(ValueError, match="choose 'total', 'ideal', 'span' or 'worst'"):
         trace.bubble("mean")
-
-
-def test_ticking_gives_the_trace_of_running_tick_by_tick():
-    for link in (Link(), Link(latency=2), Link(latency=0.5, bandwidth=10)):
-        whole = Cluster([sender(3), receiver(3)], link=link).run()
-        cluster, ticks = Cluster([sender(3), receiver(3)], link=link), 0
-        while True:
-            more = cluster.tick()
-            ticks += 1
-            assert cluster.now == ticks
-            assert all(span.start < ticks for span in cluster.trace.spans)
-            assert [s for s in whole.spans if s.start < ticks] == cluster.trace.spans
-            if not more:
-                break
-        assert cluster.trace == whole and ticks == math.ceil(whole.makespan)
 
 
 def test_a_trace_does_not_change_when_the_run_goes_on():
@@ -178,38 +134,6 @@ def test_the_memory_limit_stops_the_run_and_lists_what_was_held():
     assert (
         "device 0 holds 500 bytes at tick 4, above its limit of 499: pages 500; raise the limit by 1 bytes"
     ) in str(error.value)
-
-
-def test_the_memory_limit_is_the_peak_to_the_byte():
-    """A whole pipeline, with messages on slow links: the limit passes at the counted peak, and not below."""
-    X, Y = (part[:, :24] for part in mp.datasets.digits().train)
-    layers = [mp.Linear(64, 16), mp.ReLU(), mp.Linear(16, 16), mp.ReLU(), mp.Linear(16, 10)]
-
-    def pipe(limit=None):
-        return mp.Parallel(
-            layers, mp.SoftmaxCrossEntropy(), stages=3, microbatches=6, schedule="gpipe", memory_limit=limit,
-            count_bytes=True, link=Link(latency=1),
-        )
-
-    counted = pipe()
-    counted.forward_backward(X, Y)
-    peak = max(counted.trace.peak_bytes())
-    pipe(peak).forward_backward(X, Y)
-    with pytest.raises(MemoryLimitError):
-        pipe(peak - 1).forward_backward(X, Y)
-
-
-def test_messages_to_a_finished_device_count_against_its_limit():
-    def left():
-        yield Compute("work")
-        yield Send("late", np.zeros(1000, np.uint8), to=1)
-
-    def right():
-        yield Compute("work")
-
-    for link in (Link(), Link(latency=3)):
-        with pytest.raises(MemoryLimitError, match="device 1 holds 1,000 bytes"):
-            Cluster([left(), right()], link=link, holdings=[dict, dict], memory_limit=100).run()
 
 
 def test_an_error_in_a_compute_stops_the_run_for_good():
@@ -294,3 +218,128 @@ def test_of_several_that_nobody_receives_their_number_is_told():
 
     with pytest.raises(UnreceivedError, match="without receiving it, and 2 more messages are left"):
         Cluster([left(), (nothing for nothing in ())]).run()
+
+
+# Lanes and ports
+
+
+def tell(*requests):
+    """A program that yields these requests and drops the answers: `yield from` a tuple can take none."""
+    return (request for request in requests)
+
+
+def test_what_has_come_through_a_port_is_not_asked_for_again():
+    """Its sender, which waited for the arrival, waits for something else when the receiver takes the
+    message."""
+    giver = tell(Send("x", None, 1, n_bytes=1), Receive("y", 1))
+    taker = tell(Compute("late", ticks=5), Receive("x", 0), Compute("more", ticks=3), Send("y", None, 0))
+    trace = Cluster([giver, taker], link={(0, 1): Link(blocking=True)}, ports=[Port(1, sends=[0])]).run()
+    assert trace.makespan == 8 and trace.asked == {}
+    assert [message[3:6] for message in trace.messages] == [(0, 1, 5), (8, 8, 8)]
+
+
+def test_the_memory_of_a_device_is_that_of_all_its_lanes():
+    """One lane works with 100 bytes for three ticks, the other with 10 in the second; 3 go between them."""
+
+    def compute():
+        yield Compute("long", np.zeros, 100, np.uint8, ticks=3)
+        yield Compute("idle", ticks=1)
+        yield Receive("note", 0)
+
+    def communication():
+        yield Compute("first", ticks=1)
+        yield Compute("short", np.zeros, 10, np.uint8, ticks=1)
+        yield Send("note", np.zeros(3, np.uint8), 0)
+
+    def cluster(limit=None):
+        lanes = {"compute": compute(), "communication": communication()}
+        return Cluster([lanes], holdings=[dict], memory_limit=limit)
+
+    trace = cluster().run()
+    assert dict(trace.memory(0)) == {0: 100, 1: 110, 2: 103, 3: 3, 4: 0}
+    assert trace.ledger(0)[2:] == [(2, {"work": 100, "messages": 3}), (3, {"messages": 3}), (4, {})]
+    cluster(limit=110).run()
+    words = "device 0 holds 110 bytes at tick 1, above its limit of 109: work 110;"
+    with pytest.raises(MemoryLimitError, match=words):
+        cluster(limit=109).run()
+
+
+# What is refused
+
+
+def one(*requests):
+    """A cluster of one device with one lane."""
+    return Cluster([tell(*requests)])
+
+
+def shared():
+    program = tell(Compute("work"))
+    return Cluster([program, {"compute": tell(), "communication": program}])
+
+
+def two_lanes(*sources):
+    """Two lanes of device 0 that wait for one message; it is sent after a tick."""
+    first, second = (tell(Receive("x", source)) for source in sources)
+    return Cluster([{"compute": first, "communication": second}, tell(Compute("work"), Send("x", None, 0))])
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda: Cluster([None]), "the lane 'compute' of device 0 has None to run: give it a generator"),
+    (lambda: Cluster([{"compute": tell(), "other": 7}]), "the lane 'other' of device 0 has 7 to run"),
+    (lambda: Cluster([tell]), "device 0 has a function to run: give it a generator, as a call of"),
+    (lambda: Cluster([{}]), "device 0 has no lanes, and nothing to compute: call one of them 'compute'"),
+    (lambda: Cluster([{"work": tell()}]), "device 0 has the lanes 'work', and nothing to compute"),
+    (lambda: Cluster(tell()), "programs is one program: pass a list, [program], with one for each device"),
+    (shared, "device 1 communication and device 0 have the same generator to run: call"),
+    (lambda: Port(0, sends=[0]), "bandwidth=0 must be above 0 bytes per tick: leave it out for no limit"),
+    (lambda: Port(math.nan, sends=[0]), "bandwidth=nan must be above 0"),
+    (lambda: Port(1), "Port(bandwidth=1, sends=(), receives=()) is of no device: name those that send or"),
+    (lambda: Port(1, sends=0), "sends=0 must be a list of devices, even of one: [0]"),
+    (lambda: Cluster([tell()], ports=[Port(1, receives=[2])]), "is of device 2: devices are 0..0"),
+    (lambda: Cluster([tell()], ports=[16]), "ports has 16: pass a list of Port(bandwidth, sends=[...], rec"),
+    (lambda: one(Compute("work", ticks=-1)).run(), "work on device 0: ticks=-1 must be at least 0"),
+    (lambda: one(Compute("work", ticks=math.nan)).run(), "work on device 0: ticks=nan must"),
+    (lambda: one(Compute("work", ticks=math.inf)).run(), "work on device 0: ticks=inf must be finite"),
+    (lambda: one(Compute("work", ticks="2")).run(), "work on device 0: ticks='2' must be a number"),
+    (lambda: one(Send("x", None, 0, -1)).run(), "device 0 sends x: n_bytes=-1 must be at least 0"),
+    (lambda: one(Send("x", None, ANY)).run(), "device 0 sends x to device any device: devices are 0..0"),
+    (lambda: one(3).run(), "the program of device 0 yielded 3: yield Compute, Send or Receive"),
+    (lambda: one(Send("x", 1, 0), Send("x", 1, 0)).run(), "sends x to device 0 twice"),
+    (lambda: one(Receive("x", 3)).run(), "device 0 waits for x from device 3: devices are 0..0"),
+    (lambda: one(Receive("x", None)).run(), "device 0 waits for x from device None: devices are 0..0"),
+    (lambda: two_lanes(1, 1).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(1, ANY).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: two_lanes(ANY, 1).run(), "two lanes of device 0 wait for x: let one hand it on to the other"),
+    (lambda: one().run().spans_of(0, "communication"), "device 0 has no lane 'communication': it runs"),
+    (lambda: one().run().spans_of(1), "device=1 is not one of the trace: its devices are 0 to 0"),
+    (lambda: one(Compute("work", ticks=0)).run().bubble("total"), "no device has computed for any time"),
+    (lambda: one().run().bubble("total"), "nothing has been computed yet"),
+    (lambda: one().run().memory(0), "this run has not counted the bytes that devices hold: make the network "
+     "with count_bytes=True; simulate counts them with footprints, and a Cluster with holdings"),
+    (lambda: Link(bandwidth=None),
+     "bandwidth=None must be a number, above 0 bytes per tick: leave it out for no limit"),
+    (lambda: Cluster([tell(Compute("work"))], duration=lambda label: -1).run(),
+     "work on device 0: ticks=-1 must be at least 0"),
+    (lambda: Cluster([tell()], holdings=[]), "holdings has 0 functions for 1 devices"),
+    (lambda: Cluster([tell()], memory_limit=1), "memory_limit needs holdings"),
+])
+def test_what_makes_no_sense_is_told_in_a_sentence(make, words):
+    with pytest.raises((ValueError, TypeError)) as error:
+        make()
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("lanes, words", [
+    ({"compute": tell(Receive("x", 1))},
+     "device 0 waits for x from device 1: and device 1 has finished without sending it"),
+    ({"compute": tell(Receive("x", 0))}, "device 0 waits for x from device 0: it waits for itself: let"),
+    ({"compute": tell(Receive("x", 0)), "communication": tell(Receive("y", 0), Send("x", None, 0))},
+     "device 0 waits for x from device 0, device 0 communication waits for y from device 0: a cycle"),
+    ({"compute": tell(Receive("x", 0)), "communication": tell(Receive("y", 1), Send("x", None, 0))},
+     "device 0 waits for x from device 0, device 0 communication waits for y from device 1: and"),
+    ({"compute": tell(Receive("x", ANY))}, "device 0 waits for x from any device: and nobody sends that any"),
+])
+def test_a_deadlock_names_the_lanes(lanes, words):
+    with pytest.raises(DeadlockError) as error:
+        Cluster([lanes, tell()]).run()
+    assert words in str(error.value)

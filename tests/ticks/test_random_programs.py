@@ -9,7 +9,6 @@ ends.
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings, strategies as st
 from ticks.programs import blame_at, bytes_of, check_path, settings_of_runs
 
@@ -270,8 +269,7 @@ def test_a_slow_and_plain_cluster_does_the_same(setting):
     assert sorted(trace.messages) == sorted(sent)
 
 
-@pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=30)
 @given(settings_of_runs(most_requests=20), st.booleans())
 def test_ticking_leaves_the_trace_of_running(setting, with_memory):
     """Work, messages, reasons, queues and memory; and a second run is the same as the first."""
@@ -343,8 +341,7 @@ def test_longer_work_on_the_critical_path_makes_the_run_longer(setting, data):
     assert ended(setting)[0].trace.makespan == cluster.trace.makespan + Fraction(1, 64)
 
 
-@pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(settings_of_runs(most_requests=20))
 def test_memory_is_what_work_has_kept_and_messages_that_wait(setting):
     """Each Compute keeps an array from its start on; a message counts from its arrival to its receipt."""
