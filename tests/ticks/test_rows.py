@@ -16,7 +16,7 @@ from minipipe import plots
 from minipipe.cluster import COMPUTE, Label, Port
 from minipipe.order import Action
 from minipipe.plots.boxes import boxes, height_of, rows_of, stage_places
-from minipipe.plots.canvas import STYLES, shade, styles_of
+from minipipe.plots.canvas import STYLES, styles_of
 from minipipe.plots.html import page_data
 from minipipe.schedules import build
 
@@ -84,17 +84,6 @@ def test_boxes_are_in_the_row_of_their_lane(trace):
     assert ax.get_ylim() == (height_of(rows_of(trace)) - 0.5, -0.5)
 
 
-def test_an_all_reduce_of_no_ticks_is_a_line_in_its_colour():
-    trace = copies_that_add_their_gradients(ticks_of_A=0)
-    lines = [boxes for boxes in trace.plot(ax=axes()).collections if boxes.get_linewidth()[0] == 2]
-    rows = middles(trace)
-    for stage, place in ((0, 0), (1, 1)):
-        colour = shade("A", place, 2)
-        (found,) = [extents(boxes) for boxes in lines if to_hex(boxes.get_edgecolor()[0]) == colour]
-        spans = [span for span in trace.spans if span.label[:2] == ("A", stage)]
-        assert sorted(found) == sorted((s.start, s.start, rows[s.device, COMMUNICATION]) for s in spans)
-
-
 def test_arrows_go_from_the_sending_lane_to_the_receiving_one(trace):
     ax = trace.plot(ax=axes(), arrows=True)
     (quiver,) = [found for found in ax.collections if isinstance(found, Quiver)]
@@ -133,13 +122,6 @@ def test_text_has_a_row_for_each_lane():
         "device 2       0F2---- 1F2-------- 1B2-------- 0B2---U ......U.\n"
         "communication  ................................1A2 ........0A2"
     )
-
-
-def test_text_shows_an_all_reduce_that_takes_no_time():
-    assert copies_that_add_their_gradients(ticks_of_A=0).to_text().splitlines()[5:] == [
-        "device 2       0F2---- 1F2-------- 1B2-------- 0B2---U ....",
-        "communication  ..............................A.......A.....",
-    ]
 
 
 # ---- the page ----
@@ -210,28 +192,6 @@ def test_a_reader_can_walk_through_the_lanes(trace, tmp_path):
         "Fforward", "Bbackward", "Aall-reduce", "Uupdate", "Fdarker: further stage of the device",
         "\u00a0micro-batches alive, at most 2",
     ]
-
-
-@in_a_browser
-def test_the_page_says_why_a_sender_waits(tmp_path):
-    def send():
-        yield mp.cluster.Send("news", None, to=1)
-
-    def receive():
-        yield mp.cluster.Compute("work", ticks=5)
-        yield mp.cluster.Receive("news", source=0)
-
-    tips = {}
-    for name, link in (("send", mp.Link(latency=3, blocking=True)), ("rendezvous", mp.Link(rendezvous=True))):
-        page = mp.cluster.Cluster([send(), receive()], link=link).run().to_html()
-        script = 'probe = {row: 0, time: 1, reach: 0}; draw(); results.tip = $("tip").textContent; report();'
-        (tmp_path / name).mkdir()
-        tips[name] = browse(tmp_path / name, page, script)["tip"]
-    assert tips == {
-        "send": "device 0: waits 3 ticks, from 0 to 3, for news to arrive at device 1: link 3 (0 -> 1: news)",
-        "rendezvous": "device 0: waits 5 ticks, from 0 to 5, for news to be asked for by device 1: "
-        "wait 5 (device 1: work)",
-    }
 
 
 # ---- the Chrome trace ----
@@ -321,21 +281,6 @@ def test_the_page_and_the_chrome_trace_know_kinds_of_programs():
     }
     boxes = [event for event in ring().to_chrome_trace()["traceEvents"] if event["ph"] == "X"]
     assert {(event["name"][:-2], event["cat"]) for event in boxes} == {("add", "add"), ("copy", "copy")}
-
-
-@in_a_browser
-def test_the_page_of_a_ring_names_its_work(tmp_path):
-    script = """
-    results.tips = [[0, 2.5], [0, 11]].map(([row, time]) => {
-      probe = {row, time, reach: 0.1}; draw(); return $("tip").textContent;
-    });
-    results.legend = [...$("legend").children].map(item => item.textContent);
-    report();
-    """
-    seen = browse(tmp_path, ring().to_html(), script)
-    assert seen["tips"][0].startswith("device 0: add 3, add\ntick 2 to 3")
-    assert "copy 0, copy\nat tick 11" in seen["tips"][1]
-    assert seen["legend"] == ["\u00a0add", "\u00a0copy"]
 
 
 # ---- copies, and runs that are not over ----
