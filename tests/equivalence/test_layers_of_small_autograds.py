@@ -5,8 +5,6 @@ sums over micro-batches write into none of them: each gradient is that of a plai
 after it.
 """
 
-import weakref
-
 import numpy as np
 import pytest
 from compared import assert_same
@@ -44,30 +42,9 @@ def found_again(layer, g):
     return layer.found.setdefault((g.shape, g.dtype, g.tobytes()), g)
 
 
-def locked(layer, g):
-    g = g.copy()
-    g.flags.writeable = False
-    return g
-
-
-def in_a_free_buffer(layer, g):
-    """Write into a buffer of before, unless somebody still has what was handed over in it."""
-    free = [buffer for buffer, handed in layer.buffers
-            if handed() is None and (buffer.shape, buffer.dtype) == (g.shape, g.dtype)]
-    buffer = free[0] if free else np.empty_like(g)
-    buffer[...] = g
-    handed = buffer[...]
-    others = [pair for pair in layer.buffers if pair[0] is not buffer]
-    layer.buffers = [*others, (buffer, weakref.ref(handed))]
-    return handed
-
-
 HANDED_OVER = {
-    "as it is": lambda layer, g: g, "a view": lambda layer, g: g[:],
-    "a view of a view": lambda layer, g: g.T.T, "backwards": lambda layer, g: g[::-1].copy()[::-1],
-    "by columns": lambda layer, g: np.asfortranarray(g),
-    "a part": part_of_a_larger, "kept": kept, "found again": found_again, "locked": locked,
-    "in a free buffer": in_a_free_buffer,
+    "as it is": lambda layer, g: g, "a view": lambda layer, g: g[:], "a part": part_of_a_larger, "kept": kept,
+    "found again": found_again,
 }
 
 
@@ -75,7 +52,7 @@ HANDED_OVER = {
 
 class Handing(Layer):
     def __init__(self, n, way):
-        self.n, self.way, self.kept, self.found, self.buffers = n, way, [], {}, []
+        self.n, self.way, self.kept, self.found = n, way, [], {}
 
     def handed(self, *gradients):
         return tuple(None if g is None else HANDED_OVER[self.way](self, g) for g in gradients)
@@ -185,9 +162,9 @@ def gradients(kind, way, M, K, schedule, accumulate):
     return net.gradients
 
 
-@pytest.mark.parametrize("kind, way", one_in(4, KINDS, HANDED_OVER))
+@pytest.mark.parametrize("kind, way", one_in(2, KINDS, HANDED_OVER))
 def test_the_gradients_are_those_of_a_plain_loop_before_a_look_and_after_it(kind, way):
-    """50 layers, each of which `mp.check` finds right."""
+    """25 layers, each of which `mp.check` finds right."""
     before = [gradients(kind, way, *setting) for setting in SETTINGS]
     for (M, *_), found in zip(SETTINGS, before, strict=True):
         assert_same(found, plain_loop(network(kind, way), M))

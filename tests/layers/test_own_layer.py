@@ -11,7 +11,6 @@ import pickle
 import numpy as np
 import pytest
 from compared import assert_refused, assert_same
-from asynchronous.by_the_rule import per_update
 from layers.every_layer import ALONE, LAYERS
 from sampling import one_in
 
@@ -119,44 +118,24 @@ def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
     )
 
 
-@pytest.mark.parametrize("recompute, zero", one_in(2, ["never", "always"], [0, 1, 2, 3]))
-def test_it_equals_the_full_batch_in_copies_that_share_parameters(recompute, zero):
-    split, memory = dict(replicas=3, microbatches=6), dict(recompute=recompute, zero=zero)
-    net = mp.Parallel(tiny(), LOSS, **split, **memory, sums=mp.Sums(buckets=1))
-    assert_two_updates_equal_full_batch(net)
+def in_copies_that_share_parameters(zero):
+    split, memory = dict(replicas=3, microbatches=6), dict(recompute="always", zero=zero)
+    return mp.Parallel(tiny(), LOSS, **split, **memory, sums=mp.Sums(buckets=1))
 
 
-@pytest.mark.parametrize("D, T, K", [(1, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2)])
-def test_it_equals_the_full_batch_in_every_split(D, T, K):
-    """Each device of a group has it whole, beside a Linear that is divided."""
+def beside_a_linear_that_is_divided():
+    """Each device of a group has the other layers whole."""
     layers = [*same_with_halves()[:2], *tiny()[2:]]
-    net = mp.Parallel(layers, LOSS, replicas=D, shards=T, stages=K, microbatches=4)
-    assert_two_updates_equal_full_batch(net)
+    return mp.Parallel(layers, LOSS, replicas=2, shards=2, stages=2, microbatches=4)
 
 
-def test_it_equals_the_full_batch_inside_of_blocks():
-    found, expected = (
-        [mp.Chain(*layers[:2]), mp.Residual(*layers[2:6]), *layers[6:]]
-        for layers in (tiny(), same_with_halves())
-    )
-    expected = two_updates(mp.Sequential(expected, LOSS), sgd())
-    found = two_updates(mp.Pipeline(found, LOSS, 2, 3, schedule="zb-h1"), sgd())
-    assert_same(found, expected)
-
-
-def test_it_equals_the_full_batch_with_a_parameter_server():
-    assert_two_updates_equal_full_batch(mp.ParameterServer(tiny(), LOSS, 3))
-
-
-@pytest.mark.parametrize("schedule", names_having(flush=False))
-def test_it_trains_as_one_with_halves_without_a_flush(schedule):
-    found, expected = (
-        mp.Pipeline(layers, LOSS, 4, per_update(schedule, 4), schedule=schedule)
-        for layers in (tiny(), same_with_halves())
-    )
-    batches = [(X, Y)] * 4
-    assert found.train(batches, sgd()) == expected.train(batches, sgd())
-    assert_same([(one.W, one.b) for one in found.layers], [(one.W, one.b) for one in expected.layers])
+@pytest.mark.parametrize("make", [
+    lambda: in_copies_that_share_parameters(2), lambda: in_copies_that_share_parameters(3),
+    beside_a_linear_that_is_divided, lambda: mp.ParameterServer(tiny(), LOSS, 3),
+    lambda: mp.Pipeline([mp.Chain(*tiny()[:2]), *tiny()[2:]], LOSS, 2, 3, schedule="zb-h1"),
+], ids=["ZeRO 2", "ZeRO 3", "every split", "a server", "inside a block"])
+def test_it_equals_the_full_batch_however_it_is_split(make):
+    assert_two_updates_equal_full_batch(make())
 
 
 def test_its_halves_are_its_whole_and_leave_gradients_alone():
