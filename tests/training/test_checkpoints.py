@@ -1,9 +1,14 @@
 """What is saved goes on with the same bits, whoever saved it and whoever loads it; what cannot be, moves
-nothing."""
+nothing.
 
+First files, then the state of a training in memory; `test_interrupted_steps` has random lives of both.
+"""
+
+import copy
 import io
 import json
 import os
+import pickle
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +16,7 @@ from tempfile import TemporaryDirectory
 import compared
 import numpy as np
 import pytest
-from compared import assert_same
+from compared import assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
@@ -19,6 +24,8 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.checkpoints import ABOUT
 from minipipe.exact import rational
+from minipipe.order import with_updates
+from minipipe.schedules import build
 
 LAYERS = [
     mp.Linear(6, 8), mp.ReLU(), mp.Fork("skip"), mp.Linear(8, 8, tie="W"), mp.BatchNorm(8), mp.Dropout(0.5),
@@ -26,9 +33,6 @@ LAYERS = [
     mp.Linear(8, 4),
 ]
 LOSS = mp.MeanSquaredError()
-OPTIMIZERS = {
-    "momentum": lambda: mp.SGD(0.125, momentum=0.5, rate_inside=True), "Adam": lambda: mp.Adam(0.01),
-}
 
 
 def mini_batch(t, m=13):
@@ -36,21 +40,12 @@ def mini_batch(t, m=13):
     return rng.standard_normal((6, m)).astype(np.float32), rng.standard_normal((4, m)).astype(np.float32)
 
 
-def maker(split, schedule="1f1b", engine="cluster"):
-    """Return a function that makes such a network from a seed."""
-    return lambda seed=0: mp.Parallel(
-        LAYERS, LOSS, **split, schedule=schedule, count_bytes=engine == "cluster", engine=engine, seed=seed,
-        dtype="float32",
-    )
+def in_stages(seed=0):
+    return mp.Pipeline(LAYERS, LOSS, 4, 4, schedule="1f1b", count_bytes=True, seed=seed, dtype="float32")
 
 
-MODELS = {
-    "one device": maker(dict(microbatches=4), "gpipe"),
-    "K=4": maker(dict(stages=4, microbatches=4)),
-    "zb-v": maker(dict(stages=4, microbatches=4), "zb-v"),
-    "D=2": maker(dict(replicas=2, microbatches=4)),
-    "threads": maker(dict(stages=3, microbatches=4), "gpipe", "threads"),
-}
+def on_one_device(seed=0):
+    return mp.Parallel(LAYERS, LOSS, microbatches=4, schedule="gpipe", seed=seed, dtype="float32")
 
 
 def train(model, optimizer, steps):
@@ -68,26 +63,6 @@ def state(model, optimizer=None):
     return found
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_training_goes_on_in_any_split_as_if_not_interrupted(kind, tmp_path):
-    """K = 4, then two copies, then one device, then threads: dropout, running statistics, tied weights."""
-    whole, optimizer = MODELS["K=4"](), OPTIMIZERS[kind]()
-    train(whole, optimizer, range(3))
-    optimizer.learning_rate = 0.0625
-    train(whole, optimizer, range(3, 10))
-    model, resumed = MODELS["K=4"](), OPTIMIZERS[kind]()
-    for number, (name, steps) in enumerate([("D=2", range(3)), ("one device", [3, 4]), ("threads", [5, 6]),
-                                            ("zb-v", [7, 8, 9])]):
-        train(model, resumed, steps)
-        if number == 0:
-            resumed.learning_rate = 0.0625
-        if number < 3:
-            mp.save(tmp_path / "net.npz", model, resumed)
-            model, resumed = MODELS[name](seed=number + 5), OPTIMIZERS[kind]()
-            mp.load(tmp_path / "net.npz", model, resumed)
-    assert_same(state(whole, optimizer), state(model, resumed))
-
-
 def test_the_file_is_plain_arrays(tmp_path):
     net = mp.Sequential([mp.Linear(2, 3), mp.BatchNorm(3), mp.Residual(mp.Linear(3, 3))], None)
     mp.save(tmp_path / "net.npz", net)
@@ -99,8 +74,8 @@ def test_the_file_is_plain_arrays(tmp_path):
 
 
 def test_gradients_of_before_a_load_are_forgotten(tmp_path):
-    for name in ("one device", "K=4"):
-        model, optimizer = MODELS[name](), mp.SGD(0.1)
+    for make in (on_one_device, in_stages):
+        model, optimizer = make(), mp.SGD(0.1)
         mp.save(tmp_path / "net.npz", model, optimizer)
         model.forward_backward(*mini_batch(0))
         mp.load(tmp_path / "net.npz", model, optimizer)
@@ -109,7 +84,7 @@ def test_gradients_of_before_a_load_are_forgotten(tmp_path):
 
 
 def test_a_load_undoes_a_run_that_is_under_way(tmp_path):
-    model = MODELS["K=4"]()
+    model = in_stages()
     mp.save(tmp_path / "net.npz", model)
     before = state(model)
     model.start(*mini_batch(0))
@@ -118,14 +93,14 @@ def test_a_load_undoes_a_run_that_is_under_way(tmp_path):
     mp.load(tmp_path / "net.npz", model)
     assert_same(before, state(model))
     J = model.forward_backward(*mini_batch(0))
-    assert J == MODELS["K=4"]().forward_backward(*mini_batch(0))
+    assert J == in_stages().forward_backward(*mini_batch(0))
 
 
 def test_a_loaded_optimizer_counts_among_the_bytes(tmp_path):
-    model, optimizer = MODELS["K=4"](), mp.Adam(0.01)
+    model, optimizer = in_stages(), mp.Adam(0.01)
     train(model, optimizer, range(2))
     mp.save(tmp_path / "net.npz", model, optimizer)
-    other = MODELS["K=4"](seed=1)
+    other = in_stages(seed=1)
     mp.load(tmp_path / "net.npz", other, mp.Adam(0.01))
     for pipe in (model, other):
         pipe.forward_backward(*mini_batch(5))
@@ -138,7 +113,7 @@ def test_a_loaded_optimizer_counts_among_the_bytes(tmp_path):
 def checkpoint():
     """The bytes of a file with a network and its Adam after two updates."""
     with TemporaryDirectory() as folder:
-        model, optimizer = MODELS["K=4"](), mp.Adam(0.01)
+        model, optimizer = in_stages(), mp.Adam(0.01)
         train(model, optimizer, range(2))
         mp.save(Path(folder) / "net.npz", model, optimizer)
         return (Path(folder) / "net.npz").read_bytes()
@@ -158,7 +133,7 @@ def refused(path, model, optimizer, words):
 def test_a_truncated_file_is_refused(share, tmp_path_factory):
     path = tmp_path_factory.mktemp("net") / "net.npz"
     path.write_bytes(checkpoint()[:int(share * len(checkpoint()))])
-    refused(path, MODELS["one device"](), mp.Adam(0.02), "it is not a checkpoint of minipipe, or is damaged")
+    refused(path, on_one_device(), mp.Adam(0.02), "it is not a checkpoint of minipipe, or is damaged")
 
 
 @pytest.mark.slow
@@ -166,12 +141,12 @@ def test_a_truncated_file_is_refused(share, tmp_path_factory):
 @given(place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
 def test_a_file_with_a_wrong_byte_is_refused_or_the_same(place, bits, tmp_path_factory):
     path = tmp_path_factory.mktemp("net") / "net.npz"
-    whole, original = bytearray(checkpoint()), MODELS["K=4"]()
+    whole, original = bytearray(checkpoint()), in_stages()
     path.write_bytes(whole)
     mp.load(path, original)
     whole[int(place * len(whole))] ^= bits
     path.write_bytes(whole)
-    model = MODELS["one device"](seed=4)
+    model = on_one_device(seed=4)
     before = state(model)
     try:
         mp.load(path, model)
@@ -200,7 +175,7 @@ def test_a_foreign_file_is_refused(content, words, tmp_path):
     path = tmp_path / "net.npz"
     if content is not None:
         path.write_bytes(content)
-    refused(path, MODELS["K=4"](), None, words)
+    refused(path, in_stages(), None, words)
 
 
 @pytest.mark.parametrize("layers, dtype, optimizer, words", [
@@ -219,7 +194,7 @@ def test_another_network_or_optimizer_is_refused(layers, dtype, optimizer, words
 
 
 def test_momentum_where_there_was_none_is_refused(tmp_path):
-    model = MODELS["K=4"]()
+    model = in_stages()
     mp.save(tmp_path / "net.npz", model, mp.SGD(0.1))
     words = "holds 0 arrays remembered for each parameter, the optimizer has 1"
     refused(tmp_path / "net.npz", model, mp.SGD(0.1, momentum=0.5), words)
@@ -228,7 +203,7 @@ def test_momentum_where_there_was_none_is_refused(tmp_path):
 
 
 def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypatch):
-    model = MODELS["K=4"]()
+    model = in_stages()
     with pytest.raises(ValueError, match="there is no folder"):
         mp.save(tmp_path / "none" / "net.npz", model)
     with pytest.raises(ValueError, match="pass an object, such as SGD"):
@@ -281,3 +256,117 @@ def test_servers_begin_from_the_file_of_a_network(tmp_path):
     costs = [server.train([mini_batch(1)], mp.Adam(0.01)) for server in (used, new)]
     assert_same(*costs)
     assert_same(state(used), state(new))
+
+
+# In memory
+
+SMALL = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Dropout(0.25), mp.Linear(4, 4), mp.Linear(4, 2)]
+rng = np.random.default_rng(0)
+BATCHES = [(rng.standard_normal((3, 8)), rng.standard_normal((2, 8))) for _ in range(4)]
+CLIENTS = [(X[:, :m], Y[:, :m]) for (X, Y), m in zip(BATCHES, (4, 6, 8, 2), strict=True)]
+NETWORKS = {
+    "Sequential": lambda: mp.Sequential(SMALL, LOSS, grain=2),
+    "stages": lambda: mp.Parallel(SMALL, LOSS, stages=3, microbatches=4, sums=mp.Sums(grain=2)),
+    "ZeRO": lambda: mp.Parallel(SMALL, LOSS, replicas=2, stages=2, zero=3, sums=mp.Sums(grain=2)),
+}
+
+
+@pytest.mark.parametrize("first, second", one_in(3, NETWORKS, [*NETWORKS][::-1]))
+def test_another_network_goes_on_with_the_same_bits(first, second):
+    """The state is a copy: later updates of the first network do not reach it."""
+    net, optimizer = NETWORKS[first](), mp.Adam(0.1)
+    net.train(BATCHES[:2], optimizer)
+    kept = net.state(optimizer)
+    expected = net.train(BATCHES[2:], optimizer)
+    other, own = NETWORKS[second](), mp.Adam(0.5)
+    for _ in range(2):  # from one state as often as one likes
+        other.resume(kept, own)
+        assert (other.n_steps, own.n_updates, own.learning_rate) == (2, 2, 0.1)
+        assert other.train(BATCHES[2:], own) == expected
+        assert_same(parameters(other.layers), parameters(net.layers))
+        assert_same(dict(own.memory), dict(optimizer.memory))
+
+
+def federated():
+    return mp.FederatedAveraging(SMALL, LOSS, CLIENTS, fraction=0.5, batch_size=2)
+
+
+@pytest.mark.parametrize("through", ["a state", "a file"])
+def test_rounds_go_on_with_all_that_is_remembered(through, tmp_path):
+    """Which clients are chosen, and where in its samples a client is."""
+    net = federated()
+    net.train(3, mp.Adam(0.1))
+    if through == "a file":
+        mp.save(tmp_path / "net.npz", net, mp.Adam(0.1))
+    kept = net.state(mp.Adam(0.1))
+    expected = net.train(3, mp.Adam(0.1))
+    other, own = federated(), mp.Adam(0.5)
+    if through == "a file":
+        mp.load(tmp_path / "net.npz", other, own)
+    else:
+        other.resume(kept, own)
+    assert [done[:3] for done in other.train(3, own)] == [done[:3] for done in expected]
+    assert_same(parameters(other.layers), parameters(net.layers))
+
+
+def test_rounds_go_on_from_a_network_that_knows_of_none():
+    net = federated()
+    net.train(1, mp.Adam(0.1))
+    net.resume(mp.Sequential(SMALL, LOSS).state())
+    assert (net.n_rounds, net.positions) == (0, [0] * 4)
+    assert_same(net.round(mp.Adam(0.1))[:3], federated().round(mp.Adam(0.1))[:3])
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda net: net.resume({"arrays": 1}), "is not a State: pass what net.state"),
+    (lambda net: net.resume(mp.Sequential(SMALL[:1], LOSS).state()), "holds 1 layers, the network has 6"),
+    (lambda net: net.resume(net.state(), mp.Adam()), "was saved without an optimizer"),
+    (lambda net: net.resume(net.state(mp.SGD(0.1)), mp.Adam()), "the state of SGD, the optimizer has Adam"),
+    (lambda net: net.state(mp.Adam), "pass an object, such as SGD"),
+])
+def test_what_does_not_fit_moves_nothing(change, words):
+    net = NETWORKS["Sequential"]()
+    before = parameters(net.layers)
+    with pytest.raises(ValueError, match=words):
+        change(net)
+    assert_same(parameters(net.layers), before)
+
+
+def test_the_state_of_other_clients_is_refused():
+    kept = federated().state(mp.Adam(0.1))
+    with pytest.raises(ValueError, match="is of 4 clients with seed=0, the network has 3 with seed=0"):
+        mp.FederatedAveraging(SMALL, LOSS, CLIENTS[:3]).resume(kept)
+    with pytest.raises(ValueError, match="with seed=0, the network has 4 with seed=1: build it alike"):
+        mp.FederatedAveraging(SMALL, LOSS, CLIENTS, seed=1).resume(kept)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_a_copy_trains_apart_and_counts_what_an_optimizer_keeps(way):
+    net, optimizer = mp.TensorParallel(SMALL, LOSS, 2, count_bytes=True), mp.Adam(0.1)
+    net.train(BATCHES[:1], optimizer)
+    twin, its = way(net), copy.deepcopy(optimizer)
+    expected = net.train(BATCHES[1:], optimizer)
+    assert twin.train(BATCHES[1:], its) == expected
+    assert_same(parameters(twin.layers), parameters(net.layers))
+    assert twin.trace.peak_bytes() == net.trace.peak_bytes()
+
+
+@pytest.mark.parametrize("make", [
+    lambda layers: mp.Sequential(layers, LOSS),
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 2, schedule=with_updates(build("gpipe", 1, 2))),
+    lambda layers: mp.Pipeline(layers, LOSS, 1, 1, schedule="pipedream"),
+    lambda layers: mp.DataParallel(layers, LOSS, 2, zero=1),
+    lambda layers: mp.DataParallel(layers, LOSS, 2, zero=3),
+    lambda layers: mp.Parallel(
+        layers, LOSS, shards=2, microbatches=2, schedule=with_updates(build("gpipe", 1, 2))),
+    lambda layers: mp.ParameterServer(layers, LOSS, 2, servers=2),
+], ids=["one device", "stages", "a stream", "ZeRO 1", "ZeRO 3", "shards", "servers"])
+def test_an_optimizer_that_remembers_another_network_is_refused(make):
+    """Of as many layers, but other shapes; nothing moves."""
+    batch, adam = [(np.ones((4, 4)), np.ones((2, 4)))], mp.Adam()
+    make([mp.Linear(4, 6), mp.Linear(6, 2)]).train(batch, adam)
+    net = make([mp.Linear(4, 3), mp.Linear(3, 2)])
+    before = copy.deepcopy((parameters(net.layers), dict(adam.memory), adam.n_updates))
+    with pytest.raises(ValueError, match="this optimizer remembers the gradients of another network"):
+        net.train(batch, adam)
+    assert_same((parameters(net.layers), dict(adam.memory), adam.n_updates), before)
