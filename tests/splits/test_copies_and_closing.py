@@ -16,7 +16,6 @@ from minipipe.order import (
     in_copies, in_segments, peak_microbatches, peak_versions, staleness, with_all_reduce, with_recompute,
     with_updates, without_overlaps,
 )
-from minipipe.order.actions import CLOSING, RULES
 from minipipe.schedules import build, gpipe, names_for, names_having, one_f_one_b, pipedream
 
 SIZES = [(1, 1), (2, 4), (4, 4), (3, 5)]
@@ -313,20 +312,3 @@ def test_an_action_in_two_spans_is_alive_once():
 
     trace = OfSpans()
     assert alive_microbatches(trace, 0) == [(0, 1), (9, 0)] and peak_microbatches(trace) == [1]
-
-
-def test_the_kinds_of_a_schedule_are_those_of_its_parts():
-    assert build("dualpipe", 2, 4).kinds == set("FBIW") and with_recompute(gpipe(1, 1)).kinds == set("FRB")
-    assert Schedule((), 1, 1).kinds == set()
-
-
-def test_whoever_names_the_kinds_names_all():
-    for make in (lambda: Schedule.from_text("F0 BB"), lambda: Schedule.from_text("F0 B0 Q0").validate()):
-        with pytest.raises(ScheduleError) as error:
-            make()
-        assert all(kind in str(error.value) for kind in RULES)
-    assert CLOSING == set("ASUGX")
-    assert str(Schedule.from_text("0f0 0b0 0a0 0u0")) == "device 0: 0F0 0B0 0A0 0U0"
-    assert {kind: Action(kind, 0, 0).alive for kind in [*RULES, "Q"]} == {
-        "F": 1, "B": -1, "I": 0, "W": -1, "W*": -1, "R": 0, "A": 0, "S": 0, "U": 0, "G": 0, "X": 0, "Q": 0,
-    }

@@ -1,7 +1,7 @@
 """Data parallelism: copies of a network give the gradients of one, however many and however exchanged.
 
 Sums meet as nodes of one tree, so gradients have the bits of one device. Then batch norm with the statistics
-of all copies; at the end, published figures.
+of all copies; at the end, closed forms.
 """
 
 from dataclasses import replace
@@ -179,25 +179,6 @@ def test_an_update_of_tied_layers_before_their_sum_is_refused():
         mp.Pipeline(layers, LOSS, 3, 1, schedule=early)
 
 
-def test_an_optimizer_where_a_dead_one_lay_is_another_one():
-    """It comes with a memory of its own, after as many updates: the copies forget that of the dead one."""
-    X, Y = mini_batch(4)
-    net, other = mp.DataParallel(SMALL, LOSS, 2), mp.Sequential(SMALL, LOSS)
-    dead = mp.Adam(0.1)
-    net.forward_backward(X, Y)
-    net.step(dead)
-    address = id(dead.memory)
-    del dead
-    kept = []
-    while len(kept) < 100 and (not kept or id(kept[-1].memory) != address):
-        kept.append(mp.Adam(0.1))
-    other.forward_backward(-X, Y)
-    other.step(kept[-1])
-    net.forward_backward(X, Y)
-    net.step(kept[-1])
-    assert_all_same([parameters(layers) for layers in net.replicas])
-
-
 def test_copies_take_over_what_an_optimizer_is_given_to_remember():
     """As in a warm restart, which begins with a momentum of 0."""
     def forget(memory):
@@ -290,7 +271,7 @@ def test_a_batch_norm_of_ones_own_is_not_synchronised():
         mp.DataParallel([mp.Linear(4, 4), MyBatchNorm(4)], LOSS, 2, sums=SYNC)
 
 
-# Closed forms and published figures
+# Closed forms
 
 
 SIZE = 12 * 8  # bytes of the gradients of a Linear(3, 3)
@@ -331,18 +312,3 @@ def test_the_sum_of_a_late_stage_hides_in_the_drain_of_1f1b(A, makespan):
     ends = [max(s.end for s in trace.spans_of(device) if s.label.kind == "B") for device in range(4)]
     assert ends == [33, 31, 29, 27]
     assert trace.makespan == 33 + max(0, *(A[r] - 2 * r for r in range(4))) == makespan
-
-
-# Published figures
-
-
-@pytest.mark.parametrize("K, M, bubble", [
-    (32, 128, Fraction(31, 128)), (8, 32, Fraction(7, 32)), (2, 8, Fraction(1, 8)), (8, 96, Fraction(7, 96)),
-    pytest.param(64, 512, Fraction(63, 512), marks=pytest.mark.slow),  # 65,536 actions
-])
-def test_published_bubbles(K, M, bubble):
-    """(n - d)/128 of n = 32 devices in d copies and 128 micro-batches, arXiv 2104.04473, section 3.3.1; those
-    of Megatron-LM's networks of 145.6 billion parameters, 24 copies, and of a trillion, 6 copies.
-    """
-    assert Fraction(K - 1, M) == bubble
-    assert mp.simulate(build("1f1b", K, M)).bubble("ideal") == float(bubble)
