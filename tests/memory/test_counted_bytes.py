@@ -76,15 +76,6 @@ def test_with_a_limit_bytes_are_counted():
     assert limited.trace == asked.trace
 
 
-def test_ticks_count_too():
-    whole, stepped = (NETWORKS["Pipeline"](count_bytes=True) for _ in range(2))
-    whole.forward_backward(*mini_batch())
-    stepped.start(*mini_batch())
-    while stepped.tick():
-        assert sum(stepped.trace.peak_bytes()) > 0
-    assert stepped.trace == whole.trace
-
-
 # What is added and dropped is what is there.
 
 def everything(stages):

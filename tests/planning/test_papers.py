@@ -161,15 +161,6 @@ def test_no_schedule_reaches_8_stages_with_few_micro_batches():
     assert TABLE_2["Transformer"][8, 4] < 4 * waiting / 3
 
 
-def test_a_slow_last_stage_explains_one_cell_of_row_1_only():
-    """Whatever the stages, K = 2, M = 1 takes at most 4 forwards, when the last stage is all there is,
-    and another K at least 3.
-    """
-    assert TABLE_2["AmoebaNet-D"][8, 1] > 4 / 3
-    slow_last = _makespan([0.2, 0.8], 1, early=True) / _makespan([0.4, 0.3, 0.2, 0.1], 1, early=True)
-    assert slow_last > TABLE_2["AmoebaNet-D"][4, 1] > max(equal_stages(4, 1))
-
-
 def test_equal_stages_follow_their_closed_forms():
     """F = R = 1, B = 2.
 
