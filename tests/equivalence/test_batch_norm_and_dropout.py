@@ -308,21 +308,6 @@ def test_the_gradient_is_a_function_of_the_step(make):
     assert model.forward_backward(X, Y) != found[0][0] and model.n_steps == 1
 
 
-def test_networks_of_one_seed_have_the_same_masks():
-    first, second = (mp.Sequential(MASKED, None) for _ in range(2))
-    third = mp.Sequential(first.layers, None, seed=7)
-    for place in (1, 3):
-        masks = [mask(net.layers[place], (64, 2)) for net in (first, second, third)]
-        assert np.array_equal(masks[0], masks[1]) and np.array_equal(masks[0], masks[2])
-    assert MASKED[1].key is None
-
-
-@pytest.mark.parametrize("p", [1, -0.1, 1.5, float("nan")])
-def test_impossible_shares_are_refused(p):
-    with pytest.raises(ValueError, match=f"p={p} must be at least 0 and below 1, the probability of 0"):
-        mp.Dropout(p)
-
-
 def test_wrong_calls_say_what_is_wrong():
     with pytest.raises(RuntimeError, match="has no key yet: call initialize"):
         mp.Dropout().forward(np.ones((2, 2)))

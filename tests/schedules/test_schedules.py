@@ -386,16 +386,6 @@ def test_published_values(place, K, M):
         assert (T, max(peak)) == published[place], name
 
 
-@pytest.mark.parametrize("schedule, T", [
-    (gpipe(8, 32), 131), (one_f_one_b(8, 32), 185), (eager_one_f_one_b(8, 32), 131),
-    (interleaved_one_f_one_b(8, 32, v=4), 234.75), (looped_breadth_first(8, 32), 120.5),
-    (zero_bubble_h1(8, 32), 151), (zero_bubble_h2(8, 32), 110), (zero_bubble_v(8, 32), 137.5),
-], ids=lambda value: getattr(value, "name", None))
-def test_slow_links_reverse_the_ranking(schedule, T):
-    """K = 8, M = 32, F = I = W = 1, and a message takes 1, whichever share of a device a stage is."""
-    assert mp.simulate(schedule, link=mp.Link(latency=1)).makespan == T
-
-
 def test_orders_are_those_of_the_papers():
     assert str(one_f_one_b(3, 4)) == (
         "device 0: 0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3\n"
