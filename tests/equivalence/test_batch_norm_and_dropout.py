@@ -171,14 +171,6 @@ def test_numbers_far_from_0_lose_no_digits_of_their_variance(n_microbatches):
     assert abs(rational(layer.running_var)[0, 0] - M2 / (N - 1)) <= of_var < 1e-6
 
 
-def test_one_sample_is_refused_unless_it_has_more_places():
-    with pytest.raises(ValueError, match="needs at least 2 to have a variance: use fewer micro-batches"):
-        pipeline(4).forward_backward(*mini_batch(7))
-    images = [mp.BatchNorm(1), mp.Flatten(), mp.Linear(4, 1)]
-    pipe = mp.Pipeline(images, LOSS, 2, 3)
-    assert np.isfinite(pipe.forward_backward(np.arange(12.0).reshape(1, 2, 2, 3), np.ones((1, 3))))
-
-
 # Dropout
 
 def mask(layer, shape, step=0, first_sample=0):

@@ -12,13 +12,13 @@ from compared import assert_same, assert_within, difference, parameters
 from memory.test_foresight import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
-from minipipe.arrays import grains_of, leaves
+from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
 from minipipe.layers import every_layer
 from minipipe.layers.through import backward_through, forward_through, prepare_forward
 from minipipe.order import in_copies
 from minipipe.schedules import build
-from minipipe.sums import SUMS, TreeSum
+from minipipe.sums import TreeSum
 
 DENSE = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], LOSS).layers
 
@@ -64,23 +64,6 @@ def test_buffers_are_added_in_the_order_of_the_copies(D):
     schedule, of_each = in_copies(build("1f1b", 1, 2), D), terms(X, Y, 2 * D)
     of_copies = [added(of_each[2 * copy:2 * copy + 2]) for copy in range(D)]
     assert_same(gradients(schedule, X, Y), added(of_copies))
-
-
-def test_the_same_word_means_the_same_everywhere():
-    """`footprints`, `measure` and `Pipeline` begin with the tree, and what fits with one buffer."""
-    X, Y = mini_batch(4)
-    assert mp.Sums().accumulate == "tree"
-    (counted, *_), (measured, *_) = (
-        mp.footprints(LAYERS, LOSS, 2, (5,), 4), mp.measure(LAYERS, LOSS, 2, X, Y, rounds=1).footprints
-    )
-    assert counted.accumulate == measured.accumulate == "tree"
-    peaks = {}
-    for accumulate in SUMS:
-        (sizes,) = mp.footprints(DENSE, LOSS, 1, (5,), 2, "float32")
-        sizes = [sizes._replace(accumulate=accumulate)]
-        (peaks[accumulate],) = mp.simulate(build("1f1b", 1, 32), footprints=sizes).peak_bytes()
-    n_bytes = 4 * (5 * 6 + 6 + 6 * 3 + 3)
-    assert peaks["tree"] - peaks["running"] >= 4 * n_bytes  # five sums wait before the last micro-batch
 
 
 def test_footprints_with_different_sums_do_not_go_together():
@@ -145,16 +128,6 @@ def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():
     assert found[0] == found[1]
     with pytest.raises(ValueError, match="grain=4 in one run without a flush needs mini-batches of one size"):
         pipe.train([mini_batch(24), mini_batch(28)], mp.SGD(0.1))
-
-
-def test_micro_batches_are_cut_at_multiples_of_the_grain():
-    assert grains_of(50, 16) == [slice(0, 16), slice(16, 32), slice(32, 48), slice(48, 50)]
-    layers = [mp.Linear(1, 1), mp.ReLU()]
-    pipe = pipeline(2, 3, "gpipe", mp.Sums(grain=4), layers, mp.MeanSquaredError())
-    X = np.arange(26.0).reshape(1, 26)
-    pipe.forward_backward(X, X)
-    sent = [message.n_bytes // 8 for message in pipe.trace.messages if message.source == 0]
-    assert sent == [12, 8, 6]      # 7 grains: 3, 2 and 2 of them, the last one of 2 samples
 
 
 def test_a_layer_sees_one_grain_at_a_time_in_one_piece(monkeypatch):
@@ -243,7 +216,7 @@ def test_decay_is_added_behind_the_clipping():
     assert [layer.W[0, 0] for layer in net.layers] == [1 - Rational(g, 13) for g in (3, 4, 12)]
 
 
-def test_fit_clips_each_update():
+def test_fit_and_train_clip_each_update():
     """A step of plain SGD is rate times a gradient of norm 1/8 at most."""
     X, Y = exact_batch(12, np.asarray)
     net = mp.Sequential(TIED[2:6], MSE)
@@ -255,7 +228,8 @@ def test_fit_clips_each_update():
             super().update(layers, gradients)
 
     mp.fit(net, X, Y[[0, 1, 1]], Spy(0.5), 2, 4, clip=0.125, report=None)
-    assert len(seen) == 6
+    net.train([(X, Y[[0, 1, 1]])] * 2, Spy(0.5), clip=0.125)
+    assert len(seen) == 6 + 2
     for step in seen:  # n squares are added up here and there, and the root halves what that is off by
         assert_within((step**2).sum() ** 0.5, 0.125, roundings=step.size + 6)
 

@@ -68,13 +68,6 @@ def test_every_model_needs_the_bytes_that_are_foreseen(name):
     assert foreseen == measured
 
 
-def test_only_the_last_stage_keeps_the_cache_of_the_loss():
-    """A Linear keeps its input, 4 numbers; the MeanSquaredError its error, 4 more."""
-    footprints = mp.footprints([mp.Linear(4, 4)] * 3, LOSS, 3, (4,), 1, "float32", patterns=["FB", "FRB"])
-    assert [footprint.actions["FB"]["F"][2]["caches"] for footprint in footprints] == [16, 16, 32]
-    assert [footprint.actions["FRB"]["F"][2]["stashed inputs"] for footprint in footprints] == [16] * 3
-
-
 def test_views_are_views_where_those_of_numbers_are():
     """Each of these, with A of numbers and without, has the same shape, and shares A's memory or not."""
     for A in (np.ones((6, 4, 2)), np.ones((6, 4, 1)), np.ones((1, 4, 1))):

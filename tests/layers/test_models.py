@@ -233,12 +233,6 @@ def test_no_array_is_made():
 
 # --- what models are made of
 
-def test_a_resnet_has_as_many_weight_layers_as_its_name_says():
-    """Convolutions and Linear on the long way; the two shortcuts are beside it."""
-    for depth in (8, 20, 56, 110):
-        kinds = [type(layer) for layer in every_layer(mp.models.resnet(depth))]
-        assert kinds.count(mp.Conv2d) + kinds.count(mp.Linear) - 2 == depth
-
 
 @pytest.mark.parametrize("classic, activation, times", [(False, mp.ReLU, 4), (True, mp.Tanh, 6)])
 def test_lenet_has_one_kind_of_activation(classic, activation, times):

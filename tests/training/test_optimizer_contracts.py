@@ -343,12 +343,6 @@ def test_the_golden_step_of_lars():
     assert b == -1  # without trust and decay
 
 
-def test_what_is_remembered_has_the_rates_of_its_own_time():
-    """W = 4, g = 1 and 2: the other algorithm, today's `local` for the whole sum, ends in 1539/500."""
-    optimizer = mp.LARS(Rational(1), Rational(9, 10), trust=Rational(1, 10))
-    assert after(optimizer, [[4]], [[1]], [[2]])[0] == [Rational(72, 25)]
-
-
 @pytest.mark.parametrize("kind", [mp.LARS, mp.LAMB])
 def test_a_parameter_of_zeros_moves_by_the_plain_step(kind):
     """The ratio is 1 there, not 0 and not 0/0; a gradient of zeros moves nothing."""
