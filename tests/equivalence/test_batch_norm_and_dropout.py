@@ -260,20 +260,10 @@ def test_the_share_of_zeros_is_p_and_the_expected_value_stays(p):
         assert abs((left & right).mean() - p**2) < 5 * math.sqrt(p**2 * (1 - p**2) / N) * 3**0.5
 
 
-@pytest.mark.parametrize("p", [0, 0.25, 1 / 3])
-def test_equals_loops_given_the_mask(p):
-    """In rational numbers: each one is 0, or divided by 1 - p without any rounding, forward
-    and backward alike.
-    """
-    rng = np.random.default_rng(0)
-    layer, shape = drawn(p), (5, 3, 4)
-    kept = mask(layer, shape)
-    assert p == 0 or 0 < kept.sum() < kept.size
-    for run in (layer.forward, layer.backward_input):
-        values = rational(rng.integers(-8, 9, shape)) / 3
-        A = run(values)
-        for place in np.ndindex(shape):
-            assert A[place] == (values[place] / (1 - Fraction(p)) if kept[place] else 0)
+def test_what_is_kept_is_divided_by_1_minus_p_without_rounding():
+    layer, shape = drawn(1 / 3), (5, 12)
+    kept, values = mask(layer, shape), rational(np.arange(60).reshape(shape)) / 3
+    assert_same(layer.forward(values), np.where(kept, values / (1 - Fraction(1 / 3)), Rational(0)))
 
 
 @pytest.mark.parametrize(

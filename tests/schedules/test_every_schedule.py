@@ -19,8 +19,6 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.checks import spelled
-from minipipe.cli.main import main
-from minipipe.cluster import ticks
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
 from minipipe.schedules import (
     SCHEDULES, build, is_name, name_of, names_for, names_having, stages_per_device,
@@ -116,14 +114,8 @@ def test_its_name_is_found_in_any_spelling_and_by_other_names(name):
             assert name_of(other.lower()) == name and is_name(other)
 
 
-def test_networks_comparisons_and_checks_read_names_alike():
+def test_another_name_is_noted_once_at_the_line_of_the_user():
     layers = [mp.Linear(1, 1) for _ in range(4)]
-    of_flush = mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, schedule="ZB_V")
-    stream = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 2, schedule="PipeDream 2BW")
-    assert (of_flush.schedule, stream.schedule.name) == (build("zb-v", 2, 2), "pipedream-2bw")
-    assert [*mp.compare("GPipe", "zbv", devices=2, microbatches=2)] == ["gpipe", "zb-v"]
-    reports = [mp.check(name, devices=1, microbatches=2) for name in ("GPipe", "gpipe")]
-    assert repr(reports[0]) == repr(reports[1])
     for call in (
         lambda: mp.Pipeline(layers, mp.MeanSquaredError(), 4, 2, schedule="dapple").schedule,
         lambda: build(*mp.compare("dapple", devices=4, microbatches=2), 4, 2), lambda: build("dapple", 4, 2),
@@ -245,15 +237,6 @@ def test_it_comes_back_from_pytorchs_table_if_that_can_hold_it(name):
             warnings.simplefilter("ignore", ScheduleWarning)  # PyTorch has one copy of the network
             table = order.to_csv()
         assert Schedule.from_csv(table, order.n_microbatches, name, order.copy_of) == order
-
-
-@EVERY
-def test_compare_has_a_row_of_its_run(name, capsys):
-    K, M = sizes_of(name)[0]
-    assert main(["compare", name, "-K", str(K), "-M", str(M)]) == 0
-    row = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(f"{name} "))
-    trace = mp.simulate(build(name, K, M), mp.Costs(F=1, B=2))
-    assert (row[1], row[-1]) == (ticks(trace.makespan), str(len(trace.messages)))
 
 
 @EVERY

@@ -9,12 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import eighths
+from cases import Rounding, eighths, exact
 from compared import assert_same, parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import one_in
-from splits.one_network import EXACT, LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
@@ -24,8 +23,22 @@ from minipipe.order import (
 )
 from minipipe.schedules import build, data_parallel, with_late_W
 
+LOSS = mp.MeanSquaredError()
+LAYERS = mp.Sequential(
+    [mp.Linear(2, 8), mp.ReLU(), mp.Linear(8, 8), mp.Tanh(), mp.Linear(8, 8), mp.ReLU(), mp.Linear(8, 2)],
+    None,
+).layers
+EXACT = exact([  # in rational numbers that stay short
+    mp.Linear(2, 5), mp.ReLU(), Rounding(), mp.Linear(5, 4), mp.Tanh(), Rounding(), mp.Linear(4, 4),
+    mp.ReLU(), Rounding(), mp.Linear(4, 2),
+])
 SGD = mp.SGD(0.1)
 TWO_STAGES = data_parallel(2, 4, stages=2)
+
+
+def mini_batch(m, dtype=np.float64, seed=0):
+    rng = np.random.default_rng([seed, m])
+    return rng.standard_normal((2, m)).astype(dtype), rng.standard_normal((2, m)).astype(dtype)
 
 
 @settings(max_examples=12)
