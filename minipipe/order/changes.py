@@ -41,22 +41,16 @@ def with_recompute(schedule, mode="always"):
         return schedule
     refuse(schedule, "R", "recomputes already: use it as it is, with recompute='never'")
     kept = set(schedule.last_of_copy) if mode == "except_last" else ()
-    devices = tuple(
-        tuple(step for action in order for step in (*_recomputations(action, kept), action))
-        for order in schedule.devices
-    )
-    return replace(schedule, devices=devices, name=schedule.name + RECOMPUTE[mode])
-
-
-def _recomputations(action, kept):
-    """What must be recomputed before `action`: all that makes the gradient of a stage's input.
-
-    kept: the micro-batches whose caches are there.
-    """
-    return [
-        Action("R", stage, microbatch) for kind, stage, microbatch in action.parts
-        if microbatch not in kept and kind in RULES and RULES[kind].adds & INPUT
-    ]
+    devices = []
+    for order in schedule.devices:
+        steps = []
+        for action in order:
+            for kind, stage, i in action.parts:
+                if i not in kept and kind in RULES and RULES[kind].adds & INPUT:
+                    steps.append(Action("R", stage, i))
+            steps.append(action)
+        devices.append(tuple(steps))
+    return replace(schedule, devices=tuple(devices), name=schedule.name + RECOMPUTE[mode])
 
 
 def without_overlaps(schedule):
@@ -241,13 +235,16 @@ def with_zero(schedule, level, prefetch=1):
     >>> print(*with_zero(two, 3, prefetch=0).devices[0])
     0G0 0F0 0X0 1G0 1F0 1X0 1G0 1B0 1X0 1S0 0G0 0B0 0X0 0S0 1U0 0U0
     """
-    level, prefetch = checked_level(level), whole_number("prefetch", prefetch, 0)
+    if python_number(level) not in (1, 2, 3):
+        raise ValueError(f"zero={shown(level)} must be 1, 2 or 3")
+    prefetch = whole_number("prefetch", prefetch, 0)
     summed = with_all_reduce(schedule)
     devices = []
     for order in summed.devices:
         scatters = [action._replace(kind="S") for action in order if action.kind == "A"]
-        work = [action for action in order if action.kind != "A"] + scatters
-        if level > 1:
+        if level == 1:
+            work = [action for action in order if action.kind != "A"] + scatters
+        else:
             work = [action._replace(kind="S") if action.kind == "A" else action for action in order]
         if level == 3:
             work = _in_parts(work, prefetch)
@@ -255,13 +252,6 @@ def with_zero(schedule, level, prefetch=1):
         devices.append((*work, *ends))
     found = replace(schedule, devices=tuple(devices), name=f"{schedule.name}+zero {level}")
     return found.validate() if level == 3 else found
-
-
-def checked_level(level):
-    """Return `level` if ZeRO has it; raise `ValueError` for anything else."""
-    if python_number(level) not in (1, 2, 3):
-        raise ValueError(f"zero={shown(level)} must be 1, 2 or 3")
-    return level
 
 
 def _in_parts(order, prefetch):

@@ -43,19 +43,7 @@ def as_float(number):
     return float(number) if isinstance(number, Fraction) and adds_up_in_floats(number) else number
 
 
-def in_floats(table, beside):
-    """`table`, {kind: list of ticks}, with floats for its fractions, if sums of its ticks stay exact.
-
-    beside: the times with which these will be added up.
-    """
-    if not all(map(adds_up_in_floats, chain(*table.values(), beside))):
-        return table
-    return {kind: list(map(as_float, ticks)) for kind, ticks in table.items()}
-
-
 # Which sizes and limits make sense, for those who make schedules.
-
-
 
 def check_sizes(devices, microbatches, v=1, latency=0):
     """(devices, microbatches, v, latency) as Python numbers.
@@ -106,18 +94,12 @@ def limits_of(most_alive, stages_on, microbatches):
         return [n_stages * microbatches for n_stages in stages_on]
     limits = one_for_each("most_alive", most_alive, "limits", len(stages_on), "device")
     for device, limit in enumerate(limits):
-        check_most_alive(limit, device)
+        said = f"most_alive={shown(limit)} on device {device}"
+        if python_number(limit) is None:
+            raise ValueError(f"{said} must be a number of micro-batches")
+        if not limit >= 1:
+            raise ValueError(f"{said} lets no micro-batch through: use at least 1")
     return [int(n * min(limit, microbatches)) for limit, n in zip(limits, stages_on)]
-
-
-def check_most_alive(limit, device):
-    """`ValueError` for a limit that lets nothing through."""
-    if python_number(limit) is None:
-        raise ValueError(f"most_alive={shown(limit)} on device {device} must be a number of micro-batches")
-    if not limit >= 1:
-        raise ValueError(
-            f"most_alive={shown(limit)} on device {device} lets no micro-batch through: use at least 1"
-        )
 
 
 FIELDS = {"W*": "late_W"}  # of the kinds whose names are none for a field
@@ -242,9 +224,10 @@ class Costs:
             W = _difference("W = B - I", B, I)
         table = {"R": table["F"], "W*": W} | table | {"I": I, "W": W}
         given = [cost for kind in table for cost in _as_list(self._given(kind))]
-        if any(isinstance(number, Fraction) for number in given):
+        are_exact = all(map(adds_up_in_floats, chain(*table.values(), beside)))  # sums of them as floats
+        if not are_exact or any(isinstance(number, Fraction) for number in given):
             return table
-        return in_floats(table, beside)
+        return {kind: list(map(as_float, ticks)) for kind, ticks in table.items()}
 
     def duration(self, sharing, beside=(), copies=()):
         """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run.

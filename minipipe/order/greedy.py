@@ -305,15 +305,15 @@ def request_of(
     return Request(tuple(placement), microbatches, kinds, ticks, keeps, limits, latency, objective)
 
 
-def _placement(n_devices, v, placement):
+def _placement(devices, v, placement):
     if placement is None:
-        return [stage % n_devices for stage in range(n_devices * v)]
+        return [stage % devices for stage in range(devices * v)]
     placement = list(whole_numbers("placement", placement, 0))
     if v != 1:
         raise ValueError(f"v={v} and placement={placement} both say where the stages are: give one of them")
-    if sorted(set(placement)) != list(range(n_devices)):
+    if sorted(set(placement)) != list(range(devices)):
         raise ValueError(
-            f"placement={placement} must have each of the devices 0..{n_devices - 1}, and no others"
+            f"placement={placement} must have each of the devices 0..{devices - 1}, and no others"
         )
     return placement
 
@@ -331,8 +331,8 @@ def named_schedules(request):
     its two halves in turn. Where they are not, an I becomes a B, and its W is left out. Overlaps are taken
     apart.
     """
-    n_devices, n_microbatches = len(request.limits), request.n_microbatches
-    v = request.n_stages // n_devices
+    devices = len(request.limits)
+    v = request.n_stages // devices
     builders = [SCHEDULES[name] for name in names_having(flush=True, late_w=False, stages_per_device=v)]
     if v > 2:  # those that can be built for any number of stages on each device
         builders = [
@@ -341,7 +341,7 @@ def named_schedules(request):
     found = []
     for build in builders:
         try:
-            schedule = _in_kinds(build(n_devices, n_microbatches), request.kinds)
+            schedule = _in_kinds(build(devices, request.n_microbatches), request.kinds)
         except ValueError:  # it does not exist for these sizes
             continue
         if schedule.n_copies == 1 and tuple(schedule.placement) == request.placement:

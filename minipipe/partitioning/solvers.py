@@ -278,18 +278,19 @@ def min_max(costs, stages, speeds=None, cut_costs=None, memory=None, memory_limi
     def load(stage, starts, end):
         return slowness[stage] * (ends[end] - ends[starts]) + cuts[starts] + cuts[end]
 
-    return _within(memory, memory_limit, load, np.maximum, never, n_layers, stages)
+    price = load
+    if memory is not None or memory_limit is not None:
+        price = within_memory(load, never, memory, memory_limit, n_layers, stages)
+    return best_cut(n_layers, stages, price, np.maximum, never)[1]
 
 
-def min_variance(costs, stages, memory=None, memory_limit=None):
+def min_variance(costs, stages):
     """The cut whose stages vary least, which is what the paper on GPipe asks for:
 
         minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
 
     costs: one for each of L layers, as in `min_max`.
     stages: K, at most L.
-    memory: what each layer holds.
-    memory_limit: what a device may hold, in the same unit; one number, or one per device.
 
     All others wait for the slowest stage, which may be slower here than in the cut of `min_max`, and never
     is faster. What is raised is what `min_max` raises. Dynamic programming in O(K L^2). Source: Huang et al.
@@ -306,24 +307,17 @@ def min_variance(costs, stages, memory=None, memory_limit=None):
     def square(stage, starts, end):
         return (ends[end] - ends[starts]) ** 2
 
-    return _within(memory, memory_limit, square, np.add, never, len(costs), stages)
+    return best_cut(len(costs), stages, square, np.add, never)[1]
 
 
-def _within(memory, memory_limit, price, combine, never, n_layers, n_stages):
-    """The counts of the best cut that keeps within the limits of memory, if there are any."""
-    if memory is not None or memory_limit is not None:
-        price = within_memory(price, never, memory, memory_limit, n_layers, n_stages)
-    return best_cut(n_layers, n_stages, price, combine, never)[1]
-
-
-def _checked_costs(costs, n_stages):
+def _checked_costs(costs, stages):
     costs = checked("costs", costs)
-    equal_counts(len(costs), n_stages)
+    equal_counts(len(costs), stages)  # refuses more stages than layers
     return costs
 
 
-def _as_integers(costs, n_stages):
-    (costs,), _ = in_proportion(_checked_costs(costs, n_stages))
+def _as_integers(costs, stages):
+    (costs,), _ = in_proportion(_checked_costs(costs, stages))
     return costs
 
 

@@ -1,11 +1,10 @@
 """The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
 
 from collections import Counter
-from itertools import chain
 
 from ..cluster import Bytes, Compute, Counted
 from ..collectives.group import cut_into_chunks
-from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, WIDE, works_on
+from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, works_on
 from ..order.counting import check_versions, updates
 from ..order.programs import NOTHING, Wires
 from ..order.simulate import FORESIGHTS
@@ -18,7 +17,7 @@ ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginn
 
 
 class StandIn:
-    """What stands for a stage where there are only bytes: it holds and sends what the stage would.
+    """Stand for a stage where there are only bytes: hold and send as many as the stage would.
 
     footprints: the `Footprint` of the stage for each micro-batch.
     patterns: for each micro-batch, the kinds of its actions in order.
@@ -228,7 +227,7 @@ def _ties(footprints):
 def _stand_ins(wires, footprints):
     """{(stage, device): StandIn}, one for all copies that have a stage on the same device."""
     schedule = wires.schedule
-    patterns, n = _known_patterns(schedule, footprints), _microbatches_per_update(schedule)
+    patterns, n = _patterns(schedule, footprints), _microbatches_per_update(schedule)
     microbatches = range(schedule.n_microbatches)
     found = {}
     for stage in range(schedule.n_stages):
@@ -289,26 +288,17 @@ def _for_each_microbatch(schedule, footprints):
     return footprints
 
 
-def patterns_of(schedule):
-    """{(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, without those that close.
+def _patterns(schedule, footprints):
+    """Return {(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, without closing ones.
 
-    A late W, `W*`, counts as the W of each micro-batch: it reads the same.
-
-    >>> from ..schedules import gpipe
-    >>> patterns_of(gpipe(1, 2))
-    {(0, 0): 'FB', (0, 1): 'FB'}
+    A late W, `W*`, counts as the W of each micro-batch: it reads the same. Raise `ValueError` for a pattern
+    that the footprints do not have.
     """
-    kinds = {}
-    for part in chain(*map(schedule.parts, range(len(schedule.devices)))):
-        kind, stage, last = part
-        for i in works_on(part, schedule.copy_of) if kind in WIDE else (last,):
-            if kind not in CLOSING:
-                kinds[stage, i] = kinds.get((stage, i), "") + kind[0]
-    return kinds
-
-
-def _known_patterns(schedule, footprints):
-    patterns = patterns_of(schedule)
+    patterns = {}
+    for _, part, _ in schedule.walk():
+        if part.kind not in CLOSING:
+            for i in works_on(part, schedule.copy_of):
+                patterns[part.stage, i] = patterns.get((part.stage, i), "") + part.kind[0]
     for (stage, i), pattern in patterns.items():
         known = footprints[i][stage].actions
         if pattern not in known:
