@@ -335,7 +335,10 @@ def _wrong_count(schedule):
                 is_once = action.microbatch == microbatch and action.kind not in REPEATED
                 if counts[action] > 1 and is_once:
                     yield f"{who} does {action} {counts[action]} times (duplicated): once is enough"
-            for kind in _missing(count):
+            missing = [kind for kind in "FBIW" if not any(count[other] for other in adding(RULES[kind].adds))]
+            if "B" in missing:  # that says it for both halves
+                missing = [kind for kind in missing if kind in "FB"]
+            for kind in missing:
                 yield (
                     f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of "
                     f"micro-batches 0..{schedule.n_microbatches - 1}"
@@ -351,12 +354,6 @@ def _wrong_count(schedule):
                     f"{who} does {stage}W{microbatch} and also {halves[-1]}, which takes it in (duplicated): "
                     "use one of them"
                 )
-
-
-def _missing(count):
-    """The kinds that a stage lacks for a micro-batch; where both halves of a backward are missing, B is."""
-    missing = [kind for kind in "FBIW" if not any(count[other] for other in adding(RULES[kind].adds))]
-    return [kind for kind in missing if kind in "FB" or "B" not in missing]
 
 
 def _wrong_order(schedule):

@@ -419,8 +419,13 @@ def greedy_answer(request):
         for rules in RULES_OF[request.kinds] for cap in _caps(request)
     ]
     drafts += [(schedule.name, schedule.devices) for schedule in named_schedules(request)]
+    # what `timed` is told: to leave the W where they are, or how long a device may wait and not do one
+    allowances = [None]
+    if "W" in request.kinds:
+        W = max(request.ticks["W"])
+        allowances += [0, W, 4 * W, math.inf]
     best, least = None, (math.inf,)
-    for allowance in _allowances(request):
+    for allowance in allowances:
         for name, orders in drafts:
             growing = timed(request, orders, allowance)
             if growing is None:
@@ -447,11 +452,3 @@ def _caps(request):
     numbers = {max(min(n, most), 1) for n in rooms for most in (n_stages, 2 * n_stages)}
     caps = [[max(1, -(-n * (n_stages - s) // n_stages)) for s in range(n_stages)] for n in sorted(numbers)]
     return [[request.n_microbatches] * n_stages, *caps]
-
-
-def _allowances(request):
-    """What `timed` is told: to leave the W where they are, or how long a device may wait and not do one."""
-    if "W" not in request.kinds:
-        return [None]
-    W = max(request.ticks["W"])
-    return [None, 0, W, 4 * W, math.inf]

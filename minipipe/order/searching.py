@@ -84,7 +84,7 @@ def best_schedule(
 
 def _search(problem, shortest, most_nodes):
     """(a schedule shorter than `shortest` or None, lower bound of all, number of nodes looked at)."""
-    root = problem.root()
+    root = _Node(0, (0,) * len(problem.limits), (None,) * len(problem.actions))
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
     best, n_nodes = None, 0
@@ -151,7 +151,10 @@ class _Problem:
             (task, after) for after, needs in enumerate(self.before)
             for task, _ in needs if self.device[task] != self.device[after]
         ]
-        self.tails = self._tails()
+        self.tails = [0] * len(self.actions)  # for each task, the ticks that must follow its end
+        for task in reversed(range(len(self.actions))):
+            for need, lag in self.before[task]:
+                self.tails[need] = max(self.tails[need], lag + self.ticks[task] + self.tails[task])
 
     def _needs(self, action):
         """(action, ticks of its message) for all that must end before `action` begins; some may not exist."""
@@ -165,17 +168,6 @@ class _Problem:
             if r == len(self.limits) - 1:
                 needs.append((Action(backward, r, i - 1), 0))
         return needs
-
-    def _tails(self):
-        """For each task, the ticks that must follow its end."""
-        tails = [0] * len(self.actions)
-        for task in reversed(range(len(tails))):
-            for need, lag in self.before[task]:
-                tails[need] = max(tails[need], lag + self.ticks[task] + tails[task])
-        return tails
-
-    def root(self):
-        return _Node(0, (0,) * len(self.limits), (None,) * len(self.actions))
 
     def after(self, node, task, start):
         """The node in which `task` begins next, at `start`."""
