@@ -332,28 +332,31 @@ class Sequential(Network):
         """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients, self._counted = None, []
-        m, all_layers = X.shape[-1], self._all_layers
+        m = X.shape[-1]
         grains = grains_of(m, self.grain or m)
-        parameters_in_one_piece(all_layers)
+        parameters_in_one_piece(self._all_layers)
         total = TreeSum(len(grains))
         with computing():
             with overflow_refused():
                 for k, part in enumerate(grains):
-                    prepare_forward(all_layers, training=True, step=self.n_steps, first_sample=part.start)
-                    samples, labels = in_one_piece((X[..., part], Y[..., part]))
-                    total.add(k, self._pass(samples, labels, m, all_layers))
+                    total.add(k, self.terms_of(part, X, Y))
                 J, gradients, statistics = total.value
                 gradients = self._with_ties(gradients)
             check_finite_run(self.loss, J, self.layers, gradients)
-        self._gradients, self._counted = gradients, [(all_layers, statistics)]
+        self._gradients, self._counted = gradients, [(self._all_layers, statistics)]
         return J
 
-    def _pass(self, X, Y, m, all_layers):
-        """(J, gradients, statistics) of samples X, Y of a mini-batch of m."""
-        J = self.loss.forward(forward_through(self.layers, X, skips={}), Y, m)
+    def terms_of(self, part, X, Y):
+        """Return (J, gradients, statistics) of some samples, terms of the sums over the mini-batch X, Y.
+
+        part: the slice of these samples.
+        """
+        prepare_forward(self._all_layers, training=True, step=self.n_steps, first_sample=part.start)
+        samples, labels = in_one_piece((X[..., part], Y[..., part]))
+        J = self.loss.forward(forward_through(self.layers, samples, skips={}), labels, X.shape[-1])
         gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
         self.loss.cache = None
-        return J, gradients, take_statistics(all_layers)
+        return J, gradients, take_statistics(self._all_layers)
 
     def _with_ties(self, gradients):
         """`gradients`, with the sum of the tied layers' dW for each of them."""

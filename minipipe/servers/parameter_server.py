@@ -18,7 +18,7 @@ from ..engines import Threads
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers
 from ..losses import Loss
-from ..network import Network
+from ..network import Network, Sequential
 from ..optimizers import Optimizer, checked_optimizer
 from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, put_together
 from ..state import all_or_nothing
@@ -187,8 +187,8 @@ class ParameterServer(Network):
         n, s, n_parts = len(batches), self.n_servers, self._n_parts
         workers = []
         for number, ticks in enumerate(self._ticks):
-            loss, part = copy.copy(self.loss), number % n_parts
-            replica = Replica(self._copies(), loss, batches, n_parts, part, self.n_steps)
+            net = Sequential(self.layers, copy.copy(self.loss))
+            replica = Replica(net, batches, n_parts, number % n_parts, self.n_steps)
             workers.append(worker(number, replica, n, s, ticks))
         servers = [
             server(share, self._devices, n, self._update_ticks, order)

@@ -8,15 +8,14 @@ gradients as make an update, whichever workers send them, and answers these work
 from fractions import Fraction
 from typing import NamedTuple
 
+from ..arrays import even_slices
 from ..checks import listed, real_number
 from ..cluster import ANY, Compute, Receive, Send
 from ..collectives.group import cut_into_chunks, flattened
 from ..layers import every_layer
 from ..layers.layer import commit
-from ..network import check_finite_cost
-from ..parallel.batches import MicroBatches
+from ..network import check_finite_run
 from ..parallel.layout import parameters_in_parts, put_together, update_part
-from ..parallel.stage import Stage
 from ..sums import TreeSum
 
 PUSH, PULL = "gradient", "weights"  # the names of the messages
@@ -80,15 +79,13 @@ class Push(NamedTuple):
     """What a worker sends to a server.
 
     batch, read: the number of the mini-batch, and the version of the weights.
-    terms: {node of the tree over the workers' parts: vectors}, the server's part of the gradient.
-    costs, statistics: {node: term}, for server 0; None for the others.
+    terms: the server's part of the gradient, a list of vectors; J and what layers have counted, for server 0,
+        and None for the others. Servers sum each of them over the workers' parts of the mini-batch.
     """
 
     batch: int
     read: int
-    terms: dict
-    costs: dict | None
-    statistics: dict | None
+    terms: tuple
 
 
 def worker(number, replica, n_batches, n_servers, ticks):
@@ -114,42 +111,35 @@ def worker(number, replica, n_batches, n_servers, ticks):
 class Replica:
     """A copy of the network that computes gradients of mini-batches.
 
-    layers, loss: its own.
+    net: its own, a `Sequential`.
     batches: the mini-batches, a list of (X, Y).
     n_parts: how many parts each is cut into.
     part: the number of the part that this worker works on.
     step: the updates before mini-batch 0.
     """
 
-    def __init__(self, layers, loss, batches, n_parts, part, step):
-        self._stage, self._batches = Stage(0, layers, loss), batches
+    def __init__(self, net, batches, n_parts, part, step):
+        self._net, self._batches = net, batches
         self.n_parts, self._part, self._step = n_parts, part, step
 
     def take(self, parts):
         """Go on with these weights. parts: for each server its vectors."""
-        put_together(self._stage.layers, parts)
+        put_together(self._net.layers, parts)
 
     def gradient(self, number, versions):
         """Return for each server its `Push` of mini-batch `number`.
 
         Every gradient carries the 1/m of the whole mini-batch, so that those of its parts add up.
         """
-        stage, i, n_servers = self._stage, self._part, len(versions)
-        line = MicroBatches([self._batches[number]], self.n_parts, self._step + number)
-        stage.begin(line)
-        stage.forward(i, line.take_inputs(i), {})
-        stage.backward(i, None, {})
-        costs, statistics = stage.totals.pending(0)
-        for J in costs.values():
-            check_finite_cost(stage.loss, J)
-        chunks = [{} for _ in range(n_servers)]
-        for node, term in stage.totals.gradients(0).pending.items():
-            vectors = flattened([pair for _, pair in sorted(term.items())])
-            for chunk, part in zip(chunks, cut_into_chunks(vectors, n_servers), strict=True):
-                chunk[node] = part
+        net, (X, Y) = self._net, self._batches[number]
+        net.n_steps = self._step + number
+        J, gradients, counted = net.terms_of(even_slices(X.shape[-1], self.n_parts)[self._part], X, Y)
+        check_finite_run(net.loss, J, net.layers, gradients)
+        chunks = cut_into_chunks(flattened(gradients), len(versions))
+        rest = [(J, counted), *[(None, None)] * (len(versions) - 1)]
         return [
-            Push(number, versions[k], chunks[k], *((None, None) if k else (costs, statistics)))
-            for k in range(n_servers)
+            Push(number, version, (chunk, *more))
+            for version, chunk, more in zip(versions, chunks, rest, strict=True)
         ]
 
 
@@ -231,24 +221,17 @@ class Share:
 
     def update(self, label, pushes):
         """Update the part with the gradients of {worker: push}."""
-        ordered = [pushes[worker] for worker in label.workers]
-        gradient = self._sum([push.terms for push in ordered])
+        total = TreeSum(self.n_parts)
+        for place, number in enumerate(label.workers):
+            total.add(place, pushes[number].terms)
+        gradient, J, counted = total.value
         update_part(self.optimizer, self.layers, gradient, self.rank, self.size)
         if self.rank == 0:
-            self.costs.append(self._sum([push.costs for push in ordered]))
-            counted = [push.statistics for push in ordered]
-            if any(counted):
-                commit(list(every_layer(self.layers)), self._sum(counted))
+            self.costs.append(J)
+            commit(list(every_layer(self.layers)), counted)
         self.updates.append(label)
         if self._keep_every is not None and label.number % self._keep_every == 0:
             self.kept[label.number] = self._copy()
-
-    def _sum(self, terms):
-        """Return the sum of what the workers have sent, along the tree over their parts."""
-        total = TreeSum(self.n_parts)
-        for pending in terms:
-            total.absorb(pending)
-        return total.value
 
     def _copy(self):
         return [vector.copy() for vector in self.part]

@@ -74,10 +74,10 @@ def shards_sent_to_the_wrong_server(monkeypatch):
 
     def rolled(self, number, versions):
         pushes = gradient(self, number, versions)
-        terms = [push.terms for push in pushes]
-        first = self._part % len(terms)
-        turned = terms[first:] + terms[:first]
-        return [push._replace(terms=term) for push, term in zip(pushes, turned)]
+        parts = [push.terms[0] for push in pushes]
+        first = self._part % len(parts)
+        turned = parts[first:] + parts[:first]
+        return [push._replace(terms=(part, *push.terms[1:])) for push, part in zip(pushes, turned)]
 
     monkeypatch.setattr(Replica, "gradient", rolled)
 
