@@ -376,6 +376,26 @@ def test_a_layer_of_ones_own_says_what_decays_where_weights_only(weights_only):
     assert moved == [not weights_only, not weights_only, not weights_only, True]
 
 
+class Average(mp.optimizers.Optimizer):
+    """u = u / 2 + g, W = W - u: what is subtracted and what is remembered are one array."""
+
+    n_memories = 1
+
+    def __init__(self):
+        super().__init__(1, 0, False)
+
+    def step(self, g, u):
+        u = Rational(1, 2) * u + g
+        return u, u
+
+
+def test_a_step_of_ones_own_may_be_what_is_remembered():
+    """A new parameter that were written into the step would stand in the memory, too: W = 1 - 1 - 3/2."""
+    optimizer = Average()
+    assert after(optimizer, [[1]], [[1]], [[1]])[0] == [-Rational(3, 2)]
+    assert optimizer.memory[0, "W", 0][0].tolist() == [[Rational(3, 2)]]
+
+
 # --- errors
 
 ONE = [(np.ones((1, 2)), np.ones((1, 2)))]
