@@ -97,7 +97,7 @@ def broadcast(group, value, root=0):
 
     k (alpha + n beta) for n bytes and N = 2^k ranks.
     """
-    root = group.check(root=root)
+    root = group.check("root", root)
     vectors = yield from binomial(group, flattened(value), root, group.begin("binomial broadcast"))
     return unflattened(vectors, value)
 
@@ -107,7 +107,7 @@ def reduce(group, value, root=0):
 
     value: as for `all_reduce`.
     """
-    root = group.check(root=root)
+    root = group.check("root", root)
     vectors = yield from reduce_to(group, flattened(value), root, group.begin("reduce"))
     return unflattened(vectors, value) if group.rank == root else None
 

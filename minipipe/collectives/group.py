@@ -239,7 +239,7 @@ class Group:
         self.gamma = real_number("gamma", gamma, least=0, note=" ticks", clock=True)
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"devices={self.devices} has a device twice: name each once")
-        self.rank = self.check(rank=rank)
+        self.rank = self.check("rank", rank)
         self._n_calls = 0
 
     @property
@@ -253,13 +253,12 @@ class Group:
         devices = [self.devices[rank] for rank in ranks]
         return Group(ranks.index(self.rank), devices, name, self.gamma, self.stays)
 
-    def check(self, **rank):
-        """Return a rank, given by its name, as a Python int; `ValueError` unless it is in the group."""
-        (name, number), = rank.items()
-        number = whole_number(name, number)
-        if number not in range(self.size):
-            raise ValueError(f"{name}={shown(number)} is not in the group of {self.size}: ranks count from 0")
-        return number
+    def check(self, name, rank):
+        """Return `rank` as a Python int; `ValueError` unless it is in the group. name: that errors have."""
+        rank = whole_number(name, rank)
+        if rank not in range(self.size):
+            raise ValueError(f"{name}={shown(rank)} is not in the group of {self.size}: ranks count from 0")
+        return rank
 
     def begin(self, collective):
         """Return the label of the next call, the same on all ranks."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memory.test_foresight import LAYERS as MIXED
 from memory.test_foresight import MACHINE, THREE_COPIES, assert_foreseen
 from sampling import one_in
-from splits.test_zero import EXACT, LAYERS, LOSS, mini_batch
+from splits.test_zero import LAYERS, LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.cluster import ports
