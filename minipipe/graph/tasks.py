@@ -2,7 +2,6 @@
 
 from bisect import insort
 from graphlib import CycleError, TopologicalSorter
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ..checks import listed, real_number, shown, whole_number, whole_numbers
@@ -177,24 +176,22 @@ def list_schedule(tasks, devices=None, priority=None):
     lanes = {lane for lane in graph.lanes if lane is not None}
     if None in graph.lanes:
         lanes |= {(device, COMPUTE) for device in range(graph.n_devices)}
-    orders, free, running, done, now = {lane: [] for lane in sorted(lanes)}, set(lanes), [], set(), 0
+    orders, running, done, now = {lane: [] for lane in sorted(lanes)}, {}, set(), 0
     ready = sorted(places[number] for number in range(n) if not graph.tasks[number].after)
     while True:
-        for lane in sorted(free):
+        for lane in (lane for lane in orders if lane not in running):
             suited = (lane, None) if lane[1] == COMPUTE else (lane,)
             place = next((place for place in ready if graph.lanes[priority[place]] in suited), None)
             if place is not None:
                 number = priority[place]
                 ready.remove(place)
                 orders[lane].append(number)
-                free.remove(lane)
-                heappush(running, (now + graph.tasks[number].ticks, lane, number))
+                running[lane] = now + graph.tasks[number].ticks, number
         if not running:
             return Listed(graph.tasks, orders, now, graph.bounds())
-        now = running[0][0]
-        while running and running[0][0] == now:
-            _, lane, number = heappop(running)
-            free.add(lane)
+        now, _ = min((end, lane) for lane, (end, _) in running.items())
+        for lane, number in [(lane, number) for lane, (end, number) in running.items() if end == now]:
+            del running[lane]
             done.add(number)
             for after in graph.successors[number]:
                 if done.issuperset(graph.tasks[after].after):
