@@ -1,17 +1,20 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
-Whatever goes into a layer, leaves it, or is a parameter is made to lie `in_one_piece` here, and nowhere else.
-The way through layers that communicate is in `exchanging`.
+Both ways are programs. They yield an `Exchange` wherever a layer talks to other devices, and are resumed with
+its result; where no layer does, they yield nothing. Whatever goes into a layer, leaves it, or is a parameter
+is made to lie `in_one_piece` here, and nowhere else.
 """
 
 import math
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import is_finite
 from ..checks import without_return
-from .layer import overflow, pairs_of_layers
+from .layer import Layer, overflow, pairs_of_layers
 
 
 def prepare_forward(layers, training, step=0, first_sample=0):
@@ -78,42 +81,46 @@ def handed_on(layer, A_prev):
     return A
 
 
-def forward_through(layers, A, skips, call=handed_on):
-    """Return A after consecutive layers, none of which communicates.
+class Exchange(NamedTuple):
+    """The request of a layer, or a loss, that talks to other devices in the middle of its work.
+
+    layer: the layer.
+    program: of requests to the hardware; what it returns is what the layer hands on.
+    value: what the layer was handed.
+    """
+
+    layer: object
+    program: Generator
+    value: object
+
+
+def forward_program(
+    layers: Sequence[Layer], A, skips: dict, call: Callable = handed_on
+) -> Generator:
+    """Yield each `Exchange`, and return A after consecutive layers.
 
     layers: a list of them.
     A: what goes into the first.
     skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
-    call: what happens at each layer; with `layer.output_shape(A)` instead of `handed_on`, shapes go the same
-        way.
+    call: what happens at each layer that talks to nobody; with `layer.output_shape(A)` instead of
+        `handed_on`, shapes go the same way.
     """
     for layer in layers:
         if layer.join is not None:
             A = A, skips.pop(layer.join)
         if layer.exchanges[0]:
-            raise talks_alone(layer)
-        A = call(layer, A)
+            A = yield Exchange(layer, layer.forward(A), A)
+        else:
+            A = call(layer, A)
         if layer.fork is not None:
             A, skips[layer.fork] = A  # a Fork returns a pair
     return A
 
 
-def backward_through(layers, dA, skips, wants_dX=False):
-    """Return (dX, gradients) of consecutive layers, whose caches are gone then.
-
-    layers, dA, skips, wants_dX: as in `backward_input_through`.
-    """
-    # Right for layers without parameters: None, or tuples of None
-    gradients = pairs_of_layers(layers)
-
-    def differentiate(index, half):
-        gradients[index] = weight_gradients(layers[index], half)
-
-    return backward_input_through(layers, dA, skips, wants_dX, differentiate), gradients
-
-
-def backward_input_through(layers, dA, skips, wants_dX, then):
-    """Return dX of consecutive layers, none of which communicates.
+def backward_program(
+    layers: Sequence[Layer], dA, skips: dict, wants_dX: bool, then: Callable
+) -> Generator:
+    """Yield each `Exchange`, and return dX of consecutive layers, whose caches are gone then.
 
     layers: a list of them, after a forward.
     dA: the gradient with respect to the output of the last.
@@ -134,8 +141,8 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
         if layer.fork is not None:
             dZ = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
-            raise talks_alone(layer)
-        if index > first or wants_dX or layer.weight_after_input:  # the latter leaves dW on its way
+            dA = in_one_piece((yield Exchange(layer, layer.backward_input(dZ), dZ)))
+        elif index > first or wants_dX or layer.weight_after_input:  # the latter leaves dW on its way
             dA = in_one_piece(layer.backward_input(dZ))
         else:
             dA = None
@@ -149,11 +156,46 @@ def backward_input_through(layers, dA, skips, wants_dX, then):
     return dA if wants_dX else None
 
 
-def talks_alone(layer):
-    """Return the error for a layer, or a loss, that talks to other devices where there are none."""
-    return RuntimeError(
-        f"{layer!r} talks to other devices, but here it is alone: run it with TensorParallel or Parallel"
-    )
+def resumed(program: Generator, answer, *held) -> tuple:
+    """Resume a program; return (its next `Exchange`, None), or (None, what it returns at its end).
+
+    answer: what has come of the `Exchange` before, None at first.
+    held: what the program was handed, for those who count bytes.
+    """
+    try:
+        return program.send(answer), None
+    except StopIteration as end:
+        return None, end.value
+
+
+def run_alone(program: Generator):
+    """Return what a program of layers returns on a device without others; refuse one that needs them."""
+    exchange, result = resumed(program, None)
+    if exchange is not None:
+        raise RuntimeError(
+            f"{exchange.layer!r} talks to other devices, but here it is alone: run it with TensorParallel or "
+            "Parallel"
+        )
+    return result
+
+
+def forward_through(layers, A, skips, call=handed_on):
+    """Return A after consecutive layers on one device. The arguments are those of `forward_program`."""
+    return run_alone(forward_program(layers, A, skips, call))
+
+
+def backward_through(layers, dA, skips, wants_dX=False):
+    """Return (dX, gradients) of consecutive layers on one device, whose caches are gone then.
+
+    layers, dA, skips, wants_dX: as for `backward_program`.
+    """
+    # Right for layers without parameters: None, or tuples of None
+    gradients = pairs_of_layers(layers)
+
+    def differentiate(index, half):
+        gradients[index] = weight_gradients(layers[index], half)
+
+    return run_alone(backward_program(layers, dA, skips, wants_dX, differentiate)), gradients
 
 
 def first_with_parameters(layers):

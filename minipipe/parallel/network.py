@@ -30,7 +30,7 @@ from .orders import Order, order_of
 from .run import Run
 from .shards import InShards, synchronised
 from .splitting import Shard
-from .stage import Stage, stage_of
+from .stage import Stage
 
 
 class Parallel(InStages):
@@ -140,7 +140,7 @@ class Parallel(InStages):
         parts_of_stages = cut_into_stages(self._at_work, counts)
         last = len(counts) - 1
         self._own_stages = tuple(
-            stage_of(s, part, loss if s == last else None) for s, part in enumerate(parts_of_stages)
+            Stage(s, part, loss if s == last else None) for s, part in enumerate(parts_of_stages)
         )
         self.stages = self._own_stages
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]

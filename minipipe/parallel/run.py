@@ -8,6 +8,7 @@ from ..cluster import Compute
 from ..collectives import Group
 from ..engines import Mpi, Threads, keep_memory, world
 from ..layers.exchanging import join_group
+from ..layers.through import resumed
 from ..order.costs import divide_exactly
 from ..order.programs import cluster_of, programs_of_schedule
 from ..ties import program_of_ties
@@ -66,9 +67,7 @@ class Run:
         order = wires[0].schedule
         self._line, self.shards = line, shards
         self._is_shared = options.engine == MPI  # by several processes, of which this is one
-        self._ticks, self._wires = None, wires
-        if len(shards) > 1 or any(stage.talks for stage in shards[0]):
-            self._ticks = options.costs.duration(order.sharing, copies=order.copy_of)
+        self._ticks, self._wires = options.costs.duration(order.sharing, copies=order.copy_of), wires
         self.stages, programs, shares = {}, {}, {}
         for shard, of_shard, tied in zip(wires, shards, ties, strict=True):
             if self._is_shared:
@@ -192,31 +191,20 @@ class Run:
 
         If layers talk to other devices, it is cut at each exchange into several Computes of equal ticks.
         """
-        if self._ticks is None:
-            return (yield Compute(action, self._act, device, action.parts, inputs))
         n_exchanges = sum([self.stages[part.stage, device].n_exchanges(part) for part in action.parts])
-        ticks = divide_exactly(self._ticks(action), 1 + n_exchanges)
+        ticks = divide_exactly(self._ticks(action), 1 + n_exchanges) if n_exchanges else None
         work = self._work(device, action.parts, inputs)
-        exchange, results = yield Compute(action, _go_on, work, None, inputs, ticks=ticks)
+        exchange, results = yield Compute(action, resumed, work, None, inputs, ticks=ticks)
         while exchange is not None:
             answer = yield from exchange.program
-            exchange, results = yield Compute(action, _go_on, work, answer, ticks=ticks)
-        return results
-
-    def _act(self, device, parts, inputs):
-        """Return [(outgoing, skips)] of the parts of an action. inputs: the (incoming, skips) of each."""
-        results = []
-        for part, given in zip(parts, inputs, strict=True):
-            results.append(self.stages[part.stage, device].act(part, *given))
+            exchange, results = yield Compute(action, resumed, work, answer, ticks=ticks)
         return results
 
     def _work(self, device, parts, inputs):
-        """Do the parts as `_act` does, but yield each `Exchange`; return the same list."""
+        """A program: do the parts of an action; return [(outgoing, skips)]. inputs: those of each part."""
         results = []
         for part, given in zip(parts, inputs, strict=True):
-            stage = self.stages[part.stage, device]
-            result = stage.act(part, *given)
-            results.append((yield from result) if stage.talks else result)
+            results.append((yield from self.stages[part.stage, device].act(part, *given)))
         return results
 
     def of_first_copy(self, of_stage):
@@ -245,18 +233,6 @@ class Run:
         for (_, device), stage in self.stages.items():
             on_device[device].append(stage)
         return [Holdings(stages) for stages in on_device]
-
-
-def _go_on(work, answer, *held):
-    """(the next `Exchange` of a program of them, None), or (None, what it returns at its end).
-
-    answer: what has come of the last exchange.
-    held: what the action was handed, for those who count bytes.
-    """
-    try:
-        return work.send(answer), None
-    except StopIteration as end:
-        return None, end.value
 
 
 def _on_devices(stages, placements):

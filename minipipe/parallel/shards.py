@@ -10,7 +10,7 @@ from ..losses import Loss
 from ..ties import Tied
 from .layout import Held, held_by
 from .splitting import Shard
-from .stage import Stage, stage_of
+from .stage import Stage
 from .stated import is_stated
 
 
@@ -70,7 +70,7 @@ def _stages(lists, counts, loss):
     """
     ends, last = pairwise(accumulate(counts, initial=0)), len(counts) - 1
     return [
-        stage_of(s, list(chain(*lists[first:end])), loss if s == last else None)
+        Stage(s, list(chain(*lists[first:end])), loss if s == last else None)
         for s, (first, end) in enumerate(ends)
     ]
 

@@ -1,20 +1,16 @@
 """One part of the network, an object on its own: its layers, its stash, its gradients, its bytes."""
 
 import copy
-from collections.abc import Generator, Sequence
 from functools import partial
 
 from ..cluster import Buffers
 from ..cluster.memory import Tally
-from ..layers import Layer, every_layer
-from ..layers.exchanging import Exchange, backward_input_program, exchanges_of, forward_program
+from ..layers import every_layer
 from ..layers.layer import commit, take_statistics
 from ..layers.through import (
-    backward_input_through, forward_through, handed_on, parameters_in_one_piece, prepare_forward, talks_alone,
-    weight_gradients,
+    Exchange, backward_program, first_with_parameters, forward_program, handed_on, parameters_in_one_piece,
+    prepare_forward, weight_gradients,
 )
-from ..losses import Loss
-from ..order import Action
 from ..order.programs import NOTHING
 from .batches import MicroBatches, given_to_grains, together
 from .layout import Owned
@@ -46,13 +42,14 @@ class Stage:
     when it will be recomputed, in `inputs[i]` only the stage's input. The layers know of one micro-batch at
     a time.
 
+    What an action does is a program. It yields an `Exchange` wherever a layer, or the loss, talks to other
+    devices; a stage without such layers yields nothing, and `run_alone` returns what it returns.
+
     Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as {name: array}.
 
     Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
     one array for each (layer, name) in `parameters`; each action works with those of its micro-batch.
     """
-
-    talks = False  # whether its actions are programs, see `TalkingStage`
 
     def __init__(self, index, layers, loss=None):
         self.index, self.loss, self.layers = index, loss, tuple(layers)
@@ -62,6 +59,11 @@ class Stage:
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.optimizer, self._memory, self._given = None, {}, None
         self.owned = None  # what the device owns of its parameters, where that is a part
+        # {kind of action: how often the layers and the loss talk to other devices in it}
+        forward = sum(owner.exchanges[0] for owner in self._with_caches)
+        first = 0 if index > 0 else first_with_parameters(self.layers)
+        backward = sum(layer.exchanges[1] for layer in self.layers[first:])
+        self._n_exchanges = {"F": forward, "R": forward, "B": backward, "I": backward}
         self.begin(MicroBatches([], 1, 0))  # an empty run, so that all attributes are there
 
     def begin(
@@ -98,14 +100,17 @@ class Stage:
 
     def n_exchanges(self, part):
         """Return how often layers talk to other devices in this part of an action."""
-        return 0
+        n = self._n_exchanges.get(part.kind)
+        return n * len(self.line.grains_of(part)) if n else 0
 
     def act(self, part, incoming, skips):
-        """Do a part of an action, grain by grain; return (outgoing, skips)."""
+        """A program that does a part of an action, grain by grain, and returns (outgoing, skips)."""
         if part.kind in PASSING:
             results = []
             for j, given in given_to_grains(self.line, part, incoming, skips):
-                results.append(self._pass(part, j, *given))
+                self.touched.add(j)
+                results.append((yield from self._pass(part, j, *given)))
+                self.touched.add(j)  # anew: at an exchange, `Holdings` may have looked
             return together(results)
         if part.kind == "U":
             self.update(self.line.grains_of(part)[-1])
@@ -131,7 +136,7 @@ class Stage:
         return self.backward_input(j, incoming, skips)
 
     def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
-        """(A (n, m_i), skips) of micro-batch i; the last stage, which sends nothing on, has None for A.
+        """A program: (A (n, m_i), skips) of micro-batch i; the last stage has None for A.
 
         i: the number of the micro-batch.
         A_prev: the output of the stage before; in stage 0 the samples.
@@ -139,27 +144,17 @@ class Stage:
         keep_input_only: whether there will be a recompute.
         is_known: whether this is that recompute, so that J and the statistics have been added.
         """
-        kept, call = self._begin_forward(i, A_prev, skips, keep_input_only)
-        A = forward_through(self.layers, A_prev, skips, call)
-        if self.loss is not None and self.loss.exchanges[0]:
-            raise talks_alone(self.loss)
-        J = None if self.loss is None else self.loss.forward(A, self.line.labels[i], self.line.origins[i].m)
-        return self._end_forward(i, A, J, skips, kept, is_known)
-
-    def _begin_forward(self, i, A_prev, skips, keep_input_only):
-        """Return (what is kept for a recompute, or None; what happens at each layer)."""
-        self.touched.add(i)
         self._use_version_of(i)
         origin = self.line.origins[i]
         prepare_forward(self.parts, training=True, step=origin.step, first_sample=origin.first_sample)
+        kept, call = None, handed_on
         if keep_input_only:
-            return (A_prev, dict(skips)), _without_cache
-        return None, handed_on
-
-    def _end_forward(self, i, A, J, skips, kept, is_known):
-        """Keep what the backward needs; return what `forward` returns."""
-        self.touched.add(i)
+            kept, call = (A_prev, dict(skips)), _without_cache
+        A = yield from forward_program(self.layers, A_prev, skips, call)
         if self.loss is not None:
+            J = self.loss.forward(A, self.line.labels[i], origin.m)
+            if self.loss.exchanges[0]:
+                J = yield Exchange(self.loss, J, A)
             if not is_known:
                 self.totals.add_cost(i, J)
             A = None
@@ -173,26 +168,31 @@ class Stage:
         return A, skips
 
     def recompute(self, i):
-        """Run the forward of micro-batch i again, from its input, for its caches; the rest is known."""
-        self.forward(i, *self.inputs.pop(i), is_known=True)
+        """A program: run the forward of micro-batch i again, from its input, for its caches alone."""
+        yield from self.forward(i, *self.inputs.pop(i), is_known=True)
         return NOTHING
 
     def backward(self, i, dA, skips):
-        """(dA_prev, skips) of micro-batch i; its weight gradients go into the sum over micro-batches."""
+        """A program: (dA_prev, skips) of micro-batch i, whose weight gradients go into their sum."""
         dA = self._begin_backward(i, dA)
         add = partial(self._add_gradient, i)
-        dA_prev = backward_input_through(self.layers, dA, skips, self.index > 0, add)
+        dA_prev = yield from backward_program(self.layers, dA, skips, self.index > 0, add)
         self._used_version(i)
         return dA_prev, skips
 
     def backward_input(self, i, dA, skips):
-        """The first half of a backward: (dA_prev, skips) of micro-batch i.
+        """A program, the first half of a backward: (dA_prev, skips) of micro-batch i.
 
         What the other half needs lies in `halves[i]` then.
         """
-        dA = self._begin_backward(i, dA)
-        keep = self.halves.setdefault(i, {}).__setitem__
-        return backward_input_through(self.layers, dA, skips, self.index > 0, keep), skips
+        dA, halves = self._begin_backward(i, dA), self.halves.setdefault(i, {})
+
+        def keep(index, half):
+            self.touched.add(i)
+            halves[index] = half
+
+        dA_prev = yield from backward_program(self.layers, dA, skips, self.index > 0, keep)
+        return dA_prev, skips
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into their sum."""
@@ -304,7 +304,6 @@ class Stage:
 
     def _begin_backward(self, i, dA):
         """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
-        self.touched.add(i)
         self._use_version_of(i)
         for owner, cache in zip(self._with_caches, self.stash.pop(i), strict=True):
             owner.cache = cache
@@ -400,63 +399,3 @@ def _of_updates(stage):
     yield "parameters", None, newest
     yield "optimizer state", None, stage.optimizer_state()
     yield "weight versions", None, older
-
-
-# A stage with layers that talk to other devices.
-
-class TalkingStage(Stage):
-    """A `Stage` whose actions, its forward, recompute and backward, are programs.
-
-    They yield an `Exchange` wherever a layer, or the loss, talks to other devices, and return what those of a
-    `Stage` return.
-    """
-
-    talks = True
-
-    def __init__(self, index: int, layers: Sequence[Layer], loss: Loss | None = None) -> None:
-        super().__init__(index, layers, loss)
-        self._n_exchanges = exchanges_of(self.layers, loss, index > 0)
-
-    def n_exchanges(self, part: Action) -> int:
-        return self._n_exchanges.get(part.kind, 0) * len(self.line.grains_of(part))
-
-    def act(self, part: Action, incoming, skips: dict) -> Generator:
-        if part.kind not in PASSING:  # a generator for these, too
-            return super().act(part, incoming, skips)
-        results = []
-        for j, given in given_to_grains(self.line, part, incoming, skips):
-            results.append((yield from self._pass(part, j, *given)))
-        return together(results)
-
-    def forward(
-        self, i: int, A_prev, skips: dict, keep_input_only: bool = False, is_known: bool = False
-    ) -> Generator:
-        kept, call = self._begin_forward(i, A_prev, skips, keep_input_only)
-        A, J = (yield from forward_program(self.layers, A_prev, skips, call)), None
-        if self.loss is not None:
-            J = self.loss.forward(A, self.line.labels[i], self.line.origins[i].m)
-            if self.loss.exchanges[0]:
-                J = yield Exchange(self.loss, J, A)
-        return self._end_forward(i, A, J, skips, kept, is_known)
-
-    def recompute(self, i: int) -> Generator:
-        yield from self.forward(i, *self.inputs.pop(i), is_known=True)
-        return NOTHING
-
-    def backward(self, i: int, dA, skips: dict) -> Generator:
-        dA = self._begin_backward(i, dA)
-        add = partial(self._add_gradient, i)
-        dA_prev = yield from backward_input_program(self.layers, dA, skips, self.index > 0, add)
-        self._used_version(i)
-        return dA_prev, skips
-
-    def backward_input(self, i: int, dA, skips: dict) -> Generator:
-        dA = self._begin_backward(i, dA)
-        keep = self.halves.setdefault(i, {}).__setitem__
-        return (yield from backward_input_program(self.layers, dA, skips, self.index > 0, keep)), skips
-
-
-def stage_of(index: int, layers: Sequence[Layer], loss: Loss | None = None) -> Stage:
-    """Return a `Stage`; a `TalkingStage`, if one of the layers or the loss talks to other devices."""
-    talks = any(True in owner.exchanges for owner in [*layers, loss] if owner is not None)
-    return (TalkingStage if talks else Stage)(index, layers, loss)

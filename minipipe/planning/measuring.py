@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..arrays import computing, leaves
 from ..checks import whole_number
 from ..cluster import SECONDS, Buffers
+from ..layers.through import run_alone
 from ..network import Network
 from ..optimizers import checked_optimizer
 from ..order import Action, Costs
@@ -121,7 +122,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
         for stage in stages if rule.way > 0 else reversed(stages):
             arriving, leaving = _skips(stage, rule.way)
             entering = {name: on_the_way.pop((rule.message, name)) for name in arriving}
-            work = partial(stage.act, Action(kind, stage.index, 0), incoming, entering)
+            work = partial(run_alone, stage.act(Action(kind, stage.index, 0), incoming, entering))
             done = _performed(stage, work, (incoming, entering), leaving)
             performed[kind, stage.index], incoming = done, received(done.sent)
             on_the_way |= {(rule.message, name): received(array) for name, array in done.skips.items()}

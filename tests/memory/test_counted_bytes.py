@@ -112,6 +112,23 @@ ORDERS = {  # name -> (schedule, M, layers, what is recomputed)
 def test_the_bytes_are_those_of_a_walk_through_all_that_is_held(name, accumulate, monkeypatch):
     """At each look, though a look walks only through what has changed since the one before."""
     schedule, M, layers, recompute = ORDERS[name]
+    net = mp.Parallel(
+        layers, LOSS, stages=4, microbatches=M, schedule=schedule, recompute=recompute, count_bytes=True,
+        sums=mp.Sums(accumulate),
+    )
+    compare_each_look(monkeypatch, net)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
+def test_so_are_those_between_two_exchanges_of_an_action(schedule, monkeypatch):
+    """Of two pairs of layers in a stage, each of which sums over two devices; with B, or with I and W."""
+    layers = [PLAIN[0], *[mp.Linear(6, 6) for _ in range(6)], PLAIN[-1]]
+    net = mp.Parallel(layers, LOSS, shards=2, stages=2, microbatches=4, schedule=schedule, count_bytes=True)
+    compare_each_look(monkeypatch, net)
+
+
+def compare_each_look(monkeypatch, net):
+    """Train on two mini-batches; whenever bytes are counted, those of a walk must be the same."""
     count, looks = Holdings.__call__, []
 
     def compared(holdings):
@@ -121,12 +138,8 @@ def test_the_bytes_are_those_of_a_walk_through_all_that_is_held(name, accumulate
         return tally
 
     monkeypatch.setattr(Holdings, "__call__", compared)
-    net = mp.Parallel(
-        layers, LOSS, stages=4, microbatches=M, schedule=schedule, recompute=recompute, count_bytes=True,
-        sums=mp.Sums(accumulate),
-    )
     net.train([mini_batch(), mini_batch(18)], mp.Adam())
-    assert len(looks) > 2 * 4 * M
+    assert len(looks) > 2 * net.n_stages * net.n_microbatches
 
 
 # The time of a mini-batch grows with its micro-batches, not with their square.

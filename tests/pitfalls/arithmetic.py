@@ -292,7 +292,7 @@ def stale_weights_in_a_synchronous_schedule(monkeypatch):
     backward = Stage.backward
 
     def backward_and_update(self, *args):
-        results = backward(self, *args)
+        results = yield from backward(self, *args)
         for layer in self.layers:
             if layer.W is not None:
                 layer.W = layer.W + layer.W
