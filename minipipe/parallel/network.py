@@ -2,38 +2,37 @@
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..checks import shown
 from ..cluster import Link, Port, Trace
 from ..cluster.trace import Tick
 from ..layers import Layer, every_layer
-from ..layers.layer import pairs_of_layers, parameters_with
 from ..layers.attention import SELECTIVE, recomputing
 from ..losses import Loss
-from ..network import check_finite_cost, check_finite_run
-from ..optimizers import Optimizer
+from ..network import Network, check_finite_cost, check_finite_run
+from ..optimizers import Optimizer, checked_optimizer
 from ..order import Costs, Schedule
 from ..order.programs import Wires, skips_across_stages
 from ..partitioning.partition import cut_into_stages
 from ..state import all_or_nothing
-from ..ties import tied_in_parts
 from .batches import MicroBatches, checked_batches
-from .in_stages import InStages
-from .layout import MemoryInParts, join_pieces, layout_of, memories_in, pairs_of, parts
+from .layout import MemoryInParts, layout_of, memories_in, parts
 from .options import CLUSTER, Cut, Options, Sums
 from .orders import Order, order_of
+from .ranks import Ranks
 from .run import Run
 from .shards import InShards, synchronised
 from .splitting import Shard
-from .stage import Stage
+from .stage import itself, stages_of
 
 
-class Parallel(InStages):
+class Parallel(Network):
     """A drop-in for `Sequential` that D x T x K simulated devices train, with its gradients and updates.
 
     Args:
@@ -61,7 +60,7 @@ class Parallel(InStages):
             number by itself.
         sums: a `Sums`: how gradients are added up.
         engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
-            computer; or "mpi", where it is a process that `mpiexec` has started, see `InStages`. All give the
+            computer; or "mpi", where it is a process that `mpiexec` has started. All give the
             same bits. On "threads" and "mpi" the trace is in measured seconds; costs, link and ports are not
             used, bytes are not counted, and `start` and `tick` are refused.
         costs: a `Costs`, in ticks: a number is for a device's share of the network, which its stages divide;
@@ -86,6 +85,12 @@ class Parallel(InStages):
     Each gradient carries the 1/m of the whole mini-batch, so the copies' sum is the full batch's; the shards
     of a layer have different rows or columns of its gradient. `layers` and `gradients` are the whole
     network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
+
+    With `engine="mpi"`, all ranks make the same network, and the same calls in the same order. Each works
+    with the stages of its own device, and `step` updates these; J is known to all. `gradients`, `trace`,
+    `predict` and `minipipe.save` bring together what the ranks have, so all must call them, even where only
+    rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ. Of layers in several
+    parts, each rank works with its part, but has the whole, and gets the others' gradients after each run.
 
     Counting bytes takes time in each mini-batch. In a process that does not count them, what is freed stays
     for the next micro-batch.
@@ -137,17 +142,15 @@ class Parallel(InStages):
         options.check_devices(options.shards * len(self.schedule.devices))
         self._options = replace(options, costs=costs)
         self._at_work = tuple(map(synchronised, self.layers)) if sums.sync_batch_norm else self.layers
-        parts_of_stages = cut_into_stages(self._at_work, counts)
-        last = len(counts) - 1
-        self._own_stages = tuple(
-            Stage(s, part, loss if s == last else None) for s, part in enumerate(parts_of_stages)
-        )
-        self.stages = self._own_stages
+        self._own_stages = stages_of(cut_into_stages(self._at_work, counts), loss)
+        self.stages = self._own_stages  # those with the network's layers; after a run, the stages of the run
+        # for each layer, its (stage, index there)
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
         self._run = self._optimizer = None  # the optimizer: of a run with updates
-        self._wires = self._known_layout = None  # of an order, for all of its runs
-        self._memory = {}
-        self._check_alike(counts)
+        self._wires = self._layout = None  # of an order, for all of its runs
+        self._memory = {}  # what the optimizer of the last step remembers
+        self._ranks = Ranks(self._options, self.schedule, counts)
+        self._ranks.check_alike(self.schedule, self.layers, loss, sums)
         first = Shard(self._at_work, loss, 0, options.shards)
         first.check()
         self._ways = first.words
@@ -158,16 +161,20 @@ class Parallel(InStages):
         self.run_to_the_end(self.schedule, checked_batches(self, [(X, Y)]))
         return self.J
 
-    def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
-        super().check_training(optimizer, clip)
-        in_parts = "S" in self.schedule.kinds or (self.has_updates and self._options.shards > 1)
-        if in_parts and optimizer.needs_whole_parameters:
-            raise ValueError(
-                f"{type(optimizer).__name__} looks at whole parameters, of which each device has a part "
-                f"where {self.schedule.name!r} updates them: use an order without U and zero=0, "
-                "or an optimizer that takes each number by itself"
-            )
+    @property
+    def n_stages(self) -> int:
+        """How many stages there are."""
+        return len(self.stages)
+
+    @property
+    def n_microbatches(self) -> int:
+        """The number of micro-batches in each mini-batch."""
+        return self._options.microbatches
+
+    @property
+    def has_updates(self) -> bool:
+        """Whether the order makes the updates, by actions `U`, and not `step(optimizer)`."""
+        return "U" in self.schedule.kinds
 
     @property
     def ways(self) -> list[str]:
@@ -181,6 +188,34 @@ class Parallel(InStages):
         The axes are "tp", shards, "dp", copies, and "pp", stages.
         """
         return self._options.groups(len(self.schedule.devices))
+
+    def check_step(self, optimizer: Optimizer) -> None:
+        """Raise `ValueError` unless this is an optimizer, `RuntimeError` if the order makes the updates."""
+        checked_optimizer(optimizer)
+        if self.has_updates:
+            raise RuntimeError(
+                f"the order of {self.schedule.name!r} updates the stages itself: "
+                "a step would be a second update; use train([(X, Y), ...], optimizer)"
+            )
+
+    def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
+        """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
+        if not self.has_updates:
+            super().check_training(optimizer, clip)
+            return
+        checked_optimizer(optimizer)
+        if clip is not None:
+            raise ValueError(
+                f"clip={shown(clip)} with the order of {self.schedule.name!r}, whose devices update before "
+                "they know the norm of all gradients: leave clip out, or use an order without U"
+            )
+        in_parts = "S" in self.schedule.kinds or self._options.shards > 1
+        if in_parts and optimizer.needs_whole_parameters:
+            raise ValueError(
+                f"{type(optimizer).__name__} looks at whole parameters, of which each device has a part "
+                f"where {self.schedule.name!r} updates them: use an order without U and zero=0, "
+                "or an optimizer that takes each number by itself"
+            )
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `fit` can train this network with `optimizer`: not without a flush."""
@@ -244,12 +279,38 @@ class Parallel(InStages):
             costs.append(self.J)
         return costs
 
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        """Return the output of the last layer for X (n[0], m), as one full-width batch."""
+        self.collect()
+        return super().predict(X)
+
     @property
     def J(self) -> Any:
         """The cost of the mini-batch that was run last."""
         self._loaded_run().check()
         last = self.stages[-1]
         return last.costs[-1] if last.costs else last.cost()
+
+    @property
+    def gradients(self) -> list[tuple]:
+        """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch.
+
+        With MPI, the ranks that have the stages broadcast them.
+        """
+        own = self.own_gradients()
+        if self._from_all_ranks is None:
+            self._from_all_ranks = self._ranks.of_all_layers(own, "collecting the gradients")
+        return self._from_all_ranks
+
+    def own_gradients(self) -> list[tuple]:
+        """Return [(dW, db)] of the layers; (None, None) for one that only other ranks update."""
+        if self._gradients is None:
+            self._loaded_run().check()
+            raise RuntimeError(
+                f"the order of {self.schedule.name!r} has applied the gradients itself (its U): to read "
+                "them, use a schedule without U and zero=0"
+            )
+        return self._gradients
 
     @property
     def trace(self) -> Trace:
@@ -292,52 +353,71 @@ class Parallel(InStages):
             self._undo_run()
             raise
 
+    def keep_memory(self, optimizer: Optimizer) -> None:
+        """Keep the state of `optimizer` for the next run; all copies take over the updated parameters.
+
+        With MPI, and unless layers are split, `optimizer` then has the state of this rank's layers alone.
+        """
+        if self._run is not None and self._options.shards == 1:
+            for (index, _), stage in self._run.stages.items():
+                stage.follow(self._own_stages[index])
+        if not self._ranks.has_all:
+            here, memory = self._ranks.layers_here(), optimizer.memory.items()
+            optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
+        self._memory = optimizer.memory
+
+    def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
+        """Return `optimizer` with its state of all ranks; get the parameters of the other ranks, too."""
+        self._ranks.collect_parameters(self.layers)
+        return None if optimizer is None else self._ranks.with_all_memory(optimizer)
+
+    def once(self, function: Callable[[], None]) -> None:
+        """Call `function` on rank 0, while the others wait."""
+        self._ranks.once(function, "rank 0's work on a file")
+
+    def forget_run(self) -> None:
+        """Leave a run that has not come to its end, and forget what the last one has left."""
+        self._undo_run()
+        self._run = self._from_all_ranks = None
+        super().forget_run()
+
+    def _undo_run(self) -> None:
+        """Leave a run, unless it has come to its end and counts."""
+        if self._run is not None and not self._committed:
+            self._run.leave()
+
     def _prepare(self, order):
         """Leave a run that has not come to its end; make the `Wires` of `order`, if it has none yet."""
         self.forget_run()
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
             skips = skips_across_stages(self.skips, self._place_of)
-            wires = [Wires(order, skips, ranks) for ranks in self._ranks(order)]
-            self._known_layout = None
+            wires = [Wires(order, skips, ranks) for ranks in self._options.ranks(len(order.devices))]
+            self._layout = None
             self._wires = wires  # last: an interrupt before it leaves nothing of another order
-
-    def _ranks(self, order):
-        """For each shard of the network, the device on the cluster of each device of the schedule."""
-        return self._options.ranks(len(order.devices))
-
-    def _share_layers(self):
-        """Make the layers of a run, whole or in shards; where it updates them, they are not the network's."""
-        stages = self._own_stages
-        if self.has_updates:
-            stages = tuple(stage.twin() for stage in stages)
-        self._in_shards = InShards(stages, self.loss, self._options.shards)
-
-    def _layout(self):
-        """Return the `Layout` of the network, which is the same in all runs of an order."""
-        if self._known_layout is None:
-            order = self._wires[0].schedule
-            holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
-            self._known_layout = layout_of(self._in_shards.held(), holders, in_ranges="S" in order.kinds)
-        return self._known_layout
 
     def _load(self, batches, optimizer=None):
         """Make a run, with its clock at 0. optimizer: of an order with updates."""
-        self._share_layers()
-        shards, tied = self._in_shards.stages, self._in_shards.tied(self.ties)
+        stages = self._own_stages
+        if self.has_updates:  # an interrupted run leaves the network's own layers as they are
+            stages = tuple(stage.twin() for stage in stages)
+        in_shards = InShards(stages, self.loss, self._options.shards)
+        order = self._wires[0].schedule
+        if self._layout is None:
+            holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
+            self._layout = layout_of(in_shards.held(), holders, in_ranges="S" in order.kinds)
         memories = {}
-        if "S" in self.schedule.kinds:
-            memory = self._layout().memory
-            tied = [tied_in_parts(*pair, memory) for pair in zip(tied, self._wires, strict=True)]
         if optimizer is not None:
-            memories = memories_in(self._layout().memory, optimizer, self._layers)
+            memories = memories_in(self._layout.memory, optimizer, self._layers)
         elif self._memory:
-            memories = parts(self._layout().memory, self._memory)
-        copies = self._wires[0].schedule.copy_of
-        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, len(shards), copies)
+            memories = parts(self._layout.memory, self._memory)
+        n_takers = len(in_shards.stages)
+        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, n_takers, order.copy_of)
         self._optimizer = optimizer
-        self._run = Run(self._wires, shards, line, optimizer, memories, tied, self._options)
-        self.stages = tuple(shards[0])
+        self._run = Run(
+            self._wires, in_shards, line, optimizer, memories, self.ties, self._layout, self._options
+        )
+        self.stages = tuple(in_shards.stages[0])
 
     def _commit(self):
         """Keep the gradients of a finished run for a step, or make its updates count.
@@ -346,11 +426,16 @@ class Parallel(InStages):
         """
         if self._committed:
             return
+        gradients = None
         with self._run.as_a_whole():
-            gradients = self._finite_gradients()
+            for J in self.stages[-1].costs:
+                check_finite_cost(self.loss, J)
+            if not self.has_updates:
+                gradients = self._run.gradients()
+                check_finite_run(self.loss, self.J, self.layers, gradients)
         self._run.finish()
         # what asks other ranks comes before the block, in which Ctrl-C waits
-        found = self._layers_of_run() if self.has_updates else self._statistics()
+        found = self._run.whole_layers() if self.has_updates else self._run.statistics()
         optimizers = [] if self._optimizer is None else [self._optimizer]
         with all_or_nothing([self, *optimizers, *self._all_layers]):
             if self.has_updates:
@@ -371,57 +456,16 @@ class Parallel(InStages):
         vars(self._optimizer).update(vars(next(iter(optimizers.values()))))
         self._optimizer.learning_rate = rate
         memories = {place: own.memory for place, own in optimizers.items()}
-        self._optimizer.memory = MemoryInParts(self._layout().memory, memories)
+        self._optimizer.memory = MemoryInParts(self._layout.memory, memories)
         self.n_steps += len(self.stages[-1].costs)
 
-    def _summed_gradients(self):
-        if self._options.shards == 1:
-            return super()._summed_gradients()
-        return pairs_of(self.layers, self._joined(Stage.gradients))
+    def _idle_layers(self):
+        if self._run is None or self._committed:
+            return self.layers
+        return [layer.copy(itself) for layer in self.layers]
 
-    def _statistics(self):
-        """Return [(layers, their statistics)] of the stages that this process updates."""
-        if self._options.shards == 1:
-            return [(stage.parts, stage.totals.statistics()) for stage in self._stages_here()]
-        found = self._run.of_first_copy(lambda stage: stage.totals.statistics())
-        places = enumerate(self._wires[0].placements[0])
-        return [(stage.parts, found[place]) for stage, place in zip(self.stages, places, strict=True)]
-
-    def _layers_of_run(self):
-        """Write the arrays of all shards into the layers of the run, and return these."""
-        layers = self._in_shards.layers
-        if self._options.shards > 1:
-            found = self._joined(lambda stage: pairs_of_layers(stage.layers))
-            for key, (owner, _, _) in parameters_with(layers, pairs_of_layers(layers)).items():
-                setattr(owner, key[1], found[key][0])
-            statistics = self._run.of_first_copy(Stage.statistics)
-            for stage, place in zip(self.stages, enumerate(self._wires[0].placements[0]), strict=True):
-                stage.keep_statistics(statistics[place])
-        return layers
-
-    def _joined(self, of_stage):
-        """Return {key of a parameter: [whole array]} from the arrays of the shards' stages.
-
-        of_stage: of_stage(stage) is a list of (array for W, array for b).
-        """
-        def by_key(stage):
-            found = parameters_with(stage.layers, of_stage(stage))
-            return {key: [array] for key, (_, _, array) in found.items()}
-
-        return join_pieces(self._layout().work, self._run.of_first_copy(by_key))
-
-    def _finite_gradients(self):
-        """Return the gradients of the run, or None if its order has applied them itself (`U`).
-
-        Raise `FloatingPointError` if a cost or one of these gradients is not finite.
-        """
-        for J in self.stages[-1].costs:
-            check_finite_cost(self.loss, J)
-        if self.has_updates:
-            return None
-        gradients = self._summed_gradients()
-        check_finite_run(self.loss, self.J, self.layers, gradients)
-        return gradients
+    def _squares_of_layers(self):
+        return self._ranks.of_all_layers(super()._squares_of_layers(), "the norm of the gradients")
 
     def _check_ticks(self):
         """Raise `ValueError` for an engine that measures seconds."""

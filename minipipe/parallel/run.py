@@ -8,12 +8,14 @@ from ..cluster import Compute
 from ..collectives import Group
 from ..engines import Mpi, Threads, keep_memory, world
 from ..layers.exchanging import join_group
+from ..layers.layer import pairs_of_layers, parameters_with
 from ..layers.through import resumed
 from ..order.costs import divide_exactly
 from ..order.programs import cluster_of, programs_of_schedule
-from ..ties import program_of_ties
+from ..ties import program_of_ties, tied_in_parts
+from .layout import join_pieces, pairs_of
 from .options import MPI, THREADS
-from .stage import Holdings
+from .stage import Holdings, Stage
 
 
 # Between which devices the layers of a stage talk to each other inside an action.
@@ -52,24 +54,28 @@ class Run:
     """Mini-batches on their way through the stages of a network, by the order of a schedule.
 
     wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
-    shards: for each shard its stages, which copy 0 works with.
+    whole: the network's layers, `InShards`; copy 0 works with its stages, `shards`.
     line: the `MicroBatches`.
     optimizer: the one that trains the network, if the order has updates; else None.
     memories: {(stage, device): what an optimizer remembers for the parameters there}.
-    ties: for each shard {name: the `Tied` layers}.
+    ties: {name: the layers of the network that share a W}.
+    layout: the `Layout` of its parameters.
     options: of the network.
 
     Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
     which run the same order and talk to each other inside their actions.
     """
 
-    def __init__(self, wires, shards, line, optimizer, memories, ties, options):
-        order = wires[0].schedule
-        self._line, self.shards = line, shards
+    def __init__(self, wires, whole, line, optimizer, memories, ties, layout, options):
+        order, shards = wires[0].schedule, whole.stages
+        self._line, self._whole, self.shards, self._pieces = line, whole, shards, layout.work
+        all_tied = whole.tied(ties)
+        if "S" in order.kinds:
+            all_tied = [tied_in_parts(*pair, layout.memory) for pair in zip(all_tied, wires, strict=True)]
         self._is_shared = options.engine == MPI  # by several processes, of which this is one
         self._ticks, self._wires = options.costs.duration(order.sharing, copies=order.copy_of), wires
         self.stages, programs, shares = {}, {}, {}
-        for shard, of_shard, tied in zip(wires, shards, ties, strict=True):
+        for shard, of_shard, tied in zip(wires, shards, all_tied, strict=True):
             if self._is_shared:
                 placed = _on_device(world().rank, of_shard, shard.placements)
             else:
@@ -207,8 +213,52 @@ class Run:
             results.append((yield from self.stages[part.stage, device].act(part, *given)))
         return results
 
-    def of_first_copy(self, of_stage):
-        """{(stage, device): of_stage(stage)} of the first copy of each shard; a call that all ranks make."""
+    # What the stages have at the end, for the whole network. Where layers are in shards, all ranks make these
+    # calls; else a rank has it of its own stages.
+
+    def gradients(self):
+        """Return the summed [(dW, db)] of all layers; (None, None) for one that only other ranks have."""
+        if len(self.shards) > 1:
+            return pairs_of(self._whole.layers, self._joined(Stage.gradients))
+        here, found = list(self.stages.values()), []
+        for stage in self.shards[0]:
+            found += stage.gradients() if stage in here else [(None, None)] * len(stage.layers)
+        return found
+
+    def statistics(self):
+        """Return [(layers, their statistics)] of stages."""
+        if len(self.shards) == 1:
+            here = list(self.stages.values())
+            return [(stage.parts, stage.totals.statistics()) for stage in self.shards[0] if stage in here]
+        found = self._of_first_copy(lambda stage: stage.totals.statistics())
+        places = enumerate(self._wires[0].placements[0])
+        return [(stage.parts, found[place]) for stage, place in zip(self.shards[0], places, strict=True)]
+
+    def whole_layers(self):
+        """Return the layers, with the arrays of all shards."""
+        layers = self._whole.layers
+        if len(self.shards) > 1:
+            found = self._joined(lambda stage: pairs_of_layers(stage.layers))
+            for key, (owner, _, _) in parameters_with(layers, pairs_of_layers(layers)).items():
+                setattr(owner, key[1], found[key][0])
+            statistics = self._of_first_copy(Stage.statistics)
+            for stage, place in zip(self.shards[0], enumerate(self._wires[0].placements[0]), strict=True):
+                stage.keep_statistics(statistics[place])
+        return layers
+
+    def _joined(self, of_stage):
+        """Return {key of a parameter: [whole array]} from the arrays of the shards' stages.
+
+        of_stage: of_stage(stage) is a list of (array for W, array for b).
+        """
+        def by_key(stage):
+            found = parameters_with(stage.layers, of_stage(stage))
+            return {key: [array] for key, (_, _, array) in found.items()}
+
+        return join_pieces(self._pieces, self._of_first_copy(by_key))
+
+    def _of_first_copy(self, of_stage):
+        """Return {(stage, device): of_stage(stage)} of the first copy of each shard."""
         found = {}
         for stages, wires in zip(self.shards, self._wires, strict=True):
             for stage, device in zip(stages, wires.placements[0], strict=True):

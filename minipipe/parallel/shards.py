@@ -9,9 +9,8 @@ from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..ties import Tied
 from .layout import Held, held_by
-from .splitting import Shard
-from .stage import Stage
-from .stated import is_stated
+from .splitting import Shard, is_stated
+from .stage import Stage, stages_of
 
 
 class InShards:
@@ -29,8 +28,11 @@ class InShards:
         self._shards, self.stages = [], [stages]
         if T > 1:
             self._shards = [Shard(self.layers, loss, t, T) for t in range(T)]
-            counts = [len(stage.layers) for stage in stages]
-            self.stages = [_stages(shard.layers, counts, shard.loss) for shard in self._shards]
+            ends = list(accumulate([len(stage.layers) for stage in stages], initial=0))
+            self.stages = []
+            for shard in self._shards:  # it has a list of layers for each layer of the whole
+                parts = [list(chain(*shard.layers[first:end])) for first, end in pairwise(ends)]
+                self.stages.append(stages_of(parts, shard.loss))
 
     def held(self) -> list[list[list[Held]]]:
         """Return, for each shard and stage, the `Held` parameters of the network."""
@@ -61,18 +63,6 @@ def macs_of_shard(layers: Sequence[Layer], shard: Shard, macs: Sequence[int]) ->
     whole = weights_of_layers(layers)
     held = [sum(weights_of_layers(parts)) for parts in shard.layers]
     return [n * part // all_ if all_ else n for n, part, all_ in zip(macs, held, whole, strict=True)]
-
-
-def _stages(lists, counts, loss):
-    """The `Stage`s of a shard. lists: for each layer of the network, those of the shard.
-
-    counts: for each stage, how many of these lists it has.
-    """
-    ends, last = pairwise(accumulate(counts, initial=0)), len(counts) - 1
-    return [
-        Stage(s, list(chain(*lists[first:end])), loss if s == last else None)
-        for s, (first, end) in enumerate(ends)
-    ]
 
 
 def _tied_in(stages, ties):

@@ -337,6 +337,12 @@ class Stage:
             setattr(layer, name, array)
 
 
+def stages_of(parts, loss):
+    """Return a tuple of `Stage`s. parts: the layers of each; the last one gets the loss."""
+    last = len(parts) - 1
+    return tuple(Stage(s, layers, loss if s == last else None) for s, layers in enumerate(parts))
+
+
 # What a stage holds on its device, for those who count bytes.
 
 KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch

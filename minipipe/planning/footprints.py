@@ -14,9 +14,10 @@ from ..layers.layer import checked_layers
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
 from ..parallel.options import Cut
+from ..parallel.stage import stages_of
+from ..partitioning.partition import cut_into_stages
 from .measuring import (
     PATTERNS, counts_for, footprint, in_network, one_micro_batch, received, sends_back, skips_across,
-    stages_of,
 )
 
 
@@ -163,8 +164,8 @@ class WithoutNumbers:
     def _stages(self, counts, m):
         """Return [(stage, shape of its inputs, a key that equal stages share)]."""
         found = []
-        ends = accumulate([0, *counts])
-        for stage, (start, end) in zip(stages_of(self.layers, self.loss, counts), pairwise(ends)):
+        stages, ends = stages_of(cut_into_stages(self.layers, counts), self.loss), accumulate([0, *counts])
+        for stage, (start, end) in zip(stages, pairwise(ends)):
             shape = self.shapes[start]
             given = repr((shape, self._arriving(stage, m)))
             found.append((stage, shape, (stage.index == 0, *self.names[start:end], m, given)))

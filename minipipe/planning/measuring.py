@@ -20,7 +20,7 @@ from ..order import Action, Costs
 from ..order.actions import RULES
 from ..parallel.batches import MicroBatches
 from ..parallel.options import Cut
-from ..parallel.stage import KEPT, Holdings, Stage
+from ..parallel.stage import KEPT, Holdings, stages_of
 from ..partitioning.partition import counts_of, cut_into_stages
 
 PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
@@ -79,12 +79,6 @@ def counts_for(stages, layers, loss, sample):
     """
     cut = stages if isinstance(stages, Cut) else Cut(whole_number("stages", stages, 1))
     return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
-
-
-def stages_of(layers, loss, counts):
-    """The `Stage`s of a cut."""
-    parts = cut_into_stages(layers, counts)
-    return [Stage(s, part, loss if s == len(parts) - 1 else None) for s, part in enumerate(parts)]
 
 
 def skips_across(layers):
@@ -267,7 +261,7 @@ def measure(layers, loss, stages, X, Y, dtype="float64", optimizer=None, rounds=
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
     counts = counts_for(stages, network.layers, loss, (X, Y))
-    alone = stages_of(network.layers, network.loss, counts)
+    alone = stages_of(cut_into_stages(network.layers, counts), network.loss)
     seconds = defaultdict(list)
     for _ in range(rounds):
         with computing():

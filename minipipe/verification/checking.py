@@ -23,7 +23,7 @@ from ..network import Network, Sequential
 from ..order import Schedule, ScheduleError, peak_microbatches, simulate
 from ..order.reading import build, may_say_a_schedule, registered_name, said_by
 from ..parallel import Pipeline
-from ..parallel.stated import is_ours
+from ..parallel.splitting import is_ours
 from ..schedules import SCHEDULES
 from .promises import promises_of_layer
 from .trial import CannotTry, Remark, Trial, coarse, forward, in_floats

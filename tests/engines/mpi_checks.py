@@ -252,7 +252,7 @@ def checkpoints():
     mp.load(path, again, of_rank)
     again.forward_backward(*mini_batch(15))
     again.step(of_rank)  # from now on, each rank remembers what it needs for its own layers
-    assert {index for index, _, _ in of_rank.memory} <= set(again._layers_of_stages()[world().rank])
+    assert {index for index, _, _ in of_rank.memory} <= set(again._ranks.layers_here())
     split, weights_of_1 = dict(replicas=K, microbatches=4), dict(seed=1, dtype=np.float32)
     second = mp.Parallel(LAYERS, LOSS, **split, engine="mpi", **weights_of_1)
     resumed = mp.Adam(0.01)
