@@ -8,14 +8,14 @@ from .clock import Cluster
 from .critical_path import Step, critical_path, describe_path, duration, ticks
 from .errors import DeadlockError, MemoryLimitError, UnreceivedError
 from .links import Link, Port, checked_ports, links_between, ports
-from .memory import Buffers, Bytes, Counted, bytes_by_kind, own, sent_bytes
+from .memory import Bytes, Counted, bytes_by_kind, own, sent_bytes
 from .record import COMPUTE, SECONDS, TICKS, Idle, Message, OneTick, Span, lane_name
 from .requests import ANY, Compute, Label, Receive, Send
 from .trace import BUBBLES, SHOWS, Trace
 from .why import Explanation, IdlePart, explain
 
 __all__ = [
-    "ANY", "BUBBLES", "COMPUTE", "Buffers", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
+    "ANY", "BUBBLES", "COMPUTE", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
     "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "OneTick", "Port",
     "Receive", "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError",
     "bytes_by_kind", "checked_ports", "critical_path", "describe_path", "duration", "explain",

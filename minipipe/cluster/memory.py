@@ -49,13 +49,11 @@ def bytes_by_kind(holdings):
     """
     if not isinstance(holdings, dict):
         raise ValueError(f"holdings={shown(holdings)} must be a dict {{kind: arrays}}")
-    seen = {}
-    n_bytes = {}
-    total = 0
+    seen, n_bytes = {}, {}
     for kind, value in holdings.items():
-        seen.update(value if type(value) is Buffers else Buffers(value))
-        before, total = total, sum(seen.values())
-        n_bytes[kind] = total - before
+        found = buffers(value)
+        n_bytes[kind] = sum(found[number] for number in found.keys() - seen)
+        seen.update(found)
     return n_bytes
 
 
@@ -70,93 +68,25 @@ def is_array(value: object) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "__setitem__") and len(value.shape) > 0
 
 
-class Buffers(dict):
-    """{id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts, which stay as they are.
-
-    It can stand for those in `bytes_by_kind`, which then need not walk through them again.
-    """
-
-    def __init__(self, value=()):
-        rest = [value]
-        while rest:
-            value = rest.pop()
-            kind = type(value)
-            if kind in WITHOUT_ARRAYS:
-                continue
-            if kind is tuple or kind is list:
-                rest += value
-            elif kind is Bytes:
-                self[id(value)] = value.nbytes
-            elif is_array(value):
-                while is_array(getattr(value, "base", None)):
-                    value = value.base
-                self[id(value)] = value.nbytes
-            elif kind is Buffers:
-                self.update(value)
-            elif isinstance(value, dict):
-                rest.extend(value.values())
-            elif isinstance(value, (list, tuple)):
-                rest.extend(value)
-
-
-class Tally:
-    """{kind: bytes} of buffers that come and go, each counted once, under the first of its kinds.
-
-    It says what `bytes_by_kind` says of all of them, but adding some takes as long as these are many, and so
-    does dropping some.
-
-    kinds: of what is held, in the order in which they count.
-
-    >>> import numpy as np
-    >>> A, tally = np.zeros((2, 3)), Tally(["stash", "caches"])
-    >>> tally.add("caches", Buffers([A]))
-    >>> tally.add("stash", Buffers([A[:, :1]]))
-    >>> tally.with_work([A, np.zeros(1)])
-    {'stash': 48, 'caches': 0, 'work': 8}
-    >>> tally.drop("stash", Buffers([A]))
-    >>> tally.with_work(None)
-    {'stash': 0, 'caches': 48, 'work': 0}
-    """
-
-    def __init__(self, kinds):
-        self._kinds = list(kinds)
-        self._n_bytes = dict.fromkeys(kinds, 0)
-        self._uses = {}  # id of a buffer -> {place of a kind: how often the buffer is held under it}
-
-    def add(self, kind, buffers):
-        """Count `Buffers` as held under a kind, once more if they are held already."""
-        place = self._kinds.index(kind)
-        for number, n_bytes in buffers.items():
-            uses = self._uses.setdefault(number, {})
-            before = min(uses, default=None)
-            uses[place] = uses.get(place, 0) + 1
-            self._move(n_bytes, before, min(uses))
-
-    def drop(self, kind, buffers):
-        """Count `Buffers`, which were added under a kind, as held there once less."""
-        place = self._kinds.index(kind)
-        for number, n_bytes in buffers.items():
-            uses = self._uses[number]
-            before = min(uses)
-            uses[place] -= 1
-            if not uses[place]:
-                del uses[place]
-            if not uses:
-                del self._uses[number]
-            self._move(n_bytes, before, min(uses, default=None))
-
-    def _move(self, n_bytes, before, now):
-        """Count bytes under the kind at place `now`, and no longer under the one at `before`."""
-        if before != now:
-            if before is not None:
-                self._n_bytes[self._kinds[before]] -= n_bytes
-            if now is not None:
-                self._n_bytes[self._kinds[now]] += n_bytes
-
-    def with_work(self, work):
-        """Return {kind: bytes}, with those of nested lists of arrays that are not held besides, as "work"."""
-        n_bytes = sum(n for number, n in Buffers(work).items() if number not in self._uses)
-        return self._n_bytes | {"work": n_bytes}
+def buffers(value):
+    """Return {id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts."""
+    found, rest = {}, [value]
+    while rest:
+        value = rest.pop()
+        kind = type(value)
+        if kind in WITHOUT_ARRAYS:
+            continue
+        if kind is Bytes:
+            found[id(value)] = value.nbytes
+        elif is_array(value):
+            while is_array(getattr(value, "base", None)):
+                value = value.base
+            found[id(value)] = value.nbytes
+        elif isinstance(value, dict):
+            rest.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            rest.extend(value)
+    return found
 
 
 def sent_bytes(value):
@@ -215,8 +145,8 @@ NO_WORK = {"work": 0}
 class Accounts:
     """Counts what is held, writes it into the record, and stops a run that passes the limit.
 
-    holdings: for each device a function that returns {kind: nested lists of arrays}; the `Tally` of these; or
-        all that there is to count as `Counted`.
+    holdings: for each device a function that returns {kind: nested lists of arrays}; or all that there is
+        to count as `Counted`.
     limit: bytes per device, or None.
     """
 
@@ -289,8 +219,6 @@ class Accounts:
                 works.append(lane.work)
         if type(held) is Counted:
             return dict(held) if works else held | NO_WORK
-        if type(held) is Tally:
-            return held.with_work(works)
         return bytes_by_kind(held | {"work": works} if works else held)
 
     def _observe(self, number, now, held):

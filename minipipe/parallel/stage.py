@@ -3,8 +3,6 @@
 import copy
 from functools import partial
 
-from ..cluster import Buffers
-from ..cluster.memory import Tally
 from ..layers import every_layer
 from ..layers.layer import commit, take_statistics
 from ..layers.through import (
@@ -86,7 +84,6 @@ class Stage:
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
         self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}
-        self.touched = set()  # micro-batches of which it keeps something else since `Holdings` have looked
         self.totals = Totals(line.n_grains, accumulate)
         self.costs = []   # of the mini-batches whose update is done, in the last stage
         self.versions = None
@@ -108,9 +105,7 @@ class Stage:
         if part.kind in PASSING:
             results = []
             for j, given in given_to_grains(self.line, part, incoming, skips):
-                self.touched.add(j)
                 results.append((yield from self._pass(part, j, *given)))
-                self.touched.add(j)  # anew: at an exchange, `Holdings` may have looked
             return together(results)
         if part.kind == "U":
             self.update(self.line.grains_of(part)[-1])
@@ -185,18 +180,12 @@ class Stage:
 
         What the other half needs lies in `halves[i]` then.
         """
-        dA, halves = self._begin_backward(i, dA), self.halves.setdefault(i, {})
-
-        def keep(index, half):
-            self.touched.add(i)
-            halves[index] = half
-
+        dA, keep = self._begin_backward(i, dA), self.halves.setdefault(i, {}).__setitem__
         dA_prev = yield from backward_program(self.layers, dA, skips, self.index > 0, keep)
         return dA_prev, skips
 
     def backward_weight(self, i):
         """The second half: the weight gradients of micro-batch i, into their sum."""
-        self.touched.add(i)
         self._use_version_of(i)
         for index, half in self.halves.pop(i).items():
             self._add_gradient(i, index, half)
@@ -204,7 +193,6 @@ class Stage:
 
     def late_weight_gradients(self, microbatches):
         """The second half of these micro-batches at once: the sum of their weight gradients."""
-        self.touched.update(microbatches)
         halves, gradients = [self.halves.pop(i) for i in microbatches], {}
         self._use_version_of(microbatches[0])
         for index in halves[0]:
@@ -351,57 +339,26 @@ KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
 class Holdings:
     """All that the stages of a device hold in a run, by kind; the mini-batch itself lies on the host.
 
-    What a stage keeps of a micro-batch changes only when it works on that one. So a look takes as long as
-    what has changed since the look before, however many micro-batches are alive.
-
     stages: those on the device.
     """
 
     def __init__(self, stages):
         self._stages = stages
-        self._tally = Tally(("parameters", "optimizer state", "weight versions", "gradients", *KEPT))
-        self._counted = {}    # (kind, number of the stage, what) -> the `Buffers` that are counted for it
-        self._n_changes = {}  # number of the stage -> those of its sums that are counted
 
     def __call__(self):
-        """Return the `Tally` of what is held now."""
-        changed = {}
-        for number, stage in enumerate(self._stages):
-            for kind, what, arrays in self._changed(number, stage):
-                changed[kind, number, what] = arrays
-        # first all that has gone: a new array may have the id of one that is freed
-        for place in changed:
-            if place in self._counted:
-                self._tally.drop(place[0], self._counted.pop(place))
-        for place, arrays in changed.items():
-            buffers = Buffers(arrays)
-            if buffers:
-                self._counted[place] = buffers
-                self._tally.add(place[0], buffers)
-        return self._tally
-
-    def _changed(self, number, stage):
-        """Yield (kind, what, arrays) of all that may be another than at the last look, as it is now."""
-        is_first = number not in self._n_changes
-        if is_first or stage.optimizer is not None:
-            yield from _of_updates(stage)
-        if is_first or self._n_changes[number] != stage.totals.n_changes:
-            yield "gradients", None, stage.totals.held()
-            self._n_changes[number] = stage.totals.n_changes
-        worked_on = {*stage.inputs, *stage.stash, *stage.halves} if is_first else stage.touched
-        for i in worked_on:
-            yield "stashed inputs", i, stage.inputs.get(i)
-            yield "caches", i, (stage.stash.get(i), stage.halves.get(i))
-        stage.touched = set()
-
-
-def _of_updates(stage):
-    """Yield (kind, what, arrays) of the parameters of a stage and what an optimizer keeps for them."""
-    newest, older = stage.weights(), []
-    if stage.in_parts:
-        newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
-    elif stage.versions is not None:
-        newest, older = stage.versions[stage.versions.newest], stage.versions.older
-    yield "parameters", None, newest
-    yield "optimizer state", None, stage.optimizer_state()
-    yield "weight versions", None, older
+        """Return {kind: nested lists of arrays}, as they are now."""
+        kinds = "parameters", "optimizer state", "weight versions", "gradients", *KEPT
+        held = {kind: [] for kind in kinds}
+        for stage in self._stages:
+            newest, older = stage.weights(), []
+            if stage.in_parts:
+                newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
+            elif stage.versions is not None:
+                newest, older = stage.versions[stage.versions.newest], stage.versions.older
+            held["parameters"].append(newest)
+            held["optimizer state"].append(stage.optimizer_state())
+            held["weight versions"].append(older)
+            held["gradients"].append(stage.totals.held())
+            held["stashed inputs"].append(stage.inputs)
+            held["caches"] += [stage.stash, stage.halves]
+        return held

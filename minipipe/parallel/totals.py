@@ -28,18 +28,15 @@ class Totals:
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
         self.part = None    # after a reduce-scatter: vectors, this device's part of the sum of the gradients
         self.of_tied = {}   # index of a tied layer in the stage -> the sum of the dW of all that share its W
-        self.n_changes = 0  # since it was made: for those who count what is held
 
     def add(self, i, index, gradient):
         """Add (dW, db) of micro-batch i to those of the layer at `index`."""
         self._gradients[index].add(i, gradient)
-        self.n_changes += 1
 
     def add_run(self, run, gradients):
         """Add {index of a layer: (dW, db)}, the sums over a run of micro-batches. run: their range."""
         for index, gradient in gradients.items():
             self._gradients[index].of(run.start).add_run(run, gradient)
-        self.n_changes += 1
 
     def add_cost(self, i, J):
         """Add the cost of micro-batch i, its part of the whole."""
@@ -48,7 +45,6 @@ class Totals:
     def add_statistics(self, i, statistics):
         """Add what the layers have counted in the forward of micro-batch i."""
         self._statistics.add(i, statistics)
-        self.n_changes += 1
 
     def gradient(self, i, index):
         """(dW, db) of the layer at `index`, of the mini-batch of micro-batch i.
@@ -72,12 +68,10 @@ class Totals:
         self.part = None
         for sums in (*self._gradients.values(), self._costs, self._statistics):
             sums.forget(i)
-        self.n_changes += 1
 
     def keep_tied(self, index, dW):
         """`dW` is the sum for the tied layer at `index` of the stage."""
         self.of_tied[index] = dW
-        self.n_changes += 1
 
     def gradients(self, i):
         """The sum of the gradients of all layers in one; its terms are {index of a layer: (dW, db)}."""
@@ -91,19 +85,16 @@ class Totals:
         """Take over {index of a layer: (dW, db)}, the sum of all devices that have the stage."""
         for index, gradient in (gradients or {}).items():
             self._gradients[index].of(i).complete(gradient)
-        self.n_changes += 1
 
     def keep_part(self, i, part):
         """Keep only `part` of the gradients, vectors: of the sum over all devices that have the stage."""
         for sums in self._gradients.values():
             sums.forget(i)
         self.part = part
-        self.n_changes += 1
 
     def keep_vector(self, position, vector):
         """`vector` is the sum for the one at this position of `part`, over the tied layers that share it."""
         self.part = [*self.part[:position], vector, *self.part[position + 1:]]
-        self.n_changes += 1
 
     def pending(self, i):
         """The partial sums of costs and statistics, for other devices that have the same stage."""
@@ -113,7 +104,6 @@ class Totals:
         """Add the partial sums of another device, which has worked on other micro-batches."""
         for sums, partial_sums in zip((self._costs, self._statistics), pending, strict=True):
             sums.of(i).absorb(partial_sums)
-        self.n_changes += 1
 
     def held(self):
         """All arrays that are kept, as nested lists."""

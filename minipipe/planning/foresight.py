@@ -48,7 +48,6 @@ class StandIn:
             self._own_bytes = first.parameters - self._gradients.nbytes + self._part.nbytes
             self._held["parameters"] = self._own_bytes
         self._kept = {}  # micro-batch -> {kind: bytes}
-        self._n_changes = 0
 
     def last_grain(self, i):
         """The number of the last grain of micro-batch i: footprints are of micro-batches without grains."""
@@ -120,12 +119,10 @@ class StandIn:
 
     def holdings(self):
         """{kind: bytes}, which change when the next action begins."""
-        if self._n_changes != self.totals.n_changes:
-            n_gradients, n_statistics = self.totals.n_held()
-            sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
-            self._held["gradients"] = sums + sum(dW.nbytes for dW in self.totals.of_tied.values())
-            self._held["gradients"] += sum(part.nbytes for part in self.totals.part or ())
-            self._n_changes = self.totals.n_changes
+        n_gradients, n_statistics = self.totals.n_held()
+        sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
+        self._held["gradients"] = sums + sum(dW.nbytes for dW in self.totals.of_tied.values())
+        self._held["gradients"] += sum(part.nbytes for part in self.totals.part or ())
         return self._held
 
     def _action(self, kind, i):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..arrays import computing, leaves
 from ..checks import whole_number
-from ..cluster import SECONDS, Buffers
+from ..cluster import SECONDS, bytes_by_kind
 from ..layers.through import run_alone
 from ..network import Network
 from ..optimizers import checked_optimizer
@@ -147,7 +147,7 @@ def _performed(stage, work, arguments, leaving):
 
 
 def _held(stage, work):
-    return Holdings([stage])().with_work(work)
+    return bytes_by_kind(Holdings([stage])() | {"work": work})
 
 
 def received(sent):
@@ -173,7 +173,7 @@ def footprint(stage, performed, optimizer=None):
     if optimizer is not None:  # what a fresh one keeps after an update of a copy of the stage
         optimizer = optimizer.fresh()
         optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
-        state = sum(Buffers(list(optimizer.memory.values())).values())
+        state = bytes_by_kind({"optimizer state": optimizer.memory})["optimizer state"]
     return Footprint(
         parameters=actions["F"].held["parameters"],
         optimizer_state=state,

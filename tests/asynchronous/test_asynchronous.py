@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minipipe as mp
-from minipipe.cluster import Buffers
+from minipipe.cluster.memory import buffers
 from minipipe.order import Schedule, ScheduleError, peak_versions, staleness
 from minipipe.parallel.stage import Holdings, Stage
 from minipipe.schedules import pipedream, pipedream_2bw
@@ -237,9 +237,9 @@ def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monk
 
     def checked_count(holdings):
         found = count(holdings)
-        (stage,), parts = holdings._stages, holdings._counted
-        counted = Buffers([parts.get((kind, 0, None)) for kind in ("parameters", "weight versions")])
-        arrays = Buffers([ref() for ref in alive[id(stage)]])
+        (stage,) = holdings._stages
+        counted = buffers([found["parameters"], found["weight versions"]])
+        arrays = buffers([ref() for ref in alive[id(stage)]])
         assert counted.items() <= arrays.items() and arrays.keys() - counted.keys() <= before.keys()
         most[0] = max(most[0], len(counted) // 2)  # W and b of a version
         return found
@@ -249,15 +249,15 @@ def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monk
     optimizer = optimizer.fresh()
     X = np.random.default_rng(0).standard_normal((8, 8))
     pipe.train([(X, X)] * 2, optimizer)
-    before = Buffers([pair for layer in pipe.layers for pair in (layer.W, layer.b)])
+    before = buffers([pair for layer in pipe.layers for pair in (layer.W, layer.b)])
     monkeypatch.setattr(Stage, "weights", remembered_weights)
     monkeypatch.setattr(Holdings, "__call__", checked_count)
     pipe.train([(X, X)] * 9, optimizer)
     assert most[0] == max(peak_versions(pipe.schedule)) > 1
     assert len(alive) == 4
     for stage in pipe.stages:  # and all others are let go when it is over
-        arrays = Buffers([ref() for ref in alive[id(stage)]])
-        assert arrays == Buffers([(layer.W, layer.b) for layer in stage.layers])
+        arrays = buffers([ref() for ref in alive[id(stage)]])
+        assert arrays == buffers([(layer.W, layer.b) for layer in stage.layers])
 
 
 def test_what_needs_a_run_says_how_a_stream_is_run():

@@ -186,7 +186,7 @@ EXCEPTIONS = {
 
 # plain records that the package makes, and nobody hands in; and what holds a run together
 RECORDS = {
-    "Buffers", "Cell", "Compared", "Counted", "Dataset", "Estimate", "Explanation", "First",
+    "Cell", "Compared", "Counted", "Dataset", "Estimate", "Explanation", "First",
     "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds", "Measured",
     "Message", "Pair", "Round", "Span", "Step", "Text", "Times", "Trace", "Update",
 }

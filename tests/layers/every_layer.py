@@ -13,7 +13,7 @@ from compared import difference
 
 import minipipe as mp
 from minipipe.arrays import leaves
-from minipipe.cluster import Buffers
+from minipipe.cluster.memory import buffers
 from minipipe.exact import Rational
 from minipipe.layers import every_layer
 from minipipe.layers.through import put_aside, weight_gradients
@@ -82,7 +82,7 @@ def unread_between_the_halves(layer, A_prev, dZ):
         if difference(weight_gradients(layer, without(array)), right) is None
     ]
     parts = {(array.ctypes.data, array.shape): array.nbytes for array in arrays_in(half)}
-    if sum(parts.values()) < sum(Buffers(half).values()):
+    if sum(parts.values()) < sum(buffers(half).values()):
         unread.append(half)
     return unread
 

@@ -1,4 +1,4 @@
-"""What devices hold is counted if it is asked for, by what each action adds and drops."""
+"""What devices hold is counted if it is asked for."""
 
 import sys
 from functools import partial
@@ -6,14 +6,9 @@ from functools import partial
 import numpy as np
 import pytest
 from compared import assert_same
-from sampling import one_in
 
 import minipipe as mp
 from minipipe import plots
-from minipipe.cluster import bytes_by_kind
-from minipipe.order import in_copies, with_updates, with_zero
-from minipipe.parallel.stage import Holdings
-from minipipe.schedules import build, data_parallel
 
 LAYERS = [
     mp.Linear(4, 6), mp.Fork("skip"), mp.Tanh(), mp.Linear(6, 6, tie="W"), mp.Join("skip"),
@@ -76,70 +71,13 @@ def test_with_a_limit_bytes_are_counted():
     assert limited.trace == asked.trace
 
 
-# What is added and dropped is what is there.
-
-def everything(stages):
-    """Return {kind: bytes}, by a walk through all that these stages hold."""
-    found = {}
-    for stage in stages:
-        newest, older = stage.weights(), []
-        if stage.in_parts:
-            newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
-        elif stage.versions is not None:
-            newest, older = stage.versions[stage.versions.newest], stage.versions.older
-        of_stage = {
-            "parameters": newest, "optimizer state": stage.optimizer_state(), "weight versions": older,
-            "gradients": stage.totals.held(), "stashed inputs": stage.inputs,
-            "caches": [stage.stash, stage.halves],
-        }
-        for kind, arrays in of_stage.items():
-            found.setdefault(kind, []).append(arrays)
-    return bytes_by_kind(found | {"work": []})
-
-
-ORDERS = {  # name -> (schedule, M, layers, what is recomputed)
-    "gpipe": ("gpipe", 4, LAYERS, "always"), "1f1b": ("1f1b", 4, LAYERS, "except_last"),
-    "zb-h1": ("zb-h1", 4, LAYERS, "never"), "late W": ("gpipe-late-w", 4, PLAIN, "never"),
-    "two stages on each device": (build("zb-v", stages=4, microbatches=4), 4, LAYERS, "never"),
-    "two directions": ("chimera", 4, PLAIN, "never"),
-    "updates in copies": (with_updates(in_copies(build("1f1b", 4, 2), 2)), 4, PLAIN, "always"),
-    "ZeRO 3": (with_zero(data_parallel(2, 4, 4), 3), 4, PLAIN, "never"),
-    "no flush": ("pipedream", 1, PLAIN, "never"),
-}
-
-
-@pytest.mark.parametrize("name, accumulate", one_in(2, ORDERS, ["tree", "running"]))
-def test_the_bytes_are_those_of_a_walk_through_all_that_is_held(name, accumulate, monkeypatch):
-    """At each look, though a look walks only through what has changed since the one before."""
-    schedule, M, layers, recompute = ORDERS[name]
-    net = mp.Parallel(
-        layers, LOSS, stages=4, microbatches=M, schedule=schedule, recompute=recompute, count_bytes=True,
-        sums=mp.Sums(accumulate),
-    )
-    compare_each_look(monkeypatch, net)
-
-
-@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
-def test_so_are_those_between_two_exchanges_of_an_action(schedule, monkeypatch):
-    """Of two pairs of layers in a stage, each of which sums over two devices; with B, or with I and W."""
-    layers = [PLAIN[0], *[mp.Linear(6, 6) for _ in range(6)], PLAIN[-1]]
-    net = mp.Parallel(layers, LOSS, shards=2, stages=2, microbatches=4, schedule=schedule, count_bytes=True)
-    compare_each_look(monkeypatch, net)
-
-
-def compare_each_look(monkeypatch, net):
-    """Train on two mini-batches; whenever bytes are counted, those of a walk must be the same."""
-    count, looks = Holdings.__call__, []
-
-    def compared(holdings):
-        tally = count(holdings)
-        looks.append(holdings)
-        assert tally.with_work(None) == everything(holdings._stages)
-        return tally
-
-    monkeypatch.setattr(Holdings, "__call__", compared)
-    net.train([mini_batch(), mini_batch(18)], mp.Adam())
-    assert len(looks) > 2 * net.n_stages * net.n_microbatches
+def test_ticks_count_too():
+    whole, stepped = (NETWORKS["Pipeline"](count_bytes=True) for _ in range(2))
+    whole.forward_backward(*mini_batch())
+    stepped.start(*mini_batch())
+    while stepped.tick():
+        assert sum(stepped.trace.peak_bytes()) > 0
+    assert stepped.trace == whole.trace
 
 
 # The time of a mini-batch grows with its micro-batches, not with their square.
@@ -162,11 +100,10 @@ def n_calls(schedule, M, **options):
     return calls
 
 
-@pytest.mark.parametrize("options", [{}, {"count_bytes": True}], ids=["not counted", "counted"])
 @pytest.mark.parametrize("schedule, recompute", [("gpipe", "never"), ("gpipe", "always"), ("1f1b", "never"),
                                                  ("gpipe-late-w", "never")])
-def test_the_first_mini_batch_is_linear_in_its_micro_batches(schedule, recompute, options):
-    """Of twice as many micro-batches, all of which GPipe keeps, it has twice as many calls."""
-    n_calls(schedule, 8, recompute=recompute, **options)  # what Python imports and remembers once
-    few, many = (n_calls(schedule, M, recompute=recompute, **options) for M in (100, 200))
+def test_the_first_mini_batch_is_linear_in_its_micro_batches(schedule, recompute):
+    """Of twice as many micro-batches it has twice as many calls, as long as nobody counts bytes."""
+    n_calls(schedule, 8, recompute=recompute)  # what Python imports and remembers once
+    few, many = (n_calls(schedule, M, recompute=recompute) for M in (100, 200))
     assert 1.8 * few < many < 2.1 * few
