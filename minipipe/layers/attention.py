@@ -88,7 +88,7 @@ class MultiHeadAttention(Block):
     def part(self, how: str, rank: int, size: int) -> "MultiHeadAttention":
         if self.n_heads % size:
             raise ValueError(
-                f"{self!r}: {self.n_heads} heads over {size} shards: n_shards must divide the number of heads"
+                f"{self!r}: {self.n_heads} heads over {size} shards: shards must divide the number of heads"
             )
         part = super().part(how, rank, size)
         part.n_heads = self.n_heads // size

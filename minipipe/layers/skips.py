@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..checks import checked_name, shown
+from ..checks import checked_name, one_of
 from .layer import LAYERS, Layer
 
 
@@ -65,9 +65,7 @@ class Join(Layer):
     """
 
     def __init__(self, name, how="add"):
-        if not isinstance(how, str) or how not in ("add", "concat"):
-            raise ValueError(f'how={shown(how)} is not known: use "add" or "concat"')
-        self.join, self.how = checked_name("name", name), how
+        self.join, self.how = checked_name("name", name), one_of("how", how, ("add", "concat"))
 
     def argument(self, name):
         return {"name": self.join, "how": self.how}[name]

@@ -145,7 +145,7 @@ def test_shards_take_longer_where_their_neighbours_are_far_apart():
     (MLP, dict(replicas=2, shards=2, stages=2, microbatches=3), "use a multiple of 2"),
     (MLP, dict(shards=2, numbering="tp-pp"), "numbering='tp-pp' must be one of 'tp-dp-pp', 'tp-pp-dp'"),
     (MLP, dict(replicas=3, microbatches=2), "3 copies of the network, but 2 micro-batches"),
-    (TRANSFORMER, dict(shards=3), "2 heads over 3 shards: n_shards must divide the number of heads"),
+    (TRANSFORMER, dict(shards=3), "2 heads over 3 shards: shards must divide the number of heads"),
 ])
 def test_splits_that_do_not_fit_are_refused(layers, split, words):
     with pytest.raises(ValueError, match=words):
