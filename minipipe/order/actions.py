@@ -44,7 +44,7 @@ class Rule(NamedTuple):
 
     @property
     def handed_on(self):
-        """What its message says has been done, and what it waits for itself; 0: nothing."""
+        """The bits of what its message reports as done, and of what it waits for itself; 0: none."""
         return self.adds & (FORWARD | INPUT)
 
 
@@ -80,7 +80,7 @@ WIDE = frozenset(kind for kind, rule in RULES.items() if rule.wide)
 
 
 def adding(bits, kinds=RULES):
-    """The kinds among `kinds` that add any of `bits`.
+    """Return the kinds among `kinds` that add any of `bits`.
 
     >>> adding(WEIGHT), adding(INPUT, "FIW")
     (['B', 'W', 'W*'], ['I'])
@@ -89,7 +89,7 @@ def adding(bits, kinds=RULES):
 
 
 def before(kind, stage, microbatch, kinds=RULES):
-    """What an action waits for, as (kind, stage, micro-batch), if its order is made of `kinds`.
+    """Return what an action waits for, as [(kind, stage, micro-batch)], in an order made of `kinds`.
 
     First what its own stage must have done, then the message from its neighbour, which at an end of the
     pipeline is a stage that does not exist. Where `kinds` has both whole and halved backwards, both are
@@ -105,7 +105,7 @@ def before(kind, stage, microbatch, kinds=RULES):
 
 
 def works_on(action, copies=()):
-    """The micro-batches that an action of a stage works on: one, or all of a copy that are not later.
+    """Return the micro-batches that an action of a stage works on: one, or all of a copy up to that one.
 
     copies: for each micro-batch, the copy of the network that it passes through; empty, if there is one.
 
@@ -119,7 +119,7 @@ def works_on(action, copies=()):
 
 
 def join_with_or(words):
-    """`words` as a sentence lists them.
+    """Return `words` as a sentence lists them.
 
     >>> join_with_or("FBU")
     'F, B or U'
@@ -153,9 +153,9 @@ class Action(NamedTuple):
         "X" free the stage's parameters, all but the device's own part.
     stage: the part of the network, counted from 0.
     microbatch: counted from 0. An `A`, an `S` and a `U` take in the gradients of all micro-batches since the
-        stage's last update, of which this one is the last, and so has a `G` behind a `U`; a `W*`
-        makes those of all, of which it is the last, too. A `G` and an `X` around the work on a micro-batch
-        have its number, each time.
+        stage's last update, and have the number of the last of these; so has a `G` after a `U`. A `W*` makes
+        the gradients of all micro-batches, and has the last number, too. A `G` and an `X` around the work on
+        a micro-batch have its number.
     """
 
     kind: str
@@ -171,7 +171,7 @@ class Action(NamedTuple):
     def alive(self):
         """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind.
 
-        What works on all micro-batches at once has that of one.
+        An action that works on all micro-batches at once counts as one.
         """
         rule = RULES.get(self.kind)
         return 0 if rule is None else rule.alive
@@ -211,7 +211,9 @@ class Overlap(NamedTuple):
 
 
 def parse(word, device):
-    """The action that `word` stands for; without a stage, that of the device. `ScheduleError` for others.
+    """Return the action that `word` stands for; raise `ScheduleError` if it stands for none.
+
+    device: gives an action its stage where the word has none.
 
     >>> parse("F0", 2), str(parse("0F5&3B2", 0))
     (Action(kind='F', stage=2, microbatch=0), '0F5&3B2')
@@ -243,7 +245,7 @@ MOST = 20  # faults that a message shows
 
 
 def listing(faults):
-    """`faults`, one a line; of more than 20, some of each kind, and how many more there are.
+    """Return `faults`, one a line; of more than 20, some of each kind, and how many more there are.
 
     Faults are of one kind if they differ only in their numbers and actions.
 

@@ -67,7 +67,7 @@ def without_overlaps(schedule):
 
 
 def in_copies(schedule, n, per=None):
-    """`n` copies of the network, each on devices of its own, which work by `schedule`: data parallelism.
+    """Return `n` copies of the network, each on devices of its own that work by `schedule`: data parallelism.
 
     per: how many micro-batches a copy has of each mini-batch, in an order of several without a flush; left
         out, all that are there.
@@ -114,7 +114,10 @@ def in_copies(schedule, n, per=None):
 
 
 def _at_places(order, places, with_sums):
-    """The actions of `order`, each with the micro-batch at its place; `with_sums`, an `A` before each `U`."""
+    """Yield the actions of `order`, with places[i] for micro-batch i.
+
+    with_sums: whether to put an `A` before each `U`.
+    """
     for action in order:
         parts = [part._replace(microbatch=places[part.microbatch]) for part in action.parts]
         if with_sums and action.kind == "U":
@@ -179,13 +182,13 @@ def with_updates(schedule):
 
 
 def refuse(schedule, kind, why):
-    """`ValueError` if the schedule has actions of this kind."""
+    """Raise `ValueError` if the schedule has actions of this kind."""
     if kind in checked_schedule(schedule).kinds:
         raise ValueError(f"the schedule {schedule.name!r} {why}")
 
 
 def _last_gradients(schedule, device):
-    """{stage: (position of the action that completes its gradients, the largest of its micro-batches)}"""
+    """Return {stage: (position of the action that completes its gradients, its largest micro-batch)}."""
     found = {}
     for position, action in enumerate(schedule.devices[device]):
         for kind, stage, microbatch in action.parts:
@@ -196,7 +199,7 @@ def _last_gradients(schedule, device):
 
 
 def _with(order, additions):
-    """`order` with each action of `additions`, pairs (position, action), behind what stands there."""
+    """Return `order` with each action of `additions`, pairs (position, action), after its position."""
     behind = [[] for _ in order]
     for position, action in additions:
         behind[position].append(action)
@@ -255,7 +258,7 @@ def with_zero(schedule, level, prefetch=1):
 
 
 def _in_parts(order, prefetch):
-    """`order` with a `G` before, and an `X` behind, each piece of work on a stage and a micro-batch.
+    """Return `order` with a `G` before, and an `X` after, each piece of work on a stage and a micro-batch.
 
     Such a piece is a forward, or all that follows one another of a backward: 0R0 0B0, or 0I0 0W0.
     """
@@ -313,7 +316,7 @@ def in_segments(schedule, n):
 
 
 def costs_in_segments(costs, schedule, n, shards=1):
-    """The `Costs` of the stages that `in_segments` makes of `schedule`'s: equal shares of each whole stage's.
+    """Return the `Costs` of the stages that `in_segments` makes: equal shares of each whole stage's.
 
     The last segment of a stage sends the message of the whole, the others send to their own device. A tick
     stands for the same `share` of the network as before, with `shards` devices for each of the schedule.
@@ -345,7 +348,7 @@ def _for_each_stage(n, n_stages):
 
 
 def _segments(action, segments):
-    """What an action becomes; where forward and backward overlap, their first segments do, and so on."""
+    """Return the actions of the segments; of an overlap, the first segments of both overlap, and so on."""
     if action.kind == "F&B":
         pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
         return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]

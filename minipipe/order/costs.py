@@ -13,10 +13,10 @@ from ..cluster import TICKS, OneTick
 from .actions import CLOSING, MOST_ACTIONS, Overlap, works_on
 
 
-# Parts of a device's share of the network, exact where numbers can be.
+# Parts of a device's share of the network: exact where they can be.
 
 def divide_exactly(whole, n):
-    """An n-th of `whole`: exactly, for whole numbers and fractions.
+    """Return an n-th of `whole`: exactly, for whole numbers and fractions.
 
     >>> divide_exactly(6, 3), divide_exactly(1, 3), divide_exactly(Fraction(6), 3), divide_exactly(1.5, 3)
     (2, Fraction(1, 3), Fraction(2, 1), 0.5)
@@ -27,7 +27,7 @@ def divide_exactly(whole, n):
 
 
 def adds_up_in_floats(number):
-    """Whether 2**23 numbers like this one add up without any rounding in floats.
+    """Tell whether 2**23 numbers like this one add up without any rounding in floats.
 
     Multiples of 1/1024 below 2**20 do: their sum is one of 2**53 multiples of 1/1024.
     """
@@ -35,7 +35,7 @@ def adds_up_in_floats(number):
 
 
 def as_float(number):
-    """A `Fraction` as the float that is equal, if there is one that adds up; any other number as it is.
+    """Return a `Fraction` as the equal float, if there is one that adds up; any other number as it is.
 
     >>> as_float(Fraction(51, 2)), as_float(Fraction(1, 3)), as_float(4)
     (25.5, Fraction(1, 3), 4)
@@ -46,10 +46,10 @@ def as_float(number):
 # Which sizes and limits make sense, for those who make schedules.
 
 def check_sizes(devices, microbatches, v=1, latency=0):
-    """(devices, microbatches, v, latency) as Python numbers.
+    """Return (devices, microbatches, v, latency) as Python numbers.
 
-    `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions, and for a
-    latency that is not at least 0 ticks.
+    Raise `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions, and
+    for a latency that is not at least 0 ticks.
     """
     sizes = {"devices": devices, "microbatches": microbatches, "v": v}
     sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
@@ -58,7 +58,7 @@ def check_sizes(devices, microbatches, v=1, latency=0):
 
 
 def check_number_of_actions(n):
-    """`ValueError` for a schedule of so many actions that it would not fit into memory."""
+    """Raise `ValueError` for a schedule of so many actions that it would not fit into memory."""
     if n > MOST_ACTIONS:
         raise ValueError(
             f"a schedule of {shown(n)} actions exceeds the limit of {MOST_ACTIONS:,}: "
@@ -67,7 +67,7 @@ def check_number_of_actions(n):
 
 
 def one_for_each(name, value, what, n, of):
-    """`value`, which is one number for all or one for each, as a list of n; `ValueError` for another length.
+    """Return one number for all, or one for each, as a list of n; raise `ValueError` for another length.
 
     >>> one_for_each("F", 2, "costs", 3, "stage")
     [2, 2, 2]
@@ -80,7 +80,7 @@ def one_for_each(name, value, what, n, of):
 
 
 def limits_of(most_alive, stages_on, microbatches):
-    """For each device, how often it can keep the activations of a stage and a micro-batch, a whole number.
+    """Return for each device for how many pairs (stage, micro-batch) it can keep activations.
 
     most_alive: the micro-batches that it can keep, of all its stages: one number for all devices, a number
         for each, or None for no limit.
@@ -169,7 +169,7 @@ class Costs:
 
     @classmethod
     def from_text(cls, text):
-        """Costs from "F=1,B=2"; several numbers for one kind, "F=1/1/3", are its costs stage by stage."""
+        """Return the costs in a text such as "F=1,B=2"; "F=1/1/3" gives those of a kind stage by stage."""
         names = [each.name for each in fields(cls) if each.name not in NO_COSTS]
         costs = {}
         for part in checked_name("costs", text).split(","):
@@ -198,7 +198,7 @@ class Costs:
         return ",".join(f"{name}={text}" for name, text in texts.items())
 
     def table(self, sharing, beside=()):
-        """{kind: list of ticks over the stages}, where given; `ValueError` for one that no clock can keep.
+        """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that no clock can keep.
 
         sharing: for each stage, how many stages share its device, `Schedule.sharing`.
         beside: the times of links, with which the ticks will be added up. Where a third is among all of
@@ -230,7 +230,7 @@ class Costs:
         return {kind: list(map(as_float, ticks)) for kind, ticks in table.items()}
 
     def duration(self, sharing, beside=(), copies=()):
-        """A function: the ticks of an `Action` or `Overlap`. It is called for each action of a run.
+        """Return a function from an `Action` or `Overlap` to its ticks, which a run calls for each action.
 
         sharing, beside: as for `table`.
         copies: as for `works_on`.
@@ -261,7 +261,7 @@ class Costs:
         return getattr(self, FIELDS.get(kind, kind))
 
     def bytes_sent(self, stages):
-        """For each stage, the bytes of the message that it sends on."""
+        """Return for each stage the bytes of the message that it sends on."""
         return _per_stage("message_bytes", self.message_bytes, stages, may_be_0=True, unit="bytes")
 
 
@@ -276,7 +276,7 @@ def _action_ticks(table, copies, action):
 
 
 def checked_costs(costs):
-    """`costs`; `ValueError` for anything but `Costs`."""
+    """Return `costs`; raise `ValueError` for anything but `Costs`."""
     if not isinstance(costs, Costs):
         raise ValueError(f"costs={shown(costs)} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
     return costs
@@ -294,7 +294,7 @@ def _as_list(cost):
 def _whole_backward(I, W):
     """Return B of its two halves, I + W; 2 unless both are given. `ValueError` for a number beside a list.
 
-    What is no number, or lists of two lengths, is left to whoever asks for the half.
+    Lists of two lengths, and what is not a number, are refused where the halves are used.
     """
     if I is None or W is None:
         return 2
@@ -325,7 +325,7 @@ def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
 
 
 def _in_python(cost):
-    """A number, or a list of them, in Python's numbers, and a list of our own; what is neither is kept."""
+    """Return a number as Python's, or a new list of such numbers; anything else as it is."""
     items = items_of(cost)
     if items is not None:
         return [part if python_number(part) is None else python_number(part) for part in items]

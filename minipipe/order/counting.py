@@ -9,7 +9,7 @@ from .schedule import checked_schedule
 
 
 def alive_microbatches(trace, device):
-    """How many micro-batches are alive on a device: a list of `(tick, number)`, each valid until the next.
+    """Return how many micro-batches are alive on a device: [(tick, number)], each valid until the next.
 
     A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W
     if the backward is in halves: that long the device must keep what the backward needs. Of n stages on a
@@ -35,7 +35,7 @@ def alive_microbatches(trace, device):
 
 
 def peak_microbatches(trace):
-    """For each device, the most micro-batches alive at once, as `alive_microbatches` counts them.
+    """Return for each device the most micro-batches alive at once, as `alive_microbatches` counts them.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import build
@@ -47,7 +47,7 @@ def peak_microbatches(trace):
 
 
 def updates(schedule):
-    """Rows of (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
+    """Return rows (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
     rows, without_update = [], {}
     for device, part, _ in schedule.walk() if "U" in schedule.kinds else ():
         kind, stage, i = part
@@ -59,7 +59,7 @@ def updates(schedule):
 
 
 def staleness(schedule):
-    """For each stage and micro-batch, how many updates the weights had that its gradient does not know of.
+    """Return for each stage and micro-batch how many updates its gradient is behind the weights.
 
     That is the number of updates of the stage before the one that applies this gradient, less those in the
     weights that the gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a
@@ -78,7 +78,7 @@ def staleness(schedule):
 
 
 def check_versions(schedule):
-    """`ScheduleError` for faults, `ValueError` for updates without `versions`."""
+    """Raise `ScheduleError` for faults, `ValueError` for updates without `versions`."""
     checked_schedule(schedule).validate()
     if "U" in schedule.kinds and not schedule.versions:
         raise ValueError(
@@ -88,7 +88,7 @@ def check_versions(schedule):
 
 
 def peak_versions(schedule):
-    """For each stage, the most versions of its weights that it must keep at once.
+    """Return for each stage the most versions of its weights that it must keep at once.
 
     A version is needed from the update that makes it, at least until the next one, to the last backward that
     uses it. Raises what `staleness` does.

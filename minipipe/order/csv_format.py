@@ -38,7 +38,7 @@ COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|RED
 
 
 def table_text(schedule):
-    """The table of a schedule without faults; `ScheduleError` for what PyTorch lacks.
+    """Return the table of a schedule without faults; raise `ScheduleError` for what PyTorch lacks.
 
     What closes a mini-batch is left out.
     """
@@ -61,7 +61,7 @@ def table_text(schedule):
 
 
 def time_steps(schedule):
-    """For each device, its actions, with None for every step that it waits, if each takes one step.
+    """Return for each device its actions, with None for each step that it waits; an action takes one step.
 
     All rows are of one length; what closes the mini-batch has no place in them. The schedule must be one that
     runs to its end.
@@ -78,7 +78,7 @@ def time_steps(schedule):
 
 
 def _has_heard(part, sent, n_stages):
-    """Whether what an action waits for from another stage is there."""
+    """Tell whether the message that an action waits for has been sent."""
     kind, stage, i = part
     source = stage - RULES[kind].way
     return source == stage or not 0 <= source < n_stages or (RULES[kind].message, source, i) in sent
@@ -111,7 +111,7 @@ def read_text(path):
 
 
 def parse_table(text):
-    """For each row of `text`, a tuple of its actions. `ScheduleError` for none, or with all wrong cells."""
+    """Return for each row of `text` a tuple of its actions; raise `ScheduleError` with all wrong cells."""
     try:
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:

@@ -14,7 +14,7 @@ from .playing import deadlock, play
 # Who has which parameters, in an order where devices update parts of them.
 
 def whole_faults(schedule, parts_of):
-    """The faults of the `G` and `X` of an order with S, in which everything else is as it should be.
+    """Return the faults of the `G` and `X` of an order with S that has no other faults.
 
     Without X, devices have all parameters at the beginning and at the end; with X, only their own parts.
 
@@ -83,7 +83,7 @@ def _faults_of_stage(stage, parts, in_parts):
 # gathers the parameters. `whole_faults` says what is wrong with who has which of these.
 
 def wrong_closings(schedule):
-    """The faults of the `A` and `U` of an order in which everything else is as it should be."""
+    """Return the faults of the closing actions of an order that has no other faults."""
     if not schedule.kinds & CLOSING:
         return []
     out_of_place = list(_parts_out_of_place(schedule))
@@ -104,7 +104,7 @@ def wrong_closings(schedule):
 
 
 def _parts_out_of_place(schedule):
-    """What an order cannot be that works with parts of a sum, or that gathers what there are no parts of."""
+    """Yield a fault for S with A, S without U, S with versions, and G or X without S."""
     kinds = schedule.kinds
     if "A" in kinds and "S" in kinds:
         yield "the order adds gradients up by A and by S: use one of them for all stages"
@@ -124,12 +124,12 @@ def _parts_out_of_place(schedule):
 
 
 def _sums(schedule):
-    """The kinds of action in the order that add up gradients of several devices: none, or one."""
+    """Return the kind of action that adds up gradients of several devices, in a list of one; or []."""
     return adding(SUMMED, schedule.kinds)
 
 
 def _closing_faults_of_stage(schedule, parts):
-    """What is wrong with the closing actions among `parts`, all that one device does for one stage."""
+    """Yield the faults of the closing actions among `parts`, all that one device does for one stage."""
     gradients = []  # the micro-batches whose gradients were made since the last update
     summed = updated = None  # the `A` that has added them up, and that update
     refused = set()  # closing actions that come too early, which is said once
@@ -174,7 +174,7 @@ def _closing_faults_of_stage(schedule, parts):
 
 
 def _wrong_name(part, gradients):
-    """An `A` or `U` is named by the last of the micro-batches whose gradients it takes in."""
+    """Yield a fault unless `part` has the number of the last micro-batch whose gradient it takes in."""
     kind, stage, i = part
     takes_in = "apply" if kind == "U" else "add up"
     if i not in gradients:
@@ -189,7 +189,7 @@ def _wrong_name(part, gradients):
 
 
 def _faults_between_devices(schedule, parts_of):
-    """What is wrong with stages that are on several devices: each all-reduce of them is a meeting of all."""
+    """Yield the faults of sums and updates of stages that are on several devices."""
     sums = _sums(schedule)
     for stage in range(schedule.n_stages):
         devices = schedule.holders(stage)
@@ -215,7 +215,7 @@ def _text_of(numbers):
 # All faults; and those of sizes, of counts, of what comes before what, and of limits.
 
 def faults(schedule, most_alive=None):
-    """Every fault of `schedule` in words. Takes time in proportion to the number of actions."""
+    """Return every fault of `schedule` in words; takes time in proportion to the number of actions."""
     found = list(wrong_form(schedule)) or list(_late_W_out_of_place(schedule))
     if found:
         return found
@@ -231,7 +231,7 @@ def faults(schedule, most_alive=None):
 
 
 def wrong_form(schedule):
-    """What is wrong with the sizes, `copy_of` and `versions`, which say how to read the actions."""
+    """Yield the faults of the sizes, `copy_of` and `versions`, which say how to read the actions."""
     n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
     if not all(isinstance(size, Integral) and size >= 1 for size in (n_stages, n_microbatches)):
         yield (
@@ -267,7 +267,7 @@ def wrong_form(schedule):
 
 
 def _late_W_out_of_place(schedule):
-    """What a `W*` cannot be in: its one product takes in a run of micro-batches, with the same weights."""
+    """Yield a fault for each `W*` whose product would not be of a run of micro-batches with equal weights."""
     if "W*" not in schedule.kinds:
         return
     copies, why = list(schedule.copies), ""
@@ -322,7 +322,7 @@ def _on_two_devices(schedule):
 
 
 def _wrong_count(schedule):
-    """What is done too often, or never, of a stage and a micro-batch."""
+    """Yield a fault for all that is done too often, or never, of a stage and a micro-batch."""
     counts = Counter(_at(schedule, *part) for _, part, _ in schedule.walk() if part.kind in RULES)
     for stage in range(schedule.n_stages):
         for microbatch, copy in enumerate(schedule.copies):
@@ -357,7 +357,7 @@ def _wrong_count(schedule):
 
 
 def _wrong_order(schedule):
-    """Actions before one that they need, or after one that they must come before."""
+    """Yield a fault for each action before one that it needs, or after one that it must precede."""
     for device in range(len(schedule.devices)):
         positions = {}
         for position, part in enumerate(schedule.parts(device)):
@@ -378,9 +378,9 @@ def _wrong_order(schedule):
 
 
 def _others(schedule, part, bits, known):
-    """Those of `known` that add any of `bits` where `part` works, but do not do its work.
+    """Return the actions in `known` that add any of `bits` for the stage and micro-batches of `part`.
 
-    Who does the same work twice has a wrong count, not a wrong order.
+    Those that repeat the work of `part` are left out: they are a wrong count, not a wrong order.
     """
     kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
     actions = [_at(schedule, kind, part.stage, i) for kind in kinds for i in works_on(part, schedule.copy_of)]
@@ -388,14 +388,14 @@ def _others(schedule, part, bits, known):
 
 
 def _at(schedule, kind, stage, microbatch):
-    """The action of this kind that works on a micro-batch: one for all of a copy is named by its last."""
+    """Return the action of this kind that works on a micro-batch; a `W*` has the last number of its copy."""
     if RULES[kind].wide and 0 <= microbatch < schedule.n_microbatches:
         microbatch = schedule.last_of_copy[schedule.copies[microbatch]]
     return Action(kind, stage, microbatch)
 
 
 def _needed(other, part):
-    """What `part` needs of the action `other`, in words."""
+    """Return what `part` needs of the action `other`, in words."""
     if RULES[other.kind].adds == FORWARD:
         return f"its forward {other}"
     if RULES[part.kind].needs == INPUT:
@@ -404,7 +404,7 @@ def _needed(other, part):
 
 
 def _weights_too_new(schedule):
-    """Forwards with weights that no update has made yet."""
+    """Yield a fault for each forward with weights that no update has made yet."""
     for device, part, made in schedule.walk():
         if schedule.versions and part.kind == "F" and _is_known(part, schedule):
             version = schedule.versions[part.stage][part.microbatch]

@@ -38,7 +38,7 @@ class GrowingSchedule:
         self._ends = {kind: [not_yet.copy() for _ in request.placement] for kind in request.kinds}
 
     def start(self, action):
-        """When its device could begin it; None if the message that it waits for has not been sent yet."""
+        """Return when its device could begin it; None if the message that it waits for is not sent yet."""
         free, source = self.free[self.request.placement[action.stage]], self.source(action)
         if source is None:
             return free
@@ -46,7 +46,7 @@ class GrowingSchedule:
         return None if end is None else max(free, end + self._lags[min(action.stage, source.stage)])
 
     def source(self, action):
-        """The action that sends it a message, or None."""
+        """Return the action that sends it a message, or None."""
         kind, stage, i = action
         way = RULES[kind].way
         return Action(kind, stage - way, i) if way and 0 <= stage - way < self.request.n_stages else None
@@ -65,16 +65,16 @@ class GrowingSchedule:
         self.most_kept[device] = max(self.most_kept[device], self.kept[device])
 
     def has_room(self, device):
-        """Whether the device can keep the activations of one more forward."""
+        """Tell whether the device can keep the activations of one more forward."""
         return self.kept[device] + self.request.keeps["F"] <= self.request.limits[device]
 
     def cost(self):
-        """The objective: ticks until the last device is free, or those of the longest device span."""
+        """Return the objective: ticks until the last device is free, or of the longest device span."""
         begun = [0] * len(self.free) if self.request.objective == "makespan" else self.begun
         return max(end - begin for begin, end in zip(begun, self.free))
 
     def schedule(self, name):
-        """The actions so far as a `Schedule`."""
+        """Return the actions so far as a `Schedule`."""
         devices = tuple(map(tuple, self.orders))
         return Schedule(devices, self.request.n_stages, self.request.n_microbatches, name)
 
@@ -82,7 +82,7 @@ class GrowingSchedule:
 # A given order with its times: as it is, or with each W put where its device would wait.
 
 def timed(request, orders, allowance=None):
-    """The `GrowingSchedule` after the `orders` of all devices, or None if one keeps more than its limit.
+    """Return the `GrowingSchedule` after the `orders`, or None if a device keeps more than its limit.
 
     orders: for each device, its actions; those of a schedule without faults, of the kinds of `request`.
     allowance: None, and the actions come as they are. Otherwise each W is taken out and put back, the oldest
@@ -137,7 +137,7 @@ def _fill(growing, device, action, start, weights, allowance):
 # An order made action by action: of all that can begin first, a free device takes what a rule prefers.
 
 def order_by_rules(request, after_forward, after_backward, cap):
-    """For each device, its actions, as these rules order them.
+    """Return for each device its actions, as these rules order them.
 
     request: the `Request`.
     after_forward, after_backward: the kinds in the order in which a device prefers them when the last thing
@@ -197,7 +197,7 @@ class _Run:
         return self.growing.orders
 
     def _candidates(self, device):
-        """What the device could do next, best first: (start, rank by kind, rank by stage, action)."""
+        """Return what the device could do next, best first: (start, rank by kind, rank by stage, action)."""
         found = []
         for stage in self.stages[device]:
             for kind in self.request.kinds:
@@ -209,7 +209,7 @@ class _Run:
         return sorted(found)
 
     def _can_do(self, action):
-        """Whether its own stage has done what it needs, and, for a forward, has room, within the cap."""
+        """Tell whether its stage has done what it needs, and, for a forward, has room within the cap."""
         kind, stage, i = action
         if i >= self.request.n_microbatches or any(self.done[need][stage] <= i for need in self.needs[kind]):
             return False
@@ -219,7 +219,7 @@ class _Run:
         return ahead < self.cap[stage] and self.growing.has_room(self.request.placement[stage])
 
     def _has_room_after(self, stage):
-        """Whether, after the stage's next forward, all micro-batches could still end, oldest first.
+        """Tell whether all micro-batches could still end, oldest first, after the stage's next forward.
 
         When those before i have ended, its device keeps what later ones have there, and needs room for what
         is left of the forwards of i. Other devices keep what they have, so it is enough to look at this one.
@@ -276,7 +276,7 @@ class Request(NamedTuple):
         return [self.latency if r != after else 0 for r, after in pairwise(self.placement)]
 
     def in_whole_ticks(self):
-        """(request, unit): the same times in 1 / unit ticks, all whole: nothing is rounded then."""
+        """Return (request, unit): the same times in 1 / unit ticks, all whole, so that nothing is rounded."""
         exact = {kind: list(map(Fraction, row)) for kind, row in self.ticks.items()}
         latency = Fraction(self.latency)
         unit = math.lcm(latency.denominator, *(cost.denominator for row in exact.values() for cost in row))
@@ -288,7 +288,7 @@ def request_of(
     devices, microbatches, costs, most_alive, halves, latency, v=1, placement=None, kept_for_W=1,
     objective="makespan",
 ):
-    """The `Request` that these arguments of `greedy_schedule` make; `ValueError` for what makes no sense."""
+    """Return these arguments of `greedy_schedule` as a `Request`; raise `ValueError` for wrong ones."""
     devices, microbatches, v, latency = check_sizes(devices, microbatches, v, latency)
     placement = _placement(devices, v, placement)
     stages_on = [placement.count(device) for device in range(devices)]
@@ -367,7 +367,7 @@ def greedy_schedule(
     devices, microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0,
     kept_for_W=1, objective="makespan",
 ):
-    """A good schedule for these stages, costs and memory: the best that rules make, or that has a name.
+    """Return a good schedule for these stages, costs and memory: the best that rules make or that has a name.
 
     devices, microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W.
@@ -445,7 +445,7 @@ RULES_OF = {
 
 
 def _caps(request):
-    """A list of caps: for each stage s of S, how far its forwards may be ahead, n (S - s) / S rounded up."""
+    """Return a list of caps: how many forwards each stage s of S may be ahead, n (S - s) / S rounded up."""
     n_stages, room = request.n_stages, request.limits[request.placement[0]] // request.keeps["F"]
     most_stages = max(map(request.placement.count, request.placement))
     rooms = range(room - most_stages, room + 1)

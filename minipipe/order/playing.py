@@ -99,9 +99,9 @@ class _Progress:
 
 
 def waits_for(kind, stage, lane):
-    """The exchanges of a stage in a device's lane that must be over before an action of this kind begins.
+    """Return the exchanges in a device's lane that must be over before an action of this kind begins.
 
-    An update waits for the sum that it applies; what needs all parameters, for their gather.
+    An update waits for the sum that it applies; an action that needs all parameters, for their gather.
     """
     ends = [exchange for exchange in lane if exchange.stage == stage]
     if kind == "U":
@@ -110,7 +110,7 @@ def waits_for(kind, stage, lane):
 
 
 def _meet(lanes, device, holders):
-    """End what can end now that `device` has started an exchange. The devices that took part.
+    """End all exchanges that can end now that `device` has started one; return the devices that took part.
 
     A lane works on one exchange after the other, so one takes place when it is the first in the lanes of
     all devices that have a copy of its stage, `holders[stage]`.
@@ -128,9 +128,9 @@ def _meet(lanes, device, holders):
 
 
 def deadlock(schedule, stop):
-    """The cycle of who waits for whom, where `play` comes to this `Stop`.
+    """Return the cycle of who waits for whom at this `Stop`, in words.
 
-    Those who wait are (device, whether it is its communication lane).
+    Each place in the cycle is (device, whether its communication lane waits).
     """
     to_come = {part for actions in stop.left for action in actions for part in action.parts}
 
@@ -151,7 +151,7 @@ def deadlock(schedule, stop):
 
 
 def _behind_an_action(schedule, stop, device, to_come):
-    """(what a device waits for that cannot start its next action, in words; who should do that)"""
+    """Return (what a device waits for that cannot start its next action, in words; who should do that)."""
     action = stop.left[device][0]
     words = f"device {device} cannot start {action} before "
     needs = [need for part in action.parts for need in before(*part) if need in to_come]
@@ -165,7 +165,7 @@ def _behind_an_action(schedule, stop, device, to_come):
 
 
 def _behind_an_exchange(schedule, stop, device):
-    """The same for its lane: it waits for a device that has something else to do before its part in it."""
+    """Return the same pair for a lane: it waits for a device that has something else to do first."""
     mine, lanes = stop.lanes[device][0], stop.lanes
     others = [r for r in schedule.holders(mine.stage) if not lanes[r] or lanes[r][0][:2] != mine[:2]]
     to_come = [*lanes[others[0]], *stop.left[others[0]]]

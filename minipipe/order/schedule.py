@@ -21,7 +21,7 @@ from .faults import faults, is_count, wrong_form
 # What follows from the actions alone: how many micro-batches there are, and copies of the network.
 
 def n_microbatches_of(devices):
-    """How many micro-batches the orders of `devices` have: one more than the largest that several have.
+    """Return how many micro-batches there are: one more than the largest that several devices have.
 
     So an action that names one too many is to blame, rather than all others that lack it.
     """
@@ -31,7 +31,7 @@ def n_microbatches_of(devices):
 
 
 def copies_of(devices):
-    """For each micro-batch, the copy of the network that it passes through; empty if there is one.
+    """Return for each micro-batch the copy of the network that it passes through; () if there is one copy.
 
     Each copy has all stages, each of them on a device where no other copy has it. Whatever else puts a stage
     on several devices is left to be called a fault.
@@ -48,7 +48,7 @@ def copies_of(devices):
 
 
 def _devices_of(devices, what):
-    """{what(action): the devices that have such an action}"""
+    """Return {what(action): the devices that have such an action}."""
     found = {}
     for device, order in enumerate(devices):
         for action in order:
@@ -135,7 +135,7 @@ class Schedule:
     versions: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self):
-        """Turn lists into tuples, and NumPy's numbers into Python's. `ValueError` for what is no action."""
+        """Turn lists into tuples, and NumPy's numbers into Python's; raise `ScheduleError` for others."""
         devices, versions = (_tuples(name, getattr(self, name)) for name in ("devices", "versions"))
         strange = [one for one in chain(*devices) if not isinstance(one, (Action, Overlap))]
         if strange:
@@ -149,7 +149,7 @@ class Schedule:
 
     @classmethod
     def from_text(cls, lines, microbatches=None, name="custom", copy_of=(), versions=()):
-        """The schedule of a learner: one line of actions per device. `ScheduleError` for any other text.
+        """Return the schedule in a text, one line of actions a device; raise `ScheduleError` for any other.
 
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
             stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
@@ -170,7 +170,7 @@ class Schedule:
 
     @classmethod
     def from_csv(cls, source, microbatches=None, name=None, copy_of=()):
-        """The schedule in a table that PyTorch wrote (`_dump_csv(path, format="compute_only")`), or `to_csv`.
+        """Return the schedule in a table that `to_csv` or PyTorch wrote (`_dump_csv(path, "compute_only")`).
 
         source: a path, or the table itself: a string with a comma or a line break is that. One row per
             device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
@@ -200,7 +200,7 @@ class Schedule:
 
     @classmethod
     def of_devices(cls, devices, microbatches=None, name="custom", copy_of=(), versions=()):
-        """The schedule with these orders; stages and micro-batches are as many as occur.
+        """Return the schedule with these orders; stages and micro-batches are as many as occur.
 
         Each device has a stage of its own, unless `copy_of` says that some have the stages of others.
         `ScheduleError` for no actions, or for some that are too few for their numbers.
@@ -230,11 +230,11 @@ class Schedule:
         return cls(devices, n_stages, microbatches, name, copy_of, versions)
 
     def parts(self, device):
-        """The `Action`s of a device in order, with overlaps taken apart."""
+        """Return the `Action`s of a device in order, with overlaps taken apart."""
         return [part for action in self.devices[device] for part in action.parts]
 
     def walk(self):
-        """Each `Action` as (device, action, how many updates of its stage its device has made before)."""
+        """Yield (device, `Action`, how many updates of its stage the device has made before) for each."""
         for device in range(len(self.devices)):
             updates = Counter()
             for part in self.parts(device):
@@ -274,7 +274,7 @@ class Schedule:
         return [{stage: max(devices) for stage, devices in found.items()} for found in self.devices_of]
 
     def holders(self, stage):
-        """The devices that have a copy of the stage, in order."""
+        """Return the devices that have a copy of the stage, in order."""
         return sorted({device_of[stage] for device_of in self.device_of if stage in device_of})
 
     @cached_property
@@ -323,7 +323,7 @@ class Schedule:
         return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
 
     def faults(self, most_alive=None):
-        """Every fault in words, in a list; a schedule with an empty list runs to its end.
+        """Return every fault in words, in a list; a schedule with an empty list runs to its end.
 
         most_alive: the micro-batches that a device can keep the activations of at once: a number, or one for
             each device. Of n stages on a device, each counts 1/n.
@@ -331,14 +331,14 @@ class Schedule:
         return faults(self, most_alive)
 
     def validate(self, most_alive=None):
-        """This schedule, or `ScheduleError` with its faults, at most 20 of them and some of each kind."""
+        """Return this schedule, or raise `ScheduleError` with its faults: at most 20, some of each kind."""
         found = self.faults(most_alive)
         if found:
             raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}")
         return self
 
     def to_csv(self, path=None):
-        """The table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads: as text, or written to `path`.
+        """Return the table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, or write it to `path`.
 
         Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
         What closes a mini-batch is left out, since PyTorch has no cells for it. So is the name: `from_csv`
@@ -395,7 +395,7 @@ def make_schedule(name, devices, microbatches, order, v=1, copy_of=(), versions=
 
 
 def checked_schedule(schedule):
-    """`schedule`, if it is one; `ValueError` for anything else."""
+    """Return `schedule`; raise `ValueError` if it is not a `Schedule`."""
     if not isinstance(schedule, Schedule):
         raise ValueError(
             f"schedule={shown(schedule)} is not a Schedule: pass one, such as build('1f1b', devices, "

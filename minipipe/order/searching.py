@@ -32,7 +32,7 @@ class Found:
 def best_schedule(
     devices, microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000
 ):
-    """The schedule with the smallest makespan of all that have one stage on each device, as `Found`.
+    """Return the schedule with the smallest makespan of all with one stage on each device, as `Found`.
 
     devices, microbatches: at least 1 each.
     costs: ticks of F and B, or of F, I and W.
@@ -83,7 +83,7 @@ def best_schedule(
 
 
 def _search(problem, shortest, most_nodes):
-    """(a schedule shorter than `shortest` or None, lower bound of all, number of nodes looked at)."""
+    """Return (a schedule shorter than `shortest` or None, a lower bound of all, nodes looked at)."""
     root = _Node(0, (0,) * len(problem.limits), (None,) * len(problem.actions))
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
@@ -114,7 +114,7 @@ def _search(problem, shortest, most_nodes):
 
 
 def _is_new(known, times):
-    """Whether no entry of `known` is as early in everything; if so, `times` replaces those that it beats."""
+    """Tell whether no entry of `known` is as early in everything; then `times` replaces those it beats."""
     if any(all(a <= b for a, b in zip(other, times)) for other in known):
         return False
     known[:] = [other for other in known if not all(a <= b for a, b in zip(times, other))] + [times]
@@ -157,7 +157,7 @@ class _Problem:
                 self.tails[need] = max(self.tails[need], lag + self.ticks[task] + self.tails[task])
 
     def _needs(self, action):
-        """(action, ticks of its message) for all that must end before `action` begins; some may not exist."""
+        """Return [(action that must end before this one, ticks of its message)]; some may not exist."""
         kind, r, i = action
         needs = [(Action(kind, r, i - 1), 0)]
         for need in before(kind, r, i, self.kinds):
@@ -170,13 +170,13 @@ class _Problem:
         return needs
 
     def after(self, node, task, start):
-        """The node in which `task` begins next, at `start`."""
+        """Return the node in which `task` begins next, at `start`."""
         end, r, (done, free, ends) = start + self.ticks[task], self.device[task], node
         free, ends = free[:r] + (end,) + free[r + 1:], ends[:task] + (end,) + ends[task + 1:]
         return _Node(done | 1 << task, free, ends)
 
     def earliest_starts(self, node):
-        """For each task, the tick before which it cannot begin; if all that it needs is done, it can then."""
+        """Return for each task the tick before which it cannot begin; None for one that is done."""
         ends, starts = list(node.ends), [None] * len(node.ends)
         for task, end in enumerate(node.ends):
             if end is None:
@@ -187,7 +187,7 @@ class _Problem:
         return starts
 
     def choices(self, node, starts):
-        """The tasks of which one comes next on one device, by Giffler and Thompson; none if all is done."""
+        """Return the tasks of which one comes next on one device, by Giffler and Thompson; [] at the end."""
         ready = [[] for _ in self.limits]
         for task, start in enumerate(starts):
             if start is not None and all(node.ends[need] is not None for need, _ in self.before[task]):
@@ -199,7 +199,7 @@ class _Problem:
         return min(choices, key=lambda choice: (choice[0], len(choice[1])))[1] if choices else []
 
     def times(self, node):
-        """All that the rest of the schedule can feel: when devices are free, and messages can be read."""
+        """Return all on which the rest depends: when devices are free, and when messages can be read."""
         pending = [
             max(node.ends[task] + self.latency, node.free[self.device[after]])
             for task, after in self.messages if node.ends[after] is None and node.ends[task] is not None
@@ -207,7 +207,7 @@ class _Problem:
         return [*node.free, *pending]
 
     def bound(self, node, starts, enough):
-        """Ticks that every completion of `node` takes; a smaller bound if that is `enough` already."""
+        """Return ticks that every completion of `node` takes; stop at a bound that is `enough` already."""
         left = [task for task, start in enumerate(starts) if start is not None]
         bound = max(node.free)
         for r in range(len(self.limits)):
@@ -217,16 +217,16 @@ class _Problem:
         return bound
 
     def schedule(self, node):
-        """For each device, its actions in the order of their ends."""
+        """Return the `Schedule` of a finished node: each device's actions in the order of their ends."""
         tasks = sorted(range(len(node.ends)), key=node.ends.__getitem__)
         orders = [[self.actions[t] for t in tasks if self.device[t] == r] for r in range(len(self.limits))]
         return Schedule(tuple(map(tuple, orders)), len(orders), self.n_microbatches, "best")
 
 
 def _one_machine(tasks):
-    """The shortest makespan of `tasks` (start, ticks, tail) on one device that may interrupt them.
+    """Return the shortest makespan of `tasks` (start, ticks, tail) on one device, with preemption.
 
-    Of those that can run, that with the longest tail does.
+    The ready task with the longest tail runs (Jackson's preemptive schedule).
     """
     tasks, waiting, now, makespan = sorted(tasks), [], 0, 0
     next_starts = [start for start, _, _ in tasks[1:]] + [math.inf]

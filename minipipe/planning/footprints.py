@@ -24,7 +24,7 @@ from .measuring import (
 def footprints(
     layers, loss, stages, input_shape, m, dtype="float64", optimizer=None, patterns=PATTERNS,
 ):
-    """The `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
+    """Return the `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
     layers: a list of them.
     loss: an object, such as MeanSquaredError(): a backward begins at the loss.
@@ -70,7 +70,7 @@ def footprints(
     return network.footprints(counts, whole_number("m", m, 1), patterns)
 
 
-# What a network without numbers needs: random numbers that are not drawn, and errors that say who fails.
+# What a network without numbers needs: a generator that draws nothing, and errors that name the layer.
 
 class NoNumbers:
     """A generator of random numbers that draws none."""
@@ -83,12 +83,11 @@ class NoNumbers:
 
 
 def say_who_fails(owner, methods, name=None):
-    """Where one of `methods` cannot do without numbers, the error says so, whose it is, and a remedy.
+    """Wrap `methods` of a layer or loss: a `ValueError` names the one that needs numbers, with a remedy.
 
-    name: of the owner in the error; without it, its code, which is written when it is needed: a network has
-        many layers.
-    Of layers within layers, the innermost is named: what it raises is a `ValueError`, which passes through
-    the others.
+    name: of the owner in the error; None: its code.
+    Of layers within layers, the innermost is named: the `ValueError` that it raises passes through the
+    others.
     """
     def saying(method):
         def called(*arguments):
@@ -155,7 +154,7 @@ class WithoutNumbers:
         return in_network(found[::-1], counts)
 
     def sample(self, m):
-        """(X, Y) of m samples."""
+        """Return (X, Y) of m samples."""
         X, Y = (arrays(shape, m, self.dtype) for shape in (self.shapes[0], self.shapes[-1]))
         if self.layers[0].takes == "tokens":  # an embedding reads their numbers
             X = np.zeros(X.shape)
@@ -207,14 +206,14 @@ class WithoutNumbers:
 
 
 def arrays(shape, m, dtype):
-    """An array without numbers for m samples of `shape`; for a pair of shapes, two."""
+    """Return an array without numbers for m samples of `shape`; for a pair of shapes, two."""
     if shape and isinstance(shape[0], tuple):
         return tuple(arrays(part, m, dtype) for part in shape)
     return MetaArray((*shape, m), dtype)
 
 
 def _check_sent(sent, expected, layer):
-    """What a stage sends is what the next one is counted with."""
+    """Raise `ValueError` unless a stage sends what the next one is counted with."""
     if repr(sent) != repr(expected):
         raise ValueError(
             f"{layer!r} ends a stage with {sent!r}, but output_shape and the dtype of X say {expected!r}: "

@@ -50,15 +50,15 @@ class StandIn:
         self._kept = {}  # micro-batch -> {kind: bytes}
 
     def last_grain(self, i):
-        """The number of the last grain of micro-batch i: footprints are of micro-batches without grains."""
+        """Return the number of the last grain of micro-batch i, which has one: footprints know no grains."""
         return i
 
     def take(self, kind, i):
-        """An action is about to begin: the stage has its arguments."""
+        """Count the arguments of an action that is about to begin."""
         self._held["work"] += self._action(kind, i)[0]
 
     def act(self, kind, i):
-        """An action makes results of its arguments, and changes what the stage keeps."""
+        """Count the results of an action in place of its arguments, and what the stage keeps after it."""
         if kind == "W*":
             self._act_late()
             return
@@ -84,7 +84,7 @@ class StandIn:
             self._change_versions(adds, i)
 
     def _act_late(self):
-        """One product makes the sum of all gradients, and what it has read of each micro-batch is gone."""
+        """Count a late W: one sum of gradients is held, and what it has read of each micro-batch is freed."""
         microbatches = sorted(self._kept)
         self.totals.add_run(range(microbatches[0], microbatches[-1] + 1), {0: self._gradients})
         for i in microbatches:
@@ -94,31 +94,31 @@ class StandIn:
                 self._change_versions(WEIGHT, i)
 
     def let_go(self):
-        """An action is over: its arguments and results are sent, or dropped."""
+        """Drop the results of an action that is over: they are sent, or not needed."""
         self._held["work"] = 0
 
     def dW(self, layer):
-        """In the place of the gradient of a tied layer; layer: its place in the network."""
+        """Return `Bytes` that stand for dW of the tied layer at index `layer` of the network."""
         tied = self._footprints[0].tied
         return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
 
     @property
     def owned(self):
-        """It stands for what its stage owns of the parameters, too."""
+        """This object, which also plays the role of `Stage.owned`."""
         return self
 
     @property
     def vectors(self):
-        """In the place of the own part of the parameters, which is as large as that of the gradients."""
+        """The `Bytes` of the device's part of the parameters: as many as of its part of the gradients."""
         return [self._part]
 
     def gather(self, parts):
-        """Parameters change their numbers; where they were in parts, all of them are there besides, too."""
+        """Count all parameters beside the own part, where the stage had that part alone."""
         if self._in_parts:
             self._held["parameters"] = self._own_bytes + self._gradients.nbytes
 
     def holdings(self):
-        """{kind: bytes}, which change when the next action begins."""
+        """Return {kind: bytes}, which change when the next action begins."""
         n_gradients, n_statistics = self.totals.n_held()
         sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
         self._held["gradients"] = sums + sum(dW.nbytes for dW in self.totals.of_tied.values())
@@ -126,7 +126,7 @@ class StandIn:
         return self._held
 
     def _action(self, kind, i):
-        """(before, after, kept); an update works in place, and a micro-batch keeps nothing any more."""
+        """Return (before, after, kept) of an action; an update works in place and keeps nothing."""
         return self._footprints[i].actions[self._patterns[i]].get(kind, (0, 0, {}))
 
     def _change_versions(self, adds, i):
@@ -159,7 +159,7 @@ class Foresight:
         self._sent = [sent[id(stages)] for stages in footprints]
 
     def perform_on(self, device):
-        """For `programs_of_schedule`: actions take their time; arguments, results, messages have bytes."""
+        """Return the `perform` of a device: actions take time; arguments, results and messages have bytes."""
         stages = {stage: stand_in for (stage, place), stand_in in self.stages.items() if place == device}
 
         def perform(action, inputs):
@@ -177,7 +177,7 @@ class Foresight:
         return perform
 
     def holdings(self):
-        """For each device, a function that returns {kind: bytes}."""
+        """Return for each device a function that returns {kind: bytes}."""
         on_device = {}
         for (_, device), stand_in in self.stages.items():
             on_device.setdefault(device, []).append(stand_in.holdings)
@@ -190,7 +190,7 @@ def _act(parts):
 
 
 def _added_up(holdings):
-    """One function for all that the stand-ins on a device hold. holdings: a function for each of them."""
+    """Return one function for all that a device holds. holdings: a function for each of its stand-ins."""
     if len(holdings) == 1:
         return holdings[0]
 
@@ -204,7 +204,7 @@ def _added_up(holdings):
 
 
 def _skips(footprints):
-    """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another."""
+    """Return [(name, stage of its Fork, stage of its Join)] of the skip connections between stages."""
     ends = {"F": {}, "B": {}}  # its Fork sends forward, its Join back
     for stage, footprint in enumerate(footprints):
         for message, name in footprint.skips:
@@ -213,7 +213,7 @@ def _skips(footprints):
 
 
 def _ties(footprints):
-    """{name: its `Tied` layers, in order}"""
+    """Return {name: its `Tied` layers, in order}."""
     ties = {}
     for stage, footprint in enumerate(footprints):
         for name, layer in footprint.tied:
@@ -222,7 +222,7 @@ def _ties(footprints):
 
 
 def _stand_ins(wires, footprints):
-    """{(stage, device): StandIn}, one for all copies that have a stage on the same device."""
+    """Return {(stage, device): StandIn}, one for all copies that have a stage on the same device."""
     schedule = wires.schedule
     patterns, n = _patterns(schedule, footprints), _microbatches_per_update(schedule)
     microbatches = range(schedule.n_microbatches)
@@ -246,7 +246,7 @@ def _stand_ins(wires, footprints):
 
 
 def _sent(footprint):
-    """{kind of message: what a stage sends, (outgoing, {name of a skip connection: what leaves by it})}"""
+    """Return {kind of message: (what a stage sends, {name of a skip connection: what leaves by it})}."""
     sent = {message: (Bytes(n_bytes), {}) for message, n_bytes in footprint.sent.items()}
     for (message, name), n_bytes in footprint.skips.items():
         _, skips = sent[message]
@@ -255,9 +255,9 @@ def _sent(footprint):
 
 
 def _for_each_microbatch(schedule, footprints):
-    """A list with the footprints of the stages for each micro-batch.
+    """Return a list with the footprints of the stages for each micro-batch.
 
-    `ValueError` for what does not fit the schedule.
+    Raise `ValueError` for what does not fit the schedule.
     """
     M = schedule.n_microbatches
     if not isinstance(footprints, list) or not footprints:
@@ -307,7 +307,7 @@ def _patterns(schedule, footprints):
 
 
 def _microbatches_per_update(schedule):
-    """How many micro-batches one update takes in."""
+    """Return how many micro-batches one update takes in."""
     if not schedule.asynchronous:
         return schedule.n_microbatches
     check_versions(schedule)

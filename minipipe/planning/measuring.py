@@ -82,14 +82,14 @@ def counts_for(stages, layers, loss, sample):
 
 
 def skips_across(layers):
-    """(names of the Forks whose Join is not among these layers, names of the Joins whose Fork is not)"""
+    """Return (names of Forks whose Join is not among these layers, names of Joins whose Fork is not)."""
     forks = [layer.fork for layer in layers if layer.fork]
     joins = [layer.join for layer in layers if layer.join]
     return [name for name in forks if name not in joins], [name for name in joins if name not in forks]
 
 
 def sends_back(pattern):
-    """The kind of action in `pattern` whose result goes back to the stage before.
+    """Return the kind of action in `pattern` whose result goes back to the stage before.
 
     >>> sends_back("FRB"), sends_back("FIW")
     ('B', 'I')
@@ -98,7 +98,7 @@ def sends_back(pattern):
 
 
 def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
-    """{(kind, stage): Performed} of a micro-batch, with which every stage does the actions of `pattern`.
+    """Return {(kind, stage): Performed} of a micro-batch on which each stage does the actions of `pattern`.
 
     stages: consecutive `Stage`s, all or some.
     pattern: the kinds of their actions in order.
@@ -124,7 +124,7 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
 
 
 def _skips(stage, way):
-    """The names of the skip connections that arrive from other stages, and of those that go on to others."""
+    """Return (names of skip connections that arrive from other stages, names of those that leave)."""
     if way == 0:
         return [], []
     forks, joins = skips_across(stage.layers)
@@ -132,7 +132,7 @@ def _skips(stage, way):
 
 
 def _performed(stage, work, arguments, leaving):
-    """What it took to call `work`, as `Performed`.
+    """Call `work`; return what it took, as `Performed`.
 
     arguments: what the action is given, for those who count bytes.
     leaving: the names of what goes on by skip connections.
@@ -151,14 +151,14 @@ def _held(stage, work):
 
 
 def received(sent):
-    """What arrives: copies, in one piece each."""
+    """Return what arrives: copies, in one piece each."""
     if sent is None or isinstance(sent, tuple):
         return sent and tuple(map(received, sent))
     return sent.copy()
 
 
 def footprint(stage, performed, optimizer=None):
-    """The `Footprint` of a stage that has just worked on a micro-batch, and has its gradients.
+    """Return the `Footprint` of a stage that has just worked on a micro-batch, and has its gradients.
 
     performed: {pattern: {(kind, stage): Performed}}, as `one_micro_batch` gives for each pattern.
     optimizer: what it keeps counts, too.
@@ -202,7 +202,7 @@ def footprint(stage, performed, optimizer=None):
 
 
 def in_network(of_stages, counts):
-    """The footprints of all stages; tied layers then have their places in the network, not in their stage."""
+    """Return the footprints with each tied layer's place in the network instead of that in its stage."""
     placed = []
     for start, of_stage in zip(accumulate([0, *counts]), of_stages):
         tied = {(name, start + place): n_bytes for (name, place), n_bytes in of_stage.tied.items()}
@@ -211,7 +211,7 @@ def in_network(of_stages, counts):
 
 
 def n_bytes_of(sent):
-    """The bytes of what a stage sends or receives."""
+    """Return the bytes of what a stage sends or receives."""
     return sum(array.nbytes for array in leaves(sent))
 
 
@@ -225,7 +225,7 @@ class Measured(NamedTuple):
 
 
 def measure(layers, loss, stages, X, Y, dtype="float64", optimizer=None, rounds=5, at_once=1):
-    """What the stages of a network need for a micro-batch: `Measured` seconds and bytes.
+    """Measure the seconds and bytes that the stages of a network need for a micro-batch; return `Measured`.
 
     layers, loss: of the network.
     stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample.
@@ -276,6 +276,6 @@ def measure(layers, loss, stages, X, Y, dtype="float64", optimizer=None, rounds=
 
 
 def mean_of(several):
-    """The `Costs` in the mean of those that several have measured at the same time."""
+    """Return the mean of the `Costs` that several have measured at the same time."""
     times = {kind: list(map(fmean, zip(*(getattr(one, kind) for one in several)))) for kind in TIMED_KINDS}
     return Costs(**times, message_bytes=several[0].message_bytes, unit=SECONDS)

@@ -63,13 +63,14 @@ def _filled_and_drained(K, M, F, B):
     also={"F-then-B": "PaddlePaddle", "AFAB": "nanotron", "all-forward-all-backward": "nanotron"},
 )
 def gpipe(stages, microbatches):
-    """All forwards, then all backwards, the last micro-batch first (fill and drain).
+    """All forwards, then all backwards (fill and drain).
 
         F0 F1 F2             B2 B1 B0
            F0 F1 F2       B2 B1 B0
               F0 F1 F2 B2 B1 B0
 
-    Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device.
+    The last micro-batch goes back first, as in the paper's figure. Makespan (M + K - 1)(F + B) ticks; M
+    micro-batches are alive on every device.
     """
 
     def order(r):
