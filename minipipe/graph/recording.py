@@ -114,8 +114,6 @@ class Graph:
         if orders is None:
             orders = list_schedule(self.tasks, devices).orders
         programs = programs_of(self.tasks, orders, [call.make for call in self._calls])
-        for call in self._calls:
-            call.result, call.has_run = None, False
         with computing():
             return ENGINES[engine](programs).run()
 
