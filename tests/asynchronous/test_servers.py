@@ -347,9 +347,9 @@ def test_each_round_chooses_other_clients():
 
 
 def test_one_client_with_all_samples_is_plain_sgd():
-    """Bit for bit, in the order of its passes; batch norm's statistics, too."""
+    """Bit for bit, in the order of its passes; dropout and batch norm's statistics, too."""
     (X, Y), = data = clients(11)
-    layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Tanh(), mp.Linear(4, 2)]
+    layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Tanh(), mp.Linear(4, 2)]
     net = mp.FederatedAveraging(layers, LOSS, data, epochs=2, batch_size=4, seed=3)
     net.train(2, mp.SGD(0.1))
     batches = []
