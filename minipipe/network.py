@@ -341,7 +341,10 @@ class Sequential(Network):
                 for k, part in enumerate(grains):
                     total.add(k, self.terms_of(part, X, Y))
                 J, gradients, statistics = total.value
-                gradients = self._with_ties(gradients)
+                for indices in self.ties.values():  # each of them gets the sum of their dW
+                    dW = sum_of_tied([gradients[index][0] for index in indices])
+                    for index in indices:
+                        gradients[index] = dW, gradients[index][1]
             check_finite_run(self.loss, J, self.layers, gradients)
         self._gradients, self._counted = gradients, [(self._all_layers, statistics)]
         return J
@@ -357,14 +360,6 @@ class Sequential(Network):
         gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
         self.loss.cache = None
         return J, gradients, take_statistics(self._all_layers)
-
-    def _with_ties(self, gradients):
-        """`gradients`, with the sum of the tied layers' dW for each of them."""
-        for indices in self.ties.values():
-            total = sum_of_tied([gradients[index][0] for index in indices])
-            for index in indices:
-                gradients[index] = total, gradients[index][1]
-        return gradients
 
 
 def check_finite_run(loss, J, layers, gradients):

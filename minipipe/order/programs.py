@@ -4,6 +4,7 @@ First what travels between the stages, then what closes a mini-batch on a device
 """
 
 from collections import Counter
+from functools import partial
 from itertools import chain
 
 from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
@@ -156,7 +157,7 @@ class Closing:
 
     def communicate(self):
         """The program of the communication lane: the exchanges, in the order in which they are started."""
-        exchanges = {"A": self._all_reduce, "S": self._reduce_scatter, "G": self._gather}
+        exchanges = {"A": self._exchange, "S": partial(self._exchange, keeps_part=True), "G": self._gather}
         for action, name in self._started:
             yield Receive(f"the start of {name}", self._device)
             yield from exchanges[action.kind](action.stage, action.microbatch)
@@ -170,7 +171,7 @@ class Closing:
         """A program: what the order has left to the end of the mini-batch."""
         if not self._has_sums and not self._has_U:
             for stage in self._own:
-                yield from self._all_reduce(stage, self._last)
+                yield from self._exchange(stage, self._last)
         elif self._has_sums and not self._has_U:
             yield from self._wait_for(self._sums)
         yield from self._exchange_tied()
@@ -182,16 +183,13 @@ class Closing:
                 self._over.add(_end(action))
                 yield Receive(_end(action), self._device)
 
-    def _all_reduce(self, stage, i):
-        """All devices that have a copy of the stage get the sums of the mini-batch of micro-batch i."""
-        yield from self._exchange(stage, i, keeps_part=False)
+    def _exchange(self, stage, i, keeps_part=False):
+        """A program: sum gradients, costs and statistics over the devices that have a copy of the stage.
 
-    def _reduce_scatter(self, stage, i):
-        """Each device that has a copy of the stage gets its own part of the sum of the gradients."""
-        yield from self._exchange(stage, i, keeps_part=True)
-
-    def _exchange(self, stage, i, keeps_part):
-        """Sum over the copies: gradients, costs and statistics."""
+        i: a micro-batch of the mini-batch.
+        keeps_part: whether each of them gets its own part of the sum of the gradients, a reduce-scatter; if
+            not, all get all of it, an all-reduce.
+        """
         group, own = self._groups.get(stage), self._own_stage(stage)
         if group is None:
             return
@@ -203,7 +201,9 @@ class Closing:
         else:
             total, counted = yield from all_reduce_sum_and_gather(group, gradients, pending, self._algorithm)
             totals.replace_gradients(i, total)
-        _absorb_counted(group, totals, i, counted)
+        # costs and statistics are small: each device gets those of all others, and adds them up itself
+        for pending in counted[:group.rank] + counted[group.rank + 1:]:
+            totals.absorb(i, pending)
 
     def _gather(self, stage, i):
         """Each device gets the parts of the stage's parameters that the others have."""
@@ -256,12 +256,6 @@ def _named(actions):
         times[action] += 1
         found.append((action, f"{action}" if times[action] == 1 else f"{action} (time {times[action]})"))
     return found
-
-
-def _absorb_counted(group, totals, i, counted):
-    """Costs and statistics are small: each device gets those of all others, and adds them up itself."""
-    for pending in counted[:group.rank] + counted[group.rank + 1:]:
-        totals.absorb(i, pending)
 
 
 def _end(action):

@@ -136,17 +136,13 @@ def changed(
     order = with_recompute(order, in_order.get(recompute, recompute))
     if zero and order.has_copied_stages:
         return with_zero(order, zero).validate()
-    if zero:
-        return _updates_last(with_updates(order))
+    if zero:  # a device makes its updates after all its other actions, as with copies: for tied layers
+        order = with_updates(order)
+        devices = [sorted(actions, key=lambda action: action.kind == "U") for actions in order.devices]
+        return replace(order, devices=tuple(map(tuple, devices)))
     if buckets is not None and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
         return with_all_reduce(order)
     return order
-
-
-def _updates_last(order):
-    """The order with all updates of a device behind its other actions, as ZeRO has them: for tied layers."""
-    devices = [sorted(actions, key=lambda action: action.kind == "U") for actions in order.devices]
-    return replace(order, devices=tuple(map(tuple, devices)))
 
 
 def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) -> tuple:

@@ -83,8 +83,10 @@ class Run:
             self._begin(placed, optimizer, memories, shard, options.sums.accumulate)
             self.stages |= placed
             sum_tied = program_of_ties(tied, shard, self.stages)
-            all_reduce = options.sums.all_reduce
-            made = programs_of_schedule(shard, self._perform_on, self.stages, sum_tied, all_reduce)
+            made = programs_of_schedule(
+                shard, lambda device: partial(self._perform, device), self.stages, sum_tied,
+                options.sums.all_reduce,
+            )
             programs |= zip(shard.ranks, made)
             shares |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
@@ -188,29 +190,19 @@ class Run:
                 for own in owned.values():
                     own.gather([vectors[device] for device in holders])
 
-    def _perform_on(self, device):
-        """For `programs_of_schedule`."""
-        return partial(self._perform, device)
-
     def _perform(self, device, action, inputs):
         """For `program`: an action is one Compute, which calls a function.
 
         If layers talk to other devices, it is cut at each exchange into several Computes of equal ticks.
         """
-        n_exchanges = sum([self.stages[part.stage, device].n_exchanges(part) for part in action.parts])
+        parts = [(self.stages[part.stage, device], part) for part in action.parts]
+        n_exchanges = sum([stage.n_exchanges(part) for stage, part in parts])
         ticks = divide_exactly(self._ticks(action), 1 + n_exchanges) if n_exchanges else None
-        work = self._work(device, action.parts, inputs)
+        work = _in_turn(parts, inputs)
         exchange, results = yield Compute(action, resumed, work, None, inputs, ticks=ticks)
         while exchange is not None:
             answer = yield from exchange.program
             exchange, results = yield Compute(action, resumed, work, answer, ticks=ticks)
-        return results
-
-    def _work(self, device, parts, inputs):
-        """A program: do the parts of an action; return [(outgoing, skips)]. inputs: those of each part."""
-        results = []
-        for part, given in zip(parts, inputs, strict=True):
-            results.append((yield from self.stages[part.stage, device].act(part, *given)))
         return results
 
     # What the stages have at the end, for the whole network. Where layers are in shards, all ranks make these
@@ -283,6 +275,18 @@ class Run:
         for (_, device), stage in self.stages.items():
             on_device[device].append(stage)
         return [Holdings(stages) for stages in on_device]
+
+
+def _in_turn(parts, inputs):
+    """A program that does the parts of an action, and returns the (outgoing, skips) of each.
+
+    parts: a list of (stage, part).
+    inputs: the (incoming, skips) of each.
+    """
+    results = []
+    for (stage, part), given in zip(parts, inputs, strict=True):
+        results.append((yield from stage.act(part, *given)))
+    return results
 
 
 def _on_devices(stages, placements):

@@ -52,7 +52,18 @@ class InShards:
 
     def tied(self, ties: Mapping[str, Sequence[int]]) -> list[dict]:
         """Return for each shard {name: its `Tied` layers}. ties: {name: the layers of the whole}."""
-        return [_tied_in(stages, ties) for stages in self.stages]
+        found = []
+        for stages in self.stages:
+            places = {name: [] for name in ties}
+            for stage in stages if ties else ():
+                for index, layer in enumerate(stage.layers):
+                    if layer.tie is not None:
+                        places[layer.tie].append((stage.index, index))
+            found.append({
+                name: [Tied(layer, *place) for layer, place in zip(layers, places[name], strict=True)]
+                for name, layers in ties.items()
+            })
+        return found
 
 
 def macs_of_shard(layers: Sequence[Layer], shard: Shard, macs: Sequence[int]) -> list[int]:
@@ -63,19 +74,6 @@ def macs_of_shard(layers: Sequence[Layer], shard: Shard, macs: Sequence[int]) ->
     whole = weights_of_layers(layers)
     held = [sum(weights_of_layers(parts)) for parts in shard.layers]
     return [n * part // all_ if all_ else n for n, part, all_ in zip(macs, held, whole, strict=True)]
-
-
-def _tied_in(stages, ties):
-    """{name: the tied layers of a shard}, with their places in its stages."""
-    places = {}
-    for stage in stages if ties else ():
-        for index, layer in enumerate(stage.layers):
-            if layer.tie is not None:
-                places.setdefault(layer.tie, []).append((stage.index, index))
-    return {
-        name: [Tied(layer, *place) for layer, place in zip(layers, places[name], strict=True)]
-        for name, layers in ties.items()
-    }
 
 
 # Which layers of a copy of the network compute together with those of the other copies.

@@ -215,15 +215,14 @@ class Shard:
             second = index + 1
             while second < len(layers) and self._can(layers[second], "units"):
                 second += 1
-            if second < len(layers) and self._are_a_pair(layers[index], layers[second]):
+            if (
+                second < len(layers) and layers[index].tie is None and layers[second].tie is None
+                and self._can(layers[index], "outputs") and self._can(layers[second], "inputs")
+            ):
                 found[index] = second
                 index = second
             index += 1
         return found
-
-    def _are_a_pair(self, first, second):
-        untied = first.tie is None and second.tie is None
-        return untied and self._can(first, "outputs") and self._can(second, "inputs")
 
     def _can(self, layer, how):
         """Whether a layer says that it can be split so, and all tied to it have a unit for each device."""

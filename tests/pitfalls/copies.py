@@ -70,7 +70,7 @@ def hook_gets_the_parameter(monkeypatch):
             for sums in (*stage.totals._gradients.values(), stage.totals._costs):
                 sums.of(i).complete(next(iter(sums.of(i).pending.values())))
 
-    monkeypatch.setattr(Closing, "_all_reduce", weights_only)
+    monkeypatch.setattr(Closing, "_exchange", weights_only)
 
 
 def check_hook_gets_the_parameter():
@@ -178,7 +178,7 @@ def check_padded_sampler():
 def uneven_ends(monkeypatch):
     """The copies meet at the end of each of their micro-batches, also where one has fewer than another."""
     with_orders(monkeypatch)
-    sum_up = Closing._all_reduce
+    sum_up = Closing._exchange
 
     def after_meeting(self, stage, i):
         for action in self.order:
@@ -186,7 +186,7 @@ def uneven_ends(monkeypatch):
                 yield from barrier(self._groups[stage])
         yield from sum_up(self, stage, i)
 
-    monkeypatch.setattr(Closing, "_all_reduce", after_meeting)
+    monkeypatch.setattr(Closing, "_exchange", after_meeting)
 
 
 def check_uneven_ends():
@@ -200,7 +200,7 @@ def check_uneven_ends():
 def synchronised_at_the_wrong_micro_batch(monkeypatch):
     """Copies add up their gradients in the cool-down, which the last stage of 1F1B does not have."""
     with_orders(monkeypatch)
-    sum_up = Closing._all_reduce
+    sum_up = Closing._exchange
 
     def in_the_cool_down(self, stage, i):
         if [kind for kind, *_ in self.order[-2:]] == ["B", "B"]:
@@ -210,7 +210,7 @@ def synchronised_at_the_wrong_micro_batch(monkeypatch):
             for sums in (*totals._gradients.values(), totals._costs):
                 keep_own(sums, i)
 
-    monkeypatch.setattr(Closing, "_all_reduce", in_the_cool_down)
+    monkeypatch.setattr(Closing, "_exchange", in_the_cool_down)
 
 
 def check_synchronised_at_the_wrong_micro_batch():
