@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from exercises import transformer
+from exercises import cnn, transformer
 from exercises.cutting import POSSIBLE_MISTAKES, check_possible
 from exercises.judging import judged, part_named
 
@@ -50,9 +50,10 @@ LISTS = {check_possible: POSSIBLE_MISTAKES, transformer.check_shares: transforme
 def formulas_of(check, solution):
     """Return [(wrong function, sentence)] that `check` compares an answer with; [] if it has no such list.
 
-    Most checkers hand theirs to `judged`; those of two numbers to `_judge_pair`, a list for each number.
+    Most checkers hand theirs to `judged`; those of two numbers to `_judge_pair`, a list for each number;
+    those of CNNs to `_judge`, in each case the wrong arrays, with sentences that may name sizes.
     """
-    module, found = sys.modules[check.__module__], list(LISTS.get(check, ()))
+    module, found, cases = sys.modules[check.__module__], list(LISTS.get(check, ())), []
 
     def judged(function, names, cases, right, mistakes):
         found.extend(mistakes)
@@ -61,9 +62,15 @@ def formulas_of(check, solution):
         for place, name in enumerate(mistakes):
             found.extend((_with(place, wrong, right), sentence) for wrong, sentence in mistakes[name])
 
-    with (patch.object(module, "judged", judged, create=True),
+    def judge(name, value, right, dA, mistakes, rule):
+        cases.append(mistakes)
+
+    with (patch.object(module, "judged", judged, create=True), patch.object(cnn, "_judge", judge),
           patch.object(module, "_judge_pair", judge_pair, create=True)):
         check(solution)
+    for of_cases in zip(*cases, strict=True):
+        arrays, sentences = zip(*of_cases)
+        found.append((lambda *given, left=iter(arrays): next(left), sentences))
     return found
 
 

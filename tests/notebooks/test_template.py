@@ -89,7 +89,7 @@ def test_each_wrong_formula_of_a_checker_is_told_its_own_sentence(path):
     """None of them is right in the cases that are asked, or taken for another one."""
     for exercise in exercises_of(path):
         formulas = formulas_of(exercise.checker, exercise.right)
-        faults = judged_wrongly(exercise.checker, formulas, lambda found, sentence: found == sentence)
+        faults = judged_wrongly(exercise.checker, formulas, str.endswith)
         assert not faults, "\n".join(faults)
 
 
