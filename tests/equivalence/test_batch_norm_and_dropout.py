@@ -201,7 +201,7 @@ def test_a_sample_has_the_same_mask_in_any_split(shape, m, first, step, data):
     assert np.array_equal(part, whole[..., start:stop])
 
 
-def test_all_that_names_a_mask_changes_it():
+def test_seed_step_sample_and_layer_each_change_the_mask():
     """64 numbers and more agree by chance with probability 2^-64: seed, step, sample, layer, and sibling
     inside one layer.
     """

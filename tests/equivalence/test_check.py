@@ -419,7 +419,7 @@ def spoil(pipe, method, change, monkeypatch):
 
 
 @pytest.mark.parametrize("layer, place", [(0, 0), (2, 0), (2, 1), (6, 1), ("J", None)])
-def test_what_is_off_by_anything_is_not_that_of_the_same_groups(layer, place, monkeypatch):
+def test_any_difference_from_the_same_micro_batches_is_noticed(layer, place, monkeypatch):
     """With BatchNorm, dropout, a skip connection and a tie, in rational numbers."""
     rng = np.random.default_rng(0)
     layers = [

@@ -63,7 +63,7 @@ def test_costs_are_a_share_for_each_micro_batch():
 
 @settings(max_examples=40)
 @given(st.data(), st.integers(1, 4), st.integers(1, 6))
-def test_any_order_that_can_run_has_a_late_one(data, n_stages, n_microbatches):
+def test_any_schedule_of_one_copy_can_have_a_late_W(data, n_stages, n_microbatches):
     schedule = data.draw(valid_schedules(n_stages, n_microbatches))
     if schedule.n_copies > 1:
         with pytest.raises(ValueError, match="takes in all micro-batches of one"):

@@ -163,7 +163,7 @@ def gradients(kind, way, M, K, schedule, accumulate):
 
 
 @pytest.mark.parametrize("kind, way", one_in(2, KINDS, HANDED_OVER))
-def test_the_gradients_are_those_of_a_plain_loop_before_a_look_and_after_it(kind, way):
+def test_gradients_equal_a_plain_loop_before_and_after_a_check(kind, way):
     """25 layers, each of which `mp.check` finds right."""
     before = [gradients(kind, way, *setting) for setting in SETTINGS]
     for (M, *_), found in zip(SETTINGS, before, strict=True):

@@ -48,7 +48,7 @@ def added(terms):
     return reduce(lambda total, term: [a + b for a, b in zip(total, term, strict=True)], terms)
 
 
-def test_it_adds_in_order_of_arrival():
+def test_a_running_sum_adds_in_order_of_arrival():
     X, Y = mini_batch(24)
     of_each = terms(X, Y, 6)
     for name, order in (("gpipe-fifo", range(6)), ("gpipe", reversed(range(6)))):

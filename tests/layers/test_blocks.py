@@ -149,7 +149,7 @@ def test_an_optimizer_steps_a_block_as_it_steps_its_parts():
     assert_same((block.W, block.b), (twin.W, twin.b))
 
 
-def test_gradients_of_another_form_change_nothing():
+def test_gradients_of_a_wrong_form_are_refused():
     layer = mp.Chain(mp.Linear(2, 2), mp.Linear(2, 2))
     layer.initialize(np.random.default_rng(0))
     before, right = layer.copy(), np.ones((2, 2))

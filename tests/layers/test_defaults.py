@@ -92,7 +92,7 @@ ROWS = {  # the row: (our column, whether the code does so)
 }
 
 
-def test_our_column_is_what_the_code_does():
+def test_the_table_of_defaults_is_what_layers_do():
     lines = [line for line in TABLE.splitlines() if line.startswith("| ") and "---" not in line]
     columns = [line.removeprefix("| ").split(" | ")[:2] for line in lines[1:]]
     assert columns == [[row, words] for row, (words, _) in ROWS.items()]

@@ -35,7 +35,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_leaves_a_layer(kind):
+def test_results_of_layers_are_contiguous(kind):
     """All that its four methods return; one sample and one position have layouts of their own."""
     change = partial(converted, convert=KINDS[kind])
     for name, (example, _) in LAYERS.items():
@@ -98,7 +98,7 @@ def met(monkeypatch):
 
 @pytest.mark.parametrize("in_network", [lambda *layers: layers, lambda *layers: [mp.Chain(*layers)]])
 @pytest.mark.parametrize("m", [1, 4])
-def test_what_leaves_a_layer_of_ones_own(m, in_network, met):
+def test_results_of_a_users_layer_are_made_contiguous(m, in_network, met):
     net = mp.Sequential(in_network(Turned(3), mp.Linear(3, 3), Turned(3), mp.Linear(3, 3)), LOSS)
     forward_through(net.layers, np.ones((3, m)), {})
     _, gradients = backward_through(net.layers, np.ones((m, 3)).T, {})
@@ -129,7 +129,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("split", NETWORKS)
-def test_parameters_that_are_assigned_as_views(split, met):
+def test_parameters_assigned_as_views_are_made_contiguous(split, met):
     """A run, a prediction and an update work with copies of them, which have the same numbers."""
     X = Y = np.random.default_rng(0).standard_normal((3, 4))
     values = np.arange(9.0).reshape(3, 3) / 8
@@ -158,7 +158,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("m", [1, 12])
-def test_data_that_lie_another_way(m, way, met):
+def test_data_in_another_memory_layout_give_the_same_bits(m, way, met):
     """One device and a pipeline hand on copies in one piece."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((5, m)), rng.standard_normal((3, m))

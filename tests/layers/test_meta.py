@@ -68,7 +68,7 @@ def test_every_model_needs_the_bytes_that_are_foreseen(name):
     assert foreseen == measured
 
 
-def test_views_are_views_where_those_of_numbers_are():
+def test_arrays_without_numbers_share_memory_as_numpys_do():
     """Each of these, with A of numbers and without, has the same shape, and shares A's memory or not."""
     for A in (np.ones((6, 4, 2)), np.ones((6, 4, 1)), np.ones((1, 4, 1))):
         for change in (
@@ -194,7 +194,7 @@ def test_bad_sizes_of_footprints_are_refused():
     assert_refused([(partial(mp.footprints, **right | options), words) for options, words in wrong])
 
 
-def test_one_time_iterators_and_used_optimizers_do():
+def test_footprints_take_generators_and_used_optimizers():
     """A generator of layers or patterns is read once; an optimizer that has its memory is counted as one
     that will have it.
     """

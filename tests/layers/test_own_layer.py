@@ -252,7 +252,7 @@ def test_an_overridden_half_is_what_backward_calls():
     assert_same(layer.backward(dZ), [2 * layer.W.T @ dZ, dZ @ X.T, dZ.sum(axis=1, keepdims=True)])
 
 
-def test_what_the_later_class_writes_counts():
+def test_the_most_derived_class_decides_what_is_called():
     """A whole backward over halves, halves over a whole, and a backward from a class that is no layer."""
     class Whole(mp.Linear):
         def backward(self, dZ):

@@ -74,7 +74,7 @@ def embedded(tokens):
     return mp.Sequential([mp.Embedding(5, 2)], None).layers[0].forward(np.array(tokens))
 
 
-def test_what_no_layer_or_model_can_be_made_of_or_take():
+def test_wrong_arguments_of_layers_and_models_are_refused():
     """tests/doors has a sweep over bounds, such as "must be at least 1"."""
     assert_refused([
         # Linear
@@ -203,7 +203,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("make", [on_one_device, in_a_pipeline, without_a_flush])
-def test_data_that_are_no_finite_numbers_move_nothing(make):
+def test_data_that_are_not_finite_numbers_change_nothing(make):
     model = make(NETWORK, np.float64)
     trained(model, X, Y)
     earlier = before(model)
@@ -266,7 +266,7 @@ def test_the_derivative_is_exact_if_labels_do_not_add_up_to_1():
     assert slopes(J)[0] == (dZ * D).sum()
 
 
-def test_a_training_that_fit_cannot_make_moves_nothing():
+def test_trainings_that_fit_cannot_run_are_refused():
     flushes, updates = "without a flush, for which fit would wait: use train", (
         "clip=1.0 with the order of ...: leave clip out, or use an order without"
     )
@@ -394,7 +394,7 @@ def test_layers_whose_output_is_not_looked_at_cannot_overflow():
             assert all(np.isfinite(A).all() for A in leaves(layer.forward(A_prev))), name
 
 
-def test_a_layer_of_a_user_is_looked_at():
+def test_an_overflow_in_a_users_layer_is_refused():
     class Square(mp.ReLU):
         can_overflow = True
 
@@ -406,7 +406,7 @@ def test_a_layer_of_a_user_is_looked_at():
         handed_on(Square(), OUTLIER)
 
 
-def test_both_arrays_of_a_pair_are_looked_at():
+def test_an_overflow_in_either_array_of_a_pair_is_refused():
     class Squares(mp.layers.Layer):
         def forward(self, A_prev):
             return A_prev.astype(np.float64), A_prev * A_prev

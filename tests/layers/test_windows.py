@@ -161,7 +161,7 @@ def test_convolutions_equal_loops_over_single_numbers(g, buffer_bytes, way, seed
             assert all(isinstance(entry, Rational) for part in found[:3] for entry in part.flat)
 
 
-def test_same_keeps_the_length_and_puts_the_odd_zero_behind():
+def test_same_padding_keeps_the_length_with_the_odd_zero_last():
     """Sums of `kernel` neighbours of 1 2 3 4 5, which is the rule of PyTorch for even spans."""
     for kernel, dilation, expected in (
         (3, 1, [3, 6, 9, 12, 9]), (4, 1, [6, 10, 14, 12, 9]), (2, 3, [3, 5, 7, 3, 4]),
@@ -291,7 +291,7 @@ def test_padding_of_max_pooling_is_below_every_number():
     assert np.array_equal(mp.AvgPool1d(2, 1, padding=1).forward(A_prev).ravel(), [-2.5, -4, -1.5])
 
 
-def test_more_offsets_than_one_byte_can_count():
+def test_max_pooling_takes_windows_of_more_than_256_places():
     A_prev = np.zeros((1, 300, 1))
     A_prev[0, 290] = 1
     layer = mp.MaxPool1d(300)

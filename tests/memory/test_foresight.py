@@ -246,7 +246,7 @@ def test_footprints_that_do_not_fit_are_refused():
     ])
 
 
-def test_nothing_is_measured_with_none_of_it():
+def test_measure_needs_a_round_a_stage_and_a_thread():
     X, Y = mini_batch(4)
     assert_refused([
         (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, rounds=0), "rounds=0 must be at least 1"),

@@ -262,7 +262,7 @@ def test_networks_without_attention_are_refused_in_words():
     )])
 
 
-def test_the_layers_that_were_handed_in_keep_their_shares():
+def test_selective_recomputation_leaves_the_users_layers_alone():
     layers = [mp.TransformerBlock(8, 2), mp.TransformerBlock(8, 2)]
     pipe = mp.Pipeline(layers, LOSS, 2, 1, recompute="selective")
     all_parts = map(mp.layers.every_layer, (layers, pipe.layers))

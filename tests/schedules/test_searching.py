@@ -199,7 +199,7 @@ numbers = st.one_of(st.integers(1, 9), st.floats(0.1, 9))
 
 @settings(max_examples=25, deadline=None)
 @given(st.data(), sizes, st.booleans(), st.sampled_from([0, 1, 2.5]))
-def test_what_is_found_keeps_the_limit_and_takes_its_ticks(data, size, halves, latency):
+def test_a_schedule_that_is_found_keeps_limit_and_makespan(data, size, halves, latency):
     K, M = size
     F, I, W = (data.draw(st.lists(numbers, min_size=K, max_size=K)) for _ in range(3))
     costs = Costs(F=F, B=[i + w for i, w in zip(I, W)], I=I, W=W)

@@ -189,7 +189,7 @@ WRONG = [
 
 @pytest.mark.parametrize("door", ["build", "compare", "simulate"])
 @pytest.mark.parametrize("what, words", WRONG)
-def test_what_says_no_schedule_gets_a_sentence(what, words, door):
+def test_what_is_not_a_schedule_is_refused_in_a_sentence(what, words, door):
     with pytest.raises(ValueError, match=re.escape(words)):
         DOORS[door](what)
 

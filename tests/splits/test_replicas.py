@@ -48,7 +48,7 @@ def test_steps_leave_all_copies_equal_to_one_device(optimizer):
 @pytest.mark.parametrize("D, M, zero, buckets", [
     (2, 2, 1, None), (3, 6, 1, 100), (5, 6, 2, 1), (3, 3, 3, None), (3, 6, 3, 100),
 ])
-def test_updates_of_the_order_do_so_too(D, M, zero, buckets):
+def test_updates_in_the_order_leave_all_copies_equal(D, M, zero, buckets):
     """With ZeRO; no copy shares an array with another one."""
     net = mp.DataParallel(network(), LOSS, D, microbatches=M, zero=zero, sums=mp.Sums(buckets=buckets))
     optimizer = mp.Adam(0.01)

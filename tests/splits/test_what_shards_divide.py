@@ -128,7 +128,7 @@ def test_tied_layers_are_divided_alike(kind, how, loss):
     assert net.ways == [of_tokens, "by outputs, gathered", "whole", how[loss]]
 
 
-def test_tied_layers_are_no_pair():
+def test_tied_layers_are_not_split_as_a_pair():
     """One of a pair has rows of its W, the other one columns."""
     tied = [mp.Linear(3, 3, tie="w"), mp.Tanh(), mp.Linear(3, 3, tie="w"), mp.ReLU()]
     net = mp.TensorParallel(exact([*tied, mp.Linear(3, 3)]), LOSS, 3)

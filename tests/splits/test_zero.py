@@ -141,7 +141,7 @@ def test_a_prefetched_gather_travels_during_the_stage_before():
     assert ends == [48 + 8 * 2 + 3 * 2, 48 + 2 * 2]
 
 
-def test_one_copy_has_all_of_it():
+def test_zero_with_one_copy_exchanges_nothing():
     for zero in (1, 2, 3):
         assert mp.DataParallel(LAYERS, LOSS, 1, microbatches=2, zero=zero).schedule.kinds == set("FBU")
 
@@ -200,7 +200,7 @@ def test_exchanges_in_other_orders_are_a_deadlock_that_names_both(level, kind, w
 @pytest.mark.parametrize("make", [
     with_all_reduce, with_updates, with_late_W, lambda order: with_zero(order, 1),
 ])
-def test_no_other_end_is_added(make):
+def test_all_reduces_and_updates_are_not_added_to_zero(make):
     with pytest.raises(ValueError, match=r"(reduce-scatters|updates|gathers) already|has S, which"):
         make(with_zero(data_parallel(2, 2), 1))
 
@@ -210,7 +210,7 @@ def test_no_other_end_is_added(make):
     (dict(zero=1, sums=mp.Sums(all_reduce="ring")), "all_reduce='ring', but with zero"),
     (dict(zero=3, microbatches=3), "zero=3 with 3 micro-batches over 2 replicas"),
 ])
-def test_what_does_not_go_with_it_is_refused(options, words):
+def test_options_that_do_not_go_with_zero_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         mp.DataParallel(LAYERS, LOSS, 2, **options)
 
@@ -252,7 +252,7 @@ CASES = [(*split, zero) for split in SPLITS for zero in (range(4) if split[0] > 
 
 
 @pytest.mark.parametrize("case, n_units", one_in(6, CASES, BUCKETS), ids=repr)
-def test_peaks_are_closed_forms(case, n_units):
+def test_peak_bytes_of_zero_follow_closed_forms(case, n_units):
     """A device of T has P = numbers / T of a stage, in n units of u = P / n.
 
     ZeRO 1 keeps 1/D of what Adam remembers, 2 P; 2, of the gradients, too, but for the unit that was just
@@ -268,7 +268,7 @@ def test_peaks_are_closed_forms(case, n_units):
     assert peaks(D, T, K, zero, n_units) == {kind: [8 * n] * (D * T * K) for kind, n in in_bytes.items()}
 
 
-def test_without_a_word_about_buckets_units_of_zero_3_are_layers():
+def test_zero_3_gathers_layer_by_layer_by_default():
     for D, T, K in SPLITS[2:]:
         layers = [mp.Linear(N, N, bias=False) for _ in range(4 * K)]
         nets = [
@@ -303,7 +303,7 @@ def test_a_copy_sends_twice_psi_and_zero_3_once_a_gather(level, n, times, N):
     assert [bytes_sent(trace, device) for device in range(N)] == [8 * times * PSI * (N - 1) // N] * N
 
 
-def test_what_stays_whole_is_gathered_once():
+def test_parameters_that_stay_whole_are_gathered_once():
     """Without the X and the G between the last stage's F and B, as FSDP may leave them out: 240 fewer."""
     order = with_zero(data_parallel(2, 2, 4), 3, 0)
     devices = [list(actions) for actions in order.devices]

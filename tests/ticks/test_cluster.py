@@ -228,7 +228,7 @@ def tell(*requests):
     return (request for request in requests)
 
 
-def test_what_has_come_through_a_port_is_not_asked_for_again():
+def test_a_message_that_passed_a_port_is_not_requested_again():
     """Its sender, which waited for the arrival, waits for something else when the receiver takes the
     message."""
     giver = tell(Send("x", None, 1, n_bytes=1), Receive("y", 1))

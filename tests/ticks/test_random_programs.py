@@ -258,7 +258,7 @@ def ended(setting, kept=None):
 
 @settings(max_examples=60)
 @given(settings_of_runs())
-def test_a_slow_and_plain_cluster_does_the_same(setting):
+def test_the_cluster_does_what_a_slow_and_plain_one_does(setting):
     """The same work at the same ticks, the same messages at the same ticks, and the same deadlocks."""
     cluster, stuck = ended(setting)
     slow = SlowCluster(setting.generators(), setting.link, setting.ports).run()

@@ -122,7 +122,7 @@ def test_a_backward_that_is_left_out_costs_both_its_halves(costs, B):
     assert mp.Costs(**costs).B == B
 
 
-def test_a_half_for_a_device_beside_one_a_stage_is_refused():
+def test_I_of_each_stage_with_W_of_a_device_is_refused():
     with pytest.raises(ValueError, match=r"I=\[1, 2\] and W=1: one is for a device, the other"):
         mp.Costs(I=[1, 2], W=1)
 
@@ -285,7 +285,7 @@ AS_THEY_ARE = {  # simulations that stay as they are
 
 
 @pytest.mark.parametrize("name", AS_THEY_ARE)
-def test_simulations_that_stay_as_they_are(name):
+def test_simulations_without_a_common_unit_are_not_stretched(name):
     traces = AS_THEY_ARE[name]()
     found, unit = in_one_unit(traces)
     assert all(found[one] is traces[one] for one in traces) and unit is None
@@ -331,7 +331,7 @@ def test_ticks_without_a_common_unit_are_refused_with_the_remedy(name):
             show(traces)
 
 
-def test_the_remedy_helps():
+def test_multiplied_costs_give_a_common_unit():
     traces = {"network": pipeline(), "data": copies(costs=mp.Costs(F=4, B=8)), "mine": unknown()}
     assert in_one_unit(traces)[0]["data"].makespan == 24 and mp.plots.compare(traces)
 
