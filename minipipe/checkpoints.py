@@ -14,9 +14,10 @@ import numpy as np
 
 from .checks import path_of, shown, write_whole
 from .network import Network
-from .state import HANDED, OptimizerState, State
+from .state import OptimizerState, State
 
 ABOUT = "minipipe"  # the array with the text
+OPTIMIZER = "optimizer"  # what the text and the arrays call its state
 FORMAT, READABLE = 2, (1, 2)  # 1 has one optimizer, and no counts
 UNREADABLE = (
     AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError,
@@ -51,14 +52,16 @@ def save(path, model, optimizer=None):
         raise ValueError("rational numbers cannot be written as plain arrays: save a network of floats")
     about = {"format": FORMAT, "layers": state.layers, "n_steps": state.n_steps, "counts": state.counts,
              "optimizers": {}}
-    for name, of_one in state.optimizers.items():
-        about["optimizers"][name] = {
-            "class": of_one.kind, "memories": of_one.n_memories, "updates": of_one.n_updates,
-            "learning_rate": float(of_one.learning_rate), "last_rate": float(of_one.last_rate),
+    of_optimizer = state.optimizer
+    if of_optimizer is not None:
+        about["optimizers"][OPTIMIZER] = {
+            "class": of_optimizer.kind, "memories": of_optimizer.n_memories,
+            "updates": of_optimizer.n_updates,
+            "learning_rate": float(of_optimizer.learning_rate), "last_rate": float(of_optimizer.last_rate),
         }
-        for (index, parameter, position), remembered in sorted(of_one.memory.items()):
+        for (index, parameter, position), remembered in sorted(of_optimizer.memory.items()):
             for number, array in enumerate(remembered):
-                arrays[f"{name}/{index}.{position}/{parameter}/{number}"] = array
+                arrays[f"{OPTIMIZER}/{index}.{position}/{parameter}/{number}"] = array
     model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
 
 
@@ -128,25 +131,19 @@ def _read(path):
 
 def _state_in(path, about, arrays):
     """Return the `State` in a file. about: what it says about the network."""
-    found = about["optimizers"] if about["format"] > 1 else {HANDED: about["optimizer"]}
-    optimizers = {
-        name: OptimizerState(
-            one["class"], one["memories"], one["updates"], one["learning_rate"], one["last_rate"],
-            _optimizer_state(name, arrays),
+    found = about["optimizers"].get(OPTIMIZER) if about["format"] > 1 else about[OPTIMIZER]
+    optimizer = None
+    if found is not None:
+        memory = {}
+        for name in sorted(arrays):
+            first, place, *parameter = name.split("/")
+            if first == OPTIMIZER:
+                index, position = map(int, place.split("."))
+                memory.setdefault((index, parameter[0], position), []).append(arrays[name])
+        optimizer = OptimizerState(
+            found["class"], found["memories"], found["updates"], found["learning_rate"], found["last_rate"],
+            memory,
         )
-        for name, one in found.items() if one is not None
-    }
     return State(
-        about["layers"], arrays, about["n_steps"], optimizers, about.get("counts", {}), source=str(path)
+        about["layers"], arrays, about["n_steps"], optimizer, about.get("counts", {}), source=str(path)
     )
-
-
-def _optimizer_state(optimizer, arrays):
-    """Return {(index of the layer, "W" or "b", position): arrays} of the optimizer of this name."""
-    memory = {}
-    for name in sorted(arrays):
-        first, place, *parameter = name.split("/")
-        if first == optimizer:
-            index, position = map(int, place.split("."))
-            memory.setdefault((index, parameter[0], position), []).append(arrays[name])
-    return memory

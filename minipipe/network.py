@@ -16,7 +16,7 @@ from .layers.through import (
     backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
 )
 from .state import (
-    HANDED, State, all_or_nothing, check_layers, check_optimizer_state, checked_array, checked_state,
+    State, all_or_nothing, check_layers, check_optimizer_state, checked_array, checked_state,
     named_arrays, restore, state_of_optimizer,
 )
 from .sums import TreeSum
@@ -94,10 +94,11 @@ class Network:
         return copy.deepcopy(self)
 
     def predict(self, X):
-        """The output of the last layer for X (n[0], m), as one full-width batch.
+        """Return the output of the last layer for X (n[0], m), as one full-width batch.
 
         The network is not in training then, and nothing is cached.
         """
+        self.collect()
         with computing():
             X, layers = checked_inputs(X), self._idle_layers()
             all_layers = list(every_layer(layers))
@@ -218,12 +219,11 @@ class Network:
         """
         if optimizer is not None:
             self._check_remembers(optimizer)
-        optimizers = {HANDED: self.collect(optimizer)}
+        optimizer = self.collect(optimizer)
         arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
         return State(
             list(map(repr, self.layers)), arrays, self.n_steps,
-            {name: state_of_optimizer(one) for name, one in optimizers.items() if one is not None},
-            self._own_counts(),
+            None if optimizer is None else state_of_optimizer(optimizer), self._own_counts(),
         )
 
     def resume(self, state, optimizer=None):
@@ -239,14 +239,14 @@ class Network:
         optimizers = [] if optimizer is None else [optimizer]
         for one in optimizers:
             self._check_remembers(one)
-            check_optimizer_state(state, HANDED, one)
+            check_optimizer_state(state, one)
         with all_or_nothing([self, *optimizers, *self._all_layers]):
             for name, layer, array in named_arrays(self.layers):
                 setattr(layer, array, checked_array(state, name, getattr(layer, array)))
             self.n_steps = state.n_steps
             self.forget_run()
             for one in optimizers:
-                restore(one, state.optimizers[HANDED])
+                restore(one, state.optimizer)
                 self.keep_memory(one)
             self._resume_own(state)
 

@@ -69,9 +69,6 @@ def all_or_nothing(objects: Iterable) -> Iterator[None]:
 
 # The state of a training: from there it goes on with the same bits.
 
-HANDED = "optimizer"  # the name of the optimizer that training is handed, among others that a network has
-
-
 class OptimizerState(NamedTuple):
     """The state of an optimizer.
 
@@ -96,7 +93,7 @@ class State(NamedTuple):
     arrays: {name: array} of parameters, running statistics and keys; "2.0/W" is the W of the first layer that
         layer 2 is made of.
     n_steps: the updates that were made.
-    optimizers: {name: `OptimizerState`}; "optimizer" is the one that training is handed.
+    optimizer: the `OptimizerState` of the one that training is handed, or None.
     counts: {name: whole numbers} of what else a network counts, such as rounds.
     source: what an error calls this state.
     """
@@ -104,7 +101,7 @@ class State(NamedTuple):
     layers: Sequence[str]
     arrays: Mapping[str, Any]
     n_steps: int
-    optimizers: Mapping[str, OptimizerState]
+    optimizer: OptimizerState | None
     counts: Mapping[str, Any]
     source: str = "this state"
 
@@ -158,9 +155,9 @@ def checked_array(state: State, name: str, own):
     return array.copy()
 
 
-def check_optimizer_state(state: State, name: str, optimizer) -> None:
-    """Raise `ValueError` unless `state` has an optimizer `name` of the class of `optimizer`."""
-    found = state.optimizers.get(name)
+def check_optimizer_state(state: State, optimizer) -> None:
+    """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`."""
+    found = state.optimizer
     if found is None:
         raise ValueError(
             f"{state.source} was saved without an optimizer: load it without one, or save one, too"

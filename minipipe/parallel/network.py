@@ -279,11 +279,6 @@ class Parallel(Network):
             costs.append(self.J)
         return costs
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """Return the output of the last layer for X (n[0], m), as one full-width batch."""
-        self.collect()
-        return super().predict(X)
-
     @property
     def J(self) -> Any:
         """The cost of the mini-batch that was run last."""
