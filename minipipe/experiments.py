@@ -172,8 +172,8 @@ def digits_in_float32():
 def mean_and_spread(numbers):
     """(mean, standard deviation of the numbers from it, with n - 1 below the line; 0 for one number)
 
-    >>> mean_and_spread([1.0, 3.0])
-    (2.0, 1.4142135623730951)
+    >>> mean_and_spread([1.0, 3.0]), mean_and_spread([2.0])
+    ((2.0, 1.4142135623730951), (2.0, 0.0))
     """
     return statistics.mean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
 

@@ -39,7 +39,7 @@ class ParameterServer(Network):
     happened.
 
     Args:
-        layers, loss: as for `Sequential`.
+        layers, loss: as for `Sequential`; layers without `tie`.
         workers: N.
         servers: s, the devices among which the parameters are divided, as evenly as numbers allow. In a
             synchronous round, N n / s bytes of n bytes of weights go into each server, and as many out.
@@ -111,8 +111,8 @@ class ParameterServer(Network):
 
         Args:
             batches: a list of (X, Y).
-            optimizer: each server works with a copy that has the state of its part; after the run `optimizer`
-                has the state of all.
+            optimizer: one that takes each number by itself. Each server works with a copy that has the state
+                of its part; after the run `optimizer` has the state of all.
             keep_every: None, or n: keep a copy of the weights after every n updates.
             arrivals: None; or those of another run, for each server the order of the workers' gradients,
                 which then is this run's order, too.

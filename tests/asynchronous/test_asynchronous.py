@@ -266,7 +266,3 @@ def test_what_needs_a_run_says_how_a_stream_is_run():
     for missing in (lambda: pipe.trace, lambda: pipe.gradients, lambda: pipe.J, pipe.tick):
         with pytest.raises(RuntimeError, match=words):
             missing()
-
-
-# The error on the digits: medians of several seeds, with room, since single runs differ between processors.
-# They train some dozens of times, which takes about a minute.

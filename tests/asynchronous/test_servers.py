@@ -325,14 +325,6 @@ def test_fedsgd_is_gradient_descent_on_all_samples(sizes, n_rounds):
     assert_same(weights(net), weights(reference))
 
 
-def test_the_average_is_weighted_by_samples():
-    """10 and 30 samples that have come to 1 and 2: 7/4, and not 3/2."""
-    vectors = [rational([1]), rational([2])]
-    uploads = [Upload(n, [vector], vector[0]) for n, vector in zip((10, 30), vectors)]
-    (average,), J = averaged(uploads)
-    assert average[0] == J == Rational(7, 4)
-
-
 def test_the_sum_goes_along_the_tree_over_the_clients():
     """((0 + 1) + (2 + 3)) / 4 of 2^55, 4, -2^55, 4 is 1 in floats: 2^53 + 1 = 2^53, but 1 - 2^53 is exact."""
     sent = [2.0**55, 4.0, -(2.0**55), 4.0]

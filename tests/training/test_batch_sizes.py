@@ -14,7 +14,7 @@ from figures.drawing.batch_sizes import VARIANTS, errors_of, steps_to_target
 from minipipe.datasets import Dataset
 from minipipe.exact import Rational, rational
 from minipipe.experiments import (
-    Noise, Recipe, digits_in_float32, mean_and_spread, measured_noise, noise_from_two, train, with_batch_norm,
+    Noise, Recipe, digits_in_float32, measured_noise, noise_from_two, train, with_batch_norm,
 )
 from minipipe.models import mlp
 from minipipe.rates import rates_of
@@ -138,10 +138,6 @@ def test_steps_to_a_target_are_the_fewest_of_all_rates():
     best, of_best = steps_to_target(LAYERS, data, 50, [0.1, 0.4], target=1.5)
     assert rate == 0.1 and 1 < best < slow and of_best == 0.4
     assert steps_to_target(LAYERS, data, 50, [1e-9, 1e30], target=0.1, most=20) == (21, None)
-
-
-def test_mean_and_spread():
-    assert mean_and_spread([2.0]) == (2.0, 0.0) and mean_and_spread([1.0, 2.0, 3.0]) == (2.0, 1.0)
 
 
 @pytest.mark.slow  # 20 trainings of 15 epochs: ten seconds
