@@ -26,7 +26,7 @@ class LayerRow(NamedTuple):
     parameters: the numbers in W and b together.
     macs: the multiply-accumulates in the products of a forward.
     n_bytes: of the output, of both where it is a pair: what a message would carry if a pipeline were cut
-        behind this layer.
+        after this layer.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Description:
 
 
 def describe(layers, input_shape, dtype=np.float32):
-    """What each of `layers` will need for inputs of `input_shape`.
+    """Return what each of `layers` will need for inputs of `input_shape`.
 
     layers: a list of them; no parameters are drawn and no arrays made, so the network may be larger than
         this computer.
@@ -117,7 +117,7 @@ def describe(layers, input_shape, dtype=np.float32):
 
 
 def parameters_of_layers(layers):
-    """How many parameters each layer has, before they are drawn.
+    """Return how many parameters each layer has, before they are drawn.
 
     A W that several layers share counts at the first of them.
 
@@ -130,7 +130,7 @@ def parameters_of_layers(layers):
 
 
 def weights_of_layers(layers):
-    """Those in the W of each layer alone.
+    """Return how many numbers the W of each layer has; 0 for one that is tied to a layer before.
 
     >>> from minipipe.layers import Linear
     >>> weights_of_layers([Linear(64, 32)])
@@ -148,17 +148,14 @@ def without_samples(shape):
 
 
 def _count(shapes):
-    """How many numbers the arrays of these shapes have, for nested tuples of shapes.
-
-    None and () stand for no array.
-    """
+    """Return how many numbers arrays of these nested shapes have; None and () stand for no array."""
     if not shapes:
         return 0
     return math.prod(map(int, shapes)) if _is_plain(shapes) else sum(map(_count, shapes))
 
 
 def _is_plain(shape):
-    """Whether this is the shape of one array, not a tuple of shapes."""
+    """Tell whether this is the shape of one array, not a tuple of shapes."""
     return isinstance(shape[0], Integral)
 
 

@@ -45,10 +45,10 @@ class Noise(NamedTuple):
 
 
 def noise_from_two(small, large, of_small, of_large):
-    """The `Noise` from two sizes of mini-batches.
+    """Return the `Noise`, from two sizes of mini-batches.
 
     small, large: these sizes.
-    of_small, of_large: |g|^2 of the gradient of so many samples, a mean over many mini-batches.
+    of_small, of_large: |g|^2 of the gradient of a mini-batch of that size, a mean over many of them.
 
     >>> noise_from_two(1, 4, Fraction(5), Fraction(4))
     Noise(square=Fraction(11, 3), trace=Fraction(4, 3))
@@ -62,11 +62,12 @@ def noise_from_two(small, large, of_small, of_large):
 
 
 def measured_noise(model, X, Y, small=16, large=128, n_repeats=60, seed=0):
-    """The `Noise` of a network as it is: no parameter moves.
+    """Return the `Noise` of a network as it is: no parameter moves.
 
     model: a `Sequential` or another network.
     X, Y: the samples; mini-batches are drawn from them with replacement.
     small, large, n_repeats: the sizes of the mini-batches, and how many of each.
+    seed: of the draws.
     """
     X, Y = model.checked_batch(X, Y)
     rng, squares = np.random.default_rng(whole_number("seed", seed, 0)), []
@@ -112,8 +113,9 @@ class Recipe:
     weight_decay: float = 1e-4
 
     def rate(self, batch_size, rule="linear", warm_up="gradual"):
-        """The learning rate, a function of the epochs done, for mini-batches of so many samples.
+        """Return the learning rate, a function of the epochs done, for mini-batches of `batch_size` samples.
 
+        batch_size: the most samples of a mini-batch.
         rule: how it grows with the mini-batch, "linear", "square root" or "fixed".
         warm_up: "gradual", "constant" or "none"; there is none where the rate does not grow.
 
@@ -139,7 +141,7 @@ class Outcome(NamedTuple):
 
 
 def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", seed=0, grain=None):
-    """The `Outcome` of one training by a `Recipe`, on one device and in the dtype of the data.
+    """Return the `Outcome` of one training by a `Recipe`, on one device and in the dtype of the data.
 
     layers: for logits.
     data: a `Dataset`.
@@ -170,7 +172,7 @@ def digits_in_float32():
 
 
 def mean_and_spread(numbers):
-    """(mean, standard deviation of the numbers from it, with n - 1 below the line; 0 for one number)
+    """Return (mean, standard deviation with n - 1 below the line, which is 0 for one number).
 
     >>> mean_and_spread([1.0, 3.0]), mean_and_spread([2.0])
     ((2.0, 1.4142135623730951), (2.0, 0.0))
@@ -179,7 +181,7 @@ def mean_and_spread(numbers):
 
 
 def with_batch_norm(sizes):
-    """Linear, BatchNorm and ReLU for each two sizes in a row; the last is a Linear alone.
+    """Return Linear, BatchNorm and ReLU for each two sizes in a row; the last is a Linear alone.
 
     >>> with_batch_norm([64, 32, 10])
     [Linear(64, 32), BatchNorm(32), ReLU(), Linear(32, 10)]

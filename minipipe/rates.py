@@ -157,12 +157,12 @@ class GradualWarmUp(WarmUp):
 
 
 def value_at(rate, t):
-    """The number that `rate` is, or the value of the function that it is."""
+    """Return the value at t of a rate, which is a number or a function."""
     return rate(t) if callable(rate) else rate
 
 
 def rates_of(rate, n_updates, exact=False):
-    """For each epoch, the list of the rates of its updates, all checked: known before any update is made.
+    """Return for each epoch the list of the rates of its updates, all checked before any update is made.
 
     rate: a number, or a function of t.
     n_updates: for each epoch, how many updates it has. The i-th of n, from 0, in epoch e, from 0, has the
@@ -195,7 +195,7 @@ def rates_of(rate, n_updates, exact=False):
 
 
 def _warm_up_of(rate):
-    """The longest warm-up within a rate, in epochs."""
+    """Return the longest warm-up within a rate, in epochs."""
     if not isinstance(rate, (StepDecay, WarmUp)):
         return 0
     inner = [_warm_up_of(getattr(rate, field.name)) for field in fields(rate)]

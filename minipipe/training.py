@@ -96,7 +96,9 @@ def fit(
 
 
 def shuffled(m, seed, epoch):
-    """The order of the m samples in an epoch, counted from 1: one for all workers, who share each mini-batch.
+    """Return the order of the m samples in an epoch, counted from 1.
+
+    All workers have the same, since they share each mini-batch.
 
     >>> shuffled(5, seed=0, epoch=1), shuffled(5, seed=0, epoch=2)
     (array([1, 4, 3, 0, 2]), array([4, 2, 1, 0, 3]))
@@ -118,7 +120,7 @@ def _checked_batches(model, m, batch_size):
 
 
 def _train_on(model, optimizer, clip, X, Y, rate, number):
-    """One step, with the learning rate `rate` unless that is None; m times the mean of the samples' costs."""
+    """Make one step, with learning rate `rate` unless that is None; return m times the mean of the costs."""
     if rate is not None:
         optimizer.learning_rate = rate
     try:

@@ -24,7 +24,7 @@ _line = _Line()
 
 @contextmanager
 def watched(wanted=True):
-    """In this `with` block, work shows its progress, if stderr is a terminal or belongs to a notebook."""
+    """Show the progress of work in this `with` block, if stderr is a terminal or belongs to a notebook."""
     before = _line.watched, _line.taken
     _line.watched = _line.watched or (wanted and _somebody_watches())
     try:
@@ -42,7 +42,7 @@ def _somebody_watches():
 
 
 def with_progress(things, what):
-    """`things`, one after another; how many of them are done is shown where somebody watches.
+    """Yield `things`, one after another; show how many of them are done, where somebody watches.
 
     things: a sequence.
     what: what they are, in the plural.
@@ -76,7 +76,8 @@ def _shown(things, what):
 
 
 def text_of_duration(seconds):
-    """
+    """Return a number of seconds as text.
+
     >>> text_of_duration(3.2), text_of_duration(100), text_of_duration(9000)
     ('3 s', '1 min 40 s', '2 h 30 min')
     """
