@@ -160,7 +160,7 @@ def compare(
     >>> compare(mine, devices=2, microbatches=3)["mine"].makespan
     12
     """
-    if len(schedules) == 1 and isinstance(schedules[0], list) and all(map(is_name, schedules[0])):
+    if len(schedules) == 1 and type(schedules[0]) is list and any(map(is_name, schedules[0])):
         names = ", ".join(map(repr, schedules[0]))
         raise ValueError(f"a list is one schedule, with a line for each device: type compare({names})")
     if not schedules:

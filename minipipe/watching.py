@@ -25,20 +25,15 @@ _line = _Line()
 @contextmanager
 def watched(wanted=True):
     """Show the progress of work in this `with` block, if stderr is a terminal or belongs to a notebook."""
-    before = _line.watched, _line.taken
-    _line.watched = _line.watched or (wanted and _somebody_watches())
+    before, stream = (_line.watched, _line.taken), sys.stderr  # which may be closed, or None
+    if wanted and stream is not None and not getattr(stream, "closed", False):
+        of_notebook = type(stream).__module__.startswith("ipykernel.")
+        _line.watched = _line.watched or of_notebook or stream.isatty()
     try:
         yield
     finally:
         _line.show("")
         _line.watched, _line.taken = before
-
-
-def _somebody_watches():
-    """Tell whether stderr is a terminal or belongs to a notebook; it may be closed, or None."""
-    if sys.stderr is None or getattr(sys.stderr, "closed", False):
-        return False
-    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
 
 
 def with_progress(things, what):

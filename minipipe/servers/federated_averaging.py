@@ -92,8 +92,14 @@ class FederatedAveraging(Network):
         fraction = real_number("fraction", fraction, above=0, most=1)
         self._epochs, self._seed = whole_number("epochs", epochs, 1), whole_number("seed", seed, 0)
         batch_size = None if batch_size is None else whole_number("batch_size", batch_size, 1)
-        clients = listed("clients", clients)
-        self.clients = [self._client_of(k, pair, batch_size) for k, pair in enumerate(clients)]
+        self.clients = []
+        for k, pair in enumerate(listed("clients", clients)):
+            items = items_of(pair)
+            if items is None or len(items) != 2:
+                raise ValueError(f"clients[{k}] must be a pair (X, Y), got {shown(pair)}")
+            X, Y = self.checked_batch(*items)
+            n = X.shape[-1]
+            self.clients.append(Client(X, Y, n, even_slices(n, -(-n // (batch_size or n)))))
         K = len(self.clients)
         self.n_chosen = round(K * fraction)
         if not self.n_chosen:
@@ -102,14 +108,6 @@ class FederatedAveraging(Network):
         links_between(link, 1 + self.n_chosen)
         self._link, self._ports = link, checked_ports(ports, 1 + self.n_chosen)
         self.n_rounds, self.positions, self.trace = 0, [0] * K, None
-
-    def _client_of(self, k, pair, batch_size):
-        items = items_of(pair)
-        if items is None or len(items) != 2:
-            raise ValueError(f"clients[{k}] must be a pair (X, Y), got {shown(pair)}")
-        X, Y = self.checked_batch(*items)
-        n = X.shape[-1]
-        return Client(X, Y, n, even_slices(n, -(-n // (batch_size or n))))
 
     def check_step(self, optimizer: Optimizer) -> None:
         """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""

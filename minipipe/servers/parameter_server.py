@@ -213,7 +213,10 @@ class ParameterServer(Network):
         """Make the weights, statistics and optimizer state of the finished run those of the network."""
         first = shares[0]
         put_together(first.layers, [share.part for share in shares])  # server 0 has what layers count, too
-        kept = {number: self._arrays([share.kept[number] for share in shares]) for number in first.kept}
+        kept = {}
+        for number in first.kept:
+            vectors = join_chunks([share.kept[number] for share in shares], self._vectors())
+            kept[number] = leaves(unflattened(vectors, pairs_of_layers(self.layers)))
         with all_or_nothing([self, optimizer, *self._all_layers]):
             for layer, new in zip(self._all_layers, every_layer(first.layers), strict=True):
                 for name in layer.arrays:
@@ -223,10 +226,6 @@ class ParameterServer(Network):
             self.n_steps += len(first.updates)
             self.updates, self.kept = first.updates, kept
             self.arrivals = [share.arrivals for share in shares]
-
-    def _arrays(self, parts):
-        """Return the weights of which the servers have these parts, as a list of arrays."""
-        return leaves(unflattened(join_chunks(parts, self._vectors()), pairs_of_layers(self.layers)))
 
     def _vectors(self):
         return flattened(pairs_of_layers(self.layers))
