@@ -177,7 +177,7 @@ def test_its_numbers_are_updated_together_only_where_it_says_so(optimizer):
 
 
 @pytest.mark.parametrize("optimizer, n_servers", one_in(4, EXAMPLES.values(), [1, 2]), ids=repr)
-def test_a_parameter_server_has_the_bits_of_one_device(optimizer, n_servers):
+def test_parameter_servers_have_the_bits_of_one_device_or_refuse(optimizer, n_servers):
     def server():
         return mp.ParameterServer(network(), LOSS, 6, servers=n_servers, dtype=np.float32)
 
