@@ -20,7 +20,7 @@ class Due:
 
     resuming: a heap of the lanes whose programs go on, after what they have finished, up to their next
         Compute or wait.
-    starting: a heap of the lanes that have come to a Compute: they start it when no program goes on any more.
+    starting: a heap of the lanes that have come to a Compute. They start once no program goes on any more.
     ports: the tick, if messages enter the links and ports that are free then; else None.
     choosing: {lane that waits for anybody: the tick at which it takes what has come first}.
     """
@@ -52,22 +52,22 @@ class Agenda:
         return self._due[self._ticks[0]] if self._ticks else None
 
     def drop_first(self):
-        """The earliest tick is over."""
+        """Drop the earliest tick, which is over."""
         del self._due[heappop(self._ticks)]
 
     def go_on(self, lane, tick):
-        """The program of `lane` goes on at this tick."""
+        """Let the program of `lane` go on at this tick."""
         lane.since = tick
         heappush((self._due.get(tick) or self._add(tick)).resuming, lane.number)
 
     def let_through(self, tick):
-        """Messages enter the ports that are free at this tick."""
+        """Let messages enter the ports that are free at this tick."""
         due = self._due.get(tick) or self._add(tick)
         if due.ports is None:
             due.ports = tick
 
     def choose(self, lane, tick):
-        """A lane that waits for anybody looks at what has come at this tick."""
+        """Let a lane that waits for any device look, at this tick, at what has arrived."""
         due = self._due.get(tick) or self._add(tick)
         due.choosing.setdefault(lane.number, tick)
 
@@ -138,7 +138,7 @@ class Cluster:
         self._mail = Mail(link, ports, self._devices, self._agenda, self.record, self._accounts)
 
     def __getstate__(self):
-        """What a copy or a pickle of a run that is over consists of: what has happened."""
+        """Return what a copy or a pickle keeps of a run that is over: the record of what has happened."""
         if not self.done and self.failure is None:
             raise RuntimeError(
                 "this run is under way, and its programs cannot be copied: go on to its end first"
@@ -249,7 +249,7 @@ class Cluster:
                 )
 
     def _count_received(self, lane, now):
-        """The lane has received all that it will receive in this tick."""
+        """Count the bytes that the lane's device holds, after its last receive in this tick."""
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)
 

@@ -1,14 +1,11 @@
 """How fast messages travel between two devices and through ports that they share, and who carries them."""
 
-import math
 from collections import deque
 from dataclasses import dataclass
 from itertools import permutations
 from math import inf
 
 from ..checks import items_of, real_number, shown, whole_number
-
-MOST_LINKS = 4_000_000
 
 
 def _checked_bandwidth(value):
@@ -35,7 +32,7 @@ class Link:
     """
 
     latency: float = 0
-    bandwidth: float = math.inf
+    bandwidth: float = inf
     blocking: bool = False
     rendezvous: bool = False
 
@@ -117,11 +114,6 @@ def links_between(link, devices):
     """
     n = whole_number("devices", devices, 0)
     devices = range(n)
-    if isinstance(link, Link) and link != FREE and n**2 > MOST_LINKS:
-        raise ValueError(
-            f"a Link between each two of {shown(n)} devices makes more than {MOST_LINKS:,}: "
-            "pass a dict {(source, to): Link} of those that carry messages"
-        )
     if isinstance(link, Link):
         link = {} if link == FREE else {(source, to): link for source in devices for to in devices}
     check_link(link)
@@ -170,7 +162,7 @@ def checked_ports(ports, devices):
 
 def ticks_to_pass(n_bytes, bandwidth):
     """How long `n_bytes` take at `bandwidth` bytes per tick."""
-    return 0 if bandwidth == math.inf else n_bytes / bandwidth
+    return 0 if bandwidth == inf else n_bytes / bandwidth
 
 
 def later(now, ticks):
@@ -184,13 +176,12 @@ def later(now, ticks):
 # The carrier of messages: when each sets out, and when it arrives.
 
 class MessageInFlight:
-    """A message from its send on.
+    """A message that has been sent and not received.
 
-    row: where the record has it.
-    arrival: the tick, None as long as nobody can tell.
-    is_held: whether it has not set out, since the receiver has not asked for it.
-    sender: the lane that waits until the message is asked for, or until its arrival is known; None without
-        one.
+    row: the index of its row in the record.
+    arrival: the tick; None as long as it is not known.
+    is_held: whether it waits to be asked for by its receiver.
+    sender: the lane that sent it, if that waits until the message is asked for, or for its arrival.
     """
 
     __slots__ = ("label", "source", "to", "value", "n_bytes", "row", "arrival", "is_held", "sender")
@@ -214,7 +205,7 @@ class Carrier:
         self._links = links_between(link, devices)
         self._ports = checked_ports(ports, devices)
         self._record = record
-        self._ways = {}    # {(source, to): `_way` of this pair}
+        self._ways = {}    # {(source, to): what `_way` returns for it}
         self._passed = {}  # {link (source, to), or number of a port: (tick when it is free, row of its last)}
         self._queues = {}  # {(source, ) or (source, to): its messages, and since when each of them waits}
         self.all_free = not (self._links or self._ports)  # then a message arrives when it is sent
@@ -224,7 +215,7 @@ class Carrier:
         return self._links.get((source, to), FREE)
 
     def set_out(self, message, now):
-        """Start `message`, or put it into the queue of its port. Whether it has an arrival then."""
+        """Start `message`, or put it into the queue of its port; return whether its arrival is known."""
         passes, _, queue = self._way(message)
         if queue is None:
             self._start(message, now, max(now, self._free_at(passes)))
@@ -233,9 +224,9 @@ class Carrier:
         return False
 
     def let_through(self, now):
-        """Start the heads of all queues whose way is free at tick `now`.
+        """Start the first messages of all queues whose way is free at tick `now`.
 
-        Returns a list of these messages, and the ticks at which they will have passed.
+        Return these messages, and the ticks at which they will have passed.
         """
         started, passed_at = [], set()
         for _, queue in sorted(self._queues.items()):  # ties: by device number
@@ -246,35 +237,32 @@ class Carrier:
         return started, passed_at
 
     def _way(self, message):
-        """(the link and ports that a message occupies, the smallest of their bandwidths, its queue or None).
+        """Return what a message passes, the smallest bandwidth there, and its queue.
 
-        A link that lets everything pass at once is not occupied.
+        passes: the link (source, to), and the numbers of ports. A link that lets everything pass at once is
+            left out, since nothing waits for it.
+        queue: None without a port.
         """
-        pair = message.source, message.to
+        source, to = pair = message.source, message.to
         if pair not in self._ways:
-            self._ways[pair] = self._find_way(*pair)
+            bandwidth = self.link(source, to).bandwidth
+            ports = {
+                number: port for number, port in enumerate(self._ports)
+                if source in port.sends or to in port.receives
+            }
+            has_egress = any(source in port.sends for port in ports.values())
+            passes = (pair, *ports) if ports or bandwidth < inf else ()
+            queue = None if not ports else (source,) if has_egress else pair
+            bandwidth = min([bandwidth, *(port.bandwidth for port in ports.values())])
+            self._ways[pair] = passes, bandwidth, queue
         return self._ways[pair]
-
-    def _find_way(self, source, to):
-        bandwidth, numbers, has_egress = self.link(source, to).bandwidth, [], False
-        for number, port in enumerate(self._ports):
-            if source in port.sends or to in port.receives:
-                bandwidth = min(bandwidth, port.bandwidth)
-                numbers.append(number)
-                has_egress |= source in port.sends
-        if numbers:
-            return ((source, to), *numbers), bandwidth, (source, ) if has_egress else (source, to)
-        return ((source, to), ) if bandwidth < inf else (), bandwidth, None
 
     def _free_at(self, passes):
         """The tick from which on all that a message passes is free."""
         return max((self._passed[what][0] for what in passes if what in self._passed), default=0)
 
     def _start(self, message, since, begin):
-        """Let it pass from tick `begin` on, for which it has waited since tick `since`.
-
-        Returns the tick at which it will have passed.
-        """
+        """Let a message that waited since `since` pass from tick `begin` on; return when it has passed."""
         passes, bandwidth, _ = self._way(message)
         if begin > since:
             before = [self._passed[what] for what in passes if what in self._passed]

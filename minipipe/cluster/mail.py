@@ -32,10 +32,10 @@ class Lane:
     program, resume: a generator; `resume(answer)` goes on with it, up to its next request.
     answer: what the program is resumed with.
     starts: a Compute that it has come to in this tick.
-    waits_for: (label, other device, whether that one is to ask for it) of a message that nobody knows the
-        arrival of.
+    waits_for: (label, other device, whether that device must ask for it first) of the message that it waits
+        for, as long as nobody knows when that arrives.
     since: the tick at which it came to the Compute, or began to wait.
-    work: the arguments of its Compute, and what that has returned.
+    work: the arguments of its Compute, and its result.
     """
 
     __slots__ = (
@@ -50,7 +50,7 @@ class Lane:
 
 
 def devices_of(programs):
-    """(the devices, their lanes device by device) that run `programs`; `ValueError` if they cannot."""
+    """Return (devices, lanes) that run `programs`; raise `ValueError` for what is not a program."""
     if hasattr(programs, "send"):
         raise ValueError("programs is one program: pass a list, [program], with one for each device")
     devices, lanes = [], []
@@ -72,7 +72,7 @@ def devices_of(programs):
 
 
 def _lanes_of(program, number):
-    """{name of a lane: its program} of device `number`."""
+    """Return {name of a lane: its program} of device `number`."""
     lanes = program if isinstance(program, dict) else {COMPUTE: program}
     if COMPUTE not in lanes:
         names = f"the lanes {', '.join(map(repr, lanes))}" if lanes else "no lanes"
@@ -103,9 +103,9 @@ class Mail:
     """The messages of a cluster.
 
     link, ports: as for `Cluster`.
-    devices: where messages lie until they are received, and which lanes wait for them.
+    devices: the `Device`s, which have the messages that nobody has received yet and the lanes that wait.
     agenda: the `Agenda`, to which the lanes are added that will go on.
-    record, accounts: where all of it is written down; no accounts if nobody counts bytes.
+    record, accounts: what is told of each message; accounts is None if nobody counts bytes.
     """
 
     def __init__(self, link, ports, devices, agenda, record, accounts):
@@ -115,7 +115,7 @@ class Mail:
         self._all_free = self._carrier.all_free
 
     def send(self, lane, request, now):
-        """Hand a message over; whether the lane has to wait then."""
+        """Hand a message over; return whether its lane has to wait."""
         source, to, label = lane.device, request.to, request.label
         value, n_bytes = request.value, request.n_bytes
         if to not in self._numbers:
@@ -143,7 +143,7 @@ class Mail:
         return self._set_out(message, lane, now)
 
     def receive(self, lane, request, now):
-        """The message, if it has arrived; if not, None, and the lane will go on when it does."""
+        """Return the message if it has arrived; if not, None: the lane goes on when it does."""
         label, source = request.label, request.source
         if source is ANY:
             self._wait_for_any(lane, label, now)
@@ -164,7 +164,7 @@ class Mail:
         return message
 
     def let_through(self, now):
-        """At the end of a tick: messages enter the ports that are free."""
+        """Let messages enter the ports that are free, at the end of a tick."""
         started, passed_at = self._carrier.let_through(now)
         for message in started:
             self._arrives(message)
@@ -196,13 +196,13 @@ class Mail:
             self._deliver(lane, first.row, (first.source, first.value), now)
 
     def _hold(self, message, lane, now):
-        """The message stays with its sender until somebody asks for it."""
+        """Keep a message with its sender until the receiver asks for it."""
         message.is_held, message.sender = True, lane
         lane.waits_for = message.label, message.to, True
         self._let_choose(message, now)
 
     def _ask(self, message, lane, now):
-        """A message that has been held sets out; its sender goes on, unless it waits for the arrival."""
+        """Let a held message set out; its sender goes on, unless it waits for the arrival."""
         sender, message.sender, message.is_held = message.sender, None, False
         sender.waits_for = None
         if sender.since < now:
@@ -211,7 +211,7 @@ class Mail:
             self._agenda.go_on(sender, now)
 
     def _set_out(self, message, sender, now):
-        """The message starts, or queues up for its port; whether its sender waits until it has arrived."""
+        """Start a message, or queue it for its port; return whether its sender waits for the arrival."""
         blocking = self._carrier.link(message.source, message.to).blocking
         if not self._carrier.set_out(message, now):
             self._agenda.let_through(now)
@@ -230,7 +230,7 @@ class Mail:
         self._agenda.go_on(sender, message.arrival)
 
     def _arrives(self, message):
-        """It is known when a message arrives: a lane that waits for it goes on then."""
+        """Record when a message arrives; a lane that waits for it goes on then."""
         self._record.arrives(message.row, message.arrival)
         receiver, key = self._devices[message.to], (message.source, message.label)
         if key in receiver.waiting:
@@ -240,20 +240,20 @@ class Mail:
             self._lies_there(message, receiver)
 
     def _lies_there(self, message, receiver):
-        """No lane waits for this message by its name and sender, so it stays in the inbox."""
+        """Leave a message in the inbox, since no lane waits for it by its name and sender."""
         if receiver.choosing:
             self._let_choose(message, message.arrival)
         elif not receiver.n_running and self._accounts is not None:
             self._accounts.check_limit(message.to, message.arrival)
 
     def _let_choose(self, message, tick):
-        """A lane that waits for anybody looks at this message at `tick`."""
+        """Let a lane that waits for any device look at this message at `tick`."""
         lane = self._devices[message.to].choosing.get(message.label)
         if lane is not None:
             self._agenda.choose(lane, tick)
 
     def _wait(self, lane, source, label, message, now):
-        """Nobody knows yet when the message arrives; it is None if it has not even been sent."""
+        """Let a lane wait for a message whose arrival nobody knows yet; None if it has not been sent."""
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)
         if source not in self._numbers:
@@ -267,7 +267,7 @@ class Mail:
             device.inbox[key] = message
 
     def _wait_for_any(self, lane, label, now):
-        """What has come is looked at, at the end of the tick."""
+        """Let a lane wait for any device: it looks at what has arrived at the end of the tick."""
         self._count_received(lane, now)
         device = self._devices[lane.device]
         if label in {*device.choosing, *(name for _, name in device.waiting)}:
@@ -276,7 +276,7 @@ class Mail:
         self._agenda.choose(lane, now)
 
     def _deliver(self, lane, row, answer, tick):
-        """Let a lane that waits go on at `tick`, with its message, which the record has in this row."""
+        """Let a lane that waits go on at `tick` with `answer`. row: of its message in the record."""
         lane.answer, lane.waits_for = answer, None
         self._record.receives(row, tick, lane.number)
         self._record.waits += (lane.number, lane.since, tick, row)
@@ -285,6 +285,6 @@ class Mail:
         self._agenda.go_on(lane, tick)
 
     def _count_received(self, lane, now):
-        """The lane has received all that it will receive in this tick."""
+        """Count the bytes that the lane's device holds, after its last receive in this tick."""
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)

@@ -7,9 +7,11 @@ from .errors import MemoryLimitError, memory_message
 
 
 class Bytes:
-    """So many bytes without any array: what a run without numbers holds in the place of arrays.
+    """A number of bytes, in the place of an array in a run without numbers.
 
-    itemsize: the bytes of a number, for those who cut it.
+    It does what a sum among devices does with an array: it can be cut, sent and added.
+
+    itemsize: the bytes of one entry, of which a part has a whole number.
     """
 
     __slots__ = ("itemsize", "nbytes")
@@ -21,23 +23,23 @@ class Bytes:
     shape = property(lambda self: (self.size,))
 
     def reshape(self, *shape):
-        """It has no axes."""
+        """Return self: it has a size and no shape."""
         return self
 
     def __getitem__(self, part):
         return Bytes(len(range(self.size)[part]) * self.itemsize, self.itemsize)
 
     def __add__(self, other):
-        """The sum of two arrays has the bytes of one."""
+        """Return self: the sum of two arrays has the bytes of one."""
         return self
 
 
 class Counted(dict):
-    """{kind: bytes} of what a device holds and works with, where no arrays are left to be counted."""
+    """{kind: bytes} of what a device holds and works with, in a run without numbers."""
 
 
 def bytes_by_kind(holdings):
-    """{kind: bytes} for {kind: nested lists, tuples and dicts of arrays}, each buffer counted once.
+    """Return {kind: bytes} for {kind: nested lists, tuples and dicts of arrays}; a buffer counts once.
 
     A view keeps the whole of its buffer alive, so the buffer is what counts. A buffer that is held under
     several kinds counts under the first. `Bytes` count as many bytes as they say.
@@ -57,7 +59,7 @@ def bytes_by_kind(holdings):
     return n_bytes
 
 
-WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # most of what stands beside arrays
+WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast way past most of what is no array
 
 
 def is_array(value: object) -> bool:
@@ -90,7 +92,7 @@ def buffers(value):
 
 
 def sent_bytes(value):
-    """The size of a message that carries `value`: the bytes of its arrays.
+    """Return the size of a message that carries `value`: the bytes of its arrays.
 
     >>> import numpy as np
     >>> sent_bytes([np.zeros(3), ("a word", None)])
@@ -107,7 +109,7 @@ def sent_bytes(value):
 
 
 def own(value):
-    """(copy, bytes): `value` with arrays that share nothing with it, and its `sent_bytes`."""
+    """Return (copy, bytes): a copy of `value` that shares no array with it, and its `sent_bytes`."""
     kind = type(value)
     if kind is Bytes:  # most messages are one of these two
         return Bytes(value.nbytes, value.itemsize), value.nbytes
@@ -161,7 +163,7 @@ class Accounts:
         self._received = set()  # the devices that have received something since their last Compute
 
     def resumed(self, lane, now):
-        """The lane goes on: its Compute, if it had one, is over."""
+        """Count what the lane's device holds, now that its Compute is over and its program goes on."""
         lane.work = None
         number = lane.device
         self.check_limit(number, now)
@@ -169,7 +171,7 @@ class Accounts:
         self._next[number] = None
 
     def call(self, lane, function, args, now):
-        """function(*args); what the device holds before it or after it counts, whichever is more."""
+        """Return function(*args); count what the device holds before it or after it, whichever is more."""
         number = lane.device
         lane.work = args
         before = self._held(number)
@@ -184,17 +186,17 @@ class Accounts:
         return answer
 
     def has_received(self, number):
-        """The device may hold more from now on."""
+        """Note that the device has received something, and may hold more."""
         self._received.add(number)
 
     def after_receiving(self, number, now):
-        """Nothing else will be received in this tick; a Compute with a function counts by itself."""
+        """Count what the device holds if it has received something in this tick."""
         if number in self._received:
             self._observe(number, now, self._held(number))
             self._received.discard(number)
 
     def check_limit(self, number, now):
-        """What the device has held since it was last looked at, and the messages that arrived before `now`.
+        """Raise `MemoryLimitError` if what was last counted and the messages before `now` pass the limit.
 
         A device whose programs are over is not looked at again, so there all messages count, whenever they
         arrive.
@@ -211,7 +213,7 @@ class Accounts:
             raise MemoryLimitError(memory_message(number, now, held, self._limit))
 
     def _held(self, number):
-        """{kind: bytes} of the device, and of what its lanes work with."""
+        """Return {kind: bytes} of what the device holds, and of what its lanes work with."""
         held = self._holdings[number]()
         works = []
         for lane in self._devices[number].lanes:
@@ -222,6 +224,6 @@ class Accounts:
         return bytes_by_kind(held | {"work": works} if works else held)
 
     def _observe(self, number, now, held):
-        """Write down {kind: bytes}."""
+        """Record {kind: bytes} of the device."""
         self._last[number] = held
         self._record.memory += (number, now, held)

@@ -1,6 +1,5 @@
 """What happened in a run: the one source of every picture, metric and test."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from pathlib import PurePath
@@ -19,14 +18,7 @@ BUBBLES = {  # the four, as tables and pages call them
 }
 
 
-@dataclass(frozen=True)
-class ShowFacts:
-    """What a way to show a run states about itself. gives: what it returns."""
-
-    gives: str
-
-
-SHOWS = Registry("minipipe.plots", ShowFacts)  # name -> function (trace, ...)
+SHOWS = Registry("minipipe.plots", dict)  # name -> function (trace, ...), which states nothing about itself
 
 
 class Trace:
@@ -155,11 +147,7 @@ class Trace:
         return spans
 
     def busy_ticks(self):
-        """For each device, the ticks in which it computed."""
-        return list(self._busy_ticks)
-
-    @cached_property
-    def _busy_ticks(self):
+        """Return for each device the ticks in which it computed."""
         busy = [0] * self.n_devices
         for number, _, start, end in rows(self._record.spans, 4):
             device, lane = self._record.lanes[number]
@@ -193,7 +181,7 @@ class Trace:
         return max((span - work) / span for span, work in zip(own, self.busy_ticks()) if span)
 
     def explain(self):
-        """Why the devices were idle, tick by tick: an `Explanation`, by the rules of that module."""
+        """Return an `Explanation` of why the devices were idle, tick by tick; see `minipipe.cluster.why`."""
         return self._explanation
 
     @cached_property
@@ -201,11 +189,11 @@ class Trace:
         return explain(self)
 
     def critical_path(self):
-        """The work and transfers that add up to the makespan: a list of `Step`s, found as is said there."""
+        """Return the work and transfers that add up to the makespan, a list of `Step`s in order of time."""
         return critical_path(self)
 
     def ledger(self, device):
-        """What a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
+        """Return what a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
 
         A kind without bytes is left out. `ValueError` for a run that has not counted what devices hold: a
         network counts it with count_bytes=True, or with a limit.
@@ -241,7 +229,7 @@ class Trace:
         return [(*place, {kind: n for kind, n in held.items() if n}) for *place, held in table]
 
     def memory(self, device):
-        """The memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
+        """Return the memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
     def peak_bytes(self, kinds=None):
@@ -256,20 +244,16 @@ class Trace:
         self._check_counted()
         if kinds is not None:
             kinds = [kinds] if isinstance(kinds, str) else listed("kinds", kinds)
-            self._check_kinds(kinds)
+            known = {"work", "messages"}.union(*(held for _, _, held in rows(self._record.memory, 3)))
+            unknown = [kind for kind in kinds if kind not in known]
+            if unknown:
+                names = ", ".join(map(repr, sorted(known)))
+                raise ValueError(f"kinds has {shown(unknown[0])}, but this run counted {names}")
 
         def total(held):
             return sum(n_bytes for kind, n_bytes in held.items() if kinds is None or kind in kinds)
 
         return [max(total(held) for _, held in self.ledger(device)) for device in range(self.n_devices)]
-
-    def _check_kinds(self, kinds):
-        known = {"work", "messages"}.union(*(held for _, _, held in rows(self._record.memory, 3)))
-        unknown = [kind for kind in kinds if kind not in known]
-        if unknown:
-            raise ValueError(
-                f"kinds has {shown(unknown[0])}, but this run counted {', '.join(map(repr, sorted(known)))}"
-            )
 
     def plot(self, ax=None, title=None, legend=True, arrows=False, critical_path=False):
         """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.

@@ -16,7 +16,7 @@ PROCESS = 1         # viewers take process and thread 0 for the idle system
 ARROW_INSET = 0.01  # an arrow ends this share of a box inside it: viewers bind it to the box around its end
 
 
-@SHOWS(gives="a dict")
+@SHOWS()
 def chrome_trace(trace):
     """Return a dict in Chrome's trace event format, in which a tick is shown as a millisecond.
 

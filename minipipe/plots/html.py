@@ -21,7 +21,7 @@ LONG = 10_000
 MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second and a half
 
 
-@SHOWS(gives="HTML")
+@SHOWS()
 def html(trace, title=None):
     """Return `trace` as one interactive HTML page.
 
@@ -196,7 +196,7 @@ def _memory(trace):
 
 # A run in a cell of a notebook: the player of its web page, and a still picture.
 
-@SHOWS(gives="HTML")
+@SHOWS()
 def player(run):
     """HTML with the page of `run`: a `Trace`, or a `Schedule`, which is simulated with its standard costs.
 
@@ -224,7 +224,7 @@ def player(run):
     )
 
 
-@SHOWS(gives="the bytes of a PNG")
+@SHOWS()
 def still(run):
     """Return the timeline of `run`, a `Trace` or a `Schedule`, as the bytes of a PNG.
 

@@ -60,7 +60,7 @@ OTHERS = {  # ending -> a function (trace, path, title), beside those of picture
 }
 
 
-@SHOWS(gives="a file")
+@SHOWS()
 def save(trace, path, title=None):
     """Write a run into a file, whole or not at all.
 

@@ -68,7 +68,7 @@ def _ruler(makespan, width):
 MOST_COLUMNS = 4000
 
 
-@SHOWS(gives="text")
+@SHOWS()
 def text(trace, width=100):
     """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 

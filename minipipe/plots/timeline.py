@@ -104,7 +104,7 @@ MOST_EDGE = 0.15              # the width of an edge, in parts of that of its bo
 RIM = 2                       # points: around a number, in front of arrows
 
 
-@SHOWS(gives="axes")
+@SHOWS()
 def timeline(
     trace, ax=None, until=None, title=None, legend=True, arrows=False, longest=None, styles=None
 ):
@@ -307,13 +307,13 @@ def _middle(box):
 PATH_STYLE = {"linewidth": 2.2, "zorder": 3}
 
 
-@SHOWS(gives="axes")
+@SHOWS()
 def timeline_of(schedule, ax=None, title=None):
     """Draw the run of a schedule with its standard costs into matplotlib axes, and return the axes."""
     return timeline(simulate(schedule), ax, title=schedule.name if title is None else title)
 
 
-@SHOWS(gives="the axes")
+@SHOWS()
 def critical_path(trace, ax):
     """Draw the critical path of a run onto its timeline, and return the axes.
 

@@ -67,7 +67,6 @@ REFUSED = [  # (call, words of the sentence)
     (lambda: best_schedule(2, 2, costs=3), "costs=3 must be Costs(F=..., B=...)"),
     (lambda: with_updates("gpipe"), "schedule='gpipe' is not a Schedule: pass one"),
     (lambda: mp.Schedule([[3]], 1, 1), "3 is no action: use Schedule.from_text"),
-    (lambda: mp.cluster.links_between(mp.Link(1), 10**5), "a Link between each two of 100000 devices"),
     (lambda: stream(np.array(3)), "batches must be a list of pairs (X, Y)"),
     (lambda: network().step("sgd"), "optimizer is 'sgd': pass an object, as in step(SGD("),
     (lambda: network().train(X, Y), "as in step(SGD(learning_rate=0.1)) or train([(X, Y)], SGD(0.1))"),
