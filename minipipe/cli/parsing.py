@@ -9,28 +9,23 @@ from ..checks import plain, spelled
 from .options import COMMANDS, TRAIN
 
 TYPE = "python3 -m minipipe"
-SAID_ELSEWHERE = {  # a command that there was, or that others have: what to type
-    "timeline": f"`timeline` is now `show`: {TYPE} show 1f1b",
-    "explain": f"`explain` is now a part of `show`: {TYPE} show 1f1b --explain",
-    "export": f"`export` is now a part of `show`: {TYPE} show 1f1b --output 1f1b.csv",
-    "validate": f"`validate` is now `check`: {TYPE} check mine.csv",
-    "verify": f"`verify` is now `check` without a schedule: {TYPE} check",
-    "threads": f"`threads` is now an engine: {TYPE} --engine threads",
-    "mpi": f"`mpi` is now an engine: mpiexec -n 4 {TYPE} --engine mpi",
-    "server": "`server` is not a command: use mp.ParameterServer in Python, see notebook 44",
-    "federated": "`federated` is not a command: use mp.FederatedAveraging in Python, see notebook 45",
-    "papers": "`papers` is now a picture: python3 figures/draw.py throughput; notebooks 35 to 37 have more",
-    "batch-size": "`batch-size` is now a picture: python3 figures/draw.py error_against_batch_size",
-    **{word: f"`{word}` is not a command: use mp.footprints in Python for bytes, see notebook 34"
-       for word in ("fit", "plan", "memory", "estimate")},
-    **{word: f"`{word}` needs no command: {TYPE} --schedule 1f1b" for word in ("train", "run", "launch")},
-    **{word: f"`{word}` is `show` here: {TYPE} show 1f1b"
-       for word in ("simulate", "draw", "plot", "trace", "visualize", "profile")},
-    **{word: f"`{word}` is `compare` here: {TYPE} compare gpipe 1f1b"
-       for word in ("bench", "benchmark", "bubble", "list")},
-    **{word: f"`{word}` is `check` here: {TYPE} check" for word in ("prove", "test", "lint")},
-    **{word: f"`{word}` is `search` here: {TYPE} search -K 3 -M 4" for word in ("optimize", "tune", "solve")},
-    **{word: f"`{word}` is `site` here: {TYPE} site public" for word in ("docs", "serve", "web")},
+SAID_ELSEWHERE = {  # what others call a command, or an earlier version did: what to use
+    **dict.fromkeys(
+        ["timeline", "simulate", "draw", "plot", "trace", "visualize", "profile"], f"{TYPE} show 1f1b"
+    ),
+    "explain": f"{TYPE} show 1f1b --explain", "export": f"{TYPE} show 1f1b --output 1f1b.csv",
+    **dict.fromkeys(["bench", "benchmark", "bubble", "list"], f"{TYPE} compare gpipe 1f1b"),
+    **dict.fromkeys(["validate", "lint"], f"{TYPE} check mine.csv"),
+    **dict.fromkeys(["verify", "prove", "test"], f"{TYPE} check"),
+    **dict.fromkeys(["optimize", "tune", "solve"], f"{TYPE} search -K 3 -M 4"),
+    **dict.fromkeys(["docs", "serve", "web"], f"{TYPE} site public"),
+    **dict.fromkeys(["train", "run", "launch"], f"{TYPE} --schedule 1f1b"),
+    "threads": f"{TYPE} --engine threads", "mpi": f"mpiexec -n 4 {TYPE} --engine mpi",
+    **dict.fromkeys(["fit", "plan", "memory", "estimate"], "mp.footprints in Python, see notebook 34"),
+    "server": "mp.ParameterServer in Python, see notebook 44",
+    "federated": "mp.FederatedAveraging in Python, see notebook 45",
+    "papers": "python3 figures/draw.py throughput",
+    "batch-size": "python3 figures/draw.py error_against_batch_size",
 }
 OPTIONS_ELSEWHERE = {  # what others call an option, by its plain letters: what to type
     **dict.fromkeys(["pp", "gpus", "ndevices", "nprocpernode", "pipelinemodelparallelsize"], "-K"),
@@ -110,12 +105,12 @@ def instead_of_command(word):
     """Return the sentence about a word that is not a command."""
     known = spelled(word, SAID_ELSEWHERE)
     if known:
-        return SAID_ELSEWHERE[known]
+        return f"`{known}` is not a command: use {SAID_ELSEWHERE[known]}"
     if import_module("minipipe.schedules").is_name(word):
         return f"{word} is a schedule: type show {word} to see its run, or --schedule {word} to train by it"
     near = nearest(word, [*COMMANDS, *SAID_ELSEWHERE, "help"])
     if near in SAID_ELSEWHERE:
-        return f"there is no command {word!r}, and {SAID_ELSEWHERE[near]}"
+        return f"there is no command {word!r}, nor `{near}`: use {SAID_ELSEWHERE[near]}"
     hint = f"did you mean {near}? " if near else ""
     return f"there is no command {word!r}: {hint}there are {', '.join(COMMANDS)}"
 

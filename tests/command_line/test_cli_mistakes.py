@@ -78,7 +78,7 @@ def test_a_mistake_is_answered_with_status_2_before_any_work(capsys, tmp_path, m
 NOT_READ = [
     ("--devices 2 show", "there is no place for 'show': the options of show stand behind its name"),
     ("compair", "minipipe: error: there is no command 'compair': did you mean compare? there are show, comp"),
-    ("timelin", "there is no command 'timelin', and `timeline` is now `show`: python3 -m minipipe show 1f1b"),
+    ("timelin", "there is no command 'timelin', nor `timeline`: use python3 -m minipipe show 1f1b"),
     ("zzz", "minipipe: error: there is no command 'zzz': there are show, compare, check, search, site\n"),
     ("hlep", "did you mean help?"),
     ("1F1B", "type show 1F1B to see its run, or --schedule 1F1B to train by it"),
