@@ -225,11 +225,20 @@ def compare_splits(
     """
     devices = whole_number("devices", devices, 2)
     network = Sequential(layers, loss)
-    X, Y = map(_in_float64, network.checked_batch(X, Y))
-    M = _checked_microbatches(microbatches, devices, X.shape[-1])
+    X, Y = network.checked_batch(X, Y)
+    if X.dtype == np.float32:  # in which rounding would hide differences
+        X, Y = X.astype(np.float64), Y.astype(np.float64)
+    M = min(2 * devices, X.shape[-1]) if microbatches is None else microbatches
     macs = costs_of_layers(network.layers, "macs", X.shape[:-1])
-    shard = _checked_shard(network, devices, macs)
     counts = _cut_behind_work(macs, devices)
+    shard = Shard(network.layers, network.loss, 0, devices)
+    of_work = [(layer, how) for layer, how, n in zip(network.layers, shard.words, macs, strict=True) if n]
+    whole = [layer for layer, how in of_work if how == "whole"]
+    if len(whole) == len(of_work):
+        raise ValueError(
+            f"devices={devices} cannot share the work inside any layer of {_names(whole)}: use fewer "
+            "devices, or layers with at least as many units; one of your own says in `splits` how it is split"
+        )
     work = {  # multiply-accumulates of a device in a forward; of each device in a pipeline
         "network": loads(macs, counts), "layer": sum(macs_of_shard(network.layers, shard, macs)),
         "data": sum(macs),
@@ -239,61 +248,20 @@ def compare_splits(
     }
     nets = {}
     for name, split in splits.items():
-        costs = _costs_of_work(work[name], sum(macs), devices)
+        # in ticks of 1/devices of the whole network's forward
+        of_stages = work[name] if name == "network" else [work[name]]
+        F = [divide_exactly(one * devices, sum(macs)) for one in of_stages]
+        costs = Costs(F=F, B=[2 * f for f in F], share=Fraction(1, devices))
         nets[name] = Parallel(
             network.layers, loss, **split, microbatches=M, sums=Sums("running"), costs=costs, link=link,
             count_bytes=True,
         )
         nets[name].forward_backward(X, Y)
     _check_gradients(nets)
-    whole = [layer for layer, how, n in zip(network.layers, shard.words, macs) if n and how == "whole"]
     notes = NOTES_OF_SPLITS
     if whole:
         notes += f"\nlayer: each device does all the work of {_names(whole)}, which it does not split."
     return Comparison({name: net.trace for name, net in nets.items()}, OF_SPLITS, "split", notes)
-
-
-def _in_float64(array):
-    """Return an array of float32 as float64, in which rounding hides no difference; another as it is."""
-    return array.astype(np.float64) if array.dtype == np.float32 else array
-
-
-def _checked_microbatches(M, devices, m):
-    """Return the number of micro-batches; `ValueError` unless each device gets one, of a sample at least."""
-    if m < devices:
-        fewer = f"devices={m}, or " if m > 1 else ""
-        raise ValueError(
-            f"X has m={m} samples for devices={devices}, but a data split gives each device at least one: "
-            f"use {fewer}a larger batch"
-        )
-    M = min(2 * devices, m) if M is None else whole_number("microbatches", M)
-    if not devices <= M <= m:
-        raise ValueError(
-            f"microbatches={M} do not fit devices={devices} and m={m} samples: use {devices} to {m}, so "
-            "that each device of a data split has a micro-batch, and each micro-batch a sample"
-        )
-    return M
-
-
-def _checked_shard(network, devices, macs):
-    """Return what the first device of a layer split has; `ValueError` if there is nothing to split."""
-    multiplying = [layer for layer, n in zip(network.layers, macs, strict=True) if n]
-    n = len(multiplying)
-    if n < devices:
-        fewer = f"devices={n}, or " if n > 1 else ""
-        words = "1 layer multiplies" if n == 1 else f"{n} layers multiply"
-        names = f": {_names(multiplying)}" if n else ""
-        raise ValueError(
-            f"devices={devices}, but {words}{names}; a network split gives each device at least one: "
-            f"use {fewer}more such layers. One of your own says in macs(shape) what it multiplies"
-        )
-    shard = Shard(network.layers, network.loss, 0, devices)
-    if all(how == "whole" for how, n in zip(shard.words, macs, strict=True) if n):
-        raise ValueError(
-            f"devices={devices} cannot share the work inside any layer of {_names(multiplying)}: use fewer "
-            "devices, or layers with at least as many units; one of your own says in `splits` how it is split"
-        )
-    return shard
 
 
 def _names(layers):
@@ -310,16 +278,6 @@ def _cut_behind_work(macs, n_stages):
     starts = [0, *[index for index, n in enumerate(macs) if n][1:], len(macs)]
     lengths = [end - start for start, end in pairwise(starts)]
     return loads(lengths, min_max(loads(macs, lengths), n_stages))
-
-
-def _costs_of_work(work, whole, devices):
-    """Return the `Costs` of these multiply-accumulates, in ticks of 1/`devices` of the `whole` network's.
-
-    work: those of a forward on any device, or a list of them, one for each stage.
-    """
-    of_stages = work if isinstance(work, list) else [work]
-    F = [divide_exactly(one * devices, whole) for one in of_stages]
-    return Costs(F=F, B=[2 * f for f in F], share=Fraction(1, devices))
 
 
 def _check_gradients(nets):
