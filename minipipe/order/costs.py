@@ -45,16 +45,15 @@ def as_float(number):
 
 # Which sizes and limits make sense, for those who make schedules.
 
-def check_sizes(devices, microbatches, v=1, latency=0):
-    """Return (devices, microbatches, v, latency) as Python numbers.
+def check_sizes(devices, microbatches, v=1):
+    """Return [devices, microbatches, v] as Python numbers.
 
-    Raise `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions, and
-    for a latency that is not at least 0 ticks.
+    Raise `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions.
     """
     sizes = {"devices": devices, "microbatches": microbatches, "v": v}
     sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
     check_number_of_actions(2 * math.prod(sizes))
-    return *sizes, real_number("latency", latency, least=0, note=" ticks", clock=True)
+    return sizes
 
 
 def check_number_of_actions(n):

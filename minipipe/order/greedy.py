@@ -289,7 +289,8 @@ def request_of(
     objective="makespan",
 ):
     """Return these arguments of `greedy_schedule` as a `Request`; raise `ValueError` for wrong ones."""
-    devices, microbatches, v, latency = check_sizes(devices, microbatches, v, latency)
+    devices, microbatches, v = check_sizes(devices, microbatches, v)
+    latency = real_number("latency", latency, least=0, note=" ticks", clock=True)
     placement = _placement(devices, v, placement)
     stages_on = [placement.count(device) for device in range(devices)]
     limits = limits_of(most_alive, stages_on, microbatches)

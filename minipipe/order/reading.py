@@ -206,15 +206,14 @@ def names_for(devices=None, microbatches=None, *, stages=None):
     ['chimera', 'dualpipe', 'dualpipe-v']
     """
     sizes = _checked_sizes(devices, microbatches, stages)
-    return [name for name in names_having(flush=True, late_w=False) if _exists(name, sizes)]
-
-
-def _exists(name, sizes):
-    try:
-        build(name, **sizes)
-    except ValueError:
-        return False
-    return True
+    found = []
+    for name in names_having(flush=True, late_w=False):
+        try:
+            build(name, **sizes)
+        except ValueError:  # it does not exist for these sizes
+            continue
+        found.append(name)
+    return found
 
 
 def _checked_sizes(devices, microbatches, stages):

@@ -389,7 +389,7 @@ def make_schedule(name, devices, microbatches, order, v=1, copy_of=(), versions=
 
     Raises `ValueError` for sizes without sense.
     """
-    devices, microbatches, v, _ = check_sizes(devices, microbatches, v)
+    devices, microbatches, v = check_sizes(devices, microbatches, v)
     orders = tuple(tuple(order(r)) for r in range(devices))
     return Schedule(orders, v * devices, microbatches, name, copy_of, versions)
 

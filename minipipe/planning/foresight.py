@@ -154,9 +154,7 @@ class Foresight:
         self.wires = Wires(schedule, _skips(footprints[0]))
         self.stages = _stand_ins(self.wires, footprints)  # (stage, device) -> StandIn
         self.sum_tied = program_of_ties(_ties(footprints[0]), self.wires, self.stages)
-        sizes = {id(stages): stages for stages in footprints}  # most micro-batches are of one size
-        sent = {name: [_sent(of_stage) for of_stage in stages] for name, stages in sizes.items()}
-        self._sent = [sent[id(stages)] for stages in footprints]
+        self._sent = [[_sent(of_stage) for of_stage in stages] for stages in footprints]
 
     def perform_on(self, device):
         """Return the `perform` of a device: actions take time; arguments, results and messages have bytes."""

@@ -41,7 +41,7 @@ def pipedream(devices, microbatches, vertical_sync=False):
         set of weights; then every stage keeps up to K versions.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
-    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    devices, microbatches, _ = check_sizes(devices, microbatches)
     delays = [devices - 1 if vertical_sync else devices - 1 - stage for stage in range(devices)]
     versions = tuple(tuple(max(0, i - delay) for i in range(microbatches)) for delay in delays)
     return _endless(name, devices, microbatches, 1, versions)
@@ -74,7 +74,7 @@ def pipedream_2bw(devices, microbatches, per_update=None):
     newest ones that every stage has when it begins with mini-batch t. `per_update` must be at least K, and
     divide M; else `ValueError`. Makespan (M + K - 1)(F + B) ticks for M micro-batches.
     """
-    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    devices, microbatches, _ = check_sizes(devices, microbatches)
     per_update = devices if per_update is None else whole_number("per_update", per_update)
     if per_update < devices:
         raise ValueError(

@@ -37,7 +37,7 @@ def dualpipe_v(devices, microbatches):
     I <= F <= B. K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at
     least 2K, or `ValueError`.
     """
-    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    devices, microbatches, _ = check_sizes(devices, microbatches)
     if microbatches < 2 * devices:
         raise ValueError(
             f"microbatches={microbatches} is too few for dualpipe-v on {devices} devices: use at least "
@@ -162,7 +162,7 @@ def _eight_steps(turns, K, r, M):
 
 def _checked_both_ways(name, devices, microbatches, per_device):
     """(devices, microbatches): both even, at least 2 and at least `per_device` micro-batches a device."""
-    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    devices, microbatches, _ = check_sizes(devices, microbatches)
     least = max(2, per_device * devices)
     if devices % 2:
         nearest = " or ".join(str(K) for K in (devices - 1, devices + 1) if K)

@@ -38,7 +38,7 @@ def v_half(devices, microbatches):
     >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F
     is that of both stages together.
     """
-    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    devices, microbatches, _ = check_sizes(devices, microbatches)
     block = _block(devices, climb=2, wait=0 if devices % 2 else 3, turn=1)
     return _repeated("v-half", block, microbatches, (devices + 2) // 2, ahead=devices % 2 == 0)
 
@@ -62,7 +62,7 @@ def v_min(devices, microbatches):
     K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K and M >= K, if F is that of both
     stages together.
     """
-    devices, microbatches, *_ = check_sizes(devices, microbatches)
+    devices, microbatches, _ = check_sizes(devices, microbatches)
     block = _block(devices, climb=1, wait=0 if devices % 3 else 2, turn=0)
     return _repeated("v-min", block, microbatches, (devices + 4) // 3, ahead=devices % 3 == 0)
 

@@ -77,7 +77,7 @@ def in_groups(devices, microbatches, v, group, r):
 
 def group_of(devices, microbatches, v):
     """Return the micro-batches of a group; `ValueError` where the rounds do not divide M."""
-    devices, microbatches, v, _ = check_sizes(devices, microbatches, v)
+    devices, microbatches, v = check_sizes(devices, microbatches, v)
     rounds = max(1, microbatches // devices)
     if microbatches % rounds:
         legal = [m for m in range(1, 2 * microbatches + devices) if m % max(1, m // devices) == 0]

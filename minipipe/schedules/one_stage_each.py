@@ -167,7 +167,7 @@ def data_parallel(devices, microbatches, stages=1):
 
     Makespan ceil(M/D) (F + B) ticks, and the time of the all-reduce; 1 micro-batch is alive on each device.
     """
-    devices, microbatches, stages, _ = check_sizes(devices, microbatches, stages)
+    devices, microbatches, stages = check_sizes(devices, microbatches, stages)
     if devices > microbatches:
         raise ValueError(
             f"{devices} copies of the network, but {microbatches} micro-batches: "

@@ -120,13 +120,11 @@ class Turns:
         return Action(kind, self._stages[position], microbatch)
 
 
-def _of_v(K, M, F, I, W):
-    return 3 * M * F + Fraction(K - 1, 2) * F if M >= 2 * K - 1 and F == I == W else None
-
-
 @SCHEDULES(
     "zb-v",
-    makespan=_of_v,
+    makespan=lambda K, M, F, I, W: (
+        3 * M * F + Fraction(K - 1, 2) * F if M >= 2 * K - 1 and F == I == W else None
+    ),
     alive=lambda K, M, device: K if M >= 2 * K - 1 else None,
     source=f"{PAPER}, section 6",
     also={"ZBVZeroBubble": "PyTorch"},
