@@ -16,7 +16,7 @@ RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute exc
 
 
 def with_recompute(schedule, mode="always"):
-    """`schedule` with an `R` before each `B` or `I`: the forward again, from the stage's stashed input.
+    """Return `schedule` with an `R` before each `B` or `I`: the forward again, from the stashed input.
 
     An R needs no gradient, so a device that waits for one has its R done before it arrives.
 
@@ -54,7 +54,7 @@ def with_recompute(schedule, mode="always"):
 
 
 def without_overlaps(schedule):
-    """`schedule` with the forward of each overlap before its backward; each starts when it can.
+    """Return `schedule` with the forward of each overlap before its backward; each starts when it can.
 
     >>> from .schedule import Schedule
     >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
@@ -126,11 +126,11 @@ def _at_places(order, places, with_sums):
 
 
 def with_all_reduce(schedule):
-    """`schedule` with an `A` for each stage of each copy: gradients are added up while other stages compute.
+    """Return `schedule` with an `A` for each stage of each copy: it travels while other stages compute.
 
         device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
 
-    Each A comes as early as it can: right behind the stage's last backward, or behind the A of a later stage,
+    Each A comes as early as it can: right after the stage's last backward, or after the A of a later stage,
     since all devices take them from the last stage to the first. In one order on all devices they never wait
     for each other in a circle, and backwards end in that order anyway. A schedule that has A or U already is
     refused, and so is one with faults. Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
@@ -155,7 +155,7 @@ def with_all_reduce(schedule):
 
 
 def with_updates(schedule):
-    """`schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
+    """Return `schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
 
     Each U comes right behind the stage's last backward. Where there are all-reduces, a device has its updates
     at the end: an update waits for the sum, and whatever came behind it would wait, too. Where copies of a
@@ -209,7 +209,7 @@ def _with(order, additions):
 # Orders in which each copy of the network has a part of what all copies need: ZeRO.
 
 def with_zero(schedule, level, prefetch=1):
-    """`schedule` with what ZeRO 1, 2 or 3 adds to it: each copy updates a part of a stage.
+    """Return `schedule` with what ZeRO 1, 2 or 3 adds to it: each copy updates a part of a stage.
 
         S   reduce-scatter: each device gets the sum of its own part of the gradients, and drops the others
         U   updates this part; the optimizer keeps nothing for the others
@@ -285,7 +285,7 @@ def _in_parts(order, prefetch):
 # Recomputation in smaller pieces: a device's stage cut into several.
 
 def in_segments(schedule, n):
-    """`schedule` with each stage cut into `n` consecutive ones on its device, which do its work in a row.
+    """Return `schedule` with each stage cut into `n` consecutive ones, which do its work on its device.
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
 

@@ -11,67 +11,6 @@ from .costs import as_float, divide_exactly, one_for_each
 from .playing import deadlock, play
 
 
-# Who has which parameters, in an order where devices update parts of them.
-
-def whole_faults(schedule, parts_of):
-    """Return the faults of the `G` and `X` of an order with S that has no other faults.
-
-    Without X, devices have all parameters at the beginning and at the end; with X, only their own parts.
-
-    parts_of: {(device, stage): all that one does for the other, in order}
-    """
-    in_parts = "X" in schedule.kinds
-    found = [
-        f"device {device}: {fault}"
-        for (device, stage), parts in parts_of.items() for fault in _faults_of_stage(stage, parts, in_parts)
-    ]
-    for stage in range(schedule.n_stages):
-        found += _unequal_meetings(stage, schedule.holders(stage), "G", parts_of)
-    return found
-
-
-def _unequal_meetings(stage, devices, kind, parts_of):
-    """Return a list: the fault that some devices start more exchanges of this kind than others, or none."""
-    numbers = [sum(part.kind == kind for part in parts_of[device, stage]) for device in devices]
-    if len(set(numbers)) <= 1:
-        return []
-    return [
-        f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[kind].name}s of stage {stage}: each of "
-        "them is a meeting of all, so put equally many on each"
-    ]
-
-
-def _faults_of_stage(stage, parts, in_parts):
-    """Yield what one device lacks, or has already, when an action of a stage begins; and at the end."""
-    whole, last = not in_parts, None
-    for part in parts:
-        rule, kind = RULES[part.kind], part.kind
-        if rule.whole and not whole:
-            since = "" if last is None else f" since {last}"
-            remedy = "leave it out" if kind == "X" else f"put {part._replace(kind='G')} before it"
-            yield (
-                f"{part} needs all parameters of its stage, but the device has its own part{since}: {remedy}"
-            )
-            return
-        if rule.whole is False and whole:
-            free = f"leave it out, or put {part._replace(kind='X')} before it"
-            remedy = free if in_parts else "put it behind their update"
-            yield f"{part} gathers parameters of which the device has all: {remedy}"
-            return
-        if rule.leaves is not None:
-            whole, last = rule.leaves, part
-    if whole and in_parts:
-        yield (
-            f"{last} leaves the parameters whole at the end: put {last._replace(kind='X')} behind their last "
-            "use"
-        )
-    elif not whole and not in_parts:
-        yield (
-            f"each device has updated a part of stage {stage} by {last}, which no G sends to the others: "
-            f"put {last._replace(kind='G')} behind it"
-        )
-
-
 # What closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
 #
 # An order without any `A` is complete: the gradients of all copies are added up at its end. So is one without
@@ -80,7 +19,7 @@ def _faults_of_stage(stage, parts, in_parts):
 # them.
 #
 # Where gradients are added up by `S`, each device has a part of the sum: a `U` applies that, and then a `G`
-# gathers the parameters. `whole_faults` says what is wrong with who has which of these.
+# gathers the parameters.
 
 def wrong_closings(schedule):
     """Return the faults of the closing actions of an order that has no other faults."""
@@ -97,7 +36,14 @@ def wrong_closings(schedule):
         for (device, _), parts in parts_of.items() for fault in _closing_faults_of_stage(schedule, parts)
     ]
     if "S" in schedule.kinds and not found:
-        found = whole_faults(schedule, parts_of)
+        in_parts = "X" in schedule.kinds
+        found = [
+            f"device {device}: {fault}"
+            for (device, stage), parts in parts_of.items()
+            for fault in _faults_of_parameters(stage, parts, in_parts)
+        ]
+        for stage in range(schedule.n_stages):
+            found += _unequal_meetings(stage, schedule.holders(stage), "G", parts_of)
     if not _sums(schedule) or not found:
         found += _faults_between_devices(schedule, parts_of)
     return found
@@ -186,6 +132,52 @@ def _wrong_name(part, gradients):
             f"{part} comes after the backward of micro-batch {max(gradients)}, whose gradient it would "
             f"{takes_in}, too: put it before that, or write {stage}{kind}{max(gradients)}"
         )
+
+
+def _faults_of_parameters(stage, parts, in_parts):
+    """Yield what a device lacks of a stage's parameters, or has already, when an action begins.
+
+    in_parts: whether the device has its own part alone at the beginning and at the end, in an order with X;
+        without X, it has all parameters then.
+    """
+    whole, last = not in_parts, None
+    for part in parts:
+        rule, kind = RULES[part.kind], part.kind
+        if rule.whole and not whole:
+            since = "" if last is None else f" since {last}"
+            remedy = "leave it out" if kind == "X" else f"put {part._replace(kind='G')} before it"
+            yield (
+                f"{part} needs all parameters of its stage, but the device has its own part{since}: {remedy}"
+            )
+            return
+        if rule.whole is False and whole:
+            free = f"leave it out, or put {part._replace(kind='X')} before it"
+            remedy = free if in_parts else "put it behind their update"
+            yield f"{part} gathers parameters of which the device has all: {remedy}"
+            return
+        if rule.leaves is not None:
+            whole, last = rule.leaves, part
+    if whole and in_parts:
+        yield (
+            f"{last} leaves the parameters whole at the end: put {last._replace(kind='X')} behind their last "
+            "use"
+        )
+    elif not whole and not in_parts:
+        yield (
+            f"each device has updated a part of stage {stage} by {last}, which no G sends to the others: "
+            f"put {last._replace(kind='G')} behind it"
+        )
+
+
+def _unequal_meetings(stage, devices, kind, parts_of):
+    """Return a list: the fault that some devices start more exchanges of this kind than others, or none."""
+    numbers = [sum(part.kind == kind for part in parts_of[device, stage]) for device in devices]
+    if len(set(numbers)) <= 1:
+        return []
+    return [
+        f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[kind].name}s of stage {stage}: each of "
+        "them is a meeting of all, so put equally many on each"
+    ]
 
 
 def _faults_between_devices(schedule, parts_of):

@@ -9,7 +9,7 @@ from .one_stage_each import gpipe, one_f_one_b
 
 
 def with_late_W(schedule):
-    """`schedule` with a `W*` for each stage, behind all else that its device does, and no W before it.
+    """Return `schedule` with a `W*` for each stage, behind all else that its device does, and no W before it.
 
         device 0: 0F0 0F1 0B1 0B0    becomes    0F0 0F1 0I1 0I0 0W*1
 
