@@ -14,9 +14,7 @@ import warnings
 from collections import Counter, deque
 from pathlib import Path
 
-from .actions import CLOSING, MOST_ACTIONS, RULES, ScheduleError, ScheduleWarning, listing, parse
-
-MOST_CHARACTERS = 10 * MOST_ACTIONS  # of a table
+from .actions import CLOSING, RULES, ScheduleError, ScheduleWarning, listing, parse
 
 EXPECTED = (
     "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
@@ -91,23 +89,16 @@ def _cell(action):
 
 
 def read_text(path):
-    """Return the text in a file; `ScheduleError` for no file, and for one longer than any schedule may be."""
+    """Return the text in a file; raise `ScheduleError` if there is none, or it is not a text."""
     path = Path(path)
     if path.is_dir():
         raise ScheduleError(f"cannot read {path}: it is a folder, name a file in it")
     if not path.exists():
         raise ScheduleError(f"cannot read {path}: there is no such file; schedule.to_csv(path) writes one")
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            text = file.read(MOST_CHARACTERS + 1)
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ScheduleError(f"{path} is not a text file: pass a table of comma-separated values") from None
-    if len(text) > MOST_CHARACTERS:
-        raise ScheduleError(
-            f"{path} has more than {MOST_CHARACTERS:,} characters, more than {MOST_ACTIONS:,} actions have: "
-            "use fewer devices or micro-batches, or another file"
-        )
-    return text
 
 
 def parse_table(text):

@@ -30,7 +30,9 @@ class GrowingSchedule:
     """
 
     def __init__(self, request):
-        self.request, self._lags = request, request.lags
+        self.request = request
+        # for each stage but the last, the ticks of a message between it and the next one
+        self._lags = [request.latency if r != after else 0 for r, after in pairwise(request.placement)]
         devices = range(len(request.limits))
         self.orders, self.begun = [[] for _ in devices], [None for _ in devices]
         self.free, self.idle, self.kept, self.most_kept = ([0 for _ in devices] for _ in range(4))
@@ -136,8 +138,8 @@ def _fill(growing, device, action, start, weights, allowance):
 
 # An order made action by action: of all that can begin first, a free device takes what a rule prefers.
 
-def order_by_rules(request, after_forward, after_backward, cap):
-    """Return for each device its actions, as these rules order them.
+class _Run:
+    """One pass through all actions, in the order of their starts, by rules.
 
     request: the `Request`.
     after_forward, after_backward: the kinds in the order in which a device prefers them when the last thing
@@ -145,18 +147,12 @@ def order_by_rules(request, after_forward, after_backward, cap):
     cap: for each stage, by how many micro-batches its forwards may be ahead of its backwards.
 
     Of all that can begin, the device takes what can begin first; of these, the preferred kind; of several
-    forwards that of the latest stage, of backwards that of the earliest, which are closest to giving memory
-    back; W only where it would wait.
+    forwards, the one of the latest stage, and of several backwards, the one of the earliest, since these are
+    closest to giving memory back; W only where it would wait.
 
     It always comes to an end: with several stages on a device, no forward begins after which the
     micro-batches on their way, oldest first, would not find room for all that they have still to do
     (Dijkstra's banker).
-    """
-    return _Run(request, after_forward, after_backward, cap).orders()
-
-
-class _Run:
-    """One pass through all actions, in the order of their starts.
 
     stages: for each device, its stages.
     done: kind -> for each stage, how many have been done.
@@ -173,7 +169,7 @@ class _Run:
         self.done = {kind: [0 for _ in stages] for kind in request.kinds}
 
     def orders(self):
-        """Do all that there is to do."""
+        """Return for each device its actions, after all have been done."""
         candidates = [self._candidates(device) for device in range(len(self.stages))]
         refused = set()
         while any(candidates):
@@ -269,11 +265,6 @@ class Request(NamedTuple):
     def n_stages(self):
         """How many stages there are, on all devices together."""
         return len(self.placement)
-
-    @property
-    def lags(self):
-        """For each stage but the last, the ticks of a message between it and the next one."""
-        return [self.latency if r != after else 0 for r, after in pairwise(self.placement)]
 
     def in_whole_ticks(self):
         """Return (request, unit): the same times in 1 / unit ticks, all whole, so that nothing is rounded."""
@@ -416,7 +407,7 @@ def greedy_answer(request):
     Of equally good ones it is the one that keeps least on its fullest device, and then on all together.
     """
     drafts = [
-        ("greedy", order_by_rules(request, *rules, cap))
+        ("greedy", _Run(request, *rules, cap).orders())
         for rules in RULES_OF[request.kinds] for cap in _caps(request)
     ]
     drafts += [(schedule.name, schedule.devices) for schedule in named_schedules(request)]

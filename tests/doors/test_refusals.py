@@ -171,15 +171,6 @@ def test_a_schedule_that_would_fill_the_memory_is_refused():
     assert_refused([(call, too_long) for call in orders])
 
 
-def test_a_file_without_an_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("minipipe.order.csv_format.MOST_CHARACTERS", 1000)
-    (tmp_path / "long.csv").write_text("0F0,0B0\n" + 1000 * ",")
-    with pytest.raises(
-        mp.order.ScheduleError, match=r"long.csv has more than 1,000 characters.*use fewer devices"
-    ):
-        mp.Schedule.from_csv(tmp_path / "long.csv")
-
-
 def test_huge_rational_numbers_have_a_repr_and_a_refusal():
     huge = mp.exact.Rational(10**5000)
     assert repr(huge) == "Rational(a number of 16610 bits, over one of 1)"
