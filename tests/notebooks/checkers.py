@@ -36,12 +36,14 @@ def are_named(wrong):
     """Return a test that the sentences of each check have the words that name the mistake:
     {check: [(answer, words)]}.
     """
-    def good(sentence, words):
-        # the error has no full stop
-        ends = sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence
-        right = sentence.startswith("Right: ")
-        return words in sentence and not right and "\n" not in sentence and ends
-    return _each(wrong, good)
+    return _each(wrong, lambda sentence, words: words in sentence and names_a_mistake(sentence))
+
+
+def names_a_mistake(sentence):
+    """Tell whether a checker has answered with one whole sentence, or several, that call nothing right."""
+    # the error has no full stop
+    ends = sentence[-1] in ".?)" or "stopped with" in sentence or "cannot be read" in sentence
+    return ends and "\n" not in sentence and not sentence.startswith("Right: ")
 
 
 LISTS = {check_possible: POSSIBLE_MISTAKES, transformer.check_shares: transformer._MISTAKES_OF_SHARES}

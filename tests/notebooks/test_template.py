@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from notebooks.checkers import JUNK, formulas_of, is_refusal, judged_wrongly
+from notebooks.checkers import JUNK, formulas_of, is_refusal, judged_wrongly, names_a_mistake
 from notebooks.reading_time import reading_of, said
 from notebooks.refresh import COVER
 from notebooks.template import COLLAPSED, ELECTIVES, cells_of, exercises_of, faults
@@ -87,9 +87,12 @@ def test_a_function_must_answer_more_than_the_first_question(path):
 @EACH
 def test_each_wrong_formula_of_a_checker_is_told_its_own_sentence(path):
     """None of them is right in the cases that are asked, or taken for another one."""
+    def told(sentence, own):
+        return sentence.endswith(own) and names_a_mistake(sentence)
+
     for exercise in exercises_of(path):
         formulas = formulas_of(exercise.checker, exercise.right)
-        faults = judged_wrongly(exercise.checker, formulas, str.endswith)
+        faults = judged_wrongly(exercise.checker, formulas, told)
         assert not faults, "\n".join(faults)
 
 
