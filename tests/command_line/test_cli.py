@@ -99,7 +99,7 @@ def test_show_explains_idle_time_and_the_critical_path(capsys):
 
 
 BEGINNINGS = {
-    "PNG": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF", "html": b"<!doctype html>", "gif": b"GIF8",
+    "png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF", "HTML": b"<!doctype html>", "gif": b"GIF8",
     "csv": b"0F0,", "json": b"{", "txt": b"0F0 ",
 }
 

@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from asynchronous.by_the_rule import LAYERS, LOSS, THIRD, mini_batches
+from compared import assert_refused
 from matplotlib.figure import Figure
 from pictures.test_html import trace_of
 from pictures.test_plots import both_ways
@@ -32,6 +33,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, ending):
     with pytest.raises(KeyboardInterrupt):
         TRACE.save(path)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_name_that_says_no_format_is_refused(tmp_path):
+    assert_refused([
+        (lambda: TRACE.save(tmp_path / "run.docx"), "its name must end in one of ....gif, .html, ....png"),
+        (lambda: TRACE.save(tmp_path / "nowhere/run.png"), "there is no folder"),
+    ])
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_trace_prints_its_timeline():
