@@ -23,7 +23,7 @@ from ..network import Network
 # Costs of any kind as integers in proportion to them, so that what is computed with them is exact.
 
 def checked(name, numbers, length=None, of="layers", least=0):
-    """`numbers` as a list of Python numbers; `ValueError` if they cannot be costs.
+    """Return `numbers` as a list of Python numbers; raise `ValueError` if they cannot be costs.
 
     name: what they are called in an error.
     numbers: finite, each at least `least`.
@@ -40,7 +40,7 @@ def checked(name, numbers, length=None, of="layers", least=0):
 
 
 def in_proportion(*lists):
-    """(lists of integers, scale): all numbers times the smallest `scale` that makes integers of them.
+    """Return (lists of integers, scale): all numbers times the smallest `scale` that makes them integers.
 
     >>> in_proportion([0.5, 2], [Fraction(1, 3)])
     ([[3, 12], [2]], 6)
@@ -58,7 +58,7 @@ def sums(numbers):
 
 
 def readable(integer, scale):
-    """`integer / scale` as a number to be typed in: an int, or a float that is not below it.
+    """Return `integer / scale` as a number to be typed in: an int, or a float that is not below it.
 
     >>> readable(6, 3), readable(1, 3) >= Fraction(1, 3)
     (2, True)
@@ -83,7 +83,7 @@ class Times(NamedTuple):
 
 
 def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss=None):
-    """A list with the cost of each layer, for a partition.
+    """Return a list with the cost of each layer, for a partition.
 
         by="parameters"     W and b; a W that several layers share, at the first of them
         by="macs"           multiply-accumulates of a forward of one sample
@@ -149,7 +149,7 @@ def _pair(sample):
 
 
 def times_of_layers(layers, loss, X, Y, rounds=5):
-    """[`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
+    """Return [`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
 
     layers: a list of layers.
     loss: of the network; the last layer's times include it.
@@ -180,13 +180,13 @@ def times_of_layers(layers, loss, X, Y, rounds=5):
 
 
 def _one_round(network, X, Y):
-    """[Times] of one forward and backward."""
+    """Return [Times] of one forward and backward."""
     layers, all_layers = network.layers, list(every_layer(network.layers))
     prepare_forward(all_layers, training=True)
     F, B, laps = [], [0.0] * len(layers), [time.perf_counter()]
 
     def lap():
-        """The seconds since the last lap."""
+        """Return the seconds since the last lap."""
         laps.append(time.perf_counter())
         return laps[-1] - laps[-2]
 
@@ -211,7 +211,7 @@ def _one_round(network, X, Y):
 
 
 def _called(cost, layers, input_shape):
-    """What the user's function says of each layer and the shape of its input."""
+    """Return what the user's function says of each layer and the shape of its input."""
     costs = []
 
     def add(layer, shape):

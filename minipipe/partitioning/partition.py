@@ -8,7 +8,7 @@ CUT_BY = ("count", *COST_KINDS)  # of what a `Cut` balances
 
 
 def partition(layers, stages, by="parameters", input_shape=None, sample=None, loss=None):
-    """The number of layers of each stage, for the cut whose largest stage is smallest: a list for a `Cut`.
+    """Return the number of layers of each stage, for the cut whose largest stage is smallest.
 
     layers: a list of layers.
     stages: K.
@@ -37,7 +37,13 @@ def counts_of(cut, layers, loss):
     """
     by, n_layers = cut.by, len(layers)
     if isinstance(cut.stages, tuple):
-        return _checked_counts(list(cut.stages), n_layers)
+        counts = list(cut.stages)
+        if sum(counts) != n_layers:
+            raise ValueError(
+                f"stages={shown(counts)} adds up to {sum(counts)} for {n_layers} layers: "
+                f"give the stages {n_layers} layers in all"
+            )
+        return counts
     if cut.n > n_layers:
         raise ValueError(
             f"{cut.n} stages do not fit {n_layers} layers: use at most {n_layers}, so that each has a layer"
@@ -49,16 +55,7 @@ def counts_of(cut, layers, loss):
     return partition(layers, cut.n, by, sample=cut.sample, loss=loss)
 
 
-def _checked_counts(counts, n_layers):
-    if sum(counts) != n_layers:
-        raise ValueError(
-            f"stages={shown(counts)} adds up to {sum(counts)} for {n_layers} layers: "
-            f"give the stages {n_layers} layers in all"
-        )
-    return counts
-
-
 def cut_into_stages(layers, counts):
-    """`layers` as one list per stage, with `counts[s]` consecutive layers in stage s."""
+    """Return `layers` as one list per stage, with `counts[s]` consecutive layers in stage s."""
     layers = iter(layers)
     return [[next(layers) for _ in range(count)] for count in counts]

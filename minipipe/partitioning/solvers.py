@@ -16,7 +16,7 @@ from .costs_of_layers import checked, in_proportion, readable, sums
 # The best cut of costs alone, in O(K log L) for each of a few dozen steps.
 
 def bisected(ends, stages):
-    """The counts of a cut with the least bottleneck.
+    """Return the counts of a cut with the least bottleneck.
 
     ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
 
@@ -36,7 +36,7 @@ def bisected(ends, stages):
 
 
 def stages_needed(ends, limit):
-    """How few stages can keep `limit`, which is at least the largest cost."""
+    """Return how few stages can keep `limit`, which is at least the largest cost."""
     n_stages, start = 0, 0
     while start < len(ends) - 1:
         n_stages, start = n_stages + 1, _reach(ends, start, limit)
@@ -44,12 +44,12 @@ def stages_needed(ends, limit):
 
 
 def _reach(ends, start, limit):
-    """Where a stage that begins at `start` ends at the latest."""
+    """Return the last end of a stage that begins at `start` and keeps `limit`."""
     return bisect_right(ends, ends[start] + limit) - 1
 
 
 def _filled(ends, n_stages, limit):
-    """(True, the largest load) if `limit` can be kept, else (False, the next limit worth trying)."""
+    """Return (True, the largest load) if `limit` can be kept, else (False, the next limit worth trying)."""
     start, largest, next_limit = 0, 0, ends[-1]
     for _ in range(n_stages):
         end = _reach(ends, start, limit)
@@ -62,7 +62,7 @@ def _filled(ends, n_stages, limit):
 
 
 def _evened(ends, n_stages, limit):
-    """Of the cuts that keep `limit`: stage by stage, the nearest to an equal share of what is left."""
+    """Return the cut that keeps `limit` with each stage in turn nearest to an equal share of what is left."""
     n_layers = len(ends) - 1
     earliest = [n_layers]  # where the last 0, 1, 2, ... stages can begin at the earliest
     for _ in range(n_stages - 1):
@@ -88,12 +88,12 @@ LARGEST_COST = 2**62  # the sum of two of these, less 1, is the largest integer 
 
 
 def integers(numbers, never):
-    """An array of integers that sums up to twice `never` do not overflow."""
+    """Return an array of integers that sums up to twice `never` do not overflow."""
     return np.array(numbers, np.int64 if never < LARGEST_COST else object)
 
 
 def best_cut(n_layers, stages, price, combine, never):
-    """(value, counts) of the cut of least value, which is best_{K-1}(L):
+    """Return (value, counts) of the cut of least value, which is best_{K-1}(L):
 
         best_s(end) = min over start of  combine(best_{s-1}(start), price(s, start, end))
 
@@ -124,7 +124,7 @@ def best_cut(n_layers, stages, price, combine, never):
 # Which stages fit into the memory of their device.
 
 def within_memory(price, never, memory, memory_limit, n_layers, stages):
-    """The function `price`, with `never` for the stages that do not fit; `ValueError` if no cut fits.
+    """Return `price` with `never` for the stages that do not fit; raise `ValueError` if no cut fits.
 
     price, never: as in `best_cut`.
     memory: what each layer holds.
@@ -157,7 +157,7 @@ def within_memory(price, never, memory, memory_limit, n_layers, stages):
 
 
 def _what_is_missing(memory, limits, missing, shown):
-    """Why no cut fits, and what to do.
+    """Return in words why no cut fits, and what to do.
 
     memory, limits: of the layers and of the devices, as integers.
     missing: by how much each limit falls short.
@@ -182,7 +182,7 @@ def _what_is_missing(memory, limits, missing, shown):
 # The cuts themselves.
 
 def loads(costs, counts):
-    """The sum of the costs in each stage, for a cut with `counts[s]` consecutive layers in stage s.
+    """Return the sum of the costs in each stage, of a cut with `counts[s]` consecutive layers in stage s.
 
     >>> loads([10, 10, 10, 10, 11, 11], [3, 3])
     [30, 32]
@@ -198,7 +198,7 @@ def loads(costs, counts):
 
 
 def equal_counts(n_layers, stages):
-    """How many layers each stage gets if all get equally many; the first stages take what is left over.
+    """Return how many layers each stage gets if all get equally many; the first ones take what is left.
 
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
@@ -322,7 +322,7 @@ def _as_integers(costs, stages):
 
 
 def _slowness(speeds, n_stages):
-    """(integers in proportion to 1 / speed, how many times as large they are)"""
+    """Return (integers in proportion to 1 / speed, how many times as large they are)."""
     speeds = [1] * n_stages if speeds is None else checked("speeds", speeds, n_stages, of="devices")
     if 0 in speeds:
         raise ValueError(
