@@ -190,63 +190,37 @@ class Closing:
         keeps_part: whether each of them gets its own part of the sum of the gradients, a reduce-scatter; if
             not, all get all of it, an all-reduce.
         """
-        group, own = self._groups.get(stage), self._own_stage(stage)
+        group, own = self._groups.get(stage), self._stages.get((stage, self._device))
         if group is None:
             return
-        totals, i = own.totals, own.last_grain(i)
-        gradients, pending = totals.gradients(i), totals.pending(i)
+        gradients, pending = TreeSum(1), ()  # of a run that has only ticks
+        if own is not None:
+            i = own.last_grain(i)
+            gradients, pending = own.totals.gradients(i), own.totals.pending(i)
         if keeps_part:
-            part, counted = yield from reduce_scatter_sum_and_gather(group, gradients, pending)
-            totals.keep_part(i, part)
+            total, counted = yield from reduce_scatter_sum_and_gather(group, gradients, pending)
         else:
             total, counted = yield from all_reduce_sum_and_gather(group, gradients, pending, self._algorithm)
-            totals.replace_gradients(i, total)
-        # costs and statistics are small: each device gets those of all others, and adds them up itself
-        for pending in counted[:group.rank] + counted[group.rank + 1:]:
-            totals.absorb(i, pending)
+        if own is not None:
+            take = own.totals.keep_part if keeps_part else own.totals.replace_gradients
+            take(i, total)
+            # costs and statistics are small: each device gets those of all others, and adds them up itself
+            for pending in counted[:group.rank] + counted[group.rank + 1:]:
+                own.totals.absorb(i, pending)
 
     def _gather(self, stage, i):
         """Each device gets the parts of the stage's parameters that the others have."""
-        group, owned = self._groups[stage], self._own_stage(stage).owned
-        part = owned.vectors
+        group, own = self._groups[stage], self._stages.get((stage, self._device))
+        part = () if own is None else own.owned.vectors
         parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
-        owned.gather(parts)
+        if own is not None:
+            own.owned.gather(parts)
 
     def _exchange_tied(self):
         """Sum the dW of tied layers over their devices. Called again in the same run, do nothing."""
         sum_tied, self._sum_tied = self._sum_tied, None
         if sum_tied is not None:
             yield from sum_tied(self._device)
-
-    def _own_stage(self, stage):
-        return self._stages.get((stage, self._device), _NOTHING)
-
-
-class _Nothing:
-    """What stands for a stage, its sums and its part of the parameters in a run that has only ticks."""
-
-    vectors = ()
-    totals = owned = property(lambda self: self)
-
-    def last_grain(self, i):
-        """Return the number of the only grain of micro-batch i."""
-        return i
-
-    def gradients(self, i):
-        """Return a sum without any terms."""
-        return TreeSum(1)
-
-    def pending(self, i):
-        """Return nothing that other devices could add."""
-        return ()
-
-    def take(self, *arguments):
-        """Drop what other devices have sent."""
-
-    keep_part = replace_gradients = absorb = gather = take
-
-
-_NOTHING = _Nothing()
 
 
 def _named(actions):

@@ -104,7 +104,10 @@ class Run:
             return
         holdings = None
         if options.counts_bytes:
-            holdings = self._holdings(len(programs))
+            on_device = [[] for _ in programs]
+            for (_, device), stage in self.stages.items():
+                on_device[device].append(stage)
+            holdings = list(map(Holdings, on_device))
         else:
             keep_memory()
         self.cluster = cluster_of(
@@ -212,16 +215,17 @@ class Run:
         """Return the summed [(dW, db)] of all layers; (None, None) for one that only other ranks have."""
         if len(self.shards) > 1:
             return pairs_of(self._whole.layers, self._joined(Stage.gradients))
-        here, found = list(self.stages.values()), []
+        found = []
         for stage in self.shards[0]:
-            found += stage.gradients() if stage in here else [(None, None)] * len(stage.layers)
+            is_here = stage in self.stages.values()
+            found += stage.gradients() if is_here else [(None, None)] * len(stage.layers)
         return found
 
     def statistics(self):
         """Return [(layers, their statistics)] of stages."""
         if len(self.shards) == 1:
-            here = list(self.stages.values())
-            return [(stage.parts, stage.totals.statistics()) for stage in self.shards[0] if stage in here]
+            here = [stage for stage in self.shards[0] if stage in self.stages.values()]
+            return [(stage.parts, stage.totals.statistics()) for stage in here]
         found = self._of_first_copy(lambda stage: stage.totals.statistics())
         places = enumerate(self._wires[0].placements[0])
         return [(stage.parts, found[place]) for stage, place in zip(self.shards[0], places, strict=True)]
@@ -268,13 +272,6 @@ class Run:
         costs = world().broadcast(costs, self._root, "the cost")
         if not has_it:
             self._last.costs = costs
-
-    def _holdings(self, n_devices):
-        """Return a function for each device, which counts the bytes of its stages."""
-        on_device = [[] for _ in range(n_devices)]
-        for (_, device), stage in self.stages.items():
-            on_device[device].append(stage)
-        return [Holdings(stages) for stages in on_device]
 
 
 def _in_turn(parts, inputs):
