@@ -9,10 +9,11 @@ import json
 import os
 import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 
-from .checks import path_of, shown, write_whole
+from .checks import shown, write_whole
 from .network import Network
 from .state import OptimizerState, State
 
@@ -45,7 +46,7 @@ def save(path, model, optimizer=None):
     >>> np.array_equal(other.layers[0].W, Sequential([Linear(2, 1)], None, seed=7).layers[0].W)
     True
     """
-    path = path_of("path", path)
+    path = Path(path).expanduser()
     state = _checked_model(model).state(optimizer)
     arrays = dict(state.arrays)
     if any(array.dtype.hasobject for array in arrays.values()):
@@ -76,7 +77,7 @@ def load(path, model, optimizer=None):
     with the learning rate that it had; what else it was made with is that of yours. Raises `ValueError` for a
     file that is damaged, of something else, or of another network or optimizer; nothing has moved then.
     """
-    path = path_of("path", path)
+    path = Path(path).expanduser()
     _checked_model(model).resume(_read(path), optimizer)
 
 

@@ -132,18 +132,6 @@ def checked_name(name, value):
     return value
 
 
-def path_of(name, value):
-    """Return `value` as a `Path`; `ValueError` for what cannot be one."""
-    try:
-        path = Path(value).expanduser()
-        can_be = b"\0" not in os.fsencode(path)
-    except (RuntimeError, TypeError, UnicodeEncodeError):  # nobody's home, no text, half a character
-        can_be = False
-    if not can_be:
-        raise ValueError(f"{name}={shown(value)} must be a path")
-    return path
-
-
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all.
 

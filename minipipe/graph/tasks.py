@@ -9,8 +9,6 @@ from ..cluster import COMPUTE, Cluster, Compute, Label, Receive, Send
 from ..order import Action, Schedule
 from ..order.costs import check_number_of_actions
 
-LINK_LANE = "communication"  # the lane of a device beside its computing
-
 
 class Task(NamedTuple):
     """A piece of work.
@@ -299,7 +297,7 @@ def training_tasks(F, I, W=None, microbatches=1, devices=None, all_reduce=None, 
                 add("W", layer, i, W[layer], [("I", layer, i)])
     if all_reduce is not None:
         for layer in reversed(range(n_layers)):
-            add("A", layer, M - 1, all_reduce[layer], [(last, layer, i) for i in range(M)], LINK_LANE)
+            add("A", layer, M - 1, all_reduce[layer], [(last, layer, i) for i in range(M)], "communication")
     return tasks
 
 

@@ -3,8 +3,9 @@
 import json
 import os
 from io import BytesIO
+from pathlib import Path
 
-from ..checks import path_of, write_whole
+from ..checks import write_whole
 from ..cluster import SHOWS
 from ..cluster.trace import check_trace
 from .canvas import new_figure
@@ -90,7 +91,7 @@ def checked_path(path, endings=None):
 
     endings: those that will do; by default, any.
     """
-    path = path_of("path", path)
+    path = Path(path).expanduser()
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):

@@ -4,9 +4,10 @@ import inspect
 import json
 import shutil
 from html import escape
+from pathlib import Path
 from typing import NamedTuple
 
-from ..checks import function, path_of
+from ..checks import function
 from ..cluster import BUBBLES
 from ..plots import text
 from ..plots.html import filled, page_data, page_pieces, template
@@ -168,7 +169,7 @@ def write_schedules(folder, grid, standard, shell):
 
 def checked_folder(folder):
     """`folder` as a `Path`, or `ValueError` if files of somebody else would be among those of the site."""
-    folder = path_of("folder", folder)
+    folder = Path(folder).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"cannot write a site to {folder}: it is a file; name a folder")
     index = folder / "index.html"
@@ -184,7 +185,7 @@ def checked_folder(folder):
 def checked_notebooks(folder, site):
     """The notebooks in `folder`, by name; none if it is None. `ValueError` if there are none, or in `site`.
     """
-    paths = [] if folder is None else sorted(path_of("notebooks", folder).glob("*.ipynb"))
+    paths = [] if folder is None else sorted(Path(folder).expanduser().glob("*.ipynb"))
     if folder is not None and not paths:
         raise ValueError(f"there are no notebooks in {folder}: name a folder with files *.ipynb, or none")
     if paths and paths[0].resolve().is_relative_to(site.resolve()):
