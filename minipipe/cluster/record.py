@@ -216,11 +216,6 @@ class Idle(NamedTuple):
 
 
 def way_of(idle):
-    """What an idle lane waits for its message to do, and which device is at the other end of its way."""
+    """Return what a lane waits for its message to do, and the other device: 'to arrive at device 1'."""
     way = {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")
-    return f"{way} {end_of(idle)}"
-
-
-def end_of(idle):
-    """Which device is at the other end."""
-    return "another lane of its own" if idle.source == idle.device else f"device {idle.source}"
+    return f"{way} {'another lane of its own' if idle.source == idle.device else f'device {idle.source}'}"

@@ -18,8 +18,7 @@ fill is blamed in this way, too.
 **Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a
 span takes longer than this on another device, then what lies past its start + the own time is imbalance: an
 equally fast device would have been ready. A kind that the waiting device does not do, or work without a kind,
-causes no imbalance. What a slow device is late with from before counts as wait: imbalance is what the work
-under way takes too long, and no more.
+causes no imbalance. Only the span under way counts: if a slow device began it late, that part is a wait.
 
 **Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table,
 below the sums: these are of the lanes that compute. A lane that waits for another lane of its device waits
@@ -36,7 +35,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from .critical_path import duration, ticks
-from .record import COMPUTE, TICKS, Idle, Message, Span, end_of, lane_name, way_of
+from .record import COMPUTE, TICKS, Idle, Message, Span, lane_name, way_of
 
 
 # What an idle lane waits for: at each instant, the work or the transfer that is in its way.
@@ -111,32 +110,15 @@ CAUSES = ("fill", "wait", "imbalance", "link", "drain")
 
 
 class IdlePart(NamedTuple):
-    """Device `device` was idle from tick `start` to tick `end`, for one `cause`.
+    """From tick `start` to tick `end`, a lane was idle for one `cause`.
 
-    message, source: what it waited for, from which device (to which one, in a send that blocks), as in
-        `Idle`.
     blame: the `Span` or `Message` that was in the way; None for a drain.
     """
 
-    device: int
     start: float
     end: float
     cause: str
-    message: object = None
-    source: int | None = None
-    blame: Span | Message | None = None
-    lane: str = COMPUTE
-
-    def __str__(self):
-        when = f"from {ticks(self.start)} to {ticks(self.end)}"
-        words = f"{lane_name(self.device, self.lane)} idle {when}: {self.cause}"
-        if self.source is not None:
-            own = type(self.blame) is Message and self.blame.source == self.device
-            words += f", for {self.message} {'to arrive at' if own else 'from'} {end_of(self)}"
-        if self.blame is None:
-            return words
-        on = "on the link" if type(self.blame) is Message else "on"
-        return f"{words}, while {self.blame.label} is {on} {_where(self.blame)}"
+    blame: Span | Message | None
 
 
 @dataclass(frozen=True)
@@ -166,24 +148,20 @@ class Explanation:
     parts: dict[Idle, list[IdlePart]]
     unit: str = TICKS
 
-    @property
-    def idle(self):
-        """All `IdlePart`s, by start and device."""
-        return sorted(chain(*self.parts.values()), key=lambda part: (part.start, part.device))
-
     def table(self):
         """{device: {cause: ticks}}, with the causes that occur on any device, in the order of `CAUSES`."""
         table = self._by_lane()
         return {device: table[device, COMPUTE] for device in range(self.n_devices)}
 
     def _by_lane(self):
-        """The same for each (device, lane), those that compute first."""
+        """Return {(device, lane): {cause: ticks}}, the lanes that compute first."""
         found = {part.cause for part in chain(*self.parts.values())}
         lanes = [(device, COMPUTE) for device in range(self.n_devices)]
         lanes += [(idle.device, idle.lane) for idle in self.parts]
         table = {lane: {cause: 0 for cause in CAUSES if cause in found} for lane in lanes}
-        for part in chain(*self.parts.values()):
-            table[part.device, part.lane][part.cause] += part.end - part.start
+        for idle, parts in self.parts.items():
+            for part in parts:
+                table[idle.device, idle.lane][part.cause] += part.end - part.start
         return table
 
     def totals(self):
@@ -197,11 +175,11 @@ class Explanation:
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
     def describe(self, idle):
-        """One of `Trace.idle` in words: who waits how long, for what, and what was to blame for how much."""
+        """Return one of `Trace.idle` in words: who waits how long, for what, and what was to blame."""
         return f"{lane_name(idle.device, idle.lane)} {self.predicate(idle)}"
 
     def predicate(self, idle):
-        """The same without the device."""
+        """Return the sentence of `describe` without its subject: 'waits 6 ticks, from 3 to 9, ...'."""
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
         length = duration(idle.end - idle.start, self.unit)
         words = f"{verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
@@ -259,18 +237,15 @@ def explain(trace):
     own_ticks = {lane: _own_ticks(trace.spans_of(*lane)) for lane in trace.lanes}
     # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan
     rounding = trace.makespan * 2.0**-50
-    parts = {}
-    for idle in trace.idle:
-        rows = _causes(idle, found.get(idle), own_ticks[idle.device, idle.lane], rounding)
-        parts[idle] = [
-            IdlePart(idle.device, start, end, cause, idle.message, idle.source, blame, idle.lane)
-            for start, end, cause, blame in rows
-        ]
+    parts = {
+        idle: _causes(idle, found.get(idle), own_ticks[idle.device, idle.lane], rounding)
+        for idle in trace.idle
+    }
     return Explanation(trace.n_devices, trace.makespan, parts, trace.unit)
 
 
 def _own_ticks(spans):
-    """{kind: the ticks that a device takes for work of that kind, at most}"""
+    """Return {kind: the most ticks that a device takes for work of that kind}."""
     longest = {}
     for span in spans:
         kind = getattr(span.label, "kind", None)
@@ -280,33 +255,33 @@ def _own_ticks(spans):
 
 
 def _causes(idle, found, own_ticks, rounding):
-    """Rows of (start, end, cause, blame) that tile `idle`."""
+    """Return the `IdlePart`s that tile `idle`. found: its rows of `obstacles`."""
     if idle.reason == "drain":
-        return [(idle.start, idle.end, "drain", None)]
-    rows = []
+        return [IdlePart(idle.start, idle.end, "drain", None)]
+    parts = []
     for start, end, blame in found:
         if idle.reason == "fill":
-            rows.append((start, end, "fill", blame))
+            parts.append(IdlePart(start, end, "fill", blame))
         elif type(blame) is Message:
-            rows.append((start, end, "link", blame))
+            parts.append(IdlePart(start, end, "link", blame))
         else:
             own = own_ticks.get(getattr(blame.label, "kind", None))
             unequal = own is not None and blame.end - blame.start - own > rounding
             cut = min(max(start, blame.start + own), end) if unequal else end
             if start < cut:
-                rows.append((start, cut, "wait", blame))
+                parts.append(IdlePart(start, cut, "wait", blame))
             if cut < end:
-                rows.append((cut, end, "imbalance", blame))
-    return rows
+                parts.append(IdlePart(cut, end, "imbalance", blame))
+    return parts
 
 
 def _where(blame):
-    """Where the work or the transfer is that is to blame."""
+    """Return where `blame` is: '0 -> 1' for a message, else its lane."""
     return f"{blame.source} -> {blame.to}" if type(blame) is Message else lane_name(blame.device, blame.lane)
 
 
 def _blamed(parts):
-    """What is to blame for `parts`: for each place, the names of the work or of the messages."""
+    """Return what is to blame for `parts`: for each place, the names of the work or of the messages."""
     places = {}
     for part in parts:
         places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True

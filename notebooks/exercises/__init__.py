@@ -3,8 +3,8 @@
 A checker is a function `check_...(answer) -> str`. It takes the learner's function or value and answers with
 one sentence: "Right: ...", "Not solved yet: ...", or one that names the likely mistake. It never raises for a
 wrong answer. The solutions are in the notebooks, behind the hints. Wrong formulas stand in the checker, each
-beside its sentence; other typical wrong answers are in `tests/`. The modules `..._pictures` hold drawings that
-would be too long for a cell.
+beside its sentence; other typical wrong answers are in `tests/`. The modules `..._pictures` hold drawings
+that would be too long for a cell.
 """
 
 import linecache
