@@ -11,6 +11,8 @@ pytest.register_assert_rewrite("notebooks.checkers", "pitfalls")  # a failure sh
 
 from pitfalls.bugs import BUGS
 
+collect_ignore = ["splits/beside_pytorch.py"]  # a script that needs torch, as no test does
+
 # Networks in fractions take up to minutes to shrink: a failing property shows the first one that it finds.
 # `pytest --hypothesis-profile shrink` looks for the smallest.
 AS_FOUND = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
