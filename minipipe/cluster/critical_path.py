@@ -42,7 +42,10 @@ def critical_path(trace):
     device 0  0B1 0B0      5 to 9
     work 9 + links 0 = 9 ticks
     """
-    ends = {(idle.device, idle.lane, idle.end): _released_by(trace, idle) for idle in trace.awaited}
+    ends = {}  # (device, lane, tick) -> the span or message that ended there, or the lane that asked for one
+    for idle, message in trace.awaited.items():
+        released_by = trace.asked[message][1:] if idle.reason == "rendezvous" else message
+        ends[idle.device, idle.lane, idle.end] = released_by
     ends |= {(span.device, span.lane, span.end): span for span in trace.spans if span.end > span.start}
     now = trace.makespan
     last = [(device, lane) for device, lane, end in ends if end == now]
@@ -67,12 +70,6 @@ def critical_path(trace):
         steps.append(Step(what, asked, now))
         lane, now = tuple(asker), asked
     return steps[::-1]
-
-
-def _released_by(trace, idle):
-    """The message that a lane has waited for; or (device, lane) of who has asked for a message of its own."""
-    message = trace.awaited[idle]
-    return trace.asked[message][1:] if idle.reason == "rendezvous" else message
 
 
 MOST_NAMES = 6  # of a stay on a device; one of more spans is shortened to its first and last ones

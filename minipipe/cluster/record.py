@@ -104,19 +104,6 @@ def rows(flat, width):
     return zip(*(flat[column::width] for column in range(width)), strict=True)
 
 
-def changes_of_memory(record):
-    """For each device, [(tick, {kind: bytes} that it then holds, or None, more bytes of messages)]"""
-    found = [[] for _ in range(record.n_devices)]
-    for owner, tick, held in rows(record.memory, 3):
-        found[owner].append((tick, held, 0))
-    for _, _, to, _, arrived, received, n_bytes, *_ in rows(record.messages, MESSAGE_WIDTH):
-        if arrived is not None and arrived != received:
-            found[to].append((arrived, None, n_bytes))
-            if received is not None:
-                found[to].append((received, None, -n_bytes))
-    return found
-
-
 # What a tick is.
 
 class OneTick(NamedTuple):

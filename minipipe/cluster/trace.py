@@ -7,7 +7,7 @@ from pathlib import PurePath
 from ..checks import listed, real_number, shown
 from ..registry import Registry
 from .critical_path import critical_path, duration
-from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Span, changes_of_memory, lane_name, rows
+from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Span, lane_name, rows
 from .why import explain
 
 BUBBLES = {  # the four, as tables and pages call them
@@ -216,7 +216,16 @@ class Trace:
 
     @cached_property
     def _changes(self):
-        return changes_of_memory(self._record)
+        """For each device, [(tick, {kind: bytes} that it then holds, or None, more bytes of messages)]."""
+        found = [[] for _ in range(self.n_devices)]
+        for owner, tick, held in rows(self._record.memory, 3):
+            found[owner].append((tick, held, 0))
+        for _, _, to, _, arrived, received, n_bytes, *_ in rows(self._record.messages, MESSAGE_WIDTH):
+            if arrived is not None and arrived != received:
+                found[to].append((arrived, None, n_bytes))
+                if received is not None:
+                    found[to].append((received, None, -n_bytes))
+        return found
 
     def _check_device(self, device):
         if not isinstance(device, Integral) or device not in range(self.n_devices):

@@ -96,7 +96,10 @@ def stage_places(trace):
                 first_at.setdefault((span.device, part.stage), part.microbatch)
     copies, copy_of = [], {}  # {stage: device} of each copy
     for i in sorted(homes):
-        fitting = (copy for copy, home in enumerate(copies) if _agree(home, homes[i]))
+        fitting = (  # no stage is on two devices
+            copy for copy, home in enumerate(copies)
+            if all(home.get(stage, device) == device for stage, device in homes[i].items())
+        )
         copy_of[i] = next(fitting, len(copies))
         if copy_of[i] == len(copies):
             copies.append({})
@@ -114,11 +117,6 @@ def stage_places(trace):
     copies_at = {(device, copy) for (device, _), copy in copy_at.items()}
     shared = len(copies_at) > len({device for device, _ in copies_at})
     return StagePlaces(of, max([1, *map(len, stages)]), max(1, len(copies)), shared, copy_of, copy_at)
-
-
-def _agree(home, other):
-    """Whether no stage is on two devices."""
-    return all(home.get(stage, device) == device for stage, device in other.items())
 
 
 # The boxes.

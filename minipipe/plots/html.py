@@ -90,7 +90,8 @@ def page_data(trace):
         return [part.kind, part.stage, part.microbatch, copy, places.of[device, part.stage]]
 
     def span_row(span):
-        parts = [part_row(part, span.device) for part in _parts(span.label, styles)]
+        of_other_work = (span.label,) if getattr(span.label, "kind", None) in styles else ()
+        parts = [part_row(part, span.device) for part in getattr(span.label, "parts", of_other_work)]
         title = _title(span, parts, styles, places.n_copies, trace.unit)
         return [rows[span.device, span.lane], *_from_to(span), str(span.label), parts, title]
 
@@ -158,11 +159,6 @@ def _figures(trace):
 def escaped(text):
     """`text` in HTML, whatever characters it has."""
     return escape(text).encode("ascii", "xmlcharrefreplace").decode()
-
-
-def _parts(label, styles):
-    """The parts of an action or overlap; of other work the label, if its kind has a colour."""
-    return getattr(label, "parts", (label,) if getattr(label, "kind", None) in styles else ())
 
 
 def _from_to(period):

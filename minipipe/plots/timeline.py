@@ -196,6 +196,7 @@ def fill(ax, shown, styles, ticks):
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox, TransformedBbox
 
     # leaves the outermost lines whole
@@ -210,7 +211,9 @@ def fill(ax, shown, styles, ticks):
         ]
         style = {name: styles.get(kind, {}).get(name, value) for name, value in EDGE.items()}
         if takes_no_time and style == EDGE:
-            style = _style_of_marks(colour)
+            # a line of the colour that boxes of the kind have, with their edge
+            outline = withStroke(linewidth=MARK_WIDTH + OUTLINE, foreground=EDGE["edgecolor"])
+            style = {"edgecolor": colour, "linewidth": MARK_WIDTH, "path_effects": [outline]}
         elif style == EDGE:
             style["linewidth"] = _edges([wide * (box.right - box.left) for box in group])
         collection = ax.add_collection(PatchCollection(rectangles, facecolor=colour, **style))
@@ -221,14 +224,6 @@ def _edges(widths):
     """Return how wide the edges of boxes of these `widths` are, in points: a list, or one number for all."""
     edges = [min(EDGE["linewidth"], round(MOST_EDGE * width, 3)) for width in widths]
     return edges if len(set(edges)) > 1 else edges[0]  # one number is drawn faster
-
-
-def _style_of_marks(colour):
-    """A line of the colour that boxes of the kind have, with their edge."""
-    from matplotlib.patheffects import withStroke
-
-    outline = withStroke(linewidth=MARK_WIDTH + OUTLINE, foreground=EDGE["edgecolor"])
-    return {"edgecolor": colour, "linewidth": MARK_WIDTH, "path_effects": [outline]}
 
 
 def write_numbers(ax, shown, ticks, rows, with_rim):
@@ -334,7 +329,12 @@ def critical_path(trace, ax):
             row = rows[step.what.device, step.what.lane]
             corner, length = (step.start, row.middle - row.height / 2), step.end - step.start
             ax.add_patch(Rectangle(corner, length, row.height, fill=False, edgecolor="black", **PATH_STYLE))
-    stays = [(ends, list(steps)) for ends, steps in groupby(path, key=lambda step: _rows_at(step.what, rows))]
+
+    def ends(step):  # the keys of the rows between which a step goes; twice the same one for work
+        what = step.what
+        return 2 * ((what.device, what.lane),) if hasattr(what, "device") else ends_of(what, rows)
+
+    stays = [(between, list(steps)) for between, steps in groupby(path, key=ends)]
     for ((source, to), steps), next_stay in zip(stays, [*stays[1:], None]):
         if source != to:
             half = 1 / 2 if rows[to].middle > rows[source].middle else -1 / 2
@@ -348,8 +348,3 @@ def critical_path(trace, ax):
     if path:
         add_to_legend(ax, Line2D([], [], color="black", **PATH_STYLE), "critical path")
     return ax
-
-
-def _rows_at(what, rows):
-    """The keys of the rows between which a step of the path goes; twice the same one for work."""
-    return 2 * ((what.device, what.lane),) if hasattr(what, "device") else ends_of(what, rows)
