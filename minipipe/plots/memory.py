@@ -41,7 +41,7 @@ def memory(trace, ax=None, title=None, legend=True):
 
 
 def counts_bytes(trace):
-    """Whether the run has counted the bytes that its devices hold."""
+    """Tell whether the run has counted the bytes that its devices hold."""
     try:
         trace.memory(0)
     except ValueError:

@@ -16,7 +16,7 @@ from ..ties import sum_of_tied
 
 
 def equals_full_batch(pipe, X, Y):
-    """Whether J, dW and db are `==` to those of one full-width batch.
+    """Tell whether J, dW and db are `==` to those of one full-width batch.
 
     Must hold for rational numbers, and for floats so small and even that no operation rounds.
     With BatchNorm it does not hold, because the statistics are those of the micro-batches:
@@ -32,7 +32,7 @@ def against_full_batch(pipe, X, Y):
 
 
 def equals_same_groups(pipe, X, Y):
-    """Whether J, dW and db are `==` to the sums over micro-batches that pass through all layers one by one.
+    """Tell whether J, dW and db are `==` to sums over micro-batches that pass through all layers in turn.
 
     The reference is a plain loop, without stages, schedule or recomputation; with a `grain`, over the grains.
     Must hold where `equals_full_batch` must, and for networks with BatchNorm, too.
@@ -55,7 +55,7 @@ def against_same_groups(pipe, X, Y):
 
 
 def _part_by_part(pipe, layers, X, Y):
-    """J, and for each micro-batch of `pipe` the gradients of the layers."""
+    """Return J, and for each micro-batch of `pipe` the gradients of the layers."""
     J, of_parts = 0, []
     m = X.shape[-1]
     for part in even_slices(m, pipe.n_microbatches) if pipe.grain is None else grains_of(m, pipe.grain):
@@ -68,7 +68,7 @@ def _part_by_part(pipe, layers, X, Y):
 
 
 def same_bits(pipe, X, Y):
-    """Whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
+    """Tell whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
     Must hold for any floats: the same micro-batches, added along the same tree, with one number of
     threads in BLAS (see `minipipe.arrays.blas_threads`). With late W, so has the one stage; with a
