@@ -22,7 +22,6 @@ from asynchronous.by_the_rule import per_update
 from compared import assert_same, assert_within
 from engines import on_engines
 from engines.on_engines import LOSS, assert_can_be_read, mini_batch, network, work
-from mpi4py.util import pkl5
 from pairs.table import pairs  # noqa: F401 (a check)
 from settings import filled, memories_of, run
 
@@ -154,6 +153,8 @@ def synchronous(name):
 
 def in_pieces(name):
     """Another check where each array is sent by itself, however small it is, and MPI stores none of them."""
+    from mpi4py.util import pkl5  # not everywhere where this file is collected
+
     usual, pkl5.pickle.THRESHOLD = pkl5.pickle.THRESHOLD, 0
     try:
         return synchronous(name)
