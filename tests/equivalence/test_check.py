@@ -162,7 +162,7 @@ Quarter = of_formula("Quarter", lambda A_prev: A_prev * 0.25, lambda dZ, A_prev:
     PReLU(3), Unit(), Largest(), LargestTogether(), Sorted(), FewUnits(), Exponential(), Identity(),
 ], ids=repr)
 def test_right_layers_of_a_user_keep_all(layer):
-    """Among them those with kinks, at which no derivative is judged."""
+    """Among them those with kinks, at which any derivative between both sides will do."""
     report = mp.check(layer, (3,))
     assert report, report
     assert {verdict.holds for verdict in report} == {True}

@@ -65,6 +65,24 @@ DividesByZero = of_formula(
 AlwaysFloat32 = of_formula(
     "AlwaysFloat32", lambda A_prev: A_prev.astype(np.float32) * 2, lambda dZ, A_prev: dZ * 2
 )
+WrongAtZero = of_formula(  # the slopes of abs at 0 are -1 and 1, and this one is 5
+    "WrongAtZero", abs, lambda dZ, A_prev: dZ * np.where(A_prev, np.sign(A_prev), 5).astype(dZ.dtype)
+)
+
+
+class EachOfTheLargest(Layer):  # a maximum over the features; equal ones all get the whole dZ
+    def output_shape(self, shape):
+        return 1, *shape[1:]
+
+    def forward(self, A_prev):
+        A = A_prev.max(axis=0, keepdims=True)
+        self.cache = A_prev == A
+        return A
+
+    def backward(self, dZ):
+        return dZ * self.cache, None, None
+
+
 class ForgetsTheSlope(mp.Tanh):
     def backward_input(self, dA):
         return dA.copy()
@@ -325,6 +343,8 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (SlopeOfZ(), (3,), SLOPES, "dA_prev[0, 0] = "),
     (ForgetsTheSkip(), (3,), SLOPES, "dA_prev lacks the summand dZ: is a path past the layer"),
     (ScaleOfGamma(3), (3,), SLOPES, "dA_prev[0, 0] = "),
+    (WrongAtZero(), (3,), SLOPES, "there is a kink, and the slopes on both sides are"),
+    (EachOfTheLargest(), (3,), SLOPES, "where entries are equal, does each of them get the whole dZ?"),
     (AssignsTokens(2, 3), (4,), SLOPES, "np.add.at(dW, ids, ...) adds, and dW[ids] += keeps one"),
     (KeepsItsInput(), (3,), CACHE, "It keeps A_prev of the last forward. Put all that backward needs into"),
     (ReusesItsCache(), (3,), CACHE, "the next forward has written into the arrays in cache"),
