@@ -228,8 +228,20 @@ def compare_splits(
     X, Y = network.checked_batch(X, Y)
     if X.dtype == np.float32:  # in which rounding would hide differences
         X, Y = X.astype(np.float64), Y.astype(np.float64)
-    M = min(2 * devices, X.shape[-1]) if microbatches is None else microbatches
+    m = X.shape[-1]
+    M = min(2 * devices, m) if microbatches is None else whole_number("microbatches", microbatches, 1, m)
+    if devices > M:
+        raise ValueError(
+            f"devices={devices}, but each of them needs one of {M} micro-batches of the {m} samples: use "
+            "fewer devices, or a larger batch"
+        )
     macs = costs_of_layers(network.layers, "macs", X.shape[:-1])
+    n_at_work = sum(n > 0 for n in macs)
+    if devices > n_at_work:
+        raise ValueError(
+            f"devices={devices}, but {n_at_work} of the layers multiply, and the network split gives each "
+            "device at least one of them: use fewer devices, or more such layers"
+        )
     counts = _cut_behind_work(macs, devices)
     shard = Shard(network.layers, network.loss, 0, devices)
     of_work = [(layer, how) for layer, how, n in zip(network.layers, shard.words, macs, strict=True) if n]

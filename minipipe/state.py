@@ -17,7 +17,8 @@ def uninterrupted() -> Iterator[None]:
 
     Only the main thread gets it, so in any other one there is nothing to do.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) in (None, signal.SIG_IGN):
         yield
         return
     came = []
@@ -62,8 +63,9 @@ def all_or_nothing(objects: Iterable) -> Iterator[None]:
             yield
         except BaseException:
             for attributes, saved in before:
-                attributes.clear()
                 attributes.update(saved)
+                for name in attributes.keys() - saved.keys():
+                    del attributes[name]
             raise
 
 

@@ -125,13 +125,21 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
         optimizer.learning_rate = rate
     try:
         if model.has_updates:
-            J = float(*model.train([(X, Y)], optimizer, clip))
+            J, = model.train([(X, Y)], optimizer, clip)
         else:
-            J = float(model.forward_backward(X, Y))  # if that fails, there is no step
+            J = _as_float(model.forward_backward(X, Y))  # if that fails, there is no step
             model.step(optimizer, clip)
-    except (FloatingPointError, OverflowError) as error:  # overflow: J is a fraction beyond all floats
+    except FloatingPointError as error:
         raise FloatingPointError(
             f"epoch {number}: {error}. The learning_rate is {optimizer.learning_rate}; "
             "the parameters are those of the step before"
         ) from None
-    return J * X.shape[-1]
+    return _as_float(J) * X.shape[-1]
+
+
+def _as_float(J):
+    """Return a cost as a float; raise `FloatingPointError` for a fraction beyond all floats."""
+    try:
+        return float(J)
+    except OverflowError:
+        raise FloatingPointError("the cost is a rational number beyond all floats") from None

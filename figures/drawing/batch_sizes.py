@@ -91,7 +91,7 @@ def learning_rates():
 
 
 def steps_to_target(layers, data, batch_size, rates, target, most=2000):
-    """(the fewest updates by plain SGD until J of all training samples is at most `target`, the rate of it)
+    """Return (the fewest updates by plain SGD until J of all training samples is at most `target`, its rate).
 
     layers, data: as for `train`.
     rates: those to try; the best one differs from one batch size to the next.
@@ -111,7 +111,7 @@ def steps_to_target(layers, data, batch_size, rates, target, most=2000):
 
 
 def _count_steps(net, X, Y, batch_size, rate, target, limit):
-    """Updates to the target, or `limit`."""
+    """Return the number of updates to the target, or `limit`."""
     optimizer, rng = SGD(rate), np.random.default_rng(0)
     loss, m, order = SoftmaxCrossEntropy(), X.shape[-1], np.arange(0)
     for step in range(1, limit):

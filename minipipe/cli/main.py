@@ -54,13 +54,13 @@ def main(arguments=None):
 def mistake_in_file(error, words):
     """Return the line and the text of an error that a file named in `words` has raised; None for others."""
     files = {os.path.realpath(f"{word.partition('.py')[0]}.py") for word in words if ".py" in word}
-    if isinstance(error, SyntaxError) and os.path.realpath(error.filename) in files:
+    if isinstance(error, SyntaxError) and os.path.realpath(error.filename or "") in files:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     found = None
     for frame in traceback.extract_tb(error.__traceback__):
         if os.path.realpath(frame.filename) in files:
             found = frame
-        elif frame.filename.startswith(PACKAGE):  # called by the file: its error says what is wrong
+        elif frame.filename.startswith(PACKAGE + os.sep):  # called by the file: its error says what is wrong
             found = None
     if found is None:
         return None

@@ -73,7 +73,13 @@ def _train(options, report, n_ranks=None):
         D, T, M, loss = options.replicas, options.shards, options.microbatches, SoftmaxCrossEntropy()
         return network(layers, loss, D, T, n_stages, M, schedule, mode, engine, options.seed, dtype)
 
-    pipe, batch = new(mlp(sizes)), [array[:, :options.batch_size] for array in train_on]
+    pipe = new(mlp(sizes))
+    if options.flush and pipe.has_updates:
+        raise ValueError(
+            f"the schedule {pipe.schedule.name!r} makes the updates itself, by its U: leave them out, or "
+            "name one that has them, such as --schedule pipedream"
+        )
+    batch = [array[:, :options.batch_size] for array in train_on]
     if report:
         report(
             f"{train_on[0].shape[1]:,} handwritten digits, a network of {' - '.join(map(str, sizes))} "

@@ -264,7 +264,7 @@ class Trace:
 
         return [max(total(held) for _, held in self.ledger(device)) for device in range(self.n_devices)]
 
-    def plot(self, ax=None, title=None, legend=True, arrows=False, critical_path=False):
+    def plot(self, ax=None, *, title=None, legend=True, arrows=False, critical_path=False):
         """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
 
         critical_path: with the critical path on top.

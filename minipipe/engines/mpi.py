@@ -25,7 +25,7 @@ class Mpi:
     `run()` runs them to their end. In `trace`, which all ranks must ask for, ticks are seconds from the
     start, on the clock of rank 0. Lanes take turns in one thread: another one goes on after each Compute, and
     whenever one waits. A Compute takes as long as its function; what the process does in between is a span
-    called "engine". Values travel as mpi4py's pickles, in which a large array is not copied.
+    called "engine". Values travel as mpi4py's pickles: a large array is not copied, and arrives as it lies.
 
     An exception is raised on the rank where it happens; `World.end` ends the other processes. If a message
     does not come for too long, `TimeoutError` says which, see `Threads`.

@@ -73,7 +73,9 @@ class TaskGraph:
         named = 1 + max((lane[0] for lane in self.lanes if lane is not None), default=0)
         self.n_devices = named if devices is None else whole_number("devices", devices, 1)
         if named > self.n_devices:
-            raise ValueError(f"a task is on device {named - 1}, but devices={self.n_devices}: use {named}")
+            raise ValueError(
+                f"a task is on device {named - 1}, but devices={self.n_devices}: use devices={named}"
+            )
         try:
             earlier = {number: task.after for number, task in enumerate(self.tasks)}
             self.order = list(TopologicalSorter(earlier).static_order())

@@ -205,8 +205,8 @@ class Closing:
             take = own.totals.keep_part if keeps_part else own.totals.replace_gradients
             take(i, total)
             # costs and statistics are small: each device gets those of all others, and adds them up itself
-            for pending in counted[:group.rank] + counted[group.rank + 1:]:
-                own.totals.absorb(i, pending)
+            for of_other in counted[:group.rank] + counted[group.rank + 1:]:
+                own.totals.absorb(i, of_other)
 
     def _gather(self, stage, i):
         """Each device gets the parts of the stage's parameters that the others have."""

@@ -457,9 +457,11 @@ class Parallel(Network):
     def _idle_layers(self):
         if self._run is None or self._committed:
             return self.layers
+        # a run under way has its caches in the layers
         return [layer.copy(itself) for layer in self.layers]
 
     def _squares_of_layers(self):
+        # a rank has the squares of its own layers, and asks for those of the others
         return self._ranks.of_all_layers(super()._squares_of_layers(), "the norm of the gradients")
 
     def _check_ticks(self):

@@ -37,7 +37,7 @@ def footprints(
     patterns: the orders of actions that a micro-batch may go through on a stage; fewer take less time.
 
     Gradients are summed along the tree; `footprint._replace(accumulate="running")` is for sums in one buffer,
-    as for `Sums`.
+    as for `Sums`. A network with a `grain` keeps more sums than this.
 
     They are the bytes at the start and the end of each action; a layer needs more for a moment in between.
     `measure` finds the same, but here no parameter is drawn and no array made, so the network may

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from ..checks import items_of, listed, shown, whole_number, whole_numbers
+from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
 from ..rates import rates_of
 from .canvas import label, new_figure
 from .memory import COLOURS
@@ -29,7 +29,8 @@ def curves(series, ax=None, x="", y="", title=None):
         raise ValueError("there is nothing to draw: pass {name: [(x, y), ...]} with at least one curve")
     ax = _axes(ax)
     for number, (name, points) in enumerate(series.items()):
-        at, values = zip(*((float(at), float(value)) for at, value in points))  # no fractions: matplotlib
+        points = [[float(real_number("series", number)) for number in point] for point in points]
+        at, values = zip(*points)  # floats, since matplotlib knows no fractions
         ax.plot(at, values, STYLES_OF_LINES[number % len(STYLES_OF_LINES)],
                 color=COLOURS[number % len(COLOURS)], label=name)
     ax.legend(frameon=False, fontsize=9)

@@ -30,13 +30,15 @@ def film(trace, path, title=None):
 
     The picture is drawn once, and in each frame a white sheet covers what is still to come.
     """
+    from matplotlib import rc_context
     from PIL import Image, ImageDraw
 
     if not trace.makespan:
         raise ValueError("nothing took time in this run: there is no film of it")
     figure = timeline_figure(trace, title)
     drawn = BytesIO()
-    figure.savefig(drawn, format="png", dpi=figure.dpi)
+    with rc_context({"savefig.bbox": None}):  # a cut margin would move the sheet
+        figure.savefig(drawn, format="png", dpi=figure.dpi)
     picture = Image.open(drawn).convert("RGB")
     inside = figure.axes[0].get_window_extent()  # in pixels, counted from the bottom
     top, bottom = picture.height - inside.y1, picture.height - inside.y0 - LINE

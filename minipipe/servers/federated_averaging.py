@@ -97,6 +97,8 @@ class FederatedAveraging(Network):
             items = items_of(pair)
             if items is None or len(items) != 2:
                 raise ValueError(f"clients[{k}] must be a pair (X, Y), got {shown(pair)}")
+            if np.ndim(items[0]) >= 2 and not np.shape(items[0])[-1]:
+                raise ValueError(f"client {k} is without data: leave it out")
             X, Y = self.checked_batch(*items)
             n = X.shape[-1]
             self.clients.append(Client(X, Y, n, even_slices(n, -(-n // (batch_size or n)))))

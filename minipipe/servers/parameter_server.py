@@ -92,7 +92,7 @@ class ParameterServer(Network):
                 f"servers={s} exceed the {n_parameters} parameters of the network: use at most {n_parameters}"
             )
         if self.ties:
-            raise ValueError("servers would tear tied layers apart: use layers without `tie`")
+            raise ValueError("a server updates a range of all numbers: use layers without `tie`")
         if self._on_workers and s > N:
             raise ValueError(f"servers={s} on the devices of {N} workers: use at most {N}")
         self._devices = range(N) if self._on_workers else range(s, s + N)  # of the workers
@@ -124,8 +124,8 @@ class ParameterServer(Network):
         checked_optimizer(optimizer)
         if optimizer.needs_whole_parameters:
             raise ValueError(
-                f"{type(optimizer).__name__} looks at whole parameters, of which each server has a part: use "
-                "an optimizer that takes each number by itself, such as SGD"
+                f"{type(optimizer).__name__} looks at whole parameters, but a server updates a range of all "
+                "numbers: use an optimizer that takes each number by itself, such as SGD"
             )
         batches, n_parts = self.checked_batches(batches), self._n_parts
         smallest = min(X.shape[-1] for X, _ in batches)

@@ -149,6 +149,8 @@ def _check_fit(layer, shape):
     try:
         forward(trial.drawn(), trial.data())
     except Exception as error:
+        if isinstance(error, ValueError) and not trial.takes_pair and layer.join is None:
+            raise  # it has both numbers and the remedy
         pair = "a pair of shapes, such as ((3,), (3,))"
         fitting = pair if layer.join else "that of one sample, such as (3,)"
         raise ValueError(

@@ -278,10 +278,10 @@ def test_servers_that_cannot_be_are_refused(options, words):
 
 
 def test_what_servers_cannot_train_with_is_refused():
-    with pytest.raises(ValueError, match="servers would tear tied layers apart"):
+    with pytest.raises(ValueError, match="a server updates a range of all numbers: use layers without"):
         mp.ParameterServer([mp.Linear(3, 3, tie="W"), mp.Linear(3, 3, tie="W")], LOSS, 3)
     net = mp.ParameterServer(LAYERS, LOSS, 3)
-    with pytest.raises(ValueError, match="LARS looks at whole parameters, of which each server has a part"):
+    with pytest.raises(ValueError, match="LARS looks at whole parameters, but a server updates a range"):
         net.train(mini_batches(1), mp.LARS(0.1))
     with pytest.raises(ValueError, match="workers=3 exceeds the batch of m=2 samples"):
         net.train(mini_batches(2, m=2), mp.SGD(0.1))

@@ -255,7 +255,7 @@ CIRCLE = [Task("a", after=(2,)), Task("b", after=(0,)), Task("c", after=(1,)), T
     (lambda *_: list_schedule([Task("x", after=(3,))]), "use numbers of tasks"),
     (lambda *_: list_schedule([Task("x", after=(0,))]), "in a circle: x -> x"),
     (lambda *_: list_schedule([Task("x")], priority=[1]), "once"),
-    (lambda *_: list_schedule([Task("x", lane=2)], 2), "use 3"),
+    (lambda *_: list_schedule([Task("x", lane=2)], 2), "use devices=3"),
     (lambda *_: list_schedule([Task("x", (1, 2))]), r"task 'x': ticks=\(1, 2\) must be a number"),
     (lambda *_: training_tasks([1, 1], [1, 1], [1]), "W has 1 numbers for 2 layers"),
     (lambda *_: list_schedule(CIRCLE), "tasks wait for each other in a circle: a -> c -> b -> a"),

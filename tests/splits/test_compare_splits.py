@@ -169,13 +169,13 @@ class Mine(mp.Linear):
 
 REFUSED = {
     "one device": (lambda: (equal_layers(), *data(), 1), "devices=1 must be at least 2"),
-    "few samples": (lambda: (equal_layers(), *data(m=3), 4), "4 copies of the network, but 3 micro-batches"),
-    "few micro-batches": (lambda: (equal_layers(), *data(), 4, 3), "4 copies of the network, but 3 micro-b"),
+    "few samples": (lambda: (equal_layers(), *data(m=3), 4), "one of 3 micro-batches of the 3 samples"),
+    "few micro-batches": (lambda: (equal_layers(), *data(), 4, 3), "each of them needs one of 3 micro-batch"),
     "many micro-batches": (
-        lambda: (equal_layers(), *data(), 4, 33), "microbatches=33 exceeds the batch of m=32 samples"
+        lambda: (equal_layers(), *data(), 4, 33), "microbatches=33 must be at most 32"
     ),
-    "few layers": (lambda: (equal_layers(2), *data()), "stages=4 does not fit 2 layers: use 1 to 2 stages"),
-    "no layer": (lambda: ([mp.ReLU()], *data()), "stages=4 does not fit 1 layers"),
+    "few layers": (lambda: (equal_layers(2), *data()), "devices=4, but 2 of the layers multiply"),
+    "no layer": (lambda: ([mp.ReLU()], *data()), "devices=4, but 0 of the layers multiply"),
     "few units": (
         lambda: ([mp.Linear(8, 2), mp.Linear(2, 2), mp.Linear(2, 2)], *data(8, 2), 3),
         r"devices=3 cannot share the work inside any layer of Linear\(8, 2\), Linear\(2, 2\): use fewer",

@@ -186,6 +186,18 @@ def test_ctrl_c_waits_for_an_update_and_a_broken_one_moves_nothing(meets, error,
         assert not hasattr(optimizer, "met")
 
 
+def test_an_ignored_ctrl_c_stays_ignored():
+    net, optimizer = NETWORKS["Sequential"](), Meets(0.5)
+    optimizer.meets = lambda: (is_interrupted(), is_interrupted())
+    net.train(BATCHES[:1], optimizer)
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        net.train(BATCHES[1:2], optimizer)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert net.n_steps == 2
+
+
 PLAIN = [mp.Linear(3, 4), mp.BatchNorm(4), mp.ReLU(), mp.Linear(4, 3), mp.Linear(3, 2)]
 TRAININGS = {
     "updates in the order": lambda: mp.Pipeline(
