@@ -129,9 +129,9 @@ def in_a_row(vectors: list) -> np.ndarray:
 
 
 def constant(value, Z):
-    """`value` as a number that may meet the numbers of Z without changing their kind.
+    """Return `value` as a number that leaves the kind of Z's numbers as it is.
 
-    Among floats that is a Python float, which takes on the dtype of the array that it meets.
+    Among floats this is a Python float: NumPy gives the result the dtype of Z.
     Among the rational numbers of an object array it is a rational number with exactly the value given;
     a float would be refused there.
 

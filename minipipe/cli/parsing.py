@@ -1,4 +1,4 @@
-"""A parser of words that says what to type instead of a word that nothing takes."""
+"""Read the words of a command line; for an unknown word, say what to type instead."""
 
 import argparse
 import re

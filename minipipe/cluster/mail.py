@@ -103,7 +103,7 @@ class Mail:
     """The messages of a cluster.
 
     link, ports: as for `Cluster`.
-    devices: the `Device`s, which have the messages that nobody has received yet and the lanes that wait.
+    devices: the `Device`s; each has its inbox, and its lanes that wait for a message.
     agenda: the `Agenda`, to which the lanes are added that will go on.
     record, accounts: what is told of each message; accounts is None if nobody counts bytes.
     """

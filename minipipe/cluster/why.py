@@ -43,9 +43,9 @@ from .record import COMPUTE, TICKS, Idle, Message, Span, lane_name, way_of
 def obstacles(trace):
     """{`Idle`: list of (start, end, obstacle)}, which tile it, for all idle spans of `trace` but the drains.
 
-    From the time at which the awaited message set out, the obstacle is that message. Before, it is the `Span`
-    on which the lane works that has it to send (or, of a message that waits to be asked for, the lane that
-    has it to ask) or, while that lane is idle, too, its obstacle.
+    Once the awaited message has set out, the obstacle is that message. Before, another lane has to send it,
+    or to ask for it: the obstacle is the `Span` on which that lane works. While that lane is idle, too, its
+    own obstacle counts.
     """
     waiting = {(idle.device, idle.lane, idle.end): idle for idle in trace.awaited}
     doing = defaultdict(lambda: ([], []))  # of each lane, the starts of its (start, end, obstacle), and these

@@ -241,7 +241,7 @@ class Layer(AsCode):
     weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ
 
     def __init_subclass__(cls, **options):
-        """Make those of `backward` and its halves that this class, or a later base, does not write."""
+        """Make `backward` from the halves that this class writes, or the halves from its `backward`."""
         super().__init_subclass__(**options)
         writers = _writers(cls)
         if writers == _writers(cls.__mro__[1]):

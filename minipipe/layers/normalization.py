@@ -158,8 +158,8 @@ class GroupNorm(Normalization):
 class BatchNorm(Normalization):
     """The `Normalization` in which a row, with all positions and samples of the micro-batch, is a group.
 
-    Here samples meet. In training, mean and var are those of the micro-batch at hand, so the result,
-    and the gradient, are those of the micro-batches and not of the full batch: GPipe's rule.
+    Here samples meet. In training, mean and var are taken over the micro-batch, not over the full
+    batch. So a gradient depends on how the batch is cut: GPipe's rule.
     With n numbers in a group, n must be at least 2.
 
     Elsewhere `running_mean` and `running_var` (n, 1) take their place. With the step after each mini-batch,

@@ -258,7 +258,7 @@ def share_of_slowest(family, size, K):
 
 
 def _makespan(seconds, M, early, sent=0, link=None):
-    """Of GPipe's schedule; `seconds` is the forward of a micro-batch, stage by stage."""
+    """Return the makespan of GPipe. seconds: of the forward of a micro-batch, for each stage."""
     schedule = gpipe(len(seconds), M)
     if early:
         schedule = with_recompute(schedule)

@@ -122,7 +122,7 @@ def stage_places(trace):
 # The boxes.
 
 UNNUMBERED = ("A", "S", "U", "G", "W*")  # they take in many micro-batches at once
-MARK_HEIGHT = 0.94       # of the line that stands for work that takes no time, where a box has HEIGHT
+MARK_HEIGHT = 0.94       # of a line, which stands for work without duration; a box has HEIGHT
 
 
 class Box(NamedTuple):
