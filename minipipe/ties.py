@@ -128,14 +128,14 @@ def exchange_tied(ties, placements, stages, device):
             for tied, place in family:
                 parts[tied] = yield Receive(_tie_label("dW of", name, tied), place)  # on all devices the same
             total = sum_of_tied(parts.values())
-            stage.totals.keep_tied(own.index, total)
+            stage.keep_dW(own.index, total)
             for tied, place in family:
                 yield Send(_tie_label("sum for", name, tied), total, place)
     for (name, _, first), family in families.items():
         for tied, place in family:
             if place == device:
                 total = yield Receive(_tie_label("sum for", name, tied), first)
-                stages[tied.stage, device].totals.keep_tied(tied.index, total)
+                stages[tied.stage, device].keep_dW(tied.index, total)
 
 
 def exchange_tied_parts(ties, stages, device):
@@ -149,7 +149,7 @@ def exchange_tied_parts(ties, stages, device):
     """
     for name, family in ties.items():
         here = [tied for tied in family if device in tied.parts]
-        own = {tied.layer: stages[tied.stage, device].totals.part[tied.parts[device][0]] for tied in here}
+        own = {tied.layer: stages[tied.stage, device].part_of_dW(tied.parts[device][0]) for tied in here}
         for tied in here:
             for other, to, numbers in _in_common(tied, family, device):
                 if to != device:
@@ -167,7 +167,7 @@ def exchange_tied_parts(ties, stages, device):
                 pieces[other.layer].append(piece)
             totals.append(sum_of_tied(map(in_a_row, pieces.values())))
         for tied, total in zip(here, totals, strict=True):
-            stages[tied.stage, device].totals.keep_vector(tied.parts[device][0], total)
+            stages[tied.stage, device].keep_part_of_dW(tied.parts[device][0], total)
 
 
 def _in_common(tied, family, device):

@@ -4,7 +4,6 @@ First what travels between the stages, then what closes a mini-batch on a device
 """
 
 from collections import Counter
-from functools import partial
 from itertools import chain
 
 from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
@@ -69,6 +68,14 @@ class Wires:
         """The devices on the cluster that have a copy of the stage, in the order of the copies."""
         return list(dict.fromkeys(placement[stage] for placement in self.placements))
 
+    def group(self, stage, device):
+        """The `Group` of the devices that have a copy of the stage, for one of them; None if it is alone."""
+        devices = self.holders(stage)
+        if len(devices) == 1:
+            return None
+        # stays: sums and parameters are replaced in a run, never changed
+        return Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
+
     def device(self, stage, microbatch):
         """The device on the cluster that has the stage, in that copy through which a micro-batch passes."""
         return self.placements[self._copy_of[microbatch]][stage]
@@ -105,21 +112,26 @@ def _ends(placement, skips):
 # What closes a mini-batch on a device: sums over copies of a stage and over tied layers, then updates.
 
 class Closing:
-    """What one device does at the end of a mini-batch, or wherever its order has an `A` or a `U`.
+    """When a device sums, updates and gathers: at the end of a mini-batch, or where its order says so.
+
+    What is sent then, and what becomes of what arrives, knows the stage: its programs `all_reduce`,
+    `reduce_scatter` and `gather`.
 
     wires: the `Wires` of the `Schedule`, which may have all-reduces and updates in its order, or leave them
         to its end.
     device: the number of this one in the schedule.
-    stages: {(stage, device): what holds the sums of this stage there}; empty in a run without numbers.
+    stages: {(stage, device): the stage there}; empty in a run without numbers.
     sum_tied: a function (device) -> program, which sums the gradients of tied layers; None without any.
     algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
     """
 
     def __init__(self, wires, device, stages, sum_tied, algorithm):
         schedule, self._device = wires.schedule, wires.ranks[device]
-        self._stages, self._sum_tied = stages, sum_tied
+        self._sum_tied, self._algorithm = sum_tied, algorithm
         self._last = schedule.n_microbatches - 1
-        self._own = wires.stages_on(self._device)
+        own = wires.stages_on(self._device)
+        self._stages = {stage: stages.get((stage, self._device), WithoutNumbers()) for stage in own}
+        self._groups = {stage: wires.group(stage, self._device) for stage in own}
         summing = adding(SUMMED, schedule.kinds)
         self._has_sums, self._has_U = bool(summing), "U" in schedule.kinds
         self._started = []
@@ -128,7 +140,6 @@ class Closing:
         self._sums = [action for action, _ in self._started if action.kind in summing]
         self._is_waited_for = "X" in schedule.kinds  # the end of a gather
         self._to_start, self._coming = iter(self._started), {}  # stage -> the name of the gather under way
-        self._algorithm, self._groups = algorithm, _groups(wires, self._own, self._device)
         self._over = set()  # the names of sums that this device knows to be over
 
     def around(self, perform):
@@ -157,10 +168,9 @@ class Closing:
 
     def communicate(self):
         """The program of the communication lane: the exchanges, in the order in which they are started."""
-        exchanges = {"A": self._exchange, "S": partial(self._exchange, keeps_part=True), "G": self._gather}
         for action, name in self._started:
             yield Receive(f"the start of {name}", self._device)
-            yield from exchanges[action.kind](action.stage, action.microbatch)
+            yield from self._exchange(*action)
             yield Compute(action)
             if action in self._sums:
                 yield Send(_end(action), None, self._device)
@@ -170,8 +180,8 @@ class Closing:
     def close(self):
         """A program: what the order has left to the end of the mini-batch."""
         if not self._has_sums and not self._has_U:
-            for stage in self._own:
-                yield from self._exchange(stage, self._last)
+            for stage in self._stages:
+                yield from self._exchange("A", stage, self._last)
         elif self._has_sums and not self._has_U:
             yield from self._wait_for(self._sums)
         yield from self._exchange_tied()
@@ -183,38 +193,16 @@ class Closing:
                 self._over.add(_end(action))
                 yield Receive(_end(action), self._device)
 
-    def _exchange(self, stage, i, keeps_part=False):
-        """A program: sum gradients, costs and statistics over the devices that have a copy of the stage.
-
-        i: a micro-batch of the mini-batch.
-        keeps_part: whether each of them gets its own part of the sum of the gradients, a reduce-scatter; if
-            not, all get all of it, an all-reduce.
-        """
-        group, own = self._groups.get(stage), self._stages.get((stage, self._device))
-        if group is None:
-            return
-        gradients, pending = TreeSum(1), ()  # of a run that has only ticks
-        if own is not None:
-            i = own.last_grain(i)
-            gradients, pending = own.totals.gradients(i), own.totals.pending(i)
-        if keeps_part:
-            total, counted = yield from reduce_scatter_sum_and_gather(group, gradients, pending)
-        else:
-            total, counted = yield from all_reduce_sum_and_gather(group, gradients, pending, self._algorithm)
-        if own is not None:
-            take = own.totals.keep_part if keeps_part else own.totals.replace_gradients
-            take(i, total)
-            # costs and statistics are small: each device gets those of all others, and adds them up itself
-            for of_other in counted[:group.rank] + counted[group.rank + 1:]:
-                own.totals.absorb(i, of_other)
-
-    def _gather(self, stage, i):
-        """Each device gets the parts of the stage's parameters that the others have."""
-        group, own = self._groups[stage], self._stages.get((stage, self._device))
-        part = () if own is None else own.owned.vectors
-        parts = yield from exchanged(group, lambda rank: part, group.begin("gather of parameters"))
-        if own is not None:
-            own.owned.gather(parts)
+    def _exchange(self, kind, stage, i):
+        """A program: an `A`, `S` or `G` of a stage, with the other devices that have a copy of it."""
+        group, own = self._groups[stage], self._stages[stage]
+        # all devices of a group make its calls in the same order, by which their messages find each other
+        if group is not None and kind == "A":
+            yield from own.all_reduce(i, group, self._algorithm)
+        elif group is not None and kind == "S":
+            yield from own.reduce_scatter(i, group)
+        elif group is not None:
+            yield from own.gather(group)
 
     def _exchange_tied(self):
         """Sum the dW of tied layers over their devices. Called again in the same run, do nothing."""
@@ -237,14 +225,25 @@ def _end(action):
     return f"the end of the sum of stage {action.stage} up to micro-batch {action.microbatch}"
 
 
-def _groups(wires, own, device):
-    """{stage: the `Group` of the devices that have copies of it, in their order}, of those in `own`."""
-    found = {}
-    for stage in own:
-        devices = wires.holders(stage)
-        if len(devices) > 1:  # sums and parameters are replaced in a run, never changed
-            found[stage] = Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
-    return found
+def gather_parameters(group, part):
+    """A program: return the parts of a stage's parameters of all ranks. part: this rank's."""
+    return exchanged(group, lambda rank: part, group.begin("gather of parameters"))
+
+
+class WithoutNumbers:
+    """Stand for a stage in a run that has only ticks: its messages have no bytes."""
+
+    def all_reduce(self, i, group, algorithm):
+        """A program: send the messages of an all-reduce of gradients."""
+        return all_reduce_sum_and_gather(group, TreeSum(1), (), algorithm)
+
+    def reduce_scatter(self, i, group):
+        """A program: send the messages of a reduce-scatter of gradients."""
+        return reduce_scatter_sum_and_gather(group, TreeSum(1), ())
+
+    def gather(self, group):
+        """A program: send the messages of a gather of parameters."""
+        return gather_parameters(group, ())
 
 
 # The programs.

@@ -9,7 +9,7 @@ from ..layers.through import (
     Exchange, backward_program, first_with_parameters, forward_program, handed_on, parameters_in_one_piece,
     prepare_forward, weight_gradients,
 )
-from ..order.programs import NOTHING
+from ..order.programs import NOTHING, gather_parameters
 from .batches import MicroBatches, given_to_grains, together
 from .layout import Owned
 from .totals import Totals, Versions, late_gradients
@@ -220,9 +220,41 @@ class Stage:
         if self.versions is not None:
             self.versions.add(self.weights())
 
-    def last_grain(self, i):
-        """The number of the last grain of micro-batch i."""
-        return self.line.grains[i][-1]
+    # Where it meets the same stage on other devices, and tied layers in other stages.
+
+    def all_reduce(self, i, group, algorithm):
+        """A program: get the sums of all devices of the group, which have copies of the stage.
+
+        i: a micro-batch of the mini-batch; here it does count micro-batches, not grains.
+        """
+        return self.totals.all_reduce(self.line.grains[i][-1], group, algorithm)
+
+    def reduce_scatter(self, i, group):
+        """A program: get this device's part of the sum of all gradients, and keep no others. i: as above."""
+        return self.totals.reduce_scatter(self.line.grains[i][-1], group)
+
+    def gather(self, group):
+        """A program: get the parts of the parameters that the other devices of the group have updated."""
+        self.owned.gather((yield from gather_parameters(group, self.owned.vectors)))
+
+    def dW(self, index):
+        """The sum of the weight gradients of the layer at `index`."""
+        return self._gradient(0, index)[0]
+
+    def keep_dW(self, index, dW):
+        """Keep the sum of the weight gradients of all layers that share the W of the one at `index`."""
+        self.totals.of_tied[index] = dW
+
+    def part_of_dW(self, position):
+        """The vector at this position of the device's part of the gradients, after a reduce-scatter."""
+        return self.totals.part[position]
+
+    def keep_part_of_dW(self, position, vector):
+        """Keep in its place the sum of all layers that share these numbers of W."""
+        part = self.totals.part  # a new list: the one before belongs to the exchange that has made it
+        self.totals.part = [*part[:position], vector, *part[position + 1:]]
+
+    # The end of a run, and what the network reads.
 
     def leave(self):
         """Leave no cache in the layers, and nothing that they have counted."""
@@ -244,10 +276,6 @@ class Stage:
     def cost(self, i=0):
         """J of the mini-batch of micro-batch i, in the last stage."""
         return self.totals.cost(i)
-
-    def dW(self, index):
-        """The sum of the weight gradients of the layer at `index`."""
-        return self._gradient(0, index)[0]
 
     def weights(self):
         """The arrays of its `parameters`."""

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from ..collectives import all_reduce_sum_and_gather, reduce_scatter_sum_and_gather
 from ..layers.through import weight_gradients
 from ..sums import SUMS, SumForEach, TreeSum
 from .batches import side_by_side
@@ -69,10 +70,6 @@ class Totals:
         for sums in (*self._gradients.values(), self._costs, self._statistics):
             sums.forget(i)
 
-    def keep_tied(self, index, dW):
-        """`dW` is the sum for the tied layer at `index` of the stage."""
-        self.of_tied[index] = dW
-
     def gradients(self, i):
         """The sum of the gradients of all layers in one; its terms are {index of a layer: (dW, db)}."""
         total = self._new_sum()
@@ -81,29 +78,27 @@ class Totals:
                 total.pending.setdefault(node, {})[index] = term
         return total
 
-    def replace_gradients(self, i, gradients):
-        """Take over {index of a layer: (dW, db)}, the sum of all devices that have the stage."""
-        for index, gradient in (gradients or {}).items():
+    def all_reduce(self, i, group, algorithm):
+        """A program: each device of the group gets the sums of all, in the mini-batch of micro-batch i."""
+        counted = self._costs.of(i).pending, self._statistics.of(i).pending
+        total, of_all = yield from all_reduce_sum_and_gather(group, self.gradients(i), counted, algorithm)
+        for index, gradient in (total or {}).items():
             self._gradients[index].of(i).complete(gradient)
+        self._absorb(i, group, of_all)
 
-    def keep_part(self, i, part):
-        """Keep only `part` of the gradients, vectors: of the sum over all devices that have the stage."""
+    def reduce_scatter(self, i, group):
+        """A program: each device of the group gets a part of the summed gradients, and drops all others."""
+        counted = self._costs.of(i).pending, self._statistics.of(i).pending
+        self.part, of_all = yield from reduce_scatter_sum_and_gather(group, self.gradients(i), counted)
         for sums in self._gradients.values():
             sums.forget(i)
-        self.part = part
+        self._absorb(i, group, of_all)
 
-    def keep_vector(self, position, vector):
-        """`vector` is the sum for the one at this position of `part`, over the tied layers that share it."""
-        self.part = [*self.part[:position], vector, *self.part[position + 1:]]
-
-    def pending(self, i):
-        """The partial sums of costs and statistics, for other devices that have the same stage."""
-        return self._costs.of(i).pending, self._statistics.of(i).pending
-
-    def absorb(self, i, pending):
-        """Add the partial sums of another device, which has worked on other micro-batches."""
-        for sums, partial_sums in zip((self._costs, self._statistics), pending, strict=True):
-            sums.of(i).absorb(partial_sums)
+    def _absorb(self, i, group, of_all):
+        # costs and statistics are small: each device gets those of all others, and adds them up itself
+        for of_other in of_all[:group.rank] + of_all[group.rank + 1:]:
+            for sums, pending in zip((self._costs, self._statistics), of_other, strict=True):
+                sums.of(i).absorb(pending)
 
     def held(self):
         """All arrays that are kept, as nested lists."""

@@ -6,7 +6,7 @@ from ..cluster import Bytes, Compute, Counted
 from ..collectives.group import cut_into_chunks
 from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, works_on
 from ..order.counting import check_versions, updates
-from ..order.programs import NOTHING, Wires
+from ..order.programs import NOTHING, Wires, gather_parameters
 from ..order.simulate import FORESIGHTS
 from ..parallel.stage import KEPT
 from ..parallel.totals import Totals, Versions
@@ -48,10 +48,6 @@ class StandIn:
             self._own_bytes = first.parameters - self._gradients.nbytes + self._part.nbytes
             self._held["parameters"] = self._own_bytes
         self._kept = {}  # micro-batch -> {kind: bytes}
-
-    def last_grain(self, i):
-        """Return the number of the last grain of micro-batch i, which has one: footprints know no grains."""
-        return i
 
     def take(self, kind, i):
         """Count the arguments of an action that is about to begin."""
@@ -102,18 +98,22 @@ class StandIn:
         tied = self._footprints[0].tied
         return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
 
-    @property
-    def owned(self):
-        """This object, which also plays the role of `Stage.owned`."""
-        return self
+    def keep_dW(self, layer, dW):
+        """Hold the sum of the dW of all layers that share the W of the one at index `layer`."""
+        self.totals.of_tied[layer] = dW
 
-    @property
-    def vectors(self):
-        """The `Bytes` of the device's part of the parameters: as many as of its part of the gradients."""
-        return [self._part]
+    def all_reduce(self, i, group, algorithm):
+        """A program: send the bytes of an all-reduce, and hold the sums that it leaves."""
+        return self.totals.all_reduce(i, group, algorithm)
 
-    def gather(self, parts):
-        """Count all parameters beside the own part, where the stage had that part alone."""
+    def reduce_scatter(self, i, group):
+        """A program: send the bytes of a reduce-scatter, and hold the part that it leaves."""
+        return self.totals.reduce_scatter(i, group)
+
+    def gather(self, group):
+        """A program: send the own part of the parameters; hold all, where the stage had that part alone."""
+        # as many bytes as of its part of the gradients
+        yield from gather_parameters(group, [self._part])
         if self._in_parts:
             self._held["parameters"] = self._own_bytes + self._gradients.nbytes
 

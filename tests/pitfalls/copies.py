@@ -21,9 +21,9 @@ from minipipe.layers import normalization
 from minipipe.layers.embedding import EmbeddingPart
 from minipipe.layers.exchanging import Copied
 from minipipe.layers.normalization import Moments
-from minipipe.order import programs, with_updates
+from minipipe.order import with_updates
 from minipipe.order.programs import Closing
-from minipipe.parallel import layout
+from minipipe.parallel import layout, totals
 from minipipe.parallel.batches import MicroBatches
 from minipipe.parallel.run import Run
 from minipipe.parallel.splitting import Shard
@@ -60,17 +60,14 @@ def with_orders(patch):
 def hook_gets_the_parameter(monkeypatch):
     """The copies average their weights, and leave their gradients as they are."""
 
-    def weights_only(self, stage, i):
-        group = self._groups.get(stage)
-        if group is not None:
-            stage = self._stages[stage, self._device]
-            total = yield from all_reduce(group, stage.weights())
-            for (layer, name), weights in zip(stage.parameters, total, strict=True):
-                setattr(layer, name, None if weights is None else weights / group.size)
-            for sums in (*stage.totals._gradients.values(), stage.totals._costs):
-                sums.of(i).complete(next(iter(sums.of(i).pending.values())))
+    def weights_only(self, i, group, algorithm):
+        total = yield from all_reduce(group, self.weights())
+        for (layer, name), weights in zip(self.parameters, total, strict=True):
+            setattr(layer, name, None if weights is None else weights / group.size)
+        for sums in (*self.totals._gradients.values(), self.totals._costs):
+            keep_own(sums, i)
 
-    monkeypatch.setattr(Closing, "_exchange", weights_only)
+    monkeypatch.setattr(Stage, "all_reduce", weights_only)
 
 
 def check_hook_gets_the_parameter():
@@ -80,7 +77,7 @@ def check_hook_gets_the_parameter():
 
 def only_the_containers_own_parameters(monkeypatch):
     """Gradients of layers inside a block stay on the copy that has computed them."""
-    gradients, replace = Totals.gradients, Totals.replace_gradients
+    gradients, all_reduce = Totals.gradients, Totals.all_reduce
 
     def without_blocks(self, i):
         total = gradients(self, i)
@@ -89,14 +86,14 @@ def only_the_containers_own_parameters(monkeypatch):
                 del term[index]
         return total
 
-    def replace_and_keep(self, i, total):
-        replace(self, i, total)
-        for index, sums in self._gradients.items():
-            if index not in total:
+    def sum_and_keep(self, i, group, algorithm):
+        yield from all_reduce(self, i, group, algorithm)
+        for sums in self._gradients.values():
+            if any(isinstance(dW, tuple) for dW, _ in sums.of(i).pending.values()):
                 keep_own(sums, i)
 
     monkeypatch.setattr(Totals, "gradients", without_blocks)
-    monkeypatch.setattr(Totals, "replace_gradients", replace_and_keep)
+    monkeypatch.setattr(Totals, "all_reduce", sum_and_keep)
 
 
 def check_only_the_containers_own_parameters():
@@ -180,11 +177,11 @@ def uneven_ends(monkeypatch):
     with_orders(monkeypatch)
     sum_up = Closing._exchange
 
-    def after_meeting(self, stage, i):
+    def after_meeting(self, kind, stage, i):
         for action in self.order:
-            if stage in self._groups and action[:2] == ("F", stage):
+            if self._groups[stage] is not None and action[:2] == ("F", stage):
                 yield from barrier(self._groups[stage])
-        yield from sum_up(self, stage, i)
+        yield from sum_up(self, kind, stage, i)
 
     monkeypatch.setattr(Closing, "_exchange", after_meeting)
 
@@ -202,12 +199,12 @@ def synchronised_at_the_wrong_micro_batch(monkeypatch):
     with_orders(monkeypatch)
     sum_up = Closing._exchange
 
-    def in_the_cool_down(self, stage, i):
+    def in_the_cool_down(self, kind, stage, i):
         if [kind for kind, *_ in self.order[-2:]] == ["B", "B"]:
-            yield from sum_up(self, stage, i)
-        elif (stage, self._device) in self._stages:
-            totals = self._stages[stage, self._device].totals
-            for sums in (*totals._gradients.values(), totals._costs):
+            yield from sum_up(self, kind, stage, i)
+        else:
+            own = self._stages[stage].totals
+            for sums in (*own._gradients.values(), own._costs):
                 keep_own(sums, i)
 
     monkeypatch.setattr(Closing, "_exchange", in_the_cool_down)
@@ -233,7 +230,7 @@ def bits_change_with_buckets(monkeypatch):
     def round_a_ring(group, total, value, algorithm):
         return all_reduce_sum_and_gather(group, total, value, "ring")
 
-    monkeypatch.setattr(programs, "all_reduce_sum_and_gather", round_a_ring)
+    monkeypatch.setattr(totals, "all_reduce_sum_and_gather", round_a_ring)
 
 
 def check_bits_change_with_buckets():
