@@ -82,8 +82,9 @@ def tied_in_parts(ties, wires, memory):
     """
     def parts_of(tied):
         return {
-            device: (key[0], piece.numbers)
-            for device in wires.holders(tied.stage) for key, piece in memory[tied.stage, device].items()
+            device: (position, piece.numbers)
+            for device in wires.holders(tied.stage)
+            for position, piece in enumerate(memory[tied.stage, device].values())
             if piece.parameter[:2] == (tied.layer, "W")
         }
 

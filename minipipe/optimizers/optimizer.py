@@ -61,6 +61,16 @@ class Optimizer(AsCode):
         belongs to another network, and `FloatingPointError` if a parameter or the memory would overflow.
         """
         parameters = parameters_with(layers, gradients)
+        for key, W in self.updated(parameters).items():
+            layer, _, _ = parameters[key]
+            setattr(layer, key[1], W)
+
+    def updated(self, parameters):
+        """Return {key: new array}, and keep in `memory` what the next update needs.
+
+        parameters: {key, as in `memory`: (layer that has it, array, its gradient)}; an array may be a part of
+            the layer's parameter, a vector.
+        """
         self._check(parameters)
         self.n_updates += 1
         try:
@@ -69,13 +79,12 @@ class Optimizer(AsCode):
         except BaseException:
             self.n_updates -= 1
             raise
-        for (_, name, _), (layer, W, _) in after.items():
-            setattr(layer, name, W)
-        self.memory = dict(self.memory) | {key: memory for key, (_, _, memory) in after.items()}
+        self.memory = dict(self.memory) | {key: memory for key, (_, memory) in after.items()}
         self.last_rate = self.learning_rate
+        return {key: W for key, (W, _) in after.items()}
 
     def _after(self, key, layer, W, g):
-        """Return (layer, its parameter after this update, what is remembered of it then)."""
+        """Return (the parameter of `layer` after this update, what is remembered of it then)."""
         memory = self.memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
         is_excluded = self.weights_only and key[1] not in layer.decays
         if not is_excluded:
@@ -91,7 +100,7 @@ class Optimizer(AsCode):
         finite(layer, new, f"{key[1]} after this update")
         for array in remembered:
             finite(layer, array, f"what {type(self).__name__} remembers for {key[1]}")
-        return layer, new, remembered
+        return new, remembered
 
     def before_step(self, W, g):
         """Return the gradient that `step` gets for the parameter W with the gradient g."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..collectives.group import begin, cut_into_chunks, flattened, join_chunks
+from ..collectives.group import begin, flattened, join_chunks
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
 
@@ -19,18 +19,18 @@ class Piece(NamedTuple):
 
     parameter: its key in the network.
     axis: along which shards have it in blocks; None, if each of them has all of it.
-    block: the range along this axis of the block that the device has.
-    shape: of this block.
+    shape: of the block that the device has.
+    block: its range along this axis, in the whole.
     numbers: None, if it has all numbers of the block; or their range, if these stand one after another.
     counts: whether the whole is made of this piece; not, if it is made of another with the same numbers.
     """
 
     parameter: Key
     axis: int | None
-    block: range
     shape: tuple
-    numbers: range | None
-    counts: bool
+    block: range = range(0)
+    numbers: range | None = None
+    counts: bool = True
 
     def of(self, array):
         """Return the numbers of this piece, out of an array of the parameter's shape; it itself, if all."""
@@ -56,69 +56,59 @@ class Layout(NamedTuple):
     memory: Pieces
 
 
-class Held(NamedTuple):
-    """A parameter of a stage: its key there and in the network, its shape there, the axis of its blocks."""
-
-    key: Key
-    parameter: Key
-    shape: tuple
-    axis: int | None
-
-
-def held_by(layers: Sequence[Layer], origin_of) -> list[Held]:
-    """Return what the layers of a stage hold.
+def held_by(layers: Sequence[Layer], origin_of) -> dict[Key, Piece]:
+    """Return {key: `Piece`} of the parameters of a stage; in which block it is says `layout_of`.
 
     origin_of: origin_of(key, layer that has it) is (key in the network, axis).
     """
-    found = []
-    for key, (owner, array, _) in parameters_with(layers, pairs_of_layers(layers)).items():
-        parameter, axis = origin_of(key, owner)
-        found.append(Held(key, parameter, array.shape, axis))
-    return found
+    parameters = parameters_with(layers, pairs_of_layers(layers))
+    return {key: Piece(*origin_of(key, owner), array.shape) for key, (owner, array, _) in parameters.items()}
 
 
 def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
     """Return the `Layout` of a network.
 
-    shards: for each shard of the network, for each of its stages, a list of `Held`.
+    shards: for each shard of the network, for each of its stages, {key: `Piece`}, see `held_by`.
     holders: likewise, the devices that have this stage, in the order of the copies.
     in_ranges: whether each of these devices updates a range of the stage's numbers: ZeRO.
     """
     work, memory, first = {}, {}, {}  # first: parameter -> how many entries the shards before this one have
     for t, (stages, devices_of_stages) in enumerate(zip(shards, holders, strict=True)):
         for s, (of_stage, devices) in enumerate(zip(stages, devices_of_stages, strict=True)):
-            blocks = {held.key: _block_of_shard(held, t, first) for held in of_stage}
+            blocks = {}
+            for key, piece in of_stage.items():
+                if piece.axis is None:
+                    blocks[key] = piece._replace(counts=t == 0)
+                else:
+                    start = first.get(piece.parameter, 0)
+                    first[piece.parameter] = start + piece.shape[piece.axis]
+                    blocks[key] = piece._replace(block=range(start, first[piece.parameter]))
+            sizes = {key: int(np.prod(piece.shape, dtype=int)) for key, piece in blocks.items()}
             for rank, device in enumerate(devices):
                 work[s, device] = {
                     key: piece._replace(counts=piece.counts and rank == 0) for key, piece in blocks.items()
                 }
                 memory[s, device] = work[s, device]
                 if in_ranges:
-                    memory[s, device] = ranges_of(list(blocks.values()), rank, len(devices))
+                    own = ranges_of(sizes, rank, len(devices))
+                    memory[s, device] = {key: blocks[key]._replace(numbers=own[key]) for key in own}
     return Layout(work, memory)
 
 
-def _block_of_shard(held: Held, t: int, first: dict) -> Piece:
-    """Return the block of a parameter that shard t has; `first` then says where that of the next begins."""
-    if held.axis is None:
-        return Piece(held.parameter, None, range(0), held.shape, None, counts=t == 0)
-    start = first.get(held.parameter, 0)
-    first[held.parameter] = start + held.shape[held.axis]
-    return Piece(held.parameter, held.axis, range(start, first[held.parameter]), held.shape, None, True)
+def ranges_of(sizes: Mapping[Key, int], rank: int, size: int) -> dict[Key, range]:
+    """Return the part of `rank` of all numbers in a row, in `size` parts as equal as can be.
 
+    sizes: how many numbers each parameter has, in the order of the row.
 
-def ranges_of(blocks: Sequence[Piece], rank: int, size: int) -> dict[Key, Piece]:
-    """Return the part of `rank` of a row of numbers, the blocks one after another, in `size` equal parts.
-
-    Its pieces have the keys of an optimizer that updates a list of vectors.
+    >>> ranges_of({"W": 4, "b": 2}, 0, 2), ranges_of({"W": 4, "b": 2}, 1, 2)
+    ({'W': range(0, 3)}, {'W': range(3, 4), 'b': range(0, 2)})
     """
-    sizes = [int(np.prod(piece.shape, dtype=int)) for piece in blocks]
-    start, stop = (begin(sum(sizes), size, r) for r in (rank, rank + 1))
+    start, stop = (begin(sum(sizes.values()), size, r) for r in (rank, rank + 1))
     found, position = {}, 0
-    for piece, n in zip(blocks, sizes, strict=True):
+    for key, n in sizes.items():
         numbers = range(max(start, position) - position, min(stop, position + n) - position)
         if numbers:
-            found[len(found), "W", 0] = piece._replace(numbers=numbers)
+            found[key] = numbers
         position += n
     return found
 
@@ -234,66 +224,6 @@ def _nested(like, arrays: Arrays, rest: Iterator[Key]):
 
 # The part of a stage's parameters that one of several devices with the stage updates, or has: ZeRO.
 
-class OwnPart:
-    """What an optimizer updates in the place of a layer: a run of a stage's parameters.
-
-    W: a vector, numbers of one array.
-    decays: whether these decay where an optimizer's `weights_only` is True.
-    """
-
-    def __init__(self, W, decays):
-        self.W, self.decays = W, ("W",) if decays else ()
-
-    def __repr__(self):
-        return f"a part of {len(self.W)} parameters"
-
-
-def parameters_in_parts(layers, size):
-    """The parameters of layers in a row, in `size` parts as equal as can be: lists of views of the arrays.
-
-    >>> import numpy as np
-    >>> from ..layers import Linear
-    >>> parameters_in_parts([Linear(2, 1, W=np.array([[1.0, 2.0]]), b=np.array([[3.0]]))], 2)
-    [[array([1., 2.])], [array([3.])]]
-    """
-    return cut_into_chunks(flattened(pairs_of_layers(layers)), size)
-
-
-def decaying_in_part(layers, rank, size):
-    """For each vector of the part of `rank`, whether it decays where an optimizer's `weights_only` is True.
-
-    >>> from ..layers import Linear
-    >>> decaying_in_part([Linear(2, 1, W=[[1.0, 2.0]], b=[[3.0]])], 0, 1)
-    [True, False]
-    """
-    marks = [
-        np.broadcast_to(key[1] in owner.decays, array.size)
-        for key, (owner, array, _) in parameters_with(layers, pairs_of_layers(layers)).items()
-    ]
-    return [bool(vector[0]) for vector in cut_into_chunks(marks, size)[rank]]
-
-
-def update_part(optimizer, layers, gradients, rank, size):
-    """Give `layers` new arrays of parameters, of which the part of `rank` is updated.
-
-    gradients: of this part, vectors.
-
-    The optimizer keeps something for this part alone. It must take each number by itself, as all here do.
-    """
-    _make_new(layers)
-    vectors = parameters_in_parts(layers, size)[rank]
-    decaying = decaying_in_part(layers, rank, size)
-    for vector, new in zip(vectors, updated(optimizer, vectors, gradients, decaying), strict=True):
-        vector[...] = new
-
-
-def updated(optimizer, vectors, gradients, decaying):
-    """New vectors, which an update has made of these; the optimizer keeps something for them alone."""
-    parts = [OwnPart(*pair) for pair in zip(vectors, decaying, strict=True)]
-    optimizer.update(parts, [(gradient, None) for gradient in gradients])
-    return [part.W for part in parts]
-
-
 def put_together(layers, parts):
     """Write the parts of all ranks into the parameters of `layers`, which are returned as vectors."""
     vectors = flattened(pairs_of_layers(layers))
@@ -306,15 +236,18 @@ class Owned:
     """What a device owns of the parameters of a stage: its own part, a list of `vectors`.
 
     layers: of the stage.
-    rank, size: which of how many parts is this device's own.
+    rank, size: which of how many parts is this device's own, see `ranges_of`.
     has_all: whether the layers have all numbers from the beginning, among which then are those of the
         `vectors`. If not, they hold arrays that look like their parameters, without numbers, until `gather`
         gives them all, which then are `whole`; after `free` they have none again.
     """
 
     def __init__(self, layers, rank, size, has_all):
-        self._layers, self._place, self.has_all = layers, (rank, size), has_all
-        self._find_own()
+        self._layers, self.has_all = layers, has_all
+        parameters = parameters_with(layers, pairs_of_layers(layers))
+        self._owners = {key: owner for key, (owner, _, _) in parameters.items()}
+        self._ranges = ranges_of({key: W.size for key, (_, W, _) in parameters.items()}, rank, size)
+        self.vectors = self._views()
         if not has_all:
             self.vectors = [vector.copy() for vector in self.vectors]
             self.free()
@@ -323,14 +256,22 @@ class Owned:
         """Update the own part, for which alone the optimizer keeps something.
 
         gradients: of this part, vectors.
+
+        The optimizer must take each number by itself, as all do that do not say `needs_whole_parameters`.
         """
-        if self.has_all:
-            update_part(optimizer, self._layers, gradients, *self._place)
-            self._find_own()
-        else:
-            decaying = decaying_in_part(self._layers, *self._place)
-            self.vectors = updated(optimizer, self.vectors, gradients, decaying)
+        own = {
+            key: (self._owners[key], vector, gradient)
+            for key, vector, gradient in zip(self._ranges, self.vectors, gradients, strict=True)
+        }
+        new = list(optimizer.updated(own).values())
+        if not self.has_all:
+            self.vectors = new
             self.free()
+            return
+        _make_new(self._layers)  # a message, or a copy with the same arrays, may still read the old ones
+        self.vectors = self._views()
+        for vector, numbers in zip(self.vectors, new, strict=True):
+            vector[...] = numbers
 
     def gather(self, parts):
         """Write the parts of all ranks into the layers."""
@@ -344,9 +285,12 @@ class Owned:
             layer.W, layer.b = map(_without_numbers, (layer.W, layer.b))
         self.whole = []
 
-    def _find_own(self):
-        rank, size = self._place
-        self.vectors = parameters_in_parts(self._layers, size)[rank]
+    def _views(self):
+        """The own part, as views of the arrays that the layers have now."""
+        return [
+            getattr(self._owners[key], key[1]).reshape(-1)[numbers.start:numbers.stop]
+            for key, numbers in self._ranges.items()
+        ]
 
 
 def _make_new(layers):

@@ -8,7 +8,7 @@ from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..ties import Tied
-from .layout import Held, held_by
+from .layout import Key, Piece, held_by
 from .splitting import Shard, is_stated
 from .stage import Stage, stages_of
 
@@ -34,8 +34,8 @@ class InShards:
                 parts = [list(chain(*shard.layers[first:end])) for first, end in pairwise(ends)]
                 self.stages.append(stages_of(parts, shard.loss))
 
-    def held(self) -> list[list[list[Held]]]:
-        """Return, for each shard and stage, the `Held` parameters of the network."""
+    def held(self) -> list[list[dict[Key, Piece]]]:
+        """Return, for each shard and stage, {key: `Piece` of the network's parameter}."""
         keys = {(id(owner), key[1]): key
                 for key, (owner, _, _) in parameters_with(self.layers, pairs_of_layers(self.layers)).items()}
         found = []

@@ -15,7 +15,7 @@ from ..collectives.group import cut_into_chunks, flattened
 from ..layers import every_layer
 from ..layers.layer import commit
 from ..network import check_finite_run
-from ..parallel.layout import parameters_in_parts, put_together, update_part
+from ..parallel.layout import Owned, put_together
 from ..sums import TreeSum
 
 PUSH, PULL = "gradient", "weights"  # the names of the messages
@@ -209,7 +209,8 @@ class Share:
     """
 
     def __init__(self, layers, rank, size, optimizer, n_parts, keep_every):
-        self.layers, self.rank, self.size, self.optimizer = layers, rank, size, optimizer
+        self.layers, self.rank, self.optimizer = layers, rank, optimizer
+        self._owned = Owned(layers, rank, size, has_all=True)
         self.n_parts, self._keep_every = n_parts, keep_every
         self.updates, self.arrivals, self.costs = [], [], []
         self.kept = {} if keep_every is None else {0: self._copy()}
@@ -217,7 +218,7 @@ class Share:
     @property
     def part(self):
         """The server's part of the parameters: vectors, views of the arrays of `layers`."""
-        return parameters_in_parts(self.layers, self.size)[self.rank]
+        return self._owned.vectors
 
     def update(self, label, pushes):
         """Update the part with the gradients of {worker: push}."""
@@ -225,7 +226,7 @@ class Share:
         for place, number in enumerate(label.workers):
             total.add(place, pushes[number].terms)
         gradient, J, counted = total.value
-        update_part(self.optimizer, self.layers, gradient, self.rank, self.size)
+        self._owned.update(self.optimizer, gradient)
         if self.rank == 0:
             self.costs.append(J)
             commit(list(every_layer(self.layers)), counted)

@@ -21,7 +21,7 @@ import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.collectives.group import unflattened
 from minipipe.exact import Rational, rational
-from minipipe.parallel.layout import parameters_in_parts
+from minipipe.parallel.layout import Owned
 from minipipe.servers import Gradient, Update, round_ticks
 from minipipe.servers import mini_batches as line_of
 from minipipe.servers.federated_averaging import Upload, averaged
@@ -89,8 +89,10 @@ def flat(arrays):
 def assert_follows_the_rule(net, batches, optimizer):
     """Each update of each server is what the rule makes of the versions that the trace names, all kept."""
     kept = [flat(net.kept[number]) for number in range(len(batches) + 1)]
-    ends = np.cumsum([0, *(flat(part).size for part in parameters_in_parts(net.layers, net.n_servers))])
-    parts = [slice(*ends[k:k + 2]) for k in range(net.n_servers)]
+    servers = range(net.n_servers)
+    parts = [Owned(net.layers, k, net.n_servers, has_all=True).vectors for k in servers]
+    ends = np.cumsum([0, *(flat(part).size for part in parts)])
+    parts = [slice(*ends[k:k + 2]) for k in servers]
     cuts = np.cumsum([array.size for array in weights(net)])[:-1]
     read = {label.batch: label.versions for label in gradients_of(net)}
     for k, part in enumerate(parts):
