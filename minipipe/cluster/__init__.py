@@ -1,18 +1,17 @@
 """Simulated hardware: devices that run programs, links between them, a clock, memory, and a run's trace.
 
-Where to read: `requests` is what a program can ask for, and `examples` has four programs. `clock` runs them,
-and `mail` hands their messages over. `trace` is what has happened, and `why` says why devices were idle.
+Where to read: `requests` is what a program can ask for. `clock` runs programs,
+and `mail` hands their messages over. `trace` is what has happened, and `why` says why it took so long.
 """
 
 from .clock import Cluster
-from .critical_path import Step, critical_path, describe_path, duration, ticks
-from .errors import DeadlockError, MemoryLimitError, UnreceivedError
 from .links import Link, Port, checked_ports, links_between, ports
-from .memory import Bytes, Counted, bytes_by_kind, own, sent_bytes
-from .record import COMPUTE, SECONDS, TICKS, Idle, Message, OneTick, Span, lane_name
+from .mail import DeadlockError, UnreceivedError
+from .memory import Bytes, Counted, MemoryLimitError, bytes_by_kind, own, sent_bytes
+from .record import COMPUTE, SECONDS, TICKS, Idle, Message, OneTick, Span, duration, lane_name, ticks
 from .requests import ANY, Compute, Label, Receive, Send
 from .trace import BUBBLES, SHOWS, Trace
-from .why import Explanation, IdlePart, explain
+from .why import Explanation, IdlePart, Step, critical_path, describe_path, explain
 
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",

@@ -4,9 +4,8 @@ from heapq import heappop, heappush
 from math import inf
 
 from ..checks import function, is_plain, real_number
-from .errors import DeadlockError, Wait, check_all_received, deadlock_message
 from .links import Link
-from .mail import Mail, devices_of, shares_of
+from .mail import DeadlockError, Mail, Wait, check_all_received, deadlock_message, devices_of, shares_of
 from .memory import Accounts
 from .record import TICKS, Record
 from .requests import Compute, Receive, Send

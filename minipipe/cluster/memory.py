@@ -3,7 +3,6 @@
 import copy
 
 from ..checks import shown
-from .errors import MemoryLimitError, memory_message
 
 
 class Bytes:
@@ -110,11 +109,6 @@ def sent_bytes(value):
 
 def own(value):
     """Return (copy, bytes): a copy of `value` that shares no array with it, and its `sent_bytes`."""
-    kind = type(value)
-    if kind is Bytes:  # most messages are one of these two
-        return Bytes(value.nbytes, value.itemsize), value.nbytes
-    if is_array(value):
-        return value.copy(), value.nbytes
     try:
         return _copied(value), sent_bytes(value)
     except RecursionError:
@@ -142,6 +136,10 @@ def _copied(value):
 # What each device holds, in bytes, whenever that changes.
 
 NO_WORK = {"work": 0}
+
+
+class MemoryLimitError(MemoryError):
+    """A device held more bytes than its limit: the message lists what it was holding."""
 
 
 class Accounts:
@@ -209,8 +207,14 @@ class Accounts:
             if message.arrival is not None and (message.arrival < now or not device.n_running)
         ]
         held = self._last[number] | bytes_by_kind({"messages": messages})
-        if sum(held.values()) > self._limit:
-            raise MemoryLimitError(memory_message(number, now, held, self._limit))
+        total = sum(held.values())
+        if total > self._limit:
+            holdings = ", ".join(f"{kind} {n_bytes:,}" for kind, n_bytes in held.items() if n_bytes)
+            raise MemoryLimitError(
+                f"device {number} holds {total:,} bytes at tick {now}, above its limit of {self._limit:,}: "
+                f"{holdings}; raise the limit by {total - self._limit:,} bytes, or give the device less to "
+                "keep"
+            )
 
     def _held(self, number):
         """Return {kind: bytes} of what the device holds, and of what its lanes work with."""

@@ -17,6 +17,22 @@ def lane_name(device, lane):
 
 
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
+
+
+def ticks(number):
+    """A number of ticks for a reader: fractions as they are, floats with six digits."""
+    return f"{number:.6g}" if isinstance(number, float) else str(number)
+
+
+def duration(number, unit):
+    """A time with its unit.
+
+    >>> duration(1, "ticks"), duration(0.00123456789, "seconds")
+    ('1 tick', '0.00123457 seconds')
+    """
+    return f"{ticks(number)} {unit[:-1] if number == 1 else unit}"
+
+
 SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # of the rows of messages
 TIMES = {  # list of a `Record` -> (the width of its rows, the columns that are times)
     "spans": (4, (2, 3)), "messages": (MESSAGE_WIDTH, (SENT, ARRIVED, RECEIVED)), "waits": (4, (1, 2)),

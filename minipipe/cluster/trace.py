@@ -6,9 +6,8 @@ from pathlib import PurePath
 
 from ..checks import listed, real_number, shown
 from ..registry import Registry
-from .critical_path import critical_path, duration
-from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Span, lane_name, rows
-from .why import explain
+from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Span, duration, lane_name, rows
+from .why import critical_path, explain
 
 BUBBLES = {  # the four, as tables and pages call them
     "total": "idle / total time",
@@ -182,10 +181,6 @@ class Trace:
 
     def explain(self):
         """Return an `Explanation` of why the devices were idle, tick by tick; see `minipipe.cluster.why`."""
-        return self._explanation
-
-    @cached_property
-    def _explanation(self):
         return explain(self)
 
     def critical_path(self):

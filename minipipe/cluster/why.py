@@ -1,73 +1,73 @@
-"""Why devices were idle: each tick of the bubble has one cause, and something that is to blame.
+"""Why a run took so long: the causes of its idle time, and its critical path.
 
-The causes of an idle device:
+Each tick of the bubble has one cause, and something that is to blame. The causes of an idle device:
 
-fill           It has not worked yet.
-drain          Its program is over, and the others' are not.
-link           The message that it waits for is on its way; or it has sent one through a blocking link, and
-               that is on its way.
-wait           The message has not been sent yet, and somewhere a device works on what must come first.
-imbalance      The same, past the time that the waiting device itself takes for work of that kind: stages are
-               unequal.
+fill           The device has not worked yet.
+drain          The device's program is over, and programs of other devices are not.
+link           The message that the device waits for is under way; or the device has sent a message through a
+               blocking link, and that message is under way.
+wait           The message has not been sent yet, and some device works on what must come first.
+imbalance      The part of a wait that is past the time that the waiting device itself takes for work of that
+               kind: stages are unequal.
 
 **Who is to blame.** At any instant of a wait, look at the device that is to send the message. If it computes,
 that span is to blame. If it waits itself, go on to what it waits for: the chain ends at a span, or at a
-message on its way. So the bubble of a device is blamed on work far away, if all between only wait for it. A
-fill is blamed in this way, too.
+message under way. So a device can blame its bubble on work far away, if all devices between only wait for
+that work. A fill is blamed in the same way.
 
 **Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a
-span takes longer than this on another device, then what lies past its start + the own time is imbalance: an
+span of that kind takes longer on another device, the part after its start + the own time is imbalance: an
 equally fast device would have been ready. A kind that the waiting device does not do, or work without a kind,
 causes no imbalance. Only the span under way counts: if a slow device began it late, that part is a wait.
 
-**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table,
-below the sums: these are of the lanes that compute. A lane that waits for another lane of its device waits
-for what that one does.
+**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table.
+Those rows stand below the sums, which are of the lanes that compute. A lane that waits for another lane of
+its device waits for what that lane does.
 
-Where several causes would do, fill comes before link, wait and imbalance; a send that blocks is always the
+Where several causes would do, fill comes before link, wait and imbalance. A send that blocks is always the
 link's fault.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
-from .critical_path import duration, ticks
-from .record import COMPUTE, TICKS, Idle, Message, Span, lane_name, way_of
+from .record import COMPUTE, TICKS, Idle, Message, Span, duration, lane_name, ticks, way_of
 
 
 # What an idle lane waits for: at each instant, the work or the transfer that is in its way.
 
 def obstacles(trace):
-    """{`Idle`: list of (start, end, obstacle)}, which tile it, for all idle spans of `trace` but the drains.
+    """Return {`Idle`: list of (start, end, obstacle)}, which tile it, for all idle spans but the drains.
 
     Once the awaited message has set out, the obstacle is that message. Before, another lane has to send it,
     or to ask for it: the obstacle is the `Span` on which that lane works. While that lane is idle, too, its
     own obstacle counts.
     """
     waiting = {(idle.device, idle.lane, idle.end): idle for idle in trace.awaited}
-    doing = defaultdict(lambda: ([], []))  # of each lane, the starts of its (start, end, obstacle), and these
+    doing = defaultdict(list)  # {(device, lane): its (start, end, obstacle), in the order of time}
     found = {}
     spans = [span for span in trace.spans if span.end > span.start]
-    for happening in sorted([*spans, *trace.awaited], key=lambda each: each.end):  # at one tick, spans first
+    # Of what ends in one tick, spans come first: a wait needs to know what the other lane did until then.
+    for happening in sorted([*spans, *trace.awaited], key=lambda each: each.end):
         if type(happening) is Span:
-            _append(*doing[happening.device, happening.lane], [(happening.start, happening.end, happening)])
+            doing[happening.device, happening.lane].append((happening.start, happening.end, happening))
             continue
         for idle in reversed(_relay(waiting, happening, trace)):
-            message = trace.awaited[idle]
             lane, ready = _in_charge(trace, idle)
             ready = max(idle.start, ready)
-            found[idle] = _between(*doing[lane], idle.start, ready)
+            found[idle] = _between(doing[lane], idle.start, ready)
             if ready < idle.end:
-                found[idle].append((ready, idle.end, message))
-            _append(*doing[idle.device, idle.lane], found[idle])
+                found[idle].append((ready, idle.end, trace.awaited[idle]))
+            doing[idle.device, idle.lane] += found[idle]
     return found
 
 
 def _in_charge(trace, idle):
-    """((device, lane) on which an idle span depends, the tick from which on it is only the message)."""
+    """Return the (device, lane) on which an idle span depends, and the tick when only the message is left."""
     message = trace.awaited[idle]
     if idle.reason == "rendezvous":
         tick, *lane = trace.asked[message]
@@ -76,9 +76,9 @@ def _in_charge(trace, idle):
 
 
 def _relay(waiting, idle, trace):
-    """`idle`, the wait of the lane that it depends on, if that ended in the same tick, and so on.
+    """Return `idle`, the wait on which it depends if that ended in the same tick, the next one, and so on.
 
-    The last of them must be explained first.
+    The last of them must be explained first: each takes its obstacles from the one that follows.
     """
     relay, lane = [], (idle.device, idle.lane)
     while (wait := waiting.pop((*lane, idle.end), None)) is not None:
@@ -89,16 +89,12 @@ def _relay(waiting, idle, trace):
     return relay
 
 
-def _append(starts, rows, pieces):
-    starts += [start for start, _, _ in pieces]
-    rows += pieces
-
-
-def _between(starts, rows, start, end):
-    """The rows of (start, end, obstacle) from tick `start`, the first cut to fit, up to `end`."""
+def _between(rows, start, end):
+    """Return the rows of (start, end, obstacle) from tick `start`, the first one cut to fit, up to `end`."""
     if start == end:
         return []
-    rows = rows[bisect_right(starts, start) - 1:bisect_left(starts, end)]
+    by_start = itemgetter(0)
+    rows = rows[bisect_right(rows, start, key=by_start) - 1:bisect_left(rows, end, key=by_start)]
     _, first_end, obstacle = rows[0]
     rows[0] = (start, first_end, obstacle)
     return rows
@@ -149,7 +145,7 @@ class Explanation:
     unit: str = TICKS
 
     def table(self):
-        """{device: {cause: ticks}}, with the causes that occur on any device, in the order of `CAUSES`."""
+        """Return {device: {cause: ticks}}, with the causes that occur anywhere, in the order of `CAUSES`."""
         table = self._by_lane()
         return {device: table[device, COMPUTE] for device in range(self.n_devices)}
 
@@ -165,12 +161,12 @@ class Explanation:
         return table
 
     def totals(self):
-        """{cause: ticks} over all devices, where they compute."""
+        """Return {cause: ticks} over all devices, where they compute."""
         table = self.table()
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
     def longest_waits(self, most=3):
-        """The longest of `Trace.idle`, of lanes that compute, without fills and drains."""
+        """Return the longest waits of lanes that compute, without fills and drains, out of `Trace.idle`."""
         waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
@@ -192,7 +188,13 @@ class Explanation:
             causes.setdefault(part.cause, []).append(part)
         sums = {cause: sum(part.end - part.start for part in group) for cause, group in causes.items()}
         most_first = sorted(causes, key=lambda cause: -sums[cause])
-        shares = [f"{cause} {ticks(sums[cause])} ({_blamed(causes[cause])})" for cause in most_first]
+        shares = []
+        for cause in most_first:
+            places = {}  # {where: the names of the work or of the messages that are to blame there}
+            for part in causes[cause]:
+                places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True
+            blamed = [f"{place}: {' '.join(_shortened([*labels]))}" for place, labels in places.items()]
+            shares.append(f"{cause} {ticks(sums[cause])} ({'; '.join(_shortened(blamed))})")
         return f"{words}: {', '.join(shares)}"
 
     def __repr__(self):
@@ -224,7 +226,7 @@ class Explanation:
 
 
 def explain(trace):
-    """The `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
+    """Return the `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
 
     Takes n log n time in the number of spans, and time in proportion to the number of parts that come out.
 
@@ -234,7 +236,10 @@ def explain(trace):
     {0: {'fill': 0, 'wait': 3, 'drain': 0}, 1: {'fill': 1, 'wait': 0, 'drain': 2}}
     """
     found = obstacles(trace)
-    own_ticks = {lane: _own_ticks(trace.spans_of(*lane)) for lane in trace.lanes}
+    own_ticks = {lane: {} for lane in trace.lanes}  # the most ticks that each takes for a kind of work
+    for span in trace.spans:
+        longest, kind = own_ticks[span.device, span.lane], getattr(span.label, "kind", None)
+        longest[kind] = max(longest.get(kind, 0), span.end - span.start)
     # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan
     rounding = trace.makespan * 2.0**-50
     parts = {
@@ -242,16 +247,6 @@ def explain(trace):
         for idle in trace.idle
     }
     return Explanation(trace.n_devices, trace.makespan, parts, trace.unit)
-
-
-def _own_ticks(spans):
-    """Return {kind: the most ticks that a device takes for work of that kind}."""
-    longest = {}
-    for span in spans:
-        kind = getattr(span.label, "kind", None)
-        if kind is not None:
-            longest[kind] = max(longest.get(kind, 0), span.end - span.start)
-    return longest
 
 
 def _causes(idle, found, own_ticks, rounding):
@@ -265,8 +260,9 @@ def _causes(idle, found, own_ticks, rounding):
         elif type(blame) is Message:
             parts.append(IdlePart(start, end, "link", blame))
         else:
-            own = own_ticks.get(getattr(blame.label, "kind", None))
-            unequal = own is not None and blame.end - blame.start - own > rounding
+            kind = getattr(blame.label, "kind", None)
+            own = own_ticks.get(kind)
+            unequal = None not in (kind, own) and blame.end - blame.start - own > rounding
             cut = min(max(start, blame.start + own), end) if unequal else end
             if start < cut:
                 parts.append(IdlePart(start, cut, "wait", blame))
@@ -280,14 +276,100 @@ def _where(blame):
     return f"{blame.source} -> {blame.to}" if type(blame) is Message else lane_name(blame.device, blame.lane)
 
 
-def _blamed(parts):
-    """Return what is to blame for `parts`: for each place, the names of the work or of the messages."""
-    places = {}
-    for part in parts:
-        places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True
-    words = [f"{place}: {' '.join(_shortened([*labels]))}" for place, labels in places.items()]
-    return "; ".join(_shortened(words))
-
-
 def _shortened(words, most=4):
     return words if len(words) <= most else [*words[:most - 2], "...", words[-1]]
+
+
+# The critical path: the chain of work and transfers, without a gap, of which the time of a run consists.
+
+class Step(NamedTuple):
+    """From tick `start` to tick `end`, the run went on with `what`: a `Span`, or a `Message` on its link."""
+
+    what: Span | Message
+    start: float
+    end: float
+
+
+def critical_path(trace):
+    """Return a list of `Step`s in the order of time, each of which begins where the one before it ends.
+
+    The first begins at tick 0 and the last ends at the makespan, so their durations add up to the makespan.
+    The path is found by walking back from what ends last (a span before an arrival, the lower device first):
+
+    - A device that has waited until now for a message, or for a message of its own on a blocking link, went
+      on because that message arrived. The step is the message, and the walk goes on at the device that sent
+      it, when it sent it.
+    - If that message had queued for its link or for a port, its step begins when its way was free. The step
+      before is the message in front of it, for as long as that held the way, and so on to the first of the
+      queue.
+    - A message that its link held back until it was asked for set out when the receiver asked: the walk goes
+      on there.
+    - A device that has not waited went on because the span before was over. If the message that it needed
+      arrived at that very tick, either would do, and the path stays on the device.
+
+    A message on a free link is a step of no ticks; a span of no ticks is left out. Takes n log n time in the
+    number of spans.
+
+    >>> from minipipe import simulate
+    >>> from minipipe.schedules import gpipe
+    >>> print(describe_path(critical_path(simulate(gpipe(2, 2)))))
+    device 0  0F0          0 to 1
+    device 1  1F0 1F1 1B1  1 to 5
+    device 0  0B1 0B0      5 to 9
+    work 9 + links 0 = 9 ticks
+    """
+    ends = {}  # (device, lane, tick) -> the span or message that ended there, or the lane that asked for one
+    for idle, message in trace.awaited.items():
+        released_by = trace.asked[message][1:] if idle.reason == "rendezvous" else message
+        ends[idle.device, idle.lane, idle.end] = released_by
+    ends |= {(span.device, span.lane, span.end): span for span in trace.spans if span.end > span.start}
+    now = trace.makespan
+    last = [(device, lane) for device, lane, end in ends if end == now]
+    lane = min(last, key=lambda lane: (type(ends[(*lane, now)]) is Message, lane[0]), default=None)
+    steps = []
+    while lane is not None and now > 0:
+        what = ends.get((*lane, now))
+        if what is None:  # a trace that was not recorded by a cluster need not know why
+            break
+        if type(what) is tuple:
+            lane = what
+            continue
+        if type(what) is Span:
+            steps.append(Step(what, what.start, now))
+            now = what.start
+            continue
+        while what in trace.queued:
+            begin = trace.queued[what]
+            steps.append(Step(what, begin, now))
+            what, now = trace.in_front[what], begin
+        asked, *asker = trace.asked.get(what, (what.sent, what.source, what.lane))
+        steps.append(Step(what, asked, now))
+        lane, now = tuple(asker), asked
+    return steps[::-1]
+
+
+MOST_NAMES = 6  # that are shown of a stay on a device: of more, the first and the last ones
+
+
+def describe_path(path, unit=TICKS):
+    """Return the path in words: a line for each stay on a device and each message that takes time; the sums.
+
+    path: what `critical_path` has returned.
+    unit: that of the trace.
+    """
+    def place(step):
+        return f"link {_where(step.what)}" if type(step.what) is Message else _where(step.what)
+
+    rows = []
+    for where, steps in groupby((step for step in path if step.end > step.start), key=place):
+        steps = list(steps)
+        names = [str(step.what.label) for step in steps]
+        if len(names) > MOST_NAMES:
+            shown = MOST_NAMES // 2
+            names = [*names[:shown], f"... {len(names) - 2 * shown} more ...", *names[-shown:]]
+        rows.append((where, " ".join(names), f"{ticks(steps[0].start)} to {ticks(steps[-1].end)}"))
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    work = sum(step.end - step.start for step in path if type(step.what) is Span)
+    links = sum(step.end - step.start for step in path if type(step.what) is Message)
+    lines = [f"{where:{widths[0]}}  {names:{widths[1]}}  {when}" for where, names, when in rows]
+    return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} {unit}"])

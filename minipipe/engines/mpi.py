@@ -4,8 +4,7 @@ from collections import deque
 
 from ..checks import listed, truth
 from ..cluster import ANY, Compute, Receive, Send, Trace, own, sent_bytes
-from ..cluster.mail import devices_of, shares_of
-from ..cluster.errors import check_all_received, sent_twice, two_wait
+from ..cluster.mail import check_all_received, devices_of, sent_twice, shares_of, two_wait
 from .gathering import Half, merged
 from .threads import OVERHEAD, keep_memory, out_of_patience, patience
 from .world import Pause, world

@@ -17,9 +17,9 @@ import numpy as np
 
 from ..checks import real_number, truth, whole_number
 from ..cluster import ANY, Compute, DeadlockError, Label, Link, Receive, Send, Trace, own
-from ..cluster.mail import devices_of, shares_of
-from ..cluster.errors import (
-    UnreceivedError, Wait, check_all_received, deadlock_message, sent_twice, two_wait, which_devices,
+from ..cluster.mail import (
+    UnreceivedError, Wait, check_all_received, deadlock_message, devices_of, sent_twice, shares_of, two_wait,
+    which_devices,
 )
 from ..cluster.record import ARRIVED, SECONDS, Record
 
