@@ -93,9 +93,15 @@ class Graph:
         number, kind = len(self.tasks), getattr(function, "__name__", type(function).__name__)
         accesses = [(number, one, False) for one in reads]
         accesses += [(number, one, True) for one in [Later(call), *writes]]
+
+        def are_same(one, other):
+            if isinstance(one, Later) and isinstance(other, Later):
+                return one.call is other.call  # parts of one result
+            return one is other or _share_bytes(one, other)
+
         after = {
             earlier for _, one, writes_it in accesses for earlier, other, wrote_it in self._accesses
-            if (writes_it or wrote_it) and _are_same(one, other)
+            if (writes_it or wrote_it) and are_same(one, other)
         }
         self.tasks.append(Task(f"{kind} {number}", ticks, tuple(sorted(after)), lane, kind))
         self._calls.append(call)
@@ -140,7 +146,8 @@ class _Call:
 
         args = [_mapped(given, arg) for arg in self.args]
         if self.out is None:
-            self.result = _mapped(_own, self.function(*args))
+            results = self.function(*args)
+            self.result = _mapped(lambda one: one.copy() if isinstance(one, np.ndarray) else one, results)
         else:
             self.function(*args, out=_value(self.out))
         self.has_run = True
@@ -162,17 +169,6 @@ def _value(one):
     return one.value if isinstance(one, Later) else one
 
 
-def _own(result):
-    return result.copy() if isinstance(result, np.ndarray) else result
-
-
 def _share_bytes(one, other):
     are_arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
     return are_arrays and np.shares_memory(one, other)
-
-
-def _are_same(one, other):
-    """Return whether two accesses are of the same thing; parts of one call's result are."""
-    if isinstance(one, Later) and isinstance(other, Later):
-        return one.call is other.call
-    return one is other or _share_bytes(one, other)

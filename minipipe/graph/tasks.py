@@ -97,15 +97,14 @@ class TaskGraph:
             heads[number] = max((heads[n] + ticks[n] for n in self.tasks[number].after), default=0)
         for number, lane in enumerate(self.lanes):
             of_lanes.setdefault(lane, []).append(number)
-        computed = sum(
-            ticks[number] for lane, numbers in of_lanes.items() for number in numbers
-            if lane is None or lane[1] == COMPUTE
-        )
-        busiest = max((
-            min(heads[n] for n in numbers) + sum(ticks[n] for n in numbers)
-            + min(ranks[n] - ticks[n] for n in numbers)
-            for lane, numbers in of_lanes.items() if lane is not None
-        ), default=0)
+        computed, busiest = 0, 0
+        for lane, numbers in of_lanes.items():
+            work = sum(ticks[n] for n in numbers)
+            if lane is None or lane[1] == COMPUTE:
+                computed += work
+            if lane is not None:
+                tail = min(ranks[n] - ticks[n] for n in numbers)
+                busiest = max(busiest, min(heads[n] for n in numbers) + work + tail)
         return LowerBounds(max(ranks, default=0), computed / self.n_devices, busiest)
 
 
@@ -148,10 +147,12 @@ class Listed(NamedTuple):
 
 
 def list_schedule(tasks, devices=None, priority=None):
-    """List scheduling: whenever a lane is free, it starts the ready task of the highest priority.
+    """Schedule by a list: whenever a lane is free, it starts the ready task of the highest priority.
 
-    A task without a lane goes to the first device that is free; of several, to the lowest. A lane never waits
-    while it has something to do. So it ends within (2 - 1/p) times the best makespan of p equal devices
+    It keeps a time of its own: the clock runs programs that know their tasks, and here a lane gets its next
+    task when it is free. A task without a lane goes to the first device that is free; of several, to the
+    lowest. A lane never waits while it has something to do. So the makespan is within (2 - 1/p) times the
+    best one of p equal devices
     (Graham 1966, Bell System Technical Journal 45), and may end later with more devices, shorter tasks or
     fewer dependencies:
 
@@ -173,7 +174,7 @@ def list_schedule(tasks, devices=None, priority=None):
     elif sorted(whole_numbers("priority", listed("priority", priority, least=0), 0)) != list(range(n)):
         raise ValueError(f"priority must have each of the numbers 0 to {n - 1} of the tasks once")
     places = {number: place for place, number in enumerate(priority)}
-    lanes = {lane for lane in graph.lanes if lane is not None}
+    lanes = {*graph.lanes} - {None}
     if None in graph.lanes:
         lanes |= {(device, COMPUTE) for device in range(graph.n_devices)}
     orders, running, done, now = {lane: [] for lane in sorted(lanes)}, {}, set(), 0
@@ -189,7 +190,8 @@ def list_schedule(tasks, devices=None, priority=None):
                 running[lane] = now + graph.tasks[number].ticks, number
         if not running:
             return Listed(graph.tasks, orders, now, graph.bounds())
-        now, _ = min((end, lane) for lane, (end, _) in running.items())
+        now = min(end for end, _ in running.values())
+        # all that ends now ends before anything starts: a lane chooses among all tasks that are ready
         for lane, number in [(lane, number) for lane, (end, number) in running.items() if end == now]:
             del running[lane]
             done.add(number)
@@ -228,22 +230,22 @@ def programs_of(tasks, orders, functions=None):
 
 def _program(lane, numbers, tasks, lane_of, wanted, functions):
     """The program of one lane: wait for what each task comes after, do it, and tell the lanes that wait."""
+
+    def over(number, to):
+        """Return the label of the message to a lane that a task is over."""
+        return f"task {number}, {tasks[number].name}, is over: for {to[1]} on device {to[0]}"
+
     received = set()
     for number in numbers:
         task = tasks[number]
         for before in task.after:
             if lane_of[before] != lane and before not in received:
                 received.add(before)
-                yield Receive(_message(tasks, before, lane), lane_of[before][0])
+                yield Receive(over(before, lane), lane_of[before][0])
         label = Label(str(task.name), task.kind or str(task.name))
         yield Compute(label, functions and functions[number], ticks=task.ticks)
         for other in wanted[number]:
-            yield Send(_message(tasks, number, other), None, to=other[0])
-
-
-def _message(tasks, number, lane):
-    """Return the label of the message to `lane` that a task is over."""
-    return f"task {number}, {tasks[number].name}, is over: for {lane[1]} on device {lane[0]}"
+            yield Send(over(number, other), None, to=other[0])
 
 
 # The training of a network as tasks: what people arrange by hand comes out of a list.
