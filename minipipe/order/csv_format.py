@@ -54,8 +54,13 @@ def table_text(schedule):
             "one: it can read this table, but not run it",
             ScheduleWarning, stacklevel=3,
         )
-    rows = [[_cell(action) for action in row] for row in time_steps(schedule)]
-    return "".join(",".join(row) + "\n" for row in rows)
+    def cell(action):
+        if action is None:
+            return ""
+        parts = list(map(str, action.parts))
+        return parts[0] if len(parts) == 1 else f"({';'.join(parts)})OVERLAP_F_B"
+
+    return "".join(",".join(map(cell, row)) + "\n" for row in time_steps(schedule))
 
 
 def time_steps(schedule):
@@ -66,26 +71,22 @@ def time_steps(schedule):
     """
     to_do = [deque(action for action in order if action.kind not in CLOSING) for order in schedule.devices]
     rows, sent = [[] for _ in to_do], set()
+
+    def has_heard(part):
+        """Tell whether the message that an action waits for has been sent."""
+        kind, stage, i = part
+        source = stage - RULES[kind].way
+        is_inside = source != stage and 0 <= source < schedule.n_stages
+        return not is_inside or (RULES[kind].message, source, i) in sent
+
     while any(to_do):
         for row, actions in zip(rows, to_do):
-            starts = actions and all(_has_heard(part, sent, schedule.n_stages) for part in actions[0].parts)
+            starts = actions and all(map(has_heard, actions[0].parts))
             row.append(actions.popleft() if starts else None)
+        # what is sent in a step can be read in the next one
         done = [part for row in rows if row[-1] for part in row[-1].parts]
         sent.update((RULES[kind].message, stage, i) for kind, stage, i in done)
     return rows
-
-
-def _has_heard(part, sent, n_stages):
-    """Tell whether the message that an action waits for has been sent."""
-    kind, stage, i = part
-    source = stage - RULES[kind].way
-    return source == stage or not 0 <= source < n_stages or (RULES[kind].message, source, i) in sent
-
-
-def _cell(action):
-    if action is None:
-        return ""
-    return str(action) if len(action.parts) == 1 else f"({';'.join(map(str, action.parts))})OVERLAP_F_B"
 
 
 def read_text(path):

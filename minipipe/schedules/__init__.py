@@ -7,10 +7,12 @@ no name. What a `Schedule` is, and what can be made of one, is in `minipipe.orde
 # The order of these is that of all lists of names; those of other files come after them.
 from .one_stage_each import data_parallel, eager_one_f_one_b, gpipe, gpipe_fifo, naive, one_f_one_b
 from .interleaved import interleaved_one_f_one_b, looped_breadth_first
-from .zero_bubble import interleaved_zero_bubble, zero_bubble_h1, zero_bubble_h2, zero_bubble_v
+from .zero_bubble import (
+    gpipe_late_w, interleaved_zero_bubble, one_f_one_b_late_w, with_late_W, zero_bubble_h1, zero_bubble_h2,
+    zero_bubble_v,
+)
 from .controllable_memory import v_half, v_min
 from .bidirectional import chimera, dualpipe, dualpipe_v
-from .late_weights import gpipe_late_w, one_f_one_b_late_w, with_late_W
 from .asynchronous import pipedream, pipedream_2bw, pipedream_vertical
 
 from ..order.names import SCHEDULES, is_name, name_of, names_having, stages_per_device

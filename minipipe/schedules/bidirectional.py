@@ -14,13 +14,11 @@ from ..order.schedule import make_schedule
 from .zero_bubble import Turns
 
 
-def _of_folded(K, M, F, I, W):
-    return M * (F + I + W) + Fraction(K - 1, 2) * (F + 2 * I - W) if F == I >= W else None
-
-
 @SCHEDULES(
     "dualpipe-v",
-    makespan=_of_folded,
+    makespan=lambda K, M, F, I, W: (
+        M * (F + I + W) + Fraction(K - 1, 2) * (F + 2 * I - W) if F == I >= W else None
+    ),
     alive=lambda K, M, device: K + Fraction(1, 2),
     source="Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362",
     stages_per_device=2,
@@ -50,14 +48,12 @@ def dualpipe_v(devices, microbatches):
     return make_schedule("dualpipe-v", devices, microbatches, order, v=2)
 
 
-def _of_both_ways(K, M, F, I, W):
-    """Return the makespan if F&B takes F + B, so that all devices are idle equally long."""
-    return M * (F + I + W) + Fraction(K - 2, 2) * (F + 2 * I - W) if F == I >= W else None
-
-
 @SCHEDULES(
     "dualpipe",
-    makespan=_of_both_ways,
+    # if F&B takes F + B, all devices are idle equally long
+    makespan=lambda K, M, F, I, W: (
+        M * (F + I + W) + Fraction(K - 2, 2) * (F + 2 * I - W) if F == I >= W else None
+    ),
     alive=lambda K, M, device: K + 1,
     source="DeepSeek-V3, arXiv 2412.19437, section 3.2.1",
     copies=2,
@@ -140,7 +136,10 @@ def chimera(devices, microbatches):
 
 
 def _eight_steps(turns, K, r, M):
-    """The order of a device that M micro-batches reach after r others, and the gradients after 2K - 1 - r."""
+    """Return the actions of a device that M micro-batches reach after r others, in DualPipe's eight steps.
+
+    Their gradients come back to it after 2K - 1 - r stages.
+    """
     inner = K - 1 - r
     backwards = ["B1", "B0"] * (r + 1)
     steps = [
@@ -161,7 +160,10 @@ def _eight_steps(turns, K, r, M):
 
 
 def _checked_both_ways(name, devices, microbatches, per_device):
-    """(devices, microbatches): both even, at least 2 and at least `per_device` micro-batches a device."""
+    """Return (devices, microbatches); raise `ValueError` unless both are even and large enough.
+
+    per_device: how many micro-batches there must be at least for each device.
+    """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     least = max(2, per_device * devices)
     if devices % 2:

@@ -18,14 +18,15 @@ PAPER = "Qi et al. 2024, arXiv 2405.15362, Pipeline Parallelism with Controllabl
 PERIOD = 6  # slots: F, I and W of two stages
 
 
-def _of_half(K, M, F, I, W):
-    if not (M >= K > 1 and F == I == W):
-        return None
-    return 3 * M * F + max(Fraction(3 * K - (4 if K % 2 else 7), 2), Fraction(K - 1, 2)) * F
-
-
 @SCHEDULES(
-    "v-half", makespan=_of_half, alive=lambda K, M: min(M, (K + 2) // 2), source=PAPER, stages_per_device=2
+    "v-half",
+    makespan=lambda K, M, F, I, W: (
+        3 * M * F + max(Fraction(3 * K - (4 if K % 2 else 7), 2), Fraction(K - 1, 2)) * F
+        if M >= K > 1 and F == I == W else None
+    ),
+    alive=lambda K, M: min(M, (K + 2) // 2),
+    source=PAPER,
+    stages_per_device=2,
 )
 def v_half(devices, microbatches):
     """About half of 1F1B's memory, in less time: the forward takes two slots a device out, and one back.
@@ -129,10 +130,12 @@ class _Device:
         self.alive, self.most, self.ahead = 0, most, ahead
 
     def next(self, done):
-        """What the device does in a slot, or None if there is nothing; `done` is what all devices did before.
+        """Do one action in a slot, and return it, or None if there is nothing to do.
 
-        The first action in the block's order that can be done, or the oldest W, which also makes room for a
-        forward that finds none.
+        It is the first action in the block's order that can be done, or else the oldest W. A W also makes
+        room for a forward that finds none.
+
+        done: what all devices have done before this slot.
         """
         seen = set()
         for position, action in enumerate(self.left):
@@ -146,7 +149,7 @@ class _Device:
         return self._do(self.weights.pop(0)) if self.weights else None
 
     def _fits(self, position):
-        """Whether the action there, done now, leaves room for all forwards that the block has before it."""
+        """Tell whether the action there, done now, leaves room for all forwards before it in the block."""
         if position == 0 or self.left[position].kind == "I":
             return True
         alive = self.alive - len(self.weights) + 1
