@@ -11,7 +11,7 @@ In the order in which one meets them:
     servers     ParameterServer; FederatedAveraging
     proof       check, of a layer, a network or a schedule; more is in the module verification
     schedules   Schedule, simulate, compare; the modules schedules, order and plots
-    planning    describe, partition, footprints, measure, compare_splits
+    planning    describe, partition, footprints, measure
 
 Every module is reached by its name, also those that `dir(minipipe)` does not list:
 
@@ -35,7 +35,7 @@ _REGISTRIES = ["layers", "losses", "optimizers"]  # modules whose classes are ha
 _PLACES = {  # module -> the names that are handed on from there
     "arrays": ["accuracy", "one_hot"],
     "checkpoints": ["load", "save"],
-    "comparison": ["compare", "compare_splits"],
+    "comparison": ["compare"],
     "cluster": ["Link", "Port", "Trace"],
     "description": ["describe"],
     "network": ["Sequential"],

@@ -19,7 +19,6 @@ from .cluster.links import Link as Link
 from .cluster.links import Port as Port
 from .cluster.trace import Trace as Trace
 from .comparison import compare as compare
-from .comparison import compare_splits as compare_splits
 from .description import describe as describe
 from .layers.activations import Dropout as Dropout
 from .layers.activations import GELU as GELU
