@@ -4,12 +4,10 @@ network's cut; and curves of trainings.
 matplotlib is imported when something is drawn.
 """
 
-from .chrome import chrome_trace
 from .comparison import compare, in_one_unit
-from .curves import curves, cut, learning_rates, staleness
+from .curves import curves, cut, learning_rates, ledger, memory, staleness
 from .html import html, player, still
-from .memory import ledger, memory
-from .saving import save
+from .saving import chrome_trace, save
 from .text import text
 from .timeline import critical_path, timeline, timeline_of
 

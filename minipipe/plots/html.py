@@ -14,7 +14,7 @@ from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
 from .boxes import UNNUMBERED, ends_of, rows_of, stage_places
 from .canvas import OTHER, styles_of
-from .memory import counts_bytes
+from .curves import counts_bytes
 from .timeline import timeline_figure
 
 LONG = 10_000

@@ -20,7 +20,7 @@ from minipipe import papers
 from minipipe.collectives import Group
 from minipipe.graph import Task, list_schedule
 from minipipe.registry import Registry
-from minipipe.site.grid import Grid
+from minipipe.site.writing import Grid
 from minipipe.order import Action, in_copies
 from minipipe.schedules import data_parallel, gpipe, one_f_one_b
 

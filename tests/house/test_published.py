@@ -13,7 +13,7 @@ import pytest
 
 import minipipe
 from minipipe.cli.options import COMMANDS, TRAIN
-from minipipe.cli.parsing import Parser
+from minipipe.cli.main import Parser
 
 HOUSE = Path(__file__).parents[2]
 README = (HOUSE / "README.md").read_text(encoding="utf-8")

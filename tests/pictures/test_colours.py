@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 from minipipe.plots.canvas import OTHER, STYLES, TRACK, ink, shade
 from minipipe.plots.html import template
-from minipipe.plots.memory import COLOURS, MEMORY_KINDS
+from minipipe.plots.curves import COLOURS, MEMORY_KINDS
 
 LEAST = 15  # Delta E of CIE 1976
 # both are weight gradients, and no run has both

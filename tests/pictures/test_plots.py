@@ -21,7 +21,7 @@ from minipipe import plots
 from minipipe.order import Action, alive_microbatches, with_recompute
 from minipipe.plots.boxes import HEIGHT, stage_places
 from minipipe.plots.canvas import ink, parts_of, shade
-from minipipe.plots.memory import MEMORY_KINDS
+from minipipe.plots.curves import MEMORY_KINDS
 from minipipe.plots.timeline import figure_size, timeline_figure
 from minipipe.schedules import build, names_having
 

@@ -26,8 +26,7 @@ from minipipe.order import peak_microbatches
 from minipipe.plots.html import page_data, page_pieces
 from minipipe.schedules import build
 from minipipe.site import notebooks, pages, reference, write_site
-from minipipe.site.grid import Grid
-from minipipe.site.writing import words_of
+from minipipe.site.writing import Grid, words_of
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 SMALL = Grid(

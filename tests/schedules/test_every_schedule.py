@@ -24,7 +24,7 @@ from minipipe.schedules import (
     SCHEDULES, build, is_name, name_of, names_for, names_having, stages_per_device,
 )
 from minipipe.site import write_site
-from minipipe.site.grid import SCHEDULE_NAMES, Grid
+from minipipe.site.writing import SCHEDULE_NAMES, Grid
 from minipipe.site.writing import words_of
 
 FACTS = SCHEDULES.facts
