@@ -4,9 +4,9 @@ tables: the cells of GPipe's tables 1 to 4, of torchgpipe and of Zero Bubble's t
     text, which `python3 figures/draw.py tables` prints.
 devices: the accelerators behind them; and latencies and bandwidths that every programmer should know, each
     row of which gives a `Link`.
-formulas: the bubbles that papers state, and costs from the times that they profile.
+formulas: the bubbles that papers state, costs from the times that they profile, and the bubble rates of Zero
+    Bubble's tables, simulated and searched.
 gpipe: table 1 by `describe` and `footprints`, tables 2 and 3 by `simulate`.
-zero_bubble: the bubble rates of Zero Bubble's tables, simulated and searched.
 
 What comes out: GPipe's "3.5 times on four times the devices" is 6.3/1.8, and 3.52 here. All cells of its
 table 3 are met within 5 %, with one free number (the share of its peak speed that a P100 reaches) and one
@@ -20,6 +20,7 @@ ZB-H1 and ZB-H2 are met to all four digits, those of its searched schedules with
 from .devices import HARDWARE, P100, TPU_V2, TPU_V3, Accelerator, Hardware
 from .formulas import (
     chimera_bubble, costs_of, gpipe_bubble, megatron_bubble, zero_bubble_h1_idle, zero_bubble_h2_idle,
+    zero_bubble_table,
 )
 from .gpipe import (
     Compared, Estimate, blocks_that_fit, equal_stages, table_1, table_2, table_3, torchgpipe_table,
@@ -28,7 +29,6 @@ from .tables import (
     ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE, text_of_cells, text_of_hardware,
     text_of_largest, text_of_rates,
 )
-from .zero_bubble import zero_bubble_table
 
 __all__ = [
     "ACCURACIES", "Accelerator", "Compared", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1",

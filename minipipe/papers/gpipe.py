@@ -124,35 +124,26 @@ def _stage_bytes(family, size, counts, M):
     return parameters, activations
 
 
-def blocks_that_fit(devices, device=TPU_V3):
-    """The most Transformer blocks that `devices` hold, under the assumptions for table 1.
+def blocks_that_fit(devices):
+    """Return the most Transformer blocks that `devices` TPUv3 hold, under the assumptions for table 1.
 
     The first device also holds the embedding, the last one the final norm, the last Linear and the loss's
-    cache. What a block takes is what a stage with 2 of them takes more than one with 1. Raises `ValueError`
-    if a device is full without any block.
+    cache. What a block takes is what a stage with 2 of them takes more than one with 1.
     """
     devices = whole_number("devices", devices, 1)
+    bytes_of_stages = []
+    for n in (1, 2):  # blocks in each stage
+        counts = [n] * devices
+        counts[0] += 1   # the embedding
+        counts[-1] += 2  # the final norm, the last Linear
+        parameters, activations = _stage_bytes("Transformer", (n * devices,), counts, M)
+        bytes_of_stages.append(map(sum, zip(parameters, activations)))
     n_blocks = 0
-    for stage, (one, two) in enumerate(zip(*(_stages_of_blocks(devices, n) for n in (1, 2)))):
+    for one, two in zip(*bytes_of_stages):
         of_a_block = two - one
         others = one - of_a_block
-        if others > device.memory:
-            raise ValueError(
-                f"stage {stage} needs {others / 2**30:.2f} GiB without any block, "
-                f"and a {device.name} has {device.memory / 2**30:g}: use a device with more memory"
-            )
-        n_blocks += int((device.memory - others) / of_a_block)
+        n_blocks += int((TPU_V3.memory - others) / of_a_block)
     return n_blocks
-
-
-@lru_cache
-def _stages_of_blocks(n_devices, n):
-    """The bytes of each stage of a Transformer, if n blocks are in each."""
-    counts = [n] * n_devices
-    counts[0] += 1   # the embedding
-    counts[-1] += 2  # the final norm, the last Linear
-    memory = _stage_bytes("Transformer", (n * n_devices,), counts, M)
-    return list(map(sum, zip(*memory)))
 
 
 # GPipe's tables 2 and 3 by simulation: its schedule, with recomputation.

@@ -1,7 +1,6 @@
 """What a layer costs, and where to cut a network into stages."""
 
-from .costs_of_layers import Times, costs_of_layers, times_of_layers
-from .partition import partition
+from .partition import Times, costs_of_layers, partition, times_of_layers
 from .solvers import equal_counts, histogram, loads, min_max, min_variance
 
 __all__ = [

@@ -1,11 +1,178 @@
-"""Where to cut a network into stages."""
+"""What each layer costs, counted, measured or given; and where to cut a network."""
 
+import time
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import computing
 from ..checks import shown, whole_number
-from .costs_of_layers import COST_KINDS, costs_of_layers
-from .solvers import equal_counts, min_max
+from ..description import describe, parameters_of_layers, without_samples
+from ..layers import every_layer
+from ..layers.layer import checked_layers, take_statistics
+from ..layers.through import (
+    backward_through, first_with_parameters, forward_through, handed_on, prepare_forward,
+)
+from ..network import Network
+from .solvers import checked, equal_counts, min_max
 
+
+# The costs of the layers.
+
+COUNTED = {"macs": "macs", "bytes": "n_bytes"}  # and how they are called in a `Description`
+COST_KINDS = ("parameters", *COUNTED, "time")
 CUT_BY = ("count", *COST_KINDS)  # of what a `Cut` balances
 
+
+class Times(NamedTuple):
+    """Seconds of a layer's forward and backward."""
+
+    F: float
+    B: float
+
+
+def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss=None):
+    """Return a list with the cost of each layer, for a partition.
+
+        by="parameters"     W and b; a W that several layers share, at the first of them
+        by="macs"           multiply-accumulates of a forward of one sample
+        by="bytes"          of the output for one sample in float32
+        by="time"           seconds of the forward and backward of `sample`, see `times_of_layers`
+        by=a function       by(layer, input_shape), where input_shape is that of one sample at this layer
+        by=a list           these costs
+
+    layers: a list of layers.
+    by: what to count, one of the above.
+    input_shape: that of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a function need.
+    sample: a micro-batch (X, Y), which "time" needs; the others take their input_shape from its X.
+    loss: of the network, which "time" needs.
+
+    Only "time" makes any parameters, so for all others the network may be larger than this computer.
+    Raises `ValueError` for what is missing, and for costs that are negative or not finite.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> layers = [Linear(64, 32), ReLU(), Linear(32, 10)]
+    >>> costs_of_layers(layers)
+    [2080, 0, 330]
+    >>> costs_of_layers(layers, "macs", (64,)), costs_of_layers(layers, "bytes", (64,))
+    ([2048, 0, 320], [128, 128, 40])
+    >>> costs_of_layers(layers, lambda layer, input_shape: 1 + layer.macs((*input_shape, 1)), (64,))
+    [2049, 1, 321]
+    """
+    layers = checked_layers(layers)
+    if not isinstance(by, str) and hasattr(by, "__iter__"):
+        return checked("by", by, len(layers))
+    if not callable(by) and by not in COST_KINDS:
+        raise ValueError(
+            f"by={shown(by)} is not known: use one of {', '.join(map(repr, COST_KINDS))}, "
+            "a function (layer, input_shape), or a list of costs"
+        )
+    if by == "parameters":
+        return parameters_of_layers(layers)
+    if by == "time":
+        if sample is None or loss is None:
+            raise ValueError(
+                "by='time' needs a sample to measure with: pass sample=(X, Y), a micro-batch, and the loss"
+            )
+        return [times.F + times.B for times in times_of_layers(layers, loss, *_pair(sample))]
+    if input_shape is None and sample is None:
+        raise ValueError(
+            f"by={by!r} needs the shape of the input: "
+            "pass input_shape, such as X.shape[:-1], or sample=(X, Y)"
+        )
+    if input_shape is None:
+        input_shape = np.shape(_pair(sample)[0])[:-1]
+    description = describe(layers, input_shape)
+    if by in COUNTED:
+        return [getattr(row, COUNTED[by]) for row in description.rows]
+    return checked("by", _called(by, layers, description.input_shape), len(layers))
+
+
+def _pair(sample):
+    if not isinstance(sample, (tuple, list)) or len(sample) != 2:
+        raise ValueError(
+            f"sample={type(sample).__name__} must be a pair (X, Y): "
+            "for instance sample=(X[:, :32], Y[:, :32])"
+        )
+    return sample
+
+
+def times_of_layers(layers, loss, X, Y, rounds=5):
+    """Return [`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
+
+    layers: a list of layers.
+    loss: of the network; the last layer's times include it.
+    X: (n[0], m), the samples of the micro-batch.
+    Y: (n[L], m), their labels.
+    rounds: each time is the median of so many rounds through the whole network, after one that is
+        not counted.
+
+    What disturbs the computer for less than half of the rounds leaves no trace. Below the first layer
+    with parameters, nothing is differentiated, and B is 0.
+
+    >>> from minipipe.layers import Linear, ReLU
+    >>> from minipipe.losses import MeanSquaredError
+    >>> layers = [ReLU(), Linear(500, 500), Linear(500, 1)]
+    >>> times = times_of_layers(layers, MeanSquaredError(), np.ones((500, 50)), np.ones((1, 50)))
+    >>> times[0].B, times[1].F > times[2].F > 0
+    (0.0, True)
+    """
+    rounds = whole_number("rounds", rounds, 1)
+    network = Network(layers, loss)
+    X, Y = network.checked_batch(X, Y)
+    with computing():
+        timed = [_one_round(network, X, Y) for _ in range(rounds + 1)][1:]
+    return [
+        Times(median(times.F for times in layer), median(times.B for times in layer))
+        for layer in zip(*timed)
+    ]
+
+
+def _one_round(network, X, Y):
+    """Return [Times] of one forward and backward."""
+    layers, all_layers = network.layers, list(every_layer(network.layers))
+    prepare_forward(all_layers, training=True)
+    F, B, laps = [], [0.0] * len(layers), [time.perf_counter()]
+
+    def lap():
+        """Return the seconds since the last lap."""
+        laps.append(time.perf_counter())
+        return laps[-1] - laps[-2]
+
+    def forward(layer, A):
+        A = handed_on(layer, A)
+        F.append(lap())
+        return A
+
+    A = forward_through(layers, X, {}, forward)
+    network.loss.forward(A, Y)
+    F[-1] += lap()
+    dA = network.loss.backward()
+    B[-1] = lap()
+    skips, first = {}, first_with_parameters(layers)
+    for index in range(len(layers) - 1, first - 1, -1):
+        dA, _ = backward_through([layers[index]], dA, skips, index > first)
+        B[index] += lap()
+    for owner in (*layers[:first], network.loss):
+        owner.cache = None
+    take_statistics(all_layers)
+    return list(map(Times, F, B))
+
+
+def _called(cost, layers, input_shape):
+    """Return what the user's function says of each layer and the shape of its input."""
+    costs = []
+
+    def add(layer, shape):
+        costs.append(cost(layer, without_samples(shape)))
+        return layer.output_shape(shape)
+
+    forward_through(layers, (*input_shape, 1), {}, call=add)
+    return costs
+
+
+# Where to cut.
 
 def partition(layers, stages, by="parameters", input_shape=None, sample=None, loss=None):
     """Return the number of layers of each stage, for the cut whose largest stage is smallest.

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import computing, constant, even_slices, overflow_refused
-from ..checks import items_of, listed, real_number, shown, whole_number
+from ..arrays import computing, constant, even_slices, overflow_refused, real_numbers
+from ..checks import items_of, listed, real_number, shown, truth, whole_number
 from ..cluster import Cluster, Compute, Label, Link, Port, Receive, Send, checked_ports
 from ..cluster.links import links_between
 from ..layers import Layer, every_layer
 from ..losses import Loss
-from ..network import Network, Sequential
+from ..network import Network, Sequential, checked_inputs
 from ..optimizers import Optimizer, checked_optimizer
 from ..state import all_or_nothing
 from ..sums import TreeSum
@@ -247,3 +247,45 @@ def take(layers, state):
     """Give `layers` these arrays, as `state_of` returns them."""
     for (layer, name), array in zip(arrays_of(layers), state, strict=True):
         setattr(layer, name, array)
+
+
+def clients_of(X, Y, clients, *, skewed=False, sizes=None, seed=0):
+    """Return a list with (X_k, Y_k) for each client; together they have every sample once.
+
+    X: (n[0], m), and Y: (n[L], m), one-hot.
+    clients: K, at most m; skewed, at most m / 2.
+    skewed: False, and each client has samples of all classes, as they come; True, and the samples are sorted
+        by class and cut into 2 K runs, of which each client gets two, so that it knows a class or two, hardly
+        more. Source: McMahan et al. 2016, arXiv 1602.05629, section 3.
+    sizes: for each client, how many samples it has, in proportion to the others'; left out, as many as all.
+    seed: of the order of the samples, and of which client gets which run.
+
+    >>> X, Y = np.arange(8.0).reshape(1, 8), np.repeat(np.eye(4), 2, axis=1)
+    >>> [(X_k.shape[-1], Y_k.any(axis=-1).sum()) for X_k, Y_k in clients_of(X, Y, 2, sizes=[1, 3])]
+    [(2, np.int64(2)), (6, np.int64(4))]
+    >>> [Y_k.any(axis=-1).sum() for _, Y_k in clients_of(X, Y, 2, skewed=True)]
+    [np.int64(2), np.int64(2)]
+    """
+    X, Y = checked_inputs(X), real_numbers("Y", Y)
+    m, K = X.shape[-1], whole_number("clients", clients, 1)
+    if Y.ndim != 2 or Y.shape[-1] != m:
+        raise ValueError(f"Y of shape {Y.shape} for {m} samples: pass one-hot columns, one for each")
+    sizes = [1] * K if sizes is None else listed("sizes", sizes)
+    if len(sizes) != K:
+        raise ValueError(f"sizes has {len(sizes)} numbers for {K} clients: give each one")
+    sizes = [real_number(f"sizes[{k}]", size, above=0) for k, size in enumerate(sizes)]
+    rng = np.random.default_rng(whole_number("seed", seed, 0))
+    order, owners = rng.permutation(m), np.arange(K)
+    if truth("skewed", skewed):
+        order = order[np.argsort(Y[:, order].argmax(axis=0), kind="stable")]
+        owners = rng.permutation(np.repeat(owners, 2))
+    ends = np.rint(m * np.cumsum([sizes[k] for k in owners]) / sum(sizes[k] for k in owners)).astype(int)
+    runs = np.split(order, ends[:-1])
+    of_clients = [np.concatenate([runs[i] for i in np.flatnonzero(owners == k)]) for k in range(K)]
+    for k, samples in enumerate(of_clients):
+        if not samples.size:
+            raise ValueError(
+                f"client {k} is without data: {m} samples in {len(runs)} runs for {K} clients; use fewer "
+                "clients, or sizes that differ less"
+            )
+    return [(np.take(X, samples, axis=-1), np.take(Y, samples, axis=-1)) for samples in of_clients]

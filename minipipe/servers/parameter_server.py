@@ -1,16 +1,17 @@
-"""A network that workers train through parameter servers."""
+"""A network that workers train through parameter servers, and its mini-batches."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
 import copy
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 
-from ..arrays import computing, leaves, overflow_refused
-from ..checks import listed, one_of, real_number, shown, truth, whole_number, whole_numbers
+from ..arrays import computing, even_slices, leaves, overflow_refused, real_numbers
+from ..checks import listed, one_of, shown, truth, whole_number, whole_numbers
 from ..cluster import Cluster, Link, Port, checked_ports
 from ..cluster.links import links_between
 from ..collectives.group import flattened, join_chunks, unflattened
@@ -22,6 +23,7 @@ from ..network import Network, Sequential
 from ..optimizers import Optimizer, checked_optimizer
 from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, put_together
 from ..state import all_or_nothing
+from ..training import shuffled
 from .programs import Replica, Share, server, ticks_of_each, worker
 
 SYNC, ASYNC = MODES = "sync", "async"
@@ -52,7 +54,6 @@ class ParameterServer(Network):
             gradients are stale.
         speeds: for each worker; at speed 1/4 a gradient takes four times as long. Left out, 1 for all.
         ticks: of a gradient at speed 1.
-        update_ticks: of an update on a server.
         engine: "cluster", simulated devices under one clock; or "threads" of this computer, where the seconds
             decide which gradient comes first: `arrivals` then repeats the run on the cluster, to the bit.
         link, ports: of the messages, as for `Cluster`. Servers are devices 0 to s - 1, workers are s to
@@ -78,8 +79,8 @@ class ParameterServer(Network):
     def __init__(
         self, layers: Sequence[Layer], loss: Loss, workers: int, *, servers: int = 1,
         on_workers: bool = False, mode: str = SYNC, speeds: Sequence[float] | None = None, ticks: float = 1,
-        update_ticks: float = 0, engine: str = CLUSTER, link: Link | dict = Link(),
-        ports: Sequence[Port] = (), seed: int = 0, dtype: Any = "float64",
+        engine: str = CLUSTER, link: Link | dict = Link(), ports: Sequence[Port] = (), seed: int = 0,
+        dtype: Any = "float64",
     ) -> None:
         super().__init__(layers, loss, seed, dtype)
         N = self.n_workers = whole_number("workers", workers, 1)
@@ -97,7 +98,6 @@ class ParameterServer(Network):
             raise ValueError(f"servers={s} on the devices of {N} workers: use at most {N}")
         self._devices = range(N) if self._on_workers else range(s, s + N)  # of the workers
         self._ticks = ticks_of_each(N, ticks, speeds)
-        self._update_ticks = real_number("update_ticks", update_ticks, least=0, note=" ticks", clock=True)
         links_between(link, self._devices.stop)
         self._link, self._ports = link, checked_ports(ports, self._devices.stop)
         self._engine = one_of("engine", engine, ENGINES)
@@ -144,7 +144,8 @@ class ParameterServer(Network):
         for k in range(self.n_servers):
             own = copy.copy(optimizer)
             own.memory = dict(memories[0, k])
-            shares.append(Share(self._copies(), k, self.n_servers, own, n_parts, keep_every))
+            copies = [layer.copy() for layer in self.layers]
+            shares.append(Share(copies, k, self.n_servers, own, n_parts, keep_every))
         programs = self._programs(shares, batches, arrivals)
         if self._engine == CLUSTER:
             driver = Cluster(programs, link=self._link, ports=self._ports)
@@ -191,7 +192,7 @@ class ParameterServer(Network):
             replica = Replica(net, batches, n_parts, number % n_parts, self.n_steps)
             workers.append(worker(number, replica, n, s, ticks))
         servers = [
-            server(share, self._devices, n, self._update_ticks, order)
+            server(share, self._devices, n, order)
             for share, order in zip(shares, arrivals, strict=True)
         ]
         if not self._on_workers:
@@ -205,9 +206,6 @@ class ParameterServer(Network):
         if self._on_workers:
             return workers
         return ["server" if self.n_servers == 1 else f"server {k}" for k in range(self.n_servers)] + workers
-
-    def _copies(self):
-        return [layer.copy() for layer in self.layers]
 
     def _take(self, shares, optimizer, memory):
         """Make the weights, statistics and optimizer state of the finished run those of the network."""
@@ -231,10 +229,10 @@ class ParameterServer(Network):
         return flattened(pairs_of_layers(self.layers))
 
 
-def round_ticks(times, n_bytes, bandwidth, *, servers=1, latency=0, update_ticks=0):
+def round_ticks(times, n_bytes, bandwidth, *, servers=1, latency=0):
     """Return the ticks of a synchronous round, from weights on all workers to new weights on all of them.
 
-        max over i of (t_i + (N - i + 1) c) + N c + 2 latency + update_ticks
+        max over i of (t_i + (N - i + 1) c) + N c + 2 latency
 
     where t_1 <= t_2 <= ... are the workers' times, and c = n / (s b) is what a server's part takes through
     its port in or its port out; nothing else is in the way. After the i-th gradient, N - i more pass the
@@ -248,11 +246,37 @@ def round_ticks(times, n_bytes, bandwidth, *, servers=1, latency=0, update_ticks
         n_bytes: n, the bytes of all weights; a multiple of `servers`.
         bandwidth: b, of each port of a server, bytes per tick.
         servers: s.
-        latency, update_ticks: ticks of a message and of an update.
+        latency: ticks of a message.
 
     >>> int(round_ticks([5, 5, 5], n_bytes=8, bandwidth=4)), int(round_ticks([5, 5, 50], 8, 4))
     (17, 58)
     """
     N, c = len(times), Fraction(n_bytes) / (servers * Fraction(bandwidth))
     gathered = max(t + (N - i) * c for i, t in enumerate(sorted(times)))
-    return gathered + N * c + 2 * latency + update_ticks
+    return gathered + N * c + 2 * latency
+
+
+def mini_batches(X, Y, batch_size, *, n, seed=0):
+    """Return the first n mini-batches of one pass over the samples after the other: a list of (X, Y).
+
+    X, Y: (n[0], m) and (n[L], m).
+    batch_size: the most samples of each; those of a pass are as equal as can be.
+    n: how many mini-batches.
+    seed: each pass is shuffled as by `fit`, so that `fit` meets the same mini-batches in the same order.
+
+    >>> X = np.arange(4.0).reshape(1, 4)
+    >>> [part.tolist() for part, _ in mini_batches(X, X, batch_size=2, n=3)]
+    [[[3.0, 0.0]], [[2.0, 1.0]], [[2.0, 1.0]]]
+    """
+    X, Y = real_numbers("X", X), real_numbers("Y", Y)
+    if not X.shape or X.shape[-1:] != Y.shape[-1:] or not X.shape[-1]:
+        raise ValueError(
+            f"X of shape {X.shape} and Y of shape {Y.shape}: give both "
+            "the same samples, at least 1, as their last axis"
+        )
+    m, batch_size = X.shape[-1], whole_number("batch_size", batch_size, 1)
+    n, seed = whole_number("n", n, 1), whole_number("seed", seed, 0)
+    parts = even_slices(m, -(-m // batch_size))
+    line = ((shuffled(m, seed, epoch), part) for epoch in count(1) for part in parts)
+    chosen = (order[part] for order, part in islice(line, n))
+    return [(np.take(X, at, axis=-1), np.take(Y, at, axis=-1)) for at in chosen]

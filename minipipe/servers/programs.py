@@ -157,7 +157,7 @@ class Answer(NamedTuple):
     part: list
 
 
-def server(share, workers, n_batches, ticks, arrivals=None):
+def server(share, workers, n_batches, arrivals=None):
     """A server: it makes an update as soon as it has the gradients for it, and answers those who sent them.
 
         w <- w - (the optimizer's step with the sum of their gradients)
@@ -172,7 +172,6 @@ def server(share, workers, n_batches, ticks, arrivals=None):
     share: the server's `Share`.
     workers: their devices, a range.
     n_batches: how many mini-batches there are, one for each update.
-    ticks: of an update.
     arrivals: None, or the order in which the workers' gradients are taken, as recorded in another run.
     """
     n_parts, order = share.n_parts, iter(arrivals or ())
@@ -189,7 +188,7 @@ def server(share, workers, n_batches, ticks, arrivals=None):
             share.arrivals.append(number)
             pushes[number] = push
         label = Update(len(share.updates) + 1, push.batch, tuple(sorted(pushes)), push.read)
-        yield Compute(label, share.update, label, pushes, ticks=ticks)
+        yield Compute(label, share.update, label, pushes, ticks=0)
         for number in sorted(pushes, key=lambda number: (number < share.rank, number)):  # each server begins
             yield Send(PULL, Answer(given, label.number, share.part), to=workers[number])  # with another one
         given += 1

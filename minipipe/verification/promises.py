@@ -13,8 +13,9 @@ from ..layers import Flatten, Layer, Linear, every_layer
 from ..layers.through import prepare_forward
 from ..losses import MeanSquaredError
 from ..parallel import Pipeline
-from .slopes import slopes
-from .trial import A_PREV, BATCH_SIZE, CannotTry, Trial, coarse, forward, in_floats, named, part_of
+from .trial import (
+    A_PREV, BATCH_SIZE, CannotTry, Trial, coarse, forward, in_floats, named, part_of, slopes,
+)
 from .verdicts import against_full_batch, against_same_groups, difference_in_words
 
 LARGE = 1000  # times the data: e^1000 is infinite

@@ -112,7 +112,7 @@ def assert_follows_the_rule(net, batches, optimizer):
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"servers": 3, "update_ticks": 1, "ports": mp.cluster.ports(3, 40)},
+    {}, {"servers": 3, "ports": mp.cluster.ports(3, 40)},
     {"servers": 2, "link": mp.Link(latency=0.25)}, {"servers": 2, "on_workers": True},
 ])
 def test_every_update_is_the_rule_at_the_versions_of_the_trace(options):
@@ -153,33 +153,33 @@ def test_one_worker_meets_the_mini_batches_of_fit():
 
 
 def test_a_round_takes_the_slowest_worker_and_the_transfers():
-    for times, s, latency, update in [
-        ([5, 5, 5], 1, 0, 0), ([5, 5, 50], 1, 3, 2), ([1, 2, 90, 91], 2, 0, 0), ([1, 2, 90, 91], 2, 1, 1),
-        ([3], 1, 3, 2), ([2, 40, 41, 60], 1, 3, 2), ([2, 40, 41, 60], 2, 1, 1), ([5, 5, 5], 2, 1, 1),
+    for times, s, latency in [
+        ([5, 5, 5], 1, 0), ([5, 5, 50], 1, 3), ([1, 2, 90, 91], 2, 0), ([1, 2, 90, 91], 2, 1), ([3], 1, 3),
+        ([2, 40, 41, 60], 1, 3), ([2, 40, 41, 60], 2, 1), ([5, 5, 5], 2, 1),
     ]:
         net = mp.ParameterServer(
-            LAYERS, LOSS, len(times), servers=s, speeds=[Fraction(1, t) for t in times], update_ticks=update,
+            LAYERS, LOSS, len(times), servers=s, speeds=[Fraction(1, t) for t in times],
             link=mp.Link(latency=latency), ports=mp.cluster.ports(s, 8),
         )
         net.train(mini_batches(1), mp.SGD(0.1))
-        expected = round_ticks(times, N_BYTES, 8, servers=s, latency=latency, update_ticks=update)
-        assert net.trace.makespan == expected, (times, s, latency, update)
+        expected = round_ticks(times, N_BYTES, 8, servers=s, latency=latency)
+        assert net.trace.makespan == expected, (times, s, latency)
 
 
 def test_rounds_of_equal_workers_take_the_closed_form():
-    for N, s, ticks, latency, update in [
-        (1, 1, 30, 0, 0), (2, 1, 1, 0, 0), (6, 1, 7, 2, 3), (6, 1, 30, 0, 0), (2, 2, 7, 2, 3),
-        (4, 2, 1, 0, 0), (4, 2, 30, 0, 0), (5, 2, 7, 2, 3), (5, 2, 1, 0, 0), (13, 13, 7, 2, 3),
+    for N, s, ticks, latency in [
+        (1, 1, 30, 0), (2, 1, 1, 0), (6, 1, 7, 2), (6, 1, 30, 0), (2, 2, 7, 2), (4, 2, 1, 0), (4, 2, 30, 0),
+        (5, 2, 7, 2), (5, 2, 1, 0), (13, 13, 7, 2),
     ]:
         net = mp.ParameterServer(
-            LAYERS, LOSS, N, servers=s, ticks=ticks, update_ticks=update,
-            link=mp.Link(latency=latency), ports=mp.cluster.ports(s, 16),
+            LAYERS, LOSS, N, servers=s, ticks=ticks, link=mp.Link(latency=latency),
+            ports=mp.cluster.ports(s, 16),
         )
         net.train(mini_batches(3, m=13), mp.SGD(0.1))
-        c, others = Fraction(N_BYTES, s * 16), ticks + 2 * latency + update
-        last = round_ticks([ticks] * N, N_BYTES, 16, servers=s, latency=latency, update_ticks=update)
+        c, others = Fraction(N_BYTES, s * 16), ticks + 2 * latency
+        last = round_ticks([ticks] * N, N_BYTES, 16, servers=s, latency=latency)
         expected = 2 * (others + (N + s) * c) + last
-        assert net.trace.makespan == expected, (N, s, ticks, latency, update)
+        assert net.trace.makespan == expected, (N, s, ticks, latency)
 
 
 @pytest.mark.parametrize("N, s", [(3, 1), (4, 2), (2, 13)])

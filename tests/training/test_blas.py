@@ -13,7 +13,7 @@ import threading
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 import minipipe as mp
-from minipipe.partitioning.costs_of_layers import times_of_layers
+from minipipe.partitioning import times_of_layers
 from minipipe.verification import equals_same_groups
 
 def threads():
