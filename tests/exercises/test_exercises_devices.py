@@ -11,21 +11,16 @@ from notebooks.checkers import are_named, are_not_solved_yet, are_right
 from notebooks.template import solutions
 
 import minipipe as mp
-from exercises import gpipe_by_numbers, memory
 from exercises.all_reduce import check_all_gather, check_fastest
 from exercises.cutting import SHIFTED, check_possible, check_shifted
 from exercises.federated import check_average
-from exercises.gpipe_by_numbers import check_fewest, check_memory, check_relative
-from exercises.memory import check_held, check_peak, check_segments
+from exercises.gpipe_by_numbers import check_memory, check_relative
 from exercises.order_of_a_sum import check_tree_sum
 from exercises.real_processes import check_swap
 from exercises.shards import check_rows_of_packed
-from minipipe.order import in_copies, with_all_reduce
 from minipipe.partitioning import loads, min_max
-from minipipe.schedules import build
 
 greedy, tree_sum, ROWS = solutions("31").possible, solutions("50").my_tree_sum, solutions("41").rows_of_packed
-RANK, STEP = solutions("43").rank, solutions("43").step
 
 
 def every_cut(n_layers, K):
@@ -219,19 +214,6 @@ test_mistakes = are_named({
 })
 
 
-def test_numbers_are_the_packages_and_ticks_those_of_a_run():
-    layers = [mp.Linear(4, 4) for _ in range(4)]
-    net = mp.Parallel(layers, mp.MeanSquaredError(), replicas=3, shards=2, stages=4, microbatches=3)
-    for d in range(3):
-        for k in range(4):
-            assert [RANK(t, d, k, 2, 3) for t in range(2)] in net.groups["tp"]
-    assert [RANK(1, d, 2, 2, 3) for d in range(3)] in net.groups["dp"]
-    order = with_all_reduce(in_copies(build("1f1b", 3, 4), 2))
-    for sums in ([0, 0, 8], [3, 1, 2], [1, 3, 5]):
-        trace = mp.simulate(order, mp.Costs(F=2, B=3, A=sums))
-        assert trace.makespan == STEP(3, 4, 2, 3, sums)
-
-
 def test_one_cut_alone_is_best_for_the_solver_that_shifts():
     assert [counts for counts in every_cut(9, 3) if check_shifted(counts).startswith("Right")] == [[7, 1, 1]]
     assert check_shifted([7, 1, 1]) == (
@@ -249,33 +231,3 @@ def test_what_a_right_answer_is_told_is_true():
     sentence = check_relative(relative)
     assert all(f"{relative(K, 32):.3f} for K = {K}" in sentence for K in (4, 8))
     assert f"are {3.4 / 1.8:.3f} and {6.3 / 1.8:g}" in sentence
-
-
-def test_what_a_stage_holds_is_counted_not_computed(monkeypatch):
-    """With another simulator behind it, a checker believes another number."""
-    run = type("Run", (),
-               {"peak_bytes": lambda self, kinds: [{"stashed inputs, caches": 7}[", ".join(kinds)]] * 9})
-    monkeypatch.setattr(memory, "simulate", lambda *a, **options: run())
-    memory._counted.cache_clear()
-    memory._best_segments.cache_clear()
-    try:
-        assert check_peak(lambda *a: 7).startswith("Right: ")
-        assert check_segments(lambda *a: 1).startswith("Right: ")
-        assert check_held(lambda *a: 7).startswith("Right: ")
-    finally:
-        memory._counted.cache_clear()
-        memory._best_segments.cache_clear()
-
-
-def test_gpipes_numbers_are_counted_not_computed(monkeypatch):
-    """With another simulator, or another description, behind it, a checker believes another number."""
-    run = type("Run", (), {"makespan": 7, "busy_ticks": lambda self: [10**6]})  # never idle
-    monkeypatch.setattr(gpipe_by_numbers, "simulate", lambda *a: run())
-    monkeypatch.setattr(gpipe_by_numbers, "describe", lambda *a: type("Network", (), {"parameters": 2**26}))
-    gpipe_by_numbers._counted_fewest.cache_clear()
-    try:
-        assert check_relative(lambda K, M: K / 2).startswith("Right: ")
-        assert check_memory(lambda *a: 1).startswith("Right: ")
-        assert check_fewest(lambda K, share: 1).startswith("Right: ")
-    finally:
-        gpipe_by_numbers._counted_fewest.cache_clear()

@@ -23,7 +23,6 @@ average_pool_backward = solutions("16").average_pool_backward
 backward_by_forward, n_parameters = solutions("17").backward_by_forward, solutions("18").n_parameters
 put_together, update_running = solutions("19").put_together, solutions("19").update_running
 dropout, shares = solutions("20").dropout, solutions("21").shares
-attention_backward = solutions("21").attention_backward
 tied_gradient = solutions("22").tied_gradient
 
 
@@ -388,39 +387,3 @@ def test_the_last_solution_is_told_the_number_of_lenet():
     shapes = [shape for layer in mp.models.lenet5() for shape in layer.parameter_shapes()
               if shape is not None]
     assert sum(map(prod, shapes)) == 61_706
-
-
-def test_the_package_has_the_derivatives_of_the_solution():
-    """With W_q = W_k = W_v = W_o = 1 and one head, Q, K and V are A_prev, and dA_prev is the sum."""
-    rng = np.random.default_rng(0)
-    attention = mp.MultiHeadAttention(4, n_heads=1, causal=True)
-    attention.initialize(rng)
-    for layer in attention.layers:
-        layer.W = np.eye(4)
-    A_prev, dA = rng.integers(-4, 5, (2, 4, 6)) / 2
-    attention.forward(A_prev[:, :, None])
-    Q, K, V, P = (kept[0, 0] for kept in attention.kept)
-    dA_prev = attention.backward(dA[:, :, None])[0][:, :, 0]
-    # sums of 20 numbers up to 10
-    assert np.allclose(sum(attention_backward(dA, Q, K, V, P)), dA_prev, rtol=0, atol=1e-13)
-
-
-def test_the_package_has_the_solutions_shares_and_tied_gradient():
-    rng = np.random.default_rng(0)
-    attention = mp.MultiHeadAttention(4, n_heads=1, causal=True)
-    attention.initialize(rng)
-    attention.forward(rng.standard_normal((4, 6, 1)))
-    Q, K, _, P = attention.kept
-    # a few roundings of numbers up to 1
-    assert abs(P[0, 0] - shares(Q[0, 0], K[0, 0])).max() < 8 * np.finfo(float).eps
-
-    tokens, dZ = rng.integers(0, 5, (3, 2)), rng.integers(-4, 5, (5, 3, 2)) / 4
-    W = rng.integers(-4, 5, (5, 4)) / 4                                           # dyadic: nothing is rounded
-    embedding, linear = mp.Embedding(5, 4), mp.Linear(4, 5, W=W, b=np.zeros((5, 1)))
-    embedding.W = W
-    A = embedding.forward(tokens)
-    linear.forward(A)
-    dE, dW, _ = linear.backward(dZ)
-    both = dW + embedding.backward_weight(dE)[0]
-    assert np.array_equal(tied_gradient(tokens, dE, A, dZ), both)
-    assert np.array_equal(with_one_hot(tokens, dE, A, dZ), both)

@@ -1,5 +1,7 @@
 """The pictures of the notebooks show the numbers and the runs that they are given."""
 
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -10,12 +12,14 @@ from matplotlib.figure import Figure
 import minipipe as mp
 from exercises import cnn_pictures as cnn
 from exercises import convolution_pictures as convolution
+from exercises import landscape_pictures as landscape
 from exercises import layers_pictures as layers
+from exercises import micro_batches_pictures as micro_batches
 from exercises import normalization_pictures as normalization
 from exercises import real_processes_pictures as real_processes
 from exercises import transformer_pictures as transformer
+from exercises import whole_pictures as whole
 from minipipe.arrays import even_slices
-from minipipe.schedules import gpipe
 
 
 @pytest.fixture
@@ -32,6 +36,64 @@ def cells(ax):
 
 def tick_labels(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_a_dragged_path_is_inside_the_axes_with_its_costs():
+    (left, right), (bottom, top) = landscape.W, landscape.B
+    corners = [(left, bottom), (right, top), (left, top), (right, bottom)]
+    map_of = landscape.Drag(lambda w, b: w ** 2 + b ** 2 + 1, {1: corners, 2: corners * 3})
+    page = map_of._repr_html_()
+    places = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', page)
+    high = landscape.HIGH
+    assert all(0 < float(x) < landscape.WIDE and 0 < float(y) < high for x, y in places[:4])
+    assert places[0][0] == places[2][0] < places[1][0] and float(places[0][1]) > float(places[1][1])
+    assert "rate 1: 3 updates; J = 86.00, 602.00, 30.00, 658.00<" in page
+    assert f'y="{high + 20}"' in page and ", ..., 658.00<" in page
+
+
+def test_the_products_drawn_have_the_shapes_of_the_arrays():
+    shapes = dict(X=(6, 2), W1=(4, 6), b1=(4, 1), Z1=(4, 2), A1=(4, 2), W2=(3, 4), b2=(3, 1), Z2=(3, 2))
+    shapes |= {f"d{name}": shape for name, shape in shapes.items()}
+    figure = layers.products({name: np.ones(shape) for name, shape in shapes.items()})
+    forward, backward = figure.axes
+    texts = [text.get_text() for text in backward.texts[:7]]
+    assert texts == ["$dW^{[2]}$", "(3, 4)", "=", "$dZ^{[2]}$", "(3, 2)", "$A^{[1]T}$", "(2, 4)"]
+    drawn = [(patch.get_height(), patch.get_width()) for patch in forward.patches[:4]]
+    assert drawn == [shapes["Z1"], shapes["W1"], shapes["X"], shapes["b1"]]
+
+
+def test_what_moves_is_written_into_the_stamps():
+    moves = {"b[1]": np.array([[0, 0, 0], [1, -2, 1]]), "W[0, 0]": np.array([[3, 0, 1], [0, 0, 0]])}
+    left, right = layers.stamps(moves).axes
+    assert [text.get_text() for text in left.texts] == ["0", "0", "0", "+1", "-2", "+1"]
+    assert right.get_title().startswith("raise W[0, 0] by 1")
+
+
+def test_the_needle_draws_the_distances_that_it_is_given():
+    [ax] = whole.needle(lambda factor, h: factor * h, 1, 100).axes
+    right, wrong = ax.lines
+    assert np.array_equal(right.get_xdata(), right.get_ydata())
+    assert np.array_equal(wrong.get_ydata(), 100 * right.get_xdata())
+    assert [f"{h:.0e}" for h in right.get_xdata()] == [f"1e-{k:02d}" for k in range(1, 13)]
+
+
+def test_misread_images_are_those_that_differ():
+    images, truth, read = np.zeros((64, 4)), np.array([1, 2, 3, 4]), np.array([1, 7, 3, 9])
+    figure = whole.misread(images, truth, read, n=2)
+    assert [ax.get_title() for ax in figure.axes] == ["read 7\nis 2", "read 9\nis 4"]
+
+
+def test_the_weights_in_the_picture_add_up_to_one():
+    [ax] = micro_batches.weights([3, 3, 2, 2]).axes
+    by_m, of_means = ([bar.get_height() for bar in bars] for bars in ax.containers)
+    assert by_m == [1 / 10] * 10 and of_means == [1 / 12] * 6 + [1 / 8] * 4
+    assert abs(sum(of_means) - 1) <= 10 * 2**-53  # ten additions of numbers up to 1, each rounded once
+
+
+def test_the_product_is_drawn_whole_and_in_two_parts():
+    [ax] = micro_batches.product_in_parts().axes
+    texts = [text.get_text() for text in ax.texts]
+    assert all(texts.count(f"${letter}_{k}$") == 2 for letter in "abcd" for k in range(4))
 
 
 def test_the_shapes_in_the_picture_are_those_of_the_arrays(ax):
@@ -51,7 +113,6 @@ def test_windows_stand_where_stride_and_padding_put_them(ax):
     assert [colours[q, 1.4] for q in (-1, 0, 1)] == [colours[q, 2.4] for q in (1, 2, 3)]
     assert len({colours[q, 1.4] for q in (-1, 0, 1)}) == 3 and len(colours) == 6 + 3 + 3
     assert [text for text in texts.values() if "=" in text] == ["$Z_0 = 10$", "$Z_1 = 20$"]
-    assert tick_labels(ax.yaxis) == ["$A_{prev}$", "window 0", "window 1"]
 
 
 def test_a_matrix_shows_equal_kinds_in_equal_colours(ax):
@@ -64,7 +125,6 @@ def test_a_matrix_shows_equal_kinds_in_equal_colours(ax):
     assert (colours[0, 0], colours[1, 0]) == tuple(to_hex(colour) for colour in convolution.COLOURS[:2])
     assert colours[1, 1] == colours[2, 1] == to_hex(convolution.PALE)
     assert colours[2, 0] == colours[0, 1] == to_hex("white")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y") and ax.yaxis_inverted()
 
 
 def test_a_cone_has_dots_for_derivatives_lines_for_weights(ax):
@@ -74,7 +134,6 @@ def test_a_cone_has_dots_for_derivatives_lines_for_weights(ax):
     dots = {(x, y): to_hex(dots.get_facecolor()[0]) for dots in ax.collections for x, y in dots.get_offsets()}
     full = {place for place, colour in dots.items() if colour == to_hex(convolution.SEEN)}
     assert full == {(0, 0), (2, 0), (4, 0), (2, 1)} and len(dots) == 10
-    assert tick_labels(ax.yaxis) == ["input", "layer 1, dilation 2"]
 
 
 def test_maps_stand_side_by_side_in_rows_with_a_gap_between(ax):
@@ -92,14 +151,6 @@ def test_signed_maps_have_white_at_0_whatever_their_numbers(ax):
     assert ax.images[0].get_clim() == (-3, 3)
     cnn.maps(ax, np.zeros((1, 2, 2)), signed=True)
     assert ax.images[1].get_clim() == (-1, 1)
-
-
-def test_bars_have_their_numbers_behind_them(ax):
-    cnn.bars(ax, ["a", "b"], [1200, 0], "numbers")
-    assert [bar.get_width() for bar in ax.patches] == [1200, 0] and ax.yaxis_inverted()
-    assert [(text.get_text().strip(), text.get_position())
-            for text in ax.texts] == [("1,200", (1200, 0)), ("0", (0, 1))]
-    assert tick_labels(ax.yaxis) == ["a", "b"]
 
 
 @pytest.mark.parametrize("layer, groups", [
@@ -125,15 +176,14 @@ def test_a_line_stands_between_different_groups_only(ax):
     assert sorted(thin) == [((-0.5, 0.5), (0.5, 0.5)), ((0.5, 1.5), (0.5, 0.5)), ((1.5, 1.5), (-0.5, 0.5)),
                             ((1.5, 1.5), (0.5, 1.5))]
     assert [tuple(line.get_xdata()) for line in ax.lines if line.get_linewidth() > 3] == [(1.5, 1.5)]
-    assert ax.get_title() == "title" and ax.yaxis_inverted()
 
 
 def test_a_mask_is_dark_where_it_is_not_0(ax):
     normalization.masks(ax, np.array([[0.0, 2.0], [2.0, 2.0]]), [slice(0, 1), slice(1, 2)], "1 + 1")
     assert ax.images[0].get_array().tolist() == [[False, True], [True, True]]
-    colours = [to_hex(colour).upper() for colour in ax.images[0].cmap.colors]
-    assert colours == [normalization.PALE, normalization.KEPT]
-    assert [tuple(line.get_xdata()) for line in ax.lines] == [(0.5, 0.5)] and ax.get_title() == "1 + 1"
+    assert [to_hex(colour).upper() for colour in ax.images[0].cmap.colors] == [
+        normalization.PALE, normalization.KEPT]
+    assert [tuple(line.get_xdata()) for line in ax.lines] == [(0.5, 0.5)]
 
 
 def test_the_spread_shows_each_number_and_each_mean(ax):
@@ -152,7 +202,7 @@ def test_the_shares_stand_end_to_end(ax):
     assert [text.get_text() for text in ax.texts] == ["within: 3", "between: 9"]
 
 
-def test_large_shares_are_dark_and_hidden_ones_hatched(ax):
+def test_hidden_shares_are_hatched_and_few_have_numbers(ax):
     P = np.array([[1.0, 0.25, 0.2], [0.0, 0.75, 0.3], [0.0, 0.0, 0.5]])
     transformer.shares(ax, P, names="abc", title="title", largest=0.8)
     assert np.array_equal(ax.images[0].get_array(), P) and ax.images[0].get_clim() == (0, 0.8)
@@ -161,12 +211,9 @@ def test_large_shares_are_dark_and_hidden_ones_hatched(ax):
     texts = {text.get_position(): text.get_text() for text in ax.texts}
     assert (texts[0, 0], texts[1, 0], texts[0, 2]) == ("1", "0.25", "0") and len(texts) == 9
     assert tick_labels(ax.xaxis) == ["a", "b", "c"] and ax.get_title() == "title"
-    assert ax.get_xlabel().startswith("query") and ax.get_ylabel().startswith("key")
-
-
-def test_large_shares_have_no_numbers_written_in(ax):
-    transformer.shares(ax, np.eye(6))
-    assert not ax.texts and tick_labels(ax.yaxis) == list("012345")
+    large = Figure().add_subplot()
+    transformer.shares(large, np.eye(6))
+    assert not large.texts and tick_labels(large.yaxis) == list("012345")
 
 
 def test_a_sampled_text_is_darker_where_it_was_more_probable(ax):
@@ -189,13 +236,6 @@ def test_messages_are_arrows_from_sender_to_receiver(ax):
     detours = [message for message in pipe.trace.messages if str(message.label).endswith(" a")]
     assert arrows == {(message.sent, message.source, message.arrived, message.to) for message in detours}
     assert [(message.source, message.to) for message in detours] == [(0, 2), (0, 2), (2, 0), (2, 0)]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["detour"]
-    assert to_hex(ax.get_legend().get_lines()[0].get_color()) == to_hex(transformer.COLOURS[0])
-
-
-def test_a_simulated_schedule_has_no_named_messages(ax):
-    transformer.messages(ax, mp.simulate(gpipe(2, 2)), {" a": "detour"})
-    assert not [note for note in ax.texts if note.get_text() == ""]
 
 
 def test_the_recorded_picture_stands_in_where_there_is_no_mpi(monkeypatch):

@@ -1,17 +1,57 @@
-"""What notebooks 03 to 05 say to layers, costs and loops that are not written as their solutions are."""
+"""What notebooks 00 to 05 say to answers that are written otherwise than their solutions: right ones, and
+mistakes. Each mistake that a part foresees is tried in `notebooks/test_mine.py`, as an edit of the solution.
+"""
 
-import numpy as np
-import pytest
-from notebooks.checkers import are_named, are_right, judge_of
+from notebooks.checkers import are_named, are_right, edits, judge_of
 
-import minipipe as mp
-from exercises import layers_pictures, micro_batches_pictures, whole_pictures
-from exercises.judging import module_of, part_named
-from minipipe.exact import rational
+from exercises.start import NAIVE, check_first_schedule
 
+FORWARD, BACKWARD = judge_of("forward"), judge_of("backward")
+GRADIENT, LEARN = judge_of("gradient"), judge_of("learn")
 LINEAR, RELU = judge_of("Linear"), judge_of("ReLU")
 COST, FULL_BATCH = judge_of("cost"), judge_of("full_batch")
 MICRO_BATCHES, IN_PARTS = judge_of("micro_batches"), judge_of("in_parts")
+
+
+def forward(body):
+    return f"def forward(w1, w2, b, x1, x2, y):\n{body}"
+
+
+def backward(body):
+    return f"def backward(a, x1, x2, y):\n    {body}"
+
+
+def gradient(body):
+    return f"def gradient(w, b, x, y):\n{body}"
+
+
+def learn(body):
+    return f"def learn(x, y, rate):\n{body}"
+
+
+A_FORWARD = forward("""
+    z = sum(w * x for w, x in [(w1, x1), (w2, x2)]) + b
+    a = 1 / (1 + np.exp(-z))
+    L = -np.log(a) * y - np.log(1 - a) * (1 - y)
+    return z, a, L
+""")
+A_BACKWARD = backward("dz = a - y; return dz, dz * x1, dz * x2, dz")
+A_GRADIENT = gradient("""
+    error = 1 / (1 + np.exp(-(w * x + b))) - y
+    return np.mean(error * x), np.mean(error)
+""")
+# with the question in front of its loop, which the solution does not have
+A_WALK = learn("""
+    w = b = 0.0
+    path = [(w, b)]
+    dw, db = gradient(w, b, x, y)
+    while abs(dw) > 0.02 or abs(db) > 0.02:
+        w, b = w - rate * dw, b - rate * db
+        path.append((w, b))
+        dw, db = gradient(w, b, x, y)
+    return w, b, path
+""")
+
 START = """
 class Linear:
     def __init__(self, n_prev, n, rng):
@@ -98,33 +138,79 @@ def in_parts(layers, X, Y, M):
 
 
 test_solutions = are_right({
+    FORWARD: [
+        forward("""
+    z = np.array([w1, w2]) @ np.array([x1, x2]) + b
+    a = np.exp(z) / (np.exp(z) + 1)
+    L = -np.log(a) if y == 1 else -np.log(1 - a)
+    return z, a, L
+"""),
+        "def sigmoid(z):\n    return (1 + np.tanh(z / 2)) / 2\n\n\n" + forward("""
+    z = w1 * x1 + w2 * x2 + b
+    return z, sigmoid(z), np.log1p(np.exp(z)) - y * z
+"""),
+    ],
+    BACKWARD: [
+        A_BACKWARD,
+        backward("dz = a - 1 if y == 1 else a; return [dz] + [dz * slope for slope in [x1, x2, 1]]"),
+        backward("dz = a * (1 - y) - y * (1 - a); dw1 = x1 * dz; return dz, dw1, x2 * dz, dz"),
+    ],
+    GRADIENT: [
+        A_GRADIENT,
+        gradient("""
+    m, dw, db = len(x), 0, 0
+    for k in range(m):
+        a = 1 / (1 + np.exp(-w * x[k] - b))
+        dw += (a - y[k]) * x[k]
+        db += a - y[k]
+    return dw / m, db / m
+"""),
+    ],
+    LEARN: [
+        A_WALK,
+        learn("""
+    place = np.zeros(2)
+    path = [place]
+    while True:
+        slopes = np.array(gradient(*place, x, y))
+        if (abs(slopes) <= 0.02).all():
+            return place[0], place[1], np.array(path)
+        place = place - rate * slopes
+        path.append(place)
+"""),
+        learn("""
+    w, b = 0.0, 0.0
+    path = []
+    for _ in range(10000):
+        path += [[w, b]]
+        a = 1 / (1 + np.exp(-(w * x + b)))          # without gradient()
+        dw, db = np.mean((a - y) * x), np.mean(a - y)
+        if max(abs(dw), abs(db)) <= 0.02:
+            break
+        w, b = w - rate * dw, b - rate * db
+    return w, b, path
+"""),
+    ],
     LINEAR: [
         linear(),
-        linear(dW="np.tensordot(dZ, A, axes=(1, 1))", db="dZ @ np.ones((dZ.shape[1], 1), int)"),
         linear(db="np.array([[sum(row)] for row in dZ])", dA_prev="(dZ.T @ self.W).T", dW="(A @ dZ.T).T"),
-        linear(db="dZ.sum(axis=1).reshape(-1, 1)",
-           dW="sum(np.outer(dZ[:, k], A[:, k]) for k in range(dZ.shape[1]))"),
         linear("self.cache = (A_prev.copy(),); return np.add(self.W @ A_prev, self.b)", A="self.cache[0]"),
         linear(db="dZ.sum(axis=1)[:, None]", end="return [dA_prev, dW, db]"),
     ],
     RELU: [
         relu(),
         relu("self.cache = Z > 0; return np.maximum(0, Z)", "return self.cache * dA, None, None"),
-        relu("A = np.maximum(Z, 0); self.cache = A > 0; return A", "return (dA * self.cache, None, None)"),
         relu("A = Z.copy(); A[Z <= 0] = 0; self.cache = np.greater(Z, 0); return A",
          "dZ = dA.copy(); dZ[~self.cache] = 0; return dZ, None, None"),
     ],
     COST: [
         cost("D = A - Y; return (D * D).sum() / (2 * m), D / m"),
-        cost("return np.sum(np.square(A - Y)) / m / 2, (A - Y) / m"),
         cost("D = A - Y; return sum(d * d for row in D for d in row) / (2 * m), D / m"),
         "def half(x):\n    return x / 2\n\n\n" + cost("return half(((Y - A) ** 2 / m).sum()), -(Y - A) / m"),
-        cost("return np.trace((A - Y) @ (A - Y).T) / (2 * m), np.subtract(A, Y) / m"),
     ],
     FULL_BATCH: [
         loops(),
         loops(forward="X = layers[k].forward(X)").replace("m = len(X[0])", "A, m = X, X.shape[1]"),
-        loops(order="list(range(len(layers)))[::-1]"),
         loops(store="if hasattr(layers[k], 'W'): found[layers[k]] = pair"),
         """
 def through(layers, A):
@@ -147,42 +233,89 @@ def full_batch(layers, X, Y):
     ],
     MICRO_BATCHES: [
         cut("return [X.T[k].T for k in np.array_split(range(X.shape[1]), M)]"),
-        cut("size, rest = divmod(X.shape[1], M)\n"
-            "    cuts = [0]\n"
-            "    for i in range(M):\n"
-            "        cuts.append(cuts[-1] + size + (i < rest))\n"
-            "    return [X[:, cuts[i]:cuts[i + 1]] for i in range(M)]"),
         cut("m = X.shape[1]; edges = [-(-m * i // M) for i in range(M + 1)]\n"
             "    sizes = sorted((b - a for a, b in zip(edges, edges[1:])), reverse=True)\n"
             "    return tuple(np.split(X, np.cumsum(sizes)[:-1], axis=1))"),
     ],
     IN_PARTS: [
         loop(),
-        loop(start="J, found, m = 0, {layer: (0, 0) for layer in layers if hasattr(layer, 'W')}, Y.shape[1]"),
         loop(start="J = 0; found = {}; m = X.shape[1]",
              parts="[(X[:, k[0]], Y[:, k[0]]) for k in micro_batches(np.arange(m)[None], M)]"),
         loop(add="old = found.get(layer, (0 * dW, 0 * db)); dW += old[0]; db += old[1]"),
     ],
 })
 
-# Right numbers, however the mask is used; but it takes eight times the bytes.
-OF_FLOATS = [
-    relu(f"self.cache = {mask}; return {A}", f"return {dZ}, None, None") for mask, A, dZ in [
-        ("(Z > 0) * 1.0", "Z * self.cache", "dA * self.cache"),
-        ("np.where(Z > 0, 1.0, 0.0)", "self.cache * Z", "dA * self.cache"),
-        ("(Z > 0).astype(float)", "np.maximum(Z, 0)", "np.where(self.cache > 0, dA, 0)"),
-        ("np.where(Z > 0, 1, 0)", "Z * self.cache", "np.where(self.cache > 0, dA, 0)"),
-        ("(Z > 0).astype(Z.dtype)", "np.maximum(Z, 0)", "dA * self.cache"),
-    ]
-]
-
+LOSS = "-np.log(a) * y - np.log(1 - a) * (1 - y)"
+Z = "sum(w * x for w, x in [(w1, x1), (w2, x2)]) + b"
+OF_ALL, STEP = "abs(dw) > 0.02 or abs(db) > 0.02", "w, b = w - rate * dw, b - rate * db"
+MEANS = "np.mean(error * x), np.mean(error)"
 DIVIDED = "{layer: (dW / M, db / M) for layer, (dW, db) in found.items()}"
 test_mistakes = are_named({
+    FORWARD: [
+        *edits(
+            A_FORWARD,
+            (LOSS, "-np.log10(a if y else 1 - a)", "base 10"),
+            (LOSS, "np.log(a) if y == 1 else np.log(1 - a)", "Your L is negative"),
+            ("return", "found =", "`forward` returns nothing"),
+            ("1 / (1 + np.exp(-z))", "sigmoid(z)", "uses `sigmoid`, which is not in its cell"),
+            (Z, "w1(x1) + w2(x2) + b", "stopped with TypeError"),
+            ("z, a, L", "1, 2, 3, 4", "(z, a, L are three): yours is 4, it must be 3."),
+            (LOSS, "1 - np.log(a)", "L at"),
+        ),
+        (forward('    """Return z, a and L."""\n    ...'), "Not solved yet"),
+    ],
+    BACKWARD: [
+        *edits(
+            A_BACKWARD,
+            ("a - y", "-1 / a if y == 1 else 1 / (1 - a)", "Your dz is da, handed on"),
+            ("a - y", "(1 - a) * ((1 - y) / (1 - a) - y / a)", "Your slope of the sigmoid is 1 - a."),
+        ),
+        (backward("return None"), "Not solved yet"),
+    ],
+    GRADIENT: [
+        *edits(
+            A_GRADIENT,
+            ("mean", "sum", "m times too large: J is a mean"),
+            (MEANS, "0.5", "How many things gradient returns (dw, db are two): yours is 1"),
+        ),
+        (gradient("    ..."), "Not solved yet"),
+    ],
+    LEARN: [
+        *edits(
+            A_WALK,
+            (STEP, "w -= rate * dw; db = gradient(w, b, x, y)[1]; b -= rate * db",
+             "Your b moves by a slope at the new w"),
+            ("(w, b)", "[w]", "How many numbers each point on the path has: yours is [1], it must be [2]."),
+            (OF_ALL, "abs(dw) > 0.03 or abs(db) > 0.03",
+             "The number of points on the path with rate 2, in walk 1"),
+            (STEP, "w = w - dw / 1000; b = b", "`learn` finds no end: a loop in it"),
+        ),
+        (learn("""
+    w = b = 0.0
+    path, dw, db = [(w, b)], 1, 1
+    while abs(dw) > 0.02 or abs(db) > 0.02:
+        dw, db = gradient(w, b, x, y)
+        w -= rate * dw
+        b -= rate * db
+        path.append((w, b))
+    return w, b, path
+"""), "one update too many"),
+        (learn("""
+    place = np.zeros(2)
+    path = [place]
+    while True:
+        slopes = np.array(gradient(*place, x, y))
+        if abs(slopes).max() <= 0.02:
+            return *place, path
+        place -= rate * slopes
+        path.append(place)
+"""), "All points of your path are the last one"),
+        (learn("    for _ in range(9):\n        rate = rate / 2"), "`learn` returns nothing"),
+        (learn("    return None"), "Not solved yet"),
+    ],
     LINEAR: [
         (linear(dW="dZ.dot(A.T) / len(A.T)", db="dZ.sum(1).reshape(-1, 1) / len(A.T)"),
          "Your dW and db are means over the samples"),
-        (linear(dW="(dZ / dZ.shape[1]).dot(A.T)"), "Your dW is divided by"),
-        (linear(db="np.average(dZ, axis=1).reshape(-1, 1)"), "Your db is a mean"),
         (linear(end="return dZ * 3"),
          "The number of values that backward returns: yours is one, it must be 3"),
         (linear("self.cache = A_prev.copy(); A_prev *= 0; return self.W @ self.cache + self.b"),
@@ -197,18 +330,17 @@ test_mistakes = are_named({
         (linear("self.cache = A_prev; self.W @ A_prev + self.b"), "`forward` returns nothing"),
     ],
     RELU: [
-        (relu(backward="return dA.copy(), None, None"), "lets everything pass"),
         (relu(backward="return np.maximum(dA, 0), None, None"), "the sign of dA"),
         (relu(backward="return self.cache.astype(float), None, None"), "returns the slope alone"),
         (relu(backward="dA * self.cache, None, None"), "`backward` returns nothing"),
         (relu("self.cache = Z > 0; return np.maximum(Z, 1)"),
          "A with Z = [[-1, 0, 2], [3, -0.5, 0.25]]: yours is"),
         (relu(backward="pass"), "Not solved yet"),
-        *((code, "your mask is made of numbers, with 8 bytes for each") for code in OF_FLOATS),
+        (relu("self.cache = np.where(Z > 0, 1, 0); return Z * self.cache",
+              "return np.where(self.cache > 0, dA, 0), None, None"),
+         "your mask is made of numbers, with 8 bytes for each"),
     ],
     COST: [
-        (cost("D = A - Y; return np.sum(D * D) / m, D / m"), "your J is twice too large"),
-        (cost("D = A - Y; return np.sum(D * D) / m / 2, 2 / m * D"), "your dA is twice too large"),
         (cost("D = A - Y; return np.sum(D * D) / m, 2 * D / m"), "to a cost without the 1/2"),
         (cost("D = A - Y; return sum(D * D) / m / 2, D / m"),
          "J of 4 samples, with 3 outputs each and m = 4: yours has shape (4,), it must be ()"),
@@ -219,7 +351,6 @@ test_mistakes = are_named({
     ],
     FULL_BATCH: [
         (loops(order="range(len(layers))"), "begins at the first layer"),
-        (loops(back="_, *pair = layers[k].backward(dA)"), "You hand the dA of the cost to each layer"),
         (loops(back="if not hasattr(layers[k], 'b'): continue\n        dA, *pair = layers[k].backward(dA)"),
          "leaves ReLU out"),
         (loops(store="if pair[0] is not None: found[layers[k]] = pair[0]"),
@@ -229,7 +360,6 @@ test_mistakes = are_named({
         ("def full_batch(layers, X, Y):\n    '''Later.'''\n", "Not solved yet: the body of `full_batch`"),
     ],
     MICRO_BATCHES: [
-        (cut("return list(np.array_split(X, M, 0))"), "You cut between rows"),
         (cut("return list(np.hsplit(X, M))"), "only if the parts are equal"),
         (cut("s = len(X[0]) // M; return [X[:, s * i:s * i + s] for i in range(M)]"),
          "Your cut loses samples"),
@@ -242,12 +372,9 @@ test_mistakes = are_named({
         (cut("pass"), "Not solved yet"),
     ],
     IN_PARTS: [
-        (loop(m="len(Y_part[0])"), "M times too large"),
         (loop(m="len(Y_part[0])", end=f"return J / M, {DIVIDED}"),
          "the mean of the parts' means"),
-        (loop(start="J, found, m = 0, {}, len(X)"), "the number of rows of X"),
         (loop(back="dA, dW, db = layer.backward()"), "`in_parts` stopped with TypeError"),
-        (loop(add_J="pass"), "Your J stays 0"),
         ("""
 def in_parts(layers, X, Y, M):
     J, found, handed = 0, {}, []
@@ -273,81 +400,46 @@ def in_parts(layers, X, Y, M):
 })
 
 
-def test_the_products_drawn_have_the_shapes_of_the_arrays():
-    shapes = dict(X=(6, 2), W1=(4, 6), b1=(4, 1), Z1=(4, 2), A1=(4, 2), W2=(3, 4), b2=(3, 1), Z2=(3, 2))
-    shapes |= {f"d{name}": shape for name, shape in shapes.items()}
-    figure = layers_pictures.products({name: np.ones(shape) for name, shape in shapes.items()})
-    forward, backward = figure.axes
-    texts = [text.get_text() for text in backward.texts[:7]]
-    assert texts == ["$dW^{[2]}$", "(3, 4)", "=", "$dZ^{[2]}$", "(3, 2)", "$A^{[1]T}$", "(2, 4)"]
-    drawn = [(patch.get_height(), patch.get_width()) for patch in forward.patches[:4]]
-    assert drawn == [shapes["Z1"], shapes["W1"], shapes["X"], shapes["b1"]]
+TIMES = {
+    "F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "Right: 12 ticks",
+    "F0 F1 F2 B2 B1 B0\nF0 F1 F2 B2 B1 B0": "Right: 12 ticks",
+    "\n   F0 F1 B0 F2 B1 B2   \nF0 B0 F1 B1 F2 B2\n": "Right: 12 ticks",
+    NAIVE:
+        "It takes 18 ticks, and 12 are possible. Device 0 does nothing from tick 1 to 4: it waits for B0 of "
+        "device 1. Could that come earlier, or device 0 do something else meanwhile?",
+    "F0 F1 B0 B1 F2 B2\nF0 B0 F1 B1 F2 B2":
+        "15 ticks, and 12 are possible. Device 1 does nothing from tick 7 to 10: it waits for F2 of device",
+    "F0 F1 F2 B2 B1 B0\nF0 B0 F1 B1 F2 B2":
+        "16 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 10: it waits for B2 of device",
+    "F0 F1 F2 B0 B1 B2\nF2 F1 F0 B0 B1 B2":
+        "14 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 8: it waits for B0 of device 1.",
+}
+DO_NOT_RUN = {
+    "...\n...": "Not solved yet", "": "Not solved yet",
+    "F0 B0 F1 B1 F2 B2\nF0 F1 B0 B1 F2 B2":
+        "It cannot run: nobody can go on, a deadlock: device 0 cannot start B0 before device 1 has done B0, "
+        "and device 1 cannot start F1 before device 0 has done F1.",
+    "F0 F1 F2 B1 B2\nF0 B0 F1 B1 F2 B2":
+        "It cannot run: device 0 never does B0: each device needs F and B of each micro-batch.\n",
+    "F0 F1 F2 B0 B1 B2\nF0 B1 F1 B0 F2 B2": "It cannot run: device 1: B1 comes before its forward F1.",
+    "F0 F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "It cannot run: device 0 does F0 2 times: once is enough.",
+    "F0 F1 B0 B1\nF0 B0 F1 B1": "asked were 3: 0, 1 and 2",
+    "F0 F1 B0 B1 F2 B2": "Devices (lines) in your schedule: 1",
+    "F0 I0 W0\nF0 I0 W0": "'I0' is not an action here: write F or B",
+    "F1 F2 F3 B3 B2 B1\nF1 F2 F3 B3 B2 B1": "Micro-batches are counted from 0",
+    "F0,F1": "'F0,F1' is not an action here",
+}
 
 
-def test_what_moves_is_written_into_the_stamps():
-    moves = {"b[1]": np.array([[0, 0, 0], [1, -2, 1]]), "W[0, 0]": np.array([[3, 0, 1], [0, 0, 0]])}
-    left, right = layers_pictures.stamps(moves).axes
-    assert [text.get_text() for text in left.texts] == ["0", "0", "0", "+1", "-2", "+1"]
-    assert right.get_title().startswith("raise W[0, 0] by 1")
+def test_a_first_schedule_is_told_its_ticks(capsys):
+    for answer, words in TIMES.items():
+        assert check_first_schedule(answer) == answer
+        assert words in capsys.readouterr().out, answer
 
 
-class Doubles:
-    """A layer with a slope of 2."""
-
-    def forward(self, Z):
-        return 2 * Z
-
-    def backward(self, dA):
-        return 2 * dA, None, None
-
-
-def test_the_curve_of_relu_is_the_learners():
-    Z = np.array([[-1.0, 0.0, 1.0]])
-    left, right = layers_pictures.curves(Z, Z, Z, Doubles()).axes
-    assert left.lines[1].get_ydata().tolist() == [-2, 0, 2]
-    assert right.lines[1].get_ydata().tolist() == [2, 2, 2]
-
-
-def test_the_needle_draws_the_distances_that_it_is_given():
-    [ax] = whole_pictures.needle(lambda factor, h: factor * h, 1, 100).axes
-    right, wrong = ax.lines
-    assert np.array_equal(right.get_xdata(), right.get_ydata())
-    assert np.array_equal(wrong.get_ydata(), 100 * right.get_xdata())
-    assert [f"{h:.0e}" for h in right.get_xdata()] == [f"1e-{k:02d}" for k in range(1, 13)]
-
-
-def test_misread_images_are_those_that_differ():
-    images, truth, read = np.zeros((64, 4)), np.array([1, 2, 3, 4]), np.array([1, 7, 3, 9])
-    figure = whole_pictures.misread(images, truth, read, n=2)
-    assert [ax.get_title() for ax in figure.axes] == ["read 7\nis 2", "read 9\nis 4"]
-
-
-@pytest.mark.parametrize("M", [1, 2, 3, 4, 10])
-def test_in_parts_equals_the_package_in_fractions(M):
-    part = part_named("in_parts")
-    my, rng = module_of(part, part.solution), np.random.default_rng(M)
-    layers = [my.Linear(3, 4, rng), my.ReLU(), my.Linear(4, 2, rng)]
-    theirs = [mp.Linear(3, 4), mp.ReLU(), mp.Linear(4, 2)]
-    for own, other in ((layers[0], theirs[0]), (layers[2], theirs[2])):
-        own.W = other.W = rational(own.W.round(2))
-        own.b = other.b = rational(rng.integers(-3, 4, own.b.shape)) / 5
-    X, Y = rational(rng.integers(-9, 10, (3, 10))) / 7, rational(rng.integers(-9, 10, (2, 10))) / 3
-    package = mp.Sequential(theirs, mp.MeanSquaredError())
-    J, gradients = my.in_parts(layers, X, Y, M)
-    assert J == package.forward_backward(X, Y)
-    for k in (0, 2):
-        for own, other in zip(gradients[layers[k]], package.gradients[k], strict=True):
-            assert (own == other).all()
-
-
-def test_the_weights_in_the_picture_add_up_to_one():
-    [ax] = micro_batches_pictures.weights([3, 3, 2, 2]).axes
-    by_m, of_means = ([bar.get_height() for bar in bars] for bars in ax.containers)
-    assert by_m == [1 / 10] * 10 and of_means == [1 / 12] * 6 + [1 / 8] * 4
-    assert abs(sum(of_means) - 1) <= 10 * 2**-53  # ten additions of numbers up to 1, each rounded once
-
-
-def test_the_product_is_drawn_whole_and_in_two_parts():
-    [ax] = micro_batches_pictures.product_in_parts().axes
-    texts = [text.get_text() for text in ax.texts]
-    assert all(texts.count(f"${letter}_{k}$") == 2 for letter in "abcd" for k in range(4))
+def test_a_first_schedule_that_cannot_run_is_told_why(capsys):
+    no_text = "Write text with one line for each device"
+    for answer, words in [*DO_NOT_RUN.items(), (None, no_text), (3, no_text)]:
+        assert check_first_schedule(answer) == NAIVE
+        said = capsys.readouterr().out
+        assert words in said and "the naive order" in said, answer
