@@ -6,8 +6,10 @@
 import ast
 import re
 
-from notebooks.reading_time import GUESS, HELP, reading_of, said
-from notebooks.template import is_exercise, last_cell, long, source, value_of, without_magic
+from notebooks import template
+from notebooks.template import (
+    GUESS, HINT, is_exercise, last_cell, long, reading_of, said, source, told_first, value_of, without_magic,
+)
 
 from exercises.folds import FOLD
 from exercises.predict import ASK, plain
@@ -37,15 +39,10 @@ def faults(name, cells):
 def first_cell(number, cell):
     """The faults of the cell with the title."""
     text = source(cell)
-    rules = {
+    yield from told_first(cell, {
         f"starts with '# {number:02d} · ' and a question": rf"\A# {number:02d} · .*\?$",
         "has a sentence that begins with '**The idea:**'": r"^\*\*The idea:\*\* \S",
-        "says what you need, in a sentence that begins with 'You need'": r"\bYou need ",
-        "names the minutes that it takes, as 'About 20 minutes'": r"\bAbout \d+\s+minutes\b",
-    }
-    for rule, pattern in rules.items():
-        if not re.search(pattern, text, re.MULTILINE):
-            yield f"cell 0: it {rule}"
+    })
     needs = re.search(r"\bYou need (.*?)\.", text, re.DOTALL)
     later = [other for other in re.findall(r"\b\d\d\b", needs[1]) if int(other) >= number] if needs else []
     if later:
@@ -126,7 +123,7 @@ def told(cells):
     for cell in cells:
         text = source(cell)
         if cell["cell_type"] == "markdown":
-            text = LINK.sub("", FOLD.sub("", HELP.sub("", text)))
+            text = LINK.sub("", FOLD.sub("", HINT.sub("", text)))
         open_texts += [text, *("".join(output.get("text", "")) for output in cell.get("outputs", []))]
     for key, answer in answers_of(cells).items():
         shown = answer.rstrip(".") if answer.startswith("[") else answer.split()[0].rstrip(".")
@@ -139,12 +136,10 @@ def told(cells):
 
 def pictures(cell):
     """The faults of a cell's pictures: seen without scripts, and with words for whoever cannot see them."""
+    yield from template.pictures(cell)
     for output in cell.get("outputs", []):
-        data = output.get("data", {})
-        others = sorted(set(data) - {"text/plain", "image/png"})
-        if others:
-            yield f"it shows {', '.join(others)}, which GitHub does not: leave the picture and the text"
-        if "image/png" in data and len(output.get("metadata", {}).get("image/png", {}).get("alt", "")) < 30:
+        words = output.get("metadata", {}).get("image/png", {}).get("alt", "")
+        if "image/png" in output.get("data", {}) and len(words) < 30:
             yield "its picture has no words: picture(..., 'what is to be seen')"
 
 
@@ -159,7 +154,7 @@ def stubs(before, cell):
     for name, variant in checked:
         title = f"Solution: {f'{name} {variant}'.strip()}"
         text = "" if before is None else source(before)
-        if not HELP.search(text) or f"<summary>{title}</summary>" not in text:
+        if not HINT.search(text) or f"<summary>{title}</summary>" not in text:
             yield f"the cell above has a hint and, behind it, a fold '{title}'"
 
 

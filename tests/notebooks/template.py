@@ -1,6 +1,6 @@
 """The form of an elective, 13 and on: what its first and its last cell say, predictions with collapsed
 outputs, exercises with a hint and, behind it, a solution. `faults(path)` names each cell that breaks a rule.
-The form of the core, 00 to 12, is in `core.py`.
+The form of the core, 00 to 12, is in `core.py`. `reading_of` says how long any notebook takes to read.
 """
 
 import ast
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from notebooks.refresh import COVER
 
@@ -24,13 +25,16 @@ COLLAPSED = {"collapsed": True, "jupyter": {"outputs_hidden": True}}  # the clas
 PREDICT = "**Predict:**"
 EXERCISE = re.compile(r"^print\(exercises\.check_", re.MULTILINE)
 STUB = re.compile(r"^    +\.\.\.$", re.MULTILINE)  # in the core: a body that the learner writes
-HELP = re.compile(
+SOLVED = re.compile(
     r"^\*\*(?P<number>\d+)\. .+\n\n"
     r"<details><summary>Hint</summary>\n\n(?P<hint>(?:(?!<details>).)+)\n\n"
     r"<details><summary>Solution</summary>\n\n(?:(?!```).)*```python\n(?P<solution>(?:(?!```).)+)```\n\n"
     r"</details>\n</details>\Z",
     re.MULTILINE | re.DOTALL,
 )
+HINT = re.compile(r"<details><summary>Hint</summary>.*</details>\n</details>", re.DOTALL)
+TAGS = re.compile(r"</?(details|summary)>")
+GUESS = re.compile(r"^ *guess\(", re.MULTILINE)
 DRAWN = re.compile(r"<(Figure|Trace|Schedule)\b")
 ASKED = ("IPython.display",)   # what a solution does without: the tests run where it is not installed
 
@@ -61,7 +65,7 @@ def faults(name, cells):
             found += [f"cell {place - 1}: {fault}" for fault in exercises(before)]
         if is_prediction(cell) and (place + 1 == len(cells) or cells[place + 1]["cell_type"] != "code"):
             found.append(f"cell {place}: a Predict stands right above the code that answers it")
-    numbers = [int(HELP.search(source(cell))["number"]) for cell in cells if HELP.search(source(cell))]
+    numbers = [int(SOLVED.search(source(cell))["number"]) for cell in cells if SOLVED.search(source(cell))]
     if numbers != list(range(1, len(numbers) + 1)):
         found.append(f"the exercises have the numbers {numbers}: count them from 1")
     for what, present in [("a Predict", any(map(is_prediction, cells))),
@@ -74,11 +78,16 @@ def faults(name, cells):
 
 
 def first_cell(name, cell):
-    number = name[:2]
-    rules = {
-        f"starts with '# {number} · '": rf"\A# {number} · \S",
+    return told_first(cell, {
+        f"starts with '# {name[:2]} · '": rf"\A# {name[:2]} · \S",
         "lists what you will know, below '**At the end you will know**'":
             r"^\*\*At the end you will know\*\*\n\n- ",
+    })
+
+
+def told_first(cell, rules):
+    """The faults of a first cell: of these rules, {what it does: pattern}, and of those of all notebooks."""
+    rules |= {
         "says what you need, in a sentence that begins with 'You need'": r"\bYou need ",
         "names the minutes that it takes, as 'About 20 minutes'": r"\bAbout \d+\s+minutes\b",
     }
@@ -196,10 +205,51 @@ def pictures(cell):
 
 def exercises(before):
     """The faults of the cell in which an exercise is set."""
-    if before["cell_type"] != "markdown" or not HELP.search(source(before)):
+    if before["cell_type"] != "markdown" or not SOLVED.search(source(before)):
         yield ("an exercise ends with a hint and, behind it, a solution: '**1. Title.** ...', "
                "'<details><summary>Hint</summary>', '<details><summary>Solution</summary>' and '```python', "
                "with empty lines between, and '</details>' twice")
+
+
+# ---------------------------------------------------------------- the time to read
+
+
+class Reading(NamedTuple):
+    """How much there is of each: cells, words, lines of given code, predictions, exercises.
+
+    The explanation of a prediction counts, which is read once it was made; hints, solutions and what the
+    learner writes do not.
+    """
+
+    cells: int
+    words: int
+    lines: int
+    predictions: int
+    exercises: int
+
+    @property
+    def minutes(self):
+        """150 words or 15 lines of code a minute, 1.5 minutes for each prediction, 5 for each exercise."""
+        return self.words / 150 + self.lines / 15 + 1.5 * self.predictions + 5 * self.exercises
+
+
+def reading_of(cells):
+    """The `Reading` of a notebook with these cells."""
+    texts = [TAGS.sub("", HINT.sub("", source(cell))) for cell in cells if cell["cell_type"] == "markdown"]
+    codes = [source(cell) for cell in cells if cell["cell_type"] == "code"]
+    given = [source(cell) for cell in cells if cell["cell_type"] == "code" and not is_exercise(cell)]
+    return Reading(
+        len(cells), sum(len(text.split()) for text in texts),
+        sum(bool(line.strip()) for code in given for line in code.splitlines()),
+        sum(map(is_prediction, cells)) + sum(len(GUESS.findall(code)) for code in codes),
+        sum(map(is_exercise, cells)),
+    )
+
+
+def said(cells):
+    """The minutes that the first cell of a notebook names; 0 if it names none."""
+    found = re.search(r"\bAbout (\d+)\s+minutes\b", source(cells[0]))
+    return int(found[1]) if found else 0
 
 
 # ---------------------------------------------------------------- solutions
@@ -257,7 +307,7 @@ def exercises_of(path):
             body = ast.parse(source(cell)).body
             judged = next(node for node in body if EXERCISE.match(ast.unparse(node)))
             stub = "\n".join(map(ast.unparse, body[:body.index(judged)]))
-            check, solution = ast.unparse(judged.value.args[0]), HELP.search(source(before))["solution"]
+            check, solution = ast.unparse(judged.value.args[0]), SOLVED.search(source(before))["solution"]
             found.append(Exercise(imports, stub, check, solution))
     return found
 

@@ -1,6 +1,7 @@
 """The core of the notebooks: its form, with each rule broken once, and its answers, those of a run."""
 
 import re
+import sys
 from copy import deepcopy
 
 import pytest
@@ -46,10 +47,15 @@ def test_bold_answers_are_those_of_a_run(path, own_file, monkeypatch):
         assert agrees(answers[key], right), f"guess {key}: the fold says {answers[key]}, the run {right}"
 
 
-def test_the_answer_is_shown_after_a_guess_and_not_before(capsys, monkeypatch):
+@pytest.fixture
+def no_folds(monkeypatch):
+    monkeypatch.setattr(predict, "fold", lambda number, title: "why")
+    monkeypatch.setitem(sys.modules, "IPython.display", None)  # as where it is not installed
+
+
+def test_the_answer_is_shown_after_a_guess_and_not_before(capsys, no_folds, monkeypatch):
     """The verdict, what belongs to it, and the explanation of the fold."""
     monkeypatch.setattr(predict, "fold", lambda number, title: f"fold {number}, {title}")
-    monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)  # as where it is not installed
     shown = []
     predict.guess("7b", None, 96, lambda: shown.append(1))
     assert capsys.readouterr().out == ASK + "\n" and shown == []
@@ -58,10 +64,8 @@ def test_the_answer_is_shown_after_a_guess_and_not_before(capsys, monkeypatch):
     assert shown == [1]
 
 
-def test_a_near_miss_gets_a_remark_that_no_cell_shows(capsys, monkeypatch):
+def test_a_near_miss_gets_a_remark_that_no_cell_shows(capsys, no_folds):
     """Each remark belongs to a question of a notebook, in whose cells it does not stand."""
-    monkeypatch.setattr(predict, "fold", lambda number, title: "why")
-    monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)
     predict.guess("8b", 28, 29)
     assert capsys.readouterr().out.startswith("29; you said 28: the right size, 3 % off. With 28 it")
     codes = ["\n".join(code_of(cells_of(path))) for path in CORE]
@@ -70,29 +74,27 @@ def test_a_near_miss_gets_a_remark_that_no_cell_shows(capsys, monkeypatch):
         assert not any(remark in code for remark in remarks.values())
 
 
-@pytest.mark.parametrize(("yours", "words"), [
-    ("maybe", "Choose one of: yes, no.\n"), (3, "Choose one of: yes, no.\n"),
-    (None, f"{ASK} One of: yes, no.\n"), (" YES ", "Right: yes.\nwhy\n"), ("no", "yes; you said no.\nwhy\n"),
-    ("?", "It is yes.\nwhy\n"),
-])
-def test_a_guess_may_be_one_of_several_words(capsys, monkeypatch, yours, words):
-    monkeypatch.setattr(predict, "fold", lambda number, title: "why")
-    monkeypatch.setitem(__import__("sys").modules, "IPython.display", None)
-    predict.guess("9a", yours, "yes", choices=("yes", "no"))
-    assert capsys.readouterr().out == words
+def test_a_guess_may_be_one_of_several_words(capsys, no_folds):
+    for yours, words in [
+        ("maybe", "Choose one of: yes, no.\n"), (3, "Choose one of: yes, no.\n"),
+        (None, f"{ASK} One of: yes, no.\n"), (" YES ", "Right: yes.\nwhy\n"),
+        ("no", "yes; you said no.\nwhy\n"), ("?", "It is yes.\nwhy\n"),
+    ]:
+        predict.guess("9a", yours, "yes", choices=("yes", "no"))
+        assert capsys.readouterr().out == words
 
 
-@pytest.mark.parametrize(("yours", "right", "words"), [
-    ("33", 33, "Right: 33."), ("[1, 'f0']", [1, "F0"], "Right: [1, 'F0']."),
-    (33, 33, "Right: 33."), (32, 33, "33; you said 32: the right size, 3 % off."),
-    (36, 33, "33; you said 36: the right size, 9 % off. "
-             "Near."), (350, 348, "Nearly: 350 for 348, right to 1 %."),
-    ("many", 33, "33; you said many."), ([1, "f0"], (1, "F0"), "Right: [1, 'F0']."), (0, 0, "Right: 0."),
-    (1, 0, "0; you said 1."), ([4, 3], [4, 3, 2], "[4, 3, 2]; you said [4, 3]."), ({}, 3, "3; you said {}."),
-    (0.74, 0.75, "Right: 0.75."), ([96, 0.7], [96, 0.75], "[96, 0.75]; you said [96, 0.7]: 1 of 2 right."),
-])
-def test_the_verdict_on_a_guess(yours, right, words):
-    assert predict.verdict(yours, right, {36: "Near."}) == words
+def test_a_guess_is_told_how_near_it_is():
+    for yours, right, words in [
+        ("33", 33, "Right: 33."), ("[1, 'f0']", [1, "F0"], "Right: [1, 'F0']."), (0, 0, "Right: 0."),
+        (32, 33, "33; you said 32: the right size, 3 % off."),
+        (36, 33, "33; you said 36: the right size, 9 % off. Near."),
+        (350, 348, "Nearly: 350 for 348, right to 1 %."), ("many", 33, "33; you said many."),
+        (1, 0, "0; you said 1."), ([4, 3], [4, 3, 2], "[4, 3, 2]; you said [4, 3]."),
+        ({}, 3, "3; you said {}."), (0.74, 0.75, "Right: 0.75."),
+        ([96, 0.7], [96, 0.75], "[96, 0.75]; you said [96, 0.7]: 1 of 2 right."),
+    ]:
+        assert predict.verdict(yours, right, {36: "Near."}) == words
 
 
 PATH = next(path for path in CORE if path.name.startswith("07"))
@@ -119,8 +121,8 @@ BROKEN = {
     "lines: 45 at most": changed("K, M, F, B = 4, 8, 1, 2", "K, M, F, B = 4, 8, 1, 2\n" + "K = 4\n" * 30),
     "the guesses are called": changed('guess("7c"', 'guess("7d"'),
     "is filled": changed('guess("7c", None', 'guess("7c", "never"'),
-    "has its answer written "
-    "down": changed('guess("7b", None, [run.makespan, run.bubble()]', 'guess("7b", None, [9, 8]'),
+    "has its answer written down":
+        changed('guess("7b", None, [run.makespan, run.bubble()]', 'guess("7b", None, [9, 8]'),
     "that begins with the answer in bold": changed("**[96, 0.75].**", "[96, 0.75]."),
     "stands outside its fold": changed("## When everybody waits", "## When everybody waits for [96, 0.75]"),
     "its prompt, and nothing else": changed('guess("7c"', 'guess("7c"', [PROMPT, PROMPT]),
@@ -133,10 +135,10 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("fault", BROKEN)
-def test_a_core_notebook_that_breaks_a_rule_is_told_so(fault):
-    found = faults(PATH.name, BROKEN[fault])
-    assert any(fault in words for words in found), found
+def test_a_core_notebook_that_breaks_a_rule_is_told_so():
+    for fault, cells in BROKEN.items():
+        found = faults(PATH.name, cells)
+        assert any(fault in words for words in found), (fault, found)
 
 
 def test_learners_files_stay_out_of_git_and_of_tests():

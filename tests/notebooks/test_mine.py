@@ -10,7 +10,6 @@ from notebooks.template import CORE, run
 
 from exercises import called, mine, predicted
 from exercises import judged as judged_in_all_cases
-from exercises.folds import definitions
 from exercises.judging import (
     all_parts, empty_function, judged, known, part_named, returning, same,
 )
@@ -129,14 +128,6 @@ def test_a_part_imported_before_uses_the_new_parts(own_file):
     assert clock(orders, {"F": 1, "I": 1, "W": 1})[-1][-1] == 5
 
 
-def test_a_part_that_is_right_in_some_cases_only_stays_out(own_file, capsys):
-    mine.begin(8)
-    code = "def gpipe(device, K, M):\n    return [('F', 0), ('B', 0)]\n"
-    course = mine.check(cell(code, "gpipe"))
-    assert "gpipe(0, 2, 3)" in capsys.readouterr().out
-    assert len(course(0, 2, 3)) == 6 and "gpipe: mine" not in own_file.read_text()
-
-
 def test_an_own_part_is_not_lost_when_its_next_version_is_lent(own_file, capsys):
     code = part_named("Stage").solution
     mine.begin(6)
@@ -156,31 +147,15 @@ def test_a_broken_file_says_so(own_file):
         mine.begin(4)
 
 
-@pytest.mark.parametrize("answer", [None, 3, "gpipe", lambda: 1, print])
-def test_a_part_that_no_notebook_asks_for_is_refused(own_file, answer):
-    with pytest.raises((LookupError, ValueError), match=r"no notebook asks for|cannot be read"):
-        mine.check(answer)
-
-
-def test_an_import_on_a_line_with_something_else_comes_alone():
-    assert definitions("import math; print(math.pi)\nx = 1  # one\n") == "import math\n\n\nx = 1  # one"
+def test_a_part_that_no_notebook_asks_for_is_refused(own_file):
+    for answer in (None, 3, "gpipe", lambda: 1, print):
+        with pytest.raises((LookupError, ValueError), match=r"no notebook asks for|cannot be read"):
+            mine.check(answer)
 
 
 def test_an_error_is_told_its_line():
     sentence = judged(part_named("gpipe"), "def gpipe(device, K, M):\n    left = {}\n    return left['x']\n")
     assert "stopped with KeyError: 'x', in line 3 of your cell: `return left['x']`" in sentence
-
-
-@pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 5), (4, 8), (8, 12)])
-def test_own_runs_are_shown_as_the_package_would(own_file, K, M):
-    import minipipe as mp
-    from minipipe.schedules import build
-
-    mine.begin(10)
-    from my_pipeline import clock, gpipe, naive, one_f_one_b
-    for name, order in (("naive", naive), ("gpipe", gpipe), ("1f1b", one_f_one_b)):
-        actions = clock([order(device, K, M) for device in range(K)], {"F": 1, "B": 2})
-        assert mine.show(actions) == mp.simulate(build(name, K, M), mp.Costs(F=1, B=2))
 
 
 # ---- what all checkers say alike ----
@@ -212,7 +187,7 @@ def test_a_line_in_a_file_is_not_one_of_a_cell():
     assert called(lambda x: x / 0, 3)[1] == "Your function stopped with ZeroDivisionError: division by zero"
 
 
-@pytest.mark.parametrize("function, sentence", [
+JUDGED = [
     (lambda n, k: n * k, None),
     (lambda n, k: np.float32(n * k), None),
     (lambda n, k: Fraction(n * k), None),
@@ -226,33 +201,32 @@ def test_a_line_in_a_file_is_not_one_of_a_cell():
     (lambda n, k: None, "Not solved yet: your function returns None."),
     (lambda n, k: n / 0, "Your function stopped with ZeroDivisionError: division by zero"),
     (8, "Pass the function itself: this is 8, which cannot be called."),
-])
-def test_a_function_of_numbers_is_judged_in_all_cases(function, sentence):
-    mistakes = [(lambda n, k: n + k, "Multiply them.")]
-    assert judged_in_all_cases(function, "nk", [(8, 1), (9, 2)], [8, 18], mistakes) == sentence
-
-
-@pytest.mark.parametrize("yours, right, words", [
+]
+PREDICTED = [
     (None, 96, "You have not predicted it: it is 96."),
     ((None, None), (96, 0.75), "You have not predicted it: it is [96, 0.75]."),
     ([np.int64(96)], [np.int64(96)], "As you predicted: [96]."),
     (96, 96, "As you predicted: 96."),
-    (96.0, np.int64(96), "As you predicted: 96."),
-    (97, 96, "You predicted 97, but it is 96."),
     (96.0001, 96, "You predicted 96.0001, but it is 96."),
     (0.26, 3 / 11, "You predicted 0.26, but it is 0.2727."),
     (0.27, 3 / 11, "As you predicted: 0.2727."),
-    ([1, 2], np.array([1, 2]), "As you predicted: [1, 2]."),
     ([1, 2, 3], [1, 2], "You predicted [1, 2, 3], but it is [1, 2]."),
     ([1, [2]], [1, 2], "You predicted [1, [2]], but it is [1, 2]."),
     ([[1], "b"], [[1.01], "B"], "As you predicted: [[1.01], 'B']."),
     ([1, 2], 3, "You predicted [1, 2], but it is 3."),
     (np.ones(2), 1.0, "You predicted [1. 1.], but it is 1.0."),
     ("GPipe ", "gpipe", "As you predicted: gpipe."),
-    (7, "gpipe", "You predicted 7, but it is gpipe."),
     ("many", 3, "You predicted many, but it is 3."),
-    (True, True, "As you predicted: True."),
     (False, True, "You predicted False, but it is True."),
-])
-def test_a_prediction_is_compared_with_what_came_out(yours, right, words):
-    assert predicted(yours, right) == words
+]
+
+
+def test_a_function_of_numbers_is_judged_in_all_cases():
+    mistakes = [(lambda n, k: n + k, "Multiply them.")]
+    for function, sentence in JUDGED:
+        assert judged_in_all_cases(function, "nk", [(8, 1), (9, 2)], [8, 18], mistakes) == sentence
+
+
+def test_a_prediction_is_compared_with_what_came_out():
+    for yours, right, words in PREDICTED:
+        assert predicted(yours, right) == words
