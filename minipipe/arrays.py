@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import cache, reduce
-from math import inf, isfinite
+from math import inf
 from numbers import Real
 
 import numpy as np
@@ -27,7 +27,7 @@ def is_finite(array):
         return all(map(is_finite, array))
     if array.dtype.kind != "f":
         return True
-    return isfinite(np.vdot(array, array)) or bool(np.isfinite(array).all())
+    return bool(np.vdot(array, array) < inf or np.isfinite(array).all())  # NaN < inf is False
 
 
 def real_numbers(name, values):

@@ -1,6 +1,7 @@
 """The contract that every layer keeps, its first weights, and its backward, whole or in halves."""
 
 import copy
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -367,22 +368,32 @@ class Layer(AsCode):
         """
         return None
 
-    def cached(self, dZ, shape_of_input=np.shape):
-        """`cache`, after checking that there is one and that `dZ` fits it.
+    def cached(self, dZ, shape_of_input: Callable | None = None):
+        """Return `cache`, after checking that there is one and that `dZ` fits it.
 
-        Without parameters there is no second half to read it again, so its cache is dropped.
+        Drops the cache of a layer without W and b: there is no second half to read it.
 
-        shape_of_input: a function of the cache that gives the shape of A_prev.
+        Args:
+            dZ: the gradient with respect to A, an array or a pair of them.
+            shape_of_input: a function of the cache that returns the shape of A_prev; left out, the cache
+                is an array of that shape.
+
+        Raises:
+            RuntimeError: if there was no forward.
+            ValueError: if dZ does not have the shape of A. Broadcasting would hide it.
         """
-        self.check_forward(self.cache)
-        self.check_dZ(dZ, self.output_shape(shape_of_input(self.cache)))
         cache = self.cache
-        if not self.has_parameters:
+        if cache is None:
+            self.check_forward(cache)
+        shape = self.output_shape(cache.shape if shape_of_input is None else shape_of_input(cache))
+        if type(dZ) is tuple or dZ.shape != shape:  # `check_dZ` knows pairs
+            self.check_dZ(dZ, shape)
+        if self.W is None and self.b is None:
             self.cache = None
         return cache
 
     def check_forward(self, left):
-        """`RuntimeError` unless there is what a forward has left for the backward."""
+        """Raise `RuntimeError` if `left`, which a forward leaves for the backward, is None."""
         if left is None:
             where = "" if self.training else " in training"
             raise RuntimeError(
@@ -390,16 +401,18 @@ class Layer(AsCode):
             )
 
     def checked_input(self, A_prev):
-        """The shape of A, if A_prev fits this layer and the parameters have been drawn."""
+        """Return the shape of A, if A_prev fits this layer and the parameters have been drawn."""
         shape = self.output_shape(A_prev.shape)
-        for value, needed in zip((self.W, self.b), self.parameter_shapes()):
-            if value is None and needed is not None:
-                raise RuntimeError(
-                    f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
-                )
+        if self.W is None or self.b is None:  # missing, or the layer has none
+            for value, needed in zip((self.W, self.b), self.parameter_shapes()):
+                if value is None and needed is not None:
+                    raise RuntimeError(
+                        f"{self!r} has no parameters yet: call initialize(rng), or put it into a Sequential"
+                    )
         return shape
 
     def check_dZ(self, dZ, shape):
+        """Raise `ValueError` unless dZ, an array or a pair of them, has the shape of A."""
         if shape_of(dZ) != shape:
             raise ValueError(
                 f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: "
@@ -475,5 +488,10 @@ def checked_layers(layers):
 
 
 def as_dtype_of(data, parameter):
-    """The data decides the dtype of a result; only integers take on the parameter's."""
-    return parameter if data.dtype.kind in "iub" else parameter.astype(data.dtype, copy=False)
+    """Return the parameter in the dtype of the data, which is that of the result.
+
+    Only integers take on the dtype of the parameter.
+    """
+    if data.dtype == parameter.dtype or data.dtype.kind in "iub":
+        return parameter
+    return parameter.astype(data.dtype)

@@ -83,7 +83,8 @@ class Linear(Layer):
         if self.b is None:
             return dZ @ A_prev.T, None
         # row sums as a matrix product: several times faster than sum
-        ones = np.full((dZ.shape[1], 1), 1, dZ.dtype, like=dZ)  # a rehearsal makes no array
+        ones = np.empty((dZ.shape[1], 1), dZ.dtype, like=dZ)  # like: of a MetaArray it has no numbers, too
+        ones[:] = 1
         return dZ @ A_prev.T, dZ @ ones
 
     def part(self, how: str, rank: int, size: int) -> "Linear":
@@ -92,7 +93,7 @@ class Linear(Layer):
         return part
 
     def output_shape(self, shape):
-        if len(shape) < 2 or shape[0] != self.n_prev:
+        if not shape[1:] or shape[0] != self.n_prev:
             raise ValueError(
                 f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {shape}: samples are columns"
             )

@@ -44,11 +44,12 @@ def in_one_piece(A):
     """
     if A is None:
         return None
-    if isinstance(A, (tuple, list)):
+    if type(A) in (tuple, list):
         return tuple(map(in_one_piece, A))
+    # strides, not flags: NumPy takes an axis of length 1 for contiguous whatever its stride is, BLAS does not
     if A.strides == _strides(A.shape, A.dtype.itemsize):
         return A
-    # NumPy takes an axis of length 1 for contiguous whatever its stride is, and BLAS does not
+    # `ascontiguousarray` leaves such an axis as it is; only a new shape gives it the stride of a new array
     return np.ascontiguousarray(A, like=A).reshape(-1).reshape(A.shape)
 
 
@@ -132,9 +133,11 @@ def backward_program(
     """
     first = 0
     if not wants_dX:
-        first = first_with_parameters(layers)
-        for layer in layers[:first]:
+        for layer in layers:
+            if layer.has_parameters:
+                break
             layer.cache = None
+            first += 1
     dA = in_one_piece(dA)
     for index in range(len(layers) - 1, first - 1, -1):
         layer, dZ = layers[index], dA
@@ -223,4 +226,5 @@ def weight_gradients(layer, half):
     if gradients is None:
         raise without_return(layer, "backward_weight", "dW, db")
     layer.cache = None
-    return in_one_piece(gradients)
+    dW, db = gradients
+    return in_one_piece(dW), in_one_piece(db)

@@ -37,13 +37,12 @@ class SoftmaxCrossEntropy(Loss):
         m = m * math.prod(Z.shape[1:-1])
         shifted = Z - Z.max(axis=0, keepdims=True)
         exponentials = np.exp(shifted)
-        total = exponentials.sum(axis=0, keepdims=True)
-        self.cache = exponentials / total, Y, m
-        sums = Y.sum(axis=0, keepdims=True)
-        return (sums * np.log(total) - (Y * shifted).sum(axis=0, keepdims=True)).sum() / m
+        total, S = exponentials.sum(axis=0, keepdims=True), Y.sum(axis=0, keepdims=True)
+        self.cache = exponentials / total * S, Y, m
+        return (S * np.log(total) - (Y * shifted).sum(axis=0, keepdims=True)).sum() / m
 
-    def derivative(self, P, Y, m):
-        return (P * Y.sum(axis=0, keepdims=True) - Y) / m
+    def derivative(self, SP, Y, m):
+        return (SP - Y) / m
 
     def part(self, n_classes: int) -> "SoftmaxCrossEntropyPart":
         return SoftmaxCrossEntropyPart(n_classes)
@@ -98,9 +97,6 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
         total, of_labels = yield from all_reduce(self.group, sums)
         self.cache = exponentials / total * S, Y, m
         return (S * np.log(total) - of_labels).sum() / m
-
-    def derivative(self, P, Y, m):
-        return (P - Y) / m
 
     def __repr__(self):
         return "SoftmaxCrossEntropy()"
