@@ -5,25 +5,21 @@ and running statistic, those that the optimizer remembers, and "minipipe", a JSO
 are counted through the whole network, so the file does not know how it was cut or copied.
 """
 
+import hashlib
 import json
 import os
 import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from .checks import shown, write_whole
 from .network import Network
-from .state import OptimizerState, State
+from .state import OptimizerState, State, uninterrupted
 
 ABOUT = "minipipe"  # the array with the text
 OPTIMIZER = "optimizer"  # what the text and the arrays call its state
-FORMAT, READABLE = 2, (1, 2)  # 1 has one optimizer, and no counts
-UNREADABLE = (
-    AttributeError, EOFError, KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError,
-    zipfile.BadZipFile, zlib.error,
-)
+FORMAT = 3  # of the text; no other is read
 
 
 def save(path, model, optimizer=None):
@@ -34,7 +30,8 @@ def save(path, model, optimizer=None):
     optimizer: the one that `step` or `train` is called with; left out, the file is for predictions.
 
     The file is the same however the network is cut or copied. Raises `ValueError` for rational numbers, which
-    have no plain arrays, and `OSError` if nothing can be written there; no half of a file is left.
+    have no plain arrays, and `OSError` if nothing can be written there; no half of a file is left. Ctrl-C
+    waits until the file is complete.
 
     >>> import tempfile
     >>> from minipipe.layers import Linear
@@ -52,10 +49,10 @@ def save(path, model, optimizer=None):
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("rational numbers cannot be written as plain arrays: save a network of floats")
     about = {"format": FORMAT, "layers": state.layers, "n_steps": state.n_steps, "counts": state.counts,
-             "optimizers": {}}
+             OPTIMIZER: None}
     of_optimizer = state.optimizer
     if of_optimizer is not None:
-        about["optimizers"][OPTIMIZER] = {
+        about[OPTIMIZER] = {
             "class": of_optimizer.kind, "memories": of_optimizer.n_memories,
             "updates": of_optimizer.n_updates,
             "learning_rate": float(of_optimizer.learning_rate), "last_rate": float(of_optimizer.last_rate),
@@ -63,7 +60,10 @@ def save(path, model, optimizer=None):
         for (index, parameter, position), remembered in sorted(of_optimizer.memory.items()):
             for number, array in enumerate(remembered):
                 arrays[f"{OPTIMIZER}/{index}.{position}/{parameter}/{number}"] = array
-    model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
+    about["checksum"] = _checksum(about, arrays)
+    # zipfile turns a Ctrl-C in the middle of an array into a ValueError, so it comes after the file
+    with uninterrupted():
+        model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
 
 
 def load(path, model, optimizer=None):
@@ -104,36 +104,54 @@ def _write(path, arrays):
     write_whole(path, write)
 
 
-def _read(path):
+def _checksum(about: dict, arrays: dict) -> str:
+    """Return a checksum of the text, and of the name, dtype, shape and bytes of each array."""
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> State:
     """Return the `State` in a file; raise `ValueError` for anything else."""
     if not path.is_file():
         raise ValueError(f"cannot read {path}: there is no such file; minipipe.save writes one")
     try:
-        with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                raise ValueError("one array, without any names")
-            arrays = {name: found[name] for name in found.files}
+        arrays = _arrays_in(path)
         about = json.loads(str(arrays.pop(ABOUT)))
-        form = about.get("format")
-        state = _state_in(path, about, arrays) if form in READABLE else None
-    except UNREADABLE as error:
+        form, checksum = about.get("format"), about.pop("checksum", None)
+        state = None
+        if form == FORMAT:
+            if checksum != _checksum(about, arrays):
+                raise ValueError("its checksum is that of other contents")
+            state = _state_in(path, about, arrays)
+    except Exception as error:  # zipfile, NumPy and json raise errors of many kinds for damaged bytes
         raise ValueError(
             f"cannot read {path}: it is not a checkpoint of minipipe, or is damaged ({error}); "
             "take another copy of it"
         ) from None
     if state is None:
         raise ValueError(
-            f"{path} has the format {form!r}, this version of minipipe reads "
-            f"{' and '.join(map(str, READABLE))}: use the version that wrote it"
+            f"{path} has the format {form!r}, this version of minipipe reads {FORMAT}: "
+            "use the version that wrote it"
         )
     return state
 
 
-def _state_in(path, about, arrays):
-    """Return the `State` in a file. about: what it says about the network."""
-    found = about["optimizers"].get(OPTIMIZER) if about["format"] > 1 else about[OPTIMIZER]
-    optimizer = None
+def _arrays_in(path: Path) -> dict:
+    """Return {name: array} of a `.npz` file, without taking more memory than the file is large."""
+    with zipfile.ZipFile(path) as archive:
+        if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
+            raise ValueError("its arrays are larger than the file")
+    with np.load(path, allow_pickle=False) as found:
+        return dict(found)
+
+
+def _state_in(path: Path, about: dict, arrays: dict) -> State:
+    """Return the `State` in a file. about: what its text says about the network."""
+    found, optimizer = about[OPTIMIZER], None
     if found is not None:
         memory = {}
         for name in sorted(arrays):
@@ -145,6 +163,4 @@ def _state_in(path, about, arrays):
             found["class"], found["memories"], found["updates"], found["learning_rate"], found["last_rate"],
             memory,
         )
-    return State(
-        about["layers"], arrays, about["n_steps"], optimizer, about.get("counts", {}), source=str(path)
-    )
+    return State(about["layers"], arrays, about["n_steps"], optimizer, about["counts"], source=str(path))

@@ -5,7 +5,9 @@ Numbers leave as Python's own: those of NumPy overflow.
 
 import operator
 import os
+import platform
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -133,19 +135,45 @@ def checked_name(name, value):
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all.
+    """Write a file whole or not at all; it keeps its mode, and a link stays a link.
 
     path: the file.
     write: writes the content, as `write(path)`. It is called with another name in the same folder; that file
         takes the place of `path` at the end. If `write` fails, the old file stays.
+
+    The other name has the computer, the process and a number drawn at random in it, so no two writers have
+    the same one. What a killed process has left, the next one here removes.
     """
-    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")  # writers go by the ending
+    target = path.resolve()
+    start = f".{target.stem}.{platform.node()}-"
+    beside = target.with_name(f"{start}{os.getpid()}-{os.urandom(6).hex()}{target.suffix}")
     try:
-        write(beside)
-        beside.replace(path)
-    except BaseException:
+        for name in os.listdir(target.parent):
+            process = name.removeprefix(start).partition("-")[0]
+            if name.startswith(start) and process.isdigit() and _is_gone(int(process)):
+                target.with_name(name).unlink(missing_ok=True)
+        write(beside)  # writers go by the ending
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    except BaseException as error:
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from None  # of the file that the user named
         raise
+
+
+def _is_gone(process: int) -> bool:
+    """Return whether no process of this computer has this number; False where that cannot be asked."""
+    if os.name != "posix":
+        return False  # there, signal 0 is Ctrl-C
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
 
 
 def listed(name, values, least=1):

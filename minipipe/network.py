@@ -10,7 +10,9 @@ from .arrays import (
     computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares,
 )
 from .layers import Layer, every_layer
-from .layers.layer import checked_layers, commit, finite, take_statistics
+from .layers.layer import (
+    checked_layers, commit, finite, pairs_of_layers, parameters_with, take_statistics,
+)
 from .layers.skips import skip_routes
 from .layers.through import (
     backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
@@ -207,7 +209,8 @@ class Network:
 
         optimizer: the one that `step` or `train` is called with; left out, the state is for predictions.
 
-        It is the same however the network is cut or copied. `minipipe.save` writes it into a file.
+        It is the same however the network is cut or copied. `minipipe.save` writes it into a file. Raises
+        `ValueError` for the optimizer of another network.
 
         >>> from minipipe.layers import Linear
         >>> net = Sequential([Linear(1, 1, W=[[2.0]])], None)
@@ -221,10 +224,13 @@ class Network:
             self._check_remembers(optimizer)
         optimizer = self.collect(optimizer)
         arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
-        return State(
+        state = State(
             list(map(repr, self.layers)), arrays, self.n_steps,
             None if optimizer is None else state_of_optimizer(optimizer), self._own_counts(),
         )
+        if optimizer is not None:
+            self._check_state_of(optimizer, state)
+        return state
 
     def resume(self, state, optimizer=None):
         """Go on from a `State`, with the bits that the training would have had without the interruption.
@@ -239,11 +245,12 @@ class Network:
         optimizers = [] if optimizer is None else [optimizer]
         for one in optimizers:
             self._check_remembers(one)
-            check_optimizer_state(state, one)
+            self._check_state_of(one, state)
         with all_or_nothing([self, *optimizers, *self._all_layers]):
             for name, layer, array in named_arrays(self.layers):
-                setattr(layer, array, checked_array(state, name, getattr(layer, array)))
-            self.n_steps = state.n_steps
+                found = checked_array(state, name, getattr(layer, array))
+                setattr(layer, array, real_numbers(f"{state.source}: {name}", found))
+            self.n_steps = whole_number(f"{state.source}: n_steps", state.n_steps, 0)
             self.forget_run()
             for one in optimizers:
                 restore(one, state.optimizer)
@@ -255,6 +262,15 @@ class Network:
         if isinstance(optimizer, type) or not hasattr(optimizer, "n_memories"):
             words = "pass an object, such as SGD(learning_rate=0.1)"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
+
+    def _check_state_of(self, optimizer, state):
+        """Raise `ValueError` unless `optimizer` can go on with this network from its part of `state`."""
+        parameters = parameters_with(self.layers, pairs_of_layers(self.layers))
+        shapes = {key: array.shape for key, (_, array, _) in parameters.items()}
+        check_optimizer_state(state, optimizer, shapes)
+        for key, arrays in state.optimizer.memory.items():
+            for array in arrays:
+                real_numbers(f"{state.source}: what is remembered for parameter {key}", array)
 
     def _own_counts(self):
         """Return {name: whole numbers} of what this network counts beside `n_steps`."""

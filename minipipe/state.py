@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .checks import shown
+from .checks import real_number, shown, whole_number
 
 
 # Changes of several objects, all of them or none.
@@ -157,8 +157,11 @@ def checked_array(state: State, name: str, own):
     return array.copy()
 
 
-def check_optimizer_state(state: State, optimizer) -> None:
-    """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`."""
+def check_optimizer_state(state: State, optimizer, shapes: Mapping) -> None:
+    """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`, for such parameters.
+
+    shapes: {key of a parameter, as in an optimizer's `memory`: its shape}.
+    """
     found = state.optimizer
     if found is None:
         raise ValueError(
@@ -174,6 +177,19 @@ def check_optimizer_state(state: State, optimizer) -> None:
         raise ValueError(
             f"{state.source} holds {found.n_memories} {words} {optimizer.n_memories}: make it alike"
         )
+    whole_number(f"{state.source}: n_updates", found.n_updates, 0)
+    real_number(f"{state.source}: learning_rate", found.learning_rate, above=0)
+    real_number(f"{state.source}: last_rate", found.last_rate, above=0)
+    if found.n_updates and found.n_memories and not found.memory:
+        words = "updates, and nothing remembered of them: save it anew"
+        raise ValueError(f"{state.source} has {found.n_updates} {words}")
+    for key, arrays in found.memory.items():
+        theirs, ours = [array.shape for array in arrays], [shapes.get(key)] * found.n_memories
+        if theirs != ours:
+            raise ValueError(
+                f"{state.source} remembers arrays of shapes {theirs} for parameter {key}, "
+                f"the network needs {ours}: pass the optimizer that trains this network"
+            )
 
 
 def restore(optimizer, found: OptimizerState) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import computing, constant, even_slices, overflow_refused, real_numbers
-from ..checks import items_of, listed, real_number, shown, truth, whole_number
+from ..checks import items_of, listed, real_number, shown, truth, whole_number, whole_numbers
 from ..cluster import Cluster, Compute, Label, Link, Port, Receive, Send, checked_ports
 from ..cluster.links import links_between
 from ..layers import Layer, every_layer
@@ -192,7 +192,8 @@ class FederatedAveraging(Network):
                 f"{state.source} is of {len(positions)} clients with seed={seed}, the network has {K} with "
                 f"seed={self._seed}: build it alike"
             )
-        self.n_rounds, self.positions = counts.get("rounds", 0), list(positions)
+        self.n_rounds = whole_number(f"{state.source}: rounds", counts.get("rounds", 0), 0)
+        self.positions = list(whole_numbers(f"{state.source}: positions", positions, 0))
 
 
 class Client(NamedTuple):

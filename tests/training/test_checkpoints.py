@@ -9,7 +9,12 @@ import io
 import json
 import os
 import pickle
-from functools import cache
+import platform
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +27,7 @@ from hypothesis import strategies as st
 from sampling import one_in
 
 import minipipe as mp
-from minipipe.checkpoints import ABOUT
+from minipipe.checkpoints import ABOUT, _checksum
 from minipipe.exact import rational
 from minipipe.order import with_updates
 from minipipe.schedules import build
@@ -169,13 +174,66 @@ def npz(**arrays):
     (npz(W=np.ones(3)), "not a checkpoint of minipipe"),
     (npz(**{ABOUT: np.array([{"a": 1}], dtype=object)}), "not a checkpoint of minipipe"),
     (npz(**{ABOUT: np.array("[1]")}), "not a checkpoint of minipipe"),
-    (npz(**{ABOUT: np.array('{"format": 3}')}), "has the format 3, this version of minipipe reads 1 and 2"),
+    (npz(**{ABOUT: np.array('{"format": 4}')}), "has the format 4, this version of minipipe reads 3"),
 ])
 def test_a_foreign_file_is_refused(content, words, tmp_path):
     path = tmp_path / "net.npz"
     if content is not None:
         path.write_bytes(content)
     refused(path, in_stages(), None, words)
+
+
+def test_a_compressed_file_takes_no_memory(tmp_path):
+    with (tmp_path / "net.npz").open("wb") as file:
+        np.savez_compressed(file, W=np.zeros(10**7))
+    refused(tmp_path / "net.npz", in_stages(), None, "its arrays are larger than the file")
+
+
+def changed_arrays(name, change):
+    def edit(arrays, about):
+        arrays[name] = change(arrays[name])
+    return edit
+
+
+def changed_count(value, *path):
+    def edit(arrays, about):
+        for name in path[:-1]:
+            about = about[name]
+        about[path[-1]] = value
+    return edit
+
+
+def without_memories(arrays, about):
+    for name in [name for name in arrays if name.startswith("optimizer/")]:
+        del arrays[name]
+
+
+EDITS = [
+    (changed_arrays("0/W", lambda W: W * np.nan), "0/W holds NaN or infinity"),
+    (without_memories, "has 2 updates, and nothing remembered of them"),
+    (lambda arrays, about: arrays.pop("optimizer/0.0/W/1"), r"remembers arrays of shapes \[\(8, 6\)\] for"),
+    (changed_arrays("optimizer/0.0/W/0", lambda u: np.ones((9, 9), u.dtype)),
+     r"\(9, 9\).* pass the optimizer"),
+    (changed_arrays("optimizer/0.0/W/0", lambda u: u + np.inf), "what is remembered for .* holds NaN"),
+    (changed_arrays("optimizer/0.0/W/0", lambda u: u * 1j), "is an array of complex"),
+    *[(changed_count(value, "n_steps"), "n_steps=.* must be") for value in (None, -1, 1.5, "7")],
+    *[(changed_count(value, "optimizer", "updates"), "n_updates=.* must be") for value in (None, -1, 1.5)],
+    *[(changed_count(value, "optimizer", "last_rate"), "last_rate=.* must be") for value in ("x", 0)],
+]
+
+
+@pytest.mark.parametrize("edit, words", EDITS)
+@pytest.mark.parametrize("is_anew", [False, True], ids=["old checksum", "new checksum"])
+def test_an_edited_file_is_refused(edit, words, is_anew, tmp_path):
+    arrays = dict(np.load(io.BytesIO(checkpoint())))
+    about = json.loads(str(arrays.pop(ABOUT)))
+    edit(arrays, about)
+    if is_anew:
+        del about["checksum"]
+        about["checksum"] = _checksum(about, arrays)
+    (tmp_path / "net.npz").write_bytes(npz(**{ABOUT: np.array(json.dumps(about))}, **arrays))
+    words = words if is_anew else "its checksum is that of other contents"
+    refused(tmp_path / "net.npz", in_stages(seed=1), mp.Adam(0.02), words)
 
 
 @pytest.mark.parametrize("layers, dtype, optimizer, words", [
@@ -191,6 +249,20 @@ def test_another_network_or_optimizer_is_refused(layers, dtype, optimizer, words
     path = tmp_path / "net.npz"
     path.write_bytes(checkpoint())
     refused(path, mp.Sequential(layers, LOSS, dtype=dtype), optimizer, words)
+
+
+def test_an_error_names_the_file_that_the_user_named(tmp_path):
+    (tmp_path / "net.npz").mkdir()
+    with pytest.raises(OSError, match=r"'[^']*/net\.npz'$"):
+        mp.save(tmp_path / "net.npz", in_stages())
+
+
+def test_the_optimizer_of_another_network_is_not_saved(tmp_path):
+    optimizer = mp.Adam(0.01)
+    train(in_stages(), optimizer, range(1))
+    with pytest.raises(ValueError, match=r"remembers arrays of shapes .* pass the optimizer"):
+        mp.save(tmp_path / "net.npz", mp.Sequential([mp.Linear(2, 2)], LOSS), optimizer)
+    assert not list(tmp_path.iterdir())
 
 
 def test_momentum_where_there_was_none_is_refused(tmp_path):
@@ -224,6 +296,54 @@ def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypa
         mp.save(tmp_path / "net.npz", model)
     assert (tmp_path / "net.npz").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["net.npz"]
+
+
+# A file is written whole, under a name of its own
+
+def test_a_saved_file_keeps_its_mode_and_its_link(tmp_path):
+    target, link = tmp_path / "net.npz", tmp_path / "link.npz"
+    mp.save(target, in_stages())
+    target.chmod(0o640)
+    link.symlink_to(target)
+    mp.save(link, in_stages(seed=1))
+    mp.load(target, model := in_stages())
+    assert_same(state(model), state(in_stages(seed=1)))
+    assert link.is_symlink() and target.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_save_removes_what_a_killed_process_has_left(tmp_path):
+    path, host = tmp_path / "net.npz", platform.node()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = f".net.{host}-{gone.pid}-0123456789ab.npz"
+    others = [f".net.{host}-{os.getpid()}-0123456789ab.npz", f".net.another-{gone.pid}-0123456789ab.npz"]
+    for name in (left, *others):
+        (tmp_path / name).touch()
+    mp.save(path, in_stages())
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([*others, "net.npz"])
+
+
+def test_threads_that_save_to_one_path_leave_it_whole(tmp_path):
+    path, models = tmp_path / "net.npz", [in_stages(seed=seed) for seed in range(4)]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(partial(mp.save, path), models * 8))
+    mp.load(path, model := in_stages())
+    assert any(np.array_equal(model.layers[0].W, other.layers[0].W) for other in models)
+    assert [file.name for file in tmp_path.iterdir()] == ["net.npz"]
+
+
+def test_ctrl_c_in_a_save_comes_when_the_file_is_complete(tmp_path, monkeypatch):
+    path, fsync = tmp_path / "net.npz", os.fsync
+
+    def interrupted(descriptor):
+        signal.raise_signal(signal.SIGINT)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mp.save(path, in_stages(seed=1))
+    mp.load(path, model := in_stages())
+    assert_same(state(model), state(in_stages(seed=1)))
 
 
 UNTIED = [layer for layer in LAYERS if getattr(layer, "tie", None) is None]
