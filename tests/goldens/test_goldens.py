@@ -54,7 +54,7 @@ def test_explanations_pages_and_commands_say_what_they_did(cases):
     assert_as_recorded("texts", cases)
 
 
-def test_files_of_an_earlier_version_are_read_and_go_on():
+def test_files_that_were_saved_once_go_on_with_the_same_bits():
     assert_as_recorded("files", RECORDED["files"])
 
 
