@@ -1,7 +1,6 @@
 """Other drivers of the programs that a cluster runs: on real hardware, in measured seconds.
 
-Where to read: `threads` and `mpi` run programs, `world` has what all processes do together, and `gathering`
-makes one trace of what they have seen.
+Where to read: `threads` and `mpi` run programs, and `world` has what all processes do together.
 """
 
 from .mpi import Mpi, check_size

@@ -29,8 +29,8 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
 from minipipe.engines import Mpi, world
-from minipipe.engines.gathering import Clock
 from minipipe.engines.threads import PATIENCE_VARIABLE
+from minipipe.engines.world import Clock
 from minipipe.exact import Rational, rational
 from minipipe.layers import every_layer
 from minipipe.order import RECOMPUTE

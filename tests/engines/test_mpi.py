@@ -20,7 +20,7 @@ from engines.jobs import MISTAKES, SOON, answers, fail, on_ranks, once, start
 from minipipe.cli import train
 from minipipe.cli.main import RANK_0_GRACE, main
 from minipipe.cluster import COMPUTE
-from minipipe.engines.gathering import merged
+from minipipe.engines.mpi import merged
 
 
 def slow(*values):
