@@ -27,8 +27,7 @@ from .options import CLUSTER, Cut, Options, Sums
 from .orders import Order, order_of
 from .ranks import Ranks
 from .run import Run
-from .shards import InShards, synchronised
-from .splitting import Shard
+from .splitting import InShards, Shard, synchronised
 from .stage import itself, stages_of
 
 
