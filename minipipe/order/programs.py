@@ -134,9 +134,12 @@ class Closing:
         self._groups = {stage: wires.group(stage, self._device) for stage in own}
         summing = adding(SUMMED, schedule.kinds)
         self._has_sums, self._has_U = bool(summing), "U" in schedule.kinds
-        self._started = []
-        if schedule.kinds & MEETING:
-            self._started = _named(action for action in schedule.devices[device] if action.kind in MEETING)
+        self._started, times = [], Counter()  # [(action, a name of its own)]: a gather may come several times
+        for action in schedule.devices[device] if schedule.kinds & MEETING else ():
+            if action.kind in MEETING:
+                times[action] += 1
+                name = f"{action}" if times[action] == 1 else f"{action} (time {times[action]})"
+                self._started.append((action, name))
         self._sums = [action for action, _ in self._started if action.kind in summing]
         self._is_waited_for = "X" in schedule.kinds  # the end of a gather
         self._to_start, self._coming = iter(self._started), {}  # stage -> the name of the gather under way
@@ -209,15 +212,6 @@ class Closing:
         sum_tied, self._sum_tied = self._sum_tied, None
         if sum_tied is not None:
             yield from sum_tied(self._device)
-
-
-def _named(actions):
-    """[(action, a name that no other has)]; a gather may come several times."""
-    found, times = [], Counter()
-    for action in actions:
-        times[action] += 1
-        found.append((action, f"{action}" if times[action] == 1 else f"{action} (time {times[action]})"))
-    return found
 
 
 def _end(action):

@@ -126,31 +126,29 @@ def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
 
 def join_pieces(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
     """Return the arrays of which `parts` has made these; it is enough to have the pieces that count."""
-    found: dict = {}  # parameter -> beginning of a block -> [(beginning of its numbers, piece, arrays)]
+    found: dict[Key, list] = {}  # parameter -> [(piece, its arrays)]
     for place, here in pieces.items():
         arrays = of_places.get(place, {})
         for key, piece in here.items():
             if piece.counts and key in arrays:
-                blocks = found.setdefault(piece.parameter, {})
-                first = 0 if piece.numbers is None else piece.numbers.start
-                blocks.setdefault(piece.block.start, []).append((first, piece, arrays[key]))
-    return {parameter: _of_blocks(found[parameter]) for parameter in sorted(found)}
+                found.setdefault(piece.parameter, []).append((piece, arrays[key]))
+    return {parameter: _joined(found[parameter]) for parameter in sorted(found)}
 
 
-def _of_blocks(blocks: dict) -> list:
-    """Return the arrays of a parameter. blocks: {beginning: [(beginning of its numbers, piece, arrays)]}."""
-    in_order = [_of_numbers(sorted(blocks[start], key=lambda row: row[0])) for start in sorted(blocks)]
-    (_, piece, _), *_ = blocks[0]
-    return [_in_a_row(arrays, piece.axis) for arrays in zip(*in_order, strict=True)]
-
-
-def _of_numbers(rows: list) -> list:
-    """Return the arrays of a block, from those of its pieces, in order."""
-    (_, piece, arrays), *_ = rows
-    if piece.numbers is None:
-        return arrays
-    vectors = zip(*(arrays for _, _, arrays in rows), strict=True)
-    return [_in_a_row(of_array, 0).reshape(piece.shape) for of_array in vectors]
+def _joined(rows: list) -> list:
+    """Return the arrays of a parameter. rows: [(`Piece`, its arrays)], all that it is made of."""
+    blocks: dict[int, list] = {}  # beginning of a block -> its rows
+    for piece, arrays in sorted(rows, key=lambda row: row[0].block.start):
+        blocks.setdefault(piece.block.start, []).append((piece, arrays))
+    of_blocks = []
+    for in_block in blocks.values():
+        (piece, arrays), *_ = in_block
+        if piece.numbers is not None:
+            in_block.sort(key=lambda row: row[0].numbers.start)
+            vectors = zip(*(of_piece for _, of_piece in in_block), strict=True)
+            arrays = [_in_a_row(of_array, 0).reshape(piece.shape) for of_array in vectors]
+        of_blocks.append(arrays)
+    return [_in_a_row(arrays, piece.axis) for arrays in zip(*of_blocks, strict=True)]
 
 
 def _in_a_row(arrays: Sequence, axis: int | None):

@@ -77,7 +77,12 @@ class Run:
         self.stages, programs, shares = {}, {}, {}
         for shard, of_shard, tied in zip(wires, shards, all_tied, strict=True):
             if self._is_shared:
-                placed = _on_device(world().rank, of_shard, shard.placements)
+                # this rank's own stages, whichever copy of the network they belong to: no twins are needed
+                rank, devices_of_stages = world().rank, zip(*shard.placements, strict=True)
+                placed = {
+                    (stage.index, rank): stage
+                    for stage, devices in zip(of_shard, devices_of_stages, strict=True) if rank in devices
+                }
             else:
                 placed = _on_devices(of_shard, shard.placements)
             self._begin(placed, optimizer, memories, shard, options.sums.accumulate)
@@ -118,12 +123,17 @@ class Run:
     def to_the_end(self):
         """Run all programs to their end."""
         with self.as_a_whole():
-            if self._is_shared:
-                self.cluster.run(self._line.alike())
-            else:
+            if not self._is_shared:
                 self.cluster.run()
-        if self._is_shared:
-            self._share_costs()
+                return
+            self.cluster.run(self._line.alike())
+        # all ranks get the costs of the mini-batches from one that has the last stage
+        costs = None
+        if world().rank == self._root:
+            costs = self._last.costs or [self._last.cost()]
+        costs = world().broadcast(costs, self._root, "the cost")
+        if self._last not in self.stages.values():
+            self._last.costs = costs
 
     def tick(self):
         """Move every device by one tick; return a `Tick`, which is true while there is more to do."""
@@ -264,15 +274,6 @@ class Run:
             found = world().brought_together(found, "bringing the parts of layers together")
         return found
 
-    def _share_costs(self):
-        """All ranks get the costs of the mini-batches from one that has the last stage."""
-        has_it, costs = self._last in self.stages.values(), None
-        if world().rank == self._root:
-            costs = self._last.costs or [self._last.cost()]
-        costs = world().broadcast(costs, self._root, "the cost")
-        if not has_it:
-            self._last.costs = costs
-
 
 def _in_turn(parts, inputs):
     """A program that does the parts of an action, and returns the (outgoing, skips) of each.
@@ -298,9 +299,3 @@ def _on_devices(stages, placements):
             if place not in placed:
                 placed[place] = stage.twin()
     return placed
-
-
-def _on_device(device, stages, placements):
-    """{(stage, device): the `Stage`} of one device, whichever copy of the network it has."""
-    places = zip(stages, zip(*placements, strict=True), strict=True)
-    return {(stage.index, device): stage for stage, devices in places if device in devices}

@@ -103,9 +103,18 @@ class Stage:
     def act(self, part, incoming, skips):
         """A program that does a part of an action, grain by grain, and returns (outgoing, skips)."""
         if part.kind in PASSING:
-            results = []
-            for j, given in given_to_grains(self.line, part, incoming, skips):
-                results.append((yield from self._pass(part, j, *given)))
+            recomputes, results = (self.index, part.microbatch) in self._recomputed, []
+            for j, (of_grain, its_skips) in given_to_grains(self.line, part, incoming, skips):
+                if part.kind == "F":
+                    A_prev = self.line.take_inputs(j) if self.index == 0 else of_grain
+                    passing = self.forward(j, A_prev, its_skips, keep_input_only=recomputes)
+                elif part.kind == "R":
+                    passing = self.recompute(j)
+                elif part.kind == "B":
+                    passing = self.backward(j, of_grain, its_skips)
+                else:
+                    passing = self.backward_input(j, of_grain, its_skips)
+                results.append((yield from passing))
             return together(results)
         if part.kind == "U":
             self.update(self.line.grains_of(part)[-1])
@@ -117,18 +126,6 @@ class Stage:
             for j in self.line.grains_of(part):  # with a W*, too: along the tree of the grains
                 self.backward_weight(j)
         return NOTHING
-
-    def _pass(self, part, j, incoming, skips):
-        """Let grain j pass the layers."""
-        kind, _, i = part
-        if kind == "F":
-            A_prev = self.line.take_inputs(j) if self.index == 0 else incoming
-            return self.forward(j, A_prev, skips, keep_input_only=(self.index, i) in self._recomputed)
-        if kind == "R":
-            return self.recompute(j)
-        if kind == "B":
-            return self.backward(j, incoming, skips)
-        return self.backward_input(j, incoming, skips)
 
     def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
         """A program: (A (n, m_i), skips) of micro-batch i; the last stage has None for A.

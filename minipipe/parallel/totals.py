@@ -129,18 +129,14 @@ def late_gradients(layer, halves):
     if layer.joins_samples and all(isinstance(cache, np.ndarray) for cache in caches):
         return weight_gradients(layer, (side_by_side([dZ for dZ, _ in halves]), side_by_side(caches)))
     if layer.layers and all(hasattr(cache, "halves") for cache in caches):
-        return _of_block(layer, [cache.halves for cache in caches])
+        pairs = []
+        for inner, *of_inner in zip(layer.layers, *[cache.halves for cache in caches], strict=True):
+            pairs.append((inner.W, inner.b) if of_inner[0] is None else late_gradients(inner, of_inner))
+        return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
     total = TreeSum(len(halves))
     for i, half in enumerate(halves):
         total.add(i, weight_gradients(layer, half))
     return total.value
-
-
-def _of_block(block, halves):
-    pairs = []
-    for layer, *of_layer in zip(block.layers, *halves, strict=True):
-        pairs.append((layer.W, layer.b) if of_layer[0] is None else late_gradients(layer, of_layer))
-    return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
 
 
 # The versions of its weights that a stage keeps, where updates do not wait for all micro-batches.
