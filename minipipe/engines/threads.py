@@ -257,6 +257,7 @@ class Threads:
         source, to, label = lane.device, request.to, request.label
         if to not in range(len(self._devices)):
             raise ValueError(f"device {source} sends {label} to device {to}: {which_devices(self._devices)}")
+        # a copy: what has been sent belongs to the receiver, and the sender may write into its own
         value, n_bytes = (None, request.n_bytes) if request.value is None else own(request.value)
         with self._lock:
             self._check_running()

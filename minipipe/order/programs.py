@@ -92,9 +92,11 @@ def skips_across_stages(skips, places):
 
 
 def _ends(placement, skips):
-    """What each kind of action on each stage waits for, and what it sends, where stages are on these devices.
+    """Return what each kind of action waits for and sends: {kind: [(waits_for, sends) of each stage]}.
 
-    {kind: for each stage, two lists of rows (name, kind of message, other stage, device of that)}.
+    Both are lists of rows (name, kind of the message, the other stage, its device).
+
+    placement: the device of each stage.
     """
     stages = range(len(placement))
     ends = {kind: [([], []) for _ in stages] for kind in RULES}
@@ -181,7 +183,7 @@ class Closing:
                 yield Send(f"the end of {name}", None, self._device)
 
     def close(self):
-        """A program: what the order has left to the end of the mini-batch."""
+        """A program that does what the order has left to the end of the mini-batch."""
         if not self._has_sums and not self._has_U:
             for stage in self._stages:
                 yield from self._exchange("A", stage, self._last)
@@ -268,7 +270,8 @@ def program(order, wires, perform, close=()):
             inputs.append((incoming, skips))
             outlets.append((part, sends))
         results = yield from perform(action, inputs)
-        inputs = incoming = skips = None  # nothing is kept alive while the device waits for its next message
+        # let go before sending: a device that waits for its next message keeps no array of this one alive
+        inputs = incoming = skips = None
         for part, sends in outlets:
             outgoing, skips = results.pop(0)
             for name, message, _, to in sends:
@@ -327,26 +330,16 @@ def cluster_of(
 
 def perform_without_numbers(costs, stages):
     """Return a `perform_on` for `programs_of_schedule`: it takes the ticks and sends the bytes of `costs`."""
-    sent = sent_without_numbers(costs, stages)
-
-    def perform(action, inputs):
-        yield Compute(action)
-        results = []
-        for kind, stage, _ in action.parts:
-            results.append(sent[kind][stage])
-        return results
-
-    return lambda device: perform
-
-
-def sent_without_numbers(costs, stages):
-    """What an action sends in a run without numbers: {kind: for each stage, (`Bytes` or None, {})}."""
     sizes = costs.bytes_sent(stages)
-    sent = {kind: [NOTHING] * stages for kind in RULES}
+    sent = {kind: [NOTHING] * stages for kind in RULES}  # kind -> for each stage, (outgoing, skips)
     for kind, rule in RULES.items():
-        results = sent[kind]
         for stage in range(stages):
             neighbour = stage + rule.way
             if neighbour != stage and 0 <= neighbour < stages and sizes[min(stage, neighbour)]:
-                results[stage] = Bytes(sizes[min(stage, neighbour)]), {}
-    return sent
+                sent[kind][stage] = Bytes(sizes[min(stage, neighbour)]), {}
+
+    def perform(action, inputs):
+        yield Compute(action)
+        return [sent[kind][stage] for kind, stage, _ in action.parts]
+
+    return lambda device: perform

@@ -12,7 +12,7 @@ from ..order.actions import WIDE, works_on
 # A micro-batch passes a stage in one go, or cut into grains: samples are the last axis of its arrays.
 
 def in_grains(value, edges):
-    """`value` for each grain: its samples alone, a copy; so of each array in a dict; None stays None.
+    """Return for each grain a copy of its samples in `value`: an array, a dict of arrays, or None.
 
     edges: where the grains begin, and the end of the last.
 
@@ -45,7 +45,7 @@ def together(results):
 
 
 def side_by_side(values):
-    """What `in_grains` has taken apart, in one again.
+    """Return one value of the values that `in_grains` has cut it into.
 
     >>> side_by_side([np.array([[1, 2]]), np.array([[3]])])
     array([[1, 2, 3]])
@@ -98,6 +98,7 @@ class MicroBatches:
             m, first = X.shape[-1], len(self.origins)
             parts = even_slices(m, n) if grain is None else grains_of(m, grain)
             for part in parts:
+                # copies: a view would keep the whole mini-batch alive until its last micro-batch is through
                 self.inputs.append(X[..., part].copy())
                 self.labels.append(Y[..., part].copy())
                 self.origins.append(Origin(m, step + t, part.start))
@@ -122,16 +123,16 @@ class MicroBatches:
         return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}
 
     def take_inputs(self, j):
-        """The samples of grain j, which after the last taker belong to the stages that work on them."""
+        """Return the samples of grain j, and forget them when the last of `n_takers` has asked."""
         inputs = self.inputs[j]
         self._n_left[j] -= 1
         if not self._n_left[j]:
-            self.inputs[j] = None
+            self.inputs[j] = None  # from here on they live as long as a stage's cache needs them
         return inputs
 
 
 def checked_batches(network, batches, in_one_run=False):
-    """A list of (X, Y) that `network` can be trained with in micro-batches; `ValueError` for others.
+    """Return a list of (X, Y) that can train `network` in micro-batches; raise `ValueError` for others.
 
     in_one_run: whether they go through the pipeline in one run; with a grain, they then are of one size.
     """
@@ -149,7 +150,7 @@ def checked_batches(network, batches, in_one_run=False):
 
 
 def _check_grains(grain, n, smallest, largest):
-    """`ValueError` for micro-batches, n of them, that are not made of grains."""
+    """Raise `ValueError` unless n micro-batches can be cut at the edges of grains."""
     n_grains = len(grains_of(smallest, grain))
     if n > n_grains:
         raise ValueError(

@@ -266,7 +266,7 @@ class Owned:
             self.vectors = new
             self.free()
             return
-        _make_new(self._layers)  # a message, or a copy with the same arrays, may still read the old ones
+        _make_new(self._layers)
         self.vectors = self._views()
         for vector, numbers in zip(self.vectors, new, strict=True):
             vector[...] = numbers
@@ -292,18 +292,18 @@ class Owned:
 
 
 def _make_new(layers):
-    """Copies of all parameters take their places."""
+    """Put a copy in the place of each parameter: messages and twins of the stage may have the old one."""
     for layer in _with_parameters(layers):
         layer.W, layer.b = (None if array is None else array.copy() for array in (layer.W, layer.b))
 
 
 def _with_parameters(layers):
-    """Those of the layers, and of the layers that they are made of, whose W and b are arrays or None."""
+    """Return the layers, nested ones included, that have arrays; W and b of a block are tuples of theirs."""
     return [layer for layer in every_layer(layers) if layer.arrays]
 
 
 def _without_numbers(array):
-    """An array of the same shape and dtype that takes no memory, and spoils what it is used for."""
+    """Return an array of the same shape and dtype that takes no memory; whoever reads it gets NaN."""
     if not isinstance(array, np.ndarray):
         return array  # None, or without numbers anyway
     return np.broadcast_to(np.array(np.nan, array.dtype), array.shape)

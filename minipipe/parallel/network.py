@@ -431,6 +431,7 @@ class Parallel(Network):
         # what asks other ranks comes before the block, in which Ctrl-C waits
         found = self._run.whole_layers() if self.has_updates else self._run.statistics()
         optimizers = [] if self._optimizer is None else [self._optimizer]
+        # the commit: all new arrays are there, so that from here on nothing is computed, only assigned
         with all_or_nothing([self, *optimizers, *self._all_layers]):
             if self.has_updates:
                 self._take_updates(found)

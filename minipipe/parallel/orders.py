@@ -36,7 +36,7 @@ CAPS = (MIB, 25 * MIB)  # of the first bucket, and of the others: DDP's
 
 
 def in_buckets(sizes, caps=CAPS):
-    """Places of `sizes`, in lists: the buckets, in the order in which gradients are ready.
+    """Return the buckets: lists of places in `sizes`, in the order in which gradients are ready.
 
     sizes: the bytes of each gradient, in the order of the forward; the backward comes from the end.
     caps: bytes. A gradient is put into the bucket, and the bucket is closed if it has reached its cap, which
@@ -105,8 +105,13 @@ def sqrt_units(n_layers: int) -> list[int]:
 
     >>> sqrt_units(9), sqrt_units(5)
     ([3, 3, 3], [3, 2])
+    >>> [len(sqrt_units(n)) for n in (1, 2, 3, 6, 7, 12, 13)]
+    [1, 1, 2, 2, 3, 3, 4]
     """
-    return equal_counts(n_layers, _nearest_root(n_layers))
+    root = isqrt(n_layers)
+    if n_layers > root * (root + 1):  # sqrt(L) is nearer to root + 1: (root + 1/2)^2 = root (root + 1) + 1/4
+        root += 1
+    return equal_counts(n_layers, root)
 
 
 def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, shards: int = 1) -> tuple:
@@ -161,16 +166,6 @@ def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) 
     return changed(order, mode), counts, costs
 
 
-def _nearest_root(n: int) -> int:
-    """The whole number nearest to sqrt(n).
-
-    >>> [_nearest_root(n) for n in (1, 2, 3, 6, 7, 12, 13)]
-    [1, 1, 2, 2, 3, 3, 4]
-    """
-    root = isqrt(n)
-    return root + (n > root * (root + 1))
-
-
 # The order of a whole network.
 
 Order = str | PathLike | Schedule | Sequence | Callable  # whatever says a schedule, see `build`
@@ -210,7 +205,7 @@ def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mappin
 
 
 def _changed_stream(stream, units, options, n_batches):
-    """The order of so many mini-batches without a flush, with what the options add to it."""
+    """Return the order of `n_batches` mini-batches without a flush, with what the options add to it."""
     order, _, _ = in_units(stream(n_batches), units, options.costs)
     return changed(order, options.recompute, options.zero, options.sums.buckets)
 
@@ -254,7 +249,7 @@ def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
 
 
 def _stream_of(make, n_stages, n, D, n_batches):
-    """The `Schedule` of so many mini-batches, each of `n` micro-batches in each of D copies."""
+    """Return the `Schedule` of `n_batches` mini-batches, each of `n` micro-batches in each of D copies."""
     order = make(n_stages, n_batches * n)
     _check_stream(order, n_stages, n, n_batches)
     return in_copies(order, D, n)
@@ -295,7 +290,7 @@ def _updates_after_several(name):
 
 
 def _n_mini_batches(order, n):
-    """For how many mini-batches of `n` micro-batches a given schedule is: as many as it makes updates."""
+    """Return how many mini-batches of `n` micro-batches a given schedule has: it updates after each."""
     M, n_updates = order.n_microbatches, len({i for _, _, i, _ in updates(order)})
     if n * n_updates != M:
         raise ValueError(

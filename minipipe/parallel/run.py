@@ -189,7 +189,7 @@ class Run:
                 stage.begin(line, accumulate, order.recomputed, memory, wanted, optimizer, place)
 
     def finish(self):
-        """End the run: all copies of the stages that are in parts get the parts of all devices."""
+        """End the run: with ZeRO 3, give each copy of a stage the parts that the other devices have."""
         for stage in self.stages.values():
             stage.line = None
         for wires in self._wires:
@@ -198,7 +198,7 @@ class Run:
                 owned = {device: self.stages[index, device].owned
                          for device in holders if (index, device) in self.stages}
                 vectors = {device: own.vectors for device, own in owned.items()}
-                if self._is_shared:
+                if self._is_shared:  # a call of all ranks, in the order of the stages, also without a part
                     vectors = world().brought_together(vectors, "the parts of the parameters")
                 for own in owned.values():
                     own.gather([vectors[device] for device in holders])
@@ -276,7 +276,7 @@ class Run:
 
 
 def _in_turn(parts, inputs):
-    """A program that does the parts of an action, and returns the (outgoing, skips) of each.
+    """A program that does the parts of an action one after another, and returns (outgoing, skips) of each.
 
     parts: a list of (stage, part).
     inputs: the (incoming, skips) of each.
@@ -288,7 +288,7 @@ def _in_turn(parts, inputs):
 
 
 def _on_devices(stages, placements):
-    """{(stage, device): the `Stage`} of all copies of a network: twins of these, which the first one has.
+    """Return {(stage, device): `Stage`} of all copies: the first has `stages`, the others twins of them.
 
     Copies with a stage on one device share it.
     """

@@ -64,7 +64,7 @@ class Totals:
         return self._statistics.of(i).value if self._statistics.has(i) else None
 
     def forget(self, i):
-        """The sums of the mini-batch of micro-batch i are used up."""
+        """Drop the sums of the mini-batch of micro-batch i."""
         self.of_tied.clear()
         self.part = None
         for sums in (*self._gradients.values(), self._costs, self._statistics):
