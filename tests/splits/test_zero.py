@@ -72,6 +72,24 @@ def test_two_updates_equal_those_of_the_full_batch(data):
         assert_same(parameters(stage.layers), parameters(whole[:len(stage.layers)]))
 
 
+@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize("K", [1, 2])
+@pytest.mark.parametrize("D", [2, 3])
+def test_tied_layers_are_updated_wherever_they_lie_in_a_part(level, K, D):
+    """A device's part may begin, or go on, with other numbers than those that are tied."""
+    layers = exact([
+        mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3, tie="W"), Rounding(), mp.Linear(3, 3), mp.ReLU(),
+        Rounding(), mp.Linear(3, 3, tie="W"), mp.Linear(3, 2),
+    ])
+    net = mp.Parallel(layers, LOSS, replicas=D, stages=K, zero=level, sums=mp.Sums(buckets="ddp"))
+    full = mp.Sequential(layers, LOSS)
+    own, optimizer = mp.SGD(Rational(1, 4)), mp.SGD(Rational(1, 4))
+    X, Y = map(eighths, mini_batch(4))
+    assert net.train([(X, Y)], own) == [full.forward_backward(X, Y)]
+    full.step(optimizer)
+    assert_same(parameters(net.layers), parameters(full.layers))
+
+
 def test_a_device_has_no_numbers_of_what_it_has_freed():
     """Tick by tick: each array is whole, or has no memory and no number that is not NaN."""
     net = mp.DataParallel(LAYERS, LOSS, 2, zero=3, link=mp.Link(latency=1))
