@@ -26,9 +26,6 @@ class Link:
         overlaps with its work.
     rendezvous: whether a message sets out only when the receiver asks for it, and the sender does nothing
         else until then, as with a synchronous send in MPI.
-
-    >>> Link(latency=1, bandwidth=100).ticks_occupied(250)
-    2.5
     """
 
     latency: float = 0
@@ -41,26 +38,22 @@ class Link:
         object.__setattr__(self, "latency", latency)
         object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
 
-    def ticks_occupied(self, n_bytes):
-        """How long a message of `n_bytes` keeps the link from the next one."""
-        return ticks_to_pass(n_bytes, self.bandwidth)
-
 
 FREE = Link()  # every message arrives when it is sent
 
 
 @dataclass(frozen=True)
 class Port:
-    """What several messages share: one at a time passes, n bytes in n / bandwidth ticks.
+    """A way that several messages share: one message at a time passes, n bytes in n / bandwidth ticks.
 
     bandwidth: bytes per tick, above 0.
     sends: the devices all of whose outgoing messages pass through this port.
     receives: the devices all of whose incoming messages do.
 
     A message that passes several ports and a link starts when all of them are free, and occupies all of them
-    for as long as the narrowest takes; nothing is reserved before. The outgoing messages of a device with
-    such a port form one queue, first in, first out. Of several that could start in the same tick, that of
-    the lower device does.
+    for as long as the narrowest takes; it reserves none of them before. The outgoing messages of a device
+    with such a port form one queue, first in, first out. Of several messages that could start in the same
+    tick, the message of the lower device does.
 
     >>> Port(16, sends=[0])                                 # the way out of device 0: its egress
     Port(bandwidth=16, sends=(0,), receives=())
@@ -86,7 +79,7 @@ class Port:
 
 
 def ports(devices, bandwidth):
-    """An egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
+    """Return an egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
 
     >>> ports(1, 16)
     [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
@@ -104,7 +97,7 @@ def check_link(link):
 
 
 def links_between(link, devices):
-    """{(source, to): Link} for those pairs of devices whose messages take time, or make somebody wait.
+    """Return {(source, to): Link} for the pairs of devices whose messages take time, or make somebody wait.
 
     link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
     Raises `ValueError` for anything else.
@@ -126,9 +119,10 @@ def links_between(link, devices):
 
 
 def in_nodes(devices, node_size, inside, between):
-    """{(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
+    """Return {(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
 
-    inside, between: the `Link` of two devices in one node, and in two.
+    inside: the `Link` between two devices of one node.
+    between: the `Link` between devices of two nodes.
 
     >>> links = in_nodes(4, 2, Link(latency=1), Link(latency=10))
     >>> links[0, 1].latency, links[1, 2].latency
@@ -148,7 +142,7 @@ def check_ports(ports):
 
 
 def checked_ports(ports, devices):
-    """`ports` as a list; `ValueError` for what is not a port of these devices."""
+    """Return `ports` as a list; raise `ValueError` for what is not a port of these devices."""
     devices = whole_number("devices", devices, 0)
     items = items_of(ports)
     ports = [ports] if items is None else items
@@ -158,19 +152,6 @@ def checked_ports(ports, devices):
             if device not in range(devices):
                 raise ValueError(f"{port} is of device {device}: devices are 0..{devices - 1}")
     return ports
-
-
-def ticks_to_pass(n_bytes, bandwidth):
-    """How long `n_bytes` take at `bandwidth` bytes per tick."""
-    return 0 if bandwidth == inf else n_bytes / bandwidth
-
-
-def later(now, ticks):
-    """now + ticks, but never before now.
-
-    In Python, the `Fraction` 1/7 plus 0.0 is a float, which is a little less than 1/7.
-    """
-    return max(now, now + ticks)
 
 
 # The carrier of messages: when each sets out, and when it arrives.
@@ -195,10 +176,11 @@ class MessageInFlight:
 class Carrier:
     """The links and ports of a cluster, and the messages that wait for them.
 
-    A message that passes no port is given its arrival as soon as it sets out: its link is free at a known
-    tick, and each link serves in order. A message that passes a port is put into a queue: that of its
-    sender's egress, or, if the sender has none, that of its link. The head of a queue starts when all that it
-    passes is free; nothing is reserved before.
+    A message that passes no port gets its arrival as soon as it sets out: each link serves in order, and the
+    tick when it is free is known. A message that passes a port goes into a queue: the queue of its sender's
+    egress, or, if the sender has no egress, the queue of its link. The head of a queue starts when its link
+    and all its ports are free. It reserves none of them before, so a message that needs only one of them may
+    overtake it.
     """
 
     def __init__(self, link, ports, devices, record):
@@ -229,7 +211,9 @@ class Carrier:
         Return these messages, and the ticks at which they will have passed.
         """
         started, passed_at = [], set()
-        for _, queue in sorted(self._queues.items()):  # ties: by device number
+        # Of several queues whose way is free in this tick, the lower device comes first: one rule for ties,
+        # so that a run does not depend on the order in which programs were resumed.
+        for _, queue in sorted(self._queues.items()):
             while queue and self._free_at(self._way(queue[0][0])[0]) <= now:
                 message, since = queue.popleft()
                 passed_at.add(self._start(message, since, now))
@@ -258,7 +242,7 @@ class Carrier:
         return self._ways[pair]
 
     def _free_at(self, passes):
-        """The tick from which on all that a message passes is free."""
+        """Return the tick from which on all that a message passes is free."""
         return max((self._passed[what][0] for what in passes if what in self._passed), default=0)
 
     def _start(self, message, since, begin):
@@ -268,8 +252,9 @@ class Carrier:
             before = [self._passed[what] for what in passes if what in self._passed]
             _, in_front = max(before, key=lambda use: use[0])
             self._record.queued += (message.row, begin, in_front)
-        leaves = later(begin, ticks_to_pass(message.n_bytes, bandwidth))
+        # Never earlier than now: in Python, the `Fraction` 1/7 plus 0.0 is a float, a little less than 1/7.
+        leaves = max(begin, begin + (0 if bandwidth == inf else message.n_bytes / bandwidth))
         for what in passes:
             self._passed[what] = leaves, message.row
-        message.arrival = later(leaves, self.link(message.source, message.to).latency)
+        message.arrival = max(leaves, leaves + self.link(message.source, message.to).latency)
         return leaves

@@ -103,20 +103,16 @@ class Record:
         for name, (width, columns) in TIMES.items():
             flat = getattr(twin, name)
             for column in columns:
-                flat[column::width] = [_multiplied(time, factor) for time in flat[column::width]]
+                products = [time if time is None else time * factor for time in flat[column::width]]
+                flat[column::width] = [
+                    int(time) if isinstance(time, Fraction) and time.denominator == 1 else time
+                    for time in products
+                ]
         return twin
 
 
-def _multiplied(time, factor):
-    """Return time * factor, a whole number as an int; None for what has not happened yet."""
-    if time is None:
-        return None
-    product = time * factor
-    return int(product) if isinstance(product, Fraction) and product.denominator == 1 else product
-
-
 def rows(flat, width):
-    """The rows of a list that holds them end to end."""
+    """Yield the rows of a list that holds them end to end."""
     return zip(*(flat[column::width] for column in range(width)), strict=True)
 
 

@@ -69,12 +69,12 @@ def without_overlaps(schedule):
 def in_copies(schedule, n, per=None):
     """Return `n` copies of the network, each on devices of its own that work by `schedule`: data parallelism.
 
-    per: how many micro-batches a copy has of each mini-batch, in an order of several without a flush; left
-        out, all that are there.
+    per: how many micro-batches a copy has of each mini-batch, where the schedule has several mini-batches
+        without a flush; left out, all micro-batches.
 
-    Of n `per` micro-batches of a mini-batch, copy c has those from c `per` on. Where the schedule has several
-    copies already, as Chimera's has, it has n times as many then. Where it has updates, but nothing that adds
-    up gradients, an `A` comes before each `U`.
+    Each mini-batch then has n `per` micro-batches, and copy c takes `per` of them, from number c `per` on. A
+    schedule with several copies, such as Chimera's, gets n times as many. Where it has updates, but nothing
+    that adds up gradients, an `A` comes before each `U`.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(in_copies(gpipe(1, 2), 2))
@@ -101,8 +101,15 @@ def in_copies(schedule, n, per=None):
     with_sums = "U" in schedule.kinds and not schedule.kinds & MEETING
     devices, copy_of, versions = [], [0] * (n * M), [[0] * (n * M) for _ in schedule.versions]
     for c in range(n):
-        places = [i // per * per * n + c * per + i % per for i in range(M)]
-        devices += [tuple(_at_places(order, places, with_sums)) for order in schedule.devices]
+        places = [i // per * per * n + c * per + i % per for i in range(M)]  # of the copy's micro-batches
+        for order in schedule.devices:
+            steps = []
+            for action in order:
+                parts = [part._replace(microbatch=places[part.microbatch]) for part in action.parts]
+                if with_sums and action.kind == "U":
+                    steps.append(parts[0]._replace(kind="A"))
+                steps.append(parts[0] if len(parts) == 1 else Overlap(*parts))
+            devices.append(tuple(steps))
         for i, place in enumerate(places):
             copy_of[place] = c * schedule.n_copies + schedule.copies[i]
             for row, of_one in zip(versions, schedule.versions, strict=True):
@@ -113,27 +120,15 @@ def in_copies(schedule, n, per=None):
     )
 
 
-def _at_places(order, places, with_sums):
-    """Yield the actions of `order`, with places[i] for micro-batch i.
-
-    with_sums: whether to put an `A` before each `U`.
-    """
-    for action in order:
-        parts = [part._replace(microbatch=places[part.microbatch]) for part in action.parts]
-        if with_sums and action.kind == "U":
-            yield parts[0]._replace(kind="A")
-        yield parts[0] if len(parts) == 1 else Overlap(*parts)
-
-
 def with_all_reduce(schedule):
     """Return `schedule` with an `A` for each stage of each copy: it travels while other stages compute.
 
         device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
 
-    Each A comes as early as it can: right after the stage's last backward, or after the A of a later stage,
-    since all devices take them from the last stage to the first. In one order on all devices they never wait
-    for each other in a circle, and backwards end in that order anyway. A schedule that has A or U already is
-    refused, and so is one with faults. Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
+    Each A comes as early as it can: right after the stage's last backward, or after the A of a later stage.
+    All devices take the A from the last stage to the first: in one order on all devices they never wait for
+    each other in a circle, and backwards end in that order anyway. A schedule with A, U or faults is refused.
+    Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(with_all_reduce(in_copies(gpipe(1, 2), 2)))
@@ -157,10 +152,10 @@ def with_all_reduce(schedule):
 def with_updates(schedule):
     """Return `schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
 
-    Each U comes right behind the stage's last backward. Where there are all-reduces, a device has its updates
-    at the end: an update waits for the sum, and whatever came behind it would wait, too. Where copies of a
-    stage are on several devices and there are no all-reduces yet, `with_all_reduce` is applied first. A
-    schedule that has U already is refused, and so is one with faults.
+    Each U comes right after the stage's last backward. Where there are all-reduces, a device has its updates
+    at the end: an update waits for its sum, and all that came after the update would wait, too. Where copies
+    of a stage are on several devices, and no all-reduces are there, `with_all_reduce` puts them in first. A
+    schedule with U or faults is refused.
 
     >>> from ..schedules.one_stage_each import one_f_one_b
     >>> print(with_updates(one_f_one_b(2, 2)))
@@ -216,17 +211,18 @@ def with_zero(schedule, level, prefetch=1):
         G   gather: each device gets the parts of the parameters that the others have
         X   free: each device keeps its own part of the parameters alone
 
-    level: 1, where all S stand behind the device's last backward, so that it has all gradients before; 2,
-        where each is as early as the A of `with_all_reduce`, so that it has a part of most of them; or 3,
-        FSDP, where a device has a part of the parameters, too: a G brings the others before each forward and
-        each backward of the stage, and an X frees them behind it.
-    prefetch: with 3, how many pieces of work before the one that needs it a G begins, so that it travels
-        meanwhile; in so many stages more, the parameters are there at once.
+    level:
+        1: all S come after the device's last backward; until then a device keeps all its gradients.
+        2: each S comes as early as the A of `with_all_reduce`; a device keeps its part alone of most gradients.
+        3: FSDP, where a device keeps only its part of the parameters, too. A G brings the others before each
+        forward and each backward of the stage, and an X frees them then.
+    prefetch: with level 3, how many pieces of work earlier a G begins, so that it travels meanwhile. The
+        device then has all parameters of that many more stages at once.
 
-    From each of N copies, 1 and 2 send as much as an all-reduce: 2 (N - 1)/N of a stage's parameters; 3 sends
-    (2 n + 1) (N - 1)/N of them for the n micro-batches of a copy. A schedule with A, S or U is refused, and
-    so is one with faults, and with 3 one whose copies have unequal work. Sources: Rajbhandari et al. 2020,
-    arXiv 1910.02054; Zhao et al. 2023, arXiv 2304.11277.
+    Each of N copies sends 2 (N - 1)/N of a stage's parameters with level 1 or 2, as in an all-reduce. With
+    level 3 it sends (2 n + 1) (N - 1)/N of them, for the n micro-batches of a copy. A schedule with A, S, U
+    or faults is refused; with level 3, also one whose copies have unequal work. Sources: Rajbhandari et al.
+    2020, arXiv 1910.02054; Zhao et al. 2023, arXiv 2304.11277.
 
     >>> from ..schedules.one_stage_each import data_parallel
     >>> two = data_parallel(2, 2, stages=2)
@@ -260,7 +256,7 @@ def with_zero(schedule, level, prefetch=1):
 def _in_parts(order, prefetch):
     """Return `order` with a `G` before, and an `X` after, each piece of work on a stage and a micro-batch.
 
-    Such a piece is a forward, or all that follows one another of a backward: 0R0 0B0, or 0I0 0W0.
+    A piece is a forward, or all actions of a backward that follow each other: 0R0 0B0, or 0I0 0W0.
     """
     pieces = []  # [(stage, microbatch), positions of its first and its last action, whether it is a forward]
     for position, action in enumerate(order):
@@ -273,6 +269,7 @@ def _in_parts(order, prefetch):
     before, behind = [[[] for _ in order] for _ in range(2)]
     free_from = {}  # stage -> the position behind which its last piece of work has freed it
     for number, ((stage, i), _, last, _) in enumerate(pieces):
+        # a G must not come before the X of the stage's last piece, which would free what it has brought
         early = pieces[max(0, number - prefetch)][1]
         before[max(early, free_from.get(stage, -1) + 1)].append(Action("G", stage, i))
         behind[last].append(Action("X", stage, i))
@@ -289,10 +286,9 @@ def in_segments(schedule, n):
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
 
-    With recomputation, a device then keeps the input of each segment, and has the caches of one segment at a
-    time: for a stage of L equal layers about n + L / n of a layer's size for a micro-batch, least for n =
-    sqrt(L), instead of L. Nothing else changes, but the stages are more. Each segment has its own all-reduce
-    and update.
+    With recomputation, a device then keeps the input of each segment, and the caches of one segment at a
+    time. For a micro-batch and a stage of L equal layers that is about n + L / n times the size of a layer,
+    instead of L; it is least for n = sqrt(L). Each segment has its own all-reduce and update.
 
     n: a number, or a list with one for each stage.
 

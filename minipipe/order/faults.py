@@ -8,7 +8,7 @@ from .actions import (
     works_on,
 )
 from .costs import as_float, divide_exactly, one_for_each
-from .playing import deadlock, play
+from .playing import play
 
 
 # What closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
@@ -215,7 +215,7 @@ def faults(schedule, most_alive=None):
     if stop is not None:
         for faults_of in (_unknown, _on_two_devices, _wrong_count, _wrong_order, _weights_too_new):
             found += faults_of(schedule)
-        return found or wrong_closings(schedule) or [deadlock(schedule, stop)]
+        return found or wrong_closings(schedule) or [stop.deadlock()]
     found = wrong_closings(schedule)
     if most_alive is not None:
         found += _too_many_alive(schedule, most_alive)

@@ -19,7 +19,10 @@ from .schedule import Schedule
 # A schedule that grows action by action, and when each of them begins and ends.
 
 class GrowingSchedule:
-    """The actions that each device has done so far.
+    """The actions that each device has done so far, and their times.
+
+    It keeps a time of its own: which action comes next is chosen by these times, and the clock runs programs
+    whose order is known.
 
     request: the `Request` whose ticks they take.
     orders: for each device, its actions.

@@ -1,31 +1,18 @@
 """A schedule performed action by action: whether it comes to its end, and who waits for whom if not."""
 
 from collections import Counter, defaultdict, deque
-from typing import NamedTuple
 
 from .actions import RULES, WEIGHT, before, works_on
 
 
-class Stop(NamedTuple):
-    """Where a schedule stops that does not come to its end.
-
-    left: for each device, the actions that it cannot do, in order.
-    lanes: for each device, the exchanges that it has started and that are not over, in order.
-    """
-
-    left: list
-    lanes: list
-
-
 def play(schedule):
-    """Return None if all devices come to their end with everything done, else the `Stop`.
+    """Return None if all devices come to their end with everything done, else the `Progress` so far.
 
-    Each device's order is given, so it does not matter which device is looked at first, and no clock is
-    needed: each goes on until something is missing, and is looked at again when that is there. An `A`,
-    an `S` and a `G` only start an exchange: that is over when all devices have come to it. Takes time in
-    proportion to the number of actions.
+    It needs no clock: the order of each device is given, so *whether* all is done does not depend on *when*,
+    and every schedule is played before it is run. Each device goes on until something is missing, and is
+    looked at again when that is there. Takes time in proportion to the number of actions.
     """
-    progress = _Progress(schedule)
+    progress = Progress(schedule)
     ready = list(range(len(schedule.devices)))
     while ready:
         device = ready.pop()
@@ -34,12 +21,10 @@ def play(schedule):
             for part in actions.popleft().parts:
                 ready += progress.perform(device, part)
     complete = all(state & WEIGHT for row in progress.done for state in row)
-    if complete and not any(progress.left) and not any(progress.lanes):
-        return None
-    return Stop(progress.left, progress.lanes)
+    return None if complete and not any(progress.left) and not any(progress.lanes) else progress
 
 
-class _Progress:
+class Progress:
     """How far the devices of a schedule are.
 
     left: for each device, the actions that it has still to do, in order.
@@ -55,8 +40,8 @@ class _Progress:
         self._waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
         self._updates = Counter()  # of (device, stage)
         self._holders = [schedule.holders(stage) for stage in range(schedule.n_stages)]
-        # whether a device has all parameters of a stage, in an order with S: they are in parts from the
-        # beginning where the order frees what it has gathered
+        # (device, stage) -> whether the device has all parameters of the stage; None in an order without S.
+        # Where the order frees what it has gathered, devices have their own parts from the beginning.
         self._whole = defaultdict(lambda: "X" not in kinds) if "S" in kinds else None
 
     def can_begin(self, device, part):
@@ -78,7 +63,7 @@ class _Progress:
             return False
         if self._whole is not None and rule.whole not in (None, self._whole[device, stage]):
             return False
-        return not (self.lanes[device] and waits_for(kind, stage, self.lanes[device]))
+        return not (self.lanes[device] and _waits_for(kind, stage, self.lanes[device]))
 
     def perform(self, device, part):
         """Do an action; return the devices that can perhaps go on."""
@@ -92,13 +77,70 @@ class _Progress:
             self._updates[device, stage] += 1
         elif rule.meets:
             self.lanes[device].append(part)
-            return _meet(self.lanes, device, self._holders)
+            return self._meet(device)
         elif rule.way and (rule.handed_on, stage, i) in self._waiting:
             return [self._waiting.pop((rule.handed_on, stage, i))]
         return ()
 
+    def _meet(self, device):
+        """End all exchanges that can end now that `device` has started one; return who took part.
 
-def waits_for(kind, stage, lane):
+        An `A`, an `S` and a `G` only start an exchange. A lane works on one exchange after the other, so an
+        exchange takes place when it is the first in the lanes of all devices that hold its stage.
+        """
+        lanes, to_look_at, took_part = self.lanes, [device], []
+        while to_look_at:
+            lane = lanes[to_look_at.pop()]
+            devices = self._holders[lane[0].stage] if lane else []
+            if lane and all(lanes[r] and lanes[r][0][:2] == lane[0][:2] for r in devices):
+                for r in devices:
+                    lanes[r].popleft()
+                to_look_at += devices
+                took_part += devices
+        return took_part
+
+    def deadlock(self):
+        """Return the cycle of who waits for whom, in words.
+
+        Each place in the cycle is (device, whether its communication lane waits).
+        """
+        to_come = {part for actions in self.left for action in actions for part in action.parts}
+        path = [(r, False) for r, actions in enumerate(self.left) if actions]
+        path = (path or [(r, True) for r, lane in enumerate(self.lanes) if lane])[:1]
+        while (following := self._obstacle(*path[-1], to_come)[1]) not in path:
+            path.append(following)
+        cycle = path[path.index(following):]
+        remedy = ""
+        if all(communicates for _, communicates in cycle):
+            remedy = ": start the exchanges in the same order of stages on all devices"
+        return "deadlock: " + ", and ".join(self._obstacle(*place, to_come)[0] for place in cycle) + remedy
+
+    def _obstacle(self, device, communicates, to_come):
+        """Return (what a device, or its communication lane, waits for, in words; the place of that).
+
+        to_come: all actions that are left.
+        """
+        schedule, lanes = self._schedule, self.lanes
+        if communicates:
+            mine = lanes[device][0]
+            holders = self._holders[mine.stage]
+            other = next(r for r in holders if not lanes[r] or lanes[r][0][:2] != mine[:2])
+            behind = [*lanes[other], *self.left[other]]
+            theirs = next(action for action in behind if action[:2] == mine[:2])
+            words = f"device {device} cannot end {mine} before {theirs} on device {other}, behind {behind[0]}"
+            return words, (other, bool(lanes[other]))
+        action = self.left[device][0]
+        words = f"device {device} cannot start {action} before "
+        needs = [need for part in action.parts for need in before(*part) if need in to_come]
+        if not needs:
+            ends = (_waits_for(part.kind, part.stage, lanes[device]) for part in action.parts)
+            return f"{words}{next(filter(None, ends))[0]} is over", (device, True)
+        kind, stage, microbatch = needs[0]
+        holder = schedule.device_of[schedule.copies[microbatch]][stage]
+        return f"{words}{stage}{kind}{microbatch} on device {holder}", (holder, False)
+
+
+def _waits_for(kind, stage, lane):
     """Return the exchanges in a device's lane that must be over before an action of this kind begins.
 
     An update waits for the sum that it applies; an action that needs all parameters, for their gather.
@@ -107,68 +149,3 @@ def waits_for(kind, stage, lane):
     if kind == "U":
         return ends
     return [exchange for exchange in ends if RULES[kind].whole and RULES[exchange.kind].leaves]
-
-
-def _meet(lanes, device, holders):
-    """End all exchanges that can end now that `device` has started one; return the devices that took part.
-
-    A lane works on one exchange after the other, so one takes place when it is the first in the lanes of
-    all devices that have a copy of its stage, `holders[stage]`.
-    """
-    to_look_at, took_part = [device], []
-    while to_look_at:
-        lane = lanes[to_look_at.pop()]
-        devices = holders[lane[0].stage] if lane else []
-        if lane and all(lanes[r] and lanes[r][0][:2] == lane[0][:2] for r in devices):
-            for r in devices:
-                lanes[r].popleft()
-            to_look_at += devices
-            took_part += devices
-    return took_part
-
-
-def deadlock(schedule, stop):
-    """Return the cycle of who waits for whom at this `Stop`, in words.
-
-    Each place in the cycle is (device, whether its communication lane waits).
-    """
-    to_come = {part for actions in stop.left for action in actions for part in action.parts}
-
-    def after(device, communicates):
-        if communicates:
-            return _behind_an_exchange(schedule, stop, device)
-        return _behind_an_action(schedule, stop, device, to_come)
-
-    path = [(r, False) for r, actions in enumerate(stop.left) if actions]
-    path = (path or [(r, True) for r, lane in enumerate(stop.lanes) if lane])[:1]
-    while (following := after(*path[-1])[1]) not in path:
-        path.append(following)
-    cycle = path[path.index(following):]
-    remedy = ""
-    if all(communicates for _, communicates in cycle):
-        remedy = ": start the exchanges in the same order of stages on all devices"
-    return "deadlock: " + ", and ".join(after(*place)[0] for place in cycle) + remedy
-
-
-def _behind_an_action(schedule, stop, device, to_come):
-    """Return (what a device waits for that cannot start its next action, in words; who should do that)."""
-    action = stop.left[device][0]
-    words = f"device {device} cannot start {action} before "
-    needs = [need for part in action.parts for need in before(*part) if need in to_come]
-    if not needs:
-        lane = stop.lanes[device]
-        first = next(found for part in action.parts for found in waits_for(part.kind, part.stage, lane))
-        return words + f"{first} is over", (device, True)
-    kind, stage, microbatch = needs[0]
-    holder = schedule.device_of[schedule.copies[microbatch]][stage]
-    return words + f"{stage}{kind}{microbatch} on device {holder}", (holder, False)
-
-
-def _behind_an_exchange(schedule, stop, device):
-    """Return the same pair for a lane: it waits for a device that has something else to do first."""
-    mine, lanes = stop.lanes[device][0], stop.lanes
-    others = [r for r in schedule.holders(mine.stage) if not lanes[r] or lanes[r][0][:2] != mine[:2]]
-    to_come = [*lanes[others[0]], *stop.left[others[0]]]
-    theirs = next(action for action in to_come if action[:2] == mine[:2])
-    words = f"device {device} cannot end {mine} before {theirs} on device {others[0]}, behind {to_come[0]}"
-    return words, (others[0], bool(lanes[others[0]]))
