@@ -17,11 +17,18 @@ from .trace import Tick, Trace
 class Due:
     """What happens in one tick, in this order; a lane is named by its number.
 
-    resuming: a heap of the lanes whose programs go on, after what they have finished, up to their next
-        Compute or wait.
-    starting: a heap of the lanes that have come to a Compute. They start once no program goes on any more.
+    1. Programs go on, after what they have finished, up to their next Compute or wait.
+    2. A Compute starts: once no program goes on any more, so that `tick` can stop between ends and starts.
+    3. Messages enter ports. Only now is it known which of them wait, so a tie is decided among all of them.
+    4. Lanes that wait for any device choose: a message that went through a port without delay counts, too.
+
+    After each step, whatever it has caused in the same tick (work of no ticks) comes first again. Of several
+    lanes, the one with the lowest number comes first.
+
+    resuming: a heap of the lanes whose programs go on.
+    starting: a heap of the lanes that have come to a Compute.
     ports: the tick, if messages enter the links and ports that are free then; else None.
-    choosing: {lane that waits for anybody: the tick at which it takes what has come first}.
+    choosing: {lane that waits for any device: the tick at which it takes the message that has come first}.
     """
 
     __slots__ = ("choosing", "ports", "resuming", "starting", "tick")
@@ -169,7 +176,10 @@ class Cluster:
         return trace
 
     def _advance(self, until):
-        """Do all that happens before tick `until`; at `until`, end what is over, but start nothing."""
+        """Do all that happens before tick `until`; at `until`, end what is over, but start nothing.
+
+        So after `tick()` a trace shows whole ticks: what starts at `until` belongs to the next one.
+        """
         if self.failure is not None:
             raise RuntimeError(f"this run has stopped with an error ({self.failure}): start a new one")
         agenda = self._agenda
@@ -194,7 +204,8 @@ class Cluster:
     def _do(self, due, only_ends):
         """Do what happens in one tick, or only end what is over, and start nothing.
 
-        Each lane goes on with its own number of the tick: one may count 2, another 2.0.
+        Each lane goes on with its own number of the tick: one may count 2, another 2.0, and exact lanes stay
+        exact.
         """
         lanes, resuming, starting = self._lanes, due.resuming, due.starting
         while True:
@@ -239,7 +250,7 @@ class Cluster:
                 answer = message.value
             elif kind is Send:
                 if self._mail.send(lane, request, now):
-                    self._count_received(lane, now)
+                    self._mail.count_received(lane, now)
                     return
                 answer = None
             else:
@@ -247,15 +258,10 @@ class Cluster:
                     f"the program of device {lane.device} yielded {request!r}: yield Compute, Send or Receive"
                 )
 
-    def _count_received(self, lane, now):
-        """Count the bytes that the lane's device holds, after its last receive in this tick."""
-        if self._accounts is not None:
-            self._accounts.after_receiving(lane.device, now)
-
     def _finish(self, lane, now):
         self.record.finished[lane.number] = now
         self._devices[lane.device].n_running -= 1
-        self._count_received(lane, now)
+        self._mail.count_received(lane, now)
         if self._accounts is not None:
             self._accounts.check_limit(lane.device, now)
 
@@ -272,8 +278,8 @@ class Cluster:
                 lane.answer = request.function(*request.args)
             else:
                 lane.answer = self._accounts.call(lane, request.function, request.args, now)
-        elif self._accounts is not None:
-            self._accounts.after_receiving(lane.device, now)
+        else:
+            self._mail.count_received(lane, now)
         end = now + ticks
         self.record.spans += (lane.number, label, now, end)
         self._agenda.go_on(lane, end)

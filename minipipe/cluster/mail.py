@@ -111,8 +111,8 @@ class UnreceivedError(RuntimeError):
 class Wait(NamedTuple):
     """A lane waits for the message `label` from the device `other`, which may be `ANY`.
 
-    asked: whether it is the other way round: it has sent the message to the other device, and waits until
-        that asks for it.
+    asked: whether the lane has sent the message to the other device instead, and waits until that device
+        asks for it.
     """
 
     device: int
@@ -129,7 +129,7 @@ class Wait(NamedTuple):
 
 
 def deadlock_message(waits):
-    """Who waits for whom: a cycle, or a chain that ends where nobody can help any more.
+    """Return who waits for whom: a cycle, or a chain that ends at a device that cannot help any more.
 
     waits: a `Wait` for each lane that is not over.
 
@@ -171,17 +171,17 @@ def check_all_received(devices):
 
 
 def sent_twice(source, label, to):
-    """Why a message cannot be sent as long as another one of its name lies in the inbox."""
+    """Return why a message cannot be sent while another one of its name lies in the inbox."""
     return f"device {source} sends {label} to device {to} twice: name each message once"
 
 
 def two_wait(device, label):
-    """Why two lanes of a device cannot wait for messages of one name."""
+    """Return why two lanes of a device cannot wait for messages of one name."""
     return f"two lanes of device {device} wait for {label}: let one hand it on to the other"
 
 
 def which_devices(devices):
-    """Which devices there are, for those who have named another one."""
+    """Return which devices there are, for an error that met another one."""
     return f"devices are 0..{len(devices) - 1}"
 
 
@@ -209,14 +209,16 @@ class Mail:
         if to not in self._numbers:
             raise ValueError(f"device {source} sends {label} to device {to}: {which_devices(self._devices)}")
         if value is not None:
+            # The copy is made now: devices share no memory, and the sender may overwrite its arrays at once.
             value, n_bytes = own(value)
         if not is_plain(n_bytes):
             n_bytes = real_number(f"device {source} sends {label}: n_bytes", n_bytes, least=0, clock=True)
         receiver, key = self._devices[to], (source, label)
         arrival = now if self._all_free or source == to else None
         row = self._record.sends(label, source, to, now, n_bytes, lane.number, arrival)
+        # Who waits already takes the message at once, and it never lies in an inbox: half of all messages.
         waiting = None if arrival is None else receiver.waiting.pop(key, None)
-        if waiting is not None:  # half of all messages take this way
+        if waiting is not None:
             self._deliver(waiting, row, value, now)
             return False
         message = MessageInFlight(label, source, to, value, n_bytes, row, arrival)
@@ -242,8 +244,8 @@ class Mail:
         if message is None or message.arrival is None:
             self._wait(lane, source, label, message, now)
             return None
-        if message.arrival > now:
-            self._count_received(lane, now)
+        if message.arrival > now:  # under way: nothing else can change when it arrives
+            self.count_received(lane, now)
             self._deliver(lane, message.row, message.value, message.arrival)
             return None
         self._record.receives(message.row, now, lane.number)
@@ -264,7 +266,8 @@ class Mail:
     def choose(self, lane, now):
         """Hand over the message that has come first, if this lane waits for one from anybody.
 
-        If all that have been sent wait to be asked for, it asks for the first of them.
+        If all that have been sent wait to be asked for, it asks for the first of them. Of two that were sent,
+        or have arrived, in the same tick, the message of the lower device comes first.
         """
         if lane.waits_for is None or lane.waits_for[1] is not ANY:
             return  # it has got one already
@@ -275,7 +278,7 @@ class Mail:
             return
         known = [message for message in messages if message.arrival is not None]
         if not known:
-            return  # they queue
+            return  # they queue for a port; when one has passed, `_lies_there` lets this lane choose again
         first = min(known, key=lambda message: (message.arrival, message.source))
         if first.arrival > now:
             self._agenda.choose(lane, first.arrival)
@@ -290,7 +293,7 @@ class Mail:
         self._let_choose(message, now)
 
     def _ask(self, message, lane, now):
-        """Let a held message set out; its sender goes on, unless it waits for the arrival."""
+        """Let a held message set out; its sender goes on in this tick, unless it waits for the arrival."""
         sender, message.sender, message.is_held = message.sender, None, False
         sender.waits_for = None
         if sender.since < now:
@@ -302,6 +305,7 @@ class Mail:
         """Start a message, or queue it for its port; return whether its sender waits for the arrival."""
         blocking = self._carrier.link(message.source, message.to).blocking
         if not self._carrier.set_out(message, now):
+            # it enters at the end of this tick, when all that compete for the port have been sent
             self._agenda.let_through(now)
         else:
             self._arrives(message)
@@ -342,8 +346,7 @@ class Mail:
 
     def _wait(self, lane, source, label, message, now):
         """Let a lane wait for a message whose arrival nobody knows yet; None if it has not been sent."""
-        if self._accounts is not None:
-            self._accounts.after_receiving(lane.device, now)
+        self.count_received(lane, now)
         if source not in self._numbers:
             words = f"device {lane.device} waits for {label} from device {source}"
             raise ValueError(f"{words}: {which_devices(self._devices)}")
@@ -356,7 +359,7 @@ class Mail:
 
     def _wait_for_any(self, lane, label, now):
         """Let a lane wait for any device: it looks at what has arrived at the end of the tick."""
-        self._count_received(lane, now)
+        self.count_received(lane, now)
         device = self._devices[lane.device]
         if label in {*device.choosing, *(name for _, name in device.waiting)}:
             raise ValueError(two_wait(lane.device, label))
@@ -372,7 +375,7 @@ class Mail:
             self._accounts.has_received(lane.device)
         self._agenda.go_on(lane, tick)
 
-    def _count_received(self, lane, now):
+    def count_received(self, lane, now):
         """Count the bytes that the lane's device holds, after its last receive in this tick."""
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)

@@ -213,7 +213,7 @@ def with_zero(schedule, level, prefetch=1):
 
     level:
         1: all S come after the device's last backward; until then a device keeps all its gradients.
-        2: each S comes as early as the A of `with_all_reduce`; a device keeps its part alone of most gradients.
+        2: each S comes as early as the A of `with_all_reduce`; a device keeps a part of most gradients.
         3: FSDP, where a device keeps only its part of the parameters, too. A G brings the others before each
         forward and each backward of the stage, and an X frees them then.
     prefetch: with level 3, how many pieces of work earlier a G begins, so that it travels meanwhile. The

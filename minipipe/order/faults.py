@@ -13,39 +13,47 @@ from .playing import play
 
 # What closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
 #
-# An order without any `A` is complete: the gradients of all copies are added up at its end. So is one without
-# any `U`: the optimizer makes its step after it. An order with some must have all, on each stage of each
-# copy. Copies that have a stage on the same device share it there, so it has one `A` and one `U` for all of
-# them.
+# An order without any `A` is complete: the gradients of all copies are added up at its end. An order without
+# any `U` is complete, too: the optimizer makes its step at the end. An order with some of them must have all,
+# on each stage of each copy. Copies that have a stage on the same device share it there: one `A` and one `U`
+# are for all of them.
 #
-# Where gradients are added up by `S`, each device has a part of the sum: a `U` applies that, and then a `G`
-# gathers the parameters.
+# Where gradients are added up by `S`, each device has a part of the sum: a `U` applies that part, and then a
+# `G` gathers the parameters.
 
 def wrong_closings(schedule):
     """Return the faults of the closing actions of an order that has no other faults."""
     if not schedule.kinds & CLOSING:
         return []
-    out_of_place = list(_parts_out_of_place(schedule))
-    if out_of_place:
-        return out_of_place
+    found = list(_parts_out_of_place(schedule))
+    if found:
+        return found
     parts_of = {}
     for device, part, _ in schedule.walk():
         parts_of.setdefault((device, part.stage), []).append(part)
-    found = [
-        f"device {device}: {fault}"
-        for (device, _), parts in parts_of.items() for fault in _closing_faults_of_stage(schedule, parts)
-    ]
+    for (device, _), parts in parts_of.items():
+        found += [f"device {device}: {fault}" for fault in _closing_faults_of_stage(schedule, parts)]
     if "S" in schedule.kinds and not found:
         in_parts = "X" in schedule.kinds
-        found = [
-            f"device {device}: {fault}"
-            for (device, stage), parts in parts_of.items()
-            for fault in _faults_of_parameters(stage, parts, in_parts)
-        ]
+        for (device, stage), parts in parts_of.items():
+            found += [f"device {device}: {fault}" for fault in _faults_of_parameters(stage, parts, in_parts)]
         for stage in range(schedule.n_stages):
             found += _unequal_meetings(stage, schedule.holders(stage), "G", parts_of)
-    if not _sums(schedule) or not found:
-        found += _faults_between_devices(schedule, parts_of)
+    sums = adding(SUMMED, schedule.kinds)
+    for stage in range(schedule.n_stages) if not (sums and found) else ():
+        devices = schedule.holders(stage)
+        unequal = _unequal_meetings(stage, devices, sums[0], parts_of) if sums else []
+        found += unequal
+        if len(devices) > 1 and not sums:
+            found.append(
+                f"stage {stage} is on devices {_text_of(devices)}, so an update needs the sum of their "
+                "gradients: put an A before each U, as with_all_reduce does"
+            )
+        elif not unequal and len(devices) == 1 and "S" in schedule.kinds:
+            found.append(
+                f"stage {stage} is on device {devices[0]} alone, so an S has nobody to share it with: leave "
+                "out S, G and X"
+            )
     return found
 
 
@@ -61,17 +69,11 @@ def _parts_out_of_place(schedule):
         )
     if "S" in kinds and schedule.versions:
         yield "an S needs an order whose weights do not change on the way: leave out versions, or use A"
-    for kind in sorted(kinds & REPEATED if "S" not in kinds else ()):
-        does = {"G": "gathers", "X": "leaves"}[kind]
-        yield (
-            f"{'a' if kind == 'G' else 'an'} {kind} {does} what devices update in parts: put an S in the "
-            f"place of each A, or leave out {kind}"
-        )
-
-
-def _sums(schedule):
-    """Return the kind of action that adds up gradients of several devices, in a list of one; or []."""
-    return adding(SUMMED, schedule.kinds)
+    for kind, does in (("G", "a G gathers"), ("X", "an X leaves")):
+        if kind in kinds and "S" not in kinds:
+            yield (
+                f"{does} what devices update in parts: put an S in the place of each A, or leave out {kind}"
+            )
 
 
 def _closing_faults_of_stage(schedule, parts):
@@ -79,13 +81,21 @@ def _closing_faults_of_stage(schedule, parts):
     gradients = []  # the micro-batches whose gradients were made since the last update
     summed = updated = None  # the `A` that has added them up, and that update
     refused = set()  # closing actions that come too early, which is said once
-    sums = _sums(schedule)
+    sums = adding(SUMMED, schedule.kinds)
     for part in parts:
         kind, stage, i = part
         if kind in REPEATED:
             continue
-        if kind in CLOSING:
-            yield from _wrong_name(part, gradients)
+        if kind in CLOSING:  # it has the number of the last micro-batch whose gradient it takes in
+            does, last = "apply" if kind == "U" else "add up", max(gradients, default=i)
+            if i not in gradients:
+                applied = f"an update before it applied the gradient of micro-batch {i}"
+                yield f"{part} has nothing to {does}: {applied}"
+            elif last > i:
+                yield (
+                    f"{part} comes after the backward of micro-batch {last}, whose gradient it would {does}, "
+                    f"too: put it before that, or write {stage}{kind}{last}"
+                )
         elif updated and not schedule.versions and updated not in refused:
             refused.add(updated)
             yield (
@@ -119,26 +129,11 @@ def _closing_faults_of_stage(schedule, parts):
         )
 
 
-def _wrong_name(part, gradients):
-    """Yield a fault unless `part` has the number of the last micro-batch whose gradient it takes in."""
-    kind, stage, i = part
-    takes_in = "apply" if kind == "U" else "add up"
-    if i not in gradients:
-        yield (
-            f"{part} has nothing to {takes_in}: an update before it applied the gradient of micro-batch {i}"
-        )
-    elif max(gradients) > i:
-        yield (
-            f"{part} comes after the backward of micro-batch {max(gradients)}, whose gradient it would "
-            f"{takes_in}, too: put it before that, or write {stage}{kind}{max(gradients)}"
-        )
-
-
 def _faults_of_parameters(stage, parts, in_parts):
-    """Yield what a device lacks of a stage's parameters, or has already, when an action begins.
+    """Yield a fault for parameters that a device lacks, or has already, when an action begins.
 
-    in_parts: whether the device has its own part alone at the beginning and at the end, in an order with X;
-        without X, it has all parameters then.
+    in_parts: whether the device has only its own part at the beginning and at the end, as in an order with X.
+        Without X, it has all parameters then.
     """
     whole, last = not in_parts, None
     for part in parts:
@@ -170,7 +165,7 @@ def _faults_of_parameters(stage, parts, in_parts):
 
 
 def _unequal_meetings(stage, devices, kind, parts_of):
-    """Return a list: the fault that some devices start more exchanges of this kind than others, or none."""
+    """Return [the fault that some devices start more exchanges of this kind than others], or []."""
     numbers = [sum(part.kind == kind for part in parts_of[device, stage]) for device in devices]
     if len(set(numbers)) <= 1:
         return []
@@ -178,26 +173,6 @@ def _unequal_meetings(stage, devices, kind, parts_of):
         f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[kind].name}s of stage {stage}: each of "
         "them is a meeting of all, so put equally many on each"
     ]
-
-
-def _faults_between_devices(schedule, parts_of):
-    """Yield the faults of sums and updates of stages that are on several devices."""
-    sums = _sums(schedule)
-    for stage in range(schedule.n_stages):
-        devices = schedule.holders(stage)
-        unequal = _unequal_meetings(stage, devices, sums[0], parts_of) if sums else []
-        if len(devices) > 1 and not sums:
-            yield (
-                f"stage {stage} is on devices {_text_of(devices)}, so an update needs the sum of their "
-                "gradients: put an A before each U, as with_all_reduce does"
-            )
-        elif unequal:
-            yield from unequal
-        elif len(devices) == 1 and "S" in schedule.kinds:
-            yield (
-                f"stage {stage} is on device {devices[0]} alone, so an S has nobody to share it with: leave "
-                "out S, G and X"
-            )
 
 
 def _text_of(numbers):
@@ -223,7 +198,7 @@ def faults(schedule, most_alive=None):
 
 
 def wrong_form(schedule):
-    """Yield the faults of the sizes, `copy_of` and `versions`, which say how to read the actions."""
+    """Yield the faults of the sizes, of `copy_of` and of `versions`: these say how to read the actions."""
     n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
     if not all(isinstance(size, Integral) and size >= 1 for size in (n_stages, n_microbatches)):
         yield (
@@ -259,7 +234,7 @@ def wrong_form(schedule):
 
 
 def _late_W_out_of_place(schedule):
-    """Yield a fault for each `W*` whose product would not be of a run of micro-batches with equal weights."""
+    """Yield a fault for each `W*` whose micro-batches do not follow each other, or have unequal weights."""
     if "W*" not in schedule.kinds:
         return
     copies, why = list(schedule.copies), ""
@@ -314,7 +289,7 @@ def _on_two_devices(schedule):
 
 
 def _wrong_count(schedule):
-    """Yield a fault for all that is done too often, or never, of a stage and a micro-batch."""
+    """Yield a fault for each action of a stage and a micro-batch that is done too often, or never."""
     counts = Counter(_at(schedule, *part) for _, part, _ in schedule.walk() if part.kind in RULES)
     for stage in range(schedule.n_stages):
         for microbatch, copy in enumerate(schedule.copies):
@@ -357,26 +332,29 @@ def _wrong_order(schedule):
                 positions.setdefault(part, position)
         for part, position in positions.items():
             rule = RULES[part.kind]
-            needed, too_early = (
-                _others(schedule, part, bits, positions) for bits in (rule.needs, rule.forbids)
-            )
-            too_late = [other for other in needed if position < positions[other]]
-            if too_late:
-                yield f"device {device}: {part} comes before {_needed(too_late[0], part)}"
-            for other in too_early:
+            needed = [other for other in _others(schedule, part, rule.needs) if other in positions]
+            first = next((other for other in needed if position < positions[other]), None)
+            if first is not None:
+                what = f"the gradient of micro-batch {part.microbatch} is complete"
+                if RULES[first.kind].adds == FORWARD:
+                    what = f"its forward {first}"
+                elif rule.needs == INPUT:
+                    what = f"{first}, the other half, which it needs"
+                yield f"device {device}: {part} comes before {what}"
+            for other in _others(schedule, part, rule.forbids):
                 said = RULES[other.kind].needs & rule.adds  # of `other`, which comes before what it needs
-                if position > positions[other] and not said:
+                if other in positions and position > positions[other] and not said:
                     yield f"device {device}: {part} comes after {other}, which needs it"
 
 
-def _others(schedule, part, bits, known):
-    """Return the actions in `known` that add any of `bits` for the stage and micro-batches of `part`.
+def _others(schedule, part, bits):
+    """Return the actions that add any of `bits` for the stage and micro-batches of `part`.
 
-    Those that repeat the work of `part` are left out: they are a wrong count, not a wrong order.
+    Actions that repeat the work of `part` are left out: they are a wrong count, not a wrong order.
     """
     kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
     actions = [_at(schedule, kind, part.stage, i) for kind in kinds for i in works_on(part, schedule.copy_of)]
-    return [action for action in dict.fromkeys(actions) if action in known]
+    return dict.fromkeys(actions)
 
 
 def _at(schedule, kind, stage, microbatch):
@@ -384,15 +362,6 @@ def _at(schedule, kind, stage, microbatch):
     if RULES[kind].wide and 0 <= microbatch < schedule.n_microbatches:
         microbatch = schedule.last_of_copy[schedule.copies[microbatch]]
     return Action(kind, stage, microbatch)
-
-
-def _needed(other, part):
-    """Return what `part` needs of the action `other`, in words."""
-    if RULES[other.kind].adds == FORWARD:
-        return f"its forward {other}"
-    if RULES[part.kind].needs == INPUT:
-        return f"{other}, the other half, which it needs"
-    return f"the gradient of micro-batch {part.microbatch} is complete"
 
 
 def _weights_too_new(schedule):
