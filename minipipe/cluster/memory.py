@@ -157,8 +157,9 @@ class Accounts:
             raise ValueError(f"holdings has {count}: pass one for each")
         self._holdings, self._limit, self._devices, self._record = holdings, limit, devices, record
         self._last = [{} for _ in devices]  # the bytes that each device was last seen to hold, by kind
-        self._next = [None] * len(devices)  # those that it will hold when its only lane has done its Compute
-        self._received = set()  # the devices that have received something since their last Compute
+        # the bytes that a device will hold when its Compute is over: known already if no other lane works
+        self._next = [None] * len(devices)
+        self._received = set()  # the devices that have received something since they were last counted
 
     def resumed(self, lane, now):
         """Count what the lane's device holds, now that its Compute is over and its program goes on."""
@@ -196,7 +197,7 @@ class Accounts:
     def check_limit(self, number, now):
         """Raise `MemoryLimitError` if what was last counted and the messages before `now` pass the limit.
 
-        A device whose programs are over is not looked at again, so there all messages count, whenever they
+        Nobody looks at a device again whose programs are over, so all its messages count, whenever they
         arrive.
         """
         if self._limit is None:

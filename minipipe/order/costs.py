@@ -115,21 +115,19 @@ class Costs:
 
     F, B: forward and backward. B left out is I + W where both are given, else 2.
     R: recompute; left out, it is F, since a recompute is a forward again.
-    I, W: the halves of a backward; left out, they are B / 2 each, and one of them left out is B minus the
-        other.
-    late_W: of a `W*`, for each of its micro-batches; left out, it is W, so that width gains nothing.
-    FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage and
-        B of the other, so that nothing is gained.
-    A: adding up a stage's gradients over all copies, on the communication lane; may be 0, which it is where
-        left out.
-    U: an update; may be 0, which it is where left out.
-    message_bytes: what a stage sends on to the next one for each micro-batch, and gets back as a gradient,
-        which has the same size; a number is that of each stage, however many a device has. Only simulations
-        need it; in a run with arrays, messages have the size that they have.
+    I, W: the halves of a backward; left out, each is B / 2. If one is given, the other is the rest of B.
+    late_W: the ticks of a `W*` for each micro-batch; left out, it is W: the wide product saves nothing.
+    FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage plus
+        B of the other, so that the overlap saves nothing.
+    A: adding up a stage's gradients over all copies, on the communication lane; left out, it is 0.
+    U: an update; left out, it is 0.
+    message_bytes: the bytes that a stage sends to the next one for each micro-batch; the gradient that comes
+        back has the same size. A number is for each stage, however many a device has. Only simulations need
+        it: in a run with arrays, a message has the size of its arrays.
 
-    unit: what all of these are, "ticks" or "seconds"; the trace of a run then says so.
-    share: of the forward of the whole network, that a device works through in one tick; the trace then says
-        so, see `Trace.tick_is`. Left out, it follows from F, if that is a number: F = 1 on 4 devices is 1/4.
+    unit: the unit of all costs, "ticks" or "seconds"; the trace of a run says so, too.
+    share: the share of the forward of the whole network that a device works through in one tick, see
+        `Trace.tick_is`. Left out, it follows from F, if F is a number: F = 1 on 4 devices is 1/4.
 
     A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them. An S
     and a G take the time of their messages.
@@ -157,7 +155,10 @@ class Costs:
 
     def __post_init__(self):
         for each in fields(self):
-            object.__setattr__(self, each.name, _in_python(getattr(self, each.name)))
+            cost = getattr(self, each.name)
+            items = items_of(cost)  # made a new list, since the user may change theirs
+            cost = _in_python(cost) if items is None else list(map(_in_python, items))
+            object.__setattr__(self, each.name, cost)
         if self.B is None:
             object.__setattr__(self, "B", _whole_backward(self.I, self.W))
         one_of("unit", self.unit, ["ticks", "seconds"])
@@ -168,7 +169,7 @@ class Costs:
 
     @classmethod
     def from_text(cls, text):
-        """Return the costs in a text such as "F=1,B=2"; "F=1/1/3" gives those of a kind stage by stage."""
+        """Return the costs in a text such as "F=1,B=2"; "F=1/1/3" gives F stage by stage."""
         names = [each.name for each in fields(cls) if each.name not in NO_COSTS]
         costs = {}
         for part in checked_name("costs", text).split(","):
@@ -200,9 +201,8 @@ class Costs:
         """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that no clock can keep.
 
         sharing: for each stage, how many stages share its device, `Schedule.sharing`.
-        beside: the times of links, with which the ticks will be added up. Where a third is among all of
-            these, or a cost is a `Fraction`, halves are fractions, too; otherwise floats, which are quicker,
-            and as exact.
+        beside: the times of links, to which ticks will be added. If a cost or a time needs thirds, or is a
+            `Fraction`, all ticks stay fractions; otherwise they are floats, which are quicker, and as exact.
         """
         key = tuple(sharing), frozenset(beside)
         if key not in self._tables:
@@ -239,10 +239,10 @@ class Costs:
         return partial(_action_ticks, table, copies)  # not a closure: a network that has run can be pickled
 
     def tick_of(self, sharing, samples=None, shards=1):
-        """Return what a tick is, a `OneTick`; None for seconds, and for lists of costs that do not say.
+        """Return what a tick is, a `OneTick`; None for seconds, and for a list F without `share`.
 
         sharing: as for `table`. Devices that are equally fast have equal shares.
-        samples: of a micro-batch, or None.
+        samples: the samples of a micro-batch, or None.
         shards: how many devices share the work inside each layer.
 
         >>> print(Costs(F=2).tick_of([2, 2, 1], shards=3))
@@ -291,9 +291,10 @@ def _as_list(cost):
 
 
 def _whole_backward(I, W):
-    """Return B of its two halves, I + W; 2 unless both are given. `ValueError` for a number beside a list.
+    """Return B as the sum of its two halves, I + W, or 2 unless both are given.
 
-    Lists of two lengths, and what is not a number, are refused where the halves are used.
+    Raise `ValueError` for a number beside a list. Lists of two lengths, and halves that are not numbers, are
+    refused where the halves are used.
     """
     if I is None or W is None:
         return 2
@@ -324,10 +325,7 @@ def _per_stage(name, cost, n_stages, may_be_0=False, unit="ticks"):
 
 
 def _in_python(cost):
-    """Return a number as Python's, or a new list of such numbers; anything else as it is."""
-    items = items_of(cost)
-    if items is not None:
-        return [part if python_number(part) is None else python_number(part) for part in items]
+    """Return a number as Python's, and anything else as it is."""
     number = python_number(cost)
     return cost if number is None else number
 

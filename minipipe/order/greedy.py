@@ -21,8 +21,7 @@ from .schedule import Schedule
 class GrowingSchedule:
     """The actions that each device has done so far, and their times.
 
-    It keeps a time of its own: which action comes next is chosen by these times, and the clock runs programs
-    whose order is known.
+    It keeps a time of its own: these times choose which action comes next, and the clock runs given orders.
 
     request: the `Request` whose ticks they take.
     orders: for each device, its actions.
@@ -176,9 +175,11 @@ class _Run:
         candidates = [self._candidates(device) for device in range(len(self.stages))]
         refused = set()
         while any(candidates):
+            # what can begin first comes next; of equals the lower rank by kind, then by stage
             device = min((r for r, found in enumerate(candidates) if found), key=lambda r: candidates[r][0])
             start, _, _, action = candidates[device][0]
             if action.kind == "F" and not self._has_room_after(action.stage):
+                # put aside until another action has been done, which may have released room
                 candidates[device].pop(0)
                 refused.add(device)
                 continue
@@ -186,6 +187,7 @@ class _Run:
             self.done[action.kind][action.stage] += 1
             if action.kind != "W":
                 self.preferred[device] = self.after[action.kind]
+            # only this device, the one that gets its message, and those that were refused can do anything new
             neighbour = action.stage + RULES[action.kind].way
             changed = refused | {device}
             if 0 <= neighbour < self.request.n_stages:

@@ -136,7 +136,10 @@ class Schedule:
 
     def __post_init__(self):
         """Turn lists into tuples, and NumPy's numbers into Python's; raise `ScheduleError` for others."""
-        devices, versions = (_tuples(name, getattr(self, name)) for name in ("devices", "versions"))
+        devices, versions = (
+            [tuple(listed(f"{name}[{k}]", row, 0)) for k, row in enumerate(listed(name, rows, 0))]
+            for name, rows in (("devices", self.devices), ("versions", self.versions))
+        )
         strange = [one for one in chain(*devices) if not isinstance(one, (Action, Overlap))]
         if strange:
             raise ScheduleError(f"{shown(strange[0])} is no action: use Schedule.from_text(['F0 B0', ...])")
@@ -402,11 +405,6 @@ def checked_schedule(schedule):
             "microbatches)"
         )
     return schedule
-
-
-def _tuples(name, rows):
-    """Return `rows` as a tuple of tuples; raise `ValueError` for what is not a list of lists."""
-    return tuple(tuple(listed(f"{name}[{k}]", row, 0)) for k, row in enumerate(listed(name, rows, 0)))
 
 
 def _plain(action):

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain, pairwise
 
-from ..description import weights_of_layers
 from ..layers import LAYERS, Layer, every_layer
 from ..layers.exchanging import Bias, Copied, Gathered, Summed
 from ..layers.layer import pairs_of_layers, parameters_with
@@ -305,16 +304,6 @@ class InShards:
                 for name, layers in ties.items()
             })
         return found
-
-
-def macs_of_shard(layers: Sequence[Layer], shard: Shard, macs: Sequence[int]) -> list[int]:
-    """Return the multiply-accumulates of each layer on a shard, from those of the whole layers, `macs`.
-
-    They are in proportion to the weights W that the shard holds. The first shard has the most.
-    """
-    whole = weights_of_layers(layers)
-    held = [sum(weights_of_layers(parts)) for parts in shard.layers]
-    return [n * part // all_ if all_ else n for n, part, all_ in zip(macs, held, whole, strict=True)]
 
 
 # Which layers of a copy of the network compute together with those of the other copies.

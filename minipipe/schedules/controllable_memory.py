@@ -44,14 +44,15 @@ def v_half(devices, microbatches):
     return _repeated("v-half", block, microbatches, (devices + 2) // 2, ahead=devices % 2 == 0)
 
 
-def _of_min(K, M, F, I, W):
-    if K == 1 or (M < K and K % 3 == 0) or not F == I == W:
-        return None
-    return 3 * M * F + (Fraction(4 * K - 5, 2) - (K % 3 == 0)) * F
-
-
 @SCHEDULES(
-    "v-min", makespan=_of_min, alive=lambda K, M: min(M, (K + 4) // 3), source=PAPER, stages_per_device=2
+    "v-min",
+    makespan=lambda K, M, F, I, W: (
+        3 * M * F + (Fraction(4 * K - 5, 2) - (K % 3 == 0)) * F
+        if K > 1 and (M >= K or K % 3) and F == I == W else None
+    ),
+    alive=lambda K, M: min(M, (K + 4) // 3),
+    source=PAPER,
+    stages_per_device=2,
 )
 def v_min(devices, microbatches):
     """About a third of 1F1B's memory, the least that a V allows: one slot a device, out and back.
