@@ -238,6 +238,15 @@ def test_a_message_that_passed_a_port_is_not_requested_again():
     assert [message[3:6] for message in trace.messages] == [(0, 1, 5), (8, 8, 8)]
 
 
+def test_of_two_messages_that_could_enter_a_port_that_of_the_lower_device_does():
+    """Device 1 has an older queue, and waits longer: with b from tick 2 on. Device 0 waits with c from 3 on."""
+    lower = tell(Compute("work", ticks=3), Send("c", None, 2, n_bytes=1))
+    upper = tell(Send("a", None, 2, n_bytes=4), Compute("work", ticks=2), Send("b", None, 2, n_bytes=1))
+    taker = tell(Receive("a", 1), Receive("b", 1), Receive("c", 0))
+    trace = Cluster([lower, upper, taker], ports=[Port(1, receives=[2])]).run()
+    assert {message.label: message.arrived for message in trace.messages} == {"a": 4, "c": 5, "b": 6}
+
+
 def test_the_memory_of_a_device_is_that_of_all_its_lanes():
     """One lane works with 100 bytes for three ticks, the other with 10 in the second; 3 go between them."""
 
