@@ -10,6 +10,7 @@ from textwrap import dedent
 from ..plots.html import filled
 
 PARTS = {"schedules": "Schedules", "reference": "Reference", "notebooks": "Notebooks"}
+SECTION = re.compile(r"(Args|Returns|Raises):\n(.*)", re.DOTALL)
 ARGUMENT = re.compile(r"((?:\w+|\*+\w+)(?:, \*?\w+)*): (.*)", re.DOTALL)
 CODE_STYLES = {"light": "default", "dark": "github-dark"}  # of Pygments
 
@@ -43,7 +44,8 @@ def as_html(paragraphs: list[str]) -> str:
     """Return paragraphs of a docstring as HTML.
 
     An indent makes a picture or a formula. Lines "name: what it is" are a list of arguments, lines with "- "
-    in front any other list. Lines with `>>>` in front are code. Papers are links.
+    in front any other list. Lines with `>>>` in front are code. "Args:", "Returns:" and "Raises:" are
+    headings of what is indented below them. Papers are links.
     """
     return "\n".join(map(_paragraph, paragraphs))
 
@@ -53,6 +55,9 @@ def _paragraph(text: str) -> str:
         return f"<pre>{escape(dedent(text))}</pre>"  # by the same for all lines: pictures keep their shape
     if text.startswith(">>>"):
         return f"<pre>{escape(text)}</pre>"
+    section = SECTION.fullmatch(text)
+    if section:
+        return f"<h3>{section[1]}</h3>\n{_paragraph(dedent(section[2]))}"
     items = re.split(r"\n(?! )", text)  # a line with an indent goes on with the one above
     if all(map(ARGUMENT.fullmatch, items)):
         pairs = [ARGUMENT.fullmatch(item).groups() for item in items]

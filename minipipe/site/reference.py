@@ -65,10 +65,14 @@ class Reference:
         """Return the words of the package, with links, and a table of all names."""
         intro = self._with_links(as_html(inspect.getdoc(minipipe).split("\n\n")), "")
         intro = TABLE.sub(lambda table: re.sub(r"\w+", self._link_of_word, table[0]), intro)
-        rows = "\n".join(map(self._row, self.docs))
+        rows = []
+        for name, doc in self.docs.items():
+            first = doc.docstring.split("\n\n")[0] or _call_of(doc)
+            words = self._with_links(as_html([first]), "")
+            rows.append(f'<tr><th scope="row">{_link(name)}</th><td>{words}</td></tr>\n')
         return (
             f'<h1>The reference</h1>\n{intro}\n<div class="wide"><table><thead><tr><th scope="col">name</th>'
-            f'<th scope="col">what it does</th></tr></thead><tbody>\n{rows}\n</tbody></table></div>'
+            f'<th scope="col">what it does</th></tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
         )
 
     def page(self, name: str) -> str:
@@ -91,7 +95,14 @@ class Reference:
     def _text(self, doc, page: str) -> str:
         """Return signature, docstring, members and code of anything."""
         html = as_html(doc.docstring.split("\n\n")) if doc.docstring else ""
-        parts = [self._signature(doc, page), self._with_links(html, page)]
+        def type_of(match: re.Match) -> str:
+            return match[0] if match[0] == page else self._link_of_word(match)
+
+        parts = []
+        if doc.kind != "module":
+            call = ANNOTATION.sub(type_of, _highlighted(_call_of(doc)))
+            parts.append(f'<div class="signature">{call}</div>')
+        parts.append(self._with_links(html, page))
         if doc.kind == "class":
             parts += self._methods(doc, page)
         if doc.kind in ("class", "function") and "." not in doc.qualname:
@@ -120,14 +131,6 @@ class Reference:
                 return page
         return None
 
-    def _signature(self, doc, page: str) -> str:
-        """Return how something is called, with links to the types; "" for a room."""
-        if doc.kind == "module":
-            return ""
-        html = _highlighted(_call_of(doc))
-        html = ANNOTATION.sub(lambda match: match[0] if match[0] == page else self._link_of_word(match), html)
-        return f'<div class="signature">{html}</div>'
-
     def _link_of_word(self, match: re.Match) -> str:
         """Return a word as a link, if it is a public name."""
         return _link(match[0]) if match[0] in self.docs else match[0]
@@ -145,11 +148,6 @@ class Reference:
             return f'<a href="{own or name}.html{place}">{match[0]}</a>'
 
         return MENTION.sub(link, html)
-
-    def _row(self, name: str) -> str:
-        first = self.docs[name].docstring.split("\n\n")[0] or _call_of(self.docs[name])
-        cell = self._with_links(as_html([first]), "")
-        return f'<tr><th scope="row">{_link(name)}</th><td>{cell}</td></tr>'
 
 
 def _doc_of(name: str, value: object):
@@ -176,17 +174,15 @@ def _call_of(doc) -> str:
     """Return how a function or class is called, or the value of a constant."""
     if doc.kind == "variable":
         return f"{doc.qualname}{doc.annotation_str}{doc.default_value_str and f' = {doc.default_value_str}'}"
-    function = doc if doc.kind == "function" else doc.get("__init__")
-    call = "class " * (doc.kind == "class") + doc.qualname + (_signature_of(function) if function else "")
+    function, call = doc, doc.qualname
+    if doc.kind == "class":
+        function, call = doc.get("__init__"), f"class {doc.qualname}"
+    if function:
+        is_method = next(iter(function.signature.parameters), "") == "self"
+        call += str(function.signature_without_self if is_method else function.signature)
     for pattern, short in UNREADABLE.items():
         call = re.sub(pattern, short, call)
     return call
-
-
-def _signature_of(function) -> str:
-    """Return the arguments, without the `self` of a method."""
-    is_method = next(iter(function.signature.parameters), "") == "self"
-    return str(function.signature_without_self if is_method else function.signature)
 
 
 def _link(name: str) -> str:

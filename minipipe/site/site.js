@@ -20,34 +20,10 @@ async function inflated(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
-function rowsOf(columns, start, end) {  // where a row starts is kept as the difference to the row above, and its end as a length
-  let time = 0;
-  return (columns[0] || []).map((_, i) => {
-    const row = columns.map(column => column[i]);
-    row[start] = time += row[start];
-    if (end !== undefined) row[end] += row[start];
-    return row;
-  });
-}
-
-const ROWS = {spans: [1, 2], idle: [1, 2], messages: [3, 4], path: [2, 3]};
-
-function when(start, end) {
-  if (start === end) return `at tick ${start}`;
-  return `tick ${start} to ${end} (${end - start} tick${end - start === 1 ? "" : "s"})`;
-}
-
-async function runOf(name, size, setting) {  // what grid.py has packed
+async function runOf(name, size, setting) {
   await load(name);
   if (!window.DecompressionStream) throw Error("This browser is too old: use one of 2023 or later.");
-  const [table, pages] = await inflated(site.groups[name][size]), run = {};
-  for (const [key, places] of Object.entries(pages[setting])) {
-    if (key === "memory") run.memory = places.map(columns => rowsOf(columns.map(place => table[place]), 0));
-    else if (ROWS[key]) run[key] = rowsOf(places.map(place => table[place]), ...ROWS[key]);
-    else run[key] = table[places];
-  }
-  for (const span of run.spans) span[5] += `\n${when(span[1], span[2])}`;
-  const {title, label, why, figures, ...data} = run;
+  const {title, label, why, figures, ...data} = (await inflated(site.groups[name][size]))[setting];
   return {title, label, why, figures, data: JSON.stringify(data).replaceAll("<", "\\u003c")};
 }
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from html import escape
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from ..checks import function
 from ..cluster import BUBBLES, Link
@@ -60,17 +59,13 @@ def schedules_of(name, grid):
 
 
 def runs_of(schedule, grid):
-    """{(share of W, latency): the trace}; where the order has no halves, the share is None."""
+    """Return {(share of W, latency): the trace}; where the order has no halves, the share is None."""
     shares = grid.shares if HALVES & set(schedule.kinds) else (None,)
-    return {
-        (share, latency): simulate(schedule, costs_with_share(share), Link(latency=latency))
-        for share, latency in product(shares, grid.latencies)
-    }
-
-
-def costs_with_share(share):
-    """F = 1 and B = 2 ticks, of which W takes `share`; where it is None, nothing has halves."""
-    return Costs(F=1, B=2) if share is None else Costs(F=1, B=2, W=2 * share)
+    traces = {}
+    for share, latency in product(shares, grid.latencies):
+        costs = Costs(F=1, B=2) if share is None else Costs(F=1, B=2, W=2 * share)
+        traces[share, latency] = simulate(schedule, costs, Link(latency=latency))
+    return traces
 
 
 def numbers_of(trace):
@@ -84,86 +79,7 @@ def numbers_of(trace):
     return [plain(trace.makespan), bubbles, peak_microbatches(trace), len(trace.messages), causes]
 
 
-# Runs in little space: what a page knows of them, in columns that many runs share. `site.js` unpacks it.
-
-# of the lists of rows in `page_data`: the columns that sort them, that of the start, and that of the end
-ROWS = {"spans": ((0, 1, 2), 1, 2), "idle": ((0, 1), 1, 2), "messages": ((1, 2, 3), 3, 4), "path": ((), 2, 3)}
-
-
-def packed(pages):
-    """`pages`, {key: what `page_of_run` gives}, as a text of ASCII characters.
-
-    It is base64 of zlib's format, and holds JSON: [table, {key: page}]. What stands in a page under a name is
-    the place of its value in the table, and of a list of rows the places of its columns. So what pages have
-    in common, such as the labels of one order at all latencies, is there once. Of the columns of times, one
-    has the differences from row to row and the other the lengths, of which few differ. Times are whole
-    numbers or binary fractions, which JavaScript adds up exactly.
-    """
-    table = {}
-
-    def place(value):
-        return table.setdefault(json.dumps(value, allow_nan=False, separators=(",", ":")), len(table))
-
-    def pack(name, value):
-        if name == "memory":
-            return [[place(column) for column in _in_columns(curve, 0)] for curve in value]
-        if name in ROWS:
-            return [place(column) for column in _in_columns(value, *ROWS[name][1:])]
-        return place(value)
-
-    rows = {key: {name: pack(name, value) for name, value in page.items()} for key, page in pages.items()}
-    text = f"[[{','.join(table)}],{json.dumps(rows, separators=(',', ':'))}]"
-    return b64encode(zlib.compress(text.encode(), 9)).decode()
-
-
-def sorted_rows(data):
-    """What `page_data` gives, with its lists in an order that all runs of a schedule share, if possible."""
-    return data | {
-        name: sorted(data[name], key=lambda row: [row[i] for i in columns])
-        for name, (columns, *_) in ROWS.items()
-        if columns
-    }
-
-
-def _in_columns(rows, start, end=None):
-    """The columns of `rows`, with differences for the starts and lengths for the ends."""
-    columns = [list(column) for column in zip(*rows)]
-    if columns:
-        starts = columns[start]
-        if end is not None:
-            columns[end] = [later - earlier for earlier, later in zip(starts, columns[end])]
-        columns[start] = [later - earlier for earlier, later in zip([0, *starts], starts)]
-    return columns
-
-
-# What a page says about a schedule: the words of its builder's docstring, so that they are written once.
-
-class Words(NamedTuple):
-    """What a page says about a schedule, as HTML.
-
-    idea: the first paragraph of the docstring.
-    rule: the others, with the picture of the order and the closed forms.
-    source: the papers, as the schedule states them.
-    family: the words of the module, about the schedules in it.
-    """
-
-    idea: str
-    rule: str
-    source: str
-    family: str
-
-
-def words_of(name):
-    """The `Words` about the schedule called `name`.
-
-    >>> words_of("1f1b").idea
-    '<p>Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).</p>'
-    """
-    builder, source = SCHEDULES[name], SCHEDULES.facts[name].source
-    idea, *rule = inspect.getdoc(builder).split("\n\n")
-    _, *family = inspect.getdoc(inspect.getmodule(builder)).split("\n\n")
-    return Words(*map(as_html, ([idea], rule, [source], family)))
-
+# The pages.
 
 MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
 STANDARD = (4, 8)  # K and M on the page of a schedule; if the grid has others, its first ones
@@ -240,8 +156,9 @@ def write_runs(folder, grid):
             for setting, trace in traces.items():
                 key = key_of(*setting)
                 numbers[name][size][key] = numbers_of(trace)
-                pages[key] = page_of_run(trace, title)
-            groups[size] = packed(pages)
+                pages[key] = page_data(trace) | page_pieces(trace, title)
+            as_text = json.dumps(pages, allow_nan=False, separators=(",", ":"))
+            groups[size] = b64encode(zlib.compress(as_text.encode(), 9)).decode()  # `site.js` unpacks it
         write_file(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
     settings = {"K": grid.devices, "M": grid.microbatches, "share": grid.shares, "latency": grid.latencies}
     known = {"settings": settings, "bubbles": list(BUBBLES.values()), "runs": numbers, "refused": refused}
@@ -250,19 +167,27 @@ def write_runs(folder, grid):
     return numbers, standard
 
 
-def page_of_run(trace, title):
-    """What the page of a run says, for `packed`: its data and its pieces.
-
-    The second line of a box's title, from when to when it is, is left out: it follows from the times.
-    """
-    data = sorted_rows(page_data(trace))
-    data["spans"] = [[*row[:-1], row[-1].split("\n")[0]] for row in data["spans"]]
-    return data | page_pieces(trace, title)
-
-
 def key_of(*settings):
     """Settings, as the data call them: "4 8", "0.375 2", or "whole 2" where there are no halves."""
     return " ".join("whole" if each is None else f"{each:g}" for each in settings)
+
+
+def words_of(name):
+    """Return what a page says about the schedule called `name`, as HTML: from its builder's docstring.
+
+    idea: the first paragraph of the docstring.
+    rule: the others, with the picture of the order and the closed forms.
+    source: the papers, as the schedule states them.
+    family: the words of the module, about the schedules in it.
+
+    >>> words_of("1f1b")["idea"]
+    '<p>Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).</p>'
+    """
+    builder, source = SCHEDULES[name], SCHEDULES.facts[name].source
+    idea, *rule = inspect.getdoc(builder).split("\n\n")
+    _, *family = inspect.getdoc(inspect.getmodule(builder)).split("\n\n")
+    words = {"idea": [idea], "rule": rule, "source": [source], "family": family}
+    return {piece: as_html(paragraphs) for piece, paragraphs in words.items()}
 
 
 def write_schedules(folder, grid, standard, shell):
@@ -271,7 +196,7 @@ def write_schedules(folder, grid, standard, shell):
     for number, name in enumerate(grid.names):
         words, ((K, M), setting, trace) = words_of(name), standard[name]
         choice = f"schedule={name}&amp;K={K}&amp;M={M}"
-        body = filled(resource("schedule.html"), words._asdict() | {
+        body = filled(resource("schedule.html"), words | {
             "name": name, "K": str(K), "M": str(M), "run": f"{name}|{key_of(K, M)}|{key_of(*setting)}",
             "text": escape(text(trace)), "choice": choice, "links": shell.links(grid.names, number),
         })
@@ -280,7 +205,7 @@ def write_schedules(folder, grid, standard, shell):
         cells = (K, M, makespan, f"{100 * bubbles[0]:.2f} %", max(peaks))
         numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
         head = f'<th scope="row"><a href="{name}.html">{name}</a></th>'
-        rows.append(f"<tr>{head}<td>{words.idea}</td>{numbers}</tr>")
+        rows.append(f"<tr>{head}<td>{words['idea']}</td>{numbers}</tr>")
     body = filled(resource("schedules.html"), {"rows": "\n".join(rows), "count": str(len(rows))})
     write_file(folder / "schedules" / "index.html", shell.page("The schedules", body, root="../"))
 

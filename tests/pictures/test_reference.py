@@ -131,6 +131,10 @@ def test_a_mention_is_a_link_where_it_can_mean_nothing_else(pages):
     (">>> 1 < 2\nTrue", "<pre>&gt;&gt;&gt; 1 &lt; 2\nTrue</pre>"),
     ("W, b: arrays,\n    or None.\n*args: more.",
      "<dl><dt><code>W, b</code></dt><dd>arrays, or None.</dd><dt><code>*args</code></dt><dd>more.</dd></dl>"),
+    ("Args:\n    W, b: arrays,\n        or None.\n    more: a flag.",
+     "<h3>Args</h3>\n<dl><dt><code>W, b</code></dt><dd>arrays, or None.</dd><dt><code>more</code></dt>"
+     "<dd>a flag.</dd></dl>"),
+    ("Returns:\n    Two arrays, of `int`.", "<h3>Returns</h3>\n<p>Two arrays, of <code>int</code>.</p>"),
     ("Two ways:\n- one,\n  long\n- two", "<p>Two ways:</p><ul><li>one, long</li><li>two</li></ul>"),
     ("A line: this\nis prose: it has no names.", "<p>A line: this is prose: it has no names.</p>"),
 ])
