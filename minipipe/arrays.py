@@ -286,7 +286,11 @@ def one_hot(labels, n_classes, dtype=np.float64):
     >>> one_hot([[2, 0], [1, 1]], n_classes=3).shape
     (3, 2, 2)
     """
-    labels, n_classes = _array("labels", labels), whole_number("n_classes", n_classes)
+    try:
+        labels = np.asarray(labels)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"labels={shown(labels)} is not an array: {error}") from None
+    n_classes = whole_number("n_classes", n_classes)
     if labels.ndim < 1 or labels.dtype.kind not in "iu":
         raise ValueError(
             f"labels must be whole numbers of shape (..., m), got shape {labels.shape} of {labels.dtype}"
@@ -297,14 +301,6 @@ def one_hot(labels, n_classes, dtype=np.float64):
             f"but n_classes={n_classes} allows 0 to {n_classes - 1}"
         )
     return (np.arange(n_classes).reshape(-1, *labels.ndim * [1]) == labels).astype(known_dtype(dtype))
-
-
-def _array(name, values):
-    """Return `values` as an array; raise `ValueError` for lists of different lengths."""
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise ValueError(f"{name}={shown(values)} is not an array: {error}") from None
 
 
 def accuracy(A, Y):

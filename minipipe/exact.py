@@ -63,7 +63,14 @@ class Rational(Fraction):
     def __mul__(self, other):
         if type(other) is not Rational:
             return _closed(Rational.__mul__, self, other)
-        return _product(self._numerator, self._denominator, other._numerator, other._denominator)
+        # p/q * r/s: what p r has in common with q s, p has with s and r with q
+        p, q, r, s = self._numerator, self._denominator, other._numerator, other._denominator
+        left, right = gcd(p, s), gcd(r, q)
+        if left != 1:
+            p, s = p // left, s // left
+        if right != 1:
+            r, q = r // right, q // right
+        return _new(p * r, q * s)
 
     __rmul__ = __mul__
 
@@ -220,16 +227,6 @@ def _sum(p, q, r, s):
     if common == 1:
         return _new(numerator, q * rest)
     return _new(numerator // common, q // common * rest)
-
-
-def _product(p, q, r, s):
-    """p/q * r/s. What p r has in common with q s, p has with s and r with q."""
-    left, right = gcd(p, s), gcd(r, q)
-    if left != 1:
-        p, s = p // left, s // left
-    if right != 1:
-        r, q = r // right, q // right
-    return _new(p * r, q * s)
 
 
 def _closed(operation, left, right):

@@ -34,7 +34,7 @@ class MetaArray(NDArrayOperatorsMixin):
 
     def __init__(self, shape, dtype=np.float64):
         self.shape, self.dtype = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
-        self._base = None
+        self.base = None
 
     @cached_property
     def _layout(self):
@@ -48,13 +48,8 @@ class MetaArray(NDArrayOperatorsMixin):
     def _view(self, layout):
         view = MetaArray.__new__(MetaArray)
         view.shape, view.dtype, view._layout = layout.shape, layout.dtype, layout
-        view._base = self if self._base is None else self._base
+        view.base = self if self.base is None else self.base
         return view
-
-    @property
-    def base(self):
-        """The array whose memory this view lies in; None for an array with memory of its own, as in NumPy."""
-        return self._base
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: math.prod(self.shape))
@@ -172,6 +167,9 @@ class MetaArray(NDArrayOperatorsMixin):
         return NotImplemented
 
     def __array_function__(self, function, types, arguments, options):
+        if function in VIEWS:
+            A, *others = arguments
+            return A._view(function(A._layout, *others, **options))
         if function not in FUNCTIONS:
             return NotImplemented
         return FUNCTIONS[function](*arguments, **options)
@@ -230,11 +228,8 @@ def _clip(A, low, high):
     return MetaArray(np.broadcast_shapes(*map(np.shape, given)), np.result_type(*given))
 
 
-def _through_layout(function):
-    """A function whose result is a view, made of the layout."""
-    return lambda A, *arguments, **options: A._view(function(A._layout, *arguments, **options))
-
-
+# functions whose result is a view
+VIEWS = {np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view}
 FUNCTIONS = {
     np.shape: lambda A: A.shape,
     np.result_type: lambda *arrays: np.result_type(*(getattr(A, "dtype", A) for A in arrays)),
@@ -251,10 +246,4 @@ FUNCTIONS = {
     np.vdot: lambda A, B: 0.0,
     np.concatenate: _concatenate,
     np.split: lambda A, parts, axis=0: list(map(A._view, np.split(A._layout, parts, axis))),
-    **{
-        function: _through_layout(function)
-        for function in (
-            np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view,
-        )
-    },
 }

@@ -210,7 +210,13 @@ def player(run):
     except ScheduleError as error:
         return f"<pre>{escape(str(error))}</pre>"
     if len(trace.spans) > MOST_IN_A_CELL:
-        return f"<div>{escaped(_summary(run, trace))}<dl>{_figures(trace)}</dl></div>"
+        name, made = (run.name, "simulate(schedule)") if isinstance(run, Schedule) else ("A run", "trace")
+        words = (
+            f"{name} on {trace.n_devices} devices, with {len(trace.spans):,} spans: a notebook draws at most "
+            f'{MOST_IN_A_CELL:,}. Type {made}.save("run.html") and open that file in a browser, or '
+            f'{made}.save("run.png") for the picture.'
+        )
+        return f"<div>{escaped(words)}<dl>{_figures(trace)}</dl></div>"
     picture = b64encode(_png(trace, title)).decode()
     page = html(trace, title=title).replace("&", "&amp;").replace('"', "&quot;")
     return (
@@ -231,16 +237,6 @@ def still(run):
     except ScheduleError:
         return None
     return _png(trace, title) if len(trace.spans) <= MOST_IN_A_CELL else None
-
-
-def _summary(run, trace):
-    """Return what a cell says of a run that is too large to be drawn in it, and what to type for its page."""
-    name, made = (run.name, "simulate(schedule)") if isinstance(run, Schedule) else ("A run", "trace")
-    return (
-        f"{name} on {trace.n_devices} devices, with {len(trace.spans):,} spans: a notebook draws at most "
-        f'{MOST_IN_A_CELL:,}. Type {made}.save("run.html") and open that file in a browser, or '
-        f'{made}.save("run.png") for the picture.'
-    )
 
 
 def _traced(run):

@@ -92,7 +92,10 @@ def text(trace, width=100):
     unit = _ticks_per_column(spans, trace.makespan)
     n_columns = round(trace.makespan / unit)
     names = _names(trace)
-    positions = {span: _columns_of(span, unit) for span in spans}
+    positions = {}  # {span: its first column, and the one after its last}
+    for span in spans:
+        first = round(span.start / unit)
+        positions[span] = first, max(round(span.end / unit), first + 1)
     begin_with_letters = all(names[span.label, span.device][0].isupper() for span in spans)
     gap = 0 if begin_with_letters else 1  # 0F01F0 would be hard to read
     cell = max(
@@ -110,11 +113,6 @@ def text(trace, width=100):
         _lines_between(named, start, min(start + per_block, n_columns), cell, unit)
         for start in range(0, n_columns, per_block)
     )
-
-
-def _columns_of(span, unit):
-    first = round(span.start / unit)
-    return first, max(round(span.end / unit), first + 1)
 
 
 def _mark_what_takes_no_time(rows, trace, unit, cell, gap):

@@ -39,11 +39,16 @@ def draw_arrows(ax, trace, which=True, until=None):
     which: True, or "waited" for only those that a device stood idle for.
     until: messages that arrive after that tick are left out.
     """
-    messages = messages_of(trace, which, until)
-    if messages:
-        rows = rows_of(trace)
-        positions = zip(*(_arrow(message, rows) for message in messages))
-        ax.quiver(*positions, angles="xy", scale_units="xy", scale=1, zorder=3, **ARROW_STYLE)
+    rows, positions = rows_of(trace), []
+    for message in messages_of(trace, which, until):
+        source, to = (rows[end] for end in ends_of(message, rows))
+        # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
+        inwards = 1 / 4 if to.middle > source.middle else -1 / 4
+        x, y = float(message.sent), source.middle + inwards * source.height
+        # where the arrow begins, and how far it goes in both directions
+        positions.append((x, y, float(message.arrived) - x, to.middle - inwards * to.height - y))
+    if positions:
+        ax.quiver(*zip(*positions), angles="xy", scale_units="xy", scale=1, zorder=3, **ARROW_STYLE)
 
 
 def messages_of(trace, which=True, until=None):
@@ -82,15 +87,6 @@ def entries_of_arrows(traces, which, until=None):
         [], [], color=ARROW_STYLE["color"], linewidth=72 * ARROW_STYLE["width"], marker=">", markersize=4
     )
     return [handle], ["message waited for" if which == "waited" else "message"]
-
-
-def _arrow(message, rows):
-    """Return the begin of the arrow of a message, x and y, and how far it goes in both directions."""
-    source, to = (rows[end] for end in ends_of(message, rows))
-    # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
-    inwards = 1 / 4 if to.middle > source.middle else -1 / 4
-    x, y = float(message.sent), source.middle + inwards * source.height
-    return x, y, float(message.arrived) - x, to.middle - inwards * to.height - y
 
 
 # The timeline itself.
@@ -215,15 +211,11 @@ def fill(ax, shown, styles, ticks):
             outline = withStroke(linewidth=MARK_WIDTH + OUTLINE, foreground=EDGE["edgecolor"])
             style = {"edgecolor": colour, "linewidth": MARK_WIDTH, "path_effects": [outline]}
         elif style == EDGE:
-            style["linewidth"] = _edges([wide * (box.right - box.left) for box in group])
+            widths = [wide * (box.right - box.left) for box in group]
+            edges = [min(EDGE["linewidth"], round(MOST_EDGE * width, 3)) for width in widths]
+            style["linewidth"] = edges if len(set(edges)) > 1 else edges[0]  # one number is drawn faster
         collection = ax.add_collection(PatchCollection(rectangles, facecolor=colour, **style))
         collection.set_clip_box(edge_to_edge)
-
-
-def _edges(widths):
-    """Return how wide the edges of boxes of these `widths` are, in points: a list, or one number for all."""
-    edges = [min(EDGE["linewidth"], round(MOST_EDGE * width, 3)) for width in widths]
-    return edges if len(set(edges)) > 1 else edges[0]  # one number is drawn faster
 
 
 def write_numbers(ax, shown, ticks, rows, with_rim):
