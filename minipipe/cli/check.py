@@ -9,10 +9,11 @@ from ..order import peak_microbatches, simulate
 from ..order.actions import listing
 from ..order.names import is_name, names_having
 from ..order.reading import build, names_for
+from ..parallel import Parallel
 from ..verification import check as promises_of
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress
-from .schedules import network, title_of
+from .schedules import title_of
 
 HEAD = """\
 Each run: D copies of a network of K stages, each stage on T devices that share its layers, against the same
@@ -46,7 +47,10 @@ class Run(NamedTuple):
         example, schedule, D, T, K, M, m, recompute = self
 
         def of(layers):
-            return network(layers, example.loss, D, T, K, M, schedule, recompute)
+            return Parallel(
+                layers, example.loss, replicas=D, shards=T, stages=K, microbatches=M, schedule=schedule,
+                recompute=recompute,
+            )
 
         return verdicts(example, m, of, in_parts=T > 1)
 

@@ -8,7 +8,6 @@ from ..cluster import Link, duration
 from ..order import Costs, peak_microbatches
 from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build
-from ..parallel import Parallel
 from ..plots import text
 from .options import DEVICES, MICROBATCHES
 
@@ -62,15 +61,3 @@ def write_text(path, words):
     """Write a text file whole or not at all, and say so."""
     write_whole(Path(path), lambda beside: beside.write_text(words, encoding="utf-8", newline="\n"))
     print(f"written: {path}")
-
-
-def network(layers, loss, D, T, K, M, schedule, recompute="never", engine="cluster", seed=0, dtype="float64"):
-    """Return the network that D x T x K devices train: the one place where options become a `Parallel`.
-
-    K: its stages.
-    M: the micro-batches of all copies together.
-    """
-    return Parallel(
-        layers, loss, replicas=D, shards=T, stages=K, microbatches=M, schedule=schedule, recompute=recompute,
-        engine=engine, seed=seed, dtype=dtype,
-    )

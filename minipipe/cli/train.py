@@ -24,15 +24,16 @@ from ..optimizers import Adam
 from ..order import Schedule, simulate, with_recompute
 from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build, names_for, said_by
+from ..parallel import Parallel
 from ..planning import measure
 from ..planning.measuring import TIMED_KINDS, mean_of
 from ..plots import compare, text
 from ..plots.saving import DOTS_PER_INCH, checked_path, picture_formats
 from ..training import Epoch, fit, shuffled
 from ..verification import equals_full_batch, last_places_apart, same_bits
-from ..watching import text_of_duration
+from ..watching import say, text_of_duration
 from .options import DEVICES, MICROBATCHES
-from .schedules import network, print_trace
+from .schedules import print_trace
 
 LAYER_SIZES = (64, 64, 48, 48, 32, 32, 32, 32, 10)  # eight layers with parameters: two stages a device fit
 N_RUNS = 7  # on threads or ranks, of which the one with the median makespan is shown
@@ -55,10 +56,6 @@ def train(options):
         return _train(options, say if ranks.rank == 0 else None, ranks.size)
 
 
-def say(line=""):
-    print(line, flush=True)
-
-
 def _train(options, report, n_ranks=None):
     """Do the job. report: prints a line; None on all MPI ranks but the first."""
     optimizer = complete(options, n_ranks)
@@ -69,9 +66,11 @@ def _train(options, report, n_ranks=None):
     train_on, test_on = [[np.asarray(array, dtype) for array in part] for part in digits()]
 
     def new(layers, schedule=options.schedule, engine=options.engine):
-        mode = "always" if options.recompute else "never"
-        D, T, M, loss = options.replicas, options.shards, options.microbatches, SoftmaxCrossEntropy()
-        return network(layers, loss, D, T, n_stages, M, schedule, mode, engine, options.seed, dtype)
+        return Parallel(
+            layers, SoftmaxCrossEntropy(), replicas=options.replicas, shards=options.shards, stages=n_stages,
+            microbatches=options.microbatches, schedule=schedule, engine=engine,
+            recompute="always" if options.recompute else "never", seed=options.seed, dtype=dtype,
+        )
 
     pipe = new(mlp(sizes))
     if options.flush and pipe.has_updates:

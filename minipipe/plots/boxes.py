@@ -175,11 +175,8 @@ def _boxes_of(span, row, places, styles, until):
         place = places.of.get((span.device, getattr(part, "stage", None)), 0)
         colour = shade(kind, place, places.n, styles)
         top, bottom = (row.middle + height * (edge - len(parts) / 2) for edge in (number, number + 1))
-        found.append(Box(kind, place, colour, span.start, right, top, bottom, _text(part)))
+        text = str(getattr(part, "microbatch", part))
+        if hasattr(part, "microbatch") and part.kind in UNNUMBERED:
+            text = ""
+        found.append(Box(kind, place, colour, span.start, right, top, bottom, text))
     return found
-
-
-def _text(part):
-    if not hasattr(part, "microbatch"):
-        return str(part)
-    return "" if part.kind in UNNUMBERED else str(part.microbatch)

@@ -8,18 +8,11 @@ from html import escape
 from io import BytesIO
 from pathlib import Path
 
-from .pages import what_is_missing
-
 NEEDED = ("nbconvert", "latex2mathml")
 INDEX = """<h1>The notebooks</h1>
 <p>As they were run last. What comes out below a <b>Predict</b> is folded away: predict, then open it.
 To run them, change them and solve the exercises, install minipipe.</p>
 """
-
-
-def why_not():
-    """Return what to install if notebooks cannot become pages, else ""."""
-    return what_is_missing(NEEDED, "notebooks")
 
 
 def write_notebooks(paths, folder, shell):

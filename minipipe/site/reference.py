@@ -10,7 +10,7 @@ from types import ModuleType
 
 import minipipe
 
-from .pages import Shell, as_html, what_is_missing, write_file
+from .pages import Shell, as_html, write_file
 
 NEEDED = ("pdoc",)
 MORE = [  # modules with a page that `dir(minipipe)` does not list
@@ -29,11 +29,6 @@ UNREADABLE = {  # in signatures: NumPy's long unions, types with their modules, 
 }
 PYTHONS = {"", *map(inspect.getdoc, vars(builtins).values())}  # docstrings
 ANNOTATION = re.compile(r'(?<=<span class="n">)(?P<name>[A-Z]\w+)(?=</span>)')
-
-
-def why_not() -> str:
-    """Return what to install if there cannot be a reference, else ""."""
-    return what_is_missing(NEEDED, "docs")
 
 
 def write_reference(folder: Path, shell: Shell) -> int:

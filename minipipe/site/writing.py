@@ -19,7 +19,7 @@ from ..plots.saving import plain
 from ..schedules import SCHEDULES, build
 from . import notebooks as notebooks_as_pages
 from . import reference
-from .pages import PARTS, Shell, as_html, resource, style_of_code, write_file
+from .pages import PARTS, Shell, as_html, resource, style_of_code, what_is_missing, write_file
 
 
 # Which runs the site has, and their numbers.
@@ -113,8 +113,8 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
         write_file(folder / name, resource(name))
     write_file(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
     missing = {
-        "reference": reference.why_not(),
-        "notebooks": notebooks_as_pages.why_not() if paths else NO_NOTEBOOKS,
+        "reference": what_is_missing(reference.NEEDED, "docs"),
+        "notebooks": what_is_missing(notebooks_as_pages.NEEDED, "notebooks") if paths else NO_NOTEBOOKS,
     }
     shell = Shell([part for part in PARTS if not missing.get(part)])
     if shell.parts != ["schedules"]:

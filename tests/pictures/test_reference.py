@@ -10,10 +10,11 @@ import pytest
 
 import minipipe as mp
 from minipipe.site import reference
-from minipipe.site.pages import Shell, as_html
+from minipipe.site.pages import Shell, as_html, what_is_missing
 
-if reference.why_not():
-    pytest.skip(reference.why_not(), allow_module_level=True)
+MISSING = what_is_missing(reference.NEEDED, "docs")
+if MISSING:
+    pytest.skip(MISSING, allow_module_level=True)
 
 
 NAMES = [*mp.__all__, *reference.MORE]

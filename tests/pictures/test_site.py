@@ -131,7 +131,8 @@ def links_are_whole(folder):
 
 
 def test_nothing_is_loaded_from_elsewhere_and_links_are_whole(small):
-    n_reference = 0 if reference.why_not() else len(mp.__all__) + len(reference.MORE) + 1
+    missing = pages.what_is_missing(reference.NEEDED, "docs")
+    n_reference = 0 if missing else len(mp.__all__) + len(reference.MORE) + 1
     assert len([*small.rglob("*.html")]) == 1 + 1 + len(SMALL.names) + n_reference
     links_are_whole(small)
 
@@ -179,7 +180,7 @@ def test_a_site_says_which_parts_lack_an_extra(tmp_path, monkeypatch):
 
 def of_notebooks(test):
     """Mark a test that converts notebooks: the import of nbconvert alone takes two seconds."""
-    reason = notebooks.why_not()
+    reason = pages.what_is_missing(notebooks.NEEDED, "notebooks")
     return pytest.mark.slow(pytest.mark.skipif(bool(reason), reason=str(reason))(test))
 
 
