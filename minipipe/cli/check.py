@@ -13,7 +13,7 @@ from ..parallel import Parallel
 from ..verification import check as promises_of
 from ..verification.examples import EXAMPLES, verdicts
 from ..watching import say, with_progress
-from .schedules import title_of
+from .show import title_of
 
 HEAD = """\
 Each run: D copies of a network of K stages, each stage on T devices that share its layers, against the same

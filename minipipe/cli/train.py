@@ -33,7 +33,7 @@ from ..training import Epoch, fit, shuffled
 from ..verification import equals_full_batch, last_places_apart, same_bits
 from ..watching import say, text_of_duration
 from .options import DEVICES, MICROBATCHES
-from .schedules import print_trace
+from .show import print_trace
 
 LAYER_SIZES = (64, 64, 48, 48, 32, 32, 32, 32, 10)  # eight layers with parameters: two stages a device fit
 N_RUNS = 7  # on threads or ranks, of which the one with the median makespan is shown
