@@ -183,7 +183,7 @@ class Rational(Fraction):
 
 
 def rational(array):
-    """An object array of `Rational` with exactly the values of `array`.
+    """Return an object array of `Rational` with exactly the values of `array`.
 
     array: any shape, of integers, floats (each float is a fraction with a power of two below the
     line), fractions, or strings such as "1/3". Raises `ValueError` for NaN and infinity.
@@ -203,7 +203,7 @@ def rational(array):
 
 
 def _new(numerator, denominator):
-    """The `Rational` of two Python integers without a common factor, the lower one above 0.
+    """Return the `Rational` of two Python integers without a common factor, the lower one above 0.
 
     Millions of these are made, so this is the quickest way.
     """
@@ -213,7 +213,7 @@ def _new(numerator, denominator):
 
 
 def _sum(p, q, r, s):
-    """p/q + r/s.
+    """Return p/q + r/s.
 
     What p s + r q has in common with q s lies in gcd(q, s), which is far smaller. Source: Knuth 1997,
     The Art of Computer Programming, volume 2, section 4.5.1.
@@ -230,7 +230,7 @@ def _sum(p, q, r, s):
 
 
 def _closed(operation, left, right):
-    """The `operation` with `right` made a `Rational`; `TypeError` for a float."""
+    """Return `operation(left, right)` with `right` made a `Rational`; raise `TypeError` for a float."""
     if isinstance(right, (int, np.integer)):
         return operation(left, _new(int(right), 1))
     if isinstance(right, AnyRational):
@@ -247,7 +247,7 @@ def _decimal(x):
 
 
 def _round(x):
-    """The nearest fraction with 64 significant bits and a power of two below the line."""
+    """Return the nearest fraction with 64 significant bits and a power of two below the line."""
     x = Fraction(x)
     if x == 0:
         return Rational(0)

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def linear_scaled(base, batch, reference=256):
-    """base * batch / reference: k times the samples of a mini-batch, k times the rate.
+    """Return base * batch / reference: k times the samples of a mini-batch, k times the rate.
 
     base: the rate for `reference` samples.
     batch: the samples of a mini-batch on all workers together; k is a ratio of batches, not a number of
@@ -42,7 +42,7 @@ def linear_scaled(base, batch, reference=256):
 
 
 def square_root_scaled(base, batch, reference=256):
-    """base * sqrt(batch / reference): what keeps the variance of a single step, and is used with Adam.
+    """Return base * sqrt(batch / reference), which keeps the variance of a step, and is used with Adam.
 
     base, batch, reference: as for `linear_scaled`. Source: Krizhevsky 2014, arXiv 1404.5997.
 

@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 def rows_of(trace):
-    """{(device, lane): `Row`}, from the top down: the lane of a device that computes comes first.
+    """Return {(device, lane): `Row`}, from the top down: the lane of a device that computes comes first.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -48,12 +48,12 @@ def rows_of(trace):
 
 
 def height_of(rows):
-    """The height of all `rows`, of which the row of a device is 1."""
+    """Return the height of all `rows`, of which the row of a device is 1."""
     return MARGIN + max((row.bottom for row in rows.values()), default=-MARGIN)
 
 
 def ends_of(message, rows):
-    """(the key of the row from which a message goes, of the row to which it goes) in a dict such as `rows`.
+    """Return the keys in `rows` of the row that a message leaves and of the row that it goes to.
 
     A lane without a row stands for its device, and so does one that has not received the message yet.
     """
@@ -83,10 +83,10 @@ class StagePlaces(NamedTuple):
 
 
 def stage_places(trace):
-    """The `StagePlaces` of a trace: a device's stages by the copy of the network, then by number.
+    """Return the `StagePlaces` of a trace: a device's stages by the copy of the network, then by number.
 
-    Copy 0 is that of the first micro-batch. One that meets a stage on another device than all copies before
-    have it on passes through the next copy.
+    Micro-batch 0 passes through copy 0. Where a micro-batch meets a stage on a device on which no copy so far
+    has that stage, it passes through the next copy.
     """
     homes, first_at = {}, {}  # {micro-batch: {stage: device}}, {(device, stage): the first micro-batch there}
     for span in trace.spans:
@@ -147,10 +147,10 @@ class Box(NamedTuple):
 
 
 def boxes(trace, until=None, styles=None):
-    """A `Box` for each part of each span that began before `until`, in the order of the styles.
+    """Return a `Box` for each part of each span that began before `until`, in the order of the styles.
 
-    styles: those of several runs that share a picture; by default, `styles_of` this one. An overlap has two
-    halves.
+    styles: the styles of several runs that share a picture; by default, `styles_of` this run. An overlap has
+        two boxes.
     """
     places, rows = stage_places(trace), rows_of(trace)
     styles = styles_of([trace]) if styles is None else styles
@@ -165,7 +165,7 @@ def boxes(trace, until=None, styles=None):
 
 
 def _boxes_of(span, row, places, styles, until):
-    """The boxes of one span, one below the other, from its start to its end or `until`."""
+    """Return the boxes of one span, one below the other, from its start to its end or `until`."""
     parts = parts_of(span.label)
     height = row.height * (1 if span.end > span.start else MARK_HEIGHT / HEIGHT) / len(parts)
     right = span.end if until is None else min(span.end, until)

@@ -33,15 +33,15 @@ LENDERS = "AWIRFB"  # whose colours other kinds of work get, if a run has none o
 
 
 def parts_of(label):
-    """The parts of an action or overlap; the label itself of any other work."""
+    """Return the parts of an action or overlap; of other work, the label itself."""
     return getattr(label, "parts", (label,))
 
 
 def styles_of(traces):
-    """{kind: its style}: `STYLES`, and a style for each other kind that the labels of `traces` name.
+    """Return {kind: its style}: `STYLES`, and a style for each other kind that the labels of `traces` name.
 
-    Those are called as they are, and get, in the order of time, the colours that no other work in these runs
-    has. When no colour is left, the rest is "other work".
+    These other kinds keep their names. In the order of time, each gets a colour that no other work in the
+    runs has. When no colour is left, the rest is "other work".
 
     >>> from minipipe.cluster import Cluster, Compute, Label
     >>> def program():
@@ -58,7 +58,7 @@ def styles_of(traces):
 
 
 def shade(kind, place, n_places, styles=STYLES):
-    """The colour of a kind of work in one of a device's `n_places` stages: the later, the darker."""
+    """Return the colour of a kind of work in one of a device's `n_places` stages: the later, the darker."""
     from matplotlib.colors import to_hex, to_rgb
 
     style = styles.get(kind, OTHER)
@@ -68,7 +68,7 @@ def shade(kind, place, n_places, styles=STYLES):
 
 
 def ink(colour):
-    """Black or white, whichever stands out more from `colour`, as WCAG 2 counts contrast."""
+    """Return "black" or "white", whichever stands out more from `colour`, as WCAG 2 counts contrast."""
     from matplotlib.colors import to_rgb
 
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
@@ -79,7 +79,7 @@ def ink(colour):
 # Empty figures.
 
 def new_figure(width, height):
-    """A matplotlib `Figure` of so many inches, which needs no display."""
+    """Return a matplotlib `Figure` of this size in inches, which needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -109,7 +109,7 @@ _legends = WeakKeyDictionary()  # axes -> (handles, labels, title) of their lege
 
 
 def legend_entries(boxes, places, styles):
-    """(handles, labels) for the kinds of work among `boxes`.
+    """Return (handles, labels) of a legend for the kinds of work among `boxes`.
 
     places: a list, the `StagePlaces` of each trace that the boxes come from.
     styles: of the kinds of work.
@@ -128,7 +128,7 @@ def legend_entries(boxes, places, styles):
 
 
 def draw_legend(ax, handles, labels, title):
-    """The legend above the axes: beside the title where there is room for both, under it otherwise.
+    """Draw the legend above the axes: beside the title where there is room for both, under it otherwise.
 
     ax: matplotlib axes.
     handles, labels: what `legend_entries` gives.
@@ -149,7 +149,7 @@ def draw_legend(ax, handles, labels, title):
 
 
 def add_to_legend(ax, handle, label):
-    """One more entry of the legend that `draw_legend` has drawn, if there is one."""
+    """Add an entry to the legend that `draw_legend` has drawn, if there is one."""
     handles, labels, title = _legends.get(ax, ([], [], None))
     if labels and label not in labels:
         draw_legend(ax, [*handles, handle], [*labels, label], title)
@@ -192,7 +192,7 @@ def draw_legend_beside(ax, reverse=False):
 
 
 def draw_legend_on_top(figure, handles, labels):
-    """The legend of a whole figure, above all its axes."""
+    """Draw the legend of a whole figure above all its axes."""
     n_columns = _columns(labels, figure.get_figwidth() * 72)
     figure.legend(handles, labels, loc="outside upper right", ncols=n_columns, **_style())
 
@@ -211,12 +211,12 @@ def _style():
 
 
 def _columns(labels, width):
-    """The most columns of a legend that fit into `width` points."""
+    """Return the most columns of a legend that fit into `width` points."""
     return next((n for n in range(len(labels), 1, -1) if _width(labels, n) < width), 1)
 
 
 def _width(labels, n_columns):
-    """The width of a legend in points, about.
+    """Return the width of a legend in points, about.
 
     Labels fill one column after the other, the first ones with one more.
     """

@@ -14,7 +14,7 @@ TITLE_ROWS = 1.1  # the height of a title, in rows
 
 
 def compare(traces, arrows=False):
-    """A matplotlib `Figure` with the timelines of several traces, one below the other, on one time axis.
+    """Return a matplotlib `Figure` with the timelines of several traces, one below the other, on one axis.
 
     traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, for ticks beside
         seconds, or for ticks that cannot be brought to one unit, see `in_one_unit`.

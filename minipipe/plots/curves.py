@@ -167,7 +167,7 @@ DASHES = ("--", "-.", "-", ":")
 
 
 def learning_rates(rates, epochs, n_updates, ax=None, title=None):
-    """Draw the curves of learning rates, which `fit` would refuse or use as they are; return the axes.
+    """Draw the curves of learning rates, checked as `fit` checks them, and return the matplotlib axes.
 
     rates: {name: a number, or a function of the epochs done, see `minipipe.rates`}.
     epochs: passes over the data.
@@ -199,7 +199,7 @@ MOST_LOADS = 24
 
 
 def cut(costs, counts, names=None, ax=None, title=None, unit=None):
-    """The costs of the layers as bars, and the stages as stripes behind them, each with its load.
+    """Draw the costs of the layers as bars, and the stages as stripes behind them, each with its load.
 
     costs: one number for each layer.
     counts: how many layers each stage has, in order.
@@ -208,8 +208,8 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
     title: above the picture.
     unit: what the costs are, for the axis.
 
-    The largest load is marked. Loads are given as shares of the equal load, total / K, which no cut's largest
-    one can be below. Returns the matplotlib axes.
+    The largest load is marked. Loads are given as shares of the equal load, total / K: the largest load of a
+    cut is never below it. Return the matplotlib axes.
 
     >>> from matplotlib.figure import Figure
     >>> ax = cut([10, 10, 10, 10, 11, 11], [5, 1], ax=Figure().add_subplot())

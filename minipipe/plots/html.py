@@ -43,7 +43,7 @@ def html(trace, title=None):
 
 
 def template():
-    """The page of any run: HTML with {{data}}, and a {{name}} for each of its `page_pieces`."""
+    """Return the page of any run: HTML with {{data}}, and a {{name}} for each of its `page_pieces`."""
     return resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
 
 
@@ -59,21 +59,21 @@ def page_pieces(trace, title=None):
 
 
 def filled(template, pieces):
-    """`template` with the piece called `name` for each {{name}} in it."""
+    """Return `template` with the piece called `name` for each {{name}} in it."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
 
 
 def page_data(trace):
-    """What the page knows of `trace`, in plain numbers, strings, lists and dicts.
+    """Return what the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
     lanes: [device, name] of each row, if a device has more than one; otherwise, rows are devices.
     spans: [row, start, end, label, parts, title], and each part [kind, stage, micro-batch, copy, position]:
         which copy of the network it works on, and where its stage stands among those of its device. A label
         that is not of a schedule has no parts, but one of its kind alone, if it has a kind.
     idle: [row, start, end, title].
-    messages: [label, row of the sender, row of the receiver, sent, arrived]; those that nobody knows the
-        arrival of are left out.
-    path: the critical path, [row, row, start, end] for each step: of work twice the same, of a message those
+    messages: [label, row of the sender, row of the receiver, sent, arrived]; messages whose arrival is not
+        known are left out.
+    path: the critical path, [row, row, start, end] for each step: work has its row twice, a message the rows
         of its two ends.
     time: what one unit of time is called.
     memory: for each device, [tick, amount] from each change on.
@@ -130,7 +130,7 @@ def page_data(trace):
 
 
 def _title(span, parts, styles, n_copies, unit):
-    """What a box is, and when, in words."""
+    """Return in words what a box is, and when."""
     words = []
     for kind, stage, microbatch, copy, _ in parts:
         name = styles.get(kind, OTHER)["label"]
@@ -147,7 +147,7 @@ def _title(span, parts, styles, n_copies, unit):
 
 
 def _figures(trace):
-    """The makespan and the four bubbles, as the inside of a `dl`."""
+    """Return the makespan and the four bubbles, as the inside of a `dl`."""
     figures = {"makespan": duration(trace.makespan, trace.unit)}
     if any(trace.busy_ticks()):
         for of, words in BUBBLES.items():
@@ -157,7 +157,7 @@ def _figures(trace):
 
 
 def escaped(text):
-    """`text` in HTML, whatever characters it has."""
+    """Return `text` in HTML, whatever characters it has."""
     return escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
@@ -166,12 +166,12 @@ def _from_to(period):
 
 
 def _to_json(time):
-    """An int as it is, and a float for any other number, such as a Fraction."""
+    """Return an int as it is, and any other number, such as a `Fraction`, as a float."""
     return time if type(time) is int else float(time)
 
 
 def _step(trace):
-    """What the arrow keys move by: a tick, a half or a quarter; or a power of ten, if that does not suit."""
+    """Return the step of the arrow keys: a tick, a half or a quarter; or a power of ten if none fits."""
     times = {time for span in trace.spans for time in (span.start, span.end)}
     for step in (1, 0.5, 0.25):
         if trace.makespan <= LONG * step and all(float(time / step).is_integer() for time in times):
@@ -180,9 +180,9 @@ def _step(trace):
 
 
 def _memory(trace):
-    """(for each device its curve, "bytes"), or the micro-batches alive if no memory was counted.
+    """Return (a curve for each device, its unit): bytes, or micro-batches alive if no bytes were counted.
 
-    ([], "") if there are none of these either.
+    Return ([], "") if there are none of these either.
     """
     if counts_bytes(trace):
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
@@ -194,7 +194,7 @@ def _memory(trace):
 
 @SHOWS()
 def player(run):
-    """HTML with the page of `run`: a `Trace`, or a `Schedule`, which is simulated with its standard costs.
+    """Return HTML with the page of `run`: a `Trace`, or a `Schedule`, simulated with its standard costs.
 
     The page stands in a frame of its own. So no key, name or style of it meets those of the notebook or of
     another player. Where no script runs, as on GitHub, the frame stays closed, and the still picture that
@@ -240,7 +240,7 @@ def still(run):
 
 
 def _traced(run):
-    """(its trace, the title of its picture)"""
+    """Return (the trace of a run, the title of its picture)."""
     if isinstance(run, Schedule):
         return simulate(run), run.name
     check_trace(run)

@@ -87,7 +87,7 @@ def _boxes(trace, threads, unit):
 
 
 def _position(label):
-    """Stage and micro-batch of an action; of both, where two overlap."""
+    """Return the stage and micro-batch of an action; of both actions, where two overlap."""
     positions = {
         str(part): {"stage": part.stage, "micro-batch": part.microbatch}
         for part in getattr(label, "parts", ())

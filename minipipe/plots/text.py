@@ -17,7 +17,7 @@ OVERHEAD_MARK = ":"                          # what a lane has done for the engi
 
 
 def in_seconds(trace, spans, names, width):
-    """The timeline of `trace` as lines of text: one row per lane, `width` columns for the whole run.
+    """Return the timeline of `trace` as lines of text: one row per lane, `width` columns for the whole run.
 
     trace: a run with times in seconds.
     spans: those that have taken time.
@@ -48,7 +48,7 @@ def _shortened(name, label, room):
 
 
 def _ruler(makespan, width):
-    """(the unit, the marks above the columns): round numbers, about five of them.
+    """Return (the unit, the marks above the columns): round numbers, about five of them.
 
     >>> _ruler(0.0123, 50)
     ('ms', '0         2.5       5         7.5       10')
@@ -70,7 +70,7 @@ MOST_COLUMNS = 4000
 
 @SHOWS()
 def text(trace, width=100):
-    """`trace` as lines of text: one row per device, one column per tick, dots for the bubble.
+    """Return `trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 
     A row with the name of another lane is of the device above.
 
@@ -116,7 +116,7 @@ def text(trace, width=100):
 
 
 def _mark_what_takes_no_time(rows, trace, unit, cell, gap):
-    """Its letter in the last character of the box or of the idle time that ends where work takes no time."""
+    """Write the letter of work that takes no time into the character before it, if that is free."""
     for span in trace.spans:
         kind = getattr(span.label, "kind", None)
         is_shown = kind is not None and (kind in UNNUMBERED or kind not in STYLES)
@@ -138,7 +138,7 @@ def _lines_between(rows, start, stop, cell, unit):
 
 
 def _ticks_per_column(spans, makespan):
-    """The ticks of a column: the longest for which every start and end falls on an edge.
+    """Return the ticks of a column: the longest for which every start and end falls on an edge.
 
     If that is too fine, it is the shortest action. There are at most MOST_COLUMNS columns in any case.
     """
@@ -150,7 +150,7 @@ def _ticks_per_column(spans, makespan):
 
 
 def _names(trace):
-    """{(label, device): its name}.
+    """Return {(label, device): its name}.
 
     The stage is left out where the device and the micro-batch tell which one is meant.
     """

@@ -52,7 +52,7 @@ def draw_arrows(ax, trace, which=True, until=None):
 
 
 def messages_of(trace, which=True, until=None):
-    """The messages that `draw_arrows` draws; `ValueError` for another choice than these."""
+    """Return the messages that `draw_arrows` draws; raise `ValueError` for another choice than its three."""
     if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
         raise ValueError(
             f"arrows={shown(which)} is not a choice: "
@@ -78,7 +78,7 @@ def messages_of(trace, which=True, until=None):
 
 
 def entries_of_arrows(traces, which, until=None):
-    """(handles, labels) of a legend for the arrows of some runs: one entry, or none without arrows."""
+    """Return (handles, labels) of a legend for the arrows of some runs: one entry, or none without arrows."""
     from matplotlib.lines import Line2D
 
     if not any(messages_of(trace, which, until) for trace in traces):
@@ -150,21 +150,21 @@ def timeline(
 
 
 def timeline_figure(trace, title=None):
-    """A matplotlib `Figure` with the timeline of `trace`, which needs no display."""
+    """Return a matplotlib `Figure` with the timeline of `trace`, which needs no display."""
     figure = new_figure(*figure_size([trace], height_of(rows_of(trace))))
     timeline(trace, figure.add_subplot(), title=title)
     return figure
 
 
 def new_axes(trace):
-    """Axes in a new figure whose size suits the number of boxes and devices."""
+    """Return axes in a new figure whose size suits the number of boxes and devices."""
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=figure_size([trace], height_of(rows_of(trace))), layout="constrained")[1]
 
 
 def figure_size(traces, n_rows, row_height=0.45, widest=16):
-    """(width, height) in inches of a figure with timelines on one time axis.
+    """Return (width, height) in inches of a figure with timelines on one time axis.
 
     traces: the runs.
     n_rows: how high the rows are in all, in those of a device.

@@ -16,7 +16,7 @@ To run them, change them and solve the exercises, install minipipe.</p>
 
 
 def write_notebooks(paths, folder, shell):
-    """Write a page for each notebook, its pictures, and the table of all; returns how many there are."""
+    """Write a page for each notebook, its pictures, and the table of all; return how many there are."""
     folder.mkdir(exist_ok=True)
     names = [path.stem for path in paths]
     titles = []
@@ -35,7 +35,7 @@ def write_notebooks(paths, folder, shell):
 
 
 def page_of_notebook(path):
-    """(the title of a notebook, its cells as HTML, {name: its pictures, each the bytes of a PNG})"""
+    """Return (the title of a notebook, its cells as HTML, {name: a picture, the bytes of a PNG})."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     pictures = {}
     parts = [
@@ -54,7 +54,7 @@ def page_of_notebook(path):
 
 
 def markdown(source):
-    """A cell of Markdown as HTML, with its formulas as MathML."""
+    """Return a cell of Markdown as HTML, with its formulas as MathML."""
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     class Renderer(IPythonRenderer):
@@ -75,9 +75,9 @@ def _formula(tex, display):
 
 
 def _code(cell, name, pictures):
-    """A cell of code and what came out of it; its pictures are added to `pictures`.
+    """Return a cell of code and its outputs as HTML; add its pictures to `pictures`.
 
-    Where that is folded away, the first output is the line that stands on top of it.
+    Where the outputs are folded away, the first of them is the line that stands on top.
     """
     from nbconvert.filters import Highlight2HTML
 
@@ -94,7 +94,7 @@ def _outputs(outputs, name, pictures):
 
 
 def _output(output, name, pictures):
-    """One output: its picture, else its HTML, else its text."""
+    """Return one output as HTML: its picture, else its HTML, else its text."""
     from nbconvert.filters import ansi2html
 
     data = output.get("data", {})

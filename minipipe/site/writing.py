@@ -48,7 +48,7 @@ class Grid:
 
 
 def schedules_of(name, grid):
-    """({(K, M): the schedule}, {(K, M): why there is none}) for the sizes of `grid`."""
+    """Return ({(K, M): the schedule}, {(K, M): why there is none}) for the sizes of `grid`."""
     found, refused = {}, {}
     for sizes in product(grid.devices, grid.microbatches):
         try:
@@ -69,7 +69,7 @@ def runs_of(schedule, grid):
 
 
 def numbers_of(trace):
-    """What tables show of a run: [makespan, bubbles, peaks, number of messages, {cause: idle ticks}].
+    """Return what tables show of a run: [makespan, bubbles, peaks, number of messages, {cause: idle ticks}].
 
     The bubbles are those of `BUBBLES`, the peaks each device's most micro-batches alive; the causes are those
     of `trace.explain()`.
@@ -138,7 +138,7 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
 
 
 def write_runs(folder, grid):
-    """Run all schedules, and write their runs and numbers; returns the numbers, and a trace of each schedule.
+    """Run all schedules, and write their runs and numbers; return the numbers, and a trace of each schedule.
 
     numbers: {name: {"K M": {"share latency": what `numbers_of` gives}}}
     """
@@ -168,7 +168,7 @@ def write_runs(folder, grid):
 
 
 def key_of(*settings):
-    """Settings, as the data call them: "4 8", "0.375 2", or "whole 2" where there are no halves."""
+    """Return settings as the data call them: "4 8", "0.375 2", or "whole 2" where there are no halves."""
     return " ".join("whole" if each is None else f"{each:g}" for each in settings)
 
 
@@ -191,7 +191,7 @@ def words_of(name):
 
 
 def write_schedules(folder, grid, standard, shell):
-    """The page of each schedule, and the table of all."""
+    """Write the page of each schedule, and the table of all."""
     rows = []
     for number, name in enumerate(grid.names):
         words, ((K, M), setting, trace) = words_of(name), standard[name]
@@ -211,7 +211,7 @@ def write_schedules(folder, grid, standard, shell):
 
 
 def checked_folder(folder):
-    """`folder` as a `Path`, or `ValueError` if files of somebody else would be among those of the site."""
+    """Return `folder` as a `Path`; raise `ValueError` if it has files that are not of a site."""
     folder = Path(folder).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"cannot write a site to {folder}: it is a file; name a folder")
@@ -226,8 +226,7 @@ def checked_folder(folder):
 
 
 def checked_notebooks(folder, site):
-    """The notebooks in `folder`, by name; none if it is None. `ValueError` if there are none, or in `site`.
-    """
+    """Return the notebooks in `folder`, by name; raise `ValueError` if it has none, or lies in `site`."""
     paths = [] if folder is None else sorted(Path(folder).expanduser().glob("*.ipynb"))
     if folder is not None and not paths:
         raise ValueError(f"there are no notebooks in {folder}: name a folder with files *.ipynb, or none")

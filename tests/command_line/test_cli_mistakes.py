@@ -12,9 +12,8 @@ import pytest
 from command_line.test_cli import mine, run  # noqa: F401 (`mine` is a fixture)
 
 import minipipe as mp
-from minipipe.cli.main import read
+from minipipe.cli.main import OPTIONS_ELSEWHERE, SAID_ELSEWHERE, Parser, read
 from minipipe.cli.options import COMMANDS, SCHEDULE, TRAIN
-from minipipe.cli.main import OPTIONS_ELSEWHERE, SAID_ELSEWHERE, Parser
 from minipipe.schedules import build
 
 REFUSED = [

@@ -12,8 +12,8 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from minipipe.plots.canvas import OTHER, STYLES, TRACK, ink, shade
-from minipipe.plots.html import template
 from minipipe.plots.curves import COLOURS, MEMORY_KINDS
+from minipipe.plots.html import template
 
 LEAST = 15  # Delta E of CIE 1976
 # both are weight gradients, and no run has both
