@@ -16,7 +16,7 @@ from .checks import python_number, shown, whole_number
 
 
 def is_finite(array):
-    """Whether no number of an array, or of a tuple of arrays, is infinite or NaN, as only floats can be.
+    """Tell whether all numbers of an array, or of a tuple of arrays, are finite; only floats may not be.
 
     The sum of the squares tells so in one pass, unless it overflows where the numbers do not.
 
@@ -31,7 +31,7 @@ def is_finite(array):
 
 
 def real_numbers(name, values):
-    """`values` as an array of finite real numbers; `ValueError` for anything else.
+    """Return `values` as an array of finite real numbers; raise `ValueError` for anything else.
 
     Objects that are plain numbers become float64; where a fraction is among them, they stay objects.
 
@@ -70,7 +70,7 @@ def _of_objects(name, array):
 
 
 def floats(dtype):
-    """The `np.dtype` of `dtype`; `ValueError` unless its numbers are floats."""
+    """Return the `np.dtype` of `dtype`; raise `ValueError` unless its numbers are floats."""
     found = known_dtype(dtype)
     if found.kind != "f":
         raise ValueError(
@@ -81,7 +81,7 @@ def floats(dtype):
 
 
 def not_zero_in(dtype, name, number):
-    """`ValueError` for a number above 0 that is 0 among the floats of `dtype`."""
+    """Raise `ValueError` for a number above 0 that is 0 among the floats of `dtype`."""
     if dtype.kind == "f" and dtype.type(number) == 0:
         raise ValueError(
             f"{name}={number} is 0 in {dtype}: use a larger one, such as {np.finfo(dtype).eps:.0e}"
@@ -89,7 +89,7 @@ def not_zero_in(dtype, name, number):
 
 
 def known_dtype(dtype):
-    """The `np.dtype` of `dtype`; `ValueError` if there is none."""
+    """Return the `np.dtype` of `dtype`; raise `ValueError` if there is none."""
     try:
         return np.dtype(dtype)
     except (TypeError, ValueError):
@@ -144,14 +144,14 @@ def constant(value, Z):
 
 
 def masked(numbers, mask):
-    """numbers * mask, with the mask converted in one go, which is faster than during the product."""
+    """Return numbers * mask; the mask is converted before the product, which is faster."""
     product = mask.astype(numbers.dtype)
     product *= numbers
     return product
 
 
 def sigmoid(Z):
-    """1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
+    """Return 1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
     share, rest = np.exp(Z * (Z < 0)), np.exp(-abs(Z))
     rest += 1
     share /= rest
@@ -159,12 +159,12 @@ def sigmoid(Z):
 
 
 def overflow_refused():
-    """A context without NumPy's warnings of overflows, for what refuses them in a sentence."""
+    """Return a context without NumPy's warnings of overflows, for code that refuses them in a sentence."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 def sum_of_squares(array):
-    """The sum of the squares of all numbers of an array, in float64; of rational numbers, exactly.
+    """Return the sum of the squares of all numbers of an array, in float64; of rational numbers, exactly.
 
     >>> sum_of_squares(np.float32([[3.0], [4.0]]))
     25.0
@@ -176,7 +176,7 @@ def sum_of_squares(array):
 
 
 def norm(array):
-    """The root of `sum_of_squares`; `FloatingPointError` if that is not finite.
+    """Return the root of `sum_of_squares`; raise `FloatingPointError` if that is not finite.
 
     >>> norm(np.float32([[3.0], [4.0]]))
     5.0
@@ -185,7 +185,7 @@ def norm(array):
 
 
 def root(square):
-    """The root of a float or a rational number; `FloatingPointError` if it is not finite.
+    """Return the root of a float or a rational number; raise `FloatingPointError` if it is not finite.
 
     A rational number that is a square has its root exactly; that of another is rounded once.
     """
@@ -199,7 +199,7 @@ def root(square):
 
 
 def leaves(tree):
-    """The arrays in nested tuples and lists, such as the gradients of a layer made of layers, in order.
+    """Return the arrays in nested tuples and lists, such as gradients of a layer made of layers, in order.
 
     None is left out.
 
@@ -214,7 +214,7 @@ def leaves(tree):
 
 
 def scaled(tree, factor):
-    """Nested tuples and lists of arrays, each times a number; None stays.
+    """Return nested tuples and lists of arrays, each times a number; None stays.
 
     >>> scaled([(1, None), ((2,), 3)], 10)
     [(10, None), ((20,), 30)]
@@ -225,7 +225,7 @@ def scaled(tree, factor):
 
 
 def sum_in_order(parts):
-    """The sum of arrays, from the first to the last; None stands for 0.
+    """Return the sum of arrays, from the first to the last; None stands for 0.
 
     >>> sum_in_order([None, 1, 10]), sum_in_order([None])
     (11, None)
@@ -235,7 +235,7 @@ def sum_in_order(parts):
 
 
 def shape_of(A):
-    """The shape of an array; for a tuple of arrays, the tuple of theirs.
+    """Return the shape of an array; for a tuple of arrays, the tuple of their shapes.
 
     >>> shape_of((np.zeros((2, 3)), np.zeros(4)))
     ((2, 3), (4,))
@@ -244,7 +244,7 @@ def shape_of(A):
 
 
 def even_slices(length, n_parts):
-    """`n_parts` slices that cover 0..length in order, with sizes that differ by at most one.
+    """Return `n_parts` slices that cover 0..length in order, with sizes that differ by at most one.
 
     >>> even_slices(10, 4)
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None), slice(8, 10, None)]
@@ -264,7 +264,7 @@ def own_part(array: np.ndarray, axis: int, rank: int, size: int) -> np.ndarray:
 
 
 def grains_of(m, grain):
-    """Slices of `grain` samples that cover 0..m in order; the last one has what is left.
+    """Return slices of `grain` samples that cover 0..m in order; the last one has what is left.
 
     >>> grains_of(10, 4)
     [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
@@ -273,11 +273,15 @@ def grains_of(m, grain):
 
 
 def one_hot(labels, n_classes, dtype=np.float64):
-    """Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
+    """Return Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
 
-    labels: (m,) or (..., m), such as (T, m) for sequences, whole numbers in 0..n_classes-1;
-        anything else raises
-    `ValueError`. dtype: that of Y.
+    Args:
+        labels: (m,) or (..., m), such as (T, m) for sequences: whole numbers in 0..n_classes-1.
+        n_classes: how many classes there are.
+        dtype: that of Y.
+
+    Raises:
+        ValueError: labels are not such numbers.
 
     >>> one_hot([2, 0], n_classes=3)
     array([[0., 1.],
@@ -304,7 +308,7 @@ def one_hot(labels, n_classes, dtype=np.float64):
 
 
 def accuracy(A, Y):
-    """The share of positions at which the largest entry of A (n, ..., m), along the first axis, is that of Y.
+    """Return the share of positions at which A (n, ..., m) and Y have their largest entry in the same row.
 
     A and Y have one shape, and finite numbers; `ValueError` is raised for others. A position is a column of
     (n, m), or one of the T of a sample of (n, T, m).
@@ -333,7 +337,7 @@ _depth = ContextVar("depth", default=0)  # of the `with` blocks that have chosen
 
 @contextmanager
 def blas_threads(n):
-    """In this `with` block, NumPy's matrix products use n threads, those of minipipe, too.
+    """Let NumPy's matrix products use n threads in this `with` block, those of minipipe, too.
 
     n: at least 1.
 
@@ -358,7 +362,7 @@ def blas_threads(n):
 
 
 def computing():
-    """A `with` block in which matrix products use one thread, unless one around it has chosen a number."""
+    """Return a `with` block whose products use one thread, unless a block around it has chosen a number."""
     return nullcontext() if _depth.get() else blas_threads(1)
 
 

@@ -194,7 +194,7 @@ def _shape_of_product(first, second):
 
 
 def _kind(A):
-    """What NumPy needs to know of A for the dtype of a result.
+    """Return what NumPy needs to know of A for the dtype of a result.
 
     Python's numbers take on the dtype of the array that they meet.
     """
@@ -218,7 +218,7 @@ def _concatenate(arrays, axis=0):
 
 
 def _along(shape, axis, *lengths):
-    """`shape` with these lengths instead of that of one axis, which may be counted from the end."""
+    """Return `shape` with these lengths in place of one axis, which may be counted from the end."""
     axis = range(len(shape))[axis]
     return *shape[:axis], *lengths, *shape[axis + 1:]
 
