@@ -8,7 +8,7 @@ from html import escape
 from importlib import resources
 from io import BytesIO
 
-from ..cluster import BUBBLES, SHOWS, Span, describe_path, duration, ticks
+from ..cluster import BUBBLES, SHOWS, Span, Trace, describe_path, duration, ticks
 from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
@@ -22,7 +22,7 @@ MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second 
 
 
 @SHOWS()
-def html(trace, title=None):
+def html(trace: Trace, title=None) -> str:
     """Return `trace` as one interactive HTML page.
 
     In the page, one can step or play through the ticks, zoom, ask every box what it is and every gap why the
@@ -193,7 +193,7 @@ def _memory(trace):
 # A run in a cell of a notebook: the player of its web page, and a still picture.
 
 @SHOWS()
-def player(run):
+def player(run: Trace | Schedule) -> str:
     """Return HTML with the page of `run`: a `Trace`, or a `Schedule`, simulated with its standard costs.
 
     The page stands in a frame of its own. So no key, name or style of it meets those of the notebook or of
@@ -227,7 +227,7 @@ def player(run):
 
 
 @SHOWS()
-def still(run):
+def still(run: Trace | Schedule) -> bytes | None:
     """Return the timeline of `run`, a `Trace` or a `Schedule`, as the bytes of a PNG.
 
     Return None if the schedule cannot run, or for more than `MOST_IN_A_CELL` spans.

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 
 from ..checks import write_whole
-from ..cluster import COMPUTE, SECONDS, SHOWS, lane_name
+from ..cluster import COMPUTE, SECONDS, SHOWS, Trace, lane_name
 from ..cluster.trace import check_trace
 from .boxes import ends_of, rows_of
 from .canvas import STYLES, new_figure
@@ -26,7 +26,7 @@ ARROW_INSET = 0.01  # an arrow ends this share of a box inside it: viewers bind 
 
 
 @SHOWS()
-def chrome_trace(trace):
+def chrome_trace(trace: Trace) -> dict:
     """Return a dict in Chrome's trace event format, in which a tick is shown as a millisecond.
 
     `Trace.to_chrome_trace` calls this. Seconds, of a run that was measured, are shown as they are.
@@ -190,13 +190,14 @@ OTHERS = {  # ending -> a function (trace, path, title), beside those of picture
 
 
 @SHOWS()
-def save(trace, path, title=None):
+def save(trace: Trace, path, title=None) -> None:
     """Write a run into a file, whole or not at all.
 
-    trace: the run.
-    path: its ending says as what: .png, .pdf, .svg or another picture of matplotlib's; .gif, a film; .html,
-        the page with a slider over the ticks; .json, for ui.perfetto.dev.
-    title: above a picture.
+    Args:
+        trace: the run.
+        path: its ending says as what: .png, .pdf, .svg or another picture of matplotlib's; .gif, a film;
+            .html, the page with a slider over the ticks; .json, for ui.perfetto.dev.
+        title: above a picture.
     """
     check_trace(trace)
     path = checked_path(path, sorted({*picture_formats(), *OTHERS}))

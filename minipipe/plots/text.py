@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import ceil, floor, gcd, lcm, log10
 
 from ..checks import whole_number
-from ..cluster import SECONDS, SHOWS
+from ..cluster import SECONDS, SHOWS, Trace
 from ..cluster.trace import check_trace
 from .boxes import UNNUMBERED, rows_of
 from .canvas import STYLES, parts_of
@@ -69,7 +69,7 @@ MOST_COLUMNS = 4000
 
 
 @SHOWS()
-def text(trace, width=100):
+def text(trace: Trace, width: int = 100) -> str:
     """Return `trace` as lines of text: one row per device, one column per tick, dots for the bubble.
 
     A row with the name of another lane is of the device above.

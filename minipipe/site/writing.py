@@ -91,16 +91,18 @@ FOLDERS = ("data", *PARTS)
 def write_site(folder, notebooks=None, grid=Grid(), report=print):
     """Write the site of the runs in `grid` to `folder`; it needs no server and no network.
 
-    folder: a new one, an empty one, or one with a site. Of that, all files in the folders data, schedules,
-        reference and notebooks go first, so that no page stays of what is no longer there.
-    notebooks: the folder of the notebooks, which become pages if nbconvert and latex2mathml are installed;
-        without it, or without them, the site has no such pages.
-    grid: the settings of its runs.
-    report: is called with a line for each thing that is done or left out.
+    Args:
+        folder: a new one, an empty one, or one with a site. Of a site, all files in the folders data,
+            schedules, reference and notebooks go first, so that no page stays of what is no longer there.
+        notebooks: the folder of the notebooks, which become pages if nbconvert and latex2mathml are
+            installed; without it, or without them, the site has no such pages.
+        grid: the settings of its runs.
+        report: is called with a line for each thing that is done or left out.
 
     The reference has a page for each public name if pdoc is installed.
 
-    Raises `ValueError` for a folder with other files, or one of notebooks without any, or inside `folder`.
+    Raises:
+        ValueError: the folder has other files, or the folder of notebooks has none or lies in `folder`.
     """
     function("report", report)
     folder = checked_folder(folder)
