@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..checks import whole_number
+from ..cluster import Link
 from ..description import describe
 from ..losses import SoftmaxCrossEntropy
 from ..models import amoebanet_d, transformer
@@ -248,13 +249,13 @@ def share_of_slowest(family, size, K):
     return max(macs) / sum(macs)
 
 
-def _makespan(seconds, M, early, sent=0, link=None):
+def _makespan(seconds, M, early, sent=0, link=Link()):
     """Return the makespan of GPipe. seconds: of the forward of a micro-batch, for each stage."""
     schedule = gpipe(len(seconds), M)
     if early:
         schedule = with_recompute(schedule)
     costs = Costs(F=seconds, B=[(2 if early else 3) * F for F in seconds], message_bytes=sent)
-    return (simulate(schedule, costs) if link is None else simulate(schedule, costs, link)).makespan
+    return simulate(schedule, costs, link).makespan
 
 
 def _relative(share, K, M, base_share):

@@ -16,21 +16,20 @@ from ..checks import listed, real_number, shown, whole_number, whole_numbers
 
 # Costs of any kind as integers in proportion to them, so that what is computed with them is exact.
 
-def checked(name, numbers, length=None, of="layers", least=0):
+def checked(name, numbers, length=None, of="layers"):
     """Return `numbers` as a list of Python numbers; raise `ValueError` if they cannot be costs.
 
     name: what they are called in an error.
-    numbers: finite, each at least `least`.
+    numbers: finite, each at least 0.
     length: how many there must be; None for any number of them.
     of: what they belong to, in an error.
-    least: the lowest that each may be.
     """
     numbers = listed(name, numbers, least=0)
     if length is not None and len(numbers) != length:
         raise ValueError(
             f"{name} has {len(numbers)} numbers for {length} {of}: give one for each, {length} in all"
         )
-    return [real_number(f"{name}[{index}]", number, least) for index, number in enumerate(numbers)]
+    return [real_number(f"{name}[{index}]", number, 0) for index, number in enumerate(numbers)]
 
 
 def in_proportion(*lists):

@@ -192,7 +192,7 @@ class WithoutNumbers:
         return {(message, name): arrays(self.skips[name], m, self.dtype) for message, name in places}
 
     def _performed(self, stage, shape, m, pattern, dA):
-        """Run `one_micro_batch` for this stage alone."""
+        """Run `one_micro_batch` for this stage alone; it must send what the next one is counted with."""
         for layer in stage.layers:
             layer.initialize(NoNumbers(), self.dtype)
         A_prev = arrays(shape, m, self.dtype) if stage.index else None
@@ -201,7 +201,12 @@ class WithoutNumbers:
         if stage.loss is None:
             last = stage.layers[-1]
             expected = arrays(self.shapes[1 + self.layers.index(last)], m, self.dtype)
-            _check_sent(performed["F", stage.index].sent, expected, last)
+            sent = performed["F", stage.index].sent
+            if repr(sent) != repr(expected):
+                raise ValueError(
+                    f"{last!r} ends a stage with {sent!r}, but output_shape and the dtype of X say "
+                    f"{expected!r}: make them agree, and let constants have the dtype of A_prev"
+                )
         return performed
 
 
@@ -210,15 +215,6 @@ def arrays(shape, m, dtype):
     if shape and isinstance(shape[0], tuple):
         return tuple(arrays(part, m, dtype) for part in shape)
     return MetaArray((*shape, m), dtype)
-
-
-def _check_sent(sent, expected, layer):
-    """Raise `ValueError` unless a stage sends what the next one is counted with."""
-    if repr(sent) != repr(expected):
-        raise ValueError(
-            f"{layer!r} ends a stage with {sent!r}, but output_shape and the dtype of X say {expected!r}: "
-            "make them agree, and let constants have the dtype of A_prev"
-        )
 
 
 def _name(layer):

@@ -153,7 +153,11 @@ class Foresight:
         footprints = _for_each_microbatch(schedule, footprints)
         self.wires = Wires(schedule, _skips(footprints[0]))
         self.stages = _stand_ins(self.wires, footprints)  # (stage, device) -> StandIn
-        self.sum_tied = program_of_ties(_ties(footprints[0]), self.wires, self.stages)
+        ties = {}  # name -> its `Tied` layers, in order
+        for stage, footprint in enumerate(footprints[0]):
+            for name, layer in footprint.tied:
+                ties.setdefault(name, []).append(Tied(layer, stage, layer))
+        self.sum_tied = program_of_ties(ties, self.wires, self.stages)
         self._sent = [[_sent(of_stage) for of_stage in stages] for stages in footprints]
 
     def perform_on(self, device):
@@ -167,7 +171,12 @@ class Foresight:
                 stand_in.take(kind, i)
                 parts.append((stand_in, kind, i))
                 results.append(self._sent[i][stage][RULES[kind].message])
-            yield Compute(action, _act, parts)
+
+            def act():
+                for stand_in, kind, i in parts:
+                    stand_in.act(kind, i)
+
+            yield Compute(action, act)
             for stand_in, _, _ in parts:
                 stand_in.let_go()
             return results
@@ -180,11 +189,6 @@ class Foresight:
         for (_, device), stand_in in self.stages.items():
             on_device.setdefault(device, []).append(stand_in.holdings)
         return [_added_up(on_device[device]) for device in sorted(on_device)]
-
-
-def _act(parts):
-    for stand_in, kind, i in parts:
-        stand_in.act(kind, i)
 
 
 def _added_up(holdings):
@@ -208,15 +212,6 @@ def _skips(footprints):
         for message, name in footprint.skips:
             ends[message][name] = stage
     return [(name, begin, ends["B"][name]) for name, begin in ends["F"].items()]
-
-
-def _ties(footprints):
-    """Return {name: its `Tied` layers, in order}."""
-    ties = {}
-    for stage, footprint in enumerate(footprints):
-        for name, layer in footprint.tied:
-            ties.setdefault(name, []).append(Tied(layer, stage, layer))
-    return ties
 
 
 def _stand_ins(wires, footprints):

@@ -16,7 +16,7 @@ from ..parallel import Pipeline
 from .trial import (
     A_PREV, BATCH_SIZE, CannotTry, Trial, coarse, forward, in_floats, named, part_of, slopes,
 )
-from .verdicts import against_full_batch, against_same_groups, difference_in_words
+from .verdicts import against_full_batch, against_same_groups, are_equal, difference_in_words
 
 LARGE = 1000  # times the data: e^1000 is infinite
 
@@ -220,7 +220,7 @@ def adds_up(trial):
                 size = f"on a micro-batch of {part.stop - part.start} of {BATCH_SIZE} samples"
                 return f"{size}, {_words(error)}: take m from A_prev.shape[-1]"
         for name, wanted in {"A": leaves(A)[0], **whole}.items():
-            if not _equal_but_rounding(total[name], wanted, note):
+            if not are_equal(total[name], wanted, exact=not note):
                 return _words_of_sum(trial, name, total[name], wanted, len(parts), note)
     return note
 
@@ -253,14 +253,6 @@ def _words(error):
     return f"{type(error).__name__}: {error}"
 
 
-def _equal_but_rounding(found, wanted, note):
-    """Compare with `==`, or but for rounding: in another order, floats round otherwise."""
-    if not note:
-        return np.array_equal(found, wanted)
-    slack = 1e-9 * (1 + float(abs(wanted).max(initial=0)))
-    return found.shape == wanted.shape and bool((abs(found - wanted) <= slack).all())
-
-
 def _words_of_sum(trial, name, found, wanted, n_parts, note):
     """Return what is wrong with what micro-batches have for the full batch."""
     if name == "A":
@@ -274,7 +266,7 @@ def _words_of_sum(trial, name, found, wanted, n_parts, note):
             "numbers must follow from step, index and first_sample"
         )
     of_parts = f"{name} of {n_parts} micro-batches is"
-    if _equal_but_rounding(found, wanted * n_parts, note):
+    if are_equal(found, wanted * n_parts, exact=not note):
         return f"{of_parts} {n_parts} times too large: does backward divide by its own m?"
     return f"{of_parts} not that of the full batch: is it a sum over the samples, without a factor of m?"
 
@@ -371,7 +363,7 @@ def predicts(trial):
         prepare_forward(parts, training=False, step=1, first_sample=k + 1)
         alone = leaves(layer.forward(part_of(A_prev, slice(k, k + 1))))
         for one, other in zip(alone, together):
-            if not _equal_but_rounding(one, other[..., k:k + 1], "floats"):
+            if not are_equal(one, other[..., k:k + 1], exact=False):
                 return (
                     "where training is False, A still depends on the other samples, on step or on "
                     "first_sample: does forward look at self.training?"

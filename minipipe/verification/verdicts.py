@@ -4,7 +4,6 @@ Compared for J and for every parameter, never for sums or norms. Each verdict ru
 X, Y, so that `pipe.trace` is the trace of the run just judged.
 """
 
-
 import numpy as np
 
 from ..arrays import computing, even_slices, grains_of, leaves, sum_in_order
@@ -104,14 +103,19 @@ def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str
         if found.shape != expected.shape or found.dtype != expected.dtype:
             expected = f"{expected.shape} of {expected.dtype}"
             return f"{name} has shape {found.shape} of {found.dtype}, expected {expected}"
-        equal = np.array_equal(found, expected)
-        if not exact and not equal:
-            slack = 1e-9 * (1 + float(abs(expected).max(initial=0)))
-            equal = bool((abs(found - expected) <= slack).all())
-        if not equal:
+        if not are_equal(found, expected, exact):
             index = np.unravel_index(np.argmax(found != expected), found.shape)
             return f"{name} differs: found {found[index]}, expected {expected[index]}"
     return None
+
+
+def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bool:
+    """Tell whether two arrays are equal; `exact` as for `difference_in_words`."""
+    if np.array_equal(found, expected):
+        return True
+    if exact or found.shape != expected.shape:
+        return False
+    return bool((abs(found - expected) <= 1e-9 * (1 + float(abs(expected).max(initial=0)))).all())
 
 
 def last_places_apart(pipe, X, Y):
@@ -132,7 +136,7 @@ def last_places_apart(pipe, X, Y):
 
 
 def _like(pipe, network):
-    """`network`, which recomputes nothing, at the same step as `pipe`: what is random in it is the same."""
+    """Return `network` at the step of `pipe`, without recomputation: what is random in it is the same."""
     network.n_steps = pipe.n_steps
     for layer in every_layer(network.layers):
         if layer.recomputes:
