@@ -116,32 +116,32 @@ class Rate(NamedTuple):
         return self.found - self.published
 
 
+# column -> (room for how many times p micro-batches, whether there are two stages on each device, in a V)
+SEARCHED = {"ZB-1p": (1, False), "ZB-2p": (2, False), "ZB-V": (1, True)}
+
+
 def zero_bubble_table(profiles=ZERO_BUBBLE):
-    """A list of `Rate`, for each of the `profiles` and each of its columns.
+    """Return a list of `Rate`, for each of the `profiles` and each of its columns.
 
     Searched columns are searched here by `greedy_schedule`, with the longest device span as the objective, in
     the paper's memory: what is kept of a micro-batch counts 1 from F to I, and `Profile.kept_for_W` from I to
     W; ZB-1p and ZB-V have room for p micro-batches, ZB-2p for 2p.
     """
-    return [_rate(profile, column) for profile in profiles for column in profile.rates]
-
-
-# column -> (room for how many times p micro-batches, whether there are two stages on each device, in a V)
-SEARCHED = {"ZB-1p": (1, False), "ZB-2p": (2, False), "ZB-V": (1, True)}
-
-
-def _rate(profile, column):
-    F, I, W = (profile.v * time for time in (profile.T_F, profile.T_B, profile.T_W))  # of a whole device
-    costs, link = costs_of(F, I, W, profile.T_comm)
-    if column in SEARCHED:
-        room, in_a_v = SEARCHED[column]
+    rates = []
+    for profile in profiles:
+        F, I, W = (profile.v * time for time in (profile.T_F, profile.T_B, profile.T_W))  # of a whole device
+        costs, link = costs_of(F, I, W, profile.T_comm)
         there = range(profile.p)
-        schedule = greedy_schedule(
-            profile.p, profile.m, costs, room * profile.p, halves=True,
-            placement=[*there, *reversed(there)] if in_a_v else None, latency=profile.T_comm,
-            kept_for_W=profile.kept_for_W, objective="span",
-        )
-    else:
-        schedule = build(column.lower(), profile.p, profile.m)
-    found = simulate(schedule, costs, link).bubble("worst")
-    return Rate(profile, column, profile.rates[column], found, schedule.name)
+        for column, published in profile.rates.items():
+            if column in SEARCHED:
+                room, in_a_v = SEARCHED[column]
+                schedule = greedy_schedule(
+                    profile.p, profile.m, costs, room * profile.p, halves=True,
+                    placement=[*there, *reversed(there)] if in_a_v else None, latency=profile.T_comm,
+                    kept_for_W=profile.kept_for_W, objective="span",
+                )
+            else:
+                schedule = build(column.lower(), profile.p, profile.m)
+            found = simulate(schedule, costs, link).bubble("worst")
+            rates.append(Rate(profile, column, published, found, schedule.name))
+    return rates

@@ -86,7 +86,14 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
     description = describe(layers, input_shape)
     if by in COUNTED:
         return [getattr(row, COUNTED[by]) for row in description.rows]
-    return checked("by", _called(by, layers, description.input_shape), len(layers))
+    costs = []
+
+    def add(layer, shape):
+        costs.append(by(layer, without_samples(shape)))
+        return layer.output_shape(shape)
+
+    forward_through(layers, (*description.input_shape, 1), {}, call=add)
+    return checked("by", costs, len(layers))
 
 
 def _pair(sample):
@@ -158,18 +165,6 @@ def _one_round(network, X, Y):
         owner.cache = None
     take_statistics(all_layers)
     return list(map(Times, F, B))
-
-
-def _called(cost, layers, input_shape):
-    """Return what the user's function says of each layer and the shape of its input."""
-    costs = []
-
-    def add(layer, shape):
-        costs.append(cost(layer, without_samples(shape)))
-        return layer.output_shape(shape)
-
-    forward_through(layers, (*input_shape, 1), {}, call=add)
-    return costs
 
 
 # Where to cut.

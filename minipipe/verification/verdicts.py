@@ -43,27 +43,20 @@ def against_same_groups(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of a plain loop over its micro-batches or grains."""
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
+    layers, m, J, of_parts = reference.layers, X.shape[-1], 0, []
     with computing():
-        J, of_parts = _part_by_part(pipe, reference.layers, X, Y)
+        for part in even_slices(m, pipe.n_microbatches) if pipe.grain is None else grains_of(m, pipe.grain):
+            prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
+            J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], m)
+            _, gradients = backward_through(layers, pipe.loss.backward(), {})
+            of_parts.append([leaves(pair) for pair in gradients])
+    pipe.loss.cache = None
     sums = [[sum_in_order(terms) for terms in zip(*of_layer)] for of_layer in zip(*of_parts)]
     for indices in reference.ties.values():
         total = sum_of_tied([sums[index][0] for index in indices])
         for index in indices:
             sums[index][0] = total
     return _run(pipe, X, Y), (J, sums)
-
-
-def _part_by_part(pipe, layers, X, Y):
-    """Return J, and for each micro-batch of `pipe` the gradients of the layers."""
-    J, of_parts = 0, []
-    m = X.shape[-1]
-    for part in even_slices(m, pipe.n_microbatches) if pipe.grain is None else grains_of(m, pipe.grain):
-        prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
-        J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], X.shape[-1])
-        _, gradients = backward_through(layers, pipe.loss.backward(), {})
-        of_parts.append([leaves(pair) for pair in gradients])
-    pipe.loss.cache = None
-    return J, of_parts
 
 
 def same_bits(pipe, X, Y):
