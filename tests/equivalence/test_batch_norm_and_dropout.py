@@ -184,23 +184,6 @@ def drawn(p=0.5, seed=0):
     return layer
 
 
-@settings(max_examples=60)
-@given(
-    shape=st.lists(st.integers(1, 20), min_size=1, max_size=3),
-    m=st.integers(1, 9),
-    first=st.integers(0, 2**40),
-    step=st.integers(0, 2**40),
-    data=st.data(),
-)
-def test_a_sample_has_the_same_mask_in_any_split(shape, m, first, step, data):
-    layer = drawn()
-    whole = mask(layer, (*shape, m), step, first)
-    start = data.draw(st.integers(0, m - 1))
-    stop = data.draw(st.integers(start + 1, m))
-    part = mask(layer, (*shape, stop - start), step, first + start)
-    assert np.array_equal(part, whole[..., start:stop])
-
-
 def test_seed_step_sample_and_layer_each_change_the_mask():
     """64 numbers and more agree by chance with probability 2^-64: seed, step, sample, layer, and sibling
     inside one layer.

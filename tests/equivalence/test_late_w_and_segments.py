@@ -10,11 +10,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import eighths, exact, valid_schedules
+from cases import eighths, exact
 from compared import assert_same, difference
 from layers.every_layer import LAYERS, ready
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import minipipe as mp
 from minipipe.arrays import even_slices, leaves
@@ -59,19 +57,6 @@ def test_costs_are_a_share_for_each_micro_batch():
     assert [span.end - span.start for span in mp.simulate(halves).spans_of(0)[-2:]] == [2, 2]
     with pytest.raises(ValueError, match="stage 0: late_W"):
         mp.simulate(build("1f1b-late-w", 2, 4), mp.Costs(late_W=0))
-
-
-@settings(max_examples=40)
-@given(st.data(), st.integers(1, 4), st.integers(1, 6))
-def test_any_schedule_of_one_copy_can_have_a_late_W(data, n_stages, n_microbatches):
-    schedule = data.draw(valid_schedules(n_stages, n_microbatches))
-    if schedule.n_copies > 1:
-        with pytest.raises(ValueError, match="takes in all micro-batches of one"):
-            with_late_W(schedule)
-        return
-    late = with_late_W(schedule)
-    assert late.faults() == [] and late.kinds <= {"F", "I", "W*"}
-    assert Schedule.from_text([" ".join(map(str, order)) for order in late.devices]).devices == late.devices
 
 
 def halves_of(name, M, dtype, m=24):

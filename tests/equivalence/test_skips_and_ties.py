@@ -111,14 +111,6 @@ def test_a_skip_is_a_message_between_its_two_ends(dtype):
     assert len(others) == 2 * 3 * 3 and all(abs(m.source - m.to) == 1 for m in others)
 
 
-def test_several_stages_on_one_device_need_no_link():
-    schedule = mp.Schedule.from_text(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"])
-    layers = [mp.Fork("a"), mp.Linear(2, 2, tie="W"), mp.Join("a"), mp.Linear(2, 2, tie="W")]
-    for partition in ([1, 2, 1], [2, 1, 1]):
-        pipe = pipeline(2, partition, schedule, layers=exact(layers))
-        assert_equals_full_batch(pipe, *map(eighths, mini_batch()))
-
-
 @pytest.mark.parametrize("name", ["main", "0F0", "sums of stage 0"])
 def test_a_skip_connection_may_have_any_name(name):
     layers = exact([mp.Linear(2, 3), mp.Fork(name), mp.Linear(3, 3), mp.Join(name), mp.Linear(3, 2)])
@@ -183,20 +175,6 @@ def test_tied_layers_start_from_one_W(first, second):
     W = np.eye(2) if first or second else free.layers[0].W
     assert_same([net.layers[0].W, net.layers[2].W], [W, W])
     assert net.layers[0].W is not net.layers[2].W
-
-
-def test_copies_may_share_some_devices_with_tied_layers():
-    """Two copies on devices 0, 0, 1 and 0, 0, 2: what device 0 has to say to itself, it says once."""
-    layers = [mp.Linear(3, 3, tie="W") for _ in range(3)]
-    orders = ["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0", "2F1 2B1"]
-    schedule = mp.Schedule.from_text(orders, 2, copy_of=[0, 1])
-    X = np.random.default_rng(0).standard_normal((3, 4))
-    found = []
-    for order in (schedule, "gpipe"):
-        pipe = mp.Pipeline(layers, LOSS, 3, 2, schedule=order)
-        pipe.forward_backward(X, X)
-        found.append([dW for dW, _ in pipe.gradients])
-    assert_same(*found)
 
 
 # --- errors

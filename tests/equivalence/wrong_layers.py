@@ -43,7 +43,6 @@ BiasIsMissing = of_linear("BiasIsMissing", lambda dW, db, dZ: (dW, None))
 GradientInFloat64 = of_linear(
     "GradientInFloat64", lambda dW, db, dZ: (dW if dW.dtype == object else dW.astype(np.float64), db)
 )
-InputOverM = of_linear("InputOverM", inputs=lambda dA_prev, dZ: dA_prev / dZ.shape[-1])
 WrongSign = of_linear("WrongSign", inputs=lambda dA_prev, dZ: -dA_prev)
 
 ForgetsAFactor = of_formula("ForgetsAFactor", lambda A_prev: A_prev * A_prev, lambda dZ, A_prev: dZ * A_prev)
@@ -181,14 +180,6 @@ class UpdatesItself(mp.Linear):
         return dW, db
 
 
-class CountsForwards(mp.ReLU):
-    n = 0
-
-    def forward(self, Z):
-        self.n += 1
-        return super().forward(Z) * self.n
-
-
 class DrawsAnew(Layer):
     rng = np.random.default_rng(0)
 
@@ -208,11 +199,6 @@ class SameMaskInEachPart(Layer):
 
     def backward(self, dZ):
         return dZ * self.cache, None, None
-
-
-class ForgetsToScaleBack(mp.Dropout):
-    def backward_input(self, dZ):
-        return dZ * (self.cache > 0)
 
 
 class DropsInPredictions(mp.Dropout):
@@ -325,7 +311,6 @@ LARGE, PREDICTIONS, PIPELINES = "large inputs", "prediction", "pipelines equal"
 WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the sentence)
     (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
     (MultipliesByM(3, 2), (3,), SLOPES, "dW is 5 times too large"),
-    (InputOverM(3, 2), (3,), SLOPES, "dA_prev is 5 times too small"),
     (ForgetsTheSum(3, 2), (3,), RUNS, "db has shape (2, 5): it must be (2, 1): is the sum over the samples"),
     (FlatBias(3, 2), (3,), RUNS, "db has shape (2,): it must be (2, 1); a sum with keepdims=True"),
     (Transposed(3, 2), (3,), RUNS, "dW has shape (3, 2): it is transposed, (2, 3) is right"),
@@ -354,10 +339,8 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (ChangesItsInput(), (3,), ARRAYS, "A_prev was changed: an operation in place"),
     (ChangesItsGradient(), (3,), ARRAYS, "dZ was changed: an operation in place"),
     (UpdatesItself(3, 2), (3,), ARRAYS, "W was changed: an operation in place"),
-    (CountsForwards(), (3,), REPEATS, "A is another one the second time: does a forward use what an earlier"),
     (DrawsAnew(), (3,), REPEATS, "or draw random numbers from a generator of its own?"),
     (SameMaskInEachPart(), (3,), SUMS, "A of a sample depends on its place in the micro-batch"),
-    (ForgetsToScaleBack(0.5), (3,), SLOPES, "dA_prev is 0.5 times the slope"),
     (DropsInPredictions(0.5), (3,), PREDICTIONS, "does forward look at self.training?"),
     (MeanOfTheBatch(), (3,), SUMS, "A of a sample depends on the other samples of its micro-batch"),
     (OfFiveSamples(), (3,), SUMS, "on a micro-batch of 1 of 5 samples, ValueError"),

@@ -159,31 +159,6 @@ def slowest(costs, speeds, cuts, memory, limit, K, counts):
     return max(times)
 
 
-def test_the_best_cut_with_cut_costs_is_best_in_simulations():
-    """Per micro-batch a stage computes, sends activations over its end and, over its beginning,
-    gradients of the same size.
-    """
-    rng, won = random.Random(9), 0
-    for _ in range(10):
-        costs, cut_costs = [3 * rng.randrange(1, 5) for _ in range(6)], [rng.randrange(9) for _ in range(5)]
-        busiest = {tuple(counts): max(time_spent(costs, cut_costs, counts)) for counts in every_cut(6, 3)}
-        best = busiest[tuple(min_max(costs, 3, cut_costs=cut_costs))]
-        assert best == min(busiest.values())
-        won += best < busiest[tuple(min_max(costs, 3))]
-    assert won > 3
-
-
-def time_spent(costs, cut_costs, counts, M=4):
-    """What each of three devices spends on computing and sending in a simulation, for each micro-batch."""
-    stages, sent = loads(costs, counts), [cut_costs[counts[0] - 1], cut_costs[counts[0] + counts[1] - 1], 0]
-    model = mp.Costs(F=[load / 3 for load in stages], B=[2 * load / 3 for load in stages], message_bytes=sent)
-    trace = mp.simulate(mp.schedules.gpipe(3, M), model, mp.Link(bandwidth=1, blocking=True))
-    spent = list(trace.busy_ticks())
-    for message in trace.messages:
-        spent[message.source] += message.arrived - message.sent
-    return [ticks / M for ticks in spent]
-
-
 def test_the_histogram_has_its_formula_and_may_leave_a_stage_out():
     rng = random.Random(8)
     for _ in range(300):
