@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from ..checks import shown
 from ..cluster import Bytes, Compute, Counted
 from ..collectives.group import cut_into_chunks
 from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, works_on
@@ -252,19 +253,16 @@ def _for_each_microbatch(schedule, footprints):
 
     Raise `ValueError` for what does not fit the schedule.
     """
-    M = schedule.n_microbatches
-    if not isinstance(footprints, list) or not footprints:
-        what = "an empty list" if isinstance(footprints, list) else f"a {type(footprints).__name__}"
+    M, found = schedule.n_microbatches, footprints
+    if isinstance(found, list) and found and isinstance(found[0], Footprint):
+        found = [found] * M
+    lists = found if isinstance(found, list) and found else [None]
+    if not all(isinstance(stages, list) and {*map(type, stages)} == {Footprint} for stages in lists):
         raise ValueError(
-            f"footprints is {what}: pass footprints(...) or measure(...).footprints, or a list of these"
+            f"footprints={shown(footprints)} must be a list with a Footprint for each stage, or such a list "
+            "for each micro-batch: pass footprints(...) or measure(...).footprints"
         )
-    footprints = footprints if isinstance(footprints[0], list) else [footprints] * M
-    for i, stages in enumerate(footprints):
-        if not isinstance(stages, list) or not all(isinstance(of_stage, Footprint) for of_stage in stages):
-            raise ValueError(
-                f"footprints[{i}] is {stages!r}, but must be a list with a Footprint for each stage: "
-                "footprints(...)"
-            )
+    footprints = found
     ways = sorted({of_stage.accumulate for stages in footprints for of_stage in stages})
     if len(ways) > 1:
         raise ValueError(f"footprints with accumulate={' and '.join(ways)}: make all with one of them")
