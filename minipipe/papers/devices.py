@@ -34,11 +34,11 @@ class Hardware(NamedTuple):
     source: str
 
     def seconds(self, n_bytes):
-        """The time until `n_bytes` are there; what is not known counts as nothing."""
+        """Return the time until `n_bytes` are there; what is not known counts as nothing."""
         return (self.latency or 0) + (n_bytes / self.bandwidth if self.bandwidth else 0)
 
     def link(self, tick=1, blocking=False):
-        """A `Link` of this kind between two devices, in ticks of `tick` seconds.
+        """Return a `Link` of this kind between two devices, in ticks of `tick` seconds.
 
         >>> HARDWARE["Ethernet, 1 Gbit/s"].link(tick=1e-3)
         Link(latency=0.25, bandwidth=125000.0, blocking=False, rendezvous=False)

@@ -4,6 +4,7 @@ T_F, T_B, T_W: the time of a micro-batch's forward on a device, of its input gra
     weight gradient.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import repeat
 from typing import NamedTuple
@@ -15,8 +16,10 @@ from ..schedules import build
 from .tables import ZERO_BUBBLE, Profile
 
 
-def gpipe_bubble(K, M):
-    """Idle / total time of GPipe, and of 1F1B (DAPPLE): (K - 1)/(M + K - 1). Source: GPipe, section 2.3.
+def gpipe_bubble(K: int, M: int) -> Fraction:
+    """Return idle / total time of GPipe, and of 1F1B (DAPPLE): (K - 1)/(M + K - 1).
+
+    Source: GPipe, section 2.3.
 
     >>> gpipe_bubble(4, 8)
     Fraction(3, 11)
@@ -25,8 +28,10 @@ def gpipe_bubble(K, M):
     return Fraction(K - 1, M + K - 1)
 
 
-def chimera_bubble(K, M):
-    """Idle / total time of Chimera with equal forwards and backwards: (K - 2)/(2 M + K - 2).
+def chimera_bubble(K: int, M: int) -> Fraction:
+    """Return idle / total time of Chimera: (K - 2)/(2 M + K - 2).
+
+    Forwards and backwards take the same time.
 
     Source: arXiv 2107.06925, table 2.
     """
@@ -34,8 +39,8 @@ def chimera_bubble(K, M):
     return Fraction(K - 2, 2 * M + K - 2)
 
 
-def megatron_bubble(K, M, v=1):
-    """Idle / ideal time of 1F1B, interleaved with v stages on a device: (K - 1)/(v M).
+def megatron_bubble(K: int, M: int, v: int = 1) -> Fraction:
+    """Return idle / ideal time of 1F1B, interleaved with v stages on a device: (K - 1)/(v M).
 
     Source: arXiv 2104.04473, section 2.2.
     """
@@ -43,8 +48,8 @@ def megatron_bubble(K, M, v=1):
     return Fraction(K - 1, v * M)
 
 
-def zero_bubble_h1_idle(K, T_F, T_B, T_W):
-    """Idle time on each device of ZB-H1: (K - 1)(T_F + T_B - T_W).
+def zero_bubble_h1_idle(K: int, T_F: float, T_B: float, T_W: float) -> float:
+    """Return the idle time on each device of ZB-H1: (K - 1)(T_F + T_B - T_W).
 
     K: devices.
     T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient.
@@ -55,8 +60,8 @@ def zero_bubble_h1_idle(K, T_F, T_B, T_W):
     return (K - 1) * (T_F + T_B - T_W)
 
 
-def zero_bubble_h2_idle(K, T_F, T_B, T_W):
-    """Idle time on each device of ZB-H2: (K - 1)(T_F + T_B - 2 T_W).
+def zero_bubble_h2_idle(K: int, T_F: float, T_B: float, T_W: float) -> float:
+    """Return the idle time on each device of ZB-H2: (K - 1)(T_F + T_B - 2 T_W).
 
     K: devices.
     T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient.
@@ -67,12 +72,18 @@ def zero_bubble_h2_idle(K, T_F, T_B, T_W):
     return (K - 1) * (T_F + T_B - 2 * T_W)
 
 
-def costs_of(T_F, T_B, T_W, T_comm=0):
-    """(costs, link) for `simulate`, of a profile such as papers print.
+def costs_of(
+    T_F: float | Sequence, T_B: float | Sequence, T_W: float | Sequence, T_comm: float = 0
+) -> tuple[Costs, Link]:
+    """Return (costs, link) for `simulate`, of a profile such as papers print.
 
-    T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient; each is a number, of a
-        device's share of the network, or a list with one per stage.
-    T_comm: how long a message travels, in the same unit.
+    Args:
+        T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient; each is a
+            number, of a device's share of the network, or a list with one per stage.
+        T_comm: how long a message travels, in the same unit.
+
+    Raises:
+        ValueError: if T_B and T_W are lists of different lengths.
 
     >>> costs, link = costs_of(T_F=3, T_B=[2, 4], T_W=1, T_comm=0.5)
     >>> costs.F, costs.B, costs.I, costs.W, link.latency
@@ -120,7 +131,7 @@ class Rate(NamedTuple):
 SEARCHED = {"ZB-1p": (1, False), "ZB-2p": (2, False), "ZB-V": (1, True)}
 
 
-def zero_bubble_table(profiles=ZERO_BUBBLE):
+def zero_bubble_table(profiles: Sequence[Profile] = ZERO_BUBBLE) -> list[Rate]:
     """Return a list of `Rate`, for each of the `profiles` and each of its columns.
 
     Searched columns are searched here by `greedy_schedule`, with the longest device span as the objective, in

@@ -85,8 +85,8 @@ class Estimate(NamedTuple):
     limit: int
 
 
-def table_1():
-    """An `Estimate` for each column of the table."""
+def table_1() -> list[Estimate]:
+    """Return an `Estimate` for each column of the table."""
     return [_estimate(column) for column in TABLE_1]
 
 
@@ -125,7 +125,7 @@ def _stage_bytes(family, size, counts, M):
     return parameters, activations
 
 
-def blocks_that_fit(devices):
+def blocks_that_fit(devices: int) -> int:
     """Return the most Transformer blocks that `devices` TPUv3 hold, under the assumptions for table 1.
 
     The first device also holds the embedding, the last one the final norm, the last Linear and the loss's
@@ -182,18 +182,21 @@ class Compared(NamedTuple):
         return self.simulated / self.published - 1
 
 
-def table_2():
-    """The cells of table 2, as a list of `Compared`."""
+def table_2() -> list[Compared]:
+    """Return the cells of table 2."""
     return _compared("table 2", TABLE_2, {"AmoebaNet-D": (TPU_V2, (18, 256)), "Transformer": (TPU_V3, (48,))})
 
 
-def table_3():
-    """The cells of table 3, as a list of `Compared`."""
+def table_3() -> list[Compared]:
+    """Return the cells of table 3."""
     return _compared("table 3", TABLE_3, {"AmoebaNet-D": (P100, (18, 128)), "Transformer": (P100, (24,))})
 
 
-def torchgpipe_table():
-    """What torchgpipe measured, beside the simulation of table 2's AmoebaNet-D; no errors are explained."""
+def torchgpipe_table() -> list[Compared]:
+    """Return what torchgpipe measured, beside our simulation of table 2's AmoebaNet-D.
+
+    No errors are explained.
+    """
     ours = {(cell.K, cell.M): cell.simulated for cell in table_2() if cell.family == "AmoebaNet-D"}
     return [
         Compared("torchgpipe", "AmoebaNet-D", K, M, published, ours[K, M], "")
@@ -214,14 +217,14 @@ def _compared(table, published, runs):
 
 
 def speed_up(family, size, K, M, device, cells):
-    """The throughput, relative to that of the fewest stages and micro-batches among the published `cells`."""
+    """Return the throughput, as a multiple of that with the least (K, M) in `cells`."""
     base = samples_per_second(family, size, *min(cells), device)
     return samples_per_second(family, size, K, M, device) / base
 
 
 @lru_cache
 def samples_per_second(family, size, K, M, device):
-    """The throughput of GPipe's schedule.
+    """Return the throughput of GPipe's schedule, in samples per second.
 
     family, size: which network.
     K, M: stages and micro-batches.
@@ -235,7 +238,7 @@ def samples_per_second(family, size, K, M, device):
 
 
 def stages_for(family, size, K):
-    """The rows of each of K stages."""
+    """Return the rows of a `Description` for each of K stages."""
     rows = described(family, size).rows
     if family == "Transformer":
         rows = [row for row in rows if row.name.startswith("TransformerBlock")]
@@ -244,7 +247,7 @@ def stages_for(family, size, K):
 
 
 def share_of_slowest(family, size, K):
-    """The MACs of the stage with the most, as a share of all."""
+    """Return the MACs of the stage with the most, as a share of all."""
     macs = [sum(row.macs for row in stage) for stage in stages_for(family, size, K)]
     return max(macs) / sum(macs)
 
@@ -259,7 +262,7 @@ def _makespan(seconds, M, early, sent=0, link=Link()):
 
 
 def _relative(share, K, M, base_share):
-    """Throughput relative to K = 2, M = 1, if the first stage takes `share` of the time.
+    """Return the throughput relative to K = 2, M = 1, if stage 0 takes `share` of the time.
 
     The other stages share the rest equally.
     """

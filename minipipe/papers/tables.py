@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 
-
 class Largest(NamedTuple):
     """A column of GPipe's table 1: the largest network that fits.
 
@@ -193,7 +192,7 @@ def text_of_cells(cells, bound=None):
 
 
 def text_of_rates(rates, bound):
-    """A line for each `Rate` of a bubble: published, found here, and the difference.
+    """Return a line for each `Rate` of a bubble: published, found here, and the difference.
 
     A star marks what is above the published one by more than `bound`.
 
@@ -216,7 +215,10 @@ def text_of_rates(rates, bound):
 
 
 def text_of_largest(estimates):
-    """A line for each `Estimate` of table 1: parameters, their memory, activations, the fullest device."""
+    """Return a line for each `Estimate` of table 1.
+
+    It has parameters, their memory, activations, and the fullest device.
+    """
     memory = f"{'published':>10}{'here':>8}{'error':>9}"
     lines = [
         f"{'':32}{'parameters (millions)':^29}"
@@ -237,7 +239,7 @@ def text_of_largest(estimates):
 
 
 def text_of_hardware(rows, sources=True):
-    """A line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
+    """Return a line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
 
     sources: whether to add how that is known.
 
@@ -259,7 +261,7 @@ def text_of_hardware(rows, sources=True):
 
 
 def text_of_seconds(time):
-    """Three digits in s, ms, us or ns; nothing if there is no time.
+    """Return `time` with three digits in s, ms, us or ns; "" if there is none.
 
     >>> text_of_seconds(1.5), text_of_seconds(0.00025), text_of_seconds(1e-10), text_of_seconds(None)
     ('1.5 s', '250 us', '0.1 ns', '')

@@ -208,6 +208,17 @@ def test_the_direction_stays_and_a_short_gradient_is_left_alone():
         assert [dW[0, 0] for dW, _ in net.gradients] == [3, 4, 12]
 
 
+def test_fit_and_train_clip_as_a_step_does():
+    (X, Y), clip, rate = exact_batch(), Rational(1, 8), mp.SGD(Rational(1, 2))
+    by_hand, fitted, trained = (mp.Sequential(exact(TIED), MSE) for _ in range(3))
+    by_hand.forward_backward(X, Y)
+    by_hand.step(rate, clip=clip)
+    mp.fit(fitted, X, Y, rate, 1, X.shape[-1], clip=clip, metric=lambda A, Y: 0, report=None)
+    trained.train([(X, Y)], rate, clip=clip)
+    for net in (fitted, trained):
+        assert_same(parameters(net.layers), parameters(by_hand.layers))
+
+
 @pytest.mark.parametrize("clip, error, words", [
     (0, ValueError, "clip=0 must be above 0"),
     ("1", ValueError, "clip='1' must be a number, above 0"),
