@@ -1,6 +1,7 @@
 """What each layer costs, counted, measured or given; and where to cut a network."""
 
 import time
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -9,11 +10,12 @@ import numpy as np
 from ..arrays import computing
 from ..checks import shown, whole_number
 from ..description import describe, parameters_of_layers, without_samples
-from ..layers import every_layer
+from ..layers import Layer, every_layer
 from ..layers.layer import checked_layers, take_statistics
 from ..layers.through import (
     backward_through, first_with_parameters, forward_through, handed_on, prepare_forward,
 )
+from ..losses import Loss
 from ..network import Network
 from .solvers import checked, equal_counts, min_max
 
@@ -32,7 +34,10 @@ class Times(NamedTuple):
     B: float
 
 
-def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss=None):
+def costs_of_layers(
+    layers: Sequence[Layer], by: str | Callable | Sequence = "parameters", input_shape: tuple | None = None,
+    sample: tuple | None = None, loss: Loss | None = None,
+) -> list:
     """Return a list with the cost of each layer, for a partition.
 
         by="parameters"     W and b; a W that several layers share, at the first of them
@@ -42,14 +47,18 @@ def costs_of_layers(layers, by="parameters", input_shape=None, sample=None, loss
         by=a function       by(layer, input_shape), where input_shape is that of one sample at this layer
         by=a list           these costs
 
-    layers: a list of layers.
-    by: what to count, one of the above.
-    input_shape: that of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a function need.
-    sample: a micro-batch (X, Y), which "time" needs; the others take their input_shape from its X.
-    loss: of the network, which "time" needs.
-
     Only "time" makes any parameters, so for all others the network may be larger than this computer.
-    Raises `ValueError` for what is missing, and for costs that are negative or not finite.
+
+    Args:
+        layers: a list of layers.
+        by: what to count, one of the above.
+        input_shape: that of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a
+            function need.
+        sample: a micro-batch (X, Y), which "time" needs; the others take their input_shape from its X.
+        loss: of the network, which "time" needs.
+
+    Raises:
+        ValueError: for what is missing, and for costs that are negative or not finite.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> layers = [Linear(64, 32), ReLU(), Linear(32, 10)]
@@ -105,15 +114,18 @@ def _pair(sample):
     return sample
 
 
-def times_of_layers(layers, loss, X, Y, rounds=5):
+def times_of_layers(
+    layers: Sequence[Layer], loss: Loss, X: np.ndarray, Y: np.ndarray, rounds: int = 5
+) -> list[Times]:
     """Return [`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
 
-    layers: a list of layers.
-    loss: of the network; the last layer's times include it.
-    X: (n[0], m), the samples of the micro-batch.
-    Y: (n[L], m), their labels.
-    rounds: each time is the median of so many rounds through the whole network, after one that is
-        not counted.
+    Args:
+        layers: a list of layers.
+        loss: of the network; the last layer's times include it.
+        X: (n[0], m), the samples of the micro-batch.
+        Y: (n[L], m), their labels.
+        rounds: each time is the median over this number of rounds through the whole network, after one
+            that is not counted.
 
     What disturbs the computer for less than half of the rounds leaves no trace. Below the first layer
     with parameters, nothing is differentiated, and B is 0.
@@ -169,15 +181,19 @@ def _one_round(network, X, Y):
 
 # Where to cut.
 
-def partition(layers, stages, by="parameters", input_shape=None, sample=None, loss=None):
+def partition(
+    layers: Sequence[Layer], stages: int, by: str | Callable | Sequence = "parameters",
+    input_shape: tuple | None = None, sample: tuple | None = None, loss: Loss | None = None,
+) -> list[int]:
     """Return the number of layers of each stage, for the cut whose largest stage is smallest.
 
-    layers: a list of layers.
-    stages: K.
-    by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer,
-        input_shape) -> cost, or a list with a cost for each layer.
-    input_shape: that of one sample, which "macs", "bytes" and a function need.
-    sample, loss: a micro-batch (X, Y) and the loss, which "time" needs, see `costs_of_layers`.
+    Args:
+        layers: a list of layers.
+        stages: K.
+        by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer,
+            input_shape) -> cost, or a list with a cost for each layer.
+        input_shape: that of one sample, which "macs", "bytes" and a function need.
+        sample, loss: a micro-batch (X, Y) and the loss, which "time" needs, see `costs_of_layers`.
 
     For other cuts, or with limits of memory, unequal devices and slow links, hand `costs_of_layers`
     to `min_max`, `min_variance` or `histogram` of `minipipe.partitioning` instead.

@@ -5,6 +5,7 @@ Nothing is rounded.
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 
@@ -230,7 +231,7 @@ def _what_is_missing(memory, limits, missing, shown):
 
 # The cuts themselves.
 
-def loads(costs, counts):
+def loads(costs: Sequence, counts: Sequence[int]) -> list:
     """Return the sum of the costs in each stage, of a cut with `counts[s]` consecutive layers in stage s.
 
     >>> loads([10, 10, 10, 10, 11, 11], [3, 3])
@@ -246,7 +247,7 @@ def loads(costs, counts):
     return [sum(next(costs) for _ in range(count)) for count in counts]
 
 
-def equal_counts(n_layers, stages):
+def equal_counts(n_layers: int, stages: int) -> list[int]:
     """Return how many layers each stage gets if all get equally many; the first ones take what is left.
 
     >>> equal_counts(7, 4)
@@ -262,8 +263,10 @@ def equal_counts(n_layers, stages):
     return [part.stop - part.start for part in even_slices(n_layers, stages)]
 
 
-def histogram(costs, stages):
-    """The cut of GPipe's released code: layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1).
+def histogram(costs: Sequence, stages: int) -> list[int]:
+    """Return the cut of GPipe's released code, as the number of layers of each stage.
+
+        layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1)
 
     A layer that costs as much as several stages should leaves the stages between without a layer:
     their count is 0, and a pipeline refuses such a list. Source: the public code to Huang et al.
@@ -283,8 +286,11 @@ def histogram(costs, stages):
     return counts
 
 
-def min_max(costs, stages, speeds=None, cut_costs=None, memory=None, memory_limit=None):
-    """The cut whose slowest stage is as fast as in any cut:
+def min_max(
+    costs: Sequence, stages: int, speeds: Sequence | None = None, cut_costs: Sequence | None = None,
+    memory: Sequence | None = None, memory_limit: float | Sequence | None = None,
+) -> list[int]:
+    """Return the cut whose slowest stage is as fast as in any cut:
 
         minimise the largest, over the stages s, of  (sum of its costs) / speeds[s] + cut_costs at its ends
 
@@ -333,8 +339,8 @@ def min_max(costs, stages, speeds=None, cut_costs=None, memory=None, memory_limi
     return best_cut(n_layers, stages, price, np.maximum, never)[1]
 
 
-def min_variance(costs, stages):
-    """The cut whose stages vary least, which is what the paper on GPipe asks for:
+def min_variance(costs: Sequence, stages: int) -> list[int]:
+    """Return the cut whose stages vary least, which is what the paper on GPipe asks for:
 
         minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
 

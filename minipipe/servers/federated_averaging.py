@@ -250,16 +250,24 @@ def take(layers, state):
         setattr(layer, name, array)
 
 
-def clients_of(X, Y, clients, *, skewed=False, sizes=None, seed=0):
-    """Return a list with (X_k, Y_k) for each client; together they have every sample once.
+def clients_of(
+    X: np.ndarray, Y: np.ndarray, clients: int, *, skewed: bool = False,
+    sizes: Sequence[float] | None = None, seed: int = 0,
+) -> list[tuple]:
+    """Return (X_k, Y_k) for each client; together they have every sample once.
 
-    X: (n[0], m), and Y: (n[L], m), one-hot.
-    clients: K, at most m; skewed, at most m / 2.
-    skewed: False, and each client has samples of all classes, as they come; True, and the samples are sorted
-        by class and cut into 2 K runs, of which each client gets two, so that it knows a class or two, hardly
-        more. Source: McMahan et al. 2016, arXiv 1602.05629, section 3.
-    sizes: for each client, how many samples it has, in proportion to the others'; left out, as many as all.
-    seed: of the order of the samples, and of which client gets which run.
+    Args:
+        X, Y: (n[0], m), and (n[L], m), one-hot.
+        clients: K, at most m; if skewed, at most m / 2.
+        skewed: if False, each client has samples of all classes, as they come. If True, the samples are
+            sorted by class and cut into 2 K runs, of which each client gets two: it hardly knows more
+            than two classes. Source: McMahan et al. 2016, arXiv 1602.05629, section 3.
+        sizes: for each client, the number of its samples, in proportion to those of the others; by
+            default all have equally many.
+        seed: of the order of the samples, and of which client gets which run.
+
+    Raises:
+        ValueError: if a client would be without data.
 
     >>> X, Y = np.arange(8.0).reshape(1, 8), np.repeat(np.eye(4), 2, axis=1)
     >>> [(X_k.shape[-1], Y_k.any(axis=-1).sum()) for X_k, Y_k in clients_of(X, Y, 2, sizes=[1, 3])]

@@ -229,7 +229,9 @@ class ParameterServer(Network):
         return flattened(pairs_of_layers(self.layers))
 
 
-def round_ticks(times, n_bytes, bandwidth, *, servers=1, latency=0):
+def round_ticks(
+    times: Sequence[float], n_bytes: int, bandwidth: float, *, servers: int = 1, latency: float = 0
+) -> Fraction:
     """Return the ticks of a synchronous round, from weights on all workers to new weights on all of them.
 
         max over i of (t_i + (N - i + 1) c) + N c + 2 latency
@@ -256,13 +258,17 @@ def round_ticks(times, n_bytes, bandwidth, *, servers=1, latency=0):
     return gathered + N * c + 2 * latency
 
 
-def mini_batches(X, Y, batch_size, *, n, seed=0):
-    """Return the first n mini-batches of one pass over the samples after the other: a list of (X, Y).
+def mini_batches(
+    X: np.ndarray, Y: np.ndarray, batch_size: int, *, n: int, seed: int = 0
+) -> list[tuple]:
+    """Return the first n mini-batches (X, Y) of several passes over the samples.
 
-    X, Y: (n[0], m) and (n[L], m).
-    batch_size: the most samples of each; those of a pass are as equal as can be.
-    n: how many mini-batches.
-    seed: each pass is shuffled as by `fit`, so that `fit` meets the same mini-batches in the same order.
+    Args:
+        X, Y: (n[0], m) and (n[L], m).
+        batch_size: the most samples of each; those of a pass are as equal as can be.
+        n: how many mini-batches.
+        seed: each pass is shuffled as by `fit`, so that `fit` meets the same mini-batches in the
+            same order.
 
     >>> X = np.arange(4.0).reshape(1, 4)
     >>> [part.tolist() for part, _ in mini_batches(X, X, batch_size=2, n=3)]

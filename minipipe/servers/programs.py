@@ -89,7 +89,9 @@ class Push(NamedTuple):
 
 
 def worker(number, replica, n_batches, n_servers, ticks):
-    """A worker, until it is handed a number beyond the last mini-batch.
+    """Compute gradients, send them to the servers, and go on with the weights that they answer.
+
+    The program of a worker. It ends when it is handed a number beyond the last mini-batch.
 
     number: of the worker.
     replica: its `Replica`, with the first weights.
@@ -158,7 +160,9 @@ class Answer(NamedTuple):
 
 
 def server(share, workers, n_batches, arrivals=None):
-    """A server: it makes an update as soon as it has the gradients for it, and answers those who sent them.
+    """Update the weights as soon as enough gradients are there, and answer the workers that sent them.
+
+    The program of a server.
 
         w <- w - (the optimizer's step with the sum of their gradients)
 
