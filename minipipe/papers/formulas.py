@@ -6,10 +6,11 @@ T_F, T_B, T_W: the time of a micro-batch's forward on a device, of its input gra
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import repeat
 from typing import NamedTuple
 
-from ..checks import items_of, whole_number
+import numpy as np
+
+from ..checks import whole_number
 from ..cluster import Link
 from ..order import Costs, greedy_schedule, simulate
 from ..schedules import build
@@ -82,24 +83,11 @@ def costs_of(
             number, of a device's share of the network, or a list with one per stage.
         T_comm: how long a message travels, in the same unit.
 
-    Raises:
-        ValueError: if T_B and T_W are lists of different lengths.
-
     >>> costs, link = costs_of(T_F=3, T_B=[2, 4], T_W=1, T_comm=0.5)
     >>> costs.F, costs.B, costs.I, costs.W, link.latency
     (3, [3, 5], [2, 4], 1, 0.5)
     """
-    T_F, T_B, T_W = (times if items_of(times) is None else list(times) for times in (T_F, T_B, T_W))
-    are_lists = isinstance(T_B, list), isinstance(T_W, list)
-    if all(are_lists) and len(T_B) != len(T_W):
-        raise ValueError(
-            f"T_B has {len(T_B)} times and T_W {len(T_W)}: give each one number, or one per stage"
-        )
-    if any(are_lists):
-        both = (times if isinstance(times, list) else repeat(times) for times in (T_B, T_W))
-        B = [I + W for I, W in zip(*both)]
-    else:
-        B = T_B + T_W
+    B = np.array(np.asarray(T_B) + np.asarray(T_W)).tolist()  # the sum of two Fractions is no array yet
     return Costs(F=T_F, B=B, I=T_B, W=T_W), Link(latency=T_comm)
 
 
