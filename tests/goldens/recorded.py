@@ -27,21 +27,21 @@ HERE = Path(__file__).parent
 FILE = HERE / "recorded.json"
 sys.path[:0] = map(str, (HERE.parent, HERE.parents[1]))
 
-from goldens import texts, traces, training  # noqa: E402
+from goldens import traces, training  # noqa: E402
 
 KINDS = {
     "traces": traces,
     "runs": SimpleNamespace(cases=training.cases, parts=training.runs),
-    "texts": texts,
+    "texts": SimpleNamespace(cases=traces.text_cases, parts=traces.text_parts),
     "files": SimpleNamespace(cases=training.files, parts=training.of_file),
 }
 NUMBERS = SimpleNamespace(parts=training.numbers)  # for `compare` alone, as the floats are
-FLOATS = {"numbers": training.floats, "runs": training.floats, "texts": texts.floats}
+FLOATS = {"numbers": training.floats, "runs": training.floats, "texts": traces.floats}
 
 
-def hashes(kind, case, **options):
+def hashes(kind, case):
     """Return {part: short hash}."""
-    found = (KINDS | {"numbers": NUMBERS})[kind].parts(case, **options)
+    found = (KINDS | {"numbers": NUMBERS})[kind].parts(case)
     return {part: hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8] for part, lines in found.items()}
 
 

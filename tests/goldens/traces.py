@@ -1,17 +1,27 @@
 """What `simulate` says of every schedule: ticks, messages, why devices wait, and the bytes that they hold.
+And what is said of it: the explanation, text and page of each run, and what commands print.
 
-A case is "schedule K M", such as "1f1b 4 8"; a part is "costs/link/recompute/what bytes are counted".
+A case is "schedule K M", such as "1f1b 4 8"; a part is "costs/link/recompute/what bytes are counted". A case
+of texts may also be a command as it is typed, or "published", the cells that were copied from papers.
 """
 
+import contextlib
+import io
+import os
+import re
+import shlex
+import tempfile
 from fractions import Fraction
 from functools import cache
-from itertools import product
+from pathlib import Path
 
 import minipipe as mp
+from minipipe.cli.main import main
 from minipipe.order import in_copies, with_all_reduce, with_recompute, with_updates
+from minipipe.papers import tables as published
 from minipipe.planning import Footprint
 from minipipe.planning.measuring import PATTERNS
-from minipipe.schedules import SCHEDULES, names_having
+from minipipe.schedules import SCHEDULES, build, names_having
 
 # A list of its own, so that a new schedule breaks nothing: put it here, too, when its order is settled.
 NAMES = (
@@ -59,20 +69,18 @@ def cases():
     return [f"{name} {K} {M}" for name in (*NAMES, *CLOSED) for K, M in SIZES if _exists(name, K, M)]
 
 
-def parts(case, few=False):
-    """Return {part: lines} for each of the costs, links, recompute modes and kinds of bytes; or for four.
+def parts(case):
+    """Return {part: lines}, a part for each of the costs.
 
-    The few of all sizes have each of the costs with each of the links.
+    All sizes of a schedule together have each of the costs with each of the links.
     """
     name, K, M = case.split()
-    choices = list(product(COSTS, LINKS, RECOMPUTE, BYTES))
-    if few:
-        turn = SIZES.index((int(K), int(M)))
-        choices = [
-            (costs, list(LINKS)[(number + turn) % 4], RECOMPUTE[turn % 2], BYTES[(number + turn // 2) % 2])
-            for number, costs in enumerate(COSTS)
-        ]
-    return {"/".join(choice): sorted(lines(name, int(K), int(M), *choice)) for choice in choices}
+    turn, found = SIZES.index((int(K), int(M))), {}
+    for number, costs in enumerate(COSTS):
+        link, counted = list(LINKS)[(number + turn) % 4], BYTES[(number + turn // 2) % 2]
+        choice = costs, link, RECOMPUTE[turn % 2], counted
+        found["/".join(choice)] = sorted(lines(name, int(K), int(M), *choice))
+    return found
 
 
 @cache
@@ -172,3 +180,88 @@ def _footprint(stage, n, tied):
         tied=tied_here,
         actions=actions,
     )
+
+
+# ---- what is said ----
+
+COMMANDS = """
+compare --devices 2 --microbatches 4 --latency 0.5 --output runs.svg
+show zb-h1 --recompute --output run.svg
+show 1f1b --costs F=2,B=3,message_bytes=4 --bandwidth 2 --explain
+show zb-v --output zb-v.csv
+show nonsense
+check sound.csv --microbatches 8 --most-alive 4
+check faulty.csv
+search --devices 2 --microbatches 4 --most-alive 2
+search --greedy --halves --devices 4 --microbatches 8 --stages-per-device 2
+"""
+OF_FLOATS = """
+--epochs 1 --devices 2 --microbatches 4 --replicas 2 --output run.svg
+check
+"""
+FILES = {  # that the commands find in their folder
+    "sound.csv": build("1f1b", 4, 8).to_csv(),
+    "faulty.csv": "0F0,0B0\n1B0,1F0\n",
+}
+PUBLISHED = ("TABLE_1", "TABLE_2", "TABLE_3", "ACCURACIES", "TORCHGPIPE", "ZERO_BUBBLE")
+SECONDS = re.compile(r"\d+(\.\d+)? (s|ms)\b")  # of a clock
+
+
+def text_cases():
+    """Return every schedule with the most micro-batches of `cases`, and every command."""
+    largest = {case.split()[0]: case for case in cases()}
+    return [*largest.values(), *COMMANDS.strip().splitlines(), "published"]
+
+
+def floats(cases):
+    """Return the commands that train in floats, whatever the others are."""
+    return OF_FLOATS.strip().splitlines()
+
+
+def text_parts(case):
+    """Return {part: lines} of a run, or of what a command prints."""
+    if case in (COMMANDS + OF_FLOATS).splitlines():
+        return _said(case)
+    if case == "published":
+        return {name: str(vars(published)[name]).split("), ") for name in PUBLISHED}
+    name, K, M = case.split()
+    schedule = schedule_of(name, int(K), int(M))
+    footprints = footprints_of(name, schedule.n_stages)
+    costs = COSTS["ints"](schedule.n_stages)
+    trace = mp.simulate(schedule, costs, LINKS["latency"], footprints)
+    page = trace.to_html()
+    return {
+        "explain": str(trace.explain()).splitlines(),
+        "critical path": [str(step) for step in trace.critical_path()],
+        "text": trace.to_text().splitlines(),
+        "data of the page": re.search(r'type="application/json">(.*?)</script>', page)[1].split("],["),
+        "order": str(schedule).splitlines(),
+    }
+
+
+@contextlib.contextmanager
+def _inside(folder):
+    """Work in a folder: `contextlib.chdir`, which Python 3.10 has not."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@cache
+def _said(command):
+    printed, complained = io.StringIO(), io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, _inside(folder):
+        for name, text in FILES.items():
+            Path(name).write_text(text)
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
+            try:
+                status = main(shlex.split(command))
+            except SystemExit as exit:
+                status = exit.code
+        written = sorted(str(path) for path in Path().rglob("*") if path.is_file())
+    said = {"printed": printed, "complained": complained}
+    said = {part: SECONDS.sub("some s", text.getvalue()).splitlines() for part, text in said.items()}
+    return said | {"status and files": [str(status), *written]}

@@ -24,6 +24,7 @@ SPLITS = [  # a device, copies, stages, shards, and several of them
     {}, {"D": 2, "schedule": "data-parallel"}, {"K": 2}, {"T": 2}, {"D": 2, "K": 2}, {"T": 2, "K": 2},
     {"D": 2, "T": 2, "K": 2},
 ]
+BETWEEN_COPIES = ("buckets", "all_reduce")  # nothing is exchanged without copies
 OF_NETWORKS = {  # options that only some networks have
     "sync_batch_norm": ("normal", "image normal"),
     "zero": ("perceptron", "image"),
@@ -172,8 +173,9 @@ def _rows():
         for option, values in OPTIONS.items()
         if option not in (*ELSEWHERE, *IN_NO_TICK)
         for value in values[1:] for network in OF_NETWORKS.get(option, ("perceptron",)) for split in SPLITS
+        if "D" in split or option not in BETWEEN_COPIES
     ]
     tokens += [TOKENS | {"recompute": "selective"} | split for split in SPLITS[3::2]]
-    optimizers = [{"optimizer": name} | split for name in OPTIONS["optimizer"] for split in SPLITS[::3]]
+    optimizers = [{"optimizer": name} | split for name in ("sgd", "adam") for split in SPLITS[::3]]
     rows = [*SPLITS, *schedules, *networks, *options, *tokens, *optimizers]
     return list(dict.fromkeys(_case(row) for row in rows))
