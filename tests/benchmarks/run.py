@@ -2,38 +2,45 @@
 
     python3 tests/benchmarks/run.py
 
-Training steps and layers stand beside what bounds them, and beside PyTorch if it is installed; simulations
-beside a loop of additions; two devices beside one. Every row is float32, and uses one thread unless it says
-so. OpenBLAS chooses its kernels by the processor, and the ratios depend on them: OPENBLAS_CORETYPE=Zen in
-front of the command takes those for AVX2.
+Training steps and layers stand beside what bounds them; simulations beside a loop of additions; two devices
+beside one. Every row is float32, and uses one thread unless it says so. OpenBLAS chooses its kernels by the
+processor, and the ratios depend on them: OPENBLAS_CORETYPE=Zen in front of the command takes those for AVX2.
+
+On MPI ranks, two devices are `mpiexec -n 2 python3 tests/benchmarks/run.py CASE ROUNDS SIZE`, which prints
+the numbers.
 """
 
 import argparse
+import json
 import math
 import os
+import shutil
 import statistics
+import subprocess
 import sys
+import sysconfig
 import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `benchmarks`
 
-from benchmarks.speed_up import CASES, copying, speed_up
 from minipipe import (
-    SGD, AvgPool2d, Conv2d, DataParallel, Flatten, Linear, MaxPool2d, MeanSquaredError, Pipeline,
-    ReLU, Sequential, SoftmaxCrossEntropy, footprints, one_hot, simulate,
+    SGD, Conv2d, DataParallel, Linear, MaxPool2d, MeanSquaredError, Pipeline, ReLU, Sequential,
+    SoftmaxCrossEntropy, footprints, one_hot, simulate,
 )
 from minipipe.arrays import blas_threads, even_slices, leaves
 from minipipe.cluster import Cluster, ports
 from minipipe.collectives import Group, all_reduce
-from minipipe.models import lenet5, mlp
-from minipipe.schedules import build
+from minipipe.engines import world
+from minipipe.graph import Graph
+from minipipe.models import mlp
+from minipipe.schedules import SCHEDULES, build
 from minipipe.watching import say, watched, with_progress
 
 PATIENCE = 1.0  # times as many rounds as a row says
@@ -42,7 +49,6 @@ LINE = "{:66} {:>10} {:>28} {:>7} {:>8}"
 CLOCK = time.process_time if os.name == "posix" else time.perf_counter
 
 MLP = mlp((784, 512, 512, 10))
-LENET5 = lenet5()[1:]  # images need no Reshape, which PyTorch does not have
 CONVOLUTION, IMAGES = Conv2d(64, 64, 3, padding=1), (64, 32, 32, 32)
 
 
@@ -123,7 +129,7 @@ def additions():
         x += i
 
 
-# ---- the table ----
+# ---- how a row is measured ----
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,7 @@ class Row:
     what: its name.
     beside: the name of what ours is divided by.
     bound: the smallest ratio that is possible, or None where `beside` bounds nothing.
-    measure: measure(n_rounds, in_a_row) is (ours, beside, ratio); the last two are None without PyTorch. Or
-        it is a text: what this computer lacks.
+    measure: measure(n_rounds, in_a_row) is (ours, beside, ratio). Or it is a text: what this computer lacks.
     n_rounds: how often to measure times.
     in_a_row: how many runs in a row count as one.
     unit: milliseconds or megabytes.
@@ -150,23 +155,24 @@ class Row:
 
 
 def pairs(make):
-    """How to measure the two functions that `make` returns, ours and the other, or None: in turns.
+    """How to measure the two functions that `make` returns, ours and the other: in turns.
 
     The ratio is the median of the ratios of the pairs: what disturbs the processor disturbs both of a pair.
     """
 
     def measure(n_rounds, in_a_row):
-        ours, other = make()
-        both = [run for run in (ours, other) if run is not None]
+        both = make()
         for run in both:
             run()
-        rounds = [[milliseconds(run, in_a_row) for run in both] for _ in range(n_rounds)]
-        medians = [statistics.median(column) for column in zip(*rounds)]
-        if other is None:
-            return *medians, None, None
-        return *medians, statistics.median(mine / its for mine, its in rounds)
+        return medians_of([[milliseconds(run, in_a_row) for run in both] for _ in range(n_rounds)])
 
     return measure
+
+
+def medians_of(rounds):
+    """(milliseconds of ours, of the other, the ratio of a pair), each in the median."""
+    medians = [statistics.median(column) for column in zip(*rounds)]
+    return *medians, statistics.median(ours / other for ours, other in rounds)
 
 
 def milliseconds(run, in_a_row):
@@ -176,43 +182,10 @@ def milliseconds(run, in_a_row):
     return 1e3 * (CLOCK() - begin) / in_a_row
 
 
-def pytorch():
-    """PyTorch with one thread, or None."""
-    try:
-        import torch
-    except ImportError:
-        return None
-    torch.set_num_threads(1)
-    return torch
-
-
-def samples_first(torch, A):
-    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(A, -1, 0)))
-
-
 def training_step(layers, X):
-    """Forward, backward and the update of plain SGD, on random labels of ten classes."""
-    labels = np.random.default_rng(0).integers(0, 10, X.shape[-1])
-    net, optimizer = Sequential(layers, SoftmaxCrossEntropy(), dtype=np.float32), SGD(learning_rate=0.01)
-    Y = (np.arange(10)[:, None] == labels).astype(np.float32)
-
-    def ours():
-        net.forward_backward(X, Y)
-        net.step(optimizer)
-
-    torch = pytorch()
-    if torch is None:
-        return ours, None
-    twin = torch.nn.Sequential(*(twin_of(layer, torch.nn) for layer in layers))
-    its_optimizer, cost = torch.optim.SGD(twin.parameters(), lr=0.01), torch.nn.CrossEntropyLoss()
-    inputs, targets = samples_first(torch, X), torch.from_numpy(labels)
-
-    def its():
-        its_optimizer.zero_grad()
-        cost(twin(inputs), targets).backward()
-        its_optimizer.step()
-
-    return ours, its
+    """Forward, backward and the update of plain SGD, on labels of ten classes."""
+    Y = one_hot(np.arange(X.shape[-1]) % 10, 10, np.float32)
+    return step_of(Sequential(layers, SoftmaxCrossEntropy(), dtype=np.float32), SGD(0.01), X, Y)
 
 
 def bare_products(layers, X):
@@ -232,18 +205,6 @@ def bare_products(layers, X):
     return products
 
 
-def twin_of(layer, nn):
-    """PyTorch's module for the same formula."""
-    if isinstance(layer, Linear):
-        return nn.Linear(layer.n_prev, layer.n)
-    if isinstance(layer, Conv2d):
-        padding = [before for before, _ in layer.windows.padding]
-        return nn.Conv2d(layer.in_channels, layer.out_channels, layer.windows.kernel_size, padding=padding)
-    if isinstance(layer, (AvgPool2d, MaxPool2d)):
-        return getattr(nn, type(layer).__name__)(layer.windows.kernel_size)
-    return {ReLU: nn.ReLU, Flatten: nn.Flatten}[type(layer)]()
-
-
 def both_directions(layer, A_prev):
     """(forward and backward of one layer, dZ)"""
     layer = layer.copy()
@@ -254,21 +215,6 @@ def both_directions(layer, A_prev):
         return layer.forward(A_prev), layer.backward(dZ)
 
     return ours, dZ
-
-
-def beside_pytorch(layer, A_prev):
-    ours, dZ = both_directions(layer, A_prev)
-    torch = pytorch()
-    if torch is None:
-        return ours, None
-    module, derivative = twin_of(layer, torch.nn), samples_first(torch, dZ)
-    inputs = samples_first(torch, A_prev).requires_grad_()
-
-    def its():
-        Z = module(inputs)
-        return Z, torch.autograd.grad(Z, (inputs, *module.parameters()), derivative)
-
-    return ours, its
 
 
 def beside_products(layer, A_prev):
@@ -302,36 +248,177 @@ def peak_memory(n_rounds, in_a_row):
     return peak, given, peak / given
 
 
+# ---- two devices of this computer beside one ----
+
+SIZE, DEPTH, M = 1024, 8, 8
+LATE = "1f1b-late-w"
+
+
+def least(name):
+    """Return the smallest ratio on 2 devices: the makespan divided by all work, with B = 2 F."""
+    return SCHEDULES.facts[name].ticks(K=2, M=M) / (2 * M * 3)
+
+
+CASES = [  # what, beside what, the smallest ratio that is possible, case, engine
+    (f"8 x Linear(1,024), m = 512: {what}", *others)
+    for what, *others in [
+        ("1F1B, K = 2, M = 8, threads", "K = 1", least("1f1b"), "pipeline", "threads"),
+        ("1F1B, K = 2, M = 8, MPI", "K = 1", least("1f1b"), "pipeline", "mpi"),
+        ("the same with late W, threads", "full batch", least(LATE), "late", "threads"),
+        ("the same with late W, MPI", "full batch", least(LATE), "late", "mpi"),
+        ("data parallel, D = 2, threads", "full batch", 1 / 2, "data", "threads"),
+        ("data parallel, D = 2, MPI", "full batch", 1 / 2, "data", "mpi"),
+        ("half of it in each of two processes at once", "full batch", 1 / 2, "halves", "mpi"),
+        ("full batch, two threads of BLAS", "one thread", 1 / 2, "BLAS", None),
+    ]
+]
+
+
+def network(size):
+    """The layers, of so many units, and the loss."""
+    return [layer for _ in range(DEPTH) for layer in (Linear(size, size), ReLU())], MeanSquaredError()
+
+
+def alone(case, size):
+    """What the two devices are compared with: a function that runs a mini-batch on one."""
+    setting = network(size)
+    if case == "pipeline":
+        return Pipeline(*setting, 1, M, dtype=np.float32).forward_backward
+    net = Sequential(*setting, dtype=np.float32)
+    if case != "BLAS":
+        return net.forward_backward
+
+    def single(X, Y):
+        with blas_threads(1):
+            net.forward_backward(X, Y)
+
+    return single
+
+
+def together(case, engine, size):
+    """The function that runs it on two: a pipeline, one with late weight gradients, or copies.
+
+    Or what bounds these: the same work without a message, or matrix products with two threads.
+    """
+    setting = network(size)
+    if case == "BLAS":
+        net = Sequential(*setting, dtype=np.float32)
+
+        def double(X, Y):
+            with blas_threads(2):
+                net.forward_backward(X, Y)
+
+        return double
+    if case == "halves":
+        half, ranks = Sequential(*setting, dtype=np.float32), world()
+
+        def apart(X, Y):
+            half.forward_backward(*(np.split(array, 2, axis=1)[ranks.rank] for array in (X, Y)))
+            ranks.broadcast(None, 1, "the end of the other half")
+
+        return apart
+    if case == "data":
+        return DataParallel(*setting, 2, dtype=np.float32, engine=engine).forward_backward
+    name = LATE if case == "late" else "1f1b"
+    return Pipeline(*setting, 2, M, schedule=name, dtype=np.float32, engine=engine).forward_backward
+
+
+def measured(case, engine, n_rounds, size=SIZE):
+    """(milliseconds on two, on one, the median of the ratios of the pairs); None on ranks above 0.
+
+    A mini-batch has half as many samples as a layer has units. The runs take turns: what disturbs the
+    computer disturbs both of a pair.
+    """
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, size, size // 2), np.float32)
+    ranks = world() if engine == "mpi" else None
+    speaks = ranks is None or ranks.rank == 0
+    one, two = alone(case, size) if speaks else None, together(case, engine, size)
+    rounds = []
+    for _ in range(n_rounds + 1):
+        of_one = seen_by_a_clock(one, X, Y) if speaks else None
+        if ranks is not None:
+            ranks.broadcast(None, 0, "its turn")
+        rounds.append((seen_by_a_clock(two, X, Y), of_one))
+    return medians_of(rounds[1:]) if speaks else None
+
+
+def copying(n_rounds, in_a_row, size=SIZE):
+    """How long a graph of products takes on threads if each result is copied while the next is computed, and
+    if all is done one after the other.
+
+    The copy has half the precision, so that it takes about as long as the product. Source: Zhang et al., Dive
+    into Deep Learning, section 13.2.
+    """
+    lacks = missing("threads")
+    if lacks is not None:
+        return lacks
+    left, right, graph = np.ones((size, 64), np.float32), np.ones((64, size), np.float32), Graph()
+    for _ in range(12):
+        product, copy = np.empty((size, size), np.float32), np.empty((size, size), np.float16)
+        graph.call(np.matmul, left, right, out=product, lane=0)
+        graph.call(np.copyto, copy, product, writes=[copy], lane=(0, "copy"))
+    one_after_the_other = {(0, "compute"): range(len(graph.tasks))}
+    rounds = [
+        [1e3 * graph.run("threads", orders=orders).makespan for orders in (None, one_after_the_other)]
+        for _ in range(n_rounds + 1)
+    ]
+    return medians_of(rounds[1:])
+
+
+def seen_by_a_clock(run, X, Y):
+    """The milliseconds of a run on several devices, which work at once."""
+    begin = time.perf_counter()
+    run(X, Y)
+    return 1e3 * (time.perf_counter() - begin)
+
+
+def missing(engine):
+    """What this computer lacks for a measurement on two devices; None if nothing."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cores < 2:
+        return "no second core"
+    if engine == "mpi" and not (find_spec("mpi4py") and mpiexec()):
+        return "no MPI"
+    return None
+
+
+def mpiexec():
+    """The path of the program, or None; that of a virtual environment comes first."""
+    return shutil.which("mpiexec", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]))
+
+
+def speed_up(case, engine, size=SIZE):
+    """How to measure it, as for a `Row`; a text where that cannot be."""
+    def measure(n_rounds, in_a_row):
+        lacks = missing(engine)
+        if lacks is not None:
+            return lacks
+        if engine != "mpi":
+            return measured(case, engine, n_rounds, size)
+        command = [mpiexec(), "-n", "2", sys.executable, __file__, case, str(n_rounds), str(size)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)} has failed: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    return measure
+
+
 ROWS = [
     Row(
         "MLP 784-512-512-10, m = 128: training step", "bare products", 1,
-        pairs(lambda: (training_step(MLP, numbers(784, 128))[0], bare_products(MLP, numbers(784, 128)))),
+        pairs(lambda: (training_step(MLP, numbers(784, 128)), bare_products(MLP, numbers(784, 128)))),
         n_rounds=61, in_a_row=5,
-    ),
-    Row(
-        "  the same", "PyTorch", None, pairs(lambda: training_step(MLP, numbers(784, 128))), n_rounds=61,
-        in_a_row=5,
-    ),
-    Row(
-        "LeNet-5 on 28x28, m = 256: training step", "PyTorch", None,
-        pairs(lambda: training_step(LENET5, numbers(1, 28, 28, 256))), n_rounds=61, in_a_row=2,
     ),
     Row(
         "conv 64-64, 3x3, on 32x32, m = 32: forward + backward", "bare products", 1,
         pairs(lambda: beside_products(CONVOLUTION, numbers(*IMAGES))), n_rounds=31,
     ),
-    Row(
-        "  the same", "PyTorch", None, pairs(lambda: beside_pytorch(CONVOLUTION, numbers(*IMAGES))),
-        n_rounds=21,
-    ),
     Row("  the same, memory at the peak", "input + output", 1, peak_memory, unit="MB"),
     Row(
         "max pool 2x2 on 64 x 32x32, m = 32: forward + backward", "a copy of its input", 1,
         pairs(lambda: (both_directions(MaxPool2d(2), numbers(*IMAGES))[0], numbers(*IMAGES).copy)),
-        n_rounds=61, in_a_row=2,
-    ),
-    Row(
-        "  the same", "PyTorch", None, pairs(lambda: beside_pytorch(MaxPool2d(2), numbers(*IMAGES))),
         n_rounds=61, in_a_row=2,
     ),
     Row(
@@ -380,8 +467,6 @@ def main():
     with watched(), blas_threads(1):
         for row in with_progress(ROWS, "rows"):
             say(_line(row, row.measure(max(1, round(PATIENCE * row.n_rounds)), row.in_a_row)))
-    if pytorch() is None:
-        print("no PyTorch: it is not installed, so these rows have no ratio")
 
 
 def _line(row, found):
@@ -389,12 +474,18 @@ def _line(row, found):
     if isinstance(found, str):
         return LINE.format(row.what, "-", found, "-", bound)
     ours, beside, ratio = found
-    measured = row.what, f"{ours:.2f} {row.unit}"
-    if ratio is None:
-        return LINE.format(*measured, f"no {row.beside}", "-", bound)
-    return LINE.format(*measured, f"{row.beside} {beside:.2f} {row.unit}", f"{ratio:.2f}", bound)
+    both = f"{ours:.2f} {row.unit}", f"{row.beside} {beside:.2f} {row.unit}"
+    return LINE.format(row.what, *both, f"{ratio:.2f}", bound)
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("on_ranks", nargs="*", metavar="CASE ROUNDS SIZE", help="of two MPI ranks")
+    arguments = parser.parse_args().on_ranks
+    if not arguments:
+        main()
+    else:
+        with world().job():
+            answer = measured(arguments[0], "mpi", *map(int, arguments[1:]))
+        if answer:
+            print(json.dumps(answer))
