@@ -198,22 +198,8 @@ def test_a_warning_that_points_to_our_code_is_an_error():
     for module in ("minipipe.layers.linear", "exercises.zoo", "house.test_house", "test_x"):
         with pytest.raises(UserWarning, match=f"of {module}"):
             warnings.warn_explicit(f"of {module}", UserWarning, "file.py", 1, module)
-
-
-def test_an_overflow_inside_a_function_of_numpy_is_an_error():
     with pytest.raises(RuntimeWarning, match="overflow"):
         np.mean(np.full(2, np.finfo(float).max))
-
-
-def test_a_warning_with_a_stacklevel_counts_where_it_points_to():
-    def theirs():
-        warnings.warn("do not call this", DeprecationWarning, stacklevel=2)
-
-    with pytest.raises(DeprecationWarning):
-        theirs()
-
-
-def test_a_warning_of_another_package_is_only_shown():
     for module in ("another.package", "_pytest.config", "numpy.lib", "pluggy._callers"):
         with warnings.catch_warnings(record=True) as shown:
             warnings.warn_explicit("theirs", DeprecationWarning, "file.py", 1, module)
@@ -250,7 +236,6 @@ def test_the_import_is_quick(tmp_path):
 # What a reader passes who follows one step of a network: few frames, few files.
 
 MOST_FRAMES, MOST_FILES = 14, 6  # from forward_backward down to Linear.forward, both of them included
-MOST_FILES_OF_A_STEP = 36
 
 
 def pipeline():
@@ -281,24 +266,3 @@ def test_few_frames_lie_between_forward_backward_and_a_layer(monkeypatch):
         names = " > ".join(name for name, _ in reversed(way))
         assert len(way) <= MOST_FRAMES, names
         assert len({file for _, file in way}) <= MOST_FILES, names
-
-
-def test_one_step_runs_few_files():
-    """In the third step; what is done once in a process, or for the first mini-batches, does not count."""
-    pipe, optimizer, files = pipeline(), mp.SGD(0.1), set()
-    for _ in range(2):
-        pipe.forward_backward(X, X)
-        pipe.step(optimizer)
-
-    def look(frame, event, argument):
-        files.add(frame.f_code.co_filename)
-
-    sys.setprofile(look)
-    try:
-        pipe.forward_backward(X, X)
-        pipe.step(optimizer)
-    finally:
-        sys.setprofile(None)
-    inside = sorted(str(Path(file).relative_to(HOUSE)) for file in files if Path(file).is_relative_to(HOUSE))
-    assert "cluster/clock.py" in [name.replace("\\", "/") for name in inside]
-    assert len(inside) <= MOST_FILES_OF_A_STEP, "\n".join(inside)
