@@ -37,6 +37,7 @@ NETWORKS = {  # a class of options -> a function that makes a network with one o
     mp.Sums: lambda sums: mp.Parallel(layers(), LOSS, replicas=2, sums=sums),
 }
 SECONDS = 20
+ELSEWHERE = {("write_site", "notebooks", "None")}  # writes all reference pages, as tests/pictures does
 
 
 class Hang(BaseException):
@@ -99,7 +100,7 @@ def swept(names, values):
     faults, counts = [], Counter()
     for name in names:
         for target in parameters_of(public()[name]):
-            for what in values:
+            for what in [what for what in values if (name, target, what) not in ELSEWHERE]:
                 fault, got = fault_of(name, target, what)
                 counts[got] += 1
                 if fault is not None:
@@ -124,6 +125,7 @@ def test_every_argument_that_must_be_given_has_a_good_example():
             assert has_default or example(name, parameter) is not None, f"{name}: {parameter.name}"
 
 
-def test_no_hostile_value_is_taken_in_silence(alarm):
-    faults, counts = swept(NAMES, HOSTILE)
+@pytest.mark.parametrize("half", [0, 1])  # one for each of two cores
+def test_no_hostile_value_is_taken_in_silence(half, alarm):
+    faults, counts = swept(NAMES[half::2], HOSTILE)
     assert not faults and counts["refused"] > counts["worked"] > 500, "\n".join(faults)
