@@ -31,14 +31,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from minipipe import (
-    SGD, Conv2d, DataParallel, Linear, MaxPool2d, MeanSquaredError, Pipeline, ReLU, Sequential,
-    SoftmaxCrossEntropy, footprints, one_hot, simulate,
+    SGD, Conv2d, DataParallel, Linear, MeanSquaredError, Pipeline, ReLU, Sequential, SoftmaxCrossEntropy,
+    footprints, one_hot, simulate,
 )
 from minipipe.arrays import blas_threads, even_slices, leaves
 from minipipe.cluster import Cluster, ports
 from minipipe.collectives import Group, all_reduce
 from minipipe.engines import world
-from minipipe.graph import Graph
 from minipipe.models import mlp
 from minipipe.schedules import SCHEDULES, build
 from minipipe.watching import say, watched, with_progress
@@ -269,7 +268,6 @@ CASES = [  # what, beside what, the smallest ratio that is possible, case, engin
         ("data parallel, D = 2, threads", "full batch", 1 / 2, "data", "threads"),
         ("data parallel, D = 2, MPI", "full batch", 1 / 2, "data", "mpi"),
         ("half of it in each of two processes at once", "full batch", 1 / 2, "halves", "mpi"),
-        ("full batch, two threads of BLAS", "one thread", 1 / 2, "BLAS", None),
     ]
 ]
 
@@ -284,31 +282,15 @@ def alone(case, size):
     setting = network(size)
     if case == "pipeline":
         return Pipeline(*setting, 1, M, dtype=np.float32).forward_backward
-    net = Sequential(*setting, dtype=np.float32)
-    if case != "BLAS":
-        return net.forward_backward
-
-    def single(X, Y):
-        with blas_threads(1):
-            net.forward_backward(X, Y)
-
-    return single
+    return Sequential(*setting, dtype=np.float32).forward_backward
 
 
 def together(case, engine, size):
     """The function that runs it on two: a pipeline, one with late weight gradients, or copies.
 
-    Or what bounds these: the same work without a message, or matrix products with two threads.
+    Or what bounds these: the same work without a message.
     """
     setting = network(size)
-    if case == "BLAS":
-        net = Sequential(*setting, dtype=np.float32)
-
-        def double(X, Y):
-            with blas_threads(2):
-                net.forward_backward(X, Y)
-
-        return double
     if case == "halves":
         half, ranks = Sequential(*setting, dtype=np.float32), world()
 
@@ -341,29 +323,6 @@ def measured(case, engine, n_rounds, size=SIZE):
             ranks.broadcast(None, 0, "its turn")
         rounds.append((seen_by_a_clock(two, X, Y), of_one))
     return medians_of(rounds[1:]) if speaks else None
-
-
-def copying(n_rounds, in_a_row, size=SIZE):
-    """How long a graph of products takes on threads if each result is copied while the next is computed, and
-    if all is done one after the other.
-
-    The copy has half the precision, so that it takes about as long as the product. Source: Zhang et al., Dive
-    into Deep Learning, section 13.2.
-    """
-    lacks = missing("threads")
-    if lacks is not None:
-        return lacks
-    left, right, graph = np.ones((size, 64), np.float32), np.ones((64, size), np.float32), Graph()
-    for _ in range(12):
-        product, copy = np.empty((size, size), np.float32), np.empty((size, size), np.float16)
-        graph.call(np.matmul, left, right, out=product, lane=0)
-        graph.call(np.copyto, copy, product, writes=[copy], lane=(0, "copy"))
-    one_after_the_other = {(0, "compute"): range(len(graph.tasks))}
-    rounds = [
-        [1e3 * graph.run("threads", orders=orders).makespan for orders in (None, one_after_the_other)]
-        for _ in range(n_rounds + 1)
-    ]
-    return medians_of(rounds[1:])
 
 
 def seen_by_a_clock(run, X, Y):
@@ -417,11 +376,6 @@ ROWS = [
     ),
     Row("  the same, memory at the peak", "input + output", 1, peak_memory, unit="MB"),
     Row(
-        "max pool 2x2 on 64 x 32x32, m = 32: forward + backward", "a copy of its input", 1,
-        pairs(lambda: (both_directions(MaxPool2d(2), numbers(*IMAGES))[0], numbers(*IMAGES).copy)),
-        n_rounds=61, in_a_row=2,
-    ),
-    Row(
         "pipeline, K = M = 4, MLP 784-128-...-123-10, m = 128: step", "a plain loop", 1,
         pairs(lambda: pipeline_beside_a_loop((784, 128, 127, 126, 125, 124, 123, 10), 4)), n_rounds=61,
         in_a_row=5,
@@ -452,10 +406,6 @@ ROWS = [
     ),
     *(Row(what, beside, bound, speed_up(case, engine), n_rounds=11)
       for what, beside, bound, case, engine in CASES),
-    Row(
-        "graph, 12 products 1,024 x 64 x 1,024, copied meanwhile, threads", "one after the other", 1 / 2,
-        copying, n_rounds=15,
-    ),
 ]
 
 
