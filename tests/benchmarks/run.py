@@ -1,4 +1,4 @@
-"""Measure times and memory as ratios, side by side in one process, and print them as one table.
+"""Measure times as ratios, side by side in one process, and print them as one table.
 
     python3 tests/benchmarks/run.py
 
@@ -20,7 +20,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -141,7 +140,6 @@ class Row:
     measure: measure(n_rounds, in_a_row) is (ours, beside, ratio). Or it is a text: what this computer lacks.
     n_rounds: how often to measure times.
     in_a_row: how many runs in a row count as one.
-    unit: milliseconds or megabytes.
     """
 
     what: str
@@ -150,7 +148,6 @@ class Row:
     measure: Callable
     n_rounds: int = 0
     in_a_row: int = 1
-    unit: str = "ms"
 
 
 def pairs(make):
@@ -230,21 +227,6 @@ def beside_products(layer, A_prev):
         np.matmul(dZ, columns.T, out=dW)
 
     return ours, products
-
-
-def peak_memory(n_rounds, in_a_row):
-    """What forward and backward need beside A_prev and dZ at the worst moment, results included.
-
-    It is always the same, so it is measured once.
-    """
-    A_prev = numbers(*IMAGES)
-    ours, dZ = both_directions(CONVOLUTION, A_prev)
-    tracemalloc.start()
-    _results = ours()  # kept until the end
-    peak = tracemalloc.get_traced_memory()[1] / 1e6
-    tracemalloc.stop()
-    given = (A_prev.nbytes + dZ.nbytes) / 1e6
-    return peak, given, peak / given
 
 
 # ---- two devices of this computer beside one ----
@@ -374,7 +356,6 @@ ROWS = [
         "conv 64-64, 3x3, on 32x32, m = 32: forward + backward", "bare products", 1,
         pairs(lambda: beside_products(CONVOLUTION, numbers(*IMAGES))), n_rounds=31,
     ),
-    Row("  the same, memory at the peak", "input + output", 1, peak_memory, unit="MB"),
     Row(
         "pipeline, K = M = 4, MLP 784-128-...-123-10, m = 128: step", "a plain loop", 1,
         pairs(lambda: pipeline_beside_a_loop((784, 128, 127, 126, 125, 124, 123, 10), 4)), n_rounds=61,
@@ -424,7 +405,7 @@ def _line(row, found):
     if isinstance(found, str):
         return LINE.format(row.what, "-", found, "-", bound)
     ours, beside, ratio = found
-    both = f"{ours:.2f} {row.unit}", f"{row.beside} {beside:.2f} {row.unit}"
+    both = f"{ours:.2f} ms", f"{row.beside} {beside:.2f} ms"
     return LINE.format(row.what, *both, f"{ratio:.2f}", bound)
 
 

@@ -309,9 +309,6 @@ test_mistakes = are_named({
              "what B1 returns: yours has shape (3, 2)"),
             ("layer.cache = caches[place]", "cache = caches[place]", "does not put the caches back"),
             ("        del self.stash[i]\n", "", "leaves its entry in the stash"),
-            ("        return A\n", "", "`forward` returns nothing"),
-            ("        return dA\n", "", "`backward` returns nothing"),
-            ("caches.append(layer.cache)", "caches.append(cache)", "uses `cache`, which is not"),
         ),
     ],
     RECOMPUTING: [
@@ -326,7 +323,6 @@ test_mistakes = are_named({
         ('kind == "B" and device == last:\n        return (last', 'kind == "B":\n        return (device',
          "and then starts without a derivative"),
         ('return (device - 1, "F", i)', 'return (device - 1, "F", i)\n    return ()', "it must be None"),
-        (", i, K", "", "stopped with TypeError"),
     ),
     CLOCK: edits(
         TICK_BY_TICK,
@@ -340,7 +336,6 @@ test_mistakes = are_named({
         (gpipe("return [('F', i) for i in range(K)] + [('B', M - i - 1) for i in range(M)]"),
          "forwards by K"),
         (gpipe("return [('F', i + 1) for i in range(M)] + [('B', M - i) for i in range(M)]"), "yours is F1"),
-        (gpipe("x = [('F', i) for i in range(M)]"), "returns nothing"),
     ],
     RUN: edits(
         WITH_DICTIONARIES,
@@ -358,16 +353,13 @@ test_mistakes = are_named({
         IN_A_TABLE,
         ("8 * 2 * activations", "8 * activations", "network split goes forward only"),
         ("[split]", "", "sent('network', (64, 128, 128, 64, 10), N=4, m=32): yours is {'network'"),
-        ('"data"', '"copies"', "KeyError"),
         (" + m * last", " + last", "sent('layer', (64, 128, 128, 64, 10), N=4, m=32): yours is"),
     ),
     COPIES: edits(
         BY_COPY,
         (", X.shape[1])", ")", "about D times too large"),
-        (", K, M, schedule, X", ", 1, M, schedule, X", "list index out of range"),
         ("return total, gradients", "return total", "what copies returns: yours is a"),
         ("return total, gradients", "return gradients, total", "J: yours is"),
-        ("return total, gradients", "pass", "returns nothing"),
         ("return total, gradients", "return total, [*gradients.values()]",
          "yours is [tuple, tuple, tuple], it must be [Linear, Linear, Linear]"),
     ),
@@ -376,15 +368,12 @@ test_mistakes = are_named({
             RANDOM_DIRECTION,
             (" + (v * db).sum()", "", "one of them leaves out b"),
             ("/ (2 * h)", "/ h", "twice what it should be"),
-            ("return np", "return None and np", "None"),
         ),
-        ("def slope_fits(my):\n    ...\n", "Not solved yet"),
     ],
     HALVES: edits(
         WITH_A_TABLE,
         ('"I": (device + 1, "I", i)', '"I": (device + 1, "B", i)', "Your I waits for a whole B"),
         ('return device, "F", i', 'return device, "B", i', "it must be"),
-        ('"W": (device, "I", i), ', "", "stopped with KeyError"),
         ("return waits[kind]", "return list(waits[kind])", "yours is list, it must be tuple"),
         ("    return waits[kind]\n", "", "yours gives None"),
     ),
@@ -410,7 +399,6 @@ test_mistakes_in_fractions = pytest.mark.slow(are_named({
             ("return True", "return len(m)", ": healthy(my) of the pipeline without a mistake.)"),
         ),
         *edits(WITHOUT_ROUNDING, ("allclose", "array_equal", "floats")),
-        ("def healthy(my):\n    '''Return True.'''\n", "Not solved yet"),
     ],
 }))
 
