@@ -30,20 +30,6 @@ def _samples(value, part):
     return value[..., part].copy()
 
 
-def given_to_grains(line, part, incoming, skips):
-    """Return [(grain, (incoming, skips) of it)] of the micro-batch of a part of an action."""
-    grains = line.grains_of(part)
-    if len(grains) == 1:
-        return [(grains[0], (incoming, skips))]
-    edges = line.edges(grains)
-    return list(zip(grains, zip(in_grains(incoming, edges), in_grains(skips, edges), strict=True)))
-
-
-def together(results):
-    """Return (outgoing, skips) of a micro-batch, from those of its grains."""
-    return results[0] if len(results) == 1 else tuple(map(side_by_side, zip(*results)))
-
-
 def side_by_side(values):
     """Return one value of the values that `in_grains` has cut it into.
 

@@ -208,8 +208,11 @@ class Run:
 
         If layers talk to other devices, it is cut at each exchange into several Computes of equal ticks.
         """
-        parts = [(self.stages[part.stage, device], part) for part in action.parts]
-        n_exchanges = sum([stage.n_exchanges(part) for stage, part in parts])
+        parts, n_exchanges = [], 0
+        for part in action.parts:
+            stage = self.stages[part.stage, device]
+            parts.append((stage, part))
+            n_exchanges += stage.n_exchanges(part)
         ticks = divide_exactly(self._ticks(action), 1 + n_exchanges) if n_exchanges else None
         work = _in_turn(parts, inputs)
         exchange, results = yield Compute(action, resumed, work, None, inputs, ticks=ticks)

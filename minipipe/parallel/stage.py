@@ -10,7 +10,7 @@ from ..layers.through import (
     prepare_forward, weight_gradients,
 )
 from ..order.programs import NOTHING, gather_parameters
-from .batches import MicroBatches, given_to_grains, together
+from .batches import MicroBatches, in_grains, side_by_side
 from .layout import Owned
 from .totals import Totals, Versions, late_gradients
 
@@ -97,25 +97,20 @@ class Stage:
 
     def n_exchanges(self, part):
         """Return how often layers talk to other devices in this part of an action."""
-        n = self._n_exchanges.get(part.kind)
+        n = self._n_exchanges[part.kind] if part.kind in PASSING else 0
         return n * len(self.line.grains_of(part)) if n else 0
 
     def act(self, part, incoming, skips):
         """A program that does a part of an action, grain by grain, and returns (outgoing, skips)."""
         if part.kind in PASSING:
-            recomputes, results = (self.index, part.microbatch) in self._recomputed, []
-            for j, (of_grain, its_skips) in given_to_grains(self.line, part, incoming, skips):
-                if part.kind == "F":
-                    A_prev = self.line.take_inputs(j) if self.index == 0 else of_grain
-                    passing = self.forward(j, A_prev, its_skips, keep_input_only=recomputes)
-                elif part.kind == "R":
-                    passing = self.recompute(j)
-                elif part.kind == "B":
-                    passing = self.backward(j, of_grain, its_skips)
-                else:
-                    passing = self.backward_input(j, of_grain, its_skips)
-                results.append((yield from passing))
-            return together(results)
+            grains = self.line.grains[part.microbatch]
+            if len(grains) == 1:
+                return (yield from self._pass(part, grains[0], incoming, skips))
+            edges, results = self.line.edges(grains), []
+            given = zip(in_grains(incoming, edges), in_grains(skips, edges), strict=True)
+            for j, of_grain in zip(grains, given, strict=True):
+                results.append((yield from self._pass(part, j, *of_grain)))
+            return tuple(map(side_by_side, zip(*results, strict=True)))
         if part.kind == "U":
             self.update(self.line.grains_of(part)[-1])
         elif part.kind == "X":
@@ -126,6 +121,18 @@ class Stage:
             for j in self.line.grains_of(part):  # with a W*, too: along the tree of the grains
                 self.backward_weight(j)
         return NOTHING
+
+    def _pass(self, part, j, incoming, skips):
+        """Let grain j pass the layers."""
+        kind, _, i = part
+        if kind == "F":
+            A_prev = self.line.take_inputs(j) if self.index == 0 else incoming
+            return self.forward(j, A_prev, skips, keep_input_only=(self.index, i) in self._recomputed)
+        if kind == "R":
+            return self.recompute(j)
+        if kind == "B":
+            return self.backward(j, incoming, skips)
+        return self.backward_input(j, incoming, skips)
 
     def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
         """A program: (A (n, m_i), skips) of micro-batch i; the last stage has None for A.
@@ -309,9 +316,8 @@ class Stage:
         return f"Stage({self.index}, {list(self.layers)})"
 
     def _take_caches(self):
-        caches = []
+        caches = [owner.cache for owner in self._with_caches]
         for owner in self._with_caches:
-            caches.append(owner.cache)
             owner.cache = None
         return caches
 
