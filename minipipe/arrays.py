@@ -150,6 +150,16 @@ def masked(numbers, mask):
     return product
 
 
+def row_sums(rows: np.ndarray) -> np.ndarray:
+    """Return the sums (n, 1) of the rows of a matrix (n, m), which are db where they are those of dZ.
+
+    They are a product with ones, which is several times faster than `sum`.
+    """
+    ones = np.empty((rows.shape[1], 1), rows.dtype, like=rows)  # like: without numbers, if rows has none
+    ones[:] = 1
+    return rows @ ones
+
+
 def sigmoid(Z):
     """Return 1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
     share, rest = np.exp(Z * (Z < 0)), np.exp(-abs(Z))

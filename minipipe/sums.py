@@ -51,11 +51,12 @@ class TreeSum:
         while last:
             partner = level, place ^ 1
             if partner in pending:
-                term = _sum(term, pending.pop(partner), is_ours)  # a + b and b + a have the same bits
+                # in either order: a + b and b + a have the same bits, (a + b) + c and a + (b + c) have not
+                term = _sum(term, pending.pop(partner), is_ours)
                 is_ours = True
             elif partner[1] <= last:
                 break
-            # without any partner at this level, the term moves up alone
+            # without any partner at this level, the term moves up alone: adding 0 would turn -0.0 into 0.0
             level, place, last = level + 1, place >> 1, last >> 1
         pending[level, place] = term
 
@@ -162,14 +163,14 @@ def checked_accumulate(accumulate):
 
 
 def _complete(total, last):
-    """The sum of all terms, where `last` is the only key of what is pending then."""
+    """Return the sum of all terms, which is pending as `last`, and nothing else is; else raise."""
     if list(total.pending) != [last]:
         raise RuntimeError(f"the sum of {total.n} terms is not complete: add the others first")
     return total.pending[last]
 
 
 def _zeros(total):
-    """0 in the form of a total."""
+    """Return 0 in the form of a total."""
     if type(total) in (list, tuple):
         return type(total)(map(_zeros, total))
     if isinstance(total, Number):
@@ -178,10 +179,10 @@ def _zeros(total):
 
 
 def _sum(a, b, in_place):
-    """a + b; in_place: whether the arrays of `a` may take it up."""
-    if type(a) in (list, tuple):
+    """Return a + b. in_place: whether the arrays of `a` may take it up."""
+    if type(a) in (list, tuple):  # not isinstance: a NamedTuple such as `Moments` has a sum of its own
         return type(a)([_sum(of_a, of_b, in_place) for of_a, of_b in zip(a, b, strict=True)])
-    if in_place and hasattr(a, "__setitem__") and a.dtype == b.dtype:  # an array
+    if in_place and hasattr(a, "__setitem__") and a.dtype == b.dtype:  # else `+=` would round b to a's dtype
         a += b
         return a
     return None if a is None else a + b

@@ -211,7 +211,7 @@ class Mail:
         if value is not None:
             # The copy is made now: devices share no memory, and the sender may overwrite its arrays at once.
             value, n_bytes = own(value)
-        if not is_plain(n_bytes):
+        elif not is_plain(n_bytes):
             n_bytes = real_number(f"device {source} sends {label}: n_bytes", n_bytes, least=0, clock=True)
         receiver, key = self._devices[to], (source, label)
         arrival = now if self._all_free or source == to else None

@@ -66,7 +66,7 @@ def is_array(value: object) -> bool:
 
     The room must load without NumPy, so it asks what an array can do: be written to, unlike NumPy's numbers.
     """
-    return hasattr(value, "dtype") and hasattr(value, "__setitem__") and len(value.shape) > 0
+    return hasattr(value, "dtype") and hasattr(value, "__setitem__") and value.shape != ()
 
 
 def buffers(value):

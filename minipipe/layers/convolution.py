@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..arrays import row_sums
 from ..checks import truth, whole_number
 from .layer import LAYERS, Layer, as_dtype_of, he
 from .through import in_one_piece
@@ -51,11 +52,7 @@ class Kernel(Layer):
     def backward_weight(self, dZ):
         A_prev = self.cached(dZ)
         dW = in_one_piece(self.product_for_W(dZ, A_prev).reshape(self.shape_of_W()))
-        if self.b is None:
-            return dW, None
-        rows = dZ.reshape(len(dZ), -1)
-        ones = np.full((rows.shape[1], 1), 1, dZ.dtype, like=dZ)  # row sums as a matrix product, as in Linear
-        return dW, (rows @ ones).reshape(self.b.shape)
+        return dW, None if self.b is None else row_sums(dZ.reshape(len(dZ), -1)).reshape(self.b.shape)
 
     def output_shape(self, shape):
         if len(shape) != self.n_axes + 2 or shape[0] != self.in_channels:

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..arrays import own_part
+from ..arrays import own_part, row_sums
 from ..collectives import all_gather, all_reduce
 from .layer import Layer, as_dtype_of, finite
 
@@ -105,8 +105,7 @@ class Bias(Layer):
         return dZ
 
     def backward_weight(self, dZ):
-        rows = dZ.reshape(len(dZ), -1)
-        return None, (rows @ np.ones((rows.shape[1], 1), dZ.dtype)).reshape(self.b.shape)
+        return None, row_sums(dZ.reshape(len(dZ), -1)).reshape(self.b.shape)
 
     def parameter_shapes(self):
         return None, self.b.shape

@@ -33,9 +33,9 @@ def xavier(rng, n_prev, n):
 # What layers count in the forwards of a mini-batch, such as batch norm's sums.
 
 def take_statistics(layers):
-    """What the forwards of these layers have counted, one entry for each layer; the layers then forget it.
+    """Return what the forwards of these layers have counted, one entry for each layer, which forgets it.
 
-    None if none of them has counted anything.
+    Return None if none of them has counted anything.
     """
     for layer in layers:
         if layer.statistics is not None:
@@ -49,10 +49,11 @@ def take_statistics(layers):
 
 
 def commit(layers, statistics):
-    """Hand the layers their statistics of a whole mini-batch.
+    """Hand the layers their statistics of a whole mini-batch: BatchNorm moves its running mean and variance.
 
-    BatchNorm then moves its running mean and variance.
-    statistics: one entry for each layer, None for those that count nothing; or None, if none of them does.
+    Args:
+        layers: a flat list, as for `take_statistics`.
+        statistics: one entry for each layer, None for a layer that counts nothing; or None, if none does.
     """
     for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
         if counted is not None:
@@ -67,11 +68,16 @@ def pairs_of_layers(layers):
 
 
 def parameters_with(layers, gradients):
-    """{(index of the layer, "W" or "b", position): (the layer that has it, the parameter, its gradient)}.
+    """Return {(index of the layer, "W" or "b", position): (its owner, the parameter, its gradient)}.
 
-    The position counts the parameters of a layer made of layers.
+    The owner is the layer, or one that it is made of; the position counts the parameters of such a layer.
 
-    gradients: a list of `(dW, db)`, one per layer; `ValueError` for another number of them.
+    Args:
+        layers: the layers of a network or a stage.
+        gradients: a list of `(dW, db)`, one per layer.
+
+    Raises:
+        ValueError: for another number of gradients.
     """
     if len(layers) != len(gradients):
         raise ValueError(
@@ -369,18 +375,14 @@ class Layer(AsCode):
         return None
 
     def cached(self, dZ, shape_of_input: Callable | None = None):
-        """Return `cache`, after checking that there is one and that `dZ` fits it.
+        """Return `cache`, if there is one and `dZ` has the shape of A, which broadcasting would not check.
 
-        Drops the cache of a layer without W and b: there is no second half to read it.
+        A layer without W and b has no second half that would read its cache again, so the cache is dropped.
 
         Args:
-            dZ: the gradient with respect to A, an array or a pair of them.
+            dZ: the gradient with respect to A, an array or a pair of arrays.
             shape_of_input: a function of the cache that returns the shape of A_prev; left out, the cache
                 is an array of that shape.
-
-        Raises:
-            RuntimeError: if there was no forward.
-            ValueError: if dZ does not have the shape of A. Broadcasting would hide it.
         """
         cache = self.cache
         if cache is None:
@@ -400,7 +402,7 @@ class Layer(AsCode):
                 f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first"
             )
 
-    def checked_input(self, A_prev):
+    def checked_input(self, A_prev: np.ndarray) -> tuple:
         """Return the shape of A, if A_prev fits this layer and the parameters have been drawn."""
         shape = self.output_shape(A_prev.shape)
         if self.W is None or self.b is None:  # missing, or the layer has none
@@ -411,7 +413,7 @@ class Layer(AsCode):
                     )
         return shape
 
-    def check_dZ(self, dZ, shape):
+    def check_dZ(self, dZ, shape: tuple):
         """Raise `ValueError` unless dZ, an array or a pair of them, has the shape of A."""
         if shape_of(dZ) != shape:
             raise ValueError(
@@ -441,34 +443,31 @@ class Layer(AsCode):
 
 
 def finite(owner, numbers, what):
-    """`numbers`, an array, if they are finite; else the error of `overflow`."""
+    """Return `numbers`, an array, if they are finite; raise the error of `overflow` if not."""
     if not is_finite(numbers):
         raise overflow(owner, numbers, what)
     return numbers
 
 
 def overflow(owner, numbers, what):
-    """The error for numbers that are not finite.
+    """Return the error for numbers that are not finite.
 
-    owner: the layer or loss that has computed them.
-    numbers: an array, or a tuple of them.
-    what: what they are to it.
+    Args:
+        owner: the layer or loss that has computed them.
+        numbers: an array, or a tuple of arrays.
+        what: what the error calls them, such as "its output".
     """
     dtype = next(array.dtype for array in leaves(numbers) if not is_finite(array))
+    index = getattr(owner, "index", None)
+    name = repr(owner) if index is None else f"layer {index}, {owner!r}"
     return FloatingPointError(
-        f"{name_of(owner)}: {what} is not finite, since {dtype} ends at {float(np.finfo(dtype).max):.2g}: "
+        f"{name}: {what} is not finite, since {dtype} ends at {float(np.finfo(dtype).max):.2g}: "
         "use smaller numbers as data, a lower learning_rate or wider floats"
     )
 
 
-def name_of(owner):
-    """What errors call a layer or a loss."""
-    index = getattr(owner, "index", None)
-    return repr(owner) if index is None else f"layer {index}, {owner!r}"
-
-
 def every_layer(layers):
-    """`layers`, and after each one those that it is made of, at any depth."""
+    """Yield each layer, and after it those that it is made of, at any depth."""
     for layer in listed("layers", layers, least=0):
         if not hasattr(layer, "layers"):
             raise ValueError(f"{shown(layer)} is not a layer: pass layer objects, such as ReLU()")
@@ -487,7 +486,7 @@ def checked_layers(layers):
     return layers
 
 
-def as_dtype_of(data, parameter):
+def as_dtype_of(data: np.ndarray, parameter: np.ndarray) -> np.ndarray:
     """Return the parameter in the dtype of the data, which is that of the result.
 
     Only integers take on the dtype of the parameter.

@@ -30,9 +30,10 @@ def prepare_forward(layers, training, step=0, first_sample=0):
 
 
 def in_one_piece(A):
-    """`A` as it is, if it lies in memory as a new array does; else a copy. None stays None.
+    """Return `A` as it is, if it lies in memory as a new array does; else a copy.
 
-    In a tuple or a list, this holds for each array.
+    Args:
+        A: an array, or a tuple or list of arrays, of which a tuple is returned; None stays None.
 
     BLAS rounds a product of the same numbers differently where they lie differently. A message arrives in one
     piece, and so does a file. So whatever leaves a layer, each gradient, each parameter and what an optimizer
@@ -73,7 +74,7 @@ def parameters_in_one_piece(layers):
 
 
 def handed_on(layer, A_prev):
-    """The output of `layer`, in one piece; `FloatingPointError` if it overflows."""
+    """Return the output of `layer`, in one piece; raise `FloatingPointError` if it overflows."""
     A = in_one_piece(layer.forward(A_prev))
     if A is None:
         raise without_return(layer, "forward", "A")
@@ -100,11 +101,12 @@ def forward_program(
 ) -> Generator:
     """Yield each `Exchange`, and return A after consecutive layers.
 
-    layers: a list of them.
-    A: what goes into the first.
-    skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
-    call: what happens at each layer that talks to nobody; with `layer.output_shape(A)` instead of
-        `handed_on`, shapes go the same way.
+    Args:
+        layers: the layers, in order.
+        A: what goes into the first.
+        skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
+        call: `call(layer, A_prev)` returns A of a layer that talks to no other device. With
+            `layer.output_shape(A)` instead of `handed_on`, shapes go the same way.
     """
     for layer in layers:
         if layer.join is not None:
@@ -123,13 +125,15 @@ def backward_program(
 ) -> Generator:
     """Yield each `Exchange`, and return dX of consecutive layers, whose caches are gone then.
 
-    layers: a list of them, after a forward.
-    dA: the gradient with respect to the output of the last.
-    skips: {name: gradient with respect to what the Fork of that name has put aside}, which Joins fill and
-        Forks empty.
-    wants_dX: if not, dX is None, and nothing is computed below the first layer with parameters.
-    then: `then(index, half)` is called for each layer with parameters, from the last to the first, with what
-        it has `put_aside` for them.
+    Args:
+        layers: the layers in order, after a forward.
+        dA: the gradient with respect to the output of the last.
+        skips: {name: gradient with respect to what the Fork of that name has put aside}, which Joins
+            fill and Forks empty.
+        wants_dX: whether anybody needs dX. If not, it is None, and nothing is computed below the first
+            layer with parameters.
+        then: `then(index, half)` is called for each layer with parameters, from the last to the first,
+            with what `put_aside` has returned for it.
     """
     first = 0
     if not wants_dX:
@@ -206,10 +210,11 @@ def first_with_parameters(layers):
     return next((index for index, layer in enumerate(layers) if layer.has_parameters), len(layers))
 
 
-def put_aside(layer, dZ):
-    """(dZ, cache): what is kept of a layer between the halves of its backward, which then has no cache.
+def put_aside(layer: Layer, dZ) -> tuple | None:
+    """Take the cache out of a layer between the halves of its backward, and return (dZ, cache).
 
-    dZ is None where backward_weight does not read it, and all of it for a layer without parameters.
+    dZ is None where backward_weight does not read it. A layer without parameters has nothing left to do:
+    for it, return None.
     """
     cache, layer.cache = layer.cache, None
     if not layer.has_parameters:
@@ -217,8 +222,8 @@ def put_aside(layer, dZ):
     return None if layer.weight_after_input else dZ, cache
 
 
-def weight_gradients(layer, half):
-    """(dW, db) of a layer, from what `put_aside` has returned."""
+def weight_gradients(layer: Layer, half: tuple | None) -> tuple:
+    """Return (dW, db) of a layer, from what `put_aside` has returned."""
     if half is None:
         return layer.W, layer.b  # None, or tuples of None
     dZ, layer.cache = half
