@@ -422,3 +422,21 @@ def test_a_copy_in_another_dtype_keeps_the_shape_of_one_entry():
 
 def test_a_layer_of_one_unit_with_one_input_keeps_all_promises():
     assert mp.check(mp.Linear(1, 1), shape=(1,))
+
+
+@pytest.mark.parametrize("layer, shape", [
+    (mp.Linear(4, 3, W=np.ones((3, 4)), b=np.ones((3, 1))), (4,)), (mp.ReLU(), (4,)), (mp.Flatten(), (2, 2)),
+    (mp.MaxPool1d(2), (1, 4)),
+])
+def test_dZ_must_fit_the_cache_that_is_there(layer, shape):
+    """By hand, micro-batches of 3 and 2 samples: what counts is the one whose cache has been put back."""
+    of_three = layer.forward(np.ones((*shape, 3)))
+    cache = layer.cache
+    of_two = layer.forward(np.ones((*shape, 2)))
+    for kept, fitting, other in ((cache, of_three, of_two), (layer.cache, of_two, of_three)):
+        layer.cache = kept
+        with pytest.raises(ValueError, match="but the output had shape"):
+            layer.backward(other)
+        layer.cache = kept
+        dA_prev, *_ = layer.backward(fitting)
+        assert dA_prev.shape == (*shape, fitting.shape[-1])

@@ -7,6 +7,7 @@ parameter is drawn. All numbers are fractions, and the reference is `Linear` in 
 import copy
 import math
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -410,3 +411,29 @@ def test_the_repr_of_a_layer_of_your_own():
     assert repr(Nothing()) == "Nothing()"
     assert repr(mp.Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])) == "Linear(2, 1)"
     assert repr(mp.Conv2d(1, 2, 3, stride=2, padding=1)) == "Conv2d(1, 2, 3, stride=2, padding=1)"
+
+
+class Gradients(NamedTuple):
+    """(dW, db) by name."""
+
+    dW: np.ndarray
+    db: np.ndarray
+
+
+class WithNames(Tiny):
+    """A Tiny whose gradients have names, and lie in memory as the transpose of a new array."""
+
+    def backward_input(self, dZ):
+        return self.W.T @ dZ
+
+    def backward_weight(self, dZ):
+        return Gradients((self.cache @ dZ.T).T, dZ.sum(axis=1, keepdims=True))
+
+
+def test_gradients_may_be_a_named_tuple():
+    W, b, X, Y = np.array([[1.0, 2.0]]), np.ones((1, 1)), np.arange(8.0).reshape(2, 4), np.ones((1, 4))
+    expected = mp.Sequential([Tiny(W, b)], LOSS)
+    expected.forward_backward(X, Y)
+    for net in mp.Sequential([WithNames(W, b)], LOSS), mp.Pipeline([WithNames(W, b)], LOSS, 1, 2):
+        net.forward_backward(X, Y)
+        assert_same(net.gradients, expected.gradients)
