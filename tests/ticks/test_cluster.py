@@ -239,7 +239,7 @@ def test_a_message_that_passed_a_port_is_not_requested_again():
 
 
 def test_of_two_messages_that_could_enter_a_port_that_of_the_lower_device_does():
-    """Device 1 has an older queue, and waits longer: with b from tick 2 on. Device 0 waits with c from 3 on."""
+    """Device 1 has an older queue, and waits longer: with b from tick 2 on, device 0 with c from 3 on."""
     lower = tell(Compute("work", ticks=3), Send("c", None, 2, n_bytes=1))
     upper = tell(Send("a", None, 2, n_bytes=4), Compute("work", ticks=2), Send("b", None, 2, n_bytes=1))
     taker = tell(Receive("a", 1), Receive("b", 1), Receive("c", 0))
