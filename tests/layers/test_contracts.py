@@ -440,3 +440,11 @@ def test_dZ_must_fit_the_cache_that_is_there(layer, shape):
         layer.cache = kept
         dA_prev, *_ = layer.backward(fitting)
         assert dA_prev.shape == (*shape, fitting.shape[-1])
+
+
+def test_a_W_without_its_b_is_refused():
+    layer = mp.Linear(2, 1, W=[[1.0, 2.0]])
+    with pytest.raises(RuntimeError, match="has no parameters yet"):
+        layer.forward(np.ones((2, 3)))
+    layer.initialize(np.random.default_rng(0))
+    assert_same(layer.forward(np.ones((2, 3))), np.full((1, 3), 3.0))
