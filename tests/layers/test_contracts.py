@@ -448,3 +448,10 @@ def test_a_W_without_its_b_is_refused():
         layer.forward(np.ones((2, 3)))
     layer.initialize(np.random.default_rng(0))
     assert_same(layer.forward(np.ones((2, 3))), np.full((1, 3), 3.0))
+
+
+def test_no_cache_is_left_below_the_first_layer_with_parameters():
+    """No backward passes there: nobody wants dX."""
+    net = mp.Sequential([mp.ReLU(), mp.Tanh(), mp.Linear(2, 1), mp.ReLU()], mp.MeanSquaredError())
+    net.forward_backward(np.ones((2, 3)), np.ones((1, 3)))
+    assert [layer.cache for layer in net.layers] == [None] * 4
