@@ -160,7 +160,7 @@ def write_runs(folder, grid):
                 numbers[name][size][key] = numbers_of(trace)
                 pages[key] = page_data(trace) | page_pieces(trace, title)
             as_text = json.dumps(pages, allow_nan=False, separators=(",", ":"))
-            groups[size] = b64encode(zlib.compress(as_text.encode(), 9)).decode()  # `site.js` unpacks it
+            groups[size] = b64encode(zlib.compress(as_text.encode())).decode()  # `site.js` unpacks it
         write_file(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
     settings = {"K": grid.devices, "M": grid.microbatches, "share": grid.shares, "latency": grid.latencies}
     known = {"settings": settings, "bubbles": list(BUBBLES.values()), "runs": numbers, "refused": refused}
