@@ -109,6 +109,8 @@ def sent_bytes(value):
 
 def own(value):
     """Return (copy, bytes): a copy of `value` that shares no array with it, and its `sent_bytes`."""
+    if is_array(value):  # as most messages are
+        return value.copy(), value.nbytes
     try:
         return _copied(value), sent_bytes(value)
     except RecursionError:
