@@ -45,8 +45,7 @@ class Due:
 class Agenda:
     """The ticks at which something is due.
 
-    Of two numbers that are equal, such as 2 and 2.0, the first that came stands for the tick of both; what is
-    due keeps its own, with which it goes on counting.
+    Equal numbers, such as 2 and 2.0, are one tick; each lane goes on counting with the number that it has.
     """
 
     def __init__(self):
@@ -98,8 +97,8 @@ class Cluster:
         result of a Compute while it lasts (before and after its function, whichever is more), and the
         messages that have arrived and were not received yet.
     memory_limit: bytes per device; past it, `MemoryLimitError`.
-    shares: for each device, of how many equal parts what it keeps of a micro-batch consists, where a label
-        has an `alive` that counts them; by default 1.
+    shares: for each device, how many stages it has, by default 1. What one of them keeps of a micro-batch
+        counts as that part of what the device keeps of it.
     unit: what a tick is, "ticks" or "seconds"; the trace says so.
 
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
@@ -187,7 +186,7 @@ class Cluster:
             while (due := agenda.first) is not None and due.tick <= until:
                 self._do(due, due.tick == until)
                 if not due.is_over:
-                    return
+                    return  # only at `until`: what starts then is left for the next call
                 agenda.drop_first()
             if due is None and not self.done:
                 waits = [lane for lane in self._lanes if lane.waits_for]

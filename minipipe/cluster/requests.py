@@ -49,7 +49,7 @@ class Send:
     label: a name that no other message between these two devices has as long as it is not received.
     value: arrays, or lists, tuples and dicts of them. The receiver gets a copy, made now: the sender may
         overwrite its arrays afterwards.
-    to: the number of a device. What a lane sends to its own device, another lane can receive, at no cost.
+    to: the number of a device. One lane of a device can send to another: to its own device, at no cost.
     n_bytes: the size of a message whose value is None, in a simulation; others have the size of their arrays.
     stays: whether the sender leaves its arrays as they are to the end of the run; a process then need not
         copy them before it sends them.

@@ -202,9 +202,9 @@ class Layer(AsCode):
     micro-batches simply add. And all that `backward` needs from `forward` lies in `cache`, one value
     that can be taken out and put back while other micro-batches pass through.
 
-    After `backward_input`, `cache` holds only what `backward_weight` still reads next to its dZ. Where
-    `weight_after_input` is True, it reads no dZ: the sums over dZ are done already, or are in the
-    caches of the layers it is made of.
+    After `backward_input`, `cache` holds only what `backward_weight` still reads next to its dZ. A layer
+    whose `backward_input` has made dW and db already says so by `weight_after_input = True`: dZ need not
+    be kept for it.
 
     The dtype of the input is the dtype of the result. A layer writes into no array that it was
     handed, or has returned; the input must stay unchanged until `backward`, because `cache` may
@@ -242,7 +242,7 @@ class Layer(AsCode):
     index = None         # in its network's list, as errors name it; layers within a layer have its own
     recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
     exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
-    over_copies = False       # whether these devices have copies of the network, not shards of the layer
+    over_copies = False       # whether it talks to the same layer of other replicas, and not to other shards
     splits: ClassVar = {}  # how devices may share its work, see `part`
     can_overflow = True  # whether finite numbers may become too large in a forward
     weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ

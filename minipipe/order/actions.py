@@ -18,8 +18,7 @@ class Rule(NamedTuple):
     name: what a sentence calls it.
     needs, forbids: what must, and what must not, have been done on its stage for its micro-batch.
     adds: what has been done after it.
-    way: its result goes to the stage this many stages on, and it waits for one from as many stages before; 0:
-        neither.
+    way: where its message goes: 1, from each stage to the next one; -1, to the one before; 0, nowhere.
     message: the kind in the label of its message. An I sends as B does, so that a receiver need not know
         whether the backward is in halves.
     alive: by how many micro-batches more its device keeps activations after it.

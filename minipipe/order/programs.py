@@ -48,7 +48,7 @@ class Wires:
         self._stages_on = {}
         for stage, device in chain(*map(enumerate, self.placements)):
             self._stages_on.setdefault(device, set()).add(stage)
-        self._copy_of = schedule.copy_of or bytes(schedule.n_microbatches)
+        self._copy_of = schedule.copy_of or [0] * schedule.n_microbatches
         self._ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
 
     def ends(self, part):
@@ -275,6 +275,7 @@ def program(order, wires, perform, close=()):
         for part, sends in outlets:
             outgoing, skips = results.pop(0)
             for name, message, _, to in sends:
+                # an I sends what a B sends: who receives it need not know that the backward is in halves
                 label = part if message == part.kind else part._replace(kind=message)
                 if name == MAIN:
                     yield Send(label, outgoing, to)

@@ -54,7 +54,7 @@ class Run:
     """Mini-batches on their way through the stages of a network, by the order of a schedule.
 
     wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
-    whole: the network's layers, `InShards`; copy 0 works with its stages, `shards`.
+    whole: the network's layers, `InShards`; the first copy works with its stages, the others with twins.
     line: the `MicroBatches`.
     optimizer: the one that trains the network, if the order has updates; else None.
     memories: {(stage, device): what an optimizer remembers for the parameters there}.

@@ -69,15 +69,15 @@ class Stage:
     ):
         """Start a run.
 
-        line: the `MicroBatches`, kept until the run is over. Where these are cut into grains, each i below is
-            the number of a grain.
+        line: the `MicroBatches`, kept until the run is over. Where these are cut into grains, runs of samples
+            that pass the layers by themselves, each i below is the number of a grain.
         accumulate: how gradients are summed over them, as in `Sums`.
         recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
         memory: what an optimizer remembers for the parameters here, as in its `memory`.
         wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
         optimizer: the one that trains the network, if the order has updates: the stage makes them with one of
             its own, which goes on from there, at the learning_rate that the other has then.
-        place: the arguments of `Owned` behind the layers, where the device updates a part of the parameters.
+        place: (rank, size, has_all) as for `Owned`, where the device updates a part of the parameters.
         """
         parameters_in_one_piece(self.parts)
         self.line, self._recomputed = line, recomputed
@@ -118,7 +118,7 @@ class Stage:
         elif part.kind == "W*" and self.line.grain is None:
             self.late_weight_gradients(self.line.grains_of(part))
         else:
-            for j in self.line.grains_of(part):  # with a W*, too: along the tree of the grains
+            for j in self.line.grains_of(part):  # a W* as well, so that the bits do not depend on M
                 self.backward_weight(j)
         return NOTHING
 

@@ -24,7 +24,7 @@ def in_turn(forwards, backwards, warm_up):
     """
     order = forwards[:warm_up]
     for k, backward in enumerate(backwards, warm_up):
-        order += [*forwards[k:k + 1], backward]
+        order += [*forwards[k:k + 1], backward]  # the slice is empty once no forward is left
     return order
 
 

@@ -182,7 +182,7 @@ def test_a_recipe_makes_its_checks_and_they_are_green(room, tmp_path):
     assert passed and int(passed[1]) >= 4, done.stdout
 
 
-def test_the_first_evening_is_about_two_thousand_lines():
+def test_the_first_evening_has_the_lines_that_it_says():
     """The lines that the table names are those of the files, and the classes, that it names."""
     rows = re.findall(r"^\| `(\S+\.py)`(?:: (.*?))? \| (\d+) \|", RECIPES, re.MULTILINE)
     assert len(rows) > 10
@@ -196,7 +196,7 @@ def test_the_first_evening_is_about_two_thousand_lines():
             found = sum(part.end_lineno - part.lineno + 1 for part in parts)
         assert abs(found - int(n_lines)) <= 15, f"{file} {names}: {found} lines, not {n_lines}"
         total += found
-    assert total <= 2300
+    assert total <= 2000
 
 
 def named_nodes(tree, prefix=""):
