@@ -63,7 +63,7 @@ class TreeSum:
     def add_run(self, run, total):
         """Add the sum of a run of terms, none of which was added before. run: the range of their numbers.
 
-        If no node of the tree has just these terms, several have them: the largest gets the sum, the others 0.
+        Where no node of the tree has just these terms, several have: the largest gets the sum, the others 0.
 
         >>> total = TreeSum(6)
         >>> total.add_run(range(3), 10.0)
