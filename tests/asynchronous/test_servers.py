@@ -345,14 +345,15 @@ def test_one_client_with_all_samples_is_plain_sgd():
     (X, Y), = data = clients(11)
     layers = [mp.Linear(3, 4), mp.BatchNorm(4), mp.Dropout(0.3), mp.Tanh(), mp.Linear(4, 2)]
     net = mp.FederatedAveraging(layers, LOSS, data, epochs=2, batch_size=4, seed=3)
-    net.train(2, mp.SGD(0.1))
+    found = net.train(2, mp.SGD(0.1))
     batches = []
     for number in range(4):
         order = np.random.default_rng([3, 0, number]).permutation(11)
         parts = [order[:4], order[4:8], order[8:]]
         batches += [(X[:, part], Y[:, part]) for part in parts]
-    reference, _ = sequential(layers, batches, mp.SGD(0.1), seed=3)
+    reference, costs = sequential(layers, batches, mp.SGD(0.1), seed=3)
     assert_same(weights(net), weights(reference))
+    assert [one.J for one in found] == [sum(costs[3:6]) / 3, sum(costs[9:]) / 3]  # of each round's last pass
     assert np.array_equal(net.layers[1].running_var, reference.layers[1].running_var)
 
 

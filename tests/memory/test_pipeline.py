@@ -255,7 +255,7 @@ def test_a_run_that_fails_leaves_parameters_and_can_be_run_again():
     with pytest.raises(ValueError):
         free.forward_backward(X[:3], Y)
     for ask in (lambda: free.J, free.tick):
-        with pytest.raises(RuntimeError, match="stopped with an error"):
+        with pytest.raises(RuntimeError, match="the mini-batch has stopped with an error"):
             ask()
     assert free.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
 
@@ -268,7 +268,7 @@ def test_what_a_failed_run_had_moved_is_the_users_again():
         pipes[0].train([(X, Y * 1e300)], mp.SGD(0.1))
     for pipe in pipes:
         pipe.layers[0].W = np.ones((6, 4))
-    with pytest.raises(RuntimeError, match="has stopped with an error"):
+    with pytest.raises(RuntimeError, match="the mini-batch has stopped with an error"):
         pipes[0].tick()
     costs = [pipe.train([(X, Y)], mp.SGD(0.1)) for pipe in pipes]
     assert costs[0] == costs[1]
