@@ -6,6 +6,7 @@ are counted through the whole network, so the file does not know how it was cut 
 """
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -141,12 +142,13 @@ def _read(path: Path) -> State:
 
 
 def _arrays_in(path: Path) -> dict:
-    """Return {name: array} of a `.npz` file, without taking more memory than the file is large."""
-    with zipfile.ZipFile(path) as archive:
-        if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
+    """Return {name: array} of a `.npz` file; refuse one whose arrays are larger than the file."""
+    file = io.BytesIO(path.read_bytes())
+    with zipfile.ZipFile(file) as archive:
+        if sum(info.file_size for info in archive.infolist()) > file.getbuffer().nbytes:
             raise ValueError("its arrays are larger than the file")
-    with np.load(path, allow_pickle=False) as found:
-        return dict(found)
+    file.seek(0)
+    return dict(np.load(file, allow_pickle=False))
 
 
 def _state_in(path: Path, about: dict, arrays: dict) -> State:

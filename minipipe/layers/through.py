@@ -149,7 +149,7 @@ def backward_program(
             dZ = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
             dA = in_one_piece((yield Exchange(layer, layer.backward_input(dZ), dZ)))
-        elif index > first or wants_dX or layer.weight_after_input:  # the last: the call makes dW
+        elif index > first or wants_dX or layer.weight_after_input:  # the last: it makes dW, too
             dA = in_one_piece(layer.backward_input(dZ))
         else:
             dA = None
