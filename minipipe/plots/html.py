@@ -101,6 +101,7 @@ def page_data(trace):
         return [*(rows[end] for end in ends), *_from_to(step)]
 
     memory, unit = _memory(trace)
+    causes = trace.explain()
     lanes = [[device, row.name] for (device, _), row in rows_of(trace).items()]
     return {
         "devices": trace.n_devices,
@@ -114,7 +115,7 @@ def page_data(trace):
         },
         "spans": [span_row(span) for span in trace.spans],
         "idle": [
-            [rows[idle.device, idle.lane], *_from_to(idle), trace.explain().predicate(idle)]
+            [rows[idle.device, idle.lane], *_from_to(idle), causes.predicate(idle)]
             for idle in trace.idle
         ],
         "messages": [
