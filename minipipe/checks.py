@@ -144,8 +144,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     The other name has the computer, the process and a number drawn at random in it, so no two writers have
     the same one. What a killed process has left, the next one here removes.
     """
-    target = path.resolve()
-    start = f".{target.stem}.{platform.node()}-"
+    target = Path(os.path.realpath(path))
+    start = f".{target.stem[:100]}.{platform.node()}-"
     beside = target.with_name(f"{start}{os.getpid()}-{os.urandom(6).hex()}{target.suffix}")
     try:
         for name in os.listdir(target.parent):

@@ -266,7 +266,9 @@ class Network:
     def _check_state_of(self, optimizer, state):
         """Raise `ValueError` unless `optimizer` can go on with this network from its part of `state`."""
         parameters = parameters_with(self.layers, pairs_of_layers(self.layers))
-        shapes = {key: array.shape for key, (_, array, _) in parameters.items()}
+        shapes = {}
+        for (index, name, _), (_, array, _) in parameters.items():
+            shapes.setdefault((index, name), []).append(array.shape)
         check_optimizer_state(state, optimizer, shapes)
         for key, arrays in state.optimizer.memory.items():
             for array in arrays:

@@ -160,7 +160,7 @@ def checked_array(state: State, name: str, own):
 def check_optimizer_state(state: State, optimizer, shapes: Mapping) -> None:
     """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`, for such parameters.
 
-    shapes: {key of a parameter, as in an optimizer's `memory`: its shape}.
+    shapes: {(index of a layer, "W" or "b"): the shapes of these parameters in it}.
     """
     found = state.optimizer
     if found is None:
@@ -180,15 +180,13 @@ def check_optimizer_state(state: State, optimizer, shapes: Mapping) -> None:
     whole_number(f"{state.source}: n_updates", found.n_updates, 0)
     real_number(f"{state.source}: learning_rate", found.learning_rate, above=0)
     real_number(f"{state.source}: last_rate", found.last_rate, above=0)
-    if found.n_updates and found.n_memories and not found.memory:
-        words = "updates, and nothing remembered of them: save it anew"
-        raise ValueError(f"{state.source} has {found.n_updates} {words}")
     for key, arrays in found.memory.items():
-        theirs, ours = [array.shape for array in arrays], [shapes.get(key)] * found.n_memories
-        if theirs != ours:
+        # a frozen parameter has no memory and no position, so a position does not say which parameter it is
+        theirs, ours = [array.shape for array in arrays], shapes.get(key[:2], [])
+        if len(theirs) != found.n_memories or not set(theirs) <= set(ours):
             raise ValueError(
-                f"{state.source} remembers arrays of shapes {theirs} for parameter {key}, "
-                f"the network needs {ours}: pass the optimizer that trains this network"
+                f"{state.source} remembers arrays of shapes {theirs} for parameter {key}, where this network "
+                f"needs {found.n_memories} of {ours}: pass the optimizer that trains it"
             )
 
 

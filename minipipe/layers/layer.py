@@ -387,7 +387,7 @@ class Layer(AsCode):
         cache = self.cache
         if cache is None:
             self.check_forward(cache)
-        shape = self.output_shape(cache.shape if shape_of_input is None else shape_of_input(cache))
+        shape = self.output_shape(np.shape(cache) if shape_of_input is None else shape_of_input(cache))
         if type(dZ) is tuple or dZ.shape != shape:  # `check_dZ` knows pairs
             self.check_dZ(dZ, shape)
         if self.W is None and self.b is None:

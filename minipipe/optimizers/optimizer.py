@@ -45,6 +45,14 @@ class Optimizer(AsCode):
         self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self.n_updates = 0
 
+    def why_no_parts(self) -> str | None:
+        """Return why it cannot update a part of a parameter, in words; None if it can."""
+        if self.needs_whole_parameters:
+            return "looks at whole parameters"
+        if type(self).update is not Optimizer.update:
+            return "has an update of its own, for whole layers"
+        return None
+
     @property
     def learning_rate(self):
         return self._learning_rate

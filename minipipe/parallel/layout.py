@@ -257,6 +257,11 @@ class Owned:
 
         The optimizer must take each number by itself, as all do that do not say `needs_whole_parameters`.
         """
+        if len(gradients) != len(self.vectors):
+            raise ValueError(
+                f"{len(gradients)} gradients for {len(self.vectors)} parameters of a device's part: with "
+                "zero above 0, a layer must return a gradient for each parameter; for frozen ones, use zero=0"
+            )
         own = {
             key: (self._owners[key], vector, gradient)
             for key, vector, gradient in zip(self._ranges, self.vectors, gradients, strict=True)

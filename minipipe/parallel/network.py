@@ -209,11 +209,11 @@ class Parallel(Network):
                 "they know the norm of all gradients: leave clip out, or use an order without U"
             )
         in_parts = "S" in self.schedule.kinds or self._options.shards > 1
-        if in_parts and optimizer.needs_whole_parameters:
+        if in_parts and (why := optimizer.why_no_parts()):
             raise ValueError(
-                f"{type(optimizer).__name__} looks at whole parameters, of which each device has a part "
+                f"{type(optimizer).__name__} {why}, of which each device has a part "
                 f"where {self.schedule.name!r} updates them: use an order without U and zero=0, "
-                "or an optimizer that takes each number by itself"
+                "or an optimizer that takes each number by itself, in its step"
             )
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:

@@ -122,9 +122,9 @@ class ParameterServer(Network):
         gradients; and `kept` is {number of updates: the weights then}, a list with an array for each.
         """
         checked_optimizer(optimizer)
-        if optimizer.needs_whole_parameters:
+        if why := optimizer.why_no_parts():
             raise ValueError(
-                f"{type(optimizer).__name__} looks at whole parameters, but a server updates a range of all "
+                f"{type(optimizer).__name__} {why}, but a server updates a range of all "
                 "numbers: use an optimizer that takes each number by itself, such as SGD"
             )
         batches, n_parts = self.checked_batches(batches), self._n_parts

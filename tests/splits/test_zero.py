@@ -239,6 +239,29 @@ def test_an_optimizer_of_whole_parameters_is_refused(optimizer):
         mp.DataParallel(LAYERS, LOSS, 2, zero=1).train([mini_batch(4)], optimizer)
 
 
+class OwnUpdate(mp.SGD):
+    def update(self, layers, gradients):
+        super().update(layers, gradients)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_an_optimizer_with_an_update_of_its_own_is_refused(zero):
+    with pytest.raises(ValueError, match="OwnUpdate has an update of its own, for whole layers"):
+        mp.DataParallel(LAYERS, LOSS, 2, zero=zero).train([mini_batch(4)], OwnUpdate(0.1))
+
+
+class Frozen(mp.Linear):
+    def backward_weight(self, dZ):
+        return None, None
+
+
+def test_frozen_layers_need_whole_parameters():
+    X = np.ones((3, 4))
+    with pytest.raises(ValueError, match="for frozen ones, use zero=0"):
+        net = mp.DataParallel([Frozen(3, 3), mp.Linear(3, 3)], LOSS, 2, zero=1)
+        net.train([(X, X)], mp.SGD(0.1))
+
+
 # Bytes
 
 N = 12                 # units of each layer, which D and T divide
