@@ -120,7 +120,7 @@ class Rational(Fraction):
         return _new(abs(self._numerator), self._denominator)
 
     def __repr__(self):
-        """With all digits, unless Python refuses to write so many."""
+        """Return the number with all digits; or its size, if Python refuses to write so many."""
         try:
             return f"Rational({self._numerator}, {self._denominator})"
         except ValueError:

@@ -136,7 +136,7 @@ def site(options):
 # What options say of a schedule and of its machine, and what is printed of a run.
 
 def with_depth(what, options):
-    """Return the schedule that `build` makes, with --stages-per-device where its name takes that."""
+    """Build a schedule; hand --stages-per-device to a name that takes that number."""
     K, M, V = options.devices, options.microbatches, options.stages_per_device
     if V is None or not is_name(what) or "v" not in signature(SCHEDULES[name_of(what)]).parameters:
         return build(what, K, M)

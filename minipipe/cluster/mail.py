@@ -101,7 +101,7 @@ def shares_of(shares, devices):
 # Why a run stops before its end.
 
 class DeadlockError(RuntimeError):
-    """No device can move, and not all have finished: the message says who waits for what from whom."""
+    """No device can move, and some have not finished. The message names who waits for whom."""
 
 
 class UnreceivedError(RuntimeError):

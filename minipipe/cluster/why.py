@@ -21,8 +21,8 @@ equally fast device would have been ready. A kind that the waiting device does n
 causes no imbalance. Only the span under way counts: if a slow device began it late, that part is a wait.
 
 **Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table.
-Those rows stand below the sums, which are of the lanes that compute. A lane that waits for another lane of
-its device waits for what that lane does.
+Those rows stand below the sums, which are of the lanes that compute. If a lane waits for another lane of
+its device, what that lane does or waits for is the cause.
 
 Where several causes would do, fill comes before link, wait and imbalance. A send that blocks is always the
 link's fault.

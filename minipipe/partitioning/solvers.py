@@ -340,7 +340,7 @@ def min_max(
 
 
 def min_variance(costs: Sequence, stages: int) -> list[int]:
-    """Return the cut whose stages vary least, which is what the paper on GPipe asks for:
+    """Return the cut whose stages vary least, as the paper on GPipe asks:
 
         minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
 

@@ -21,8 +21,8 @@ def compare(traces, arrows=False):
     arrows: as in `timeline`.
 
     Each title says the name, the makespan, and the share of the time to the end of this run in which its
-    devices are idle. Idle time is drawn grey. The axis says what a tick is where the traces were brought to
-    one unit, and where they come from networks.
+    devices are idle. Idle time is drawn grey. The axis says what a tick is if the traces were brought to
+    one unit, or come from networks.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle

@@ -26,9 +26,9 @@ def html(trace: Trace, title=None) -> str:
     """Return `trace` as one interactive HTML page.
 
     In the page, one can step or play through the ticks, zoom, ask every box what it is and every gap why the
-    device waits, and see the messages that travel and the critical path. Below each device's rows, of which
-    it has one for each lane that it has used, are the bytes that it holds, or, where the run has counted no
-    memory, the micro-batches that are alive on it. The page contains all that it needs; its title, its
+    device waits, and see the messages that travel and the critical path. A device has one row for each lane
+    that it has used. A curve below them shows its bytes; or, if the run has counted no bytes, the
+    micro-batches that are alive on the device. The page contains all that it needs; its title, its
     figures and why devices are idle stand in it even where no script runs.
 
     >>> from minipipe import simulate
