@@ -8,6 +8,7 @@ print}.
 from functools import partial
 
 from .batch_sizes import error_against_batch_size, learning_rates, steps_against_batch_size
+from .beside_pytorch import beside_pytorch
 from .cut import cuts
 from .hero import hero
 from .memory_by_devices import memory_by_devices
@@ -34,4 +35,6 @@ FIGURES = {
     "learning_rates": learning_rates,
     "steps_against_batch_size": steps_against_batch_size,
 }
-ASKED_FOR = {"error_against_batch_size": error_against_batch_size, "tables": tables}
+ASKED_FOR = {
+    "beside_pytorch": beside_pytorch, "error_against_batch_size": error_against_batch_size, "tables": tables,
+}

@@ -133,8 +133,8 @@ def add_show(parser):
     parser.add_argument(
         "--output", metavar="FILE",
         help="also write it, as the ending says: .png, .svg, .pdf or .gif, pictures; .html, a page to step "
-        "through; .json, a trace for ui.perfetto.dev; .csv, a table that PyTorch loads, or .txt, which "
-        "can both be shown again",
+        "through; .json, a trace for ui.perfetto.dev; .py, a script for torchrun that runs it in PyTorch; "
+        ".csv, a table that PyTorch loads, or .txt, which can both be shown again",
     )
 
 
@@ -186,6 +186,7 @@ examples:
   python3 -m minipipe show 1f1b -K 4 -M 8
   python3 -m minipipe show gpipe --costs F=1/1/2/1,B=2/2/4/2 --latency 1 --explain
   python3 -m minipipe show zb-v --output zb-v.csv            a table that PyTorch loads
+  python3 -m minipipe show zb-h1 --output run.py             for torchrun --nproc-per-node 4 run.py
   python3 -m minipipe show mine.csv --output mine.html       a page to step through
   python3 -m minipipe show my_pipeline.py:one_f_one_b -K 2 -M 3
 """,

@@ -7,6 +7,7 @@ from .. import comparison
 from ..checks import write_whole
 from ..cluster import BUBBLES, Link, describe_path, duration, ticks
 from ..order import Costs, best_schedule, greedy_schedule, peak_microbatches, simulate, with_recompute
+from ..order.csv_format import script_text
 from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build
 from ..plots import text
@@ -15,9 +16,10 @@ from ..site import write_site
 from .options import DEVICES, MICROBATCHES
 
 DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # of `compare`
-TEXTS = {  # of schedules that can be read again
-    "csv": lambda schedule: schedule.to_csv(),
-    "txt": lambda schedule: "".join(f"{' '.join(map(str, order))}\n" for order in schedule.devices),
+TEXTS = {  # of a schedule and its run: two that can be read again, and a script
+    "csv": lambda schedule, *_: schedule.to_csv(),
+    "txt": lambda schedule, *_: "".join(f"{' '.join(map(str, order))}\n" for order in schedule.devices),
+    "py": lambda schedule, costs, trace: script_text(schedule, costs, trace.makespan),
 }
 PAGES = "gif", "html", "json"  # beside pictures
 NOTEBOOKS = "notebooks"
@@ -33,7 +35,8 @@ def show(options):
     schedule = with_depth(options.schedule, options)
     if options.recompute:
         schedule = with_recompute(schedule, "always")
-    trace, title = simulate(schedule, *machine_of(options)), title_of(schedule)
+    costs, link = machine_of(options)
+    trace, title = simulate(schedule, costs, link), title_of(schedule)
     print(title)
     print_trace(trace)
     if options.explain:
@@ -42,7 +45,7 @@ def show(options):
             print(f"{words:40}{float(100 * trace.bubble(of)):.2f} %")
         print(f"\nthe critical path:\n{describe_path(trace.critical_path())}")
     if ending in TEXTS:
-        write_text(options.output, TEXTS[ending](schedule))
+        write_text(options.output, TEXTS[ending](schedule, costs, trace))
     elif options.output:
         trace.save(options.output, title)
         print(f"written: {options.output}")

@@ -12,6 +12,7 @@ import io
 import re
 import warnings
 from collections import Counter, deque
+from importlib import resources
 from pathlib import Path
 
 from .actions import CLOSING, RULES, ScheduleError, ScheduleWarning, listing, parse
@@ -61,6 +62,35 @@ def table_text(schedule):
         return parts[0] if len(parts) == 1 else f"({';'.join(parts)})OVERLAP_F_B"
 
     return "".join(",".join(map(cell, row)) + "\n" for row in time_steps(schedule))
+
+
+def script_text(schedule, costs, makespan):
+    """Return a script for `torchrun` that runs the table of a schedule in PyTorch, and prints its timeline.
+
+    Args:
+        schedule: without faults, of one copy of the network.
+        costs: a `Costs`, the ticks for which stages sleep if the script is asked to.
+        makespan: the ticks of the simulated run.
+
+    Raises:
+        ScheduleError: PyTorch cannot run the schedule.
+    """
+    if schedule.n_copies > 1:
+        raise ScheduleError(
+            f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch runs "
+            "one: export an order of one copy"
+        )
+    ticks = costs.table(schedule.sharing)
+    if ticks["B"] != [for_input + for_weight for for_input, for_weight in zip(ticks["I"], ticks["W"])]:
+        raise ScheduleError("PyTorch's backward is both of its halves: give costs with B = I + W")
+    words = {
+        "TITLE": f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches,",
+        "K": len(schedule.devices), "N_STAGES": schedule.n_stages, "M": schedule.n_microbatches,
+        "TICKS": {kind: list(map(float, ticks[kind])) for kind in "FIW"}, "SIMULATED": float(makespan),
+        "TABLE": table_text(schedule),
+    }
+    text = resources.files(__package__).joinpath("run_in_pytorch.txt").read_text(encoding="utf-8")
+    return re.sub("@([A-Z_]+)@", lambda found: str(words[found[1]]), text)
 
 
 def time_steps(schedule):
