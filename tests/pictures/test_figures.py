@@ -17,7 +17,7 @@ from minipipe.order import peak_microbatches
 
 FOLDER = Path(draw.__file__).parent
 KEPT = {path.stem for path in FOLDER.glob("*.png")}
-SLOW_ONES = {"error_against_batch_size"}  # drawn only if asked for
+SLOW_ONES = {"error_against_batch_size", "beside_pytorch"}  # drawn only if asked for
 
 
 @pytest.mark.slow
