@@ -88,6 +88,30 @@ def not_zero_in(dtype, name, number):
         )
 
 
+def as_floats(name, numbers, dtype):
+    """Return floats and integers as floats of `dtype`; fractions stay, and so does all if dtype is object.
+
+    Args:
+        name: what an error calls the numbers.
+        numbers: an array of finite ones.
+        dtype: an `np.dtype`.
+
+    Raises:
+        ValueError: for a number that is beyond these floats.
+    """
+    if object in (numbers.dtype, dtype) or numbers.dtype == dtype:
+        return numbers
+    with np.errstate(over="ignore"):
+        found = numbers.astype(dtype)
+    if not is_finite(found):
+        largest, end = float(abs(numbers).max()), float(np.finfo(dtype).max)
+        raise ValueError(
+            f"{name} holds {largest:.3g}, but {dtype} ends at {end:.3g}: scale it, or make the network with "
+            "dtype='float64'"
+        )
+    return found
+
+
 def known_dtype(dtype):
     """Return the `np.dtype` of `dtype`; raise `ValueError` if there is none."""
     try:

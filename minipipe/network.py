@@ -7,16 +7,16 @@ import numpy as np
 from .checks import items_of, real_number, shown, whole_number
 from .exact import Rational, rational
 from .arrays import (
-    computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled, sum_of_squares,
+    as_floats, computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled,
+    sum_of_squares,
 )
 from .layers import Layer, every_layer
 from .layers.layer import (
     checked_layers, commit, finite, pairs_of_layers, parameters_with, take_statistics,
 )
+from .layers.parameters import Parameters, check_each_once, common_dtype
 from .layers.skips import skip_routes
-from .layers.through import (
-    backward_through, forward_through, in_one_piece, parameters_in_one_piece, prepare_forward,
-)
+from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
 from .state import (
     State, all_or_nothing, check_layers, check_optimizer_state, checked_array, checked_state,
     named_arrays, restore, state_of_optimizer,
@@ -34,8 +34,18 @@ class Network:
     seed: parameters that a layer already has are kept; the others are drawn in float64 from
         `default_rng([seed, index of the layer])`. They depend on the layer's index alone, so they are the
         same however the network is cut.
-    dtype: the floats in which they are stored.
+    dtype: the floats of the whole network; left out, those of the parameters that the layers have already, or
+        float64.
     grain: None, or the samples that pass the layers at a time, as for `Sequential`.
+
+    A network has one dtype. All W and b become floats of it, whole numbers too, and so do X and Y of each
+    mini-batch; since a layer's output has the dtype of its input, all else then has it as well. With
+    parameters of different dtypes, it is the one that holds all of them (`np.result_type`). Fractions stay
+    fractions: a network with some has the dtype object, and leaves X and Y as they are. So are tokens, since
+    float32 cannot tell all of them apart.
+
+    The same holds of a W or b that is assigned later, as in `net.layers[0].W = W`: the next run, prediction
+    or step takes it over, or refuses it. It has the shape of the one before.
 
     Layers with the same `tie` start from one W, that of the first of them that has one already, or else
     of the first; they get one dW, the sum of their own, so they stay equal. `n_steps` counts the updates
@@ -44,23 +54,27 @@ class Network:
 
     has_updates = False  # whether a run makes the updates itself, and not `step(optimizer)`
 
-    def __init__(self, layers, loss, seed=0, dtype="float64", grain=None):
+    def __init__(self, layers, loss, seed=0, dtype=None, grain=None):
         self._grain = None if grain is None else whole_number("grain", grain, 1)
         if isinstance(loss, (type, Layer)) or not (loss is None or hasattr(loss, "backward")):
             words = "pass a list of layers, then a loss object, such as MeanSquaredError()"
             raise ValueError(f"loss is {shown(loss)}: {words}")
-        layers = checked_layers(layers)
-        dtype, seed = floats(dtype), whole_number("seed", seed, 0, 2**128 - 1)
-        self._layers = tuple(layer.copy() for layer in layers)
+        layers, seed = checked_layers(layers), whole_number("seed", seed, 0, 2**128 - 1)
+        self._layers = tuple(layer.copy(copy.copy) for layer in layers)
+        for index, layer in enumerate(self.layers):
+            for part in every_layer([layer]):
+                part.index = index
+        self._all_layers = list(every_layer(self.layers))  # with those that they are made of
+        self._dtype = common_dtype(self._all_layers, None if dtype is None else floats(dtype))
+        check_each_once(every_layer(layers), self._all_layers)
         self.skips = skip_routes(self.layers)
         self.ties = ties_of(self.layers)
         for index, layer in enumerate(self.layers):
             if layer.tie is not None:
                 copy_tied_weight(self.layers, self.ties[layer.tie], index)
-            layer.initialize(np.random.default_rng([seed, index]), dtype)
-            for part in every_layer([layer]):
-                part.index = index
-        self._all_layers = list(every_layer(self.layers))  # with those that they are made of
+            drawn = np.float64 if self.dtype.hasobject else self.dtype
+            layer.initialize(np.random.default_rng([seed, index]), drawn)
+        self._parameters = Parameters(self._all_layers, self.layers, self.ties, self.dtype)
         self._loss = loss
         self.n_steps = 0
         self._gradients = None
@@ -75,6 +89,11 @@ class Network:
     def loss(self):
         """The loss of the network, or None."""
         return self._loss
+
+    @property
+    def dtype(self):
+        """The dtype of parameters, X and Y: of floats, or object for fractions."""
+        return self._dtype
 
     @property
     def grain(self):
@@ -100,11 +119,11 @@ class Network:
 
         The network is not in training then, and nothing is cached.
         """
+        self._parameters.check()
         self.collect()
         with computing():
-            X, layers = checked_inputs(X), self._idle_layers()
+            X, layers = self._inputs(X), self._idle_layers()
             all_layers = list(every_layer(layers))
-            parameters_in_one_piece(all_layers)
             prepare_forward(all_layers, training=False)
             with overflow_refused():
                 A = forward_through(layers, X, skips={})
@@ -135,6 +154,7 @@ class Network:
         it has beside its `memory`.
         """
         self.check_step(optimizer)
+        self._parameters.check()
         with computing():
             gradients = self._clipped(clip, self.own_gradients())
             with all_or_nothing([self, optimizer, *self._all_layers]):
@@ -142,6 +162,7 @@ class Network:
                     for counting, statistics in self._counted:
                         commit(counting, statistics)
                 optimizer.update(self.layers, gradients)
+                self._parameters.keep()
                 self._counted = []
                 self.n_steps += 1
                 self.keep_memory(optimizer)
@@ -222,6 +243,7 @@ class Network:
         """
         if optimizer is not None:
             self._check_remembers(optimizer)
+        self._parameters.check()
         optimizer = self.collect(optimizer)
         arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
         state = State(
@@ -309,7 +331,7 @@ class Network:
                 "this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()"
             )
         with computing():
-            X, Y = checked_inputs(X), _numbers("Y", Y)
+            X, Y = self._inputs(X), _numbers("Y", Y)
             if Y.shape[-1:] != X.shape[-1:]:
                 raise ValueError(
                     f"{X.shape[-1]} samples but labels of shape {Y.shape}: "
@@ -317,7 +339,13 @@ class Network:
                 )
             if Y.ndim > 1:
                 self.loss.check(Y)
-        return X, Y
+            return X, as_floats("Y", Y, self.dtype)
+
+    def _inputs(self, X):
+        """Return X, checked, in the dtype of the network; tokens keep their own."""
+        X = checked_inputs(X)
+        are_tokens = any(layer.takes == "tokens" for layer in self._all_layers)
+        return X if are_tokens else as_floats("X", X, self.dtype)
 
 
 class Sequential(Network):
@@ -326,7 +354,7 @@ class Sequential(Network):
     layers: a list of `Layer`s, applied in order; they are copied, so one list can build several networks.
     loss: a `Loss`, or None for a network that only predicts.
     seed: the weights that are not given yet are drawn from `default_rng([seed, index of the layer])`.
-    dtype: how those are stored; the dtype of X decides that of the results.
+    dtype: the floats of parameters, X, Y and results, see `Network`.
     grain: None, for one pass of the whole mini-batch. Or a number g: each run of g samples, the last one
         shorter, passes all layers by itself, and J, gradients and statistics are summed along the fixed tree
         whose leaves are these grains. A `Parallel` with `Sums(grain=g)` then has the same bits, on any
@@ -352,7 +380,7 @@ class Sequential(Network):
         self._gradients, self._counted = None, []
         m = X.shape[-1]
         grains = grains_of(m, self.grain or m)
-        parameters_in_one_piece(self._all_layers)
+        self._parameters.check()
         total = TreeSum(len(grains))
         with computing():
             with overflow_refused():

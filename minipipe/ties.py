@@ -30,15 +30,19 @@ def ties_of(layers):
 def copy_tied_weight(layers, indices, index):
     """Give layer `index` a copy of the W that a layer tied to it, one of those at `indices`, has already."""
     first = next((tied for tied in indices if layers[tied].W is not None), None)
-    if first is None:
-        return
-    W, own = layers[first].W, layers[index].W
-    if own is not None and not np.array_equal(own, W):
-        raise ValueError(
-            f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: "
-            "give it to one of them"
-        )
-    layers[index].W = W.copy()
+    if first is not None and layers[index].W is None:
+        layers[index].W = layers[first].W.copy()
+
+
+def check_tied_weights(layers, indices):
+    """Raise `ValueError` unless the tied layers at these `indices` have the same W."""
+    first, *others = indices
+    for index in others:
+        if not np.array_equal(layers[first].W, layers[index].W):
+            raise ValueError(
+                f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: "
+                "give it to one of them before they are in a network, or to each of them there"
+            )
 
 
 def sum_of_tied(parts):

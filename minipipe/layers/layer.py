@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..arrays import converted, is_finite, leaves, own_part, shape_of
+from ..arrays import constant, converted, is_finite, leaves, own_part, real_numbers, shape_of
 from ..checks import listed, shown, to_be_written, without_return
 from ..registry import AsCode, Examples, Registry
 
@@ -282,7 +282,7 @@ class Layer(AsCode):
         if shape_of_W is not None and self.W is None:
             self.W = self.draw(rng).reshape(shape_of_W).astype(dtype)
         if shape_of_b is not None and self.b is None:
-            self.b = np.zeros(shape_of_b, self.W.dtype)
+            self.b = np.full(shape_of_b, constant(0, self.W), self.W.dtype)
 
     def draw(self, rng):
         """W in float64, in any shape of as many numbers."""
@@ -421,25 +421,31 @@ class Layer(AsCode):
                 "pass the derivative of the cost by that output"
             )
 
-    def checked_parameter(self, name, value, shape):
-        """The parameter `name` as a new array, or None; `ValueError` for another shape or other numbers.
+    def checked_parameter(self, name, value, shape=None):
+        """Return the parameter `name` as a new array of floats or fractions, or None.
 
         value: numbers that the user has given, or None.
-        shape: what it must be.
+        shape: what it must be; left out, that of any array, but not of a single number.
+
+        Raises `ValueError` for another shape, and for what is not a finite real number.
         """
         if value is None:
             return None
         try:
-            value = np.array(value)
-        except ValueError as error:  # lists of different lengths
-            raise ValueError(f"{name}={shown(value)} is not an array: {error}") from None
-        if value.dtype.kind in "iub":
-            value = value.astype(np.float64)
-        if value.dtype.kind not in "fO" or (value.dtype.kind == "f" and not np.isfinite(value).all()):
-            raise ValueError(f"{name} must hold finite real numbers, got an array of {value.dtype}")
-        if value.shape != shape:
-            raise ValueError(f"{name} has shape {value.shape}, but {self!r} needs {shape}")
-        return value
+            array = real_numbers(name, value)
+        except ValueError as error:
+            raise ValueError(f"{named(self)}: {error}") from None
+        if shape is None and not array.shape:
+            one = f"np.full((1, 1), {shown(value)})"
+            raise ValueError(f"{named(self)}: {name}={shown(value)} is a single number: make it {one}")
+        if shape is not None and array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape}, but {named(self)} needs {shape}")
+        return array.astype(np.float64 if array.dtype.kind in "iub" else array.dtype, order="C")
+
+
+def named(owner):
+    """Return what errors call a layer, with its place in a network, or a loss."""
+    return repr(owner) if getattr(owner, "index", None) is None else f"layer {owner.index}, {owner!r}"
 
 
 def finite(owner, numbers, what):
@@ -458,10 +464,8 @@ def overflow(owner, numbers, what):
         what: what the error calls them, such as "its output".
     """
     dtype = next(array.dtype for array in leaves(numbers) if not is_finite(array))
-    index = getattr(owner, "index", None)
-    name = repr(owner) if index is None else f"layer {index}, {owner!r}"
     return FloatingPointError(
-        f"{name}: {what} is not finite, since {dtype} ends at {float(np.finfo(dtype).max):.2g}: "
+        f"{named(owner)}: {what} is not finite, since {dtype} ends at {float(np.finfo(dtype).max):.2g}: "
         "use smaller numbers as data, a lower learning_rate or wider floats"
     )
 

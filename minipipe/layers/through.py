@@ -1,8 +1,8 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
 Both ways are programs. They yield an `Exchange` wherever a layer talks to other devices, and are resumed with
-its result; where no layer does, they yield nothing. Whatever goes into a layer, leaves it, or is a parameter
-is made to lie `in_one_piece` here, and nowhere else.
+its result; where no layer does, they yield nothing. Whatever goes into a layer or leaves it is made to lie
+`in_one_piece` here, and nowhere else.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import is_finite
 from ..checks import without_return
-from .layer import Layer, overflow, pairs_of_layers
+from .layer import Layer, named, overflow, pairs_of_layers
 
 
 def prepare_forward(layers, training, step=0, first_sample=0):
@@ -58,19 +58,6 @@ def in_one_piece(A):
 def _strides(shape, itemsize):
     """The strides of a new array."""
     return tuple(itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape)))
-
-
-def parameters_in_one_piece(layers):
-    """Give `layers` a copy of each parameter that was assigned as a view, such as W.T.
-
-    layers: a flat list, as `every_layer` gives.
-    """
-    for layer in layers:
-        for name in layer.arrays:
-            array = getattr(layer, name)
-            piece = in_one_piece(array)
-            if piece is not array:
-                setattr(layer, name, piece)
 
 
 def handed_on(layer, A_prev):
@@ -228,8 +215,18 @@ def weight_gradients(layer: Layer, half: tuple | None) -> tuple:
         return layer.W, layer.b  # None, or tuples of None
     dZ, layer.cache = half
     gradients = layer.backward_weight(dZ)
-    if gradients is None:
-        raise without_return(layer, "backward_weight", "dW, db")
     layer.cache = None
-    dW, db = gradients
+    try:
+        dW, db = gradients
+    except (TypeError, ValueError):
+        raise without_return(layer, "backward_weight", "dW, db", gradients) from None
+    if layer.arrays:  # those of a layer made of layers have been checked one by one
+        for name, parameter, gradient in (("W", layer.W, dW), ("b", layer.b, db)):
+            # not by functions: this runs for each layer and micro-batch
+            if gradient is not None and (parameter is None or gradient.shape != parameter.shape):
+                shape = None if parameter is None else parameter.shape
+                raise ValueError(
+                    f"{named(layer)} has returned a d{name} of shape {gradient.shape}, but its {name} has "
+                    f"{shape}: make them equal"
+                )
     return in_one_piece(dW), in_one_piece(db)

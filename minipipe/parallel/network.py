@@ -73,7 +73,7 @@ class Parallel(Network):
         memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the
             start and the end of each action counts; inside it, layers need more for a moment.
         seed: of weights that layers were not given: layer i draws from `default_rng([seed, i])`.
-        dtype: of the stored floats.
+        dtype: the floats of the whole network, see `Network`.
 
     `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
@@ -128,7 +128,7 @@ class Parallel(Network):
         recompute: str = "never", zero: int = 0, sums: Sums = Sums(), engine: str = CLUSTER,
         costs: Costs = Costs(), link: Link | dict = Link(), ports: Port | Sequence[Port] = (),
         numbering: str = "tp-dp-pp", count_bytes: bool = False, memory_limit: float | None = None,
-        seed: int = 0, dtype: DTypeLike = "float64",
+        seed: int = 0, dtype: DTypeLike | None = None,
     ) -> None:
         options = Options(
             replicas, shards, stages, microbatches, schedule, recompute, zero, sums, engine, costs, link,
@@ -137,6 +137,7 @@ class Parallel(Network):
         if options.recompute == SELECTIVE:
             layers = recomputing(layers)
         super().__init__(layers, loss, options.seed, options.dtype, sums.grain)
+        options = replace(options, dtype=self.dtype)
         self.schedule, self._stream, counts, costs = order_of(self.layers, loss, options, self.ties)
         options.check_devices(options.shards * len(self.schedule.devices))
         self._options = replace(options, costs=costs)
@@ -382,6 +383,7 @@ class Parallel(Network):
 
     def _prepare(self, order):
         """Leave a run that has not come to its end; make the `Wires` of `order`, if it has none yet."""
+        self._parameters.check()
         self.forget_run()
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
@@ -445,6 +447,7 @@ class Parallel(Network):
         for layer, new in zip(own, every_layer(layers), strict=True):
             for name in layer.arrays:
                 setattr(layer, name, getattr(new, name))
+        self._parameters.keep()
         optimizers = {place: stage.optimizer for place, stage in self._run.stages.items()}
         # the learning rate stays the user's: each U has read it from there
         rate = self._optimizer.learning_rate

@@ -47,7 +47,7 @@ class Pipeline(Parallel):
         schedule: Order = "1f1b", recompute: str = "never", sums: Sums = Sums(), engine: str = CLUSTER,
         costs: Costs = Costs(), link: Link | dict = Link(), ports: Port | Sequence[Port] = (),
         count_bytes: bool = False, memory_limit: float | None = None, seed: int = 0,
-        dtype: DTypeLike = "float64",
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             layers, loss, stages=stages, microbatches=microbatches, schedule=schedule, recompute=recompute,
@@ -91,7 +91,7 @@ class DataParallel(Parallel):
         sums: Sums = Sums(), engine: str = CLUSTER, costs: Costs = Costs(),
         link: Link | dict = Link(), ports: Port | Sequence[Port] = (),
         count_bytes: bool = False, memory_limit: float | None = None, seed: int = 0,
-        dtype: DTypeLike = "float64",
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             layers, loss, replicas=replicas, microbatches=microbatches, schedule=schedule,
@@ -131,7 +131,7 @@ class TensorParallel(Parallel):
         schedule: Order = "1f1b", recompute: str = "never", sums: Sums = Sums(), engine: str = CLUSTER,
         costs: Costs = Costs(), link: Link | dict = Link(), ports: Port | Sequence[Port] = (),
         count_bytes: bool = False, memory_limit: float | None = None, seed: int = 0,
-        dtype: DTypeLike = "float64",
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(
             layers, loss, shards=shards, microbatches=microbatches, schedule=schedule, recompute=recompute,

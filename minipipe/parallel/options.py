@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import permutations, product
 from typing import Any
 
-from ..arrays import floats
 from ..checks import items_of, one_of, real_number, shown, truth, whole_number, whole_numbers
 from ..cluster import Link, Port, checked_ports, links_between
 from ..cluster.links import check_link, check_ports
@@ -123,7 +122,7 @@ class Options:
     count_bytes: bool
     memory_limit: float | None
     seed: int
-    dtype: Any
+    dtype: Any  # None, or the dtype of the network
 
     def __post_init__(self) -> None:
         kept = vars(self)
@@ -154,7 +153,6 @@ class Options:
             limit = real_number("memory_limit", self.memory_limit, above=0, note=note, infinite=True)
             kept["memory_limit"] = limit
         kept["seed"] = whole_number("seed", self.seed, 0, 2**128 - 1)
-        kept["dtype"] = floats(self.dtype).name
 
     @property
     def counts_bytes(self) -> bool:

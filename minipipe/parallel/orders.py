@@ -9,7 +9,7 @@ from math import isqrt
 from os import PathLike
 from typing import NamedTuple
 
-from ..arrays import floats
+from ..arrays import known_dtype
 from ..checks import listed, real_number
 from ..description import parameters_of_layers
 from ..layers import Layer
@@ -94,7 +94,7 @@ def units_of(
         buckets = LAYER
     units = [len(layers)]
     if buckets is not None:
-        sizes = [floats(dtype).itemsize * n for n in parameters_of_layers(layers)]
+        sizes = [known_dtype(dtype).itemsize * n for n in parameters_of_layers(layers)]
         caps = CAPS if buckets == DDP else [1 if buckets == LAYER else buckets] * 2
         units = [len(places) for places in reversed(in_buckets(sizes, caps))]
     return list(chain(*map(sqrt_units, units))) if by_sqrt else units

@@ -6,8 +6,8 @@ from functools import partial
 from ..layers import every_layer
 from ..layers.layer import commit, take_statistics
 from ..layers.through import (
-    Exchange, backward_program, first_with_parameters, forward_program, handed_on, parameters_in_one_piece,
-    prepare_forward, weight_gradients,
+    Exchange, backward_program, first_with_parameters, forward_program, handed_on, prepare_forward,
+    weight_gradients,
 )
 from ..order.programs import NOTHING, gather_parameters
 from .batches import MicroBatches, in_grains, side_by_side
@@ -79,7 +79,6 @@ class Stage:
             its own, which goes on from there, at the learning_rate that the other has then.
         place: (rank, size, has_all) as for `Owned`, where the device updates a part of the parameters.
         """
-        parameters_in_one_piece(self.parts)
         self.line, self._recomputed = line, recomputed
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage

@@ -132,7 +132,7 @@ class WithoutNumbers:
         self.shapes = [self.description.input_shape, *outputs]
         self.skips = {layer.fork: shape for layer, shape in zip(layers, self.shapes) if layer.fork}
         self.names = list(map(_name, layers))
-        self.layers = [layer.copy() for layer in layers]  # initialized in those stages that are counted
+        self.layers = [layer.copy(dtype.type) for layer in layers]  # initialized in stages that are counted
         self.loss, self.dtype, self.optimizer = copy.copy(loss), dtype, optimizer
         for layer in every_layer(self.layers):
             say_who_fails(layer, ("initialize", "forward", "backward_input", "backward_weight"))

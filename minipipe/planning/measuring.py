@@ -224,13 +224,13 @@ class Measured(NamedTuple):
     footprints: list
 
 
-def measure(layers, loss, stages, X, Y, dtype="float64", optimizer=None, rounds=5, at_once=1):
+def measure(layers, loss, stages, X, Y, dtype=None, optimizer=None, rounds=5, at_once=1):
     """Measure the seconds and bytes that the stages of a network need for a micro-batch; return `Measured`.
 
     layers, loss: of the network.
     stages: K, the parts that the layers are cut into; or a `Cut`, which needs no sample.
     X, Y: the micro-batch, (n[0], m) and (n[L], m).
-    dtype: as for `Sequential`.
+    dtype: as for `Network`.
     optimizer: if given, what it keeps for each parameter counts, too.
     rounds: how often each action is timed, in each order that it occurs in (such as F B, or F R I W); its
         time is the median.

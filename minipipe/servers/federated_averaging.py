@@ -67,8 +67,8 @@ class FederatedAveraging(Network):
         ticks: of a sample at speed 1.
         link, ports: of the messages, as for `Cluster`. Device 0 is the server, devices 1, 2, ... are the
             clients of the round.
-        seed, dtype: of the weights that layers were not given, as for `Sequential`; the seed is that of the
-            choice of clients and of the order of their samples, too.
+        seed, dtype: as for `Network`; the seed is that of the choice of clients and of the order of their
+            samples, too.
 
     Source: McMahan et al. 2016, arXiv 1602.05629; n is that of its erratum, of the chosen clients.
 
@@ -86,7 +86,7 @@ class FederatedAveraging(Network):
         self, layers: Sequence[Layer], loss: Loss, clients: Sequence[tuple], *, fraction: float = 1,
         epochs: int = 1, batch_size: int | None = None, speeds: Sequence[float] | None = None,
         ticks: float = 1, link: Link | dict = Link(), ports: Sequence[Port] = (), seed: int = 0,
-        dtype: Any = "float64",
+        dtype: Any = None,
     ) -> None:
         super().__init__(layers, loss, seed, dtype)
         fraction = real_number("fraction", fraction, above=0, most=1)
@@ -125,6 +125,7 @@ class FederatedAveraging(Network):
         optimizer: each client starts with a fresh copy.
         """
         checked_optimizer(optimizer)
+        self._parameters.check()
         number, found = self.n_rounds + 1, SimpleNamespace(state=None, J=None)
         rng = np.random.default_rng([self._seed, number])
         chosen = sorted(rng.choice(len(self.clients), self.n_chosen, replace=False).tolist())

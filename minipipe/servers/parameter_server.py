@@ -59,7 +59,7 @@ class ParameterServer(Network):
         link, ports: of the messages, as for `Cluster`. Servers are devices 0 to s - 1, workers are s to
             s + N - 1; with `on_workers`, worker k is device k. `minipipe.cluster.ports(s, b)` gives the
             servers alone an egress and an ingress of b bytes per tick.
-        seed, dtype: of the weights that layers were not given, as for `Sequential`.
+        seed, dtype: as for `Network`.
 
     Raises:
         ValueError: for what does not fit, before anything is computed. A run that fails changes nothing.
@@ -80,7 +80,7 @@ class ParameterServer(Network):
         self, layers: Sequence[Layer], loss: Loss, workers: int, *, servers: int = 1,
         on_workers: bool = False, mode: str = SYNC, speeds: Sequence[float] | None = None, ticks: float = 1,
         engine: str = CLUSTER, link: Link | dict = Link(), ports: Sequence[Port] = (), seed: int = 0,
-        dtype: Any = "float64",
+        dtype: Any = None,
     ) -> None:
         super().__init__(layers, loss, seed, dtype)
         N = self.n_workers = whole_number("workers", workers, 1)
@@ -136,6 +136,7 @@ class ParameterServer(Network):
             )
         keep_every = None if keep_every is None else whole_number("keep_every", keep_every, 1)
         arrivals = self._checked_arrivals(arrivals, n_parts * len(batches))
+        self._parameters.check()
         # for which numbers, a range of all, each server's optimizer remembers something
         held = held_by(self.layers, lambda key, _: (key, None))
         pieces = layout_of([[held]], [[range(self.n_servers)]], in_ranges=True).memory

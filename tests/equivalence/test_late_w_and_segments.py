@@ -132,7 +132,7 @@ def test_a_stage_keeps_every_A_prev_and_dZ_until_its_W():
 
     In arrays of 8 * 5 numbers: 3 of each after its forward, or its recomputation, 2 after its input gradient.
     """
-    layers = [mp.Linear(8, 8), mp.Tanh(), mp.Tanh()] * 2
+    layers = [mp.Linear(8, 8), mp.Tanh(), mp.Tanh(), mp.Linear(8, 8), mp.Tanh(), mp.Tanh()]
     X = np.random.default_rng(0).standard_normal((8, 30))
     for recompute, most in [("never", 6 * 3), ("always", 5 * 2 + 3)]:
         pipe = mp.Pipeline(
@@ -228,7 +228,7 @@ def test_segments_take_the_same_time(name):
 @pytest.mark.parametrize("name", names_for(stages=4, microbatches=6))
 def test_an_input_for_every_sqrt_of_the_layers_is_kept(name):
     """Stages of 5, 4, 1 and 3 layers become 2, 2, 1 and 2 each, on the same devices."""
-    layers = [mp.Linear(4, 4)] * 13
+    layers = [mp.Linear(4, 4) for _ in range(13)]
     kept, roots = (
         mp.Pipeline(layers, mp.MeanSquaredError(), mp.Cut([5, 4, 1, 3]), 6, schedule=name, recompute=mode)
         for mode in ("never", "sqrt")
@@ -253,7 +253,7 @@ def test_an_input_for_every_sqrt_of_the_layers_needs_less_memory():
     peaks = {}
     for mode in ("always", "sqrt"):
         machine = dict(costs=mp.Costs(F=[4, 8], B=[8, 16]))
-        layers = [mp.Linear(8, 8)] * 32
+        layers = [mp.Linear(8, 8) for _ in range(32)]
         pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, recompute=mode, **machine, count_bytes=True)
         pipe.forward_backward(X, X)
         peaks[mode] = [n_bytes / X.nbytes for n_bytes in pipe.trace.peak_bytes(KEPT)]

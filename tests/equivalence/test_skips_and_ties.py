@@ -58,7 +58,7 @@ def equals_dual_numbers(case):
             else:
                 expected += (gradient * D).sum()
             setattr(part, name, dual(getattr(part, name), D))
-    found = twin.forward_backward(X, Y)
+    found, _, _ = twin.terms_of(slice(0, X.shape[-1]), X, Y)
     assert found.value == J and found.slope == expected
 
 

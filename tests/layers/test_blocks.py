@@ -179,12 +179,12 @@ def test_branches_that_do_not_fit_are_refused_with_both_shapes():
 
 
 def test_a_network_has_parts_of_a_block_of_its_own():
-    block = mp.Residual(mp.Linear(2, 2))
-    first, second = (mp.Sequential([block, block], None) for _ in range(2))
+    blocks = [mp.Residual(mp.Linear(2, 2)) for _ in range(2)]
+    first, second = (mp.Sequential(blocks, None) for _ in range(2))
     arrays = [
         id(array) for net in (first, second) for layer in net.layers for array in leaves((layer.W, layer.b))
     ]
-    assert len(arrays) == len(set(arrays)) == 8 and leaves(block.W) == []
+    assert len(arrays) == len(set(arrays)) == 8 and leaves(blocks[0].W) == []
     assert not np.array_equal(leaves(first.layers[0].W)[0], leaves(first.layers[1].W)[0])
 
 

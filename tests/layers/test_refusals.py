@@ -306,7 +306,7 @@ def test_an_epsilon_that_is_0_beside_a_variance_is_refused_too(layer):
     for call in (lambda: net.forward_backward(ones, ones[:1]), lambda: net.predict(ones)):
         with pytest.raises(ValueError, match=r"epsilon=1e-09 is 0 in float16: use .*, such as 1e-03"):
             call()
-    assert np.isfinite(net.forward_backward(np.ones((2, 4)), np.ones((1, 4))))
+    assert np.isfinite(mp.Sequential(net.layers, LOSS, dtype="float64").forward_backward(ones, ones[:1]))
 
 
 def linear(n_prev, n, size):
@@ -369,13 +369,15 @@ def test_predictions_refuse_an_overflow(make):
 
 @both_models
 def test_running_statistics_that_overflow_refuse_the_step(make):
-    """The data are float64, the running variances float32; those of the first layer have been moved by then.
-    """
-    model = make([mp.BatchNorm(2), linear(2, 2, 1), mp.BatchNorm(2), mp.Linear(2, 1)], np.float32)
-    model.layers[1].W = np.full((2, 2), 1e20)
+    """Those of the first layer have been moved by then."""
+    class Enlarging(mp.BatchNorm):
+        def commit(self, moments):
+            super().commit(moments._replace(M2=moments.M2 * np.float32(2.0**127)))
+
+    model = make([mp.BatchNorm(2), linear(2, 2, 1), Enlarging(2), mp.Linear(2, 1)], np.float32)
     model.forward_backward(np.random.default_rng(0).standard_normal((2, 8)), ZEROS)
     earlier, optimizer = before(model), mp.SGD(0.1, momentum=0.9)
-    with pytest.raises(FloatingPointError, match=r"layer 2, BatchNorm.*: running_var is not finite"):
+    with pytest.raises(FloatingPointError, match=r"layer 2, Enlarging.*: running_var is not finite"):
         model.step(optimizer)
     assert_nothing_moved(model, earlier)
     assert not optimizer.memory

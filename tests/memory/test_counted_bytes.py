@@ -84,7 +84,8 @@ def test_ticks_count_too():
 
 def n_calls(schedule, M, **options):
     """Return how many functions are called in the first mini-batch, Python's and C's."""
-    net, X = mp.Pipeline([mp.Linear(2, 2)] * 2, LOSS, 2, M, schedule=schedule, **options), np.ones((2, M))
+    layers, X = [mp.Linear(2, 2), mp.Linear(2, 2)], np.ones((2, M))
+    net = mp.Pipeline(layers, LOSS, 2, M, schedule=schedule, **options)
     calls = 0
 
     def note(frame, event, argument):

@@ -62,7 +62,7 @@ def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
     Each micro-batch alive is one input (8 x 2 numbers); the parameters are W (8 x 8) and b (8 x 1). At the
     peak in the forward phase the newest output is held too, and in GPipe all inputs.
     """
-    layers = [mp.Linear(8, 8)] * 3
+    layers = [mp.Linear(8, 8) for _ in range(3)]
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 8, schedule=schedule, count_bytes=True)
     pipe.forward_backward(np.ones((8, 16)), np.ones((8, 16)))
     assert peak_microbatches(pipe.trace) == alive

@@ -1,0 +1,101 @@
+"""What a network takes over as W and b: of the layers that it is handed, and whenever one is assigned."""
+
+import operator
+
+import numpy as np
+
+from ..arrays import as_floats, leaves
+from ..ties import check_tied_weights
+from .layer import named
+from .through import in_one_piece
+
+def common_dtype(layers, dtype=None):
+    """Make arrays of the W and b that layers bring, and return the dtype of their network.
+
+    Args:
+        layers: copies, a flat list, as `every_layer` gives.
+        dtype: of floats, if it is given; where a layer brings fractions, it is object all the same.
+    """
+    found = []
+    for layer in layers:
+        for name in ("W", "b") if layer.arrays else ():
+            array = layer.checked_parameter(name, getattr(layer, name))
+            setattr(layer, name, array)
+            found += [] if array is None else [array.dtype]
+    common = np.result_type(*found or [np.float64])
+    return common if dtype is None or common.hasobject else dtype
+
+
+def check_each_once(layers, copies):
+    """Raise `ValueError` for an object with parameters that stands in two places of a network.
+
+    Its copies would train apart.
+
+    Args:
+        layers: as the network has been handed them, a flat list.
+        copies: its own ones, in the same order.
+    """
+    met = {}
+    for layer, own in zip(layers, copies, strict=True):
+        first = met.setdefault(id(layer), own)
+        if first is not own and leaves(own.parameter_shapes()):
+            raise ValueError(
+                f"layers {first.index} and {own.index} are one object, {layer!r}, whose copies would train "
+                "apart: make an object for each place, with tie='a name' for each if they shall share one W"
+            )
+
+
+class Parameters:
+    """The W and b of a network, and what else its layers list in `arrays`, as it has taken them over.
+
+    layers: the network's own, drawn, a flat list.
+    network: their list, with the layers that are tied.
+    ties: {name: indices in it of the layers that share a W}.
+    dtype: of the network.
+    """
+
+    def __init__(self, layers, network, ties, dtype):
+        self._network, self._ties, self._dtype, self._places = network, ties, dtype, []
+        for layer in layers:
+            stated = dict(zip("Wb", layer.parameter_shapes())) if layer.arrays else {}
+            for name in layer.arrays:
+                array, shape = getattr(layer, name), stated.get(name)
+                if array is not None:
+                    shape = array.shape if shape is None else tuple(shape)
+                self._places.append((layer, name, None if array is None else shape))
+        self._known = [None] * len(self._places)
+        self.check()
+
+    def check(self):
+        """Take over what has been assigned since the last check; raise `ValueError` for what does not fit."""
+        arrays = self._arrays()
+        if all(map(operator.is_, arrays, self._known)):
+            return
+        new, tied = [], set()
+        for (layer, name, shape), array, known in zip(self._places, arrays, self._known, strict=True):
+            if array is not known:
+                new.append((layer, name, self._checked(layer, name, shape, array)))
+                tied.add(layer.tie)
+        for place in new:
+            setattr(*place)
+        for tie in self._ties.keys() & tied:
+            check_tied_weights(self._network, self._ties[tie])
+        self.keep()
+
+    def keep(self):
+        """Take the arrays that the layers have now as they are: an update has made them."""
+        self._known = self._arrays()
+
+    def _arrays(self):
+        return [getattr(layer, name) for layer, name, _ in self._places]
+
+    def _checked(self, layer, name, shape, array):
+        """Return `array`, assigned in the place of one of this shape, as the network keeps it."""
+        if name not in ("W", "b"):  # what a layer counts: of any shape, whole numbers too
+            is_of_floats = array is not None and array.dtype.kind == "f"
+            return in_one_piece(as_floats(name, array, self._dtype) if is_of_floats else array)
+        if (array is None) != (shape is None):
+            what, remedy = ("no", f"an array of shape {shape}") if array is None else ("a", "None")
+            raise ValueError(f"{named(layer)} has {what} {name} now, unlike before: make it {remedy}")
+        array = layer.checked_parameter(name, array, shape)
+        return None if array is None else as_floats(f"{name} of layer {layer.index}", array, self._dtype)
