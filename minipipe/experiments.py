@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from .checks import one_of, whole_number
-from .datasets import Dataset, digits
 from .layers import BatchNorm, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
 from .network import Sequential
@@ -164,11 +163,6 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
         return Outcome(100.0, [])
     score = statistics.median(epoch.score for epoch in history[-N_LAST_EPOCHS:])
     return Outcome(100 * (1 - score), [epoch.J for epoch in history])
-
-
-def digits_in_float32():
-    """Return the digits as a `Dataset` whose arrays are float32."""
-    return Dataset(*[tuple(part.astype(np.float32) for part in pair) for pair in digits()])
 
 
 def mean_and_spread(numbers):

@@ -134,6 +134,6 @@ def _parameters_of(kind):
 
 def _in_code(value):
     """Return `value` as it is written in code: functions by their name."""
-    if value is ...:
+    if value is ... or getattr(value, "shape", ()):  # an array, which a training changes
         return "..."
     return getattr(value, "__name__", None) or repr(value)

@@ -3,9 +3,8 @@
 import numpy as np
 
 from minipipe import SGD, Sequential, SoftmaxCrossEntropy, plots
-from minipipe.experiments import (
-    Recipe, digits_in_float32, mean_and_spread, measured_noise, train, with_batch_norm,
-)
+from minipipe.datasets import digits
+from minipipe.experiments import Recipe, mean_and_spread, measured_noise, train, with_batch_norm
 from minipipe.models import mlp
 from minipipe.plots.canvas import label, new_figure
 from minipipe.rates import ConstantWarmUp, GradualWarmUp, StepDecay
@@ -53,7 +52,7 @@ def error_against_batch_size():
 
     140 trainings: some minutes.
     """
-    data, recipe = digits_in_float32(), Recipe()
+    data, recipe = digits("float32"), Recipe()
     found = errors_of(with_batch_norm(LAYER_SIZES), data, recipe, BATCH_SIZES, VARIANTS, N_SEEDS)
     figure = new_figure(8, 4.6)
     ax = figure.subplots()
@@ -131,7 +130,7 @@ def _count_steps(net, X, Y, batch_size, rate, target, limit):
 
 def steps_against_batch_size():
     """Updates to a cost of 0.1 on the digits, of the best of five rates, beside S_min + E_min / B."""
-    data, layers = digits_in_float32(), mlp([64, 128, 64, 10])
+    data, layers = digits("float32"), mlp([64, 128, 64, 10])
     steps = [
         steps_to_target(layers, data, size, TARGET_RATES, TARGET)[0]
         for size in with_progress(TARGET_SIZES, "batch sizes")

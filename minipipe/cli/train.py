@@ -63,7 +63,7 @@ def _train(options, report, n_ranks=None):
     n_stages, dtype = options.devices * options.per_device, "float64" if simulated else "float32"
     hidden = [options.size] * max(3, n_stages - 1)
     sizes = LAYER_SIZES if options.size is None else (64, *hidden, 10)
-    train_on, test_on = [[np.asarray(array, dtype) for array in part] for part in digits()]
+    train_on, test_on = digits(dtype)
 
     def new(layers, schedule=options.schedule, engine=options.engine):
         return Parallel(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import one_hot, real_numbers
+from ..arrays import floats, one_hot, real_numbers
 from ..checks import real_number, shown, whole_number
 
 __all__ = ["Dataset", "Text", "alice", "bigram_cross_entropy", "characters", "digits"]
@@ -22,12 +22,14 @@ class Dataset(NamedTuple):
     test: tuple[np.ndarray, np.ndarray]
 
 
-def digits():
+def digits(dtype="float64"):
     """Return the UCI handwritten digits: 1,797 images of 8 x 8 pixels, as a `Dataset` of 1,437 and 360.
 
     X is (64, m), the pixels of an image row by row, from 0 (paper) to 1 (ink) in steps of 1/16; Y is
-    (10, m), one-hot; both are float64. The split is fixed and stratified: each digit has the same share in
-    both parts, as nearly as whole numbers allow.
+    (10, m), one-hot. The split is fixed and stratified: each digit has the same share in both parts, as
+    nearly as whole numbers allow.
+
+    dtype: of X and Y, floats, which hold these numbers exactly.
 
     Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
     Repository, 1998, doi 10.24432/C50P49, licence CC BY 4.0; the part that scikit-learn's `load_digits` has.
@@ -38,7 +40,8 @@ def digits():
     """
     with resources.files(__package__).joinpath("digits.npz").open("rb") as file, np.load(file) as stored:
         pixels, labels, in_test = stored["pixels"], stored["labels"], stored["in_test"]
-    X, Y = pixels.T / 16, one_hot(labels, n_classes=10)
+    dtype = floats(dtype)
+    X, Y = (pixels.T / 16).astype(dtype), one_hot(labels, 10, dtype)
     parts = ([np.ascontiguousarray(array[:, chosen]) for array in (X, Y)] for chosen in (~in_test, in_test))
     return Dataset(*map(tuple, parts))
 

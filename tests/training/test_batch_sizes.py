@@ -13,9 +13,7 @@ import minipipe as mp
 from figures.drawing.batch_sizes import VARIANTS, errors_of, steps_to_target
 from minipipe.datasets import Dataset
 from minipipe.exact import Rational, rational
-from minipipe.experiments import (
-    Noise, Recipe, digits_in_float32, measured_noise, noise_from_two, train, with_batch_norm,
-)
+from minipipe.experiments import Noise, Recipe, measured_noise, noise_from_two, train, with_batch_norm
 from minipipe.models import mlp
 from minipipe.rates import rates_of
 
@@ -82,7 +80,7 @@ SHORT = Recipe(base=0.1, epochs=3, warm_up=1)
 
 
 def few(m=200):
-    (X, Y), (X_test, Y_test) = digits_in_float32()
+    (X, Y), (X_test, Y_test) = mp.datasets.digits("float32")
     return Dataset((X[:, :m].copy(), Y[:, :m].copy()), (X_test, Y_test))
 
 
@@ -143,7 +141,7 @@ def test_steps_to_a_target_are_the_fewest_of_all_rates():
 @pytest.mark.slow  # 20 trainings of 15 epochs: ten seconds
 def test_the_rule_beats_the_others_where_epochs_are_few():
     """Batch 512, rate 0.02 for 32 samples, 15 epochs: measured 4.4, 8.6 and 21 % in the mean of 5 seeds."""
-    data, recipe = digits_in_float32(), Recipe(base=0.02, epochs=15, warm_up=3)
+    data, recipe = mp.datasets.digits("float32"), Recipe(base=0.02, epochs=15, warm_up=3)
     found = errors_of(with_batch_norm([64] * 6 + [10]), data, recipe, (512,), VARIANTS, 5)
     medians = {name: np.median(errors) for (name, _), errors in found.items()}
     linear, _, root, fixed = (medians[name] for name in VARIANTS)
