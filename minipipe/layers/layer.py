@@ -422,7 +422,7 @@ class Layer(AsCode):
             )
 
     def checked_parameter(self, name, value, shape=None):
-        """Return the parameter `name` as a new array of floats or fractions, or None.
+        """Return the parameter `name` as an array of floats or fractions, or None.
 
         value: numbers that the user has given, or None.
         shape: what it must be; left out, that of any array, but not of a single number.
@@ -440,7 +440,7 @@ class Layer(AsCode):
             raise ValueError(f"{named(self)}: {name}={shown(value)} is a single number: make it {one}")
         if shape is not None and array.shape != shape:
             raise ValueError(f"{name} has shape {array.shape}, but {named(self)} needs {shape}")
-        return array.astype(np.float64 if array.dtype.kind in "iub" else array.dtype, order="C")
+        return array.astype(np.float64) if array.dtype.kind in "iub" else array
 
 
 def named(owner):

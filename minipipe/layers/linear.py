@@ -1,5 +1,6 @@
 """The fully connected layer."""
 
+import copy
 import math
 from typing import ClassVar
 
@@ -54,11 +55,11 @@ class Linear(Layer):
         if not callable(initialization):
             raise ValueError(f"initialization={shown(initialization)} must be a function, such as he")
         self.initialization, self.tie = initialization, None if tie is None else checked_name("tie", tie)
-        self.W = self.checked_parameter("W", W, (self.n, self.n_prev))
+        self.W = copy.copy(self.checked_parameter("W", W, (self.n, self.n_prev)))
         bias = truth("bias", bias)
         if b is not None and not bias:
             raise ValueError("b is given, but bias=False says that there is none: leave one of them out")
-        self.bias, self.b = bias, self.checked_parameter("b", b, (self.n, 1))
+        self.bias, self.b = bias, copy.copy(self.checked_parameter("b", b, (self.n, 1)))
 
     def draw(self, rng):
         return self.initialization(rng, self.n_prev, self.n)

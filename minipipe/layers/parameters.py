@@ -98,4 +98,6 @@ class Parameters:
             what, remedy = ("no", f"an array of shape {shape}") if array is None else ("a", "None")
             raise ValueError(f"{named(layer)} has {what} {name} now, unlike before: make it {remedy}")
         array = layer.checked_parameter(name, array, shape)
-        return None if array is None else as_floats(f"{name} of layer {layer.index}", array, self._dtype)
+        if array is None:
+            return None
+        return in_one_piece(as_floats(f"{name} of layer {layer.index}", array, self._dtype))
