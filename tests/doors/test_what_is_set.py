@@ -41,7 +41,8 @@ class Own(mp.layers.Layer):
         return self.W.T @ dZ, dZ @ self.cache.T, db
 
 
-# What is set: (W, b), and None, or what the error says.
+# What is set: (W, b), and None, or what the error says; after a "|", what it says of an own layer, or of a
+# `Linear` before it is in a network.
 KINDS = {
     "whole numbers": (W.astype(int), B.astype(np.uint8), None),
     "booleans": (W > 0, B > 0, None),
@@ -90,6 +91,7 @@ WAYS = ["own layer", "constructor", "assigned before", "assigned", "assigned aft
 def test_what_is_set_trains_as_its_floats_do_or_is_refused(make, way):
     for kind, (W, b, words) in KINDS.items():
         if words is not None:
+            words = words if way == "own layer" or kind == "a number" else words.partition("|")[0]
             with pytest.raises(ValueError, match=words):
                 trained(make, way, W, b)
             continue
@@ -177,6 +179,10 @@ def test_a_network_has_one_dtype_whatever_it_is_fed(make):
         A = net.predict(X.astype(number))
         assert net.dtype == A.dtype == np.float32 and {array.dtype for array in found[-1]} == {net.dtype}
         assert all(np.array_equal(*pair) for pair in zip(found[0], found[-1], strict=True))
+    for layer in (net.layers[0], net.layers[3]):
+        layer.W, layer.b = W.astype(int), B.astype(int)
+    train(net, 1)
+    assert {layer.W.dtype for layer in net.layers if layer.has_parameters} == {net.dtype}
     assert make(LAYERS, LOSS).dtype == np.float64
     assert make(net.layers, LOSS).dtype == np.float32
     again = make(net.layers, LOSS, dtype=np.float64)  # what the layers bring, and have counted
@@ -190,12 +196,12 @@ def test_a_network_has_one_dtype_whatever_it_is_fed(make):
 
 
 def test_the_bytes_of_a_network_are_those_foreseen_for_its_dtype():
-    layers, loss = mp.models.mlp([64, 32, 10]), mp.SoftmaxCrossEntropy()
+    layers, loss = mp.Sequential(mp.models.mlp([64, 32, 10]), None).layers, mp.SoftmaxCrossEntropy()
     X, Y = (array[:, :32] for array in mp.datasets.digits().train)
     for dtype in ("float32", "float64"):
         net = mp.Pipeline(layers, loss, 2, 4, dtype=dtype, count_bytes=True)
         net.forward_backward(X, Y)
-        foreseen = mp.footprints(net.layers, loss, 2, (64,), 8, dtype=dtype)
+        foreseen = mp.footprints(layers, loss, 2, (64,), 8, dtype=dtype)
         trace = mp.simulate(net.schedule, footprints=foreseen)
         assert net.trace.peak_bytes() == trace.peak_bytes()
         assert [m.n_bytes for m in net.trace.messages] == [m.n_bytes for m in trace.messages]
