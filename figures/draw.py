@@ -13,10 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from figures.drawing import ASKED_FOR, FIGURES
+from minipipe.plots.saving import write_picture
 from minipipe.watching import say, watched, with_progress
 
 HERE = Path(__file__).parent
-DOTS_PER_INCH = 150
 
 
 def main(arguments=None):
@@ -40,7 +40,7 @@ def main(arguments=None):
                 say(drawn)
                 continue
             path = options.folder / f"{name}.png"
-            drawn.savefig(path, dpi=DOTS_PER_INCH)
+            write_picture(drawn, path)
             say(f"written: {path}")
 
 

@@ -142,12 +142,16 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         takes the place of `path` at the end. If `write` fails, the old file stays.
 
     The other name has the computer, the process and a number drawn at random in it, so no two writers have
-    the same one. What a killed process has left, the next one here removes.
+    the same one. What a killed process has left, the next one here removes. A device or a pipe, such as
+    /dev/stdout, is written as it is.
     """
     target = Path(os.path.realpath(path))
-    start = f".{target.stem[:100]}.{platform.node()}-"
+    start = f".{target.stem[:30]}.{platform.node()}-"  # names end at 255 bytes; a character may have 4
     beside = target.with_name(f"{start}{os.getpid()}-{os.urandom(6).hex()}{target.suffix}")
     try:
+        if path.exists() and not path.is_file():  # nothing may take its place
+            write(path)
+            return
         for name in os.listdir(target.parent):
             process = name.removeprefix(start).partition("-")[0]
             if name.startswith(start) and process.isdigit() and _is_gone(int(process)):
@@ -161,6 +165,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, OSError) and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from None  # of the file that the user named
         raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text into a file, whole or not at all: in UTF-8, with the same line ends everywhere."""
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def _is_gone(process: int) -> bool:

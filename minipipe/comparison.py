@@ -9,13 +9,12 @@ from io import BytesIO
 from typing import Any
 
 from . import plots
-from .checks import write_whole
 from .cluster import Link, Port, Trace, ticks
 from .order import Costs, peak_microbatches, simulate
 from .order.names import is_name
 from .plots.comparison import in_one_unit
 from .plots.html import MOST_IN_A_CELL
-from .plots.saving import DOTS_PER_INCH, checked_path, picture_formats
+from .plots.saving import checked_path, picture_formats, write_picture
 from .schedules import build
 
 COLUMNS = (  # (head, width, function of a trace) of each, beside the name
@@ -82,8 +81,7 @@ class Comparison(Mapping):
 
     def save(self, path) -> None:
         """Write the picture into a file, whole or not at all, such as "both.png" or "both.svg"."""
-        path = checked_path(path, picture_formats())
-        write_whole(path, lambda beside: self.plot().savefig(beside, dpi=DOTS_PER_INCH))
+        write_picture(self.plot(), checked_path(path, picture_formats()))
 
 
 def compare(

@@ -4,7 +4,7 @@ from inspect import signature
 from pathlib import Path
 
 from .. import comparison
-from ..checks import write_whole
+from ..checks import write_text
 from ..cluster import BUBBLES, Link, describe_path, duration, ticks
 from ..order import Costs, best_schedule, greedy_schedule, peak_microbatches, simulate, with_recompute
 from ..order.csv_format import script_text
@@ -45,9 +45,10 @@ def show(options):
             print(f"{words:40}{float(100 * trace.bubble(of)):.2f} %")
         print(f"\nthe critical path:\n{describe_path(trace.critical_path())}")
     if ending in TEXTS:
-        write_text(options.output, TEXTS[ending](schedule, costs, trace))
+        write_text(Path(options.output), TEXTS[ending](schedule, costs, trace))
     elif options.output:
         trace.save(options.output, title)
+    if options.output:
         print(f"written: {options.output}")
 
 
@@ -113,7 +114,8 @@ def search(options):
     else:
         print_proof(found, options.halves, ", in this memory" if most_alive else "")
     if options.output:
-        write_text(options.output, schedule.to_csv())
+        schedule.to_csv(options.output)
+        print(f"written: {options.output}")
 
 
 def print_proof(found, halves, memory):
@@ -181,9 +183,3 @@ def print_trace(trace):
     print(f"{text(trace)}\n\nmakespan                                {duration(trace.makespan, trace.unit)}")
     print(f"{'idle, of all devices and ticks':40}{float(100 * trace.bubble()):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")
-
-
-def write_text(path, words):
-    """Write a text file whole or not at all, and say so."""
-    write_whole(Path(path), lambda beside: beside.write_text(words, encoding="utf-8", newline="\n"))
-    print(f"written: {path}")

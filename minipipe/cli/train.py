@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 
 from ..arrays import accuracy, even_slices, leaves
-from ..checks import whole_number, write_whole
+from ..checks import whole_number
 from ..cluster import duration, ticks
 from ..datasets import digits
 from ..engines import Mpi, Threads, measured_link, world
@@ -28,7 +28,7 @@ from ..parallel import Parallel
 from ..planning import measure
 from ..planning.measuring import TIMED_KINDS, mean_of
 from ..plots import compare, text
-from ..plots.saving import DOTS_PER_INCH, checked_path, picture_formats
+from ..plots.saving import checked_path, picture_formats, write_picture
 from ..training import Epoch, fit, shuffled
 from ..verification import equals_full_batch, last_places_apart, same_bits
 from ..watching import say, text_of_duration
@@ -308,5 +308,5 @@ def show_runs(traces, path):
     first, *others = traces.values()
     for other in others:
         print(f"{'measured / simulated':46}{other.makespan / first.makespan:.3f}")
-    write_whole(Path(path), lambda beside: compare(traces).savefig(beside, dpi=DOTS_PER_INCH))
+    write_picture(compare(traces), Path(path))
     print(f"written: {path}")

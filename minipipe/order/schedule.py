@@ -10,7 +10,7 @@ from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 
-from ..checks import items_of, listed, shown
+from ..checks import items_of, listed, shown, write_text
 from ..cluster import SHOWS
 from .actions import CLOSING, RULES, Action, Overlap, ScheduleError, listing, parse
 from .costs import check_sizes
@@ -358,7 +358,7 @@ class Schedule:
         text = table_text(self)
         if path is None:
             return text
-        Path(path).write_text(text, encoding="utf-8", newline="\n")
+        write_text(Path(path), text)
 
     def plot(self, ax=None, title=None):
         """Draw its run with the standard costs; return the matplotlib axes. `simulate` takes other costs.

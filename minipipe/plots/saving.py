@@ -201,13 +201,18 @@ def save(trace: Trace, path, title=None) -> None:
     """
     check_trace(trace)
     path = checked_path(path, sorted({*picture_formats(), *OTHERS}))
-    ending = path.suffix[1:].lower()
+    write = OTHERS.get(path.suffix[1:].lower())
+    if write is None:
+        write_picture(timeline_figure(trace, title), path)
+    else:
+        write_whole(path, lambda beside: write(trace, beside, title))
 
-    def picture(trace, path, title):
-        timeline_figure(trace, title).savefig(path, dpi=DOTS_PER_INCH)
 
-    write = OTHERS.get(ending, picture)
-    write_whole(path, lambda beside: write(trace, beside, title))
+def write_picture(figure, path: Path) -> None:
+    """Write a matplotlib `Figure` into a file, whole or not at all, in the format that the ending says."""
+    file = BytesIO()  # Pillow writes half a .jpg to a full disk, and does not tell
+    figure.savefig(file, format=path.suffix[1:].lower(), dpi=DOTS_PER_INCH)
+    write_whole(path, lambda beside: beside.write_bytes(file.getvalue()))
 
 
 def picture_formats() -> list[str]:

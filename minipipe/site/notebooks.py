@@ -8,6 +8,8 @@ from html import escape
 from io import BytesIO
 from pathlib import Path
 
+from ..checks import write_text, write_whole
+
 NEEDED = ("nbconvert", "latex2mathml")
 INDEX = """<h1>The notebooks</h1>
 <p>As they were run last. What comes out below a <b>Predict</b> is folded away: predict, then open it.
@@ -24,13 +26,13 @@ def write_notebooks(paths, folder, shell):
         title, body, pictures = page_of_notebook(path)
         titles.append(title)
         for name, picture in pictures.items():
-            (folder / name).write_bytes(picture)
+            write_whole(folder / name, lambda beside, picture=picture: beside.write_bytes(picture))
         body = f'<article class="notebook">{body}</article>{shell.links(names, number)}'
         head = '<link rel="stylesheet" href="../code.css">'
-        (folder / f"{path.stem}.html").write_text(shell.page(title, body, head, "../"), encoding="utf-8")
+        write_text(folder / f"{path.stem}.html", shell.page(title, body, head, "../"))
     items = [f'<li><a href="{name}.html">{escape(title)}</a></li>' for name, title in zip(names, titles)]
     body = f"{INDEX}<ul>{''.join(items)}</ul>"
-    (folder / "index.html").write_text(shell.page("The notebooks", body, root="../"), encoding="utf-8")
+    write_text(folder / "index.html", shell.page("The notebooks", body, root="../"))
     return len(paths)
 
 

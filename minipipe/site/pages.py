@@ -4,7 +4,6 @@ import re
 from html import escape
 from importlib import resources
 from importlib.util import find_spec
-from pathlib import Path
 from textwrap import dedent
 
 from ..plots.html import filled
@@ -93,8 +92,3 @@ def what_is_missing(packages: tuple[str, ...], extra: str) -> str:
 def resource(name: str) -> str:
     """Return the text of a file that lies beside this module."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def write_file(path: Path, content: str) -> None:
-    """Write text as UTF-8, with the same line ends everywhere."""
-    path.write_text(content, encoding="utf-8", newline="\n")

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import minipipe
 
-from .pages import Shell, as_html, write_file
+from ..checks import write_text
+from .pages import Shell, as_html
 
 NEEDED = ("pdoc",)
 MORE = [  # modules with a page that `dir(minipipe)` does not list
@@ -38,8 +39,8 @@ def write_reference(folder: Path, shell: Shell) -> int:
     names = [*reference.docs]
     for number, name in enumerate(names):
         body = f'<article class="reference">{reference.page(name)}</article>{shell.links(names, number)}'
-        write_file(folder / f"{name}.html", shell.page(name, body, STYLE, "../"))
-    write_file(folder / "index.html", shell.page("The reference", reference.index(), STYLE, "../"))
+        write_text(folder / f"{name}.html", shell.page(name, body, STYLE, "../"))
+    write_text(folder / "index.html", shell.page("The reference", reference.index(), STYLE, "../"))
     return len(names)
 
 

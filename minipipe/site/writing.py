@@ -10,7 +10,7 @@ from html import escape
 from itertools import product
 from pathlib import Path
 
-from ..checks import function
+from ..checks import function, write_text
 from ..cluster import BUBBLES, Link
 from ..order import Costs, peak_microbatches, simulate
 from ..plots import text
@@ -19,7 +19,7 @@ from ..plots.saving import plain
 from ..schedules import SCHEDULES, build
 from . import notebooks as notebooks_as_pages
 from . import reference
-from .pages import PARTS, Shell, as_html, resource, style_of_code, what_is_missing, write_file
+from .pages import PARTS, Shell, as_html, resource, style_of_code, what_is_missing
 
 
 # Which runs the site has, and their numbers.
@@ -112,15 +112,15 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     for name in FOLDERS[:2]:
         (folder / name).mkdir(parents=True)
     for name in ASSETS:
-        write_file(folder / name, resource(name))
-    write_file(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
+        write_text(folder / name, resource(name))
+    write_text(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
     missing = {
         "reference": what_is_missing(reference.NEEDED, "docs"),
         "notebooks": what_is_missing(notebooks_as_pages.NEEDED, "notebooks") if paths else NO_NOTEBOOKS,
     }
     shell = Shell([part for part in PARTS if not missing.get(part)])
     if shell.parts != ["schedules"]:
-        write_file(folder / "code.css", style_of_code())
+        write_text(folder / "code.css", style_of_code())
     numbers, standard = write_runs(folder, grid)
     n_runs = sum(len(runs) for sizes in numbers.values() for runs in sizes.values())
     report(f"runs                  {n_runs}")
@@ -134,7 +134,7 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
         done = f"none: {missing[part]}" if missing[part] else write(folder / part)
         report(f"{f'pages of {part}':22}{done}")
     chooser = shell.page("Pipeline schedules, side by side", resource("chooser.html"), MARK)
-    write_file(folder / "index.html", chooser)
+    write_text(folder / "index.html", chooser)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     report(f"written: {folder / 'index.html'}, {size / 1e6:.1f} MB with all that belongs to it")
 
@@ -161,11 +161,11 @@ def write_runs(folder, grid):
                 pages[key] = page_data(trace) | page_pieces(trace, title)
             as_text = json.dumps(pages, allow_nan=False, separators=(",", ":"))
             groups[size] = b64encode(zlib.compress(as_text.encode())).decode()  # `site.js` unpacks it
-        write_file(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
+        write_text(folder / "data" / f"{name}.js", f"site.put({json.dumps(name)}, {json.dumps(groups)});\n")
     settings = {"K": grid.devices, "M": grid.microbatches, "share": grid.shares, "latency": grid.latencies}
     known = {"settings": settings, "bubbles": list(BUBBLES.values()), "runs": numbers, "refused": refused}
     known = json.dumps(known, allow_nan=False)
-    write_file(folder / "data" / "numbers.js", f"Object.assign(site, {known});\n")
+    write_text(folder / "data" / "numbers.js", f"Object.assign(site, {known});\n")
     return numbers, standard
 
 
@@ -202,14 +202,14 @@ def write_schedules(folder, grid, standard, shell):
             "name": name, "K": str(K), "M": str(M), "run": f"{name}|{key_of(K, M)}|{key_of(*setting)}",
             "text": escape(text(trace)), "choice": choice, "links": shell.links(grid.names, number),
         })
-        write_file(folder / "schedules" / f"{name}.html", shell.page(name, body, root="../"))
+        write_text(folder / "schedules" / f"{name}.html", shell.page(name, body, root="../"))
         makespan, bubbles, peaks, *_ = numbers_of(trace)
         cells = (K, M, makespan, f"{100 * bubbles[0]:.2f} %", max(peaks))
         numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
         head = f'<th scope="row"><a href="{name}.html">{name}</a></th>'
         rows.append(f"<tr>{head}<td>{words['idea']}</td>{numbers}</tr>")
     body = filled(resource("schedules.html"), {"rows": "\n".join(rows), "count": str(len(rows))})
-    write_file(folder / "schedules" / "index.html", shell.page("The schedules", body, root="../"))
+    write_text(folder / "schedules" / "index.html", shell.page("The schedules", body, root="../"))
 
 
 def checked_folder(folder):

@@ -118,20 +118,6 @@ def test_show_writes_what_the_ending_says(capsys, tmp_path, ending):
         assert again.partition("\n")[2] == out.partition("\n")[2].partition("written")[0], "the same run"
 
 
-def test_a_full_disk_leaves_the_old_file(capsys, tmp_path, monkeypatch):
-    path = tmp_path / "mine.csv"
-    path.write_text("old")
-
-    def full(self, *args, **options):
-        self.write_bytes(b"0F")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.write_text", full)
-    status, _, complaint = run(capsys, f"show gpipe --output {path}")
-    assert status == 2 and "No space left on device" in complaint
-    assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
-
-
 @pytest.mark.parametrize("name", ["chimera", "dualpipe"])
 def test_a_file_with_two_copies_of_the_network_can_be_shown_again(capsys, tmp_path, name):
     table, lines = tmp_path / "two.csv", tmp_path / "two.txt"

@@ -14,6 +14,7 @@ from figures.drawing.splits import N, SAMPLES, SIZES, held, split_runs, splits
 from matplotlib.patches import FancyArrowPatch
 
 from minipipe.order import peak_microbatches
+from minipipe.plots import saving
 
 FOLDER = Path(draw.__file__).parent
 KEPT = {path.stem for path in FOLDER.glob("*.png")}
@@ -22,7 +23,7 @@ SLOW_ONES = {"error_against_batch_size", "beside_pytorch"}  # drawn only if aske
 
 @pytest.mark.slow
 def test_all_are_drawn_by_one_command(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(draw, "DOTS_PER_INCH", 20)  # nobody looks at them here
+    monkeypatch.setattr(saving, "DOTS_PER_INCH", 20)  # nobody looks at them here
     draw.main(["--folder", str(tmp_path / "new")])
     names = [path.stem for path in (tmp_path / "new").iterdir()]
     assert sorted(names) == sorted(KEPT - SLOW_ONES)
@@ -30,7 +31,7 @@ def test_all_are_drawn_by_one_command(capsys, tmp_path, monkeypatch):
 
 
 def test_the_script_draws_what_is_asked_for(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(draw, "DOTS_PER_INCH", 20)
+    monkeypatch.setattr(saving, "DOTS_PER_INCH", 20)
     draw.main(["naive", "--folder", str(tmp_path)])
     assert [path.name for path in tmp_path.iterdir()] == ["naive.png"]
     assert capsys.readouterr().out == f"written: {tmp_path / 'naive.png'}\n"

@@ -1,6 +1,7 @@
 """A schedule as PyTorch's table and a run as a Chrome trace: what was there comes back equal."""
 
 import json
+import os
 import re
 import warnings
 
@@ -137,6 +138,46 @@ def test_what_pytorch_cannot_hold_is_not_written(tmp_path):
     with pytest.raises(ScheduleError, match="deadlock"):
         Schedule.from_text(["F0 B0 F1 B1", "F1 F0 B0 B1"]).to_csv(tmp_path / "x.csv")
     assert not list(tmp_path.iterdir())
+
+
+GPIPE = build("gpipe", 2, 2)
+WRITERS = {  # how a file is called -> what writes it
+    "a.csv": GPIPE.to_csv,
+    **{f"a.{ending}": lambda path: mp.simulate(GPIPE).save(path) for ending in ("jpg", "pdf", "html")},
+    "both.svg": lambda path: mp.compare(GPIPE, "1f1b").save(path),
+    "net.npz": lambda path: mp.save(path, mp.Sequential([mp.Linear(2, 1)], None)),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_leaves_the_old_file(name, tmp_path):
+    """The error names the file that the user has named. A .jpg is the hard case: Pillow writes a half."""
+    resource = pytest.importorskip("resource")
+    (tmp_path / name).write_text("old")
+    least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, most))
+    try:
+        with pytest.raises(OSError) as error:
+            WRITERS[name](tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, most))
+    assert error.value.filename == str(tmp_path / name)
+    assert (tmp_path / name).read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes with names")
+def test_a_pipe_is_written_and_stays_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    GPIPE.to_csv(tmp_path / "pipe")
+    assert os.read(reader, 1000).decode() == GPIPE.to_csv() and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+
+
+def test_a_name_of_many_bytes_can_be_written(tmp_path):
+    path = tmp_path / f"{'計' * 80}.csv"  # 244 of 255 bytes
+    GPIPE.to_csv(path)
+    assert Schedule.from_csv(path, name="gpipe") == GPIPE
 
 
 RUNS = {
