@@ -56,8 +56,10 @@ def main(arguments=None):
 def mistake_in_file(error, words):
     """Return the line and the text of an error that a file named in `words` has raised; None for others."""
     files = {os.path.realpath(f"{word.partition('.py')[0]}.py") for word in words if ".py" in word}
-    if isinstance(error, SyntaxError) and os.path.realpath(error.filename or "") in files:
-        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    if isinstance(error, SyntaxError):  # of bytes that are not a text, Python names no file
+        file = error.filename or min(files, default="")
+        if os.path.realpath(file) in files:
+            return f"{file}, line {error.lineno or 1}: {type(error).__name__}: {error.msg}"
     found = None
     for frame in traceback.extract_tb(error.__traceback__):
         if os.path.realpath(frame.filename) in files:

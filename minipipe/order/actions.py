@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+from ..checks import shown
+
 MOST_ACTIONS = 4_000_000  # of a schedule, of all devices: a run of them takes gigabytes
 
 
@@ -222,7 +224,7 @@ def parse(word, device):
         return parts[0]
     if [part.kind for part in parts] != ["F", "B"]:
         raise ScheduleError(
-            f"device {device}: {word!r} is not an overlap: write a forward & a backward, such as 0F5&3B2"
+            f"device {device}: {shown(word)} is not an overlap: write a forward & a backward, such as 0F5&3B2"
         )
     return Overlap(*parts)
 
@@ -231,7 +233,7 @@ def _parse_part(part, word, device):
     match = re.fullmatch(r"(\d{0,9})([A-Za-z]\*?)(\d{1,9})", part, re.ASCII)
     if not match:
         raise ScheduleError(
-            f"device {device}: {word!r} is not an action: "
+            f"device {device}: {shown(word)} is not an action: "
             f"write {join_with_or(kind + '0' for kind in RULES)}, 2F0 for stage 2, or 0F5&3B2 for an overlap"
         )
     stage, kind, microbatch = match.groups()

@@ -15,6 +15,7 @@ from collections import Counter, deque
 from importlib import resources
 from pathlib import Path
 
+from ..checks import shown
 from .actions import CLOSING, RULES, ScheduleError, ScheduleWarning, listing, parse
 
 EXPECTED = (
@@ -32,6 +33,7 @@ FOREIGN = {  # kind -> (what a schedule with it does, what to do about it)
     ),
     "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
 }
+MOST_CHARACTERS = 16_000_000  # of a file: its table takes up to 2.5 GB of memory
 ACTION = re.compile(r"\d{1,9}[FBIW]\d{1,9}", re.ASCII)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
@@ -120,16 +122,27 @@ def time_steps(schedule):
 
 
 def read_text(path):
-    """Return the text in a file; raise `ScheduleError` if there is none, or it is not a text."""
+    """Return the text in a file; raise `ScheduleError` if there is none, it is not a text, or too long."""
     path = Path(path)
-    if path.is_dir():
-        raise ScheduleError(f"cannot read {path}: it is a folder, name a file in it")
-    if not path.exists():
-        raise ScheduleError(f"cannot read {path}: there is no such file; schedule.to_csv(path) writes one")
     try:
-        return path.read_text(encoding="utf-8-sig")
+        if path.is_dir():
+            raise ScheduleError(f"cannot read {path}: it is a folder, name a file in it")
+        if not path.is_file():  # a pipe, too, would be waited for without end
+            there_is = "there is no such file; schedule.to_csv(path) writes one"
+            raise ScheduleError(f"cannot read {path}: {there_is}")
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+    except OSError as error:
+        raise ScheduleError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ScheduleError(f"{path} is not a text file: pass a table of comma-separated values") from None
+        raise ScheduleError(
+            f"{path} is not a text file in UTF-8: save it as one, as schedule.to_csv(path) does"
+        ) from None
+    if len(text) > MOST_CHARACTERS:
+        raise ScheduleError(
+            f"{path} has more than {MOST_CHARACTERS:,} characters: name the file of a smaller schedule"
+        )
+    return text
 
 
 def parse_table(text):
@@ -149,9 +162,9 @@ def parse_table(text):
             if found := COMMUNICATION.fullmatch(cell):  # PyTorch's default format has hundreds of these
                 skipped[found[1]] += 1
             elif not all(ACTION.fullmatch(word) for word in words):
-                malformed.append(f"{position}: {cell!r} is not an action")
+                malformed.append(f"{position}: {shown(cell)} is not an action")
             elif overlap and not ("F" in words[0] and "B" in words[1]):
-                malformed.append(f"{position}: {cell!r} is not one forward with one backward B")
+                malformed.append(f"{position}: {shown(cell)} is not one forward with one backward B")
             else:
                 devices[rank].append(parse("&".join(words), rank))
     if malformed:

@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path, PurePath
 
 from ..checks import shown, whole_number
-from .actions import RULES
+from .actions import RULES, ScheduleError
 from .costs import check_number_of_actions
 from .csv_format import read_text
 from .names import SCHEDULES, name_of, names_having
@@ -114,7 +114,11 @@ def _of_file(path):
     if path.suffix.lower() == TABLE:
         return Schedule.from_csv(path)
     if path.suffix.lower() == TEXT:
-        schedule = Schedule.from_text(read_text(path), name=path.stem)
+        text = read_text(path)
+        try:
+            schedule = Schedule.from_text(text, name=path.stem)
+        except ValueError as error:
+            raise ScheduleError(f"{path}: {error}") from None
         copies = copies_of(schedule.devices)
         return replace(schedule, copy_of=copies, n_microbatches=len(copies)) if copies else schedule
     raise ValueError(

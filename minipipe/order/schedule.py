@@ -193,13 +193,17 @@ class Schedule:
         is_table = isinstance(source, str) and ("," in source or "\n" in source)
         if not isinstance(source, (str, PathLike)):
             raise ScheduleError(f"source={shown(source)} must be a path, or the table as text")
-        devices = parse_table(source if is_table else read_text(source))
+        text = source if is_table else read_text(source)
         if name is None:
             name = "custom" if is_table else Path(source).stem
-        if not copy_of:
-            copies = copies_of(devices)
-            copy_of = copies if microbatches in (None, len(copies)) else ()
-        return cls.of_devices(devices, microbatches, name, copy_of)
+        try:
+            devices = parse_table(text)
+            if not copy_of:
+                copies = copies_of(devices)
+                copy_of = copies if microbatches in (None, len(copies)) else ()
+            return cls.of_devices(devices, microbatches, name, copy_of)
+        except ValueError as error:
+            raise error if is_table else ScheduleError(f"{source}: {error}") from None
 
     @classmethod
     def of_devices(cls, devices, microbatches=None, name="custom", copy_of=(), versions=()):

@@ -74,6 +74,37 @@ def test_a_mistake_is_answered_with_status_2_before_any_work(capsys, tmp_path, m
         assert {path for path in tmp_path.iterdir() if path.name != "__pycache__"} == before, words
 
 
+FILES = {  # name: (its content, what is said of it)
+    "empty.csv": (b"", "the table has no actions"), "empty.txt": (b"", "the schedule has no actions"),
+    "utf16.csv": ("0F0,0B0".encode("utf-16"), "is not a text file in UTF-8"),
+    "binary.txt": (bytes(range(256)), "is not a text file in UTF-8"),
+    "page.csv": (b"<html>" + b"x" * 10**5, "column 1: '<html>xxx"),
+    "page.txt": (b"<html>" + b"x" * 10**5, "device 0: '<html>xxx"),
+    "quote.csv": (b'"' + b"," * 10**6, "field larger than field limit"),
+    "far.csv": (b"0F999999999,0B999999999", "0F999999999 is out of reach"),
+    "large.csv": (None, "has more than 16,000,000 characters: name the file of a smaller schedule"),
+    "bytes.py:f": (b"\0", "source code string cannot contain null bytes"),
+}
+
+
+def test_a_file_that_says_no_schedule_is_named_in_a_short_sentence(capsys, tmp_path):
+    for name, (content, sentence) in FILES.items():
+        path = tmp_path / name.partition(":")[0]
+        with path.open("wb") as file:
+            file.write(content or b"") if content is not None else file.truncate(6 * 2**30)
+        for command in ("show", "check", "compare"):
+            status, _, complaint = run(capsys, f"{command} {tmp_path / name}")
+            assert status == 2 and complaint.startswith("minipipe: error: "), f"{name}: {complaint}"
+            assert str(path) in complaint and sentence in complaint, f"{name}: {complaint}"
+            assert len(complaint) < 500 and "Traceback" not in complaint, name
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes with names")
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(capsys, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "there is no such file" in run(capsys, f"show {tmp_path / 'pipe.csv'}")[2]
+
+
 NOT_READ = [
     ("--devices 2 show", "there is no place for 'show': the options of show stand behind its name"),
     ("compair", "minipipe: error: there is no command 'compair': did you mean compare? there are show, comp"),
