@@ -36,10 +36,17 @@ def write_notebooks(paths, folder, shell):
     return len(paths)
 
 
+def cells_of(path):
+    """Return the cells of a notebook, a list of dicts; raise `ValueError` for a file that has none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["cells"]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a notebook: {type(error).__name__}: {error}") from None
+
+
 def page_of_notebook(path):
     """Return (the title of a notebook, its cells as HTML, {name: a picture, the bytes of a PNG})."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    pictures = {}
+    cells, pictures = cells_of(path), {}
     parts = [
         markdown("".join(cell["source"])) if cell["cell_type"] == "markdown"
         else _code(cell, f"{path.stem}_{number}", pictures)

@@ -82,6 +82,9 @@ def numbers_of(trace):
 # The pages.
 
 MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
+UNFINISHED = f"""<!doctype html>{MARK}<title>An unfinished site</title>
+<p>This site is being written. If that was interrupted, write it again.</p>
+"""
 STANDARD = (4, 8)  # K and M on the page of a schedule; if the grid has others, its first ones
 ASSETS = ("site.css", "site.js")
 NO_NOTEBOOKS = "no folder of notebooks was found: pass --notebooks FOLDER"
@@ -94,6 +97,7 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     Args:
         folder: a new one, an empty one, or one with a site. Of a site, all files in the folders data,
             schedules, reference and notebooks go first, so that no page stays of what is no longer there.
+            Until all pages are written, index.html says so.
         notebooks: the folder of the notebooks, which become pages if nbconvert and latex2mathml are
             installed; without it, or without them, the site has no such pages.
         grid: the settings of its runs.
@@ -102,15 +106,19 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     The reference has a page for each public name if pdoc is installed.
 
     Raises:
-        ValueError: the folder has other files, or the folder of notebooks has none or lies in `folder`.
+        ValueError: the folder has other files; the folder of notebooks has none, lies in `folder`, or has a
+            file that is not a notebook. Nothing is written then.
     """
     function("report", report)
     folder = checked_folder(folder)
     paths = checked_notebooks(notebooks, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "index.html", UNFINISHED)
     for name in FOLDERS:
-        shutil.rmtree(folder / name, ignore_errors=True)
+        if (folder / name).exists():
+            shutil.rmtree(folder / name)
     for name in FOLDERS[:2]:
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir()
     for name in ASSETS:
         write_text(folder / name, resource(name))
     write_text(folder / "data" / "player.js", f"site.template = {json.dumps(template())};\n")
@@ -228,7 +236,7 @@ def checked_folder(folder):
 
 
 def checked_notebooks(folder, site):
-    """Return the notebooks in `folder`, by name; raise `ValueError` if it has none, or lies in `site`."""
+    """Return the notebooks in `folder`, by name; raise `ValueError` for none, and if it lies in `site`."""
     paths = [] if folder is None else sorted(Path(folder).expanduser().glob("*.ipynb"))
     if folder is not None and not paths:
         raise ValueError(f"there are no notebooks in {folder}: name a folder with files *.ipynb, or none")
@@ -237,4 +245,6 @@ def checked_notebooks(folder, site):
             f"the notebooks in {folder} lie in the site, {site}, which is emptied: "
             "move one of them"
         )
+    for path in paths:
+        notebooks_as_pages.cells_of(path)
     return paths

@@ -24,7 +24,7 @@ from minipipe.cluster import BUBBLES, Link
 from minipipe.order import peak_microbatches
 from minipipe.plots.html import page_data, page_pieces
 from minipipe.schedules import build
-from minipipe.site import notebooks, pages, reference, write_site
+from minipipe.site import notebooks, pages, reference, write_site, writing
 from minipipe.site.writing import Grid, words_of
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -162,9 +162,35 @@ def test_a_site_is_written_again_beside_files_of_others(small, tmp_path, capsys)
     assert (again / "notebooks" / "mine.ipynb").exists() and (again / "data").is_dir()
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_interrupted_site_says_so_and_is_written_again(small, tmp_path, monkeypatch, is_new):
+    """No page is left of the site of before; a file that is not a notebook is met before anything moves."""
+    site, one = tmp_path / "site", Grid(names=("gpipe",), devices=(2,), microbatches=(2,), latencies=(0,))
+    if not is_new:
+        shutil.copytree(small, site)
+    (tmp_path / "one.ipynb").write_text("{}")
+    with pytest.raises(ValueError, match=r"one\.ipynb is not a notebook"):
+        write_site(site, tmp_path, one)
+    assert is_new != site.exists()
+    if not is_new:
+        assert (site / "index.html").read_text() == (small / "index.html").read_text()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(writing, "write_schedules", interrupted)
+        write_site(site, grid=one)
+    assert "<p>This site is being written. If that was" in (site / "index.html").read_text()
+    assert not [*(site / "schedules").iterdir()] and not (site / "data" / "1f1b.js").exists()
+    monkeypatch.setattr(writing, "what_is_missing", lambda packages, extra: "left out here")
+    write_site(site, grid=one)
+    assert "Pipeline schedules, side by side" in (site / "index.html").read_text()
+
+
 def test_a_site_says_which_parts_lack_an_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "find_spec", lambda name: None if name in ("latex2mathml", "pdoc") else name)
-    (tmp_path / "01_one.ipynb").write_text("{}")
+    (tmp_path / "01_one.ipynb").write_text('{"cells": []}')
     lines, one = [], Grid(names=("gpipe",), devices=(2,), microbatches=(2,), shares=(0.5,), latencies=(0,))
     write_site(tmp_path / "site", tmp_path, one, lines.append)
     said = [
