@@ -31,7 +31,22 @@ def shown(value):
         text = repr(value)
     except ValueError:  # Python writes at most 4,300 digits
         return "a number of too many digits to be shown"
-    return text if len(text) <= LONGEST else f"{text[:LONGEST - 3]}..."
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST - 3]}..."
+    return f"{text} of a minipipe that was loaded twice (restart the kernel)" if _is_of_two(value) else text
+
+
+def _is_of_two(value):
+    """Tell whether `importlib.reload`, or a second import, has made a class of `value`, or this module, anew.
+
+    `isinstance` then says no to what looks right.
+    """
+    def current(module, name):
+        return getattr(sys.modules.get(module), name, None)
+
+    package = __name__.partition(".")[0]
+    ours = [kind for kind in type(value).__mro__ if str(kind.__module__).partition(".")[0] == package]
+    changed = (kind for kind in ours if current(kind.__module__, kind.__qualname__) is not kind)
+    return bool(ours) and (current(__name__, "shown") is not shown or any(changed))
 
 
 def whole_number(name, value, least=None, most=None):

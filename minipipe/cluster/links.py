@@ -114,7 +114,7 @@ def links_between(link, devices):
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
             raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n - 1}")
         if not isinstance(value, Link):
-            raise ValueError(f"the link {pair} is {value!r}: write for instance Link(latency=1)")
+            raise ValueError(f"the link {pair} is {shown(value)}: write for instance Link(latency=1)")
     return {(source, to): value for (source, to), value in link.items() if source != to and value != FREE}
 
 

@@ -5,6 +5,8 @@ network that breaks it.
 """
 
 import math
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -117,6 +119,46 @@ REFUSED = [  # (call, words of the sentence)
 
 def test_impossible_arguments_are_refused_in_a_sentence():
     assert_refused(REFUSED)
+
+
+LOADED_TWICE = """
+import importlib, sys
+import minipipe as one
+one.compare("gpipe"), [getattr(one, name) for name in one.__all__]  # all rooms are loaded
+for name in [name for name in sys.modules if name.partition(".")[0] == "minipipe"]:
+    del sys.modules[name]
+other = importlib.import_module("minipipe")
+for mp, old in (other, one), (one, other):
+    net = mp.Sequential([mp.Linear(3, 3)], None)
+    refusals = {
+        "a layer": lambda: mp.Sequential([old.Linear(3, 3)], None),
+        "a layer of two": lambda: mp.layers.Residual(old.Linear(3, 3)),
+        "an optimizer": lambda: mp.ParameterServer(net.layers, mp.MeanSquaredError(), 2).train(
+            [([[1.0]] * 3, [[1.0]] * 3)], old.SGD(0.1)),
+        "a network": lambda: mp.save("net.npz", old.Sequential([old.Linear(3, 3)], None)),
+        "a state": lambda: net.resume(old.Sequential([old.Linear(3, 3)], None).state()),
+        "a schedule": lambda: mp.simulate(old.Schedule.from_text("F0 B0")),
+        "costs": lambda: mp.simulate("gpipe", old.Costs()),
+        "a link": lambda: mp.simulate("gpipe", link=old.Link(latency=1)),
+        "a link of two": lambda: mp.simulate("gpipe", link={(0, 1): old.Link(latency=1)}),
+        "a trace": lambda: mp.plots.timeline(old.simulate("gpipe")),
+        "sums": lambda: mp.Pipeline(net.layers, None, 1, 1, sums=old.Sums()),
+    }
+    for name, door in refusals.items():
+        try:
+            door()
+            print(name, "is taken")
+        except ValueError as error:
+            if " of a minipipe that was loaded twice (restart the kernel)" not in str(error):
+                print(name, error)
+"""
+
+
+@pytest.mark.slow  # a process of its own
+def test_an_object_of_another_import_is_refused_as_such():
+    """A notebook has it after `del sys.modules[...]` or `importlib.reload`: "Linear(3, 3) is not a layer"."""
+    done = subprocess.run([sys.executable, "-c", LOADED_TWICE], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
