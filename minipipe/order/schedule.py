@@ -412,11 +412,18 @@ def checked_schedule(schedule):
 
 
 def _plain(action):
-    """Return an action with Python's numbers, such as those of NumPy as these."""
+    """Return an action with Python's numbers; raise `ScheduleError` if they are not whole numbers."""
     if isinstance(action, Overlap):
         return Overlap(*map(_plain, action))
     kind, stage, i = action
-    return action if type(stage) is type(i) is int else Action(kind, _plain_number(stage), _plain_number(i))
+    if type(stage) is type(i) is int:
+        return action
+    if not is_count(stage) or not is_count(i):
+        raise ScheduleError(
+            f"{kind} of stage {shown(stage)} and micro-batch {shown(i)} is not an action: write whole "
+            f"numbers, as in Action({kind!r}, 0, 1)"
+        )
+    return Action(kind, int(stage), int(i))
 
 
 def _plain_number(number):

@@ -48,6 +48,15 @@ def chrome_trace(trace: Trace) -> dict:
     return {"traceEvents": _names(threads) + events, "displayTimeUnit": "ms", "otherData": told}
 
 
+def nanoseconds(time, unit):
+    """Return a time as the whole nanoseconds that Perfetto counts in. unit: its microseconds.
+
+    Starts and ends are rounded, never lengths: so a box ends no later than the one after it begins, and
+    Perfetto, which drops a box that begins within another, draws all of them.
+    """
+    return round(time * unit * 1000)
+
+
 def plain(number):
     """Return a number of any kind as JSON writes it: a whole one as an `int`, any other as a float."""
     number = float(number)
@@ -72,15 +81,15 @@ def _boxes(trace, threads, unit):
     """Return a box for each span; its category is the kind of work, or "work" if it has none."""
     events = []
     for device, label, start, end, lane in trace.spans:
-        kind = getattr(label, "kind", None)
+        kind, ts, until = getattr(label, "kind", None), nanoseconds(start, unit), nanoseconds(end, unit)
         events.append({
             "ph": "X",
             "name": str(label),
             "cat": KIND_NAMES.get(kind, kind if isinstance(kind, str) else "work"),
             "pid": PROCESS,
             "tid": threads[device, lane],
-            "ts": plain(start * unit),
-            "dur": plain((end - start) * unit),
+            "ts": plain(ts / 1000),
+            "dur": plain((until - ts) / 1000),
             "args": {"start": plain(start), "end": plain(end), **_position(label)},
         })
     return events
@@ -113,12 +122,12 @@ def _arrows(trace, threads, unit):
         if before < 0 or after == len(spans[to]):
             continue
         begin, end = spans[source][before], spans[to][after]
-        leaves = begin.end - ARROW_INSET * (begin.end - begin.start)
-        arrives = end.start + ARROW_INSET * (end.end - end.start)
+        leaves = nanoseconds(begin.end - ARROW_INSET * (begin.end - begin.start), unit)
+        arrives = nanoseconds(end.start + ARROW_INSET * (end.end - end.start), unit)
         arrow = {"name": str(message.label), "cat": "message", "id": number, "bp": "e", "pid": PROCESS}
         events += [
-            arrow | {"ph": "s", "tid": threads[source], "ts": plain(leaves * unit)},
-            arrow | {"ph": "f", "tid": threads[to], "ts": plain(arrives * unit)},
+            arrow | {"ph": "s", "tid": threads[source], "ts": plain(leaves / 1000)},
+            arrow | {"ph": "f", "tid": threads[to], "ts": plain(arrives / 1000)},
         ]
     return events
 
@@ -131,7 +140,7 @@ def _memory_counters(trace, threads, unit):
             "name": f"memory of device {device}",
             "pid": PROCESS,
             "tid": threads[device, COMPUTE],
-            "ts": plain(ticks * unit),
+            "ts": plain(nanoseconds(ticks, unit) / 1000),
             "args": {"bytes": int(n_bytes)},
         }
         for device in range(trace.n_devices if counts_bytes(trace) else 0)

@@ -1,9 +1,12 @@
 """A schedule as PyTorch's table and a run as a Chrome trace: what was there comes back equal."""
 
 import json
+import math
 import os
 import re
 import warnings
+from fractions import Fraction
+from itertools import product
 
 import pytest
 from cases import valid_schedules
@@ -11,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import minipipe as mp
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, in_copies, with_recompute
-from minipipe.schedules import build
+from minipipe.schedules import build, interleaved_one_f_one_b
 
 # ScheduleDualPipeV of PyTorch 2.13 with 2 ranks and 4 micro-batches, as its _dump_csv writes it
 PYTORCHS_DUALPIPEV = (
@@ -266,6 +269,24 @@ def test_arrows_lead_from_the_work_before_the_send_to_the_work_after_the_receipt
         (str(message.label), 10 * message.sent, 10 * message.received) for message in trace.messages
         if run != "labels" or message.label == "sum"
     )
+
+
+def test_boxes_touch_in_whole_nanoseconds_where_spans_do():
+    """Perfetto reads ts and dur as whole nanoseconds each, and drops a box that begins within another."""
+    odd = Fraction(1, 3), Fraction(22, 7), 0.1, math.pi, 1e-5
+    schedules = interleaved_one_f_one_b(4, 4, 3), build("dualpipe", 4, 8)
+    for F, B, schedule in product(odd, odd[:3], schedules):
+        trace = mp.simulate(schedule, mp.Costs(F=F, B=B, message_bytes=1), mp.Link(F / 7, bandwidth=3))
+        chrome = json.loads(json.dumps(trace.to_chrome_trace()))
+        for device in range(4):
+            spans, end, last = trace.spans_of(device), 0, 0
+            boxes = [box for box in events(chrome, "X") if box["tid"] == device + 1]
+            for span, box in zip(spans, boxes, strict=True):
+                begin, length = (math.floor(1000 * box[key] + 0.5) for key in ("ts", "dur"))
+                assert begin == end if span.start == last else begin >= end, (schedule.name, F, B, span)
+                end, last = begin + length, span.end
+        times = [1000 * event["ts"] for event in events(chrome, "X", "s", "f")]
+        assert all(abs(time - round(time)) < 1e-3 for time in times), (schedule.name, F, B)
 
 
 def numbers(box, key):

@@ -106,6 +106,13 @@ def test_numbers_of_numpy_become_pythons_where_a_schedule_is_made():
     assert json.loads(json.dumps(made)) == [plain, 1, 2, "mine", [0, 0], [[0, 0]]]
 
 
+@pytest.mark.parametrize("number", [np.bool_(False), False, 0.0, np.float64(0), "0", None], ids=repr)
+def test_numbers_of_actions_are_whole(number):
+    for place in ((number, 0), (0, number)):
+        with pytest.raises(ScheduleError, match=r"an action: write whole numbers, as in Action\('F', 0"):
+            Schedule([[Action("F", *place), Action("B", 0, 0)]], 1, 1)
+
+
 def test_sizes_are_four_and_eight_where_nobody_says_them():
     assert build("gpipe") == build(gpipe) == gpipe(4, 8) and build(in_tuples).devices == gpipe(4, 8).devices
     assert mp.simulate("gpipe") == mp.compare("gpipe")["gpipe"] == mp.simulate(gpipe(4, 8))
