@@ -182,6 +182,14 @@ class ParameterServer(Network):
                 f"arrivals={shown(arrivals)} must be those of a run like this one: a list for each of {s} "
                 f"servers, of at least {n} numbers of workers, 0 to {N - 1}"
             )
+        for order in arrivals:
+            for first in range(0, n, self._n_parts):
+                of_update = order[first:first + self._n_parts]
+                if len({*of_update}) < self._n_parts:
+                    raise ValueError(
+                        f"arrivals has the workers {', '.join(map(str, of_update))} for one update, but each "
+                        f"of the {N} workers sends one gradient for it: name each once"
+                    )
         return arrivals
 
     def _programs(self, shares, batches, arrivals):

@@ -298,6 +298,13 @@ def test_an_order_of_another_run_is_refused(arrivals):
         net.train(mini_batches(3), mp.SGD(0.1), arrivals=arrivals)
 
 
+def test_a_synchronous_update_takes_one_gradient_of_each_worker():
+    net = mp.ParameterServer(LAYERS, LOSS, 2)
+    with pytest.raises(ValueError, match=r"workers 1, 1 for one update, .* the 2 workers .*: name each once"):
+        net.train(mini_batches(2), mp.SGD(0.1), arrivals=[[0, 1, 1, 1]])
+    assert len(net.train(mini_batches(2), mp.SGD(0.1), arrivals=[[0, 1, 1, 0, 0]])) == 2
+
+
 def test_the_loop_of_others_is_refused():
     X, Y = mini_batches(1)[0]
     nets = {r"call train\(batches, optimizer\)": mp.ParameterServer(LAYERS, LOSS, 2),
