@@ -158,6 +158,11 @@ class Foresight:
         for stage, footprint in enumerate(footprints[0]):
             for name, layer in footprint.tied:
                 ties.setdefault(name, []).append(Tied(layer, stage, layer))
+        if ties and "S" in schedule.kinds:
+            raise ValueError(
+                f"footprints of tied layers ({', '.join(ties)}) do not foresee ZeRO, which {schedule.name!r} "
+                "has: leave out tie, or count the bytes of a network with zero and count_bytes=True"
+            )
         self.sum_tied = program_of_ties(ties, self.wires, self.stages)
         self._sent = [[_sent(of_stage) for of_stage in stages] for stages in footprints]
 

@@ -237,6 +237,8 @@ def test_footprints_that_do_not_fit_are_refused():
          "does FIW on stage 0, but the footprints are of FB: make them with patterns=['FIW'"),
         (UNEVEN, mp.footprints(LAYERS, LOSS, 1, (5,), 4),
          "apply [1, 2] micro-batches: their bytes are only foreseen where all apply equally many"),
+        (with_zero(in_copies(build("gpipe", 2, 2), 2), 1), mp.footprints(SMALL, LOSS, 2, (5,), 4),
+         "of tied layers (W) do not foresee ZeRO, which 'gpipe in 2 copies+zero 1' has: leave out tie, or"),
     ]
     assert_refused([
         (partial(mp.simulate, schedule, footprints=junk), words) for schedule, junk, words in rows
