@@ -28,6 +28,7 @@ Where several causes would do, fill comes before link, wait and imbalance. A sen
 link's fault.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
@@ -348,11 +349,14 @@ def critical_path(trace):
     return steps[::-1]
 
 
-MOST_NAMES = 6  # that are shown of a stay on a device: of more, the first and the last ones
+MOST_NAMES = 6    # that are shown of a stay on a device: of more, the first and the last ones
+MOST_LINES = 256  # of a round that repeats itself
 
 
 def describe_path(path, unit=TICKS):
     """Return the path in words: a line for each stay on a device and each message that takes time; the sums.
+
+    Where the path goes the same way again and again, with other micro-batches, the first round is shown.
 
     path: what `critical_path` has returned.
     unit: that of the trace.
@@ -360,16 +364,41 @@ def describe_path(path, unit=TICKS):
     def place(step):
         return f"link {_where(step.what)}" if type(step.what) is Message else _where(step.what)
 
-    rows = []
+    rows, alike = [], []
     for where, steps in groupby((step for step in path if step.end > step.start), key=place):
         steps = list(steps)
         names = [str(step.what.label) for step in steps]
+        alike.append((where, re.sub(r"\d+", "#", " ".join(names))))
         if len(names) > MOST_NAMES:
             shown = MOST_NAMES // 2
             names = [*names[:shown], f"... {len(names) - 2 * shown} more ...", *names[-shown:]]
-        rows.append((where, " ".join(names), f"{ticks(steps[0].start)} to {ticks(steps[-1].end)}"))
+        rows.append((where, " ".join(names), steps[0].start, steps[-1].end))
+    rows = [(*names, f"{ticks(start)} to {ticks(end)}") for *names, start, end in _folded(rows, alike)]
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     work = sum(step.end - step.start for step in path if type(step.what) is Span)
     links = sum(step.end - step.start for step in path if type(step.what) is Message)
     lines = [f"{where:{widths[0]}}  {names:{widths[1]}}  {when}" for where, names, when in rows]
     return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} {unit}"])
+
+
+def _folded(rows, alike):
+    """Return rows (where, names, start, end) in which two or more rounds that repeat the one before are one.
+
+    alike: for each row, what it has in common with that of the next round.
+    """
+    found, at = [], 0
+    while at < len(rows):
+        length, folded = 1, 0  # of a round; rows that repeat it
+        for n in range(2, min(MOST_LINES, len(rows) - at - 1) + 1):
+            end = at + n
+            while end < len(rows) and alike[end] == alike[at] and alike[end:end + n] == alike[at:at + n]:
+                end += n
+            if end - at - n > max(folded, n):
+                length, folded = n, end - at - n
+        found += rows[at:at + length]
+        if folded:
+            again = rows[at + length:at + length + folded]
+            words = f"{folded // length} more rounds of these {length} lines"
+            found.append(("...", words, again[0][2], again[-1][3]))
+        at += length + folded
+    return found

@@ -1,5 +1,6 @@
 """Every idle tick has one cause and something to blame; the critical path adds up to the makespan."""
 
+import re
 from fractions import Fraction
 
 import matplotlib
@@ -226,6 +227,26 @@ def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
     ]
     alone = describe_path(critical_path(mp.simulate(build("gpipe", 1, 4))))
     assert alone.startswith("device 0  0F0 0F1 0F2 ... 2 more ... 0B2 0B1 0B0  0 to 12\n")
+
+
+def test_a_path_that_goes_round_and_round_shows_one_round():
+    def lines(name, K, M):
+        trace = mp.simulate(build(name, K, M), link=Link(1))
+        return [re.split("  +", line) for line in describe_path(trace.critical_path()).splitlines()]
+
+    four = lines("naive", 2, 4)
+    assert four[:6] == [
+        ["device 0", "0F0", "0 to 1"], ["link 0 -> 1", "0F0", "1 to 2"], ["device 1", "1F0 1B0", "2 to 5"],
+        ["link 1 -> 0", "1B0", "5 to 6"], ["device 0", "0B0 0F1", "6 to 9"],
+        ["...", "2 more rounds of these 4 lines", "9 to 25"],
+    ]
+    assert [line[0] for line in four[6:-1]] == ["link 0 -> 1", "device 1", "link 1 -> 0", "device 0"]
+    assert not any("rounds" in line[1] for line in lines("naive", 2, 3)[:-1])
+    for name, K, M in (("1f1b", 4, 64), ("zb-v", 4, 32)):
+        *path, total = lines(name, K, M)
+        times = [line[2].split(" to ") for line in path]
+        assert [begin for begin, _ in times] == ["0", *(end for _, end in times[:-1])], name
+        assert total[0].endswith(f"= {times[-1][1]} ticks") and len(path) < 20 * K, name
 
 
 def test_a_path_may_end_with_a_message():
