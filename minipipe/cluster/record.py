@@ -51,10 +51,12 @@ class Record:
     unit: of all times, "ticks" or "seconds".
     names: what pictures call each device; empty, and it is its number.
     tick_is: what a tick stands for, a `OneTick`; None, if that is unknown.
+    even: a function that returns the `Trace` of this run with equal stages; None if they are equal, or if
+        nobody knows.
     """
 
     def __init__(self, lanes, shares, unit=TICKS):
-        self.unit, self.names, self.tick_is = unit, [], None
+        self.unit, self.names, self.tick_is, self.even = unit, [], None, None
         self.lanes = lanes    # (device, name) of each lane, device by device
         self.shares = shares  # for each device, how many parts a micro-batch has on it
         self.spans = []     # rows of lane, label, start, end
@@ -99,7 +101,7 @@ class Record:
     def stretched(self, factor, tick_is):
         """Return a record in which all times are multiplied by `factor`. tick_is: what a tick then is."""
         twin = self.snapshot()
-        twin.tick_is = tick_is
+        twin.tick_is, twin.even = tick_is, None
         for name, (width, columns) in TIMES.items():
             flat = getattr(twin, name)
             for column in columns:

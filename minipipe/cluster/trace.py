@@ -29,6 +29,8 @@ class Trace:
     unit: "ticks"; or "seconds" in a run on real hardware, where all that is called ticks is seconds.
     tick_is: which share of the network a tick stands for, and for how many samples, a `OneTick` to be
         printed; None where that is unknown, as for a program of your own, a list of costs or seconds.
+    even: a function that simulates the run with its work divided evenly, and returns that `Trace`; None
+        where stages are equal, and for a run that was not simulated.
     shares: for each device, how many stages share it: `alive` of a label counts one of them.
     names: what pictures call the devices, or [].
 
@@ -40,7 +42,7 @@ class Trace:
     def __init__(self, record):
         self._record, self.names = record, record.names
         self.n_devices, self.shares, self.unit = record.n_devices, record.shares, record.unit
-        self.tick_is = record.tick_is
+        self.tick_is, self.even = record.tick_is, record.even
         ends = [tick for tick in record.finished if tick is not None]
         self.makespan = max([*record.spans[3::4], *ends], default=0)
 

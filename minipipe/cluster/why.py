@@ -19,6 +19,7 @@ that work. A fill is blamed in the same way.
 span of that kind takes longer on another device, the part after its start + the own time is imbalance: an
 equally fast device would have been ready. A kind that the waiting device does not do, or work without a kind,
 causes no imbalance. Only the span under way counts: if a slow device began it late, that part is a wait.
+So this is less than what equal stages would save, which only another simulation can say.
 
 **Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table.
 Those rows stand below the sums, which are of the lanes that compute. If a lane waits for another lane of
@@ -31,6 +32,7 @@ link's fault.
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
@@ -125,6 +127,7 @@ class Explanation:
     parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean
         is said in `minipipe.cluster.why`.
     unit: of the times, that of the trace.
+    even: that of the trace; `print` calls it, to say what the run takes with equal stages.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
@@ -134,6 +137,7 @@ class Explanation:
     device 1               1        0         0        2        3
     all                    1        4         2        2        9
     of 2 x 15 ticks     3.3%    13.3%      6.7%     6.7%    30.0%
+    with equal stages: 14 ticks instead of 15, 6.7 % less
     <BLANKLINE>
     the longest waits:
     device 0 waits 6 ticks, from 3 to 9, for 1B2 from device 1: wait 4 (device 1: 1F1 1F2 1B2),
@@ -144,6 +148,7 @@ class Explanation:
     makespan: float
     parts: dict[Idle, list[IdlePart]]
     unit: str = TICKS
+    even: Callable | None = None
 
     def table(self):
         """Return {device: {cause: ticks}}, with the causes that occur anywhere, in the order of `CAUSES`."""
@@ -220,6 +225,13 @@ class Explanation:
         lines = []
         for name, *row in rows:
             lines.append(name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths)))
+        if self.even is not None:
+            makespan = self.even().makespan
+            percent = 100 * (float(makespan) / float(self.makespan) - 1)
+            lines.append(
+                f"with equal stages: {duration(makespan, self.unit)} instead of {ticks(self.makespan)}, "
+                f"{abs(percent):.1f} % {'more' if percent > 0 else 'less'}"
+            )
         waits = self.longest_waits()
         if waits:
             lines += ["", "the longest waits:", *map(self.describe, waits)]
@@ -247,7 +259,7 @@ def explain(trace):
         idle: _causes(idle, found.get(idle), own_ticks[idle.device, idle.lane], rounding)
         for idle in trace.idle
     }
-    return Explanation(trace.n_devices, trace.makespan, parts, trace.unit)
+    return Explanation(trace.n_devices, trace.makespan, parts, trace.unit, trace.even)
 
 
 def _causes(idle, found, own_ticks, rounding):

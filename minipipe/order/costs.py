@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -255,6 +255,23 @@ class Costs:
         n_devices = shards * sum(Fraction(1, n) for n in sharing)
         F = _exact(self.F)
         return OneTick(1 / (F * n_devices), samples, F)
+
+    def even(self, sharing):
+        """Return costs with as much work in all, divided evenly among the devices; None if it is already.
+
+        sharing: as for `table`.
+
+        >>> Costs(F=[1, 2, 3]).even([1, 1, 1]).F
+        2
+        """
+        names = [each.name for each in fields(self) if each.name not in (*NO_COSTS, "message_bytes")]
+        lists = {name: getattr(self, name) for name in names if hasattr(getattr(self, name), "__len__")}
+        if all(len(set(cost)) == 1 for cost in lists.values()):
+            return None
+        n_devices = int(sum(Fraction(1, n) for n in sharing))
+        return replace(
+            self, **{name: as_float(divide_exactly(sum(cost), n_devices)) for name, cost in lists.items()}
+        )
 
     def _given(self, kind):
         return getattr(self, FIELDS.get(kind, kind))

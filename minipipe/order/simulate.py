@@ -1,6 +1,7 @@
 """The run of a schedule without any arithmetic."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from ..checks import one_of
 from ..cluster import Link
@@ -54,10 +55,15 @@ def simulate(
     schedule = build(schedule, devices, microbatches).validate()
     if footprints is None:
         perform_on = perform_without_numbers(costs, schedule.n_stages)
-        programs = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce)
-        return cluster_of(programs, schedule, costs, link, ports=ports).run()
-    foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
-    programs = programs_of_schedule(
-        foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.sum_tied, all_reduce
-    )
-    return cluster_of(programs, schedule, costs, link, foreseen.holdings(), ports=ports).run()
+        programs, holdings = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce), None
+    else:
+        foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
+        programs = programs_of_schedule(
+            foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.sum_tied, all_reduce
+        )
+        holdings = foreseen.holdings()
+    cluster = cluster_of(programs, schedule, costs, link, holdings, ports=ports)
+    even = costs.even(schedule.sharing)
+    if even is not None:
+        cluster.record.even = partial(simulate, schedule, even, link, footprints, all_reduce, ports)
+    return cluster.run()

@@ -1,5 +1,6 @@
 """Every idle tick has one cause and something to blame; the critical path adds up to the makespan."""
 
+import pickle
 import re
 from fractions import Fraction
 
@@ -170,6 +171,7 @@ def test_the_explanation_in_words():
         "device 2               3        0         0        0        5        8\n"
         "all                  4.5     17.5         8      6.5      7.5       44\n"
         "of 3 x 33 ticks     4.5%    17.7%      8.1%     6.6%     7.6%    44.4%\n"
+        "with equal stages: 29.6667 ticks instead of 33, 10.1 % less\n"
         "\n"
         "the longest waits:\n"
         "device 0 waits 8 ticks, from 3 to 11, for 1B0 from device 1: wait 5 (device 1: 1F1 1B0; "
@@ -227,6 +229,35 @@ def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
     ]
     alone = describe_path(critical_path(mp.simulate(build("gpipe", 1, 4))))
     assert alone.startswith("device 0  0F0 0F1 0F2 ... 2 more ... 0B2 0B1 0B0  0 to 12\n")
+
+
+def test_unequal_stages_are_compared_with_equal_ones():
+    """The same run, with a device's share of the work: formulas say how long it takes."""
+    link, ports = Link(latency=1, bandwidth=4), mp.cluster.ports(4, 8)
+    layers = [mp.Linear(2, 2)] * 4
+    rows = [
+        # GPipe: (M + K - 1)(F + B), F = 2, B = 3
+        ("gpipe", dict(F=[1, 3, 2, 2], B=[3, 4, 1, 4]), {}, (8 + 4 - 1) * (2 + 3)),
+        ("gpipe", dict(F=[0.5, 1.5, 1, 1], B=[2.5, 2, 2, 1.5]), {}, (8 + 4 - 1) * 3),
+        # two stages a device: F = 1/2 and B = 3/2 of each stage
+        ("interleaved", dict(F=[0.5, 1] + [0.25, 0.5] * 2 + [0.5] * 2, B=[1, 2] * 4), {},
+         mp.simulate("interleaved", mp.Costs(F=1, B=3)).makespan),
+        ("1f1b", dict(F=[1, 2, 1, 2], message_bytes=[1, 2, 3, 4]), dict(link=link, ports=ports),
+         mp.simulate("1f1b", mp.Costs(F=1.5, message_bytes=[1, 2, 3, 4]), link, ports=ports).makespan),
+        ("1f1b", dict(F=[1, 2, 1, 2]), dict(
+            footprints=mp.footprints(layers, mp.MeanSquaredError(), 4, (2,), 4), link=link),
+         mp.simulate("1f1b", mp.Costs(F=1.5, message_bytes=64), link).makespan),
+    ]
+    for name, costs, machine, makespan in rows:
+        trace = mp.simulate(name, mp.Costs(**costs), **machine)
+        assert trace.even().makespan == makespan < trace.makespan, name
+        words = f"with equal stages: {makespan:.6g} ticks instead of {trace.makespan:.6g}, "
+        [line] = [line for line in str(trace.explain()).splitlines() if line.startswith(words)]
+        assert float(line[len(words):-len(" % less")]) == round(100 * (1 - makespan / trace.makespan), 1)
+        assert pickle.loads(pickle.dumps(trace)).even() == trace.even() and trace.even().even is None
+    for costs in (mp.Costs(), mp.Costs(F=[1] * 4, B=[2] * 4), mp.Costs(message_bytes=[1, 2, 3, 4])):
+        trace = mp.simulate("gpipe", costs)
+        assert trace.even is None and "with equal stages" not in str(trace.explain())
 
 
 def test_a_path_that_goes_round_and_round_shows_one_round():
