@@ -12,7 +12,7 @@ from . import plots
 from .cluster import Link, Port, Trace, ticks
 from .order import Costs, peak_microbatches, simulate
 from .order.names import is_name
-from .plots.comparison import in_one_unit
+from .plots.comparison import in_one_unit, times_parameters
 from .plots.html import MOST_IN_A_CELL
 from .plots.saving import checked_path, picture_formats, write_picture
 from .schedules import build
@@ -23,10 +23,12 @@ COLUMNS = (  # (head, width, function of a trace) of each, beside the name
     ("peak", 7, lambda trace: str(max(peak_microbatches(trace)))),
     ("messages", 10, lambda trace: str(len(trace.messages))),
 )
+PARAMETERS = "parameters", 12, lambda trace: f"x {times_parameters(trace)}"  # where that is not x 1 for all
 NOTES = (
     "idle: the share of all devices' time, the bubble; `show --explain` has others that go by that name.\n"
     "peak: the most micro-batches that a device keeps at once."
 )
+NOTE_OF_PARAMETERS = "parameters: how many times its share of the network's a device holds."
 
 
 class Comparison(Mapping):
@@ -56,11 +58,14 @@ class Comparison(Mapping):
 
     def __repr__(self) -> str:
         width = max(len(name) for name in ["schedule", *self]) + 2
-        lines = [f"{'schedule':{width}}{''.join(f'{head:>{n}}' for head, n, _ in COLUMNS)}"]
+        columns, notes = COLUMNS, [NOTES]
+        if any(times_parameters(trace) != 1 for trace in self.values()):
+            columns, notes = (*COLUMNS, PARAMETERS), [NOTES, NOTE_OF_PARAMETERS]
+        lines = [f"{'schedule':{width}}{''.join(f'{head:>{n}}' for head, n, _ in columns)}"]
         for name, trace in self.items():
-            lines.append(f"{name:{width}}{''.join(f'{text_of(trace):>{n}}' for _, n, text_of in COLUMNS)}")
+            lines.append(f"{name:{width}}{''.join(f'{text_of(trace):>{n}}' for _, n, text_of in columns)}")
         of_ticks = [] if self.tick_is is None else [f"{self.tick_is}."]
-        return "\n".join([*lines, "", *of_ticks, NOTES])
+        return "\n".join([*lines, "", *of_ticks, *notes])
 
     def _repr_html_(self) -> str:
         table = f"<pre>{escape(repr(self))}</pre>"

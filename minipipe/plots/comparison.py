@@ -1,11 +1,13 @@
 """Several runs below each other on one time axis, in one unit of time."""
 
+from collections import Counter
 from collections.abc import Mapping
 from operator import add
 from typing import Any
 
 from ..checks import shown
 from ..cluster import OneTick
+from ..order.costs import as_float, divide_exactly
 from .boxes import boxes, height_of, rows_of, stage_places
 from .canvas import TRACK, draw_legend_on_top, legend_entries, new_figure, styles_of
 from .timeline import entries_of_arrows, figure_size, timeline
@@ -21,7 +23,8 @@ def compare(traces, arrows=False):
     arrows: as in `timeline`.
 
     Each title says the name, the makespan, and the share of the time to the end of this run in which its
-    devices are idle. Idle time is drawn grey. The axis says what a tick is if the traces were brought to
+    devices are idle; and how many times its share of the parameters a device holds, if that is not once.
+    Idle time is drawn grey. The axis says what a tick is if the traces were brought to
     one unit, or come from networks.
     """
     from matplotlib.collections import PatchCollection
@@ -38,6 +41,8 @@ def compare(traces, arrows=False):
     for ax, (name, trace) in zip(all_axes, traces.items()):
         idle = f"idle {100 * float(trace.bubble('total')):.0f} % of the time"
         title = f"{name}: {float(trace.makespan):g} {trace.unit}, {idle}"
+        if (times := times_parameters(trace)) != 1:
+            title += f", parameters x {times}"
         timeline(trace, ax, title=title, legend=False, arrows=arrows, longest=longest, styles=styles)
         tracks = [  # a grey strip for each row, to the end of the run
             Rectangle((0, row.middle - row.height / 2), trace.makespan, row.height)
@@ -55,6 +60,16 @@ def compare(traces, arrows=False):
     kinds = legend_entries(drawn, list(map(stage_places, traces.values())), styles)
     draw_legend_on_top(figure, *map(add, kinds, entries_of_arrows(traces.values(), arrows)))
     return figure
+
+
+def times_parameters(trace):
+    """Return how many times its share of the network's parameters the fullest device holds.
+
+    2 where devices have stages of two copies of the network, as in DualPipe and Chimera; else 1.
+    """
+    n_stages = Counter(device for device, _ in stage_places(trace).of)
+    times = [divide_exactly(n, trace.shares[device]) for device, n in n_stages.items()]
+    return as_float(max(times, default=1))
 
 
 # One unit of time for several runs.

@@ -1,5 +1,7 @@
 """What a run shows by itself: printed, saved, drawn, tick by tick, beside other runs, and with servers."""
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from pictures.test_plots import both_ways
 import minipipe as mp
 from minipipe import comparison, plots
 from minipipe.cluster import Label
-from minipipe.order import ScheduleError
+from minipipe.order import ScheduleError, in_copies
 from minipipe.plots import saving
 from minipipe.schedules import build, gpipe
 
@@ -173,6 +175,21 @@ def test_a_row_has_what_was_counted_in_the_run():
         ["1f1b", "33", "27.27", "%", "4", "48"],
     ]
     assert found["gpipe"] == mp.simulate(build("gpipe", 4, 8)) and len(found) == 3
+
+
+def test_two_copies_on_the_same_devices_hold_twice_the_parameters():
+    times = {"dualpipe": 2, "chimera": 2, "dualpipe-v": 1, "zb-v": 1, "1f1b": 1, "with 2 copies": 1}
+    copies = replace(in_copies(build("zb-v", 2, 4), 2), name="with 2 copies")
+    found = mp.compare(*list(times)[:-1], copies, devices=4, microbatches=8)
+    head, *rows = repr(found).splitlines()[:7]
+    assert head.endswith("  parameters")
+    assert repr(found).endswith("\nparameters: how many times its share of the network's a device holds.")
+    assert [row.rpartition("  x ")[2] for row in rows] == [str(n) for n in times.values()]
+    titles = [ax.get_title(loc="left") for ax in found.plot().axes]
+    assert [title.endswith("% of the time, parameters x 2") for title in titles] == [
+        n == 2 for n in times.values()
+    ]
+    assert "parameters" not in repr(mp.compare("zb-v", "dualpipe-v"))
 
 
 def test_a_function_and_a_schedule_are_taken_as_well():
