@@ -308,7 +308,11 @@ class Trace:
         tick_is: what a tick then is, a `OneTick`.
         """
         factor = real_number("factor", factor, above=0)
-        return self if factor == 1 else Trace(self._record.stretched(factor, tick_is))
+        if factor == 1:
+            return self
+        trace = Trace(self._record.stretched(factor, tick_is))
+        trace.names = self.names
+        return trace
 
     def __repr__(self):
         length = duration(self.makespan, self.unit)

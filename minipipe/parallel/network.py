@@ -310,7 +310,9 @@ class Parallel(Network):
     @property
     def trace(self) -> Trace:
         """The `Trace` of the last run, or of what has happened of it so far."""
-        return self._loaded_run().cluster.trace
+        trace = self._loaded_run().cluster.trace
+        trace.names = self._options.names(len(self.schedule.devices))
+        return trace
 
     @property
     def replicas(self) -> list[list[Layer]]:

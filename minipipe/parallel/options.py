@@ -189,6 +189,24 @@ class Options:
             )
         return found
 
+    def names(self, n_devices: int) -> list[str]:
+        """Return what rows of pictures call the devices, such as "device 5: d0 t1 p2"; [] for a single axis.
+
+        d, t and p are the places of a device among replicas, shards and the devices of a replica. An axis of
+        one device is left out.
+
+        n_devices: as for `ranks`.
+        """
+        sizes, names = self._sizes(n_devices), {}
+        letters = {axis: letter for axis, letter in zip(("dp", "tp", "pp"), "dtp") if sizes[axis] > 1}
+        if len(letters) < 2:
+            return []
+        for place in product(*map(range, sizes.values())):
+            at = dict(zip(sizes, place))
+            rank = self._rank(sizes, **at)
+            names[rank] = f"device {rank}: {' '.join(f'{letters[axis]}{at[axis]}' for axis in letters)}"
+        return [names[rank] for rank in sorted(names)]
+
     def _sizes(self, n_devices):
         return {"tp": self.shards, "dp": self.replicas, "pp": n_devices // self.replicas}
 

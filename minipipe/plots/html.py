@@ -66,7 +66,7 @@ def filled(template, pieces):
 def page_data(trace):
     """Return what the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
-    lanes: [device, name] of each row, if a device has more than one; otherwise, rows are devices.
+    lanes: [device, name] of each row, if a device has more than one, or a name; otherwise, rows are devices.
     spans: [row, start, end, label, parts, title], and each part [kind, stage, micro-batch, copy, position]:
         which copy of the network it works on, and where its stage stands among those of its device. A label
         that is not of a schedule has no parts, but one of its kind alone, if it has a kind.
@@ -127,7 +127,7 @@ def page_data(trace):
         "path": [step_row(step) for step in trace.critical_path()],
         "memory": [[[_to_json(tick), _to_json(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
-    } | ({"lanes": lanes} if len(lanes) > trace.n_devices else {})
+    } | ({"lanes": lanes} if len(lanes) > trace.n_devices or trace.names else {})
 
 
 def _title(span, parts, styles, n_copies, unit):

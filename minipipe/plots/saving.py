@@ -45,7 +45,7 @@ def chrome_trace(trace: Trace) -> dict:
     told = {
         time: tick, f"microseconds per {time}": unit, f"makespan in {trace.unit}": plain(trace.makespan),
     }
-    return {"traceEvents": _names(threads) + events, "displayTimeUnit": "ms", "otherData": told}
+    return {"traceEvents": _names(trace, threads) + events, "displayTimeUnit": "ms", "otherData": told}
 
 
 def nanoseconds(time, unit):
@@ -63,12 +63,13 @@ def plain(number):
     return int(number) if number.is_integer() else number
 
 
-def _names(threads):
+def _names(trace, threads):
     """Return the events that name the lanes, and keep them in the order of the rows of a picture."""
-    events = [("process_name", 0, {"name": "run"})]
+    events, rows = [("process_name", 0, {"name": "run"})], rows_of(trace)
     for lane, thread in threads.items():
+        name = rows[lane].name if lane[1] == COMPUTE else lane_name(*lane)
         events += [
-            ("thread_name", thread, {"name": lane_name(*lane)}),
+            ("thread_name", thread, {"name": name}),
             ("thread_sort_index", thread, {"sort_index": thread}),
         ]
     return [

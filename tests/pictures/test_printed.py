@@ -16,6 +16,8 @@ from minipipe import comparison, plots
 from minipipe.cluster import Label
 from minipipe.order import ScheduleError, in_copies
 from minipipe.plots import saving
+from minipipe.plots.boxes import rows_of
+from minipipe.plots.html import page_data
 from minipipe.schedules import build, gpipe
 
 TRACE = mp.simulate(gpipe(2, 2))
@@ -248,6 +250,32 @@ def test_rows_have_the_names_of_servers_and_workers(options, names):
     ax = Figure().subplots()
     net.trace.plot(ax)
     assert [text.get_text() for text in ax.get_yticklabels()] == names
+
+
+@pytest.mark.parametrize("numbering", ["tp-dp-pp", "pp-tp-dp"])
+@pytest.mark.parametrize("sizes, engine", [
+    ({"replicas": 2, "shards": 2, "stages": 2}, "cluster"), ({"replicas": 3, "stages": 2}, "threads"),
+    ({"shards": 2, "stages": 3}, "cluster"), ({"replicas": 2, "shards": 2}, "cluster"),
+    ({"replicas": 3}, "cluster"), ({"shards": 2}, "cluster"), ({"stages": 3}, "cluster"),
+])
+def test_rows_of_several_axes_say_the_place_along_each(sizes, engine, numbering):
+    layers = [mp.Linear(2, 4), mp.Linear(4, 4), mp.Linear(4, 2)]
+    net = mp.Parallel(layers, LOSS, microbatches=6, engine=engine, numbering=numbering, **sizes)
+    net.forward_backward(np.ones((2, 6)), np.ones((2, 6)))
+    trace, n = net.trace, net.trace.n_devices
+    letters = {"replicas": ("d", "dp"), "shards": ("t", "tp"), "stages": ("p", "pp")}
+    names = [f"device {device}" for device in range(n)]
+    if len(sizes) > 1:
+        for device in range(n):
+            places = [f"{letter}{group.index(device)}" for letter, axis in map(letters.get, sizes)
+                      for group in net.groups[axis] if device in group]
+            names[device] += f": {' '.join(places)}"
+    for one in (trace, trace.stretched(2)):
+        rows = [line.split("  ")[0] for line in one.to_text().split("\n\n")[0].splitlines()[1:]]
+        assert rows == names == [row.name for row in rows_of(one).values()]
+    threads = [event["args"].get("name") for event in trace.to_chrome_trace()["traceEvents"]
+               if event["name"] == "thread_name"]
+    assert threads == names and [name for _, name in page_data(trace).get("lanes", enumerate(names))] == names
 
 
 def test_rows_of_a_round_have_the_names_of_its_clients():
