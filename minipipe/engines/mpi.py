@@ -1,5 +1,6 @@
 """The programs of a cluster on MPI ranks: one process a device, on one computer or many."""
 
+import pickle
 from collections import deque
 
 import numpy as np
@@ -28,8 +29,8 @@ class Mpi:
     whenever one waits. A Compute takes as long as its function; what the process does in between is a span
     called "engine". Values travel as mpi4py's pickles: a large array is not copied, and arrives as it lies.
 
-    An exception is raised on the rank where it happens; `World.end` ends the other processes. If a message
-    does not come for too long, `TimeoutError` says which, see `Threads`.
+    An exception on one rank is raised on all of them, so that all may go on; what nobody catches ends the
+    job, see `World`. If a message does not come for too long, `TimeoutError` says which, see `Threads`.
     """
 
     def __init__(self, programs, synchronous=False, shares=None, labels=()):
@@ -43,7 +44,8 @@ class Mpi:
         self._shares = shares_of(shares, len(devices))
         comm = self._world.comm
         self._send_message = comm.issend if truth("synchronous", synchronous) else comm.isend
-        self._sending = []  # requests
+        self._sending, self._end = [], None  # requests
+        self._n_failed = np.zeros(1, int)
         self._ready = deque(self._lanes)
         self._half, self._labels = Half(), {str(label): label for label in listed("labels", labels, least=0)}
         self._patience, self._read = patience(), self._world.clock.read
@@ -52,7 +54,8 @@ class Mpi:
 
     def __getstate__(self):
         """Return what a copy or a pickle of a finished run has: what has happened, and no devices."""
-        nothing = dict.fromkeys(("_device", "_lanes", "_ready", "_sending", "_send_message", "_read"), ())
+        names = "_device", "_lanes", "_ready", "_sending", "_send_message", "_read", "_end"
+        nothing = dict.fromkeys(names, ())
         return self.__dict__ | nothing | {"_world": None}
 
     @property
@@ -61,6 +64,7 @@ class Mpi:
         if not self.done:
             raise RuntimeError("the programs have not been run to their end")
         if self._trace is None:
+            self._world.gathered(None, "the trace")
             self._world.clock.compare()
             mine = self._half.in_common_time(self._world.clock)
             halves = self._world.gathered(mine, "the trace")
@@ -75,8 +79,10 @@ class Mpi:
         if self._begin is not None:
             raise RuntimeError("these programs have been run: make new ones")
         keep_memory()
+        self._world.check_alike({"devices": str(self._n_devices), **(alike or {})}, "the begin of a run")
         self._world.clock.compare(begin=True)
-        self._world.check_alike({"devices": str(self._n_devices), **(alike or {})})
+        self._world.n_runs += 1
+        self._number = self._world.n_runs
         self._begin = self._read()
         for lane in self._lanes:
             lane.since = self._begin
@@ -86,31 +92,49 @@ class Mpi:
             check_all_received({self.rank: self._device})
         except BaseException as error:
             self.failure = error
+            self._leave(error)
             raise
         self.done = True
 
+    def _finish(self, failed):
+        """Tell all ranks that this one is through; once `_end` is done, all know `_n_failed`."""
+        comm = self._world.comm
+        self._end = comm.Iallreduce(np.array([int(failed)]), self._n_failed, self._world.MPI.SUM)
+
+    def _leave(self, error):
+        """Leave a run that has failed here, and let the other ranks raise the error, too.
+
+        Messages that no rank has received stay on their way: the next run drops them, by their run's number.
+        """
+        if self._end is None:
+            others = [] if hasattr(error, "of_rank") else range(self._n_devices)  # else they know it
+            try:
+                error = pickle.loads(pickle.dumps(error))
+            except Exception:  # of a class of the user's, for example
+                error = RuntimeError(f"{type(error).__name__}: {error}")
+            notice = self._number, None, 0, error
+            self._sending += [self._send_message(notice, to, MESSAGE) for to in others if to != self.rank]
+            self._finish(failed=True)
+        self._world.unsent += [*self._sending, self._end]
+
     def _serve_all(self):
         """Serve the lanes in turn, and messages in between; at the end wait until all ranks have theirs."""
-        n_running, barrier, pause = len(self._lanes), None, None
-        while barrier is None or not barrier.Test():
+        n_running, pause = len(self._lanes), None
+        while self._end is None or not self._end.Test() or self._n_failed[0]:
             moved = self._take_messages()
             self._sending = [request for request in self._sending if not request.test()[0]]
             if self._ready:
                 n_running -= self._serve(self._ready.popleft())
                 moved = True
-            elif not n_running and not self._sending and barrier is None:
-                barrier = self._world.comm.Ibarrier()
+            elif not n_running and not self._sending and self._end is None:
+                self._finish(failed=False)
             if moved:
                 pause = None
                 continue
             pause = pause or Pause()
-            if pause.seconds() > self._patience:
-                if n_running:
-                    raise out_of_patience(self._lanes, self._patience)
-                raise TimeoutError(
-                    f"device {self.rank} is done, and waits for the others to end for more than "
-                    f"{self._patience:g} seconds"
-                )
+            if n_running and pause.seconds() > self._patience:
+                raise out_of_patience(self._lanes, self._patience)
+            self._world.check_wait(pause, "a run")
             pause()
 
     def _serve(self, lane):
@@ -153,7 +177,7 @@ class Mpi:
             return
         # a large array is sent from where it lies, so one that may be overwritten is copied
         value = value if request.stays else own(value)[0]
-        self._sending.append(self._send_message((str(label), row, value), to, MESSAGE))
+        self._sending.append(self._send_message((self._number, str(label), row, value), to, MESSAGE))
 
     def _receive(self, lane, request):
         """Tell whether the message is there; if not, the lane will go on when it arrives."""
@@ -178,15 +202,24 @@ class Mpi:
         return False
 
     def _take_messages(self):
-        """File all messages that have arrived; return whether there were any."""
+        """File all messages that have arrived, but those of a run that has failed; return whether any came.
+
+        Raise the error of a rank that has left this run.
+        """
         MPI, moved = self._world.MPI, False
         while True:
             status = MPI.Status()
             message = self._world.comm.improbe(MPI.ANY_SOURCE, MESSAGE, status)
             if message is None:
                 return moved
-            label, row, value = message.recv()
-            self._file(status.Get_source(), label, row, value)
+            source = status.Get_source()
+            number, label, row, value = self._world.wait(message.irecv(), f"a message of rank {source}")
+            if number != self._number:
+                continue
+            if label is None:
+                value.of_rank = source
+                raise value
+            self._file(source, label, row, value)
             moved = True
 
     def _file(self, source, label, row, value):

@@ -20,7 +20,7 @@ from ..optimizers import Optimizer, checked_optimizer
 from ..order import Costs, Schedule
 from ..order.programs import Wires, skips_across_stages
 from ..partitioning.partition import cut_into_stages
-from ..state import all_or_nothing
+from ..state import State, all_or_nothing, checked_state
 from .batches import MicroBatches, checked_batches
 from .layout import MemoryInParts, layout_of, memories_in, parts
 from .options import CLUSTER, Cut, Options, Sums
@@ -149,8 +149,8 @@ class Parallel(Network):
         self._run = self._optimizer = None  # the optimizer: of a run with updates
         self._wires = self._layout = None  # of an order, for all of its runs
         self._memory = {}  # what the optimizer of the last step remembers
-        self._ranks = Ranks(self._options, self.schedule, counts)
-        self._ranks.check_alike(self.schedule, self.layers, loss, sums)
+        self._ranks = Ranks(self._options, self.schedule, self.layers, counts)
+        self._ranks.check_network(self.schedule, loss)
         first = Shard(self._at_work, loss, 0, options.shards)
         first.check()
         self._ways = first.words
@@ -225,6 +225,7 @@ class Parallel(Network):
                 "for which fit would wait: use train([(X, Y), ...], optimizer)"
             )
         super().check_fit(optimizer, clip)
+        self._ranks.forget()
 
     def start(self, X: np.ndarray, Y: np.ndarray, optimizer: Optimizer | None = None) -> None:
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there.
@@ -266,9 +267,12 @@ class Parallel(Network):
         each run.
         """
         if not self.has_updates:
+            self._ranks.forget()
             return super().train(batches, optimizer, clip)
         self.check_training(optimizer, clip)
         batches = checked_batches(self, batches, in_one_run=self._stream is not None)
+        if len(batches) > 1:  # `fit` trains on one at a time
+            self._ranks.forget()
         if self._stream is not None:
             self.schedule = self._stream(len(batches))
             self.run_to_the_end(self.schedule, batches, optimizer)
@@ -344,7 +348,7 @@ class Parallel(Network):
         self._prepare(order)
         try:
             self._load(batches, optimizer)
-            self._run.to_the_end()
+            self._run.to_the_end(self._ranks.to_compare(optimizer))
             self._commit()
         except BaseException:
             self._undo_run()
@@ -362,15 +366,27 @@ class Parallel(Network):
             here, memory = self._ranks.layers_here(), optimizer.memory.items()
             optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
         self._memory = optimizer.memory
+        self._ranks.know(optimizer)
 
     def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
         """Return `optimizer` with its state of all ranks; get the parameters of the other ranks, too."""
-        self._ranks.collect_parameters(self.layers)
+        self._ranks.collect_parameters()
         return None if optimizer is None else self._ranks.with_all_memory(optimizer)
 
     def once(self, function: Callable[[], None]) -> None:
         """Call `function` on rank 0, while the others wait."""
         self._ranks.once(function, "rank 0's work on a file")
+
+    def step(self, optimizer: Optimizer, clip: float | None = None) -> None:
+        """Update with `optimizer`, as `Sequential.step`; MPI ranks first compare it, and `clip`."""
+        self._ranks.check_step(optimizer, clip)
+        super().step(optimizer, clip)
+
+    def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
+        """Go on from `state` with `optimizer`, as `Sequential.resume`; MPI ranks first compare the states."""
+        self._ranks.check_state(checked_state(state), optimizer)
+        super().resume(state, optimizer)
+        self._ranks.know(optimizer)
 
     def forget_run(self) -> None:
         """Leave a run that has not come to its end, and forget what the last one has left."""
@@ -458,6 +474,7 @@ class Parallel(Network):
         memories = {place: own.memory for place, own in optimizers.items()}
         self._optimizer.memory = MemoryInParts(self._layout.memory, memories)
         self.n_steps += len(self.stages[-1].costs)
+        self._ranks.know(self._optimizer)
 
     def _idle_layers(self):
         if self._run is None or self._committed:

@@ -1,44 +1,65 @@
 """What each MPI rank has of a network that several ranks share."""
 
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
-from ..arrays import leaves
+import numpy as np
+
+from .. import __version__
 from ..engines import world
 from ..layers import Layer, every_layer
 from ..losses import Loss
 from ..optimizers import Optimizer
 from ..order import Schedule
+from ..state import State, named_arrays
 from .layout import MemoryInParts
 from .options import MPI, Options
+
+
+# the options that all ranks must have alike, beside layers, loss, cut and schedule
+OPTIONS = "replicas", "shards", "microbatches", "recompute", "zero", "sums", "numbering", "seed", "dtype"
+
+
+EVERY = 64  # runs, after which ranks compare all that they share, for what has been written into
 
 
 class Ranks:
     """The MPI ranks that share a network, of which this process is one; or this process alone, which has all.
 
-    options, schedule: of the network.
+    options, schedule, layers: of the network.
     counts: for each stage, the number of its layers.
 
     A rank has the layers of its stages. Layers that are split over shards are whole on all ranks, and then
     each rank has all. Whatever needs more asks `of_all_layers`, a call that all ranks make.
+
+    Before each run and each step, the ranks compare what they train with. Of the parameters and the optimizer
+    state of a stage, its ranks compare those arrays that no update has put there, but a file or the program;
+    all of them as a training begins, and after each 64 runs.
     """
 
-    def __init__(self, options: Options, schedule: Schedule, counts: Sequence[int]) -> None:
-        self.are_several = options.engine == MPI
+    def __init__(
+        self, options: Options, schedule: Schedule, layers: Sequence[Layer], counts: Sequence[int]
+    ) -> None:
+        self.are_several, self._options, self._all_layers = options.engine == MPI, options, layers
         self.has_all = not self.are_several or options.shards > 1
         self._layers = [range(*ends) for ends in pairwise(accumulate(counts, initial=0))]  # of each stage
         ranks = options.ranks(len(schedule.devices))[0]
         # for each copy of the network, the rank that has each stage
         self._owners = [[ranks[device] for device in placement] for placement in schedule.placements]
+        self._is_here = [self.has_all or world().rank in owners for owners in zip(*self._owners, strict=True)]
+        self._known = {}  # the arrays of parameters and optimizer state that need no comparison
+        if self.are_several:
+            world().n_networks += 1
+            self._network = f"network {world().n_networks}"
+            self._places = [((int(name.split("/")[0].split(".")[0]), name), *place)
+                            for name, *place in named_arrays(layers)]
 
     def layers_here(self) -> list[int]:
         """Return the indices of the layers that this rank updates."""
-        found = []
-        for layers, *owners in zip(self._layers, *self._owners, strict=True):
-            if self.has_all or world().rank in owners:
-                found += layers
-        return found
+        return [index for layers, is_here in zip(self._layers, self._is_here, strict=True)
+                for index in layers if is_here]
 
     def of_all_layers(self, own: list, what: str) -> list:
         """Return a list over all layers, of which each rank has the entries of its own layers.
@@ -50,26 +71,30 @@ class Ranks:
             return own
         found = []
         for layers, owner in zip(self._layers, self._owners[0], strict=True):
-            found += world().broadcast([own[index] for index in layers], owner, what)
+            mine = [own[index] for index in layers]
+            found += world().broadcast(mine, owner, f"{what} of {self._network}")
         return found
 
-    def collect_parameters(self, layers: Sequence[Layer]) -> None:
+    def collect_parameters(self) -> None:
         """Give the layers of the network the parameters that other ranks have updated."""
         if self.has_all:
             return
-        places = [[(part, name) for part in every_layer([layer]) for name in part.arrays] for layer in layers]
+        places = [[(part, name) for part in every_layer([layer]) for name in part.arrays]
+                  for layer in self._all_layers]
         own = [[getattr(*place) for place in of_layer] for of_layer in places]
         arrays = self.of_all_layers(own, "collecting the parameters")
         for of_layer, new in zip(places, arrays, strict=True):
             for (part, name), array in zip(of_layer, new, strict=True):
                 setattr(part, name, array)
+        self._known |= self._arrays()
 
     def with_all_memory(self, optimizer: Optimizer) -> Optimizer:
         """Return `optimizer`, or where ranks remember parts, a copy of it that has those of all ranks."""
         in_parts = self.are_several and isinstance(optimizer.memory, MemoryInParts)
         if self.has_all and not in_parts:
             return optimizer
-        found, memory, words = copy.copy(optimizer), optimizer.memory, "what an optimizer remembers"
+        found, memory = copy.copy(optimizer), optimizer.memory
+        words = f"collecting the optimizer state of {self._network}"
         if in_parts:
             found.memory = MemoryInParts(memory.pieces, world().brought_together(memory.parts, words))
         else:
@@ -83,14 +108,73 @@ class Ranks:
         if self.are_several:
             world().broadcast(None, 0, what)
 
-    def check_alike(self, schedule: Schedule, layers: Sequence[Layer], loss: Loss, sums) -> None:
-        """Raise `ValueError` unless all ranks have made the same network."""
+    def check_network(self, schedule: Schedule, loss: Loss) -> None:
+        """Raise `ValueError` unless all ranks have made the same network, with the same software."""
         if not self.are_several:
             return
-        parts = every_layer(layers)
-        arrays = [getattr(part, name) for part in parts for name in (*part.arrays, *part.drawn)]
+        python = ".".join(map(str, sys.version_info[:2]))
         world().check_alike({
-            "schedule": str(schedule), "layers": str(list(layers)), "cut": str(list(map(len, self._layers))),
-            "loss": repr(loss), "summing": f"{sums.accumulate}, {sums.all_reduce}",
-            "parameters": leaves(arrays),
-        })
+            "versions": f"minipipe {__version__}, NumPy {np.__version__}, Python {python}",
+            "layers": str(list(self._all_layers)), "loss": repr(loss),
+            "cut": str(list(map(len, self._layers))),
+            **{name: repr(getattr(self._options, name)) for name in OPTIONS},
+            "schedule": str(schedule), "parameters": list(self._arrays().values()),
+        }, "making a network")
+        self._known = self._arrays()
+
+    def check_step(self, optimizer: Optimizer, clip: float | None) -> None:
+        """Raise `ValueError` unless all ranks make the same step."""
+        if self.are_several:
+            things = self.to_compare(optimizer) | {"clip": repr(clip)}
+            world().check_alike(things, f"a step of {self._network}")
+
+    def check_state(self, state: State, optimizer: Optimizer | None) -> None:
+        """Raise `ValueError` unless all ranks resume the same state."""
+        if not self.are_several:
+            return
+        *counts, memory = state.optimizer or [{}]
+        remembered = [array for key in sorted(memory) for array in memory[key]]
+        world().check_alike({
+            "optimizer": repr(optimizer), "state": f"{state.n_steps} steps, {counts}",
+            "arrays of the state": [*(state.arrays[name] for name in sorted(state.arrays)), *remembered],
+        }, f"loading the state of {self._network}")
+
+    def to_compare(self, optimizer: Optimizer | None = None) -> dict:
+        """Return {name: value} of what all ranks must have alike when they go on, see `World.check_alike`.
+
+        optimizer: the one that updates, if it is known by now.
+        """
+        if not self.are_several:
+            return {}
+        found = {"network": self._network}
+        if optimizer is not None:
+            rate, n = (getattr(optimizer, name, None) for name in ("learning_rate", "n_updates"))
+            found |= {"optimizer": f"{optimizer!r} after {n} updates", "learning rate": repr(rate)}
+        if world().n_runs % EVERY == 0:
+            self.forget()
+        arrays = self._arrays(optimizer)
+        new = {key: array for key, array in arrays.items() if self._known.get(key) is not array}
+        self._known |= new
+        found["assigned arrays"] = ", ".join(name for _, name, *place in new if not place)
+        for stage, (layers, is_here) in enumerate(zip(self._layers, self._is_here, strict=True)):
+            arrays = [array for (index, *_), array in new.items() if index in layers]
+            found[f"parameters or optimizer state of stage {stage}"] = arrays if is_here else None
+        return found
+
+    def know(self, optimizer: Optimizer | None) -> None:
+        """Note that all arrays are where an update, or a file that all ranks have, has put them."""
+        if self.are_several:
+            self._known = self._arrays(optimizer)
+
+    def forget(self) -> None:
+        """Compare all arrays before the next run or step."""
+        self._known = {}
+
+    def _arrays(self, optimizer: Optimizer | None = None) -> dict:
+        """Return {key: array}: a parameter has (layer, its name), what is remembered for it has more."""
+        found = {key: getattr(layer, array) for key, layer, array in self._places}
+        memory = getattr(optimizer, "memory", None)
+        if isinstance(memory, dict):  # parts of ZeRO are other ones on each rank
+            found |= {(*key, number): array for key, arrays in memory.items()
+                      for number, array in enumerate(arrays)}
+        return found

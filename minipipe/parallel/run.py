@@ -120,13 +120,13 @@ class Run:
             shares, divide_exactly(line.n_samples, order.n_microbatches),
         )
 
-    def to_the_end(self):
-        """Run all programs to their end."""
+    def to_the_end(self, alike):
+        """Run all programs to their end. alike: what MPI ranks must have alike, beside the mini-batches."""
         with self.as_a_whole():
             if not self._is_shared:
                 self.cluster.run()
                 return
-            self.cluster.run(self._line.alike())
+            self.cluster.run(self._line.alike() | alike)
         # all ranks get the costs of the mini-batches from one that has the last stage
         costs = None
         if world().rank == self._root:
