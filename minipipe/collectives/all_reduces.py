@@ -6,11 +6,10 @@ new one is one new file in this room.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from math import isqrt
 
-from ..checks import one_of, real_number, whole_number
+from ..checks import one_of, real_number, truth, whole_number
 from ..registry import Registry
 from ..sums import TreeSum
 from .group import (
@@ -26,54 +25,62 @@ ORDERS = "tree", "tree of 2^k", "ranks", "own"
 class AllReduceFacts:
     """What an all-reduce states about itself. Contract tests hold it to every fact.
 
-    ticks: its closed form: a function of N > 1 ranks, n bytes on each, a multiple of N, and alpha, beta,
-        gamma, as for `all_reduce_ticks`.
+    ticks: its closed form: a function of N > 1 ranks, n numbers on each, alpha, beta, gamma and ports, as for
+        `all_reduce_ticks`. It returns None where it does not hold, but never for N = 2^k that divides n.
     numbers_sent: how many of n numbers a rank sends: a function of the rank, N > 1 and n, for any N and n.
     order: in which it adds: along the "tree" over the ranks, whose bits are those of one device; along the
         "tree of 2^k" for so many ranks; in that of the "ranks"; or in an order of its "own", with a result
         within the rounding bound. All ranks have the same bits.
     source: the paper, or "no known paper".
-    exact: for which N `ticks` are those of the run: "any N"; or "2^k", and a bound for other N without ports.
     """
 
     ticks: Callable
     numbers_sent: Callable
     order: str
     source: str
-    exact: str = "any N"
 
     def __post_init__(self):
         one_of("order", self.order, ORDERS)
-        one_of("exact", self.exact, ["any N", "2^k"])
 
 
 ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> program (group, vectors)
 
 
-def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0):
-    """Return the ticks of an all-reduce of n bytes, by its closed form.
+def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0, ports=True):
+    """Return the ticks of an all-reduce of n numbers, by its closed form: those of the run, exactly.
 
     algorithm: one of the names of `all_reduce`; "two-level" with nodes of its default size.
-    N: the number of ranks, each of which has a port in and a port out.
-    n: bytes of each rank, a multiple of N.
+    N: the number of ranks.
+    n: the numbers of each rank. Where N divides them, it may be their bytes.
     alpha: the latency of a message, in ticks.
-    beta: ticks per byte on the way.
-    gamma: ticks per byte that is added.
+    beta: ticks per number on the way; per byte, if n is in bytes.
+    gamma: ticks per number that is added; per byte, if n is in bytes.
+    ports: whether each rank has a port in and a port out, see `minipipe.cluster.ports`; if not, messages
+        share nothing but the link of their two ranks.
 
-    Of tree, doubling and halving, this is exact for N = 2^k, see `AllReduceFacts.exact`. For other N, each
-    step waits for all of the one before in the formula; the run does not, and without ports it takes at most
-    as long.
+    Raises `ValueError` where there is no closed form: if chunks differ in length, or N is not a power of 2, a
+    message may pass a port before another one that is more urgent.
 
     >>> [int(all_reduce_ticks(name, 4, 1024, alpha=100, beta=1/16)) for name in ("naive", "ring", "owners")]
     [584, 696, 296]
     """
     one_of("algorithm", algorithm, ALL_REDUCES)
-    N = whole_number("N", N, 1)
+    N, ports = whole_number("N", N, 1), truth("ports", ports)
     n, alpha, beta, gamma = (
         real_number(name, value, least=0)
         for name, value in (("n", n), ("alpha", alpha), ("beta", beta), ("gamma", gamma))
     )
-    return ALL_REDUCES.facts[algorithm].ticks(N, n, alpha, beta, gamma) if N > 1 else 0
+    n = whole_number("n", int(n) if n == int(n) else n)
+    if N == 1:
+        return 0
+    ticks = ALL_REDUCES.facts[algorithm].ticks(N, n, alpha, beta, gamma, ports)
+    if ticks is None:
+        power = power_of(N)
+        raise ValueError(
+            f"{algorithm!r} has no closed form for N={N}, n={n} and ports={ports}: count the ticks of a run, "
+            f"or use N={power} and n={-(-n // power) * power}"
+        )
+    return ticks
 
 
 def numbers_sent(algorithm, N, n):
@@ -91,7 +98,14 @@ def numbers_sent(algorithm, N, n):
 
 # All vectors go to one rank, and their sum comes back.
 
-def _naive_ticks(N, n, alpha, beta, gamma):
+def _naive_ticks(N, n, alpha, beta, gamma, ports):
+    """Return the ticks until N - 1 terms are added, and their sum is with all ranks.
+
+    Without ports, all terms arrive at once. With ports, term i of N - 1 is there after alpha + i n beta, and
+    with it N - i additions are left. That sum changes evenly with i, so the first term or the last decides.
+    """
+    if not ports:
+        return 2 * (alpha + n * beta) + (N - 1) * n * gamma
     added_as_they_come = n * max((N - 1) * beta + gamma, beta + (N - 1) * gamma)
     return 2 * alpha + added_as_they_come + (N - 1) * n * beta
 
@@ -121,24 +135,54 @@ def naive(group, vectors):
     return vectors
 
 
+def power_of(N):
+    """Return 2^k, the largest power of 2 that is at most N."""
+    return 2 ** (N.bit_length() - 1)
+
+
 def _tree_numbers(rank, N, n):
     """Return the numbers of a partial sum up, except from rank 0, and of a sum down to each child."""
     children = [distance for distance in distances(N) if rank % (2 * distance) == 0 and rank + distance < N]
     return n * (min(rank, 1) + len(children))
 
 
+def _tree_ticks(N, n, alpha, beta, gamma, ports):
+    """Return 2 k (alpha + n beta) + k n gamma for N = 2^k; with k = floor(log2 N), more for other N.
+
+    Up, rank 0 has the sum of the first 2^i ranks at i p, with p = alpha + n beta + n gamma, since both halves
+    of them are equal. The sum of the N - 2^k last ranks arrives no later than rank 0 has that of the others,
+    and is added to it: n gamma more. Down, a message takes a step for each 1 in the binary number of its
+    rank, k at most.
+
+    With ports, let 2^j be the largest power of 2 in N - 2^k. The last ranks' sum can enter rank 0's port
+    between j p and j p + max(n beta, n gamma). That of rank 2^j goes first, so it enters at the end of that
+    time. If j = k - 1, no other comes after it, and it is added max(0, n beta - n gamma) late. Otherwise the
+    sum of rank 2^(j + 1) waits for it, n beta - (alpha + n gamma) ticks if these are above 0; the next one
+    waits for that one, alpha + n gamma less; and so on up to the sum of rank 2^(k - 1), which is added last
+    but one. Down, all others wait n beta for rank 0's first message, to rank 2^k.
+    """
+    k, added = N.bit_length() - 1, n * gamma
+    ticks, rest = k * (2 * (alpha + n * beta) + added), N - 2**k
+    if rest == 0:
+        return ticks
+    if not ports:
+        return ticks + added
+    n_after = k - rest.bit_length()  # k - 1 - j
+    earlier = n_after * (alpha + added) if n_after else added
+    return ticks + added + max(0, n * beta - earlier) + n * beta
+
+
 @ALL_REDUCES(
     "tree",
-    ticks=lambda N, n, alpha, beta, gamma: (N - 1).bit_length() * (2 * (alpha + n * beta) + n * gamma),
+    ticks=_tree_ticks,
     numbers_sent=_tree_numbers,
     order="tree",
     source="Thakur, Rabenseifner and Gropp 2005",
-    exact="2^k",
 )
 def tree(group, vectors):
     """Partial sums go up a binomial tree to rank 0, and the sum goes down again.
 
-    2 k (alpha + n beta) + k n gamma for N = 2^k.
+    2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
     """
     label = group.begin("tree all-reduce")
     total = yield from reduce_to(group, vectors, 0, f"{label}: up")
@@ -146,11 +190,6 @@ def tree(group, vectors):
 
 
 # Partners among 2^k ranks. Each rank beyond them gives its vectors to one of them, and gets the sum.
-
-def power_of(N):
-    """Return the largest power of 2 that is at most N."""
-    return 2 ** (N.bit_length() - 1)
-
 
 def folded(group, vectors, label, among):
     """Run `among(power, vectors)` on the first 2^k ranks; the others give their vectors to one of these."""
@@ -167,11 +206,6 @@ def folded(group, vectors, label, among):
     return vectors
 
 
-def ticks_beyond(N, n, alpha, beta, gamma):
-    """Return the ticks that `folded` adds where N is not a power of 2."""
-    return 0 if N == power_of(N) else 2 * (alpha + n * beta) + n * gamma
-
-
 def sent_beyond(rank, N, n, among_power):
     """Return the numbers that a rank sends in `folded`. among_power: those that it sends among the 2^k."""
     power = power_of(N)
@@ -186,24 +220,31 @@ def swapped(group, partner, label, value):
     return (yield group.receive(partner, label))
 
 
-def _doubling_ticks(N, n, alpha, beta, gamma):
-    k = power_of(N).bit_length() - 1
-    return k * (alpha + n * beta + n * gamma) + ticks_beyond(N, n, alpha, beta, gamma)
+def _doubling_ticks(N, n, alpha, beta, gamma, ports):
+    """Return k p for N = 2^k, with p = alpha + n beta + n gamma; else (k + 1) p, or alpha + n beta more.
+
+    N - 2^k of the 2^k ranks have added another rank's numbers at p. Swaps of p each take these to the other
+    ranks, last to the one whose number differs in all k bits. If more than half of the 2^k have added
+    numbers before, that is one of them, and it still has to send the sum on.
+    """
+    k, step = N.bit_length() - 1, alpha + n * beta + n * gamma
+    if N == 2**k:
+        return k * step
+    return None if ports else (k + 1) * step + (alpha + n * beta if N - 2**k > 2**k // 2 else 0)
 
 
 @ALL_REDUCES(
     "doubling",
     ticks=_doubling_ticks,
-    numbers_sent=lambda rank, N, n: sent_beyond(rank, N, n, n * (power_of(N).bit_length() - 1)),
+    numbers_sent=lambda rank, N, n: sent_beyond(rank, N, n, n * (N.bit_length() - 1)),
     order="tree of 2^k",
     source="Thakur, Rabenseifner and Gropp 2005",
-    exact="2^k",
 )
 def doubling(group, vectors):
     """Partners at distance 1, 2, 4, ... swap all that they have, and both add: recursive doubling.
 
-    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to another rank
-    before, and get the sum after: 2 (alpha + n beta) + n gamma more.
+    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to another rank before,
+    and get the sum after.
     """
     label = group.begin("doubling all-reduce")
 
@@ -216,10 +257,19 @@ def doubling(group, vectors):
     return (yield from folded(group, vectors, label, among))
 
 
-def _halving_ticks(N, n, alpha, beta, gamma):
+def _halving_ticks(N, n, alpha, beta, gamma, ports):
+    """Return 2 alpha + L (2 beta + gamma) for each of k steps, in which rank 0 keeps L numbers.
+
+    No rank keeps more: of unequal chunks, the first are longer. Rank 0's partners have kept as much as it,
+    and come to each step when it does. Unless N = 2^k, the messages before and after are added; with unequal
+    chunks, the longest may then be on a rank that did not wait for those before.
+    """
     power = power_of(N)
-    k, most = power.bit_length() - 1, Fraction(power - 1, power)
-    return 2 * k * alpha + most * n * (2 * beta + gamma) + ticks_beyond(N, n, alpha, beta, gamma)
+    if ports + (N > power) + (n % power > 0) > 1:  # one of these is no harm
+        return None
+    kept = sum(begin(n, power, power // (2 * distance)) for distance in distances(power))
+    ticks = 2 * (power.bit_length() - 1) * alpha + kept * (2 * beta + gamma)
+    return ticks if N == power else ticks + 2 * (alpha + n * beta) + n * gamma
 
 
 def _halving_numbers(rank, N, n):
@@ -239,7 +289,6 @@ def _halving_numbers(rank, N, n):
     numbers_sent=_halving_numbers,
     order="tree of 2^k",
     source="Thakur, Rabenseifner and Gropp 2005; the comments in MPICH's allreduce",
-    exact="2^k",
 )
 def halving(group, vectors):
     """Partners swap a half, a quarter, ... and add, then swap the sums: halving and doubling (Rabenseifner).
@@ -269,9 +318,13 @@ def halving(group, vectors):
 
 # The vectors are cut into chunks, and each chunk is added up on another rank.
 
-def ring_ticks(N, n, alpha, beta, gamma):
-    """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied."""
-    return 2 * (N - 1) * alpha + Fraction(N - 1, N) * n * (2 * beta + gamma)
+def ring_ticks(N, n, alpha, beta, gamma, ports):
+    """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied.
+
+    (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) numbers are in the longest chunk: it makes all
+    these steps one after the other, and nothing else takes longer.
+    """
+    return (N - 1) * (2 * alpha + length(n, N, 0) * (2 * beta + gamma))
 
 
 def ring_numbers(rank, N, n):
@@ -299,9 +352,17 @@ def ring(group, vectors):
     return join_chunks(chunks, vectors)
 
 
+def _owners_ticks(N, n, alpha, beta, gamma, ports):
+    """Return the ticks until the longest chunk is added, and its sum is with all ranks."""
+    if ports and n % N:
+        return None
+    at_once = N - 1 if ports else 1  # without ports, N - 1 messages take the time of one
+    return 2 * alpha + length(n, N, 0) * (2 * at_once * beta + (N - 1) * gamma)
+
+
 @ALL_REDUCES(
     OWNERS,
-    ticks=lambda N, n, alpha, beta, gamma: 2 * alpha + Fraction(N - 1, N) * n * (2 * beta + gamma),
+    ticks=_owners_ticks,
     numbers_sent=lambda rank, N, n: n + (N - 2) * length(n, N, rank),
     order="tree",
     source="no known paper",
@@ -309,7 +370,7 @@ def ring(group, vectors):
 def owners(group, vectors):
     """Chunk c of all ranks goes to rank c, which adds along the tree and sends the sum to all ranks.
 
-    2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N.
+    2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n.
     """
     total = TreeSum(group.size)
     total.add(group.rank, vectors)
@@ -361,10 +422,12 @@ def default_node_size(N):
     return next(size for size in range(isqrt(N), 0, -1) if N % size == 0)
 
 
-def _two_level_ticks(N, n, alpha, beta, gamma):
-    size = default_node_size(N)
-    inside = 2 * (size - 1) * alpha + Fraction(size - 1, size) * n * (2 * beta + gamma)
-    return inside + ring_ticks(N // size, Fraction(n, size), alpha, beta, gamma)
+def _two_level_ticks(N, n, alpha, beta, gamma, ports):
+    """Return the ticks of a ring of n in a node, and of one between the nodes of its longest chunk."""
+    if ports and n % N:
+        return None
+    size, rest = default_node_size(N), (alpha, beta, gamma, ports)
+    return ring_ticks(size, n, *rest) + ring_ticks(N // size, length(n, size, 0), *rest)
 
 
 def _two_level_numbers(rank, N, n):

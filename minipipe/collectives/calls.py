@@ -95,7 +95,7 @@ def broadcast(group, value, root=0):
 
     value: as for `all_reduce`; on other ranks only its form is looked at.
 
-    k (alpha + n beta) for n bytes and N = 2^k ranks.
+    k (alpha + n beta) for n bytes and k = floor(log2 N); with ports n beta more, unless N = 2^k.
     """
     root = group.check("root", root)
     vectors = yield from binomial(group, flattened(value), root, group.begin("binomial broadcast"))
@@ -117,7 +117,7 @@ def all_gather(group, value):
 
     value: any value, which need not have the form of the others'.
 
-    The values go round a ring: (N - 1) alpha + (N - 1)/N n beta for n bytes in all.
+    The values go round a ring: (N - 1) (alpha + n beta), if the longest has n bytes.
     """
     values = [value] * group.size
     yield from ring_gather(group, values, group.rank, group.begin("ring all-gather"))
@@ -129,7 +129,7 @@ def reduce_scatter(group, values):
 
     values: a list of N parts; part r has the same form on all ranks. `ValueError` for another number of them.
 
-    The parts go round a ring: (N - 1) alpha + (N - 1)/N n (beta + gamma) for n bytes in all.
+    The parts go round a ring: (N - 1) (alpha + n (beta + gamma)), if the longest has n bytes.
     """
     size, rank = group.size, group.rank
     values = listed("values", values, least=0)
@@ -145,7 +145,7 @@ def all_to_all(group, values):
 
     values: a list, for each rank a value.
 
-    (N - 1) alpha + (N - 1)/N n beta: in step s, each rank sends to the rank s after it.
+    (N - 1) (alpha + n beta) for n bytes to each: in step s, each rank sends to the rank s after it.
     """
     label, size, rank = group.begin("all-to-all"), group.size, group.rank
     values = listed("values", values, least=0)
@@ -159,7 +159,10 @@ def all_to_all(group, values):
 
 
 def barrier(group):
-    """Wait until the last rank has entered: signals to the ranks at distance 1, 2, 4, ...: k alpha."""
+    """Wait until the last rank has entered: signals go to the ranks at distance 1, 2, 4, ... below N.
+
+    ceil(log2 N) alpha.
+    """
     label = group.begin("barrier")
     for distance in distances(group.size):
         yield group.send(group.rank + distance, f"{label} {distance}", None)

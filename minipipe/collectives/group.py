@@ -191,7 +191,8 @@ def distances(size):
 def reduce_to(group, vectors, root, label):
     """Add up the vectors of all ranks, along the binary tree over the ranks from the rank `root` on.
 
-    k (alpha + n beta) + k n gamma for N = 2^k. The root gets the sum, other ranks get partial sums.
+    k (alpha + n beta + n gamma) for N = 2^k; for other N see `_tree_ticks` in `all_reduces.py`. The root gets
+    the sum, other ranks get partial sums.
     """
     place = (group.rank - root) % group.size
     for distance in distances(group.size):
@@ -207,7 +208,8 @@ def reduce_to(group, vectors, root, label):
 def binomial(group, vectors, root, label):
     """Give all ranks the vectors of the rank `root`: who has them sends them on, the farthest rank first.
 
-    k (alpha + n beta) for N = 2^k.
+    k (alpha + n beta) for k = floor(log2 N); with ports n beta more, unless N = 2^k: then the root's message
+    to the farthest rank goes first, and the next one waits for it.
     """
     place = (group.rank - root) % group.size
     for distance in reversed(distances(group.size)):

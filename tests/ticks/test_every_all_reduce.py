@@ -10,10 +10,9 @@ from math import fsum
 import numpy as np
 import pytest
 from compared import assert_all_same, assert_same
-from sampling import one_in
 
 import minipipe as mp
-from minipipe.cluster import Cluster, Compute, Link, ports
+from minipipe.cluster import Bytes, Cluster, Compute, Link, ports
 from minipipe.collectives import (
     ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
     broadcast, numbers_sent, reduce, reduce_scatter,
@@ -44,7 +43,13 @@ def bytes_sent(trace, N):
 FACTS = ALL_REDUCES.facts
 EVERY = pytest.mark.parametrize("name", ALL_REDUCES)
 RANKS = [*range(1, 10), 16]
-GAMMAS = [Fraction(1, 64), Fraction(1, 16), Fraction(1, 4)]  # ticks per byte that is added; beta is 1/16
+RANKS_AND_MORE = pytest.mark.parametrize(
+    "ranks", [[1, 2, 3, 5, 6, 7, 8], pytest.param(range(1, 34), marks=pytest.mark.slow)],
+    ids=["few", "1 to 33"],
+)
+# alpha, and ticks per byte that is added: latency is most of a message, or none of it, or additions are slow
+ALPHA_GAMMA = [(100, Fraction(1, 64)), (0, 0), (Fraction(1, 3), Fraction(1, 4))]
+BETA = Fraction(1, 16)
 
 
 def is_power_of_2(N):
@@ -64,23 +69,28 @@ def test_all_ranks_get_the_sum_for_the_numbers_that_are_stated(name, N):
         assert N > 1 or not trace.messages
 
 
-@pytest.mark.parametrize("name, gamma", one_in(3, ALL_REDUCES, GAMMAS))
-def test_a_run_takes_the_ticks_that_it_says(name, gamma):
-    """With a port in and out of each rank; where its formula is for 2^k ranks, no more without ports.
+def settings(alpha, with_ports):
+    """Keywords of `run`: links of latency alpha, and BETA ticks a byte in ports of each rank, or in links."""
+    return dict(link=Link(alpha), bandwidth=1 / BETA) if with_ports else dict(link=Link(alpha, 1 / BETA))
 
-    For each third number of ranks, adding takes no time.
-    """
-    alpha, beta, per_byte = 100, Fraction(1, 16), gamma
-    for N in RANKS:
-        gamma = per_byte if N % 3 else 0
-        values = [np.zeros(N * 2 ** (N.bit_length() - 1))] * N  # N divides it, and so does the power of 2
-        formula = all_reduce_ticks(name, N, values[0].nbytes, alpha, beta, gamma)
-        if FACTS[name].exact == "any N" or is_power_of_2(N):
-            _, trace = run(all_reduce, values, name, link=Link(alpha), bandwidth=16, gamma=gamma)
-            assert trace.makespan == formula, f"N={N}"
-        else:
-            _, trace = run(all_reduce, values, name, link=Link(alpha, 16), gamma=gamma)
-            assert trace.makespan <= formula, f"N={N}"
+
+@EVERY
+@RANKS_AND_MORE
+def test_a_run_takes_the_ticks_that_it_says(name, ranks):
+    """With a port in and out of each rank, and without; where it says none, chunks or steps are unequal."""
+    for N in ranks:
+        for place, n in enumerate((0, 1, N - 1, N + 5, 10 * N + 7, 4 * N)):
+            alpha, gamma = ALPHA_GAMMA[(N + place) % 3]
+            for with_ports in (True, False):
+                said = f"N={N}, n={n}, alpha={alpha}, gamma={gamma}, with_ports={with_ports}"
+                try:
+                    formula = all_reduce_ticks(name, N, n, alpha, BETA, gamma, with_ports)
+                except ValueError:
+                    assert n % N or not is_power_of_2(N), said
+                    continue
+                machine = settings(alpha, with_ports)
+                _, trace = run(all_reduce, [Bytes(n, 1)] * N, name, gamma=gamma, **machine)
+                assert trace.makespan == formula, said
 
 
 @EVERY
@@ -153,8 +163,8 @@ def test_an_all_reduce_of_a_notebook_works_by_its_name(monkeypatch):
     monkeypatch.setitem(ALL_REDUCES, "mine", None)
     del ALL_REDUCES["mine"]  # and monkeypatch deletes what takes its place
 
-    @ALL_REDUCES("mine", ticks=lambda N, n, alpha, beta, gamma: N, numbers_sent=lambda rank, N, n: rank,
-                 order="own", source="no known paper")
+    @ALL_REDUCES("mine", ticks=lambda N, n, alpha, beta, gamma, ports: N,
+                 numbers_sent=lambda rank, N, n: rank, order="own", source="no known paper")
     def of_a_notebook(group, vectors):
         return (yield from ALL_REDUCES["ring"](group, vectors))
 
@@ -169,7 +179,6 @@ def test_an_all_reduce_of_a_notebook_works_by_its_name(monkeypatch):
 
 @pytest.mark.parametrize("fact, words", [
     (dict(order="any"), "order='any' must be one of 'tree', 'tree of 2^k', 'ranks', 'own'"),
-    (dict(exact="sometimes"), "exact='sometimes' must be one of 'any N', '2^k'"),
 ])
 def test_a_fact_that_means_nothing_is_refused(fact, words):
     facts = dict(ticks=min, numbers_sent=min, order="own", source="no known paper") | fact
@@ -256,6 +265,22 @@ def test_other_all_reduces_keep_the_bits_of_aligned_runs(name):
 def test_a_tree_of_any_number_of_ranks(N, ticks):
     values = [np.zeros(1024, np.uint8)] * N
     assert run(all_reduce, values, "tree", link=Link(100), bandwidth=16)[1].makespan == ticks
+    assert all_reduce_ticks("tree", N, 1024, 100, BETA) == ticks
+
+
+@table({
+    "naive": [1, 1, 1, 1, 1], "tree": [1, 1, 1, 1, 1], "ring": [1, 1, 1, 1, 1], "doubling": [1, 0, 0, 1, 1],
+    "halving": [0, 0, 0, 1, 0], "owners": [0, 1, 0, 1, 1], "two-level": [0, 1, 0, 1, 1],
+})
+def test_where_there_is_no_closed_form_the_ticks_are_refused(name, expected):
+    for (N, n, with_ports), holds in zip(
+        [(4, 7, True), (6, 12, True), (6, 7, True), (6, 12, False), (6, 7, False)], expected, strict=True
+    ):
+        if holds:
+            assert all_reduce_ticks(name, N, n, 1, 1, 1, with_ports) > 0
+            continue
+        with pytest.raises(ValueError, match=r"count the ticks of a run, or use N=4 and n=(8|12)$"):
+            all_reduce_ticks(name, N, n, 1, 1, 1, with_ports)
 
 
 def test_two_levels_against_one_flat_ring():
@@ -315,17 +340,24 @@ def test_a_broadcast_sends_nothing_twice(N):
     assert all(place[m.source] == place[m.to] & (place[m.to] - 1) for m in messages)
 
 
-def test_the_others_take_the_ticks_of_their_formulas():
-    """N = 8, n = 4096 bytes in all, alpha = 100, beta = 1/16: 3 (100 + 256) in a tree, 7 (100 + 32) around.
+@RANKS_AND_MORE
+def test_the_others_take_the_ticks_of_their_formulas(ranks):
+    """N = 8, 4096 bytes in all, alpha = 100, beta = 1/16: 3 (100 + 256) in a tree, 7 (100 + 32) around.
 
     With gamma = beta, the additions take 7 * 32 more.
     """
-    whole, chunk = np.zeros(4096, np.uint8), np.zeros(512, np.uint8)
-    settings = dict(link=Link(100), bandwidth=16)
-    assert run(broadcast, [whole] * 8, **settings)[1].makespan == 1068
-    assert run(all_gather, [chunk] * 8, **settings)[1].makespan == 924
-    assert run(reduce_scatter, [[chunk] * 8] * 8, gamma=1 / 16, **settings)[1].makespan == 1148
-    assert run(all_to_all, [[chunk] * 8] * 8, **settings)[1].makespan == 924
+    for N in ranks:
+        k, chunk = N.bit_length() - 1, Bytes(512, 1)
+        for with_ports in (True, False):
+            machine = settings(100, with_ports)
+            queues = 32 * (with_ports and not is_power_of_2(N))
+            assert run(broadcast, [chunk] * N, N // 3, **machine)[1].makespan == k * 132 + queues
+            for collective, value, gamma, step in [
+                (all_gather, chunk, 0, 132), (all_to_all, [chunk] * N, 0, 132),
+                (reduce_scatter, [chunk] * N, BETA, 164),
+            ]:
+                trace = run(collective, [value] * N, gamma=gamma, **machine)[1]
+                assert trace.makespan == (N - 1) * step, f"{collective.__name__}, N={N}"
 
 
 @pytest.mark.parametrize("N", RANKS)
