@@ -47,25 +47,33 @@ class Port:
     """A way that several messages share: one message at a time passes, n bytes in n / bandwidth ticks.
 
     bandwidth: bytes per tick, above 0.
-    sends: the devices all of whose outgoing messages pass through this port.
-    receives: the devices all of whose incoming messages do.
+    sends: the devices whose outgoing messages pass through this port.
+    receives: the devices whose incoming messages do.
+    between: g, if only messages between nodes of g devices do, which are numbered node by node.
+    within: g, if only messages within a node of g devices do.
 
     A message that passes several ports and a link starts when all of them are free, and occupies all of them
-    for as long as the narrowest takes; it reserves none of them before. The outgoing messages of a device
-    with such a port form one queue, first in, first out. Of several messages that could start in the same
-    tick, the message of the lower device does.
+    for as long as the narrowest takes; it reserves none of them before. The messages that leave a device
+    through the same ports form one queue, first in, first out. Of several messages that could start in the
+    same tick, the message of the lower device does.
 
-    >>> Port(16, sends=[0])                                 # the way out of device 0: its egress
-    Port(bandwidth=16, sends=(0,), receives=())
+    >>> nic = Port(16, sends=[0], between=4)                # the way out of device 0 to other nodes
+    >>> nic.takes(0, 3), nic.takes(0, 4)
+    (False, True)
     >>> bus = Port(16, sends=range(4), receives=range(4))   # four devices on one bus
     """
 
     bandwidth: float
     sends: tuple = ()
     receives: tuple = ()
+    between: int | None = None
+    within: int | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "bandwidth", _checked_bandwidth(self.bandwidth))
+        for name in ("between", "within"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
         for name in ("sends", "receives"):
             devices = getattr(self, name)
             items = items_of(devices)
@@ -77,16 +85,27 @@ class Port:
         if not (self.sends or self.receives):
             raise ValueError(f"{self} is of no device: name those that send or receive through it")
 
+    def takes(self, source, to):
+        """Tell whether a message from device `source` to device `to` passes through this port."""
+        if source not in self.sends and to not in self.receives:
+            return False
+        leaves = self.between is None or source // self.between != to // self.between
+        return leaves and (self.within is None or source // self.within == to // self.within)
 
-def ports(devices, bandwidth):
+
+def ports(devices, bandwidth, between=None, within=None):
     """Return an egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
 
-    >>> ports(1, 16)
-    [Port(bandwidth=16, sends=(0,), receives=()), Port(bandwidth=16, sends=(), receives=(0,))]
+    between, within: the messages that pass them, as for `Port`; all, if left out.
+
+    >>> cluster = ports(8, 450, within=4) + ports(8, 50, between=4)     # two nodes with NVLink and NICs
+    >>> [port.bandwidth for port in cluster if port.takes(0, 4)]
+    [50, 50]
     """
     found = []
     for r in range(whole_number("devices", devices, 1)):
-        found += [Port(bandwidth, sends=(r,)), Port(bandwidth, receives=(r,))]
+        ways = dict(sends=(r,)), dict(receives=(r,))
+        found += [Port(bandwidth, **way, between=between, within=within) for way in ways]
     return found
 
 
@@ -177,10 +196,10 @@ class Carrier:
     """The links and ports of a cluster, and the messages that wait for them.
 
     A message that passes no port gets its arrival as soon as it sets out: each link serves in order, and the
-    tick when it is free is known. A message that passes a port goes into a queue: the queue of its sender's
-    egress, or, if the sender has no egress, the queue of its link. The head of a queue starts when its link
-    and all its ports are free. It reserves none of them before, so a message that needs only one of them may
-    overtake it.
+    tick when it is free is known. A message that passes a port goes into a queue: the queue of the ports by
+    which it leaves its sender, or, if there are none, the queue of its link. The head of a queue starts when
+    its link and all its ports are free. It reserves none of them before, so a message that needs only one of
+    them may overtake it.
     """
 
     def __init__(self, link, ports, devices, record):
@@ -189,7 +208,7 @@ class Carrier:
         self._record = record
         self._ways = {}    # {(source, to): what `_way` returns for it}
         self._passed = {}  # {link (source, to), or number of a port: (tick when it is free, row of its last)}
-        self._queues = {}  # {(source, ) or (source, to): its messages, and since when each of them waits}
+        self._queues = {}  # {queue, see `_way`: its messages, and since when each of them waits}
         self.all_free = not (self._links or self._ports)  # then a message arrives when it is sent
 
     def link(self, source, to):
@@ -225,18 +244,15 @@ class Carrier:
 
         passes: the link (source, to), and the numbers of ports. A link that lets everything pass at once is
             left out, since nothing waits for it.
-        queue: None without a port.
+        queue: (source, the ports by which it leaves), or (source, (), to) without them; None without a port.
         """
         source, to = pair = message.source, message.to
         if pair not in self._ways:
             bandwidth = self.link(source, to).bandwidth
-            ports = {
-                number: port for number, port in enumerate(self._ports)
-                if source in port.sends or to in port.receives
-            }
-            has_egress = any(source in port.sends for port in ports.values())
+            ports = {number: port for number, port in enumerate(self._ports) if port.takes(source, to)}
+            egress = tuple(number for number, port in ports.items() if source in port.sends)
             passes = (pair, *ports) if ports or bandwidth < inf else ()
-            queue = None if not ports else (source,) if has_egress else pair
+            queue = None if not ports else (source, egress) if egress else (source, (), to)
             bandwidth = min([bandwidth, *(port.bandwidth for port in ports.values())])
             self._ways[pair] = passes, bandwidth, queue
         return self._ways[pair]

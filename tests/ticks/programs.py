@@ -151,19 +151,28 @@ def bytes_of(label):
 
 @st.composite
 def ports_of(draw, n_devices):
-    """None; one in and one out for each device, or for some; or a few that several share, such as a bus."""
+    """None; one in and one out for each device, or for some; or a few that several share, such as a bus.
+
+    Each may be for messages between nodes of 2 devices alone, or within them.
+    """
     devices = range(n_devices)
     some = st.lists(st.sampled_from(devices), unique=True)
     bandwidth = st.sampled_from([Fraction(1), Fraction(2), Fraction(4), Fraction(1, 3)])
-    kind = draw(st.sampled_from(["none", "all", "some", "shared"]))
+    which = st.sampled_from([{}, {"between": 2}, {"within": 2}])
+    kind = draw(st.sampled_from(["none", "all", "nodes", "some", "shared"]))
     if kind == "all":
         return ports(n_devices, draw(bandwidth))
+    if kind == "nodes":
+        return ports(n_devices, draw(bandwidth), within=2) + ports(n_devices, draw(bandwidth), between=2)
     if kind == "some":
-        ways_out = [Port(draw(bandwidth), sends=[r]) for r in draw(some)]
-        return ways_out + [Port(draw(bandwidth), receives=[r]) for r in draw(some)]
+        ways_out = [Port(draw(bandwidth), sends=[r], **draw(which)) for r in draw(some)]
+        return ways_out + [Port(draw(bandwidth), receives=[r], **draw(which)) for r in draw(some)]
     if kind == "shared":
         found = [(draw(bandwidth), draw(some), draw(some)) for _ in range(draw(st.integers(1, 3)))]
-        return [Port(width, sends, receives) for width, sends, receives in found if sends or receives]
+        return [
+            Port(width, sends, receives, **draw(which)) for width, sends, receives in found
+            if sends or receives
+        ]
     return []
 
 

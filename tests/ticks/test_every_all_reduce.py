@@ -13,16 +13,18 @@ from compared import assert_all_same, assert_same
 
 import minipipe as mp
 from minipipe.cluster import Bytes, Cluster, Compute, Link, ports
+from minipipe.cluster.links import in_nodes
 from minipipe.collectives import (
     ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
     broadcast, numbers_sent, reduce, reduce_scatter,
 )
 from minipipe.exact import Rational
 from minipipe.meta import MetaArray
+from minipipe.schedules import build
 from minipipe.sums import TreeSum
 
 
-def run(collective, values, *args, link=Link(), bandwidth=None, gamma=0):
+def run(collective, values, *args, link=Link(), bandwidth=None, gamma=0, wires=()):
     """(what each rank gets, the trace) of `collective(group, value, *args)` on one rank for each value."""
     N, found = len(values), {}
 
@@ -31,7 +33,7 @@ def run(collective, values, *args, link=Link(), bandwidth=None, gamma=0):
         found[rank] = yield from collective(group, values[rank], *args)
 
     programs = [program(rank) for rank in range(N)]
-    trace = Cluster(programs, link=link, ports=ports(N, bandwidth) if bandwidth else ()).run()
+    trace = Cluster(programs, link=link, ports=ports(N, bandwidth) if bandwidth else wires).run()
     return [found[rank] for rank in range(N)], trace
 
 
@@ -292,6 +294,27 @@ def test_two_levels_against_one_flat_ring():
     assert two_level == 6 * (1 + 64) + 6 * (100 + 256) == 2526
     flat = run(all_reduce, values, "ring", link=Link(100), bandwidth=1)[1].makespan
     assert flat == 30 * (100 + 256) == 10680
+
+
+def test_a_gpu_has_nvlink_and_a_nic():
+    """Of 32 GPUs with a NIC each, and of 2 nodes of 4 GPUs, with NVLink inside: latency 1 and 10 ticks."""
+    n, nics = 4_004_000, ports(32, 1000, between=1)
+    trace = run(all_reduce, [Bytes(n, 1)] * 32, "owners", wires=nics)[1]
+    assert trace.makespan == 2 * 31 / 32 * n / 1000 == 7757.75
+    links = in_nodes(8, 4, inside=Link(1), between=Link(10))
+    wires = ports(8, 400, within=4) + ports(8, 50, between=4)
+    two_level = run(all_reduce, [Bytes(n, 4)] * 8, "two-level", 4, link=links, wires=wires)[1]
+    assert two_level.makespan == 2 * 3 * (1 + n / 4 / 400) + 2 * 1 * (10 + n / 8 / 50)
+
+
+def test_simulations_and_runs_have_the_same_ports():
+    """Four stages, two a node: of 3 messages up and 3 down, one each way passes a NIC, in 8/4 ticks."""
+    nics, schedule = ports(4, 4, between=2), build("gpipe", 4, 1)
+    simulated = mp.simulate(schedule, mp.Costs(message_bytes=8), ports=nics)
+    layers = [mp.Linear(1, 1) for _ in range(4)]
+    net = mp.Pipeline(layers, LOSS, 4, 1, schedule="gpipe", ports=nics)
+    net.forward_backward(np.ones((1, 1)), np.ones((1, 1)))
+    assert net.trace.makespan == simulated.makespan == 4 * (1 + 2) + 2 * 8 / 4
 
 
 @pytest.mark.parametrize("name, N, ms", [

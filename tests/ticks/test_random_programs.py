@@ -179,9 +179,10 @@ class SlowCluster:
         """Whether its sender goes on at once."""
         link, ports = self.link_of(message), self.ports_of(message)
         if ports:
-            pair = message.source, message.to
-            egress = any(message.source in port.sends for port in ports)
-            self.queues.setdefault((message.source, -1) if egress else pair, []).append(message)
+            egress = [place for place, port in enumerate(self.ports)
+                      if port in ports and message.source in port.sends]
+            way = (-1, *egress) if egress else (message.to,)
+            self.queues.setdefault((message.source, way), []).append(message)
             return not link.blocking
         self.pass_from(max([self.now, *self.taken(message)]), message)
         if link.blocking and message.arrives > self.now:
@@ -243,7 +244,17 @@ class SlowCluster:
     def ports_of(self, message):
         if message.source == message.to:
             return []
-        return [port for port in self.ports if message.source in port.sends or message.to in port.receives]
+        return [
+            port for port in self.ports
+            if (message.source in port.sends or message.to in port.receives)
+            and (port.between is None or len(nodes_of(message, port.between)) == 2)
+            and (port.within is None or len(nodes_of(message, port.within)) == 1)
+        ]
+
+
+def nodes_of(message, n_devices):
+    """The nodes of so many devices that a message meets: one or two."""
+    return {message.source // n_devices, message.to // n_devices}
 
 
 def ended(setting, kept=None):
