@@ -20,7 +20,7 @@ from .state import OptimizerState, State, uninterrupted
 
 ABOUT = "minipipe"  # the array with the text
 OPTIMIZER = "optimizer"  # what the text and the arrays call its state
-FORMAT = 3  # of the text; no other is read
+FORMAT = 4  # of the text; no other is read
 
 
 def save(path, model, optimizer=None):
@@ -55,7 +55,7 @@ def save(path, model, optimizer=None):
     if of_optimizer is not None:
         about[OPTIMIZER] = {
             "class": of_optimizer.kind, "memories": of_optimizer.n_memories,
-            "updates": of_optimizer.n_updates,
+            "updates": of_optimizer.n_updates, "last_pass": of_optimizer.last_pass,
             "learning_rate": float(of_optimizer.learning_rate), "last_rate": float(of_optimizer.last_rate),
         }
         for (index, parameter, position), remembered in sorted(of_optimizer.memory.items()):
@@ -163,6 +163,6 @@ def _state_in(path: Path, about: dict, arrays: dict) -> State:
                 memory.setdefault((index, parameter[0], position), []).append(arrays[name])
         optimizer = OptimizerState(
             found["class"], found["memories"], found["updates"], found["learning_rate"], found["last_rate"],
-            memory,
+            found["last_pass"], memory,
         )
     return State(about["layers"], arrays, about["n_steps"], optimizer, about["counts"], source=str(path))

@@ -1,6 +1,7 @@
 """The full-batch reference that every pipeline must equal."""
 
 import copy
+import os
 
 import numpy as np
 
@@ -18,8 +19,8 @@ from .layers.parameters import Parameters, check_each_once, common_dtype
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
 from .state import (
-    State, all_or_nothing, check_layers, check_optimizer_state, checked_array, checked_state,
-    named_arrays, restore, state_of_optimizer,
+    Lock, State, all_or_nothing, check_layers, check_optimizer_state, checked_array, checked_state,
+    named_arrays, state_of_optimizer,
 )
 from .sums import TreeSum
 from .ties import copy_tied_weight, each_once, sum_of_tied, ties_of
@@ -77,6 +78,8 @@ class Network:
         self._parameters = Parameters(self._all_layers, self.layers, self.ties, self.dtype)
         self._loss = loss
         self.n_steps = 0
+        self.token = os.urandom(8).hex()  # by which an optimizer knows its network; copies keep it
+        self._lock = Lock()  # taken before Ctrl-C is held back, so that nobody has to wait for it in vain
         self._gradients = None
         self._counted = []  # [(layers, their statistics)] of the last mini-batch, until a step takes them
 
@@ -137,10 +140,8 @@ class Network:
 
     def check_step(self, optimizer):
         """Raise `ValueError` unless `optimizer` can make an update of this network."""
-        has_all = hasattr(optimizer, "update") and hasattr(optimizer, "learning_rate")
-        if isinstance(optimizer, type) or not has_all:
-            words = "pass an object, as in step(SGD(learning_rate=0.1)) or train([(X, Y)], SGD(0.1))"
-            raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
+        self._check_is_optimizer(optimizer)
+        optimizer.check_network(self.token)
 
     def step(self, optimizer, clip=None):
         """One update of all parameters by `optimizer`, with the current gradients.
@@ -157,12 +158,13 @@ class Network:
         self._parameters.check()
         with computing():
             gradients = self._clipped(clip, self.own_gradients())
-            with all_or_nothing([self, optimizer, *self._all_layers]):
+            with self._lock, all_or_nothing([self, optimizer, *self._all_layers]):
                 with overflow_refused():
                     for counting, statistics in self._counted:
                         commit(counting, statistics)
                 optimizer.update(self.layers, gradients)
                 self._parameters.keep()
+                optimizer.count_step(self.token)
                 self._counted = []
                 self.n_steps += 1
                 self.keep_memory(optimizer)
@@ -230,8 +232,9 @@ class Network:
 
         optimizer: the one that `step` or `train` is called with; left out, the state is for predictions.
 
-        It is the same however the network is cut or copied. `minipipe.save` writes it into a file. Raises
-        `ValueError` for the optimizer of another network.
+        It is the same however the network is cut or copied. `minipipe.save` writes it into a file. Another
+        thread may train meanwhile: the state is that of one step. Raises `ValueError` for the optimizer of
+        another network.
 
         >>> from minipipe.layers import Linear
         >>> net = Sequential([Linear(1, 1, W=[[2.0]])], None)
@@ -242,14 +245,16 @@ class Network:
         array([[2.]])
         """
         if optimizer is not None:
-            self._check_remembers(optimizer)
+            self._check_is_optimizer(optimizer)
+            optimizer.check_network(self.token)
         self._parameters.check()
-        optimizer = self.collect(optimizer)
-        arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
-        state = State(
-            list(map(repr, self.layers)), arrays, self.n_steps,
-            None if optimizer is None else state_of_optimizer(optimizer), self._own_counts(),
-        )
+        optimizer = self.collect(optimizer)  # what asks other ranks comes before the lock
+        with self._lock:
+            arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
+            state = State(
+                list(map(repr, self.layers)), arrays, self.n_steps,
+                None if optimizer is None else state_of_optimizer(optimizer), self._own_counts(),
+            )
         if optimizer is not None:
             self._check_state_of(optimizer, state)
         return state
@@ -266,23 +271,23 @@ class Network:
         check_layers(checked_state(state), self.layers)
         optimizers = [] if optimizer is None else [optimizer]
         for one in optimizers:
-            self._check_remembers(one)
+            self._check_is_optimizer(one)
             self._check_state_of(one, state)
-        with all_or_nothing([self, *optimizers, *self._all_layers]):
+        with self._lock, all_or_nothing([self, *optimizers, *self._all_layers]):
             for name, layer, array in named_arrays(self.layers):
                 found = checked_array(state, name, getattr(layer, array))
                 setattr(layer, array, real_numbers(f"{state.source}: {name}", found))
             self.n_steps = whole_number(f"{state.source}: n_steps", state.n_steps, 0)
             self.forget_run()
             for one in optimizers:
-                restore(one, state.optimizer)
+                one.resume(state.optimizer, self.token)
                 self.keep_memory(one)
             self._resume_own(state)
 
-    def _check_remembers(self, optimizer):
-        """Raise `ValueError` unless `optimizer` has a state to save."""
-        if isinstance(optimizer, type) or not hasattr(optimizer, "n_memories"):
-            words = "pass an object, such as SGD(learning_rate=0.1)"
+    def _check_is_optimizer(self, optimizer):
+        """Raise `ValueError` unless `optimizer` is one."""
+        if isinstance(optimizer, type) or not hasattr(optimizer, "check_network"):
+            words = "pass an object, such as SGD(learning_rate=0.1), as in train([(X, Y)], SGD(0.1))"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
 
     def _check_state_of(self, optimizer, state):

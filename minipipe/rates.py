@@ -15,7 +15,7 @@ Source: Goyal et al. 2017, arXiv 1706.02677, sections 2 and 5.1.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 
@@ -113,7 +113,7 @@ class WarmUp:
 
     then: a number, or a function of t.
     start: the rate at t = 0, such as that of the small mini-batch.
-    epochs: above 0; a training must not end before.
+    epochs: above 0.
     """
 
     then: object
@@ -161,16 +161,16 @@ def value_at(rate, t):
     return rate(t) if callable(rate) else rate
 
 
-def rates_of(rate, n_updates, exact=False):
+def rates_of(rate, n_updates, exact=False, first=1):
     """Return for each epoch the list of the rates of its updates, all checked before any update is made.
 
     rate: a number, or a function of t.
-    n_updates: for each epoch, how many updates it has. The i-th of n, from 0, in epoch e, from 0, has the
-        rate of t = e + i / n.
+    n_updates: for each epoch, how many updates it has. The i-th of n, from 0, in epoch e, from 1, has the
+        rate of t = e - 1 + i / n.
     exact: whether t is a `Fraction`, for rates of rational numbers.
+    first: the number of the first of these epochs, from 1.
 
-    Raises `ValueError` for a rate that is not above 0 and finite, with its update, and for a warm-up that the
-    training does not reach the end of.
+    Raises `ValueError` for a rate that is not above 0 and finite, with its update.
 
     >>> rates_of(GradualWarmUp(1.25, start=0.25, epochs=2), [2, 2, 2])
     [[0.25, 0.5], [0.75, 1.0], [1.25, 1.25]]
@@ -178,28 +178,14 @@ def rates_of(rate, n_updates, exact=False):
     if not isinstance(rate, Real):
         function("learning_rate", rate)
     n_updates = whole_numbers("n_updates", n_updates, 0)
-    longest = _warm_up_of(rate)
-    if longest > len(n_updates):
-        raise ValueError(
-            f"a warm-up of {longest} epochs in a training of {len(n_updates)}: "
-            "make it shorter, or train for longer"
-        )
     found = []
-    for epoch, n in enumerate(n_updates):
+    for epoch, n in enumerate(n_updates, first):
         found.append([])
         for i in range(n):
-            t = epoch + (Fraction(i, n) if exact else i / n)
-            name = f"learning_rate at update {i + 1} of epoch {epoch + 1}, t={float(t):g},"
+            t = epoch - 1 + (Fraction(i, n) if exact else i / n)
+            name = f"learning_rate at update {i + 1} of epoch {epoch}, t={float(t):g},"
             found[-1].append(real_number(name, value_at(rate, t), above=0))
     return found
-
-
-def _warm_up_of(rate):
-    """Return the longest warm-up within a rate, in epochs."""
-    if not isinstance(rate, (StepDecay, WarmUp)):
-        return 0
-    inner = [_warm_up_of(getattr(rate, field.name)) for field in fields(rate)]
-    return max([*inner, rate.epochs if isinstance(rate, WarmUp) else 0])
 
 
 def _ratio(batch, reference):

@@ -6,10 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .checks import real_number, shown, whole_number
+from .checks import real_number, shown, whole_number, whole_numbers
 
 
 # Changes of several objects, all of them or none.
+
+class Lock(type(threading.RLock())):
+    """A re-entrant lock, in whose place a copy or a pickle has a new one.
+
+    Whoever changes a network and its optimizer, or reads both, holds that of the network: a thread that saves
+    while another one trains gets one step, and not parts of two.
+    """
+
+    def __reduce__(self):
+        return Lock, ()
+
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
@@ -71,12 +82,25 @@ def all_or_nothing(objects: Iterable) -> Iterator[None]:
 
 # The state of a training: from there it goes on with the same bits.
 
+class Pass(NamedTuple):
+    """The pass over the data that `fit` has begun last with an optimizer.
+
+    number: of the pass, from 1; 0 before the first.
+    n_done: how many of its mini-batches have been followed by a step.
+    n_batches: how many mini-batches it has.
+    """
+
+    number: int
+    n_done: int
+    n_batches: int
+
+
 class OptimizerState(NamedTuple):
     """The state of an optimizer.
 
     kind: the name of its class.
     n_memories: how many arrays it remembers for each parameter.
-    n_updates, learning_rate, last_rate: as its attributes.
+    n_updates, learning_rate, last_rate, last_pass: as its attributes.
     memory: {(index of the layer, "W" or "b", position in it): arrays}.
     """
 
@@ -85,6 +109,7 @@ class OptimizerState(NamedTuple):
     n_updates: int
     learning_rate: float
     last_rate: float
+    last_pass: Pass
     memory: Mapping
 
 
@@ -113,7 +138,7 @@ def state_of_optimizer(optimizer) -> OptimizerState:
     memory = {key: [array.copy() for array in arrays] for key, arrays in optimizer.memory.items()}
     return OptimizerState(
         type(optimizer).__name__, optimizer.n_memories, optimizer.n_updates, optimizer.learning_rate,
-        optimizer.last_rate, memory,
+        optimizer.last_rate, optimizer.last_pass, memory,
     )
 
 
@@ -180,6 +205,10 @@ def check_optimizer_state(state: State, optimizer, shapes: Mapping) -> None:
     whole_number(f"{state.source}: n_updates", found.n_updates, 0)
     real_number(f"{state.source}: learning_rate", found.learning_rate, above=0)
     real_number(f"{state.source}: last_rate", found.last_rate, above=0)
+    name = f"{state.source}: last_pass"
+    numbers = whole_numbers(name, found.last_pass, 0)
+    if len(numbers) != 3 or numbers[1] > numbers[2]:
+        raise ValueError(f"{name}={list(numbers)} must be [number, n_done, n_batches] of a pass of fit")
     for key, arrays in found.memory.items():
         # a frozen parameter has no memory and no position, so a position does not say which parameter it is
         theirs, ours = [array.shape for array in arrays], shapes.get(key[:2], [])
@@ -188,12 +217,6 @@ def check_optimizer_state(state: State, optimizer, shapes: Mapping) -> None:
                 f"{state.source} remembers arrays of shapes {theirs} for parameter {key}, where this network "
                 f"needs {found.n_memories} of {ours}: pass the optimizer that trains it"
             )
-
-
-def restore(optimizer, found: OptimizerState) -> None:
-    """Let an optimizer go on where another one has stopped."""
-    memory = {key: [array.copy() for array in arrays] for key, arrays in found.memory.items()}
-    optimizer.resume(memory, found.n_updates, found.learning_rate, found.last_rate)
 
 
 def checked_state(state) -> State:

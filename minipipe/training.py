@@ -3,7 +3,6 @@
 import time
 from fractions import Fraction
 from functools import partial
-from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -11,14 +10,15 @@ import numpy as np
 from .checks import function, shown, whole_number
 from .arrays import accuracy, computing, even_slices
 from .rates import rates_of
+from .state import Pass
 from .watching import text_of_duration, watched, with_progress
 
 
 class Epoch(NamedTuple):
     """What a pass over the data came to.
 
-    number: of the pass, from 1.
-    J: the mean cost.
+    number: of the pass, from 1, among all that the optimizer has made.
+    J: the mean cost, over the mini-batches of this call of `fit`.
     score: that on the validation data, or None.
     """
 
@@ -33,15 +33,21 @@ class Epoch(NamedTuple):
 
 def fit(
     model, X, Y, optimizer, epochs, batch_size, validation=None, metric=accuracy, seed=0, report=print,
-    learning_rate=None, clip=None,
+    learning_rate=None, clip=None, first_epoch=None,
 ):
-    """Train `model` for `epochs` passes over X and Y, and return a list of `Epoch`.
+    """Train `model` for `epochs` more passes over X and Y, and return a list of `Epoch`.
+
+    Epochs are counted in the optimizer, whose state `minipipe.save` and `minipipe.load` keep: `fit` for 2
+    epochs, and for 2 more, has the bits of `fit` for 4. A new optimizer begins at epoch 1. A pass that was
+    interrupted, by Ctrl-C or an error, goes on with its next mini-batch and counts as the first of the next
+    `fit`; steps made by hand in between count as mini-batches of it. So after `fit(..., epochs=5)` was
+    interrupted, `fit(..., epochs=5 - optimizer.n_epochs)` makes the rest of it.
 
     model: a `Sequential` or a `Pipeline`.
     X: (n[0], m), the samples.
     Y: (n[L], m), their labels.
     optimizer: such as `SGD(learning_rate=0.1)`.
-    epochs: passes over the data, at least 1.
+    epochs: passes over the data, at least 1, after those that were made before.
     batch_size: the most samples of a mini-batch; the mini-batches are as equal as can be. Or a function that
         gives this number for the epochs done so far, 0, 1, ..., such as one of `minipipe.rates`.
     validation: a pair `(X, Y)` on which the metric is taken after each epoch.
@@ -53,10 +59,12 @@ def fit(
         far, which the optimizer's is set to before each update, see `minipipe.rates`. If the optimizer has a
         rational rate, t is a `Fraction`.
     clip: None, or the largest norm of all gradients together, as for `Sequential.step`.
+    first_epoch: None, to go on after the last epoch of `optimizer`; or the number of the first pass, which
+        then begins anew.
 
-    Raises `ValueError` before the first step if the data, the sizes or a rate do not fit, and
-    `FloatingPointError` before a step in which anything overflows; the parameters then are those of the step
-    before.
+    Raises `ValueError` before the first step if the data, the sizes or a rate do not fit, or the number of
+    mini-batches is not that of an interrupted pass; and `FloatingPointError` before a step in which anything
+    overflows. After an error or Ctrl-C, parameters and optimizer, with its rate, are those of the last step.
     """
     if isinstance(model, type) or not hasattr(model, "check_fit"):
         raise ValueError(f"model={shown(model)} is no network: pass one, such as Sequential(layers, loss)")
@@ -70,29 +78,52 @@ def fit(
             raise ValueError(f"validation={shown(validation)} must be a pair (X, Y)")
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])
-    m = X.shape[-1]
     epochs, seed = whole_number("epochs", epochs, 1), whole_number("seed", seed, 0)
-    sizes = [batch_size(epoch) if callable(batch_size) else batch_size for epoch in range(epochs)]
-    of_epochs = [_checked_batches(model, m, size) for size in sizes]  # for each epoch, its slices
-    step, rates = partial(_train_on, model, optimizer, clip), repeat(repeat(None))
-    if learning_rate is not None:
-        exact = isinstance(optimizer.learning_rate, Fraction)
-        rates = rates_of(learning_rate, list(map(len, of_epochs)), exact)
-    history = []
+    plan = _plan(model, X.shape[-1], optimizer, epochs, batch_size, learning_rate, first_epoch)
+    last, step, history = plan[-1][0], partial(_train_on, model, optimizer, clip), []
     begin = time.perf_counter()
-    for number, (batches, of_epoch) in enumerate(zip(of_epochs, rates), 1):
-        order = shuffled(m, seed, number)
-        J = 0.0
+    for number, n_done, batches, rates in plan:
+        if not n_done:
+            optimizer.network = model.token
+            optimizer.last_pass = Pass(number, 0, len(batches))
+        order, rest = shuffled(X.shape[-1], seed, number), batches[n_done:]
+        J, n_samples = 0.0, X.shape[-1] - rest[0].start
         with watched(report is not None), computing():  # once for all steps, rather than once for each
-            for batch, rate in zip(with_progress(batches, "mini-batches of this epoch"), of_epoch):
+            for batch, rate in zip(with_progress(rest, "mini-batches of this epoch"), rates[n_done:]):
                 mini_batch = (np.take(array, order[batch], axis=-1) for array in (X, Y))
-                J += step(*mini_batch, rate, number) / m
+                J += step(*mini_batch, rate, number) / n_samples
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:
-            left = text_of_duration((time.perf_counter() - begin) / number * (epochs - number))
-            report(f"epoch {number:{len(str(epochs))}}/{epochs}   {history[-1]}   {left} left")
+            seconds = (time.perf_counter() - begin) / len(history) * (epochs - len(history))
+            left = text_of_duration(seconds)
+            report(f"epoch {number:{len(str(last))}}/{last}   {history[-1]}   {left} left")
     return history
+
+
+def _plan(model, m, optimizer, epochs, batch_size, learning_rate, first_epoch):
+    """Return for each epoch of `fit`: its number, how many mini-batches are done, all of them, their rates.
+
+    The mini-batches are slices of the m samples. Some are done in an epoch that was interrupted.
+    """
+    first, (_, n_done, n_batches) = optimizer.n_epochs + 1, optimizer.last_pass
+    if first_epoch is not None:
+        first = whole_number("first_epoch", first_epoch, 1)
+    if first_epoch is not None or n_done == n_batches:
+        n_done = 0
+    numbers = range(first, first + epochs)
+    sizes = [batch_size(number - 1) if callable(batch_size) else batch_size for number in numbers]
+    of_epochs = [_checked_batches(model, m, size) for size in sizes]
+    counts = list(map(len, of_epochs))
+    if n_done and n_batches != counts[0]:
+        raise ValueError(
+            f"epoch {first} was interrupted after {n_done} of {n_batches} mini-batches, but has {counts[0]} "
+            f"now: use the batch_size and data that it began with, or first_epoch={first} to begin it anew"
+        )
+    rates = [[None] * n for n in counts]
+    if learning_rate is not None:
+        rates = rates_of(learning_rate, counts, isinstance(optimizer.learning_rate, Fraction), first)
+    return list(zip(numbers, [n_done, *[0] * (epochs - 1)], of_epochs, rates))
 
 
 def shuffled(m, seed, epoch):
@@ -121,19 +152,25 @@ def _checked_batches(model, m, batch_size):
 
 def _train_on(model, optimizer, clip, X, Y, rate, number):
     """Make one step, with learning rate `rate` unless that is None; return m times the mean of the costs."""
-    if rate is not None:
-        optimizer.learning_rate = rate
+    before, n_steps = optimizer.learning_rate, model.n_steps
     try:
+        if rate is not None:
+            optimizer.learning_rate = rate
         if model.has_updates:
             J, = model.train([(X, Y)], optimizer, clip)
         else:
             J = _as_float(model.forward_backward(X, Y))  # if that fails, there is no step
             model.step(optimizer, clip)
-    except FloatingPointError as error:
-        raise FloatingPointError(
-            f"epoch {number}: {error}. The learning_rate is {optimizer.learning_rate}; "
-            "the parameters are those of the step before"
-        ) from None
+    except BaseException as error:
+        rate = optimizer.learning_rate
+        if model.n_steps == n_steps:  # no step was made, so the rate stays that of the step before
+            optimizer.learning_rate = before
+        if isinstance(error, FloatingPointError):
+            raise FloatingPointError(
+                f"epoch {number}: {error}. The learning_rate was {rate}; "
+                "the parameters are those of the step before"
+            ) from None
+        raise
     return _as_float(J) * X.shape[-1]
 
 

@@ -9,6 +9,7 @@ from ..checks import real_number, shown, to_be_written, truth, without_return
 from ..layers.layer import finite, parameters_with
 from ..layers.through import in_one_piece
 from ..registry import AsCode, Examples, Registry
+from ..state import Pass
 
 OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
 
@@ -29,8 +30,9 @@ class Optimizer(AsCode):
     then W <- W - (the optimizer's step). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2;
     without momentum the two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
 
-    The memory, `n_memories` arrays for each parameter that start at 0, belongs to this object, so keep one
-    optimizer for the whole of a training.
+    The memory, `n_memories` arrays for each parameter that start at 0, belongs to this object, and so does
+    the number of epochs that `fit` has made with it: keep one optimizer for the whole of a training, and make
+    one for each network. Several networks may share one that has no memory and is not used by `fit`.
     """
 
     n_memories = 0
@@ -44,12 +46,20 @@ class Optimizer(AsCode):
         self.last_rate = self.learning_rate
         self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self.n_updates = 0
+        self.last_pass = Pass(0, 0, 0)
+        self.network = None  # the token of the network that it has trained last
+
+    @property
+    def n_epochs(self) -> int:
+        """The number of the last epoch that `fit` has finished with it; 0 before the first."""
+        number, n_done, n_batches = self.last_pass
+        return number - (n_done < n_batches)
 
     def why_no_parts(self) -> str | None:
         """Return why it cannot update a part of a parameter, in words; None if it can."""
         if self.needs_whole_parameters:
             return "looks at whole parameters"
-        if type(self).update is not Optimizer.update:
+        if getattr(self.update, "__func__", None) is not Optimizer.update:  # of the class, or of this object
             return "has an update of its own, for whole layers"
         return None
 
@@ -120,16 +130,27 @@ class Optimizer(AsCode):
             W = W - self.learning_rate * self.weight_decay * W
         return W, step
 
+    def count_step(self, network):
+        """Note a step that the network with this token has made with it, perhaps one of a pass of `fit`."""
+        self.network = network
+        if self.last_pass.n_done < self.last_pass.n_batches:
+            self.last_pass = self.last_pass._replace(n_done=self.last_pass.n_done + 1)
+
     def fresh(self):
         """Return an optimizer like this one that has made no update yet."""
         twin = copy.copy(self)
-        twin.memory, twin.n_updates = {}, 0
+        twin.memory, twin.n_updates, twin.last_pass, twin.network = {}, 0, Pass(0, 0, 0), None
         return twin
 
-    def resume(self, memory, n_updates, learning_rate, last_rate):
-        """Go on where another optimizer has stopped, with what it has remembered."""
-        self.memory, self.n_updates = memory, n_updates
-        self.learning_rate, self.last_rate = learning_rate, last_rate
+    def resume(self, found, network):
+        """Go on where another optimizer has stopped.
+
+        found: its `OptimizerState`.
+        network: the token of the network that this one trains from now on.
+        """
+        self.memory = {key: [array.copy() for array in arrays] for key, arrays in found.memory.items()}
+        self.n_updates, self.last_pass = found.n_updates, Pass(*found.last_pass)
+        self.learning_rate, self.last_rate, self.network = found.learning_rate, found.last_rate, network
 
     def step(self, g, *memory):
         """Return (what to subtract from a parameter with gradient `g`, *what to remember for `memory`).
@@ -148,6 +169,16 @@ class Optimizer(AsCode):
             if self.epsilon is not None and isinstance(g, np.ndarray):  # others have no numbers
                 not_zero_in(g.dtype, "epsilon", self.epsilon)
         self.check_memory({key: g.shape for key, (_, _, g) in parameters.items()})
+
+    def check_network(self, token):
+        """Raise `ValueError` if it remembers gradients or epochs of a network with another token."""
+        remembers = self.last_pass.number or (self.n_memories and self.n_updates)
+        if remembers and self.network not in (None, token):
+            raise ValueError(
+                "this optimizer remembers the gradients or epochs of another network: make a new "
+                f"{type(self).__name__} for each network; to go on with that training in this network, call "
+                "net.resume(other.state(optimizer), optimizer)"
+            )
 
     def check_memory(self, shapes):
         """Raise `ValueError` if it remembers another network. shapes: {key of a parameter: its shape}."""

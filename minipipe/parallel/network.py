@@ -191,7 +191,7 @@ class Parallel(Network):
 
     def check_step(self, optimizer: Optimizer) -> None:
         """Raise `ValueError` unless this is an optimizer, `RuntimeError` if the order makes the updates."""
-        checked_optimizer(optimizer)
+        checked_optimizer(optimizer).check_network(self.token)
         if self.has_updates:
             raise RuntimeError(
                 f"the order of {self.schedule.name!r} updates the stages itself: "
@@ -203,7 +203,7 @@ class Parallel(Network):
         if not self.has_updates:
             super().check_training(optimizer, clip)
             return
-        checked_optimizer(optimizer)
+        checked_optimizer(optimizer).check_network(self.token)
         if clip is not None:
             raise ValueError(
                 f"clip={shown(clip)} with the order of {self.schedule.name!r}, whose devices update before "
@@ -452,7 +452,7 @@ class Parallel(Network):
         found = self._run.whole_layers() if self.has_updates else self._run.statistics()
         optimizers = [] if self._optimizer is None else [self._optimizer]
         # the commit: all new arrays are there, so that from here on nothing is computed, only assigned
-        with all_or_nothing([self, *optimizers, *self._all_layers]):
+        with self._lock, all_or_nothing([self, *optimizers, *self._all_layers]):
             if self.has_updates:
                 self._take_updates(found)
             else:
@@ -471,6 +471,7 @@ class Parallel(Network):
         rate = self._optimizer.learning_rate
         vars(self._optimizer).update(vars(next(iter(optimizers.values()))))
         self._optimizer.learning_rate = rate
+        self._optimizer.count_step(self.token)
         memories = {place: own.memory for place, own in optimizers.items()}
         self._optimizer.memory = MemoryInParts(self._layout.memory, memories)
         self.n_steps += len(self.stages[-1].costs)

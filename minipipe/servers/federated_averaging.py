@@ -136,7 +136,7 @@ class FederatedAveraging(Network):
         positions = self.positions.copy()
         for k in chosen:
             positions[k] += self._epochs * len(self.clients[k].batches)
-        with all_or_nothing([self, *self._all_layers]):
+        with self._lock, all_or_nothing([self, *self._all_layers]):
             take(self.layers, found.state)
             self.n_rounds, self.positions, self.trace = number, positions, trace
         down = sum(message.n_bytes for message in trace.messages if message.source == 0)

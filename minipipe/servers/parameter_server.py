@@ -121,7 +121,7 @@ class ParameterServer(Network):
         workers, its `read` and its `staleness`; `arrivals` is the order in which each server has got
         gradients; and `kept` is {number of updates: the weights then}, a list with an array for each.
         """
-        checked_optimizer(optimizer)
+        checked_optimizer(optimizer).check_network(self.token)
         if why := optimizer.why_no_parts():
             raise ValueError(
                 f"{type(optimizer).__name__} {why}, but a server updates a range of all "
@@ -224,12 +224,13 @@ class ParameterServer(Network):
         for number in first.kept:
             vectors = join_chunks([share.kept[number] for share in shares], self._vectors())
             kept[number] = leaves(unflattened(vectors, pairs_of_layers(self.layers)))
-        with all_or_nothing([self, optimizer, *self._all_layers]):
+        with self._lock, all_or_nothing([self, optimizer, *self._all_layers]):
             for layer, new in zip(self._all_layers, every_layer(first.layers), strict=True):
                 for name in layer.arrays:
                     setattr(layer, name, getattr(new, name))
             optimizer.memory, optimizer.last_rate = memory, optimizer.learning_rate
             optimizer.n_updates += len(first.updates)
+            optimizer.network = self.token
             self.n_steps += len(first.updates)
             self.updates, self.kept = first.updates, kept
             self.arrivals = [share.arrivals for share in shares]

@@ -250,6 +250,13 @@ def test_an_optimizer_with_an_update_of_its_own_is_refused(zero):
         mp.DataParallel(LAYERS, LOSS, 2, zero=zero).train([mini_batch(4)], OwnUpdate(0.1))
 
 
+def test_an_update_that_is_replaced_on_the_object_is_refused():
+    optimizer = mp.SGD(0.1)
+    optimizer.update = lambda layers, gradients: None
+    with pytest.raises(ValueError, match="SGD has an update of its own, for whole layers"):
+        mp.DataParallel(LAYERS, LOSS, 2, zero=1).train([mini_batch(4)], optimizer)
+
+
 class Frozen(mp.Linear):
     def backward_weight(self, dZ):
         return None, None

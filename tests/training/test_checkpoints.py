@@ -174,7 +174,7 @@ def npz(**arrays):
     (npz(W=np.ones(3)), "not a checkpoint of minipipe"),
     (npz(**{ABOUT: np.array([{"a": 1}], dtype=object)}), "not a checkpoint of minipipe"),
     (npz(**{ABOUT: np.array("[1]")}), "not a checkpoint of minipipe"),
-    (npz(**{ABOUT: np.array('{"format": 4}')}), "has the format 4, this version of minipipe reads 3"),
+    (npz(**{ABOUT: np.array('{"format": 5}')}), "has the format 5, this version of minipipe reads 4"),
 ])
 def test_a_foreign_file_is_refused(content, words, tmp_path):
     path = tmp_path / "net.npz"
@@ -213,6 +213,8 @@ EDITS = [
     *[(changed_count(value, "n_steps"), "n_steps=.* must be") for value in (None, -1, 1.5, "7")],
     *[(changed_count(value, "optimizer", "updates"), "n_updates=.* must be") for value in (None, -1, 1.5)],
     *[(changed_count(value, "optimizer", "last_rate"), "last_rate=.* must be") for value in ("x", 0)],
+    *[(changed_count(value, "optimizer", "last_pass"), "last_pass.* must be")
+      for value in (None, 3, [1, 2], [1, 2, 1], [1, -1, 2], [1, 0.5, 2])],
 ]
 
 
@@ -273,7 +275,7 @@ def test_a_training_with_frozen_layers_is_saved_and_goes_on(layers, tmp_path):
 def test_the_optimizer_of_another_network_is_not_saved(tmp_path):
     optimizer = mp.Adam(0.01)
     train(in_stages(), optimizer, range(1))
-    with pytest.raises(ValueError, match=r"remembers arrays of shapes .* pass the optimizer"):
+    with pytest.raises(ValueError, match="epochs of another network: make a new Adam"):
         mp.save(tmp_path / "net.npz", mp.Sequential([mp.Linear(2, 2)], LOSS), optimizer)
     assert not list(tmp_path.iterdir())
 
@@ -500,6 +502,6 @@ def test_an_optimizer_that_remembers_another_network_is_refused(make):
     make([mp.Linear(4, 6), mp.Linear(6, 2)]).train(batch, adam)
     net = make([mp.Linear(4, 3), mp.Linear(3, 2)])
     before = copy.deepcopy((parameters(net.layers), dict(adam.memory), adam.n_updates))
-    with pytest.raises(ValueError, match="this optimizer remembers the gradients of another network"):
+    with pytest.raises(ValueError, match="remembers the gradients or epochs of another network"):
         net.train(batch, adam)
     assert_same((parameters(net.layers), dict(adam.memory), adam.n_updates), before)

@@ -49,14 +49,12 @@ def test_the_time_left_is_that_of_the_epochs_to_come(monkeypatch):
 def test_the_cost_of_an_epoch_is_the_mean_over_samples():
     """Mini-batches of 8, 8, 7 and 7 samples, each with its weight; a few dozen roundings of numbers near 1.
     """
-    class Still:
-        learning_rate = 1
-
+    class Still(mp.SGD):
         def update(self, layers, gradients):
             pass
 
     net = mp.Sequential(LAYERS, mp.SoftmaxCrossEntropy())
-    (epoch,) = mp.fit(net, X, Y, Still(), 1, 8, report=None)
+    (epoch,) = mp.fit(net, X, Y, Still(1), 1, 8, report=None)
     assert abs(epoch.J - net.forward_backward(X, Y)) < 100 * np.finfo(float).eps
 
 
@@ -115,7 +113,7 @@ def test_fit_stops_before_a_step_that_is_not_finite(monkeypatch):
 def test_fit_stops_when_the_cost_is_not_finite():
     huge = np.full((1, 4), 1e200)
     net = mp.Sequential([mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])], mp.MeanSquaredError())
-    words = "epoch 1: MeanSquaredError.*: the cost is not finite.*learning_rate is 0.1"
+    words = "epoch 1: MeanSquaredError.*: the cost is not finite.*learning_rate was 0.1"
     refuses_and_keeps(net, FloatingPointError, words, huge, huge * 0)
 
 
