@@ -11,7 +11,7 @@ from .arrays import (
     as_floats, computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled,
     sum_of_squares,
 )
-from .layers import Layer, every_layer
+from .layers import LAYERS, Layer, every_layer
 from .layers.layer import (
     checked_layers, commit, finite, pairs_of_layers, parameters_with, take_statistics,
 )
@@ -348,7 +348,9 @@ class Network:
 
     def _inputs(self, X):
         """Return X, checked, in the dtype of the network; tokens keep their own."""
-        X = checked_inputs(X)
+        X, first = checked_inputs(X), self.layers[0]
+        if not first.layers and type(first) in LAYERS.values():
+            first.output_shape(X.shape)  # so that an error shows the shape of all of X, not of a micro-batch
         are_tokens = any(layer.takes == "tokens" for layer in self._all_layers)
         return X if are_tokens else as_floats("X", X, self.dtype)
 

@@ -16,7 +16,8 @@ RUNS = [  # title, schedule, what it recomputes
 def memory_over_time():
     """A matplotlib `Figure`: KiB on each device, for GPipe, 1F1B, and GPipe with recomputation."""
     X, Y = digits().train
-    layers = [Linear(64, 64), Tanh()] * 7 + [Linear(64, 64), Linear(64, 10)]
+    pairs = [layer for _ in range(7) for layer in (Linear(64, 64), Tanh())]
+    layers = [*pairs, Linear(64, 64), Linear(64, 10)]
     figure = new_figure(9, 8.5)
     all_axes = figure.subplots(len(RUNS), sharex=True, sharey=True)
     for ax, (name, schedule, recompute) in zip(all_axes, RUNS):

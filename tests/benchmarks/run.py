@@ -115,7 +115,7 @@ def all_reduce_of(n_ranks):
 def simulation(name, n_devices, n_microbatches, with_bytes=False):
     """A function that simulates this schedule; with the bytes of a Linear(4, 4) on each stage, or without."""
     schedule = build(name, n_devices, n_microbatches)
-    layers = [Linear(4, 4)] * n_devices
+    layers = [Linear(4, 4) for _ in range(n_devices)]
     sizes = footprints(layers, MeanSquaredError(), n_devices, (4,), m=4) if with_bytes else None
     return lambda: simulate(schedule, footprints=sizes)
 

@@ -247,3 +247,11 @@ def test_a_gradient_of_another_shape_than_its_parameter_is_refused(name):
         with pytest.raises(error, match=words):
             train(net)
         assert net.n_steps == 0
+
+
+def test_an_error_shows_the_shape_of_the_x_that_was_passed():
+    for make in (mp.Sequential, NETWORKS["pipeline"]):
+        net = make(LAYERS, LOSS)
+        for call in (lambda: net.forward_backward(X[:2], Y), lambda: net.predict(X[:2])):
+            with pytest.raises(ValueError, match=r"needs A_prev of shape \(3, m\), got \(2, 6\)"):
+                call()

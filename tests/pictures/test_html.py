@@ -184,7 +184,9 @@ def test_titles_have_exact_fractions():
 
 def test_every_step_of_a_run_has_a_page():
     pipe = mp.Pipeline(
-        [mp.Linear(2, 2)] * 4, mp.MeanSquaredError(), 4, 3, schedule="zb-v", link=mp.Link(latency=0.25))
+        [mp.Linear(2, 2) for _ in range(4)], mp.MeanSquaredError(), 4, 3, schedule="zb-v",
+        link=mp.Link(latency=0.25),
+    )
     pipe.start(np.ones((2, 6)), np.ones((2, 6)))
     while pipe.tick():
         data = page_data(pipe.trace)

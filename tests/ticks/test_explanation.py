@@ -193,7 +193,7 @@ def test_nothing_to_explain():
 
 
 def test_a_run_can_be_explained_at_any_tick():
-    layers, X, link = [mp.Linear(2, 2)] * 3, np.ones((2, 4)), Link(latency=2)
+    layers, X, link = [mp.Linear(2, 2) for _ in range(3)], np.ones((2, 4)), Link(latency=2)
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 3, 4, schedule="1f1b", link=link)
     pipe.start(X, X)
     more = True
