@@ -15,7 +15,7 @@ from .layers import LAYERS, Layer, every_layer
 from .layers.layer import (
     checked_layers, commit, finite, pairs_of_layers, parameters_with, take_statistics,
 )
-from .layers.parameters import Parameters, check_each_once, common_dtype
+from .layers.parameters import Parameters, take_over
 from .layers.skips import skip_routes
 from .layers.through import backward_through, forward_through, in_one_piece, prepare_forward
 from .state import (
@@ -66,8 +66,8 @@ class Network:
             for part in every_layer([layer]):
                 part.index = index
         self._all_layers = list(every_layer(self.layers))  # with those that they are made of
-        self._dtype = common_dtype(self._all_layers, None if dtype is None else floats(dtype))
-        check_each_once(every_layer(layers), self._all_layers)
+        dtype = None if dtype is None else floats(dtype)
+        self._dtype = take_over(every_layer(layers), self._all_layers, dtype)
         self.skips = skip_routes(self.layers)
         self.ties = ties_of(self.layers)
         for index, layer in enumerate(self.layers):

@@ -9,40 +9,33 @@ from ..ties import check_tied_weights
 from .layer import named
 from .through import in_one_piece
 
-def common_dtype(layers, dtype=None):
+
+def take_over(layers, copies, dtype=None):
     """Make arrays of the W and b that layers bring, and return the dtype of their network.
 
     Args:
-        layers: copies, a flat list, as `every_layer` gives.
-        dtype: of floats, if it is given; where a layer brings fractions, it is object all the same.
-    """
-    found = []
-    for layer in layers:
-        for name in ("W", "b") if layer.arrays else ():
-            array = layer.checked_parameter(name, getattr(layer, name))
-            setattr(layer, name, array)
-            found += [] if array is None else [array.dtype]
-    common = np.result_type(*found or [np.float64])
-    return common if dtype is None or common.hasobject else dtype
-
-
-def check_each_once(layers, copies):
-    """Raise `ValueError` for an object with parameters that stands in two places of a network.
-
-    Its copies would train apart.
-
-    Args:
         layers: as the network has been handed them, a flat list.
-        copies: its own ones, in the same order.
+        copies: its own ones, in the same order, which get the arrays.
+        dtype: of floats, if it is given; where a layer brings fractions, it is object all the same.
+
+    Raises:
+        ValueError: for an array that cannot be a parameter, and for an object with parameters that stands in
+            two places, since its copies would train apart.
     """
-    met = {}
+    met, found = {}, []
     for layer, own in zip(layers, copies, strict=True):
+        for name in ("W", "b") if own.arrays else ():
+            array = own.checked_parameter(name, getattr(own, name))
+            setattr(own, name, array)
+            found += [] if array is None else [array.dtype]
         first = met.setdefault(id(layer), own)
-        if first is not own and leaves(own.parameter_shapes()):
+        if first is not own and leaves(first.parameter_shapes()):
             raise ValueError(
                 f"layers {first.index} and {own.index} are one object, {layer!r}, whose copies would train "
                 "apart: make an object for each place, with tie='a name' for each if they shall share one W"
             )
+    common = np.result_type(*found or [np.float64])
+    return common if dtype is None or common.hasobject else dtype
 
 
 class Parameters:

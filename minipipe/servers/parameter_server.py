@@ -168,6 +168,7 @@ class ParameterServer(Network):
 
     def use(self, weights: Sequence[np.ndarray]) -> None:
         """Replace the weights by these, one of `kept`."""
+        self._parameters.check()
         for vector, array in zip(self._vectors(), weights, strict=True):
             vector[...] = array.reshape(-1)
 

@@ -218,7 +218,10 @@ def test_tokens_and_fractions_keep_their_dtype():
 
 def test_a_layer_with_parameters_stands_in_one_place():
     linear, relu = mp.Linear(3, 3), mp.ReLU()
-    for layers in ([linear] * 3, [linear, mp.Residual(linear)], [mp.Residual(linear)] * 2, [Own(W)] * 2):
+    for layers in (
+        [linear] * 3, [linear, mp.Residual(linear)], [mp.Residual(linear)] * 2, [Own(W)] * 2,
+        [mp.Residual(Own(W.tolist()))] * 2,
+    ):
         with pytest.raises(ValueError, match=r"layers 0 and 1 are one object, .* tie='a name'"):
             mp.Sequential(layers, LOSS)
     net = mp.Sequential([relu, linear, relu], LOSS)
