@@ -24,7 +24,7 @@ def take_over(layers, copies, dtype=None):
     """
     met, found = {}, []
     for layer, own in zip(layers, copies, strict=True):
-        for name in ("W", "b") if own.arrays else ():
+        for name in [name for name in ("W", "b") if name in own.arrays]:
             array = own.checked_parameter(name, getattr(own, name))
             setattr(own, name, array)
             found += [] if array is None else [array.dtype]
