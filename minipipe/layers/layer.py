@@ -212,8 +212,8 @@ class Layer(AsCode):
     write into none of them.
     Whatever leaves a layer in a network, and each parameter, lies `in_one_piece`: a view is copied.
 
-    `W` and `b` are None in a layer without parameters, and `dW` and `db` then are None too; elsewhere, None
-    says that the parameter stays. A layer made of `layers` has tuples of theirs instead.
+    `W` and `b` are None in a layer without parameters, and then `dW` and `db` are; None from a
+    `backward_weight` keeps a parameter as it is. A layer made of `layers` has tuples of theirs instead.
 
     Without any number being computed, methods tell what a forward will do: `output_shape(shape)`,
     `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape, and its

@@ -223,7 +223,13 @@ def weight_gradients(layer: Layer, half: tuple | None) -> tuple:
     if layer.arrays:  # those of a layer made of layers have been checked one by one
         for name, parameter, gradient in (("W", layer.W, dW), ("b", layer.b, db)):
             # not by functions: this runs for each layer and micro-batch
-            if gradient is not None and (parameter is None or gradient.shape != parameter.shape):
+            if gradient is None:
+                if parameter is not None and hasattr(layer.backward_weight, "is_made"):
+                    raise ValueError(
+                        f"{named(layer)} has returned None for d{name}, but it has a {name}: return its "
+                        f"gradient; if {name} is to stay, write a backward_weight that returns None for it"
+                    )
+            elif parameter is None or gradient.shape != parameter.shape:
                 shape = None if parameter is None else parameter.shape
                 raise ValueError(
                     f"{named(layer)} has returned a d{name} of shape {gradient.shape}, but its {name} has "

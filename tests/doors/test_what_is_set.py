@@ -232,7 +232,7 @@ def test_a_layer_with_parameters_stands_in_one_place():
 # --- gradients that are not those of the parameters
 
 @pytest.mark.parametrize("name", ["on one device", "pipeline", "zero 1"])
-def test_a_gradient_of_another_shape_than_its_parameter_is_refused(name):
+def test_a_gradient_that_is_not_its_parameters_is_refused(name):
     def own(gradients, b=None):
         class Wrong(Own):
             def backward(self, dZ):
@@ -241,6 +241,8 @@ def test_a_gradient_of_another_shape_than_its_parameter_is_refused(name):
         return Wrong(W, b)
 
     for layer, error, words in [
+        (own((None, None)), ValueError, "None for dW, but it has a W: return its gradient; if W is"),
+        (own((W, None), B), ValueError, "None for db, but it has a b"),
         (own((W[:1], None)), ValueError, r"dW of shape \(1, 3\), but its W has \(3, 3\)"),
         (own((W, B)), ValueError, r"db of shape \(3, 1\), but its b has None"),
         (own((W, B[:, 0]), B), ValueError, r"db of shape \(3,\), but its b has \(3, 1\)"),
