@@ -1,5 +1,7 @@
 """Empty figures, colours, legends, and what all axes have in common."""
 
+import re
+import warnings
 from weakref import WeakKeyDictionary
 
 
@@ -85,6 +87,29 @@ def new_figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
+MOST_OPEN = 10  # figures of ours that nobody is shown: an earlier one is still there for whoever has its axes
+OURS = "minipipe"
+
+
+def new_axes(width, height):
+    """Return axes in a new figure of pyplot, which a notebook shows once, or `plt.show()` in a window.
+
+    Without a display, pyplot would keep all figures until the program ends: the last `MOST_OPEN` stay open.
+    """
+    import matplotlib.pyplot as plt
+
+    with warnings.catch_warnings():  # `rc_context` would undo what a notebook's backend sets as it loads
+        warnings.filterwarnings("ignore", "More than .* figures", RuntimeWarning)
+        figure, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    figure.set_label(OURS)
+    if plt.get_backend().lower() == "agg":
+        labels = zip(plt.get_fignums(), plt.get_figlabels())
+        ours = [number for number, label in labels if label == OURS]
+        for number in ours[:-MOST_OPEN]:
+            plt.close(number)
+    return ax
+
+
 def label(ax, title, x, y="", pad=None):
     """Name what runs to the right and upwards, and leave the frame open there.
 
@@ -96,7 +121,12 @@ def label(ax, title, x, y="", pad=None):
     ax.set(xlabel=x, ylabel=y)
     ax.spines[["top", "right"]].set_visible(False)
     if title is not None:
-        ax.set_title(title, loc="left", fontsize=11, pad=pad)
+        ax.set_title(drawable(title), loc="left", fontsize=11, pad=pad)
+
+
+def drawable(title):
+    r"""Return a title as text, with U+FFFD for characters that an SVG file cannot have, such as "\x1b"."""
+    return re.sub("[^\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", str(title))
 
 
 # The legend of a timeline: the kinds of work, and what the shades mean.
@@ -139,7 +169,7 @@ def draw_legend(ax, handles, labels, title):
     n_columns = _columns(labels, width)
     n_rows = -(-len(labels) // n_columns)
     if title is not None:
-        title = str(title)
+        title = drawable(title)
         beside = n_rows == 1 and _width(labels, n_columns) + 6.5 * len(title) < width
         ax.set_title(title, loc="left", fontsize=11, pad=6 if beside else 10 + 1.55 * FONT_SIZE * n_rows)
     ax.legend(

@@ -5,11 +5,12 @@ from collections import Counter
 from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
 from ..cluster.trace import check_trace
 from ..rates import rates_of
-from .canvas import draw_legend_beside, label, make_room, new_figure
-from .timeline import new_axes
+from .canvas import draw_legend_beside, label, make_room, new_axes, new_figure
+from .timeline import axes_of
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 STYLES_OF_LINES = "-", "--", "-.", ":"
+SIZE = 6.5, 3.2  # inches of new axes
 
 
 # The bytes that each device of a run holds, over time.
@@ -29,7 +30,7 @@ def memory(trace, ax=None, title=None, legend=True):
         [(tick, n_bytes / 1024) for tick, n_bytes in trace.memory(device)]
         for device in range(trace.n_devices)
     ]
-    ax = new_axes(trace) if ax is None else ax
+    ax = axes_of(trace) if ax is None else ax
     end = float(trace.makespan)  # matplotlib knows no fractions
     # axes that share their y axis with this one, and have curves already, stay whole
     sharing = [other for other in ax.get_shared_y_axes().get_siblings(ax) if other.lines]
@@ -84,7 +85,7 @@ def ledger(trace, device, ax=None, title=None):
     """
     check_trace(trace)
     entries = trace.ledger(device)
-    ax = new_axes(trace) if ax is None else ax
+    ax = axes_of(trace) if ax is None else ax
     ticks = [*(float(tick) for tick, _ in entries), float(trace.makespan)]  # matplotlib knows no fractions
     kinds = [kind for kind in MEMORY_KINDS if any(kind in held for _, held in entries)]
     layers = [[held.get(kind, 0) / 1024 for _, held in (*entries, entries[-1])] for kind in kinds]
@@ -117,7 +118,7 @@ def curves(series, ax=None, x="", y="", title=None):
     """
     if not isinstance(series, dict) or not series:
         raise ValueError("there is nothing to draw: pass {name: [(x, y), ...]} with at least one curve")
-    ax = _axes(ax)
+    ax = new_axes(*SIZE) if ax is None else ax
     for number, (name, points) in enumerate(series.items()):
         points = [[float(real_number("series", number)) for number in point] for point in points]
         at, values = zip(*points)  # floats, since matplotlib knows no fractions
@@ -139,7 +140,7 @@ def staleness(updates, ax=None, title=None):
     """
     if not isinstance(updates, dict) or not updates or not all(map(items_of, updates.values())):
         raise ValueError("there is nothing to draw: pass {name: updates}, with at least one update each")
-    ax, width = _axes(ax), 0.8 / len(updates)
+    ax, width = new_axes(*SIZE) if ax is None else ax, 0.8 / len(updates)
     for number, (name, of_run) in enumerate(updates.items()):
         counts = Counter(update.staleness for update in of_run)
         at = [stale + (number - (len(updates) - 1) / 2) * width for stale in counts]
@@ -150,14 +151,6 @@ def staleness(updates, ax=None, title=None):
     ax.legend(frameon=False, fontsize=9)
     label(ax, title, "staleness (updates by others since the weights were read)", "updates (%)")
     return ax
-
-
-def _axes(ax):
-    if ax is not None:
-        return ax
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(6.5, 3.2), layout="constrained")[1]
 
 
 # Learning rates over the epochs, before any training.
@@ -222,10 +215,7 @@ def cut(costs, counts, names=None, ax=None, title=None, unit=None):
             f"counts={counts} adds up to {sum(counts)} for {len(costs)} costs: "
             "together the stages have every layer"
         )
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.gca()
+    ax = new_axes(*SIZE) if ax is None else ax
     ends = [sum(counts[:stage + 1]) for stage in range(len(counts))]
     loads = [sum(costs[end - count:end]) for end, count in zip(ends, counts)]
     equal, slowest = sum(costs) / len(counts), loads.index(max(loads))

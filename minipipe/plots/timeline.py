@@ -13,7 +13,8 @@ from ..cluster.trace import check_trace
 from ..order import simulate
 from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
-    EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, make_room, new_figure, styles_of,
+    EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, make_room, new_axes, new_figure,
+    styles_of,
 )
 
 
@@ -124,7 +125,7 @@ def timeline(
     """
     check_trace(trace)
     if ax is None:
-        ax = new_axes(trace)
+        ax = axes_of(trace)
     rows = rows_of(trace)
     styles = styles_of([trace]) if styles is None else styles
     ticks = float(max(trace.makespan, until or 0, longest or 0)) or 1  # matplotlib knows no fractions
@@ -156,11 +157,9 @@ def timeline_figure(trace, title=None):
     return figure
 
 
-def new_axes(trace):
+def axes_of(trace):
     """Return axes in a new figure whose size suits the number of boxes and devices."""
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=figure_size([trace], height_of(rows_of(trace))), layout="constrained")[1]
+    return new_axes(*figure_size([trace], height_of(rows_of(trace))))
 
 
 def figure_size(traces, n_rows, row_height=0.45, widest=16):

@@ -1,7 +1,9 @@
 """Pictures say what the trace says, readably."""
 
+import io
 from fractions import Fraction
 from functools import partial
+from xml.etree import ElementTree
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -106,6 +108,28 @@ def test_new_axes_are_made_only_when_none_are_given(counted):
         assert plt.get_fignums() == before
         made = draw(counted)
         assert made.figure.number not in before and made.figure.axes == [made]
+
+
+def test_pictures_that_nobody_is_shown_do_not_pile_up(counted):
+    """The figure of the user stays, and one that pyplot has closed is there for whoever has its axes."""
+    own = plt.figure()
+    made = [plots.memory(counted)] + [plots.curves({"one": [(0, 1)]}) for _ in range(11)]
+    assert len(plt.get_fignums()) == 1 + 10 and plt.fignum_exists(own.number)
+    assert plt.gcf() is made[-1].figure
+    made[0].figure.savefig(io.BytesIO())
+
+
+def test_a_figure_for_a_notebook_stays_open_to_the_end_of_its_cell(monkeypatch):
+    """The 21st does not warn: warnings are errors here."""
+    monkeypatch.setattr(plt, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
+    made = [plots.curves({"one": [(0, 1)]}).figure for _ in range(21)]
+    assert [plt.figure(number) for number in plt.get_fignums()] == made
+
+
+def test_characters_that_xml_lacks_are_replaced_in_a_picture(tmp_path):
+    mp.simulate("1f1b").save(tmp_path / "run.svg", title="a\x00b\x1b[31m\ud800\ufffe é")
+    ElementTree.parse(tmp_path / "run.svg")
+    assert " a\ufffdb\ufffd[31m\ufffd\ufffd é " in (tmp_path / "run.svg").read_text(encoding="utf-8")
 
 
 def test_memory_curves_are_those_of_the_trace(counted):
