@@ -45,7 +45,7 @@ def main(arguments=None):
     except KeyboardInterrupt:
         print("minipipe: stopped", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # of a file that ends Python, or of argparse
         message = mistake_in_file(error, words)
         if message is None and not isinstance(error, MISTAKES):
             raise

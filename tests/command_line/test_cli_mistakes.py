@@ -84,6 +84,7 @@ FILES = {  # name: (its content, what is said of it)
     "far.csv": (b"0F999999999,0B999999999", "0F999999999 is out of reach"),
     "large.csv": (None, "has more than 16,000,000 characters: name the file of a smaller schedule"),
     "bytes.py:f": (b"\0", "source code string cannot contain null bytes"),
+    "ends.py:f": (b"raise SystemExit(0)", "line 1, in <module>: SystemExit: 0"),
 }
 
 
