@@ -47,15 +47,77 @@ def bytes_by_kind(holdings):
     >>> A = np.zeros((2, 3))
     >>> bytes_by_kind({"stash": [A, (A, None)], "work": {"view": A[:, :1]}})
     {'stash': 48, 'work': 0}
+
+    A value may be a `Shelf`, which stands for all of its kinds.
     """
     if not isinstance(holdings, dict):
         raise ValueError(f"holdings={shown(holdings)} must be a dict {{kind: arrays}}")
-    seen, n_bytes = {}, {}
+    seen, n_bytes, kept = {}, {}, {}
     for kind, value in holdings.items():
+        if type(value) is Shelf:
+            kept = value.items
+            n_bytes |= value.n_bytes
+            for number in seen.keys() & kept.keys():
+                size, n_items = kept[number]
+                n_bytes[_first(n_items)] -= size
+            continue
         found = buffers(value)
-        n_bytes[kind] = sum(found[number] for number in found.keys() - seen)
+        new = [number for number in found.keys() - seen if number not in kept]
+        n_bytes[kind] = n_bytes.get(kind, 0) + sum(found[number] for number in new)
         seen.update(found)
     return n_bytes
+
+
+class Shelf:
+    """What a device keeps of micro-batches, counted as items come and go: however many, a look is short.
+
+    kinds: of what is kept.
+
+    n_bytes: {kind: bytes}; a buffer counts once, under the first kind that has it.
+    items: {id of a buffer: (its bytes, {kind: in how many items it is})}.
+    """
+
+    def __init__(self, kinds):
+        self.n_bytes, self.items = dict.fromkeys(kinds, 0), {}
+
+    def count(self, kind, found, n):
+        """Count an item that comes (n = 1) or goes (n = -1). found: its `buffers`."""
+        for number, size in found.items():
+            _, n_items = self.items.setdefault(number, (size, dict.fromkeys(self.n_bytes, 0)))
+            self._count_first(n_items, -size)
+            n_items[kind] += n
+            self._count_first(n_items, size)
+            if not any(n_items.values()):
+                del self.items[number]
+
+    def _count_first(self, n_items, size):
+        first = _first(n_items)
+        if first is not None:
+            self.n_bytes[first] += size
+
+
+def _first(n_items):
+    return next((kind for kind, n in n_items.items() if n), None)
+
+
+class Kept(dict):
+    """{micro-batch: nested arrays} on a `Shelf`. What an item consists of stays while it is here."""
+
+    def __init__(self, shelf, kind, items):
+        super().__init__()
+        self._shelf, self._kind, self._found = shelf, kind, {}
+        for i, value in items.items():
+            self[i] = value
+
+    def __setitem__(self, i, value):
+        super().__setitem__(i, value)
+        self._found[i] = buffers(value)
+        self._shelf.count(self._kind, self._found[i], 1)
+
+    def pop(self, i):
+        """Return the item and remove it."""
+        self._shelf.count(self._kind, self._found.pop(i), -1)
+        return super().pop(i)
 
 
 WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast way past most of what is no array

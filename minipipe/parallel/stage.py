@@ -3,6 +3,7 @@
 import copy
 from functools import partial
 
+from ..cluster.memory import Kept, Shelf
 from ..layers import every_layer
 from ..layers.layer import commit, take_statistics
 from ..layers.through import (
@@ -373,10 +374,13 @@ class Holdings:
     """
 
     def __init__(self, stages):
-        self._stages = stages
+        self._stages, self._shelf = stages, Shelf(KEPT)
+        for stage in stages:
+            stage.inputs = Kept(self._shelf, "stashed inputs", stage.inputs)
+            stage.stash = Kept(self._shelf, "caches", stage.stash)
 
     def __call__(self):
-        """Return {kind: nested lists of arrays}, as they are now."""
+        """Return {kind: nested lists of arrays, or a `Shelf`}, as they are now."""
         kinds = "parameters", "optimizer state", "weight versions", "gradients", *KEPT
         held = {kind: [] for kind in kinds}
         for stage in self._stages:
@@ -389,6 +393,6 @@ class Holdings:
             held["optimizer state"].append(stage.optimizer_state())
             held["weight versions"].append(older)
             held["gradients"].append(stage.totals.held())
-            held["stashed inputs"].append(stage.inputs)
-            held["caches"] += [stage.stash, stage.halves]
+            held["caches"].append(stage.halves)
+        held["stashed inputs"] = self._shelf
         return held
