@@ -84,16 +84,13 @@ class Shelf:
         """Count an item that comes (n = 1) or goes (n = -1). found: its `buffers`."""
         for number, size in found.items():
             _, n_items = self.items.setdefault(number, (size, dict.fromkeys(self.n_bytes, 0)))
-            self._count_first(n_items, -size)
+            before = _first(n_items)
             n_items[kind] += n
-            self._count_first(n_items, size)
+            for first, n_bytes in (before, -size), (_first(n_items), size):
+                if first is not None:
+                    self.n_bytes[first] += n_bytes
             if not any(n_items.values()):
                 del self.items[number]
-
-    def _count_first(self, n_items, size):
-        first = _first(n_items)
-        if first is not None:
-            self.n_bytes[first] += size
 
 
 def _first(n_items):

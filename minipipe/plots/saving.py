@@ -48,13 +48,15 @@ def chrome_trace(trace: Trace) -> dict:
     return {"traceEvents": _names(trace, threads) + events, "displayTimeUnit": "ms", "otherData": told}
 
 
-def nanoseconds(time, unit):
-    """Return a time as the whole nanoseconds that Perfetto counts in. unit: its microseconds.
+def on_grid(time, unit=1):
+    """Return `time` in microseconds, rounded to whole nanoseconds, in which Perfetto counts.
 
-    Starts and ends are rounded, never lengths: so a box ends no later than the one after it begins, and
-    Perfetto, which drops a box that begins within another, draws all of them.
+    unit: the microseconds of 1 of `time`.
+
+    Starts and ends are rounded, never lengths. So no box ends after the start of the next one: Perfetto
+    drops a box that begins within another.
     """
-    return round(time * unit * 1000)
+    return plain(round(time * unit * 1000) / 1000)
 
 
 def plain(number):
@@ -82,15 +84,15 @@ def _boxes(trace, threads, unit):
     """Return a box for each span; its category is the kind of work, or "work" if it has none."""
     events = []
     for device, label, start, end, lane in trace.spans:
-        kind, ts, until = getattr(label, "kind", None), nanoseconds(start, unit), nanoseconds(end, unit)
+        kind, ts = getattr(label, "kind", None), on_grid(start, unit)
         events.append({
             "ph": "X",
             "name": str(label),
             "cat": KIND_NAMES.get(kind, kind if isinstance(kind, str) else "work"),
             "pid": PROCESS,
             "tid": threads[device, lane],
-            "ts": plain(ts / 1000),
-            "dur": plain((until - ts) / 1000),
+            "ts": ts,
+            "dur": on_grid(on_grid(end, unit) - ts),
             "args": {"start": plain(start), "end": plain(end), **_position(label)},
         })
     return events
@@ -123,12 +125,12 @@ def _arrows(trace, threads, unit):
         if before < 0 or after == len(spans[to]):
             continue
         begin, end = spans[source][before], spans[to][after]
-        leaves = nanoseconds(begin.end - ARROW_INSET * (begin.end - begin.start), unit)
-        arrives = nanoseconds(end.start + ARROW_INSET * (end.end - end.start), unit)
+        leaves = begin.end - ARROW_INSET * (begin.end - begin.start)
+        arrives = end.start + ARROW_INSET * (end.end - end.start)
         arrow = {"name": str(message.label), "cat": "message", "id": number, "bp": "e", "pid": PROCESS}
         events += [
-            arrow | {"ph": "s", "tid": threads[source], "ts": plain(leaves / 1000)},
-            arrow | {"ph": "f", "tid": threads[to], "ts": plain(arrives / 1000)},
+            arrow | {"ph": "s", "tid": threads[source], "ts": on_grid(leaves, unit)},
+            arrow | {"ph": "f", "tid": threads[to], "ts": on_grid(arrives, unit)},
         ]
     return events
 
@@ -141,7 +143,7 @@ def _memory_counters(trace, threads, unit):
             "name": f"memory of device {device}",
             "pid": PROCESS,
             "tid": threads[device, COMPUTE],
-            "ts": plain(nanoseconds(ticks, unit) / 1000),
+            "ts": on_grid(ticks, unit),
             "args": {"bytes": int(n_bytes)},
         }
         for device in range(trace.n_devices if counts_bytes(trace) else 0)
