@@ -113,8 +113,9 @@ def test_a_step_that_ctrl_c_has_waited_for_keeps_its_rate(monkeypatch):
     step = optimizer.step
 
     def interrupted(*arrays):
-        monkeypatch.undo()
-        signal.raise_signal(signal.SIGINT)
+        if optimizer.n_updates == 2:
+            monkeypatch.undo()
+            signal.raise_signal(signal.SIGINT)
         return step(*arrays)
 
     monkeypatch.setattr(optimizer, "step", interrupted)
@@ -124,8 +125,8 @@ def test_a_step_that_ctrl_c_has_waited_for_keeps_its_rate(monkeypatch):
             fitted(net, optimizer)
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert (optimizer.n_updates, optimizer.last_pass) == (1, (1, 1, 3))
-    assert optimizer.learning_rate == optimizer.last_rate == RATE(0)
+    assert (optimizer.n_updates, optimizer.last_pass) == (2, (1, 2, 3))
+    assert optimizer.learning_rate == optimizer.last_rate == RATE(1 / 3)
     fitted(net, optimizer)
     assert_same(all_of(net, optimizer), all_of(*whole))
 
@@ -133,8 +134,9 @@ def test_a_step_that_ctrl_c_has_waited_for_keeps_its_rate(monkeypatch):
 def test_an_epoch_says_its_number_and_may_begin_anew():
     lines, (net, optimizer) = [], begun("one device")
     for _ in range(2):
-        mp.fit(net, X, Y, optimizer, 2, lambda epoch: 8 + epoch, report=lines.append)
+        mp.fit(net, X, Y, optimizer, 2, lambda epoch: 8 + 4 * epoch, report=lines.append)
     assert [line[:9] for line in lines] == ["epoch 1/2", "epoch 2/2", "epoch 3/4", "epoch 4/4"]
+    assert net.n_steps == 3 + 2 + 2 + 2
     Stops.left, Stops.error = AFTER_TWO_STEPS, KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         fitted(net, optimizer)
@@ -185,10 +187,21 @@ def test_an_optimizer_stays_with_its_network(name):
                     assert_same(all_of(other, optimizer), before)
             if not optimizer.n_memories and first != "fit":
                 USES[first](other, optimizer)
+                if (name, "fit") not in NOT_THERE:
+                    fitted(other, optimizer, 1)
             for pair in (twin, (copy.copy(twin[0]), copy.copy(twin[1]))):
                 USES[first](*pair)
             other.resume(net.state(twin[1]), optimizer)
             USES[first](other, optimizer)
+
+
+def test_clients_begin_with_fresh_optimizers():
+    net, optimizer = begun("one device")
+    fitted(net, optimizer)
+    before = all_of(net, optimizer)
+    federated = mp.FederatedAveraging(LAYERS, Stops(), [(X, Y), (X[:, :8], Y[:, :8])])
+    federated.round(optimizer)
+    assert_same(all_of(net, optimizer), before)
 
 
 NOT_THERE = {("ZeRO", "a step"), ("servers", "a step"), ("servers", "fit")}
