@@ -359,7 +359,7 @@ def test_fit_and_train_clip_as_a_step_does():
     by_hand, fitted, trained = (mp.Sequential(exact(TIED), MSE) for _ in range(3))
     by_hand.forward_backward(X, Y)
     by_hand.step(rate, clip=clip)
-    mp.fit(fitted, X, Y, rate, 1, X.shape[-1], clip=clip, metric=lambda A, Y: 0, report=None)
+    mp.fit(fitted, X, Y, rate.fresh(), 1, X.shape[-1], clip=clip, metric=lambda A, Y: 0, report=None)
     trained.train([(X, Y)], rate, clip=clip)
     for net in (fitted, trained):
         assert_same(parameters(net.layers), parameters(by_hand.layers))
