@@ -138,8 +138,8 @@ class Network:
         """Return the network's layers, or copies with the same arrays while a run has those."""
         return self.layers
 
-    def check_step(self, optimizer):
-        """Raise `ValueError` unless `optimizer` can make an update of this network."""
+    def check_step(self, optimizer, clip=None):
+        """Raise `ValueError` unless `step(optimizer, clip)` can update this network."""
         self._check_is_optimizer(optimizer)
         optimizer.check_network(self.token)
 
@@ -154,7 +154,7 @@ class Network:
         all, also if Ctrl-C comes in the middle of it: an optimizer of your own must not change in place what
         it has beside its `memory`.
         """
-        self.check_step(optimizer)
+        self.check_step(optimizer, clip)
         self._parameters.check()
         with computing():
             gradients = self._clipped(clip, self.own_gradients())
@@ -171,7 +171,7 @@ class Network:
 
     def check_training(self, optimizer, clip=None):
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
-        self.check_step(optimizer)
+        self.check_step(optimizer, clip)
         if clip is not None:
             real_number("clip", clip, above=0)
 

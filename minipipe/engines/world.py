@@ -1,6 +1,7 @@
 """All processes that `mpiexec` has started, as the engine sees them."""
 
 import atexit
+import faulthandler
 import os
 import pickle
 import platform
@@ -38,6 +39,8 @@ def world():
     """Return the `World` of this process; raise `RuntimeError` where no MPI is installed."""
     # MPICH otherwise prints lines of its own beside ours
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
+    # MPI waits for all ranks in C, for ever if one has ended before its first call of MPI
+    faulthandler.dump_traceback_later(patience(), exit=True, file=sys.__stderr__)
     try:
         from mpi4py import MPI
         from mpi4py.util.pkl5 import Intracomm
@@ -46,6 +49,8 @@ def world():
             f"the engine 'mpi' needs mpi4py and an MPI ({error}): in a virtual environment, "
             "pip install mpi4py mpich"
         ) from None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     return World(MPI, Intracomm)
 
 
@@ -112,10 +117,12 @@ class World:
         self.wait(self.comm.Iallgather(head, received), what, all_take_part=False)
         heads = list(struct.iter_unpack(HEAD, received))
         if len({call for call, _, _ in heads}) > 1:
-            calls = self.gathered(f"{_line_of_user()}{what}", "the comparison of calls")
-            told = "; ".join(f"rank {rank}: {call}" for rank, call in enumerate(calls))
+            calls = {}
+            for rank, call in enumerate(self.gathered(f"{_line_of_user()}{what}", "the comparison of calls")):
+                calls.setdefault(call, []).append(str(rank))
+            told = "; ".join(f"rank {' and '.join(ranks)}: {call}" for call, ranks in calls.items())
             raise RuntimeError(
-                f"ranks make different calls: {told}: all ranks must make the same calls in the same order"
+                f"ranks make different calls. {told}. All ranks must make the same calls in the same order"
             )
         return heads
 

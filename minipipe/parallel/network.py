@@ -85,11 +85,19 @@ class Parallel(Network):
     of a layer have different rows or columns of its gradient. `layers` and `gradients` are the whole
     network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
 
-    With `engine="mpi"`, all ranks make the same network, and the same calls in the same order. Each works
-    with the stages of its own device, and `step` updates these; J is known to all. `gradients`, `trace`,
-    `predict` and `minipipe.save` bring together what the ranks have, so all must call them, even where only
-    rank 0 prints or draws. `ValueError` says where arguments or mini-batches differ. Of layers in several
-    parts, each rank works with its part, but has the whole, and gets the others' gradients after each run.
+    With `engine="mpi"`, all ranks run one program, which `mpiexec -n 2 python3 train.py` starts:
+
+        import minipipe as mp
+        layers, loss = [mp.Linear(64, 32), mp.ReLU(), mp.Linear(32, 10)], mp.SoftmaxCrossEntropy()
+        net = mp.Parallel(layers, loss, stages=2, microbatches=4, engine="mpi")
+        (X, Y), is_first = mp.datasets.digits().train, mp.engines.world().rank == 0
+        mp.fit(net, X, Y, mp.SGD(0.1), 2, batch_size=32, report=print if is_first else None)
+        mp.save("digits.npz", net)                # by all ranks; rank 0 writes
+
+    Ranks must make the same calls in the same order, also of `gradients`, `trace`, `predict`, `save`, `load`.
+    An error says where calls, arguments, data, parameters or optimizers differ; nothing has moved then. What
+    one rank raises in a run, all raise; what nobody catches ends the job. Of layers in several parts, each
+    rank works with its part, but has the whole.
 
     Counting bytes takes time in each mini-batch. In a process that does not count them, what is freed stays
     for the next micro-batch.
@@ -189,8 +197,9 @@ class Parallel(Network):
         """
         return self._options.groups(len(self.schedule.devices))
 
-    def check_step(self, optimizer: Optimizer) -> None:
-        """Raise `ValueError` unless this is an optimizer, `RuntimeError` if the order makes the updates."""
+    def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
+        """Raise `RuntimeError` if the order makes the updates, `ValueError` where `step` cannot make one."""
+        self._ranks.check_step(optimizer, clip)
         checked_optimizer(optimizer).check_network(self.token)
         if self.has_updates:
             raise RuntimeError(
@@ -201,6 +210,7 @@ class Parallel(Network):
     def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         if not self.has_updates:
+            self._ranks.forget()  # what they have compared already: a training begins
             super().check_training(optimizer, clip)
             return
         checked_optimizer(optimizer).check_network(self.token)
@@ -225,7 +235,6 @@ class Parallel(Network):
                 "for which fit would wait: use train([(X, Y), ...], optimizer)"
             )
         super().check_fit(optimizer, clip)
-        self._ranks.forget()
 
     def start(self, X: np.ndarray, Y: np.ndarray, optimizer: Optimizer | None = None) -> None:
         """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there.
@@ -267,12 +276,9 @@ class Parallel(Network):
         each run.
         """
         if not self.has_updates:
-            self._ranks.forget()
             return super().train(batches, optimizer, clip)
         self.check_training(optimizer, clip)
         batches = checked_batches(self, batches, in_one_run=self._stream is not None)
-        if len(batches) > 1:  # `fit` trains on one at a time
-            self._ranks.forget()
         if self._stream is not None:
             self.schedule = self._stream(len(batches))
             self.run_to_the_end(self.schedule, batches, optimizer)
@@ -355,18 +361,11 @@ class Parallel(Network):
             raise
 
     def keep_memory(self, optimizer: Optimizer) -> None:
-        """Keep the state of `optimizer` for the next run; all copies take over the updated parameters.
-
-        With MPI, and unless layers are split, `optimizer` then has the state of this rank's layers alone.
-        """
+        """Keep the state of `optimizer` for the next run; all copies take over the updated parameters."""
         if self._run is not None and self._options.shards == 1:
             for (index, _), stage in self._run.stages.items():
                 stage.follow(self._own_stages[index])
-        if not self._ranks.has_all:
-            here, memory = self._ranks.layers_here(), optimizer.memory.items()
-            optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
-        self._memory = optimizer.memory
-        self._ranks.know(optimizer)
+        self._memory = self._ranks.kept_memory(optimizer)
 
     def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
         """Return `optimizer` with its state of all ranks; get the parameters of the other ranks, too."""
@@ -377,16 +376,10 @@ class Parallel(Network):
         """Call `function` on rank 0, while the others wait."""
         self._ranks.once(function, "rank 0's work on a file")
 
-    def step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Update with `optimizer`, as `Sequential.step`; MPI ranks first compare it, and `clip`."""
-        self._ranks.check_step(optimizer, clip)
-        super().step(optimizer, clip)
-
     def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
         """Go on from `state` with `optimizer`, as `Sequential.resume`; MPI ranks first compare the states."""
         self._ranks.check_state(checked_state(state), optimizer)
         super().resume(state, optimizer)
-        self._ranks.know(optimizer)
 
     def forget_run(self) -> None:
         """Leave a run that has not come to its end, and forget what the last one has left."""
@@ -484,7 +477,6 @@ class Parallel(Network):
         return [layer.copy(itself) for layer in self.layers]
 
     def _squares_of_layers(self):
-        # a rank has the squares of its own layers, and asks for those of the others
         return self._ranks.of_all_layers(super()._squares_of_layers(), "the norm of the gradients")
 
     def _check_ticks(self):

@@ -22,7 +22,7 @@ from .options import MPI, Options
 OPTIONS = "replicas", "shards", "microbatches", "recompute", "zero", "sums", "numbering", "seed", "dtype"
 
 
-EVERY = 64  # runs, after which ranks compare all that they share, for what has been written into
+EVERY = 64  # runs from one comparison of all arrays to the next
 
 
 class Ranks:
@@ -35,8 +35,8 @@ class Ranks:
     each rank has all. Whatever needs more asks `of_all_layers`, a call that all ranks make.
 
     Before each run and each step, the ranks compare what they train with. Of the parameters and the optimizer
-    state of a stage, its ranks compare those arrays that no update has put there, but a file or the program;
-    all of them as a training begins, and after each 64 runs.
+    state of a stage, its ranks compare those arrays that no update has put there, but the program; and all of
+    them in some runs, since a program may also have written into one.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class Ranks:
             return {}
         found = {"network": self._network}
         if optimizer is not None:
-            rate, n = (getattr(optimizer, name, None) for name in ("learning_rate", "n_updates"))
-            found |= {"optimizer": f"{optimizer!r} after {n} updates", "learning rate": repr(rate)}
+            state = [getattr(optimizer, name, None) for name in ("n_updates", "learning_rate", "last_pass")]
+            found |= {"optimizer": f"{optimizer!r} after {state[0]} updates", "rate and epochs": str(state)}
         if world().n_runs % EVERY == 0:
             self.forget()
         arrays = self._arrays(optimizer)
@@ -161,8 +161,16 @@ class Ranks:
             found[f"parameters or optimizer state of stage {stage}"] = arrays if is_here else None
         return found
 
-    def know(self, optimizer: Optimizer | None) -> None:
-        """Note that all arrays are where an update, or a file that all ranks have, has put them."""
+    def kept_memory(self, optimizer: Optimizer) -> dict:
+        """Return the memory of `optimizer` after an update; it keeps that of this rank's layers alone."""
+        if not self.has_all:
+            here, memory = self.layers_here(), optimizer.memory.items()
+            optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
+        self.know(optimizer)
+        return optimizer.memory
+
+    def know(self, optimizer: Optimizer) -> None:
+        """Note that an update has put all arrays where they are now."""
         if self.are_several:
             self._known = self._arrays(optimizer)
 

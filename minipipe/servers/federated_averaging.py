@@ -111,7 +111,7 @@ class FederatedAveraging(Network):
         self._link, self._ports = link, checked_ports(ports, 1 + self.n_chosen)
         self.n_rounds, self.positions, self.trace = 0, [0] * K, None
 
-    def check_step(self, optimizer: Optimizer) -> None:
+    def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""
         raise ValueError("the clients have the samples and make the updates: call train(rounds, optimizer)")
 

@@ -159,7 +159,7 @@ class ParameterServer(Network):
         self._take(shares, optimizer, memory)
         return shares[0].costs
 
-    def check_step(self, optimizer: Optimizer) -> None:
+    def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError`: the servers make the updates."""
         raise ValueError(
             "the servers make the updates: call train(batches, optimizer), with batches such as those of "

@@ -108,7 +108,8 @@ def test_a_rank_that_is_killed_ends_all(rank):
     slow(2, ["broken", "bug", 1], 60, "TypeError: 'NoneType' object is not callable"),
     (3, ["everywhere"], 60, "everybody says this"),
     slow(2, ["endless"], 0.5, "device 0 waits for news from device 1: for more than 0.5 seconds"),
-    (2, ["forgetful"], 0.5, "rank 0 waits for the other ranks in collecting the gradients of network 1 for more than 0.5"),
+    (2, ["forgetful"], 0.5,
+     "rank 0 waits for the other ranks in collecting the gradients of network 1 for more than 0.5"),
     (2, ["twice"], 60, "device 0 sends news to device 1 twice: name each message once"),
 ])
 def test_one_rank_says_what_has_ended_all(n_ranks, mistake, patience, sentence):
