@@ -34,10 +34,11 @@ from minipipe.engines.world import Clock
 from minipipe.exact import Rational, rational
 from minipipe.layers import every_layer
 from minipipe.order import RECOMPUTE
+from minipipe.parallel import ranks
 from minipipe.parallel import run as pipeline_run
 from minipipe.schedules import build, names_for, names_having
 
-LAYERS = network(tie="W")
+LAYERS, UNTIED = network(tie="W"), network()
 pair = partial(on_engines.pair, "mpi", layers=LAYERS)
 
 
@@ -311,6 +312,160 @@ def command(*arguments):
     assert status == 0
     assert world().rank > 0 or picture.stat().st_size > 10_000
     return printed.getvalue()
+
+
+# Ranks that differ: an error on all of them, before anything moves
+
+DATA = mini_batch(37)
+
+
+def by_rank(usual, last):
+    """What the last rank has, and what all others have."""
+    return last if world().rank == world().size - 1 else usual
+
+
+def pipeline(layers=UNTIED, loss=LOSS, microbatches=4, **options):
+    return mp.Pipeline(layers, loss, world().size, microbatches, engine="mpi", **options)
+
+
+def replicas(**options):
+    return mp.DataParallel(UNTIED, LOSS, world().size, engine="mpi", **options)
+
+
+def steps(net, optimizer, clip=None, n=1):
+    for _ in range(n):
+        net.forward_backward(*DATA)
+        net.step(optimizer, clip)
+    return net, optimizer
+
+
+def changed(change, again=steps):
+    """After two steps, the last rank changes something by itself."""
+    net, optimizer = steps(replicas(), mp.SGD(0.1, momentum=0.5), n=2)
+    by_rank(lambda *_: None, change)(net, optimizer)
+    again(net, optimizer)
+
+
+def calls(usual, last):
+    net, _ = steps(pipeline(), mp.SGD(0.1))
+    by_rank(usual, last)(net)
+
+
+def file(seed):
+    path = Path(tempfile.mkdtemp(), "net.npz")
+    mp.save(path, mp.Sequential(UNTIED, LOSS, seed=seed))
+    return path
+
+
+def versions(version):
+    with patch.object(ranks, "__version__", version):
+        pipeline()
+
+
+def with_other(array):
+    return [*UNTIED[:-1], mp.Linear(8, 4, W=np.full((4, 8), array))]
+
+
+DIFFERENCES = {
+    "network": lambda: [
+        ("versions: minipipe ", lambda: versions(by_rank("0.2", "0.1"))),
+        ("layers: ", lambda: pipeline([*UNTIED, by_rank(mp.Tanh(), mp.ReLU())])),
+        ("parameters: run", lambda: pipeline(with_other(by_rank(1.0, 2.0)))),
+        ("loss: ", lambda: pipeline(loss=by_rank(LOSS, mp.SoftmaxCrossEntropy()))),
+        ("seed: 0 on rank 0, 1 on rank", lambda: pipeline(seed=by_rank(0, 1))),
+        ("dtype: ", lambda: pipeline(dtype=by_rank("float64", "float32"))),
+        ("microbatches: 4 on rank 0, 5 on rank", lambda: pipeline(microbatches=by_rank(4, 5))),
+        ("schedule: ", lambda: pipeline(schedule=by_rank("1f1b", "gpipe"))),
+        ("zero: 1 on rank 0, 2 on rank", lambda: replicas(zero=by_rank(1, 2))),
+        ("sums: ", lambda: replicas(sums=mp.Sums(by_rank("tree", "running")))),
+        ("network: network ", lambda: by_rank(*(pipeline(), pipeline())).forward_backward(*DATA)),
+    ],
+    "training": lambda: [
+        ("mini-batches: run", lambda: pipeline().forward_backward(DATA[0], DATA[1] + by_rank(0, 1))),
+        ("mini-batches: run", lambda: pipeline().train(
+            [DATA, mini_batch(36)][::by_rank(1, -1)], mp.SGD(0.1))),
+        ("mini-batches: run", lambda: mp.fit(
+            replicas(), *DATA, mp.SGD(0.1), 1, 12, seed=by_rank(0, 1), report=None)),
+        ("optimizer: SGD(0.1) after 0 updates on rank 0, Adam(", lambda: steps(
+            pipeline(), by_rank(mp.SGD(0.1), mp.Adam(0.1)))),
+        ("optimizer: SGD(0.1) after 0 updates on rank 0, SGD(0.1, momentum=0.5)", lambda: steps(
+            replicas(), mp.SGD(0.1, momentum=by_rank(0, 0.5)))),
+        ("optimizer: AdamW(learning_rate=0.1, weight_decay=0.5)", lambda: replicas(zero=1).train(
+            [DATA], mp.AdamW(0.1, weight_decay=by_rank(0.5, 0.25)))),
+        ("optimizer: SGD(0.1)", lambda: pipeline(schedule="pipedream", microbatches=1).train(
+            [DATA] * 4, mp.SGD(by_rank(0.1, 0.2)))),
+        ("optimizer: SGD(0.1) after 0 updates on rank 0, SGD(0.5)", lambda: mp.fit(
+            pipeline(), *DATA, mp.SGD(0.1), 1, 37, report=None, learning_rate=lambda t: by_rank(0.1, 0.5))),
+        ("clip: None on rank 0, 0.1 on rank", lambda: steps(pipeline(), mp.SGD(0.1), by_rank(None, 0.1))),
+        ("clip: 0.2 on rank 0, 0.1 on rank", lambda: steps(replicas(), mp.SGD(0.1), by_rank(0.2, 0.1))),
+    ],
+    "program": lambda: [
+        ("arrays of the state: run", lambda: mp.load(file(by_rank(0, 1)), pipeline())),
+        ("optimizer: SGD(0.1, momentum=0.5) after 2 updates on rank 0, SGD(0.05", lambda: changed(
+            lambda _, optimizer: setattr(optimizer, "learning_rate", 0.05))),
+        ("assigned arrays: none on rank 0, 0/W on rank", lambda: changed(
+            lambda net, _: setattr(net.layers[0], "W", 2 * net.layers[0].W))),
+        ("parameters or optimizer state of stage 0: run", lambda: changed(
+            lambda net, _: np.negative(net.layers[0].W, out=net.layers[0].W),
+            lambda net, optimizer: net.train([DATA], optimizer))),
+        ("parameters or optimizer state of stage 0: run", lambda: changed(
+            lambda _, optimizer: setattr(optimizer, "memory", {
+                key: [-array for array in arrays] for key, arrays in optimizer.memory.items()}))),
+        ("number of the step: 2 on rank 0, 7 on rank", lambda: changed(
+            lambda net, _: setattr(net, "n_steps", 7))),
+        ("for collecting the parameters of network", lambda: calls(
+            lambda net: net.gradients, lambda net: net.predict(DATA[0]))),
+        ("for the trace", lambda: calls(
+            lambda net: net.trace, lambda net: net.forward_backward(*DATA))),
+        ("for a step of network", lambda: calls(
+            lambda net: net.forward_backward(*DATA), lambda net: net.step(mp.SGD(0.1)))),
+        ("for loading the state of network", lambda: calls(
+            lambda net: net.state(), lambda net: mp.load(file(0), net))),
+    ],
+}
+
+
+def differences(of):
+    """One thing is another one on the last rank, which all refuse; return how many such things there are."""
+    rows = DIFFERENCES[of]()
+    for words, call in rows:
+        try:
+            found = f"nothing, but returns {call()!r}"
+        except (ValueError, RuntimeError) as error:
+            found = str(error)
+        assert all(words in sentence for sentence in world().gathered(found, "the refusals")), (words, found)
+    return len(rows)
+
+
+class Fails(mp.Layer):
+    """A layer that fails on the last rank, as often as it is told."""
+
+    left = 0
+
+    def forward(self, A_prev):
+        if Fails.left and world().rank == world().size - 1:
+            Fails.left -= 1
+            raise KeyError("a failure of one rank")
+        return A_prev
+
+    def backward(self, dZ):
+        return dZ, None, None
+
+
+def failed_runs():
+    """What one rank raises in a run, all raise; then all go on, and leave out what is still on its way."""
+    K = world().size
+    for options in ({"stages": K}, {"replicas": K}):
+        nets = [mp.Parallel([Fails(), *LAYERS, Fails()], LOSS, **options, microbatches=2 * K, engine=engine)
+                for engine in ("cluster", "mpi")]
+        Fails.left = 3 if world().rank == K - 1 else 0
+        for _ in range(3):
+            with pytest.raises(KeyError, match="a failure of one rank"):
+                nets[1].forward_backward(*mini_batch(38))
+        for net, optimizer in zip(nets, (mp.Adam(0.1), mp.Adam(0.1))):
+            net.train([mini_batch(37)] * 2, optimizer)
+        assert_same(nets[1].gradients, nets[0].gradients)
+        assert_same(weights(nets[1]), weights(nets[0]))
 
 
 # What is refused on every rank, before any of them has begun

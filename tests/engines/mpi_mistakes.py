@@ -10,6 +10,7 @@ import numpy as np
 from engines import on_engines
 from engines.on_engines import mini_batch, network
 
+import minipipe as mp
 from minipipe.cluster import Compute, Receive, Send
 from minipipe.engines import Mpi, world
 
@@ -28,6 +29,31 @@ def broken(kind, which):
         }[kind]
     with world().job():
         pipe.forward_backward(*mini_batch(37))
+
+
+def raises_key_error():
+    raise KeyError("a mistake of one rank")
+
+
+class Fails(mp.Layer):
+    def forward(self, A_prev):
+        return raises_key_error()
+
+    def backward(self, dZ):
+        return dZ, None, None
+
+
+def script(what):
+    """Rank 1 does something that the others do not, in a program like that of any user."""
+    alone = {
+        "raises": raises_key_error, "exits": sys.exit, "fails in a layer": lambda: None,
+        "is stopped": lambda: os.kill(os.getpid(), signal.SIGINT),
+    }[what]
+    layers = [*network(), Fails() if what == "fails in a layer" else mp.Tanh()]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 4, engine="mpi")
+    if world().rank == 1:
+        alone()
+    pipe.forward_backward(*mini_batch(37))
 
 
 def everywhere():

@@ -91,6 +91,36 @@ def test_what_cannot_run_is_refused_on_every_rank(check, n_ranks, words, answer_
 
 
 @on_ranks
+@pytest.mark.parametrize("check, n_ranks, n_differences", [
+    row for of, n in [("network", 11), ("training", 10), ("program", 10)]
+    for row in [(f"differences {of}", 2, n), slow(f"differences {of}", 3, n)]
+])
+def test_ranks_that_differ_are_refused_on_every_rank(check, n_ranks, n_differences, answer_of_ranks):
+    assert answer_of_ranks() == n_differences
+
+
+@on_ranks
+@pytest.mark.parametrize("check, n_ranks", [("failed_runs", 2), slow("failed_runs", 3)])
+def test_all_ranks_go_on_after_a_run_that_one_has_failed(check, n_ranks, answer_of_ranks):
+    assert answer_of_ranks() is None
+
+
+@on_ranks
+@pytest.mark.parametrize("what, status, words", [
+    slow("raises", 2, "KeyError: 'a mistake of one rank'"),
+    slow("fails in a layer", 2, "KeyError: 'a mistake of one rank'"),
+    slow("exits", 2, "the program of rank 1 has ended, and rank 0 waits for it in the begin of a run"),
+    slow("is stopped", 130, "minipipe: stopped"),
+])
+def test_what_one_rank_does_alone_ends_the_job(what, status, words):
+    """Also without `-m mpi4py`; of a traceback, the lines of the package are left out."""
+    process, begin = start(2, MISTAKES, "script", what), time.monotonic()
+    _, errors = process.communicate(timeout=60)
+    assert time.monotonic() < begin + SOON and process.returncode == status
+    assert errors.count(words) == 1 and "minipipe/parallel" not in errors
+
+
+@on_ranks
 @pytest.mark.parametrize("rank", [slow(0), 1, slow(2)])
 def test_an_exception_on_any_rank_ends_all_with_its_message(rank):
     words = ["minipipe: error: integer division or modulo by zero"]
