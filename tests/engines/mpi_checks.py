@@ -438,29 +438,29 @@ def differences(of):
 
 
 class Fails(mp.Layer):
-    """A layer that fails on the last rank, as often as it is told."""
+    """A layer that fails on the last rank in a forward, or on the first in a backward."""
 
-    left = 0
+    on_last = on_first = False
 
     def forward(self, A_prev):
-        if Fails.left and world().rank == world().size - 1:
-            Fails.left -= 1
+        if Fails.on_last and world().rank == world().size - 1:
             raise KeyError("a failure of one rank")
         return A_prev
 
     def backward(self, dZ):
+        if Fails.on_first and world().rank == 0:
+            raise KeyError("a failure of one rank")
         return dZ, None, None
 
 
 def failed_runs():
     """What one rank raises in a run, all raise; then all go on, and leave out what is still on its way."""
-    K = world().size
+    K, layers = world().size, [LAYERS[0], Fails(), *LAYERS[1:], Fails()]
     for options in ({"stages": K}, {"replicas": K}):
-        nets = [mp.Parallel([Fails(), *LAYERS, Fails()], LOSS, **options, microbatches=2 * K, engine=engine)
+        nets = [mp.Parallel(layers, LOSS, **options, microbatches=2 * K, engine=engine)
                 for engine in ("cluster", "mpi")]
-        Fails.left = 3 if world().rank == K - 1 else 0
-        for _ in range(3):
-            with pytest.raises(KeyError, match="a failure of one rank"):
+        for name in ("on_last", "on_first") * 2:
+            with patch.object(Fails, name, True), pytest.raises(KeyError, match="a failure of one rank"):
                 nets[1].forward_backward(*mini_batch(38))
         for net, optimizer in zip(nets, (mp.Adam(0.1), mp.Adam(0.1))):
             net.train([mini_batch(37)] * 2, optimizer)
