@@ -107,7 +107,7 @@ def check(options):
     by_name = is_name(options.schedule)  # whose formulas are compared, too
     K, M = len(schedule.devices), schedule.n_microbatches
     report = promises_of(options.schedule if by_name else schedule, devices=K, microbatches=M)
-    print(report)
+    print(report.details())
     return 0 if report else 1
 
 

@@ -1,4 +1,4 @@
-"""`check`: does a layer, a network or a schedule keep what it promises? A line for each promise.
+"""`check`: does a layer, a loss, an optimizer, a network or a schedule keep what it promises?
 
 If a promise is broken, its line says what was found, and names a likely mistake. All comparisons with the
 full batch are those of `verdicts`.
@@ -13,20 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import computing, converted, one_hot, shape_of
+from ..arrays import computing, converted, shape_of
 from ..checks import shown, whole_numbers
 from ..exact import rational
 from ..layers import Layer, Linear
 from ..layers.through import forward_through
-from ..losses import LOSSES, Loss, MeanSquaredError
+from ..losses import Loss, MeanSquaredError
 from ..network import Network, Sequential
+from ..optimizers.optimizer import Optimizer
 from ..order import Schedule, ScheduleError, peak_microbatches, simulate
 from ..order.reading import build, may_say_a_schedule, registered_name, said_by
 from ..parallel import Pipeline
 from ..parallel.splitting import is_ours
 from ..schedules import SCHEDULES
-from .promises import promises_of_layer
-from .trial import CannotTry, Remark, Trial, coarse, forward, in_floats
+from .optimizers import promises_of_optimizer
+from .promises import LEARNED, promises_of_layer, promises_of_loss
+from .trial import CannotTry, LossTrial, Remark, Trial, coarse, forward, in_best_numbers, private
 from .verdicts import against_full_batch, against_one_device, against_same_groups, difference_in_words
 
 
@@ -51,7 +53,11 @@ WORDS = {True: "yes", False: "NO", None: "-"}
 
 
 class Report(tuple):
-    """The `Verdict`s of a check: true if no promise is broken and some are kept. It prints as lines."""
+    """The `Verdict`s of a check: true if no promise is broken and some are kept.
+
+    It prints what to know first: the first broken promise, or what is worth saying of those that are kept.
+    `details()` has a line for each.
+    """
 
     what: str
 
@@ -64,32 +70,45 @@ class Report(tuple):
         found = {verdict.holds for verdict in self}
         return True in found and False not in found
 
-    def __repr__(self) -> str:
+    def _lines(self, verdicts):
         tried = [verdict.holds for verdict in self if verdict.holds is not None]
-        return "\n".join([f"{self.what}: {sum(tried)} of {len(tried)} promises kept", *map(str, self)])
+        return "\n".join([f"{self.what}: {sum(tried)} of {len(tried)} promises kept", *map(str, verdicts)])
+
+    def __repr__(self) -> str:
+        broken = [verdict for verdict in self if verdict.holds is False]
+        if not broken:
+            return self._lines(verdict for verdict in self if verdict.why)
+        return f"{self._lines(broken[:1])}\n  print(report.details()) shows all {len(self)} promises"
+
+    def details(self) -> str:
+        """Return a text with a line for each promise, and what was found."""
+        return self._lines(self)
 
 
 def check(
     what: Any, shape: tuple | None = None, *, devices: int | None = None, microbatches: int | None = None
 ) -> Report:
-    """Return a `Report`: what a layer, a network or a schedule promises, tried on small random data.
+    """Return a `Report`: what a layer, a loss, an optimizer, a network or a schedule promises, tried.
 
-    what: a layer; a list of layers, or a network; or whatever says a schedule, as for `build`: a name, a
-        `Schedule`, a function (device, K, M).
-    shape: of one sample, for a layer or a network: (3,) for A_prev (3, m), (2, 8, 8) for images. Where A_prev
-        is a pair of arrays, a pair of shapes.
+    what: a layer; a loss; an optimizer; a list of layers, or a network; or whatever says a schedule, as for
+        `build`: a name, a `Schedule`, a function (device, K, M).
+    shape: of one sample, for a layer, a loss or a network: (3,) for A_prev (3, m), (2, 8, 8) for images.
+        Where A_prev is a pair of arrays, a pair of shapes.
     devices, microbatches: of a schedule; 4 and 8 are those of a name or a function without.
 
     Of a layer: shapes and dtypes; that it writes into nothing it was handed; its derivatives, compared with
     slopes by differences; that `cache` has all that backward needs; that micro-batches of any sizes add up to
     the full batch, with `==` and in fractions where the layer can; and the same in a pipeline, at each cut,
-    with and without recomputation; large inputs; and predictions.
+    with and without recomputation; large inputs; predictions; and what `splits` says.
 
-    Of a network: the same of each layer, and then pipelines of it. Of a schedule: that it can run; ticks and
-    memory, where a closed form is known; and the gradients of a small network.
+    Of a loss: the same, and that it divides by the m that it is handed. Of a network: the same of each layer
+    and the loss, and then pipelines of it. Of an optimizer: that it remembers and updates each parameter by
+    itself, goes on from its state, and goes downhill. Of a schedule: that it can run; ticks and memory, where
+    a closed form is known; and the gradients of a small network.
 
-    A check tries; it does not prove. It takes less than a second for most layers, and up to 20 seconds for a
-    Transformer block in fractions. Raises `ValueError` for what cannot be checked.
+    A check tries; it does not prove. It changes nothing of what it is handed, nor the state of `np.random`.
+    It takes less than a second for most layers, and up to 20 seconds for a Transformer block in fractions.
+    Raises `ValueError` for what cannot be checked.
 
     >>> from minipipe import Linear
     >>> bool(check(Linear(3, 2), (3,)))
@@ -102,18 +121,30 @@ def check(
       NO  its derivatives are the slopes of its output
             dW is 5 times too small: does backward divide by its own m? The loss has done that
     """
-    if not isinstance(what, (Layer, Network)) and may_say_a_schedule(what):
+    random_state = np.random.get_state()
+    try:
+        return _checked(what, shape, devices, microbatches)
+    finally:
+        np.random.set_state(random_state)
+
+
+def _checked(what, shape, devices, microbatches):
+    if not isinstance(what, (Layer, Network, Loss, Optimizer)) and may_say_a_schedule(what):
         said = said_by(what)
         schedule = build(said, devices, microbatches)
         return _report(repr(schedule), _of_schedule(schedule, registered_name(said)))
-    if not isinstance(what, (Layer, Network, list, tuple)):
+    if not isinstance(what, (Layer, Network, Loss, Optimizer, list, tuple)):
         raise ValueError(
-            f"what={shown(what)} must be a layer, a list of layers, a network, or what says a schedule: pass "
-            "an object, such as Linear(3, 2), or a name, such as '1f1b'"
+            f"what={shown(what)} must be a layer, a list of layers, a network, a loss, an optimizer, or what "
+            "says a schedule: pass an object, such as Linear(3, 2), or a name, such as '1f1b'"
         )
     if (devices, microbatches) != (None, None):
         raise ValueError("devices and microbatches are those of a schedule: leave them out for layers")
+    if isinstance(what, Optimizer):
+        return _report(repr(what), promises_of_optimizer(what))
     shape = _checked_shape(shape)
+    if isinstance(what, Loss):
+        return _report(f"{what!r}, predictions of shape {shape}", promises_of_loss(what, shape))
     if isinstance(what, Layer):
         _check_fit(what, shape)
         return _report(f"{what!r}, samples of shape {shape}", promises_of_layer(what, shape))
@@ -185,12 +216,13 @@ def _tried(words, attempt):
 
 
 def _of_network(layers, loss, shape):
-    """Return the promises of a network: those of each layer, then its gradients in pipelines."""
+    """Return the promises of a network: those of each layer and its loss, then its gradients in pipelines."""
     trial = NetworkTrial(layers, loss, shape)
     rows = [
         (f"layer {index}, {layer!r}", partial(trial.of_layer, layer, of_sample), False)
         for index, (layer, of_sample) in enumerate(trial.met)
     ]
+    rows.append((f"loss, {loss!r}", trial.of_loss, False))
     for recompute in ("never", "always"):
         words = f"in pipelines it equals the full batch, recompute={recompute!r}"
         rows.append((words, partial(trial.in_pipelines, recompute), False))
@@ -205,7 +237,7 @@ class NetworkTrial:
 
     def __init__(self, layers: Sequence[Layer], loss: Loss, shape: tuple) -> None:
         self.first, self.loss, self.met, self.broken = Trial(layers[0], shape), loss, [], False
-        self.layers = [layer.copy() for layer in layers]
+        self.layers = [private(layer.copy()) for layer in layers]
         self.alone_per_sample = all(layer.alone_per_sample for layer in layers)
         for index, layer in enumerate(self.layers):
             layer.initialize(np.random.default_rng(index))
@@ -223,49 +255,42 @@ class NetworkTrial:
         return forward(layer, A_prev)
 
     def of_layer(self, layer: Layer, shape: tuple) -> str | None:
-        """Return what is wrong with one layer."""
-        report = _report(repr(layer), promises_of_layer(layer, shape))
+        """Return what is wrong with one layer, or what it does not learn."""
+        return self._first_of(_report(repr(layer), promises_of_layer(layer, shape)))
+
+    def of_loss(self) -> str | None:
+        """Return what is wrong with the loss."""
+        if len(self.met) < len(self.layers):
+            raise CannotTry("not tried: a layer with a NO comes first")
+        return self._first_of(_report(repr(self.loss), promises_of_loss(self.loss, self.output_shape[:-1])))
+
+    def _first_of(self, report):
+        """Return the first verdict that says NO, in words; else a remark on what is not learned."""
         for one in report:
             if one.holds is False:
                 self.broken = True
                 return f"{one.promise}: NO. {one.why}"
-        return None
+        return next((one.why for one in report if one.promise == LEARNED and one.why), None)
 
     def in_pipelines(self, recompute: str) -> str | None:
         """Compare pipelines of 2 stages, and of one layer a stage, with the full batch."""
         if self.broken:
-            raise CannotTry("not tried: a layer with a NO comes first")
-        convert, note = rational, None
-        try:
-            self._compared(convert, (1, 1, "gpipe", "never"))
-        except (AttributeError, TypeError) as error:  # of a layer that cannot compute with fractions
-            convert = np.float64
-            note = in_floats(error)
+            raise CannotTry("not tried: a layer, or the loss, with a NO comes first")
+        return in_best_numbers(partial(self._compared, recompute))
+
+    def _compared(self, recompute, convert, exact):
+        """Return what is wrong with pipelines of these numbers."""
         n, most = len(self.layers), 3 if self.alone_per_sample else 2  # batch norm needs two samples
-        for K, M, schedule in ((2, 2, "gpipe"), (n, most, "1f1b"), (n, most, "zb-h1")):
-            setting = min(K, n), M, schedule, recompute
-            wrong = difference_in_words(*self._compared(convert, setting), exact=note is None)
-            if wrong:
-                return f"{wrong}, in {setting[0]} stages, {M} micro-batches, {schedule}"
-        return note
-
-    def _compared(self, convert, setting):
-        """Return (J, gradients) of a pipeline and of a reference. setting: K, M, schedule, recompute."""
-        layers = [layer.copy(coarse).copy(convert) for layer in self.layers]
-        X, Y = self.first.data(convert), converted(_labels_for(self.loss, self.output_shape), convert)
         compare = against_full_batch if self.alone_per_sample else against_same_groups
-        K, M, schedule, recompute = setting
-        return compare(Pipeline(layers, self.loss, K, M, schedule=schedule, recompute=recompute), X, Y)
-
-
-def _labels_for(loss, shape):
-    """Return labels of the kind that the loss takes, for an output of this shape."""
-    rng = np.random.default_rng(5)
-    name = type(loss).__name__
-    kinds = {kind for _, kind in LOSSES.facts[name].examples()} if LOSSES.get(name) is type(loss) else set()
-    if "classes" in kinds:
-        return one_hot(rng.integers(0, shape[0], shape[1:]), shape[0])
-    return rng.integers(0, 2, shape).astype(float) if "bits" in kinds else coarse(rng.standard_normal(shape))
+        labels = LossTrial(self.loss, self.output_shape[:-1]).labels()
+        for K, M, schedule in ((2, 2, "gpipe"), (n, most, "1f1b"), (n, most, "zb-h1")):
+            layers = [layer.copy(coarse).copy(convert) for layer in self.layers]
+            X, Y, K = self.first.data(convert), converted(labels, convert), min(K, n)
+            pipe = Pipeline(layers, private(self.loss), K, M, schedule=schedule, recompute=recompute)
+            wrong = difference_in_words(*compare(pipe, X, Y), exact=exact)
+            if wrong:
+                return f"{wrong}, in {K} stages, {M} micro-batches, {schedule}"
+        return None
 
 
 def _of_schedule(schedule, name):

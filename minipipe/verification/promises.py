@@ -1,4 +1,4 @@
-"""What a layer promises, tried on small random data; and the likely mistake where a promise is broken."""
+"""What a layer or a loss promises, tried on small random data; and the likely mistake in a broken one."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -8,17 +8,19 @@ from itertools import product
 import numpy as np
 
 from ..arrays import converted, even_slices, leaves, shape_of
-from ..exact import rational
 from ..layers import Flatten, Layer, Linear, every_layer
-from ..layers.through import prepare_forward
-from ..losses import MeanSquaredError
-from ..parallel import Pipeline
+from ..layers.through import in_one_piece, prepare_forward
+from ..losses import Loss, MeanSquaredError
+from ..parallel import Pipeline, TensorParallel
+from ..parallel.splitting import is_ours, is_stated, ways_of
 from .trial import (
-    A_PREV, BATCH_SIZE, CannotTry, Trial, coarse, forward, in_floats, named, part_of, slopes,
+    BATCH_SIZE, CannotTry, LossTrial, Remark, Trial, coarse, forward, in_best_numbers, part_of, slopes,
 )
 from .verdicts import against_full_batch, against_same_groups, are_equal, difference_in_words
 
 LARGE = 1000  # times the data: e^1000 is infinite
+LARGE_IN_FLOAT32 = 200  # times the data: e^200 is infinite in float32
+LEARNED = "what forward depends on can be learned: it is in W or b"
 
 
 def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
@@ -30,6 +32,7 @@ def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
         ("the same input gives the same output", repeats, True),
         ("float32 in, float32 out, and float64 likewise", keeps_dtype, False),
         ("its derivatives are the slopes of its output", slopes, False),
+        (LEARNED, learned, False),
         ("between the halves of its backward, it has what the second needs", halves, False),
         ("all that backward needs is in cache, which can be taken out and put back", cached, True),
         ("micro-batches of any sizes add up to the full batch", adds_up, False),
@@ -37,17 +40,55 @@ def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
         ("large inputs give numbers, too", large, False),
         ("a prediction for a sample depends on that sample alone", predicts, False),
     ]
+    if layer.splits and is_stated(type(layer), "splits"):
+        rows.append(("devices that share its work as splits says equal one device", splits, False))
     return [(words, partial(attempt, trial), needed) for words, attempt, needed in rows]
+
+
+def promises_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
+    """Return rows as `promises_of_layer` does. shape: of the predictions for one sample."""
+    trial = LossTrial(loss, shape)
+    rows = [
+        ("it runs: dA has the shape of A, and J and dA divide by the m that it is handed", costs, True),
+        ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
+        ("the same input gives the same output", repeats, True),
+        ("float32 in, float32 out, and float64 likewise", keeps_dtype, False),
+        ("its derivative is the slope of J", slopes, False),
+        ("all that backward needs is in cache, which can be taken out and put back", cached, True),
+        ("micro-batches of any sizes add up to the full batch", adds_up, False),
+        ("large inputs give numbers, too", large, False),
+    ]
+    return [(words, partial(attempt, trial), needed) for words, attempt, needed in rows]
+
+
+def costs(trial):
+    """Compare J and dA for m samples and for a mini-batch of 2 m."""
+    A, before = trial.data(), {}
+    for m in (BATCH_SIZE, 2 * BATCH_SIZE):
+        J, _, found = trial.run(trial.drawn(m=m), trial.data())
+        found = {"J": J, "dA": np.zeros(0), **found}
+        if found["dA"].shape != A.shape:
+            return f"dA has shape {found['dA'].shape}, but A has {A.shape}"
+        for name, array in found.items():
+            if not np.isfinite(array).all():
+                return f"{name} is infinite, or not a number, for predictions between -3 and 3"
+            if before and not are_equal(2 * array, before[name], exact=False):
+                return (
+                    f"{name} is not half as large where the whole mini-batch has twice as many samples: "
+                    "divide by the m that cost(A, Y, m) is handed, not by A.shape[-1]"
+                )
+        before = found
+    return None
 
 
 def shapes(trial):
     """Run forward and backward, and compare all shapes."""
     layer, A_prev = trial.drawn(), trial.data()
     A, _, found = trial.run(layer, A_prev)
-    wanted = named(layer, A_prev, layer.W, layer.b)
+    wanted = trial.named(A_prev, layer.W, layer.b)
     if trial.takes_tokens:
-        wanted.pop(A_PREV)
-        found.pop(A_PREV, None)
+        wanted.pop("dA_prev")
+        found.pop("dA_prev", None)
     for name in {**wanted, **found}:
         if name not in found or name not in wanted:
             what = "is missing" if name not in found else "is there, but the layer has no such parameter"
@@ -78,23 +119,30 @@ def _words_of_shape(found, wanted):
 
 
 def leaves_arrays(trial):
-    """Compare arrays that were handed in or returned with copies made before."""
-    layer, A_prev = trial.drawn(), trial.data()
-    dZ = trial.slopes_of_cost(forward(layer, trial.data()))
-    handed = {"A_prev": leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b)}
-    before = _copies(handed)
-    trial.run(layer, A_prev, dZ)
-    if name := _changed(handed, before):
-        return f"{name} was changed: an operation in place, such as -= or out=, needs a copy first"
-    A, _, derivatives = trial.run(layer, A_prev, dZ)
-    returned = {"A": leaves(A)} | {name: [array] for name, array in derivatives.items()}
-    before = _copies(returned)
-    trial.run(layer, trial.data(seed=3), dZ)
-    if name := _changed(returned, before):
-        return (
-            f"the next micro-batch has changed {name} of this one: return a new array each time, and add "
-            "nothing up in the layer; the network adds gradients"
-        )
+    """Compare arrays that were handed in or returned with copies made before; of one sample, too."""
+    for n in (BATCH_SIZE, 1) if trial.layer.alone_per_sample else (BATCH_SIZE,):
+        layer, of_samples = trial.drawn(), "" if n > 1 else " of one sample"
+        A_prev, other = (in_one_piece(part_of(trial.data(seed=seed), slice(n))) for seed in (1, 3))
+        try:
+            dZ = trial.slopes_of_cost(forward(trial.drawn(), A_prev.copy()))
+        except Exception:  # of a layer that cannot take one sample, which another promise names
+            break
+        arrays = {
+            trial.takes: leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b),
+            "Y": leaves(getattr(layer, "labels", None)),
+        }
+        before = _copies(arrays)
+        A, _, derivatives = trial.run(layer, A_prev, dZ)
+        if name := _changed(arrays, before):
+            return f"{name}{of_samples} was changed: an operation in place, such as -=, needs a copy first"
+        arrays |= {trial.gives: leaves(A)} | {name: [array] for name, array in derivatives.items()}
+        before = _copies(arrays)
+        trial.run(layer, other)
+        if name := _changed(arrays, before):
+            return (
+                f"the next micro-batch{of_samples} has changed {name} of this one: return a new array each "
+                "time, and add nothing up in the layer; the network adds gradients"
+            )
     return None
 
 
@@ -118,8 +166,9 @@ def repeats(trial):
     A_again, _, again = trial.run(layer, trial.data(), dZ)
     if not all(map(np.array_equal, leaves(A), leaves(A_again))):
         return (
-            "A is another one the second time: does a forward use what an earlier one has left, or draw "
-            "random numbers from a generator of its own? They must follow from step, index and first_sample"
+            f"{trial.gives} is another one the second time: does a forward use what an earlier one has left, "
+            "or draw random numbers from a generator of its own? They must follow from step, index and "
+            "first_sample"
         )
     for name in first:
         if not np.array_equal(first[name], again[name]):
@@ -135,12 +184,35 @@ def keeps_dtype(trial):
     for dtype in (np.float32, np.float64):
         layer = trial.drawn(dtype)
         A, _, found = trial.run(layer, trial.data(dtype))
-        for name, array in {"A": leaves(A)[0], **found}.items():
+        for name, array in {trial.gives: leaves(A)[0], **found}.items():
             if array.dtype != dtype:
                 return (
                     f"{name} is {array.dtype} in a run in {dtype.__name__}: a constant or an array made on "
                     "the way has another dtype; make it with constant(value, A_prev) or np.zeros_like(A_prev)"
                 )
+    return None
+
+
+def learned(trial):
+    """Move each array of floats that is no parameter; say which of them change A."""
+    for index, owner in enumerate(every_layer([trial.drawn()])):
+        known = {*owner.arrays, *owner.drawn}
+        for name in [] if is_ours(type(owner)) else sorted(vars(owner).keys() - known):
+            layer, A_prev = trial.drawn(), trial.data()
+            moved = [*every_layer([layer])][index]
+            arrays = [array for array in _arrays_in(getattr(moved, name)) if array.dtype.kind == "f"]
+            A, before = forward(layer, A_prev), dict(vars(moved))
+            layer.backward(trial.slopes_of_cost(A))
+            made = [other for other, value in vars(moved).items() if before.get(other) is not value
+                    and other != "cache" and getattr(value, "shape", None) in [one.shape for one in arrays]]
+            for array in arrays:
+                array += 0.125
+            if all(map(np.array_equal, leaves(A), leaves(forward(layer, A_prev)))):
+                continue
+            words = f"A depends on self.{name}, which is neither W nor b, so no optimizer moves it: "
+            if made:
+                return f"{words}call it W or b, and return its gradient, which is left in self.{made[0]}"
+            return Remark(f"{words}if it is meant to stay as it is, list it in `drawn`, for checkpoints")
     return None
 
 
@@ -151,14 +223,14 @@ def halves(trial):
     forward(layer, A_prev)
     dA_prev = layer.backward_input(dZ)
     if not layer.has_parameters:
-        found = named(layer, dA_prev, None, None)
+        found = trial.named(dA_prev, None, None)
     else:
         cache = layer.cache
         forward(layer, trial.data(seed=3))
         layer.backward_input(trial.slopes_of_cost(dZ, seed=4))
         layer.cache = cache
         try:
-            found = named(layer, dA_prev, *layer.backward_weight(None if layer.weight_after_input else dZ))
+            found = trial.named(dA_prev, *layer.backward_weight(None if layer.weight_after_input else dZ))
         except Exception as error:
             return f"{_words(error)}. {BETWEEN_HALVES}"
     for name in whole:
@@ -174,40 +246,55 @@ BETWEEN_HALVES = (
 
 
 def cached(trial):
-    """Let another micro-batch pass between a forward and its backward, as a stage does."""
-    layer = trial.drawn()
-    _, dZ, alone = trial.run(layer, trial.data())
-    forward(layer, trial.data())
-    before = {name: id(value) for name, value in vars(layer).items()}
-    cache, layer.cache = layer.cache, None
-    arrays = {"cache": _arrays_in(cache)}
-    copies = _copies(arrays)
-    forward(layer, trial.data(seed=3))
-    if _changed(arrays, copies):
-        return "the next forward has written into the arrays in cache: put new ones there each time"
-    changed = [name for name, value in vars(layer).items() if before.get(name) != id(value)]
-    layer.cache = cache
-    try:
-        found = named(layer, *layer.backward(dZ))
-    except Exception as error:
-        return f"{_words(error)}. Put all that backward needs into self.cache"
-    wrong = [name for name in alone if not np.array_equal(found[name], alone[name])]
-    if not wrong:
-        return None
-    kept = sorted({*changed} - {"cache", "training", "step", "first_sample", "statistics"})
-    where = f" It keeps {', '.join(kept)} of the last forward." if kept else ""
-    return f"{wrong[0]} is that of another micro-batch.{where} Put all that backward needs into self.cache"
+    """Let another micro-batch, of as many samples or fewer, pass between a forward and its backward."""
+    for n in (BATCH_SIZE, 3):
+        layer = trial.drawn()
+        _, dZ, alone = trial.run(layer, trial.data())
+        forward(layer, trial.data())
+        owner = getattr(layer, "loss", layer)
+        before = {name: repr(value) for name, value in vars(owner).items()}
+        cache, layer.cache = layer.cache, None
+        arrays = {"cache": _arrays_in(cache)}
+        copies = _copies(arrays)
+        try:
+            forward(layer, part_of(trial.data(seed=3), slice(n)))
+        except Exception:
+            if n == BATCH_SIZE:
+                raise
+            continue  # of a layer that takes no other number of samples, which another promise names
+        if _changed(arrays, copies):
+            return "the next forward has written into the arrays in cache: put new ones there each time"
+        kept = {name for name, value in vars(owner).items() if before.get(name) != repr(value)}
+        layer.cache = cache
+        try:
+            found = trial.named(*layer.backward(dZ))
+        except Exception as error:
+            wrong = _words(error)
+        else:
+            names = [name for name in alone if not np.array_equal(found[name], alone[name])]
+            if not names:
+                continue
+            wrong = f"{names[0]} is that of another micro-batch"
+        kept = sorted(kept - {"cache", "training", "step", "first_sample", "statistics"})
+        where = f" It keeps {', '.join(kept)} of the last forward." if kept else ""
+        return f"{wrong}.{where} Put all that backward needs into self.cache"
+    return None
 
 
 def _arrays_in(tree):
-    return [one for one in leaves(tree) if isinstance(one, np.ndarray)]
+    parts = leaves(list(tree.values()) if isinstance(tree, dict) else tree)
+    return [one for one in parts if isinstance(one, np.ndarray)]
 
 
 def adds_up(trial):
     """Compare sums over micro-batches with the full batch, for m to 2 of them, and ragged ones."""
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
-    convert, note = _numbers_for(trial)
+    return in_best_numbers(partial(_added_up, trial))
+
+
+def _added_up(trial, convert, exact):
+    """Return what is wrong with sums over micro-batches of these numbers."""
     layer, A_prev = trial.drawn(convert), trial.data(convert)
     A, dZ, whole = trial.run(layer, A_prev)
     ragged = [slice(0, 1), slice(1, BATCH_SIZE)]
@@ -217,19 +304,23 @@ def adds_up(trial):
             try:
                 _add_part(trial, layer, total, part, (A_prev, dZ))
             except Exception as error:
+                if exact:
+                    raise
                 size = f"on a micro-batch of {part.stop - part.start} of {BATCH_SIZE} samples"
-                return f"{size}, {_words(error)}: take m from A_prev.shape[-1]"
-        for name, wanted in {"A": leaves(A)[0], **whole}.items():
-            if not are_equal(total[name], wanted, exact=not note):
-                return _words_of_sum(trial, name, total[name], wanted, len(parts), note)
-    return note
+                return f"{size}, {_words(error)}: take m from {trial.takes}.shape[-1]"
+        for name, wanted in {trial.gives: leaves(A)[0], **whole}.items():
+            if not are_equal(total[name], wanted, exact):
+                return _words_of_sum(trial, name, total[name], wanted, len(parts), exact)
+    return None
 
 
 def _add_part(trial, layer, total, part, trees):
-    """Run a micro-batch. Add its gradients to those in `total`, and put A and dA_prev side by side there."""
-    A, _, found = trial.run(layer, *(part_of(tree, part) for tree in trees), first_sample=part.start)
-    for name, array in {"A": leaves(A)[0], **found}.items():
-        is_per_sample = name == "A" or name.startswith(A_PREV)
+    """Run a micro-batch. Add its J and gradients to those in `total`, and put A and dA_prev side by side."""
+    A_prev, dZ = trees
+    dZ = dZ if trial.gives == "J" else part_of(dZ, part)
+    A, _, found = trial.run(layer, part_of(A_prev, part), dZ, first_sample=part.start)
+    for name, array in {trial.gives: leaves(A)[0], **found}.items():
+        is_per_sample = name == "A" or name.startswith(f"d{trial.takes}")
         if is_per_sample and array.shape[-1:] != (part.stop - part.start,):
             raise ValueError(f"{name} has shape {array.shape}")
         add = _side_by_side if is_per_sample else np.add
@@ -240,20 +331,11 @@ def _side_by_side(left, right):
     return np.concatenate([left, right], axis=-1)
 
 
-def _numbers_for(trial):
-    """Return (fractions, None), or (float64, a remark why) for a layer that cannot compute with fractions."""
-    try:
-        trial.run(trial.drawn(rational), trial.data(rational))
-    except Exception as error:
-        return np.float64, in_floats(error)
-    return rational, None
-
-
 def _words(error):
     return f"{type(error).__name__}: {error}"
 
 
-def _words_of_sum(trial, name, found, wanted, n_parts, note):
+def _words_of_sum(trial, name, found, wanted, n_parts, exact):
     """Return what is wrong with what micro-batches have for the full batch."""
     if name == "A":
         if _depends_on_others(trial):
@@ -266,7 +348,7 @@ def _words_of_sum(trial, name, found, wanted, n_parts, note):
             "numbers must follow from step, index and first_sample"
         )
     of_parts = f"{name} of {n_parts} micro-batches is"
-    if are_equal(found, wanted * n_parts, exact=not note):
+    if are_equal(found, wanted * n_parts, exact):
         return f"{of_parts} {n_parts} times too large: does backward divide by its own m?"
     return f"{of_parts} not that of the full batch: is it a sum over the samples, without a factor of m?"
 
@@ -299,57 +381,111 @@ class _Scale(Layer):
 
 def pipelined(trial):
     """Compare pipelines with the full batch: each cut, some schedules, sizes and ways to recompute."""
-    if trial.takes_pair:
-        raise CannotTry("it takes a pair of arrays: put it between a Fork and its end, and check the network")
-    if not trial.shape:
-        raise CannotTry("a sample without axes is nothing that a network takes")
-    convert, note = _numbers_for(trial)
-    layer = trial.drawn(convert)
-    A = forward(layer, trial.data(convert))
-    if isinstance(A, tuple):
-        raise CannotTry("it returns a pair of arrays: check a network of both ends")
-    layer.cache = None
-    below = [] if trial.layer.takes == "tokens" else [_Scale().copy(convert)]
-    above = ([Flatten()] if A.ndim > 2 else []) + [Linear(int(np.prod(A.shape[:-1])), 2)]
-    rng = np.random.default_rng(4)
-    above[-1].initialize(rng)
-    layers = [*below, layer, *(one.copy(coarse).copy(convert) for one in above)]
-    X, Y = trial.data(convert), converted(coarse(rng.standard_normal((2, BATCH_SIZE))), convert)
+    return in_best_numbers(partial(_in_pipelines, trial))
+
+
+def _in_pipelines(trial, convert, exact):
+    """Return what is wrong with pipelines of these numbers."""
+    layers, X, Y = _network(trial, convert, [_Scale().copy(convert)], [])
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n = len(layers)
     cuts = [(2, "gpipe"), (n, "1f1b"), (n, "zb-h1"), (n, "gpipe-late-w")]
     for (K, schedule), recompute in product(cuts, ("never", "always")):
         pipe = Pipeline(layers, MeanSquaredError(), K, 2, schedule=schedule, recompute=recompute)
         try:
-            wrong = difference_in_words(*compare(pipe, X, Y), exact=not note)
+            wrong = difference_in_words(*compare(pipe, X, Y), exact=exact)
         except Exception as error:
+            if exact:
+                raise
             wrong = _words(error)
         if wrong:
-            joins = schedule == "gpipe-late-w" and layer.joins_samples
+            joins = schedule == "gpipe-late-w" and trial.layer.joins_samples
             hint = "; is cache an array with the samples last, as joins_samples = True says?" if joins else ""
             return f"{wrong}, in {K} stages, 2 micro-batches, {schedule}, recompute={recompute!r}{hint}"
-    return note
-
-
-def large(trial):
-    """Look for results that are no numbers where A_prev is large."""
-    if trial.takes_tokens:
-        raise CannotTry("it takes tokens, which are never large")
-    layer, A_prev = trial.drawn(), trial.data()
-    A_prev = tuple(LARGE * part for part in A_prev) if trial.takes_pair else LARGE * A_prev
-    A, _, found = trial.run(layer, A_prev)
-    infinite = any(np.isinf(part).any() for part in leaves(A))
-    for name, array in [*(("A", part) for part in leaves(A)), *({} if infinite else found).items()]:
-        if np.isnan(array).any():
-            return f"{name} {NO_NUMBERS}"
-    if infinite and not layer.can_overflow:
-        return "A is infinite for large inputs, but the class says can_overflow = False"
     return None
 
 
+def _network(trial, convert, below, above):
+    """Return (layers, X, Y) of a network with the layer in its middle. below, above: layers next to it."""
+    if trial.takes_pair:
+        raise CannotTry("it takes a pair of arrays: put it between a Fork and its end, and check the network")
+    if not trial.shape:
+        raise CannotTry("a sample without axes is nothing that a network takes")
+    layer = trial.drawn(convert)
+    A = forward(layer, trial.data(convert))
+    if isinstance(A, tuple):
+        raise CannotTry("it returns a pair of arrays: check a network of both ends")
+    layer.cache, rng = None, np.random.default_rng(4)
+    last = Linear(int(np.prod(A.shape[:-1])), 2)
+    last.initialize(rng)
+    above = [*above, *([Flatten()] if A.ndim > 2 else []), last.copy(coarse).copy(convert)]
+    Y = converted(coarse(rng.standard_normal((2, BATCH_SIZE))), convert)
+    return [*([] if trial.takes_tokens else below), layer, *above], trial.data(convert), Y
+
+
+def splits(trial):
+    """Compare 2 and 3 devices that share the work, in each way that the layer says, with one device."""
+    compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
+    n_prev, n = (len(leaves(A)[0]) for A in (trial.data(), forward(trial.drawn(), trial.data())))
+    was_tried = False
+    for (how, axes), T in product(ways_of(trial.drawn()).items(), (2, 3)):
+        # units and inputs are split after outputs, units before inputs
+        below = [Linear(n_prev, n_prev)] if how in ("units", "inputs") else []
+        layers, X, Y = _network(trial, np.float64, below, [_Scale() if how == "inputs" else Linear(n, n)])
+        try:
+            net = TensorParallel(layers, MeanSquaredError(), T)
+        except ValueError:  # T devices cannot share it, such as 3 heads
+            continue
+        was_tried |= net.ways[len(below)] != "whole"
+        try:
+            wrong = difference_in_words(*compare(net, X, Y), exact=False)
+        except Exception as error:
+            wrong = _words(error)
+        if wrong:
+            is_plain = isinstance(axes, dict)
+            cuts = [f"{name} along axis {axis}" for name, axis in axes.items()] if is_plain else axes
+            return f"splits[{how!r}] cuts {', '.join(cuts) or 'A along axis 0'}, but on {T} devices {wrong}"
+    if not was_tried:
+        raise CannotTry("neither 2 nor 3 devices can share a layer of this size")
+    return None
+
+
+def large(trial):
+    """Look for results that are no numbers where A_prev is large, and for infinite ones that need not be."""
+    if trial.takes_tokens:
+        raise CannotTry("it takes tokens, which are never large")
+    if trial.layer.takes == "probabilities":
+        raise CannotTry("it takes probabilities, which are never large")
+    layer = trial.drawn()
+    A, _, found = trial.run(layer, _times(LARGE, trial.data()))
+    infinite = any(np.isinf(part).any() for part in leaves(A))
+    results = [*((trial.gives, part) for part in leaves(A)), *({} if infinite else found).items()]
+    for name, array in results:
+        if np.isnan(array).any():
+            return f"{name} has entries that are not a number for inputs of about {LARGE:,}: {NO_NUMBERS}"
+    if infinite and not layer.can_overflow:
+        return "A is infinite for large inputs, but the class says can_overflow = False"
+    # what float32 must be able to hold, because float64 says that it is not too large
+    narrow, wide = (
+        {trial.gives: leaves(A)[0], **found} for dtype in (np.float32, np.float64)
+        for A, _, found in [trial.run(trial.drawn(dtype), _times(LARGE_IN_FLOAT32, trial.data(dtype)))]
+    )
+    for name, array in wide.items():
+        wrong = (abs(array) < np.finfo(np.float32).max / 2) & ~np.isfinite(narrow[name])
+        if wrong.any():
+            return (
+                f"{name} is {narrow[name][wrong][0]} in float32 for inputs of about {LARGE_IN_FLOAT32}, "
+                f"where {array[wrong][0]:.6g} is right: {NO_NUMBERS}"
+            )
+    return None
+
+
+def _times(factor, tree):
+    return tuple(factor * part for part in tree) if isinstance(tree, tuple) else factor * tree
+
+
 NO_NUMBERS = (
-    f"has entries that are not a number for inputs of about {LARGE:,}: does an exponential overflow? Shift "
-    "it by the largest entry, or take it of -abs(Z)"
+    "does an exponential overflow? Shift it by the largest entry, or take it of -abs(Z)"
 )
 
 

@@ -1,8 +1,9 @@
-"""`check` names the mistake in wrong layers, networks and schedules, and finds none in the package's own.
+"""`check` names the mistake in wrong layers, losses, optimizers, networks and schedules; the package's pass.
 
 At the end, the verdicts on a pipeline can say no.
 """
 
+import pickle
 import re
 from dataclasses import replace
 
@@ -10,12 +11,16 @@ import numpy as np
 import pytest
 from cases import eighths, exact
 from equivalence.wrong_layers import (
-    SUMS, WRONG, DividesByItsM, NoReturn, OfFiveSamples, of_formula,
+    SUMS, WRONG, WRONG_LOSSES, WRONG_OPTIMIZERS, DividesByItsM, Gamma, NoReturn, OfFiveSamples, Plain,
+    of_error, of_formula, of_step,
 )
 
 import minipipe as mp
+from minipipe.arrays import sigmoid
 from minipipe.exact import Rational
 from minipipe.layers import LAYERS, Layer
+from minipipe.losses import LOSSES
+from minipipe.optimizers import OPTIMIZERS
 from minipipe.parallel.stage import Stage
 from minipipe.schedules import SCHEDULES, build
 from minipipe.verification import equals_full_batch, equals_same_groups, last_places_apart, same_bits
@@ -72,7 +77,9 @@ def test_every_layer_of_the_package_keeps_all(name):
     report = mp.check(*EXAMPLES[name])
     assert report, report
     reasons = {verdict.why for verdict in report if verdict.why}
-    allowed = "alone_per_sample = False", "a pair of arrays", "takes tokens", "without axes"
+    allowed = (
+        "alone_per_sample = False", "a pair of arrays", "takes tokens", "without axes", "neither 2 nor 3",
+    )
     assert all(any(words in why for words in allowed) for why in reasons), reasons
 
 
@@ -99,6 +106,34 @@ class Unit(Layer):  # A = A_prev / |A_prev|, which a column of zeros does not ha
     def backward(self, dZ):
         A, length = self.cache
         return (dZ - A * (A * dZ).sum(axis=0, keepdims=True)) / length, None, None
+
+
+SELU = of_formula(
+    "SELU", lambda Z: 1.0507 * np.where(Z > 0, Z, 1.6733 * np.expm1(np.minimum(Z, 0))),
+    lambda dA, Z: dA * 1.0507 * np.where(Z > 0, 1, 1.6733 * np.exp(np.minimum(Z, 0))).astype(Z.dtype),
+)
+SquaredReLU = of_formula("SquaredReLU", lambda Z: (Z * (Z > 0)) ** 2, lambda dA, Z: 2 * dA * Z * (Z > 0))
+Softsign = of_formula("Softsign", lambda Z: Z / (1 + abs(Z)), lambda dA, Z: dA / (1 + abs(Z)) ** 2)
+Power = of_formula(  # whose slope at 0 is 0, and that of a step h is sqrt(h)
+    "Power", lambda Z: np.sign(Z) * abs(Z) ** 1.5, lambda dA, Z: dA * 1.5 * abs(Z) ** 0.5
+)
+HardSwish = of_formula(
+    "HardSwish", lambda Z: Z * np.clip(Z + 3, 0, 6) / 6,
+    lambda dA, Z: dA * np.where(Z <= -3, 0, np.where(Z >= 3, 1, Z / 3 + 0.5)).astype(Z.dtype),
+)
+Clip = of_formula("Clip", lambda Z: np.clip(Z, -0.5, 2), lambda dA, Z: dA * ((Z >= -0.5) & (Z <= 2)))
+Centred = of_formula(  # a right normalisation, whose slope is 10^6 where all features are equal
+    "Centred", lambda A: centred(A) / size(A),
+    lambda dZ, A: (centred(dZ) - centred(A) * (centred(A) * dZ).mean(axis=0) / size(A) ** 2) / size(A)
+)
+
+
+def centred(A):
+    return A - A.mean(axis=0)
+
+
+def size(A):
+    return np.sqrt((centred(A) ** 2).mean(axis=0) + 1e-12)
 
 
 class Largest(Layer):  # of equal ones the first has the whole dZ
@@ -159,7 +194,8 @@ Quarter = of_formula("Quarter", lambda A_prev: A_prev * 0.25, lambda dZ, A_prev:
 
 
 @pytest.mark.parametrize("layer", [
-    PReLU(3), Unit(), Largest(), LargestTogether(), Sorted(), FewUnits(), Exponential(), Identity(),
+    PReLU(3), Unit(), Largest(), LargestTogether(), Sorted(), FewUnits(), Exponential(), Identity(), SELU(),
+    SquaredReLU(), Softsign(), Power(), HardSwish(), Clip(), Centred(),
 ], ids=repr)
 def test_right_layers_of_a_user_keep_all(layer):
     """Among them those with kinks, at which any derivative between both sides will do."""
@@ -175,7 +211,106 @@ def test_a_layer_that_needs_floats_is_compared_in_floats():
     assert [verdict.promise for verdict in report if verdict.why == why] == [
         line_of(report, SUMS).promise, line_of(report, "pipelines").promise,
     ]
-    assert [verdict.why for verdict in mp.check([mp.Linear(3, 3), Quarter()], (3,))] == ["", "", why, why]
+    assert [verdict.why for verdict in mp.check([mp.Linear(3, 3), Quarter()], (3,))] == ["", "", "", why, why]
+
+
+def test_an_array_that_is_no_parameter_is_worth_a_remark():
+    """It may be meant to stay; then `drawn` says so, and a network repeats what its layer does not learn."""
+    class Fixed(Gamma):
+        drawn = ("gamma",)
+
+    words = "A depends on self.gamma, which is neither W nor b, so no optimizer moves it"
+    assert words in str(mp.check(Gamma(), (3,))) and "gamma" not in str(mp.check(Fixed(), (3,)))
+    report = mp.check([mp.Linear(3, 3), Gamma()], (3,))
+    assert report and words in report[1].why
+
+
+# Losses and optimizers.
+
+KINDS = {"numbers": (3,), "classes": (4,), "bits": (2,)}
+SoftPlus = of_error("SoftPlus", lambda e, m: np.logaddexp(0, e).sum() / m, lambda e, m: sigmoid(e) / m)
+Absolute = of_error("Absolute", lambda e, m: abs(e).sum() / m, lambda e, m: np.sign(e) / m)
+
+
+class OneHot(mp.SoftmaxCrossEntropy):  # right if each column of Y adds up to 1
+    def cost(self, Z, Y, m):
+        shifted = Z - Z.max(axis=0)
+        logs = shifted - np.log(np.exp(shifted).sum(axis=0))
+        self.cache = np.exp(logs), Y, m
+        return -(Y * logs).sum() / m
+
+    def check(self, Y):
+        pass
+
+
+@pytest.mark.parametrize("loss, shape", [
+    *((loss, KINDS[kind]) for loss, kind in LOSSES.load().examples().values()), (SoftPlus, (3,)),
+    (Absolute, (3,)), (OneHot(), (4,)),
+], ids=repr)
+def test_right_losses_keep_all(loss, shape):
+    """Labels are of a kind for which the loss is right."""
+    report = mp.check(loss, shape)
+    assert report, report
+
+
+@pytest.mark.parametrize("loss, promise, sentence", [
+    pytest.param(*row, id=f"{row[0]!r}") for row in WRONG_LOSSES
+])
+def test_a_wrong_loss_is_named_alone_and_in_a_network(loss, promise, sentence):
+    for report in mp.check(loss, (3,)), mp.check(mp.Sequential([mp.Linear(2, 3)], loss), (2,)):
+        assert not report
+        first = no_lines(report)[0]
+        words = first.promise if first.promise != f"loss, {loss!r}" else first.why
+        assert promise in words and sentence in first.why, first
+
+
+def momentum_of_sign(self, g, u):
+    return self.learning_rate * np.sign(0.9 * u + 0.1 * g), 0.99 * u + 0.01 * g
+
+
+@pytest.mark.parametrize("optimizer", [
+    *OPTIMIZERS.load().examples().values(), Plain(0.1), of_step("Lion", momentum_of_sign, n_memories=1),
+], ids=repr)
+def test_right_optimizers_keep_all(optimizer):
+    report = mp.check(optimizer)
+    assert report, report
+
+
+@pytest.mark.parametrize("optimizer, promise, sentence", [
+    pytest.param(*row, id=f"{row[0]!r}") for row in WRONG_OPTIMIZERS
+])
+def test_a_wrong_optimizer_is_named(optimizer, promise, sentence):
+    report = mp.check(optimizer)
+    first = no_lines(report)[0]
+    assert promise in first.promise and sentence in first.why, first
+
+
+class Remembers(Layer):  # writes into all that it has
+    def __init__(self):
+        self.rng, self.seen, self.counts = np.random.default_rng(0), [], {"n": np.zeros(1)}
+        self.W = np.ones((3, 1))
+
+    def forward(self, A_prev):
+        self.seen.append(self.rng.random() + np.random.random())
+        self.counts["n"] += 1
+        self.cache = A_prev
+        return self.W.astype(A_prev.dtype) * A_prev
+
+    def backward(self, dZ):
+        return self.W.astype(dZ.dtype) * dZ, (dZ * self.cache).sum(axis=1, keepdims=True), None
+
+
+def test_a_check_changes_nothing():
+    """Neither what it is handed, whatever that writes into, nor the state of NumPy's generator."""
+    adam, layer = mp.Adam(0.1), mp.Linear(4, 3)
+    layer.initialize(np.random.default_rng(0))
+    adam.update([layer], [(np.ones((3, 4)), np.ones((3, 1)))])
+    network = mp.Sequential([mp.Linear(3, 3), Remembers(), mp.BatchNorm(3)], mp.MeanSquaredError())
+    network.forward_backward(np.ones((3, 4)), np.ones((3, 4)))
+    for what in Remembers(), mp.BatchNorm(3), mp.MeanSquaredError(), adam, network, network.layers:
+        before = pickle.dumps((what, np.random.get_state()))
+        mp.check(what, (3,))
+        assert pickle.dumps((what, np.random.get_state())) == before
 
 
 # Schedules.
@@ -245,14 +380,15 @@ NETWORKS = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_right_networks_keep_all(name):
-    """A line for each layer, and two for pipelines."""
+    """A line for each layer, one for the loss, and two for pipelines."""
     net, shape = NETWORKS[name]
     report = mp.check(net, shape)
     assert report, report
     assert {verdict.holds for verdict in report} == {True}
     layers = net if isinstance(net, list) else net.layers
-    assert [verdict.promise[:7] for verdict in report] == [
-        *(f"layer {index}" for index in range(len(layers))), *["in pipe"] * 2
+    assert [verdict.promise.split(",")[0] for verdict in report] == [
+        *(f"layer {index}" for index in range(len(layers))), "loss",
+        *["in pipelines it equals the full batch"] * 2
     ]
 
 
@@ -266,7 +402,8 @@ def test_a_wrong_layer_in_the_middle_of_a_network_is_named(wrong, sentence):
     assert not report
     (line,) = no_lines(report)
     assert line.promise == f"layer 1, {wrong!r}" and sentence in line.why
-    assert {verdict.why for verdict in report[-2:]} == {"not tried: a layer with a NO comes first"}
+    why = "not tried: a layer, or the loss, with a NO comes first"
+    assert {verdict.why for verdict in report[-2:]} == {why}
 
 
 def test_a_network_is_left_as_it_was():
@@ -279,23 +416,31 @@ def test_a_network_is_left_as_it_was():
 
 # The report.
 
-def test_a_report_prints_a_line_for_each_promise():
+def test_a_report_prints_what_is_wrong_first_and_all_on_request():
     report = mp.check(DividesByItsM(3, 2), (3,))
-    lines = str(report).splitlines()
-    assert lines[0] == "DividesByItsM(3, 2), samples of shape (3,): 8 of 11 promises kept"
-    assert [line[:6] for line in lines if re.match("  (yes|NO|-) ", line)] == [
-        {True: "  yes ", False: "  NO  "}[verdict.holds] for verdict in report
-    ]
-    assert lines[5:7] == [
+    head = "DividesByItsM(3, 2), samples of shape (3,): 9 of 12 promises kept"
+    wrong = [
         "  NO  its derivatives are the slopes of its output",
         "        dW is 5 times too small: does backward divide by its own m? The loss has done that",
     ]
-    assert len(report) == 11 and bool(report) is False and repr(report) == str(report)
+    assert str(report).splitlines() == [head, *wrong, "  print(report.details()) shows all 12 promises"]
+    lines = report.details().splitlines()
+    assert lines[0] == head and lines[5:7] == wrong
+    assert [line[:6] for line in lines if re.match("  (yes|NO|-) ", line)] == [
+        {True: "  yes ", False: "  NO  "}[verdict.holds] for verdict in report
+    ]
+    assert len(report) == 12 and bool(report) is False and repr(report) == str(report)
+
+
+def test_a_report_of_what_is_right_prints_remarks_alone():
+    assert str(mp.check(mp.ReLU(), (3,))) == "ReLU(), samples of shape (3,): 13 of 13 promises kept"
+    lines = str(mp.check("1f1b", devices=2, microbatches=4)).splitlines()
+    assert [line[:4] for line in lines] == ["<Sch", "  ye", "    ", "  ye", "    "]
 
 
 def test_what_comes_after_a_needed_promise_is_not_tried():
     report = mp.check(NoReturn(), (3,))
-    assert [verdict.holds for verdict in report] == [False, *[None] * 10]
+    assert [verdict.holds for verdict in report] == [False, *[None] * 11]
     assert all("comes first" in verdict.why for verdict in report[1:])
     assert "0 of 1 promises kept" in str(report)
 
@@ -326,7 +471,8 @@ REFUSED = [  # (arguments, a piece of the sentence)
     (([LAYER, 3], (3,)), "layers[1] is 3: pass a layer object"),
     (([mp.Fork("a")], (3,)), "Fork('a') has no Join"),
     (([], (3,)), "layers is an empty list"),
-    ((mp.Linear, (3,)), "must be a layer, a list of layers, a network, or what says a schedule"),
+    ((mp.Linear, (3,)), "must be a layer, a list of layers, a network, a loss, an optimizer, or what says a"),
+    ((MSE,), "shape is missing: pass that of one sample"),
     ((np.ones(3), (3,)), "must be a layer"),
     (("gpip",), "did you mean 'gpipe'?"),
 ]

@@ -1,9 +1,14 @@
-"""Wrong layers, each with one mistake, and a piece of the sentence by which `check` must name it."""
+"""Wrong layers, losses and optimizers, each with one mistake, and a piece of the sentence that names it."""
+
+from typing import ClassVar
 
 import numpy as np
 
 import minipipe as mp
+from minipipe.arrays import sigmoid
 from minipipe.layers import Layer
+from minipipe.losses import Loss
+from minipipe.optimizers import Optimizer
 
 
 def of_linear(name, weights=lambda dW, db, dZ: (dW, db), inputs=lambda dA_prev, dZ: dA_prev):
@@ -64,8 +69,14 @@ DividesByZero = of_formula(
 AlwaysFloat32 = of_formula(
     "AlwaysFloat32", lambda A_prev: A_prev.astype(np.float32) * 2, lambda dZ, A_prev: dZ * 2
 )
-WrongAtZero = of_formula(  # the slopes of abs at 0 are -1 and 1, and this one is 5
-    "WrongAtZero", abs, lambda dZ, A_prev: dZ * np.where(A_prev, np.sign(A_prev), 5).astype(dZ.dtype)
+WrongAtZero = of_formula(  # the slopes of abs at 0 are -1 and 1, and this one is 2
+    "WrongAtZero", abs, lambda dZ, A_prev: dZ * np.where(A_prev, np.sign(A_prev), 2).astype(dZ.dtype)
+)
+ForgetsItsBound = of_formula(
+    "ForgetsItsBound", lambda Z: np.minimum(Z * (Z > 0), 6), lambda dA, Z: dA * (Z > 0)
+)
+Softplus1000 = of_formula(  # right, but infinite from 710 on, and from 89 on in float32
+    "Softplus1000", lambda Z: np.log(1 + np.exp(Z)), lambda dA, Z: dA * (1 + np.tanh(Z / 2)) / 2
 )
 
 
@@ -80,6 +91,13 @@ class EachOfTheLargest(Layer):  # a maximum over the features; equal ones all ge
 
     def backward(self, dZ):
         return dZ * self.cache, None, None
+
+
+class EachOfThePositive(EachOfTheLargest):  # max(0, the largest): 0 is a kink next to those of equals
+    def forward(self, A_prev):
+        A = super().forward(A_prev)
+        self.cache = self.cache & (A > 0)
+        return A * (A > 0)
 
 
 class ForgetsTheSlope(mp.Tanh):
@@ -123,6 +141,72 @@ class KeepsItsInput(Layer):
         return 2 * self.A_prev * dZ, None, None
 
 
+class KeepsAStack(Layer):  # right where the last forward has the first backward
+    def __init__(self):
+        self.stack = []
+
+    def forward(self, A_prev):
+        self.stack.append(A_prev)
+        return A_prev * A_prev
+
+    def backward(self, dZ):
+        return 2 * self.stack.pop() * dZ, None, None
+
+
+class KeepsItsM(Layer):  # right where all micro-batches have as many samples
+    def __init__(self):
+        self.b = np.zeros((3, 1))
+
+    def forward(self, A_prev):
+        self.m = A_prev.shape[-1]
+        return A_prev + self.b.astype(A_prev.dtype)
+
+    def backward(self, dZ):
+        return 1 * dZ, None, dZ[:, :self.m].sum(axis=1, keepdims=True)
+
+
+class Gamma(Layer):  # a parameter that is neither W nor b
+    def __init__(self):
+        self.gamma = np.ones((3, 1))
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.gamma.astype(A_prev.dtype) * A_prev
+
+    def backward(self, dZ):
+        return self.gamma.astype(dZ.dtype) * dZ, None, None
+
+
+class GammaWithGradient(Gamma):
+    def backward(self, dZ):
+        self.dgamma = (dZ * self.cache).sum(axis=1, keepdims=True)
+        return super().backward(dZ)
+
+
+class SquareMatrix(Layer):  # right, without splits
+    def __init__(self):
+        self.W = np.random.default_rng(0).standard_normal((4, 4))
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W.astype(A_prev.dtype) @ A_prev
+
+    def backward(self, dZ):
+        return self.W.astype(dZ.dtype).T @ dZ, dZ @ self.cache.T, None
+
+
+class CutsColumns(SquareMatrix):
+    splits: ClassVar = {"outputs": {"W": 1}}
+
+
+class CutsRows(SquareMatrix):
+    splits: ClassVar = {"inputs": {"W": 0}}
+
+
+class SharesASoftmax(mp.Softmax):
+    splits: ClassVar = {"units": {}}
+
+
 class ReusesItsCache(Layer):
     def forward(self, A_prev):
         if getattr(self, "buffer", None) is None or self.buffer.shape != A_prev.shape:
@@ -143,6 +227,35 @@ class ReusesItsOutput(Layer):
 
     def backward(self, dZ):
         return 2 * dZ, None, None
+
+
+class ReusesItsGradient(Layer):  # dA_prev is dZ, and the next forward writes into it
+    dZ = None
+
+    def forward(self, A_prev):
+        if self.dZ is not None:
+            self.dZ[...] = 0
+        return 1 * A_prev
+
+    def backward(self, dZ):
+        self.dZ = dZ
+        return dZ, None, None
+
+
+class ReusesOneColumn(Layer):  # W scales; dW of one sample is a view of an array that the layer keeps
+    def __init__(self):
+        self.W, self.kept = np.ones((3, 1)), np.zeros((3, 2))
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W.astype(A_prev.dtype) * A_prev
+
+    def backward(self, dZ):
+        dW = (dZ * self.cache).sum(axis=1, keepdims=True)
+        if dZ.shape[1] == 1 and dZ.dtype == np.float64:
+            self.kept[:, :1] = dW
+            dW = self.kept[:, :1]
+        return self.W.astype(dZ.dtype) * dZ, dW, None
 
 
 class AddsInPlace(mp.Linear):
@@ -308,6 +421,7 @@ class NoReturn(mp.ReLU):
 RUNS, ARRAYS, REPEATS, DTYPE = "it runs", "writes into no array", "same input", "float32"
 SLOPES, HALVES, CACHE, SUMS = "slopes", "between the halves", "all that backward needs", "add up"
 LARGE, PREDICTIONS, PIPELINES = "large inputs", "prediction", "pipelines equal"
+LEARNED, SPLITS, M, SLOPE = "can be learned", "as splits says", "divide by the m", "slope of J"
 WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the sentence)
     (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
     (MultipliesByM(3, 2), (3,), SLOPES, "dW is 5 times too large"),
@@ -352,6 +466,110 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (WholeOfALinear(3, 2), (3,), SLOPES, "db is 2 times the slope"),
     (TwoFormulas(), (3,), HALVES, "both compute what backward does, by one formula"),
     (JoinsNothing(), (3,), PIPELINES, "gpipe-late-w, recompute='never'; is cache an array with the samples"),
+    (ForgetsItsBound(), (3,), SLOPES, "but the slope is 0, where A_prev[0, 4] = 7"),
+    (EachOfThePositive(), (3,), SLOPES, "where entries are equal, does each of them get the whole dZ?"),
+    (ReusesItsGradient(), (3,), ARRAYS, "the next micro-batch has changed dZ of this one"),
+    (ReusesOneColumn(), (3,), ARRAYS, "the next micro-batch of one sample has changed dW of this one"),
+    (KeepsAStack(), (3,), CACHE, "It keeps stack of the last forward. Put all that backward needs into"),
+    (KeepsItsM(), (3,), CACHE, "db is that of another micro-batch. It keeps m of the last forward"),
+    (GammaWithGradient(), (3,), LEARNED, "return its gradient, which is left in self.dgamma"),
+    (CutsColumns(), (4,), SPLITS, "splits['outputs'] cuts W along axis 1, but on 2 devices "),
+    (CutsRows(), (4,), SPLITS, "splits['inputs'] cuts W along axis 0, but on 2 devices "),
+    (SharesASoftmax(), (4,), SPLITS, "splits['units'] cuts A along axis 0, but on 2 devices J differs"),
+    (Softplus1000(), (3,), LARGE, "A is inf in float32 for inputs of about 200, where 175 is right: does"),
     (Overflows(), (3,), LARGE, "A has entries that are not a number for inputs of about 1,000: does an exp"),
     (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
+]
+
+
+# Losses and optimizers.
+
+def of_error(name, cost=lambda e, m: (e * e).sum() / (2 * m), derivative=lambda e, m: e / m):
+    """Return a loss with these functions of A - Y and m; left out, they are the mean squared error's."""
+    def J(self, A, Y, m):
+        self.cache = A - Y, m
+        return cost(A - Y, m)
+
+    return type(name, (Loss,), {"cost": J, "derivative": lambda self, *cache: derivative(*cache)})()
+
+
+class InPlace(mp.MeanSquaredError):
+    def cost(self, A, Y, m):
+        A -= Y
+        return super().cost(A, 0 * A, m)
+
+
+class Beside(mp.MeanSquaredError):
+    def cost(self, A, Y, m):
+        J = super().cost(A, Y, m)
+        self.error, self.cache = A - Y, (m,)
+        return J
+
+    def derivative(self, m):
+        return self.error / m
+
+
+def centred(e):
+    return e - e.mean(axis=-1, keepdims=True)
+
+
+WRONG_LOSSES = [  # (loss, a piece of the promise, a piece of the sentence)
+    (of_error("OwnM", lambda e, m: (e * e).sum() / (2 * e.shape[-1]), lambda e, m: e / e.shape[-1]), M,
+     "J is not half as large where the whole mini-batch has twice as many samples"),
+    (of_error("NoM", derivative=lambda e, m: 1 * e), M, "dA is not half as large"),
+    (of_error("NoTwo", lambda e, m: (e * e).sum() / m), SLOPE, "dA is 0.5 times the slope, at each entry"),
+    (of_error("Minus", derivative=lambda e, m: -e / m), SLOPE, "dA has the wrong sign"),
+    (of_error("Wide", derivative=lambda e, m: e / np.full(1, m, float)), DTYPE, "dA is float64"),
+    (of_error("Centred", lambda e, m: (centred(e) ** 2).sum() / (2 * m), lambda e, m: centred(e) / m), SUMS,
+     "J of 5 micro-batches is not that of the full batch"),
+    (of_error("Logistic", lambda e, m: np.log(1 + np.exp(e)).sum() / m, lambda e, m: sigmoid(e) / m), LARGE,
+     "J is inf in float32"),
+    (InPlace(), ARRAYS, "A was changed"),
+    (Beside(), CACHE, "dA is that of another micro-batch. It keeps error of the last forward"),
+]
+
+
+class Plain(Optimizer):
+    """A right one; those below change one thing."""
+
+    def __init__(self, learning_rate):
+        super().__init__(learning_rate, 0, False)
+        self.first_rate = learning_rate
+
+    def step(self, g):
+        return (self.learning_rate * g,)
+
+
+def of_step(name, step, **attributes):
+    """Return an optimizer with this `step(self, g, *memory)`."""
+    return type(name, (Plain,), {"step": step, **attributes})(0.1)
+
+
+def momentum_in_attribute(self, g):
+    self.u = 0.5 * self.u + g
+    return (self.learning_rate * self.u,)
+
+
+def counted_steps(self, g, u):
+    self.t, u = self.t + 1, 0.5 * u + 0.5 * g
+    return self.learning_rate * u / (1 - 0.5**self.t), u
+
+
+def in_place(self, g, u):
+    u += g
+    return self.learning_rate * u, u
+
+
+WRONG_OPTIMIZERS = [  # (optimizer, a piece of the promise, a piece of the sentence)
+    (of_step("NoTuple", lambda self, g: self.learning_rate * g), "step returns", "step returns no tuple"),
+    (of_step("OneMemory", lambda self, g, u, v: (self.learning_rate * g, u), n_memories=2), "step returns",
+     "step returns 2 arrays: with n_memories=2"),
+    (of_step("Wide", lambda self, g: (g * np.full((3, 4), 0.1),)), "step returns", "of float64 for a g"),
+    (of_step("InPlace", in_place, n_memories=1), ARRAYS, "an update has changed "),
+    (of_step("Attribute", momentum_in_attribute, u=0), "remembers", "step keeps self.u from one call to"),
+    (of_step("CountsSteps", counted_steps, n_memories=1, t=0), "remembers", "step keeps self.t from one"),
+    (of_step("ByNorm", lambda self, g: (self.learning_rate * g / np.sqrt((g * g).sum()),)), "by itself",
+     "write needs_whole_parameters = True in the class"),
+    (of_step("FirstRate", lambda self, g: (self.first_rate * g,)), "learning_rate", "read self."),
+    (of_step("Uphill", lambda self, g: (-self.learning_rate * g,)), "downhill", "update 1 goes uphill: "),
 ]
