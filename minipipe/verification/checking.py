@@ -135,8 +135,8 @@ def _checked(what, shape, devices, microbatches):
         return _report(repr(schedule), _of_schedule(schedule, registered_name(said)))
     if not isinstance(what, (Layer, Network, Loss, Optimizer, list, tuple)):
         raise ValueError(
-            f"what={shown(what)} must be a layer, a list of layers, a network, a loss, an optimizer, or what "
-            "says a schedule: pass an object, such as Linear(3, 2), or a name, such as '1f1b'"
+            f"what={shown(what)} must be a layer, a list of layers, a network, or what says a schedule; a loss, "
+            "or an optimizer: pass an object, such as Linear(3, 2), or a name, such as '1f1b'"
         )
     if (devices, microbatches) != (None, None):
         raise ValueError("devices and microbatches are those of a schedule: leave them out for layers")
@@ -148,8 +148,9 @@ def _checked(what, shape, devices, microbatches):
     if isinstance(what, Layer):
         _check_fit(what, shape)
         return _report(f"{what!r}, samples of shape {shape}", promises_of_layer(what, shape))
-    net = what if isinstance(what, Network) else Sequential(what, MeanSquaredError())
-    return _report(f"a network of {len(net.layers)} layers", _of_network(net.layers, net.loss, shape))
+    net = what if isinstance(what, Network) else Sequential(what, None)
+    promises = _of_network(net.layers, net.loss or MeanSquaredError(), shape)
+    return _report(f"a network of {len(net.layers)} layers", promises)
 
 
 MOST_NUMBERS = 10_000  # of a sample: a derivative takes some sixty forwards
@@ -246,6 +247,8 @@ class NetworkTrial:
         except Exception as error:  # of a layer from elsewhere; ours say what does not fit
             if not self.met or is_ours(type(self.met[-1][0])):
                 raise ValueError(f"shape={shape} does not fit the network: {error}") from None
+        else:
+            self.labels = LossTrial(loss, self.output_shape[:-1]).labels()
 
     def _meet(self, layer, A_prev):
         """Note a layer with the shape of its A_prev, and return its A."""
@@ -276,16 +279,15 @@ class NetworkTrial:
         """Compare pipelines of 2 stages, and of one layer a stage, with the full batch."""
         if self.broken:
             raise CannotTry("not tried: a layer, or the loss, with a NO comes first")
-        return in_best_numbers(partial(self._compared, recompute))
+        return in_best_numbers(self._compared, recompute)
 
     def _compared(self, recompute, convert, exact):
         """Return what is wrong with pipelines of these numbers."""
         n, most = len(self.layers), 3 if self.alone_per_sample else 2  # batch norm needs two samples
         compare = against_full_batch if self.alone_per_sample else against_same_groups
-        labels = LossTrial(self.loss, self.output_shape[:-1]).labels()
         for K, M, schedule in ((2, 2, "gpipe"), (n, most, "1f1b"), (n, most, "zb-h1")):
             layers = [layer.copy(coarse).copy(convert) for layer in self.layers]
-            X, Y, K = self.first.data(convert), converted(labels, convert), min(K, n)
+            X, Y, K = self.first.data(convert), converted(self.labels, convert), min(K, n)
             pipe = Pipeline(layers, private(self.loss), K, M, schedule=schedule, recompute=recompute)
             wrong = difference_in_words(*compare(pipe, X, Y), exact=exact)
             if wrong:

@@ -12,7 +12,7 @@ from ..state import state_of_optimizer
 from .trial import CannotTry, coarse, private
 from .verdicts import are_equal
 
-SMALL_RATE = 1e-3  # at which each step must go downhill
+SMALL_RATE = 1e-3  # at which each update must go downhill
 
 
 def promises_of_optimizer(optimizer: Optimizer) -> list[tuple]:
@@ -40,35 +40,34 @@ def _fresh(optimizer):
     return private(optimizer.fresh())
 
 
-def _update(optimizer, Ws, seed, part=...):
-    """Return the parameters after an update with random gradients. part: of their entries, for vectors."""
-    gradients = [_numbers(100 * seed + k) for k in range(len(Ws))]
-    given = {
-        (k, "W", 0): (Linear(1, 1), W, g if part is ... else g.ravel()[part])
-        for k, (W, g) in enumerate(zip(Ws, gradients))
-    }
-    return list(optimizer.updated(given).values())
+def _update(optimizer, Ws, gradients):
+    """Return the parameters, a list of arrays, after an update."""
+    pairs = enumerate(zip(Ws, gradients))
+    return list(optimizer.updated({(k, "W", 0): (Linear(1, 1), W, g) for k, (W, g) in pairs}).values())
 
 
-def _after(optimizer, n, Ws, part=...):
-    """Return the parameters after n updates."""
-    for seed in range(1, n + 1):
-        Ws = _update(optimizer, Ws, seed, part)
-    return Ws
+def _after_three(optimizer, n=1, part=..., before_last=lambda twin: twin):
+    """Return (the optimizer, a parameter after three updates).
 
-
-def _step(optimizer, g):
-    """Return what the first step returns for a gradient."""
-    twin = _fresh(optimizer)
-    twin.n_updates = 1
-    return twin.step(g, *(np.zeros_like(g) for _ in range(twin.n_memories)))
+    Args:
+        optimizer: a copy of it makes the updates.
+        n: how many parameters it has.
+        part: which rows of them.
+        before_last: a function that returns the optimizer of the third update, for that of the first two.
+    """
+    twin, Ws = _fresh(optimizer), [_numbers(k)[part] for k in range(n)]
+    for update in range(1, 4):
+        twin = before_last(twin) if update == 3 else twin
+        Ws = _update(twin, Ws, [_numbers(10 * update + k)[part] for k in range(n)])
+    return twin, Ws[0]
 
 
 def runs(optimizer):
     """Compare number, shapes and dtypes of the arrays that a step returns."""
     for dtype in (np.float64, np.float32):
-        g, n = _numbers(1, dtype), optimizer.n_memories
-        answer = _step(optimizer, g)
+        twin, g, n = _fresh(optimizer), _numbers(1, dtype), optimizer.n_memories
+        twin.n_updates = 1
+        answer = twin.step(g, *(np.zeros_like(g) for _ in range(n)))
         if not isinstance(answer, (tuple, list)) or len(answer) != 1 + n:
             found = f"{len(answer)} arrays" if isinstance(answer, (tuple, list)) else "no tuple"
             return f"step returns {found}: with n_memories={n}, end it with `return step, *memories`"
@@ -84,7 +83,7 @@ def leaves_arrays(optimizer):
     held = {"W": W, "the gradient g": g}
     for gradient in (g, other):
         before = {name: array.copy() for name, array in held.items()}
-        (W,) = twin.updated({(0, "W", 0): (Linear(1, 1), W, gradient)}).values()
+        (W,) = _update(twin, [W], [gradient])
         for name, array in held.items():
             if not np.array_equal(array, before[name]):
                 return f"an update has changed {name}: an operation in place, such as *=, needs a copy first"
@@ -95,17 +94,16 @@ def leaves_arrays(optimizer):
 
 def remembers(optimizer):
     """Compare a parameter that is updated alone with one next to another parameter of its shape."""
-    twin, W, other = _fresh(optimizer), _numbers(1), _numbers(2)
-    before = {name: repr(value) for name, value in vars(twin).items()}
-    (alone,) = _after(twin, 3, [W])
-    if are_equal(_after(_fresh(optimizer), 3, [W, other])[0], alone, exact=False):
+    (twin, alone), (_, one_of_two) = _after_three(optimizer), _after_three(optimizer, n=2)
+    if are_equal(one_of_two, alone, exact=False):
         return None
-    known = {"memory", "n_updates", "last_rate"}
-    kept = sorted(name for name, value in vars(twin).items() if before.get(name) != repr(value))
-    names = ", ".join(f"self.{name}" for name in kept if name not in known) or "something"
+    before, counted = vars(_fresh(optimizer)), {"memory", "n_updates"}
+    kept = sorted(f"self.{name}" for name in vars(twin).keys() - counted
+                  if repr(vars(twin)[name]) != repr(before.get(name)))
     return (
-        f"a second parameter of the same shape changes how the first one moves: step keeps {names} from one "
-        "call to the next. Return what it remembers, as n_memories arrays; self.n_updates counts the updates"
+        "a second parameter of the same shape changes how the first one moves: step keeps "
+        f"{', '.join(kept) or 'something'} from one call to the next. Return what it remembers as n_memories "
+        "arrays; self.n_updates counts updates"
     )
 
 
@@ -113,10 +111,8 @@ def takes_parts(optimizer):
     """Compare the updates of a parameter in two parts, as ZeRO makes them, with those of the whole."""
     if why := optimizer.why_no_parts():
         raise CannotTry(f"it {why}")
-    W = _numbers(1)
-    (whole,) = _after(_fresh(optimizer), 3, [W])
-    parts = [_after(_fresh(optimizer), 3, [W.ravel()[part]], part)[0] for part in (slice(5), slice(5, None))]
-    if are_equal(np.concatenate(parts), whole.ravel(), exact=False):
+    parts = [_after_three(optimizer, part=part)[1] for part in (slice(1), slice(1, None))]
+    if are_equal(np.concatenate(parts), _after_three(optimizer)[1], exact=False):
         return None
     return (
         "a parameter in two parts moves otherwise than as a whole: where the step of a number depends on "
@@ -125,23 +121,24 @@ def takes_parts(optimizer):
 
 
 def resumes(optimizer):
-    """Compare the third update of an optimizer with that of a new one that is handed the state of two."""
-    twin, heir = _fresh(optimizer), _fresh(optimizer)
-    Ws = _after(twin, 2, [_numbers(1)])
-    state = state_of_optimizer(twin)
-    heir.resume(state.memory, state.n_updates, state.learning_rate, state.last_rate)
-    if are_equal(_update(heir, Ws, 3)[0], _update(twin, Ws, 3)[0]):
+    """Compare the third update with that of a new optimizer that is handed the state of the first two."""
+    def heir(twin):
+        state, new = state_of_optimizer(twin), _fresh(optimizer)
+        new.resume(state.memory, state.n_updates, state.learning_rate, state.last_rate)
+        return new
+
+    if are_equal(_after_three(optimizer, before_last=heir)[1], _after_three(optimizer)[1]):
         return None
     return "after resume, the next step is another one: does it depend on more than memory and n_updates?"
 
 
 def follows_rate(optimizer):
     """Compare the third update with that of a copy whose learning rate is halved before."""
-    twin = _fresh(optimizer)
-    Ws = _after(twin, 2, [_numbers(1)])
-    slower = private(twin)
-    slower.learning_rate = slower.learning_rate / 2
-    if not are_equal(_update(slower, Ws, 3)[0], _update(twin, Ws, 3)[0]):
+    def slower(twin):
+        twin.learning_rate = twin.learning_rate / 2
+        return twin
+
+    if not are_equal(_after_three(optimizer, before_last=slower)[1], _after_three(optimizer)[1]):
         return None
     return "half the learning_rate gives the same step: read self.learning_rate in step, not in __init__"
 
@@ -151,7 +148,7 @@ def goes_down(optimizer):
     twin, W, target = _fresh(optimizer), _numbers(1), _numbers(2)
     twin.learning_rate, twin.weight_decay = min(twin.learning_rate, SMALL_RATE), 0
     for k in range(5):
-        (new,) = twin.updated({(0, "W", 0): (Linear(1, 1), W, W - target)}).values()
+        (new,) = _update(twin, [W], [W - target])
         if not ((new - target) ** 2).sum() < ((W - target) ** 2).sum():
             return f"update {k + 1} goes uphill: what step returns is subtracted from W"
         W = new

@@ -18,16 +18,25 @@ from .trial import (
 )
 from .verdicts import against_full_batch, against_same_groups, are_equal, difference_in_words
 
-LARGE = 1000  # times the data: e^1000 is infinite
-LARGE_IN_FLOAT32 = 200  # times the data: e^200 is infinite in float32
+LARGE = 200  # times the data: e^200 is infinite in float32
 LEARNED = "what forward depends on can be learned: it is in W or b"
 
 
 def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
     """Return rows (promise in words, function that returns what is wrong or None, whether others need it)."""
-    trial = Trial(layer, shape)
+    says_splits = layer.splits and is_stated(type(layer), "splits")
+    return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
+
+
+def promises_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
+    """Return rows as `promises_of_layer` does. shape: of the predictions for one sample."""
+    return _rows(LossTrial(loss, shape), {shapes, learned, halves, pipelined, predicts, splits})
+
+
+def _rows(trial, left_out):
     rows = [
         ("it runs, and shapes are as they must be", shapes, True),
+        ("it runs: dA has the shape of A, and J and dA divide by the m that it is handed", costs, True),
         ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
         ("the same input gives the same output", repeats, True),
         ("float32 in, float32 out, and float64 likewise", keeps_dtype, False),
@@ -39,26 +48,14 @@ def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
         ("pipelines equal the full batch, at each cut, with and without recomputation", pipelined, False),
         ("large inputs give numbers, too", large, False),
         ("a prediction for a sample depends on that sample alone", predicts, False),
+        ("devices that share its work as splits says equal one device", splits, False),
     ]
-    if layer.splits and is_stated(type(layer), "splits"):
-        rows.append(("devices that share its work as splits says equal one device", splits, False))
-    return [(words, partial(attempt, trial), needed) for words, attempt, needed in rows]
 
+    def tried(attempt):
+        return in_best_numbers(attempt, trial) if attempt in (adds_up, pipelined) else attempt(trial)
 
-def promises_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
-    """Return rows as `promises_of_layer` does. shape: of the predictions for one sample."""
-    trial = LossTrial(loss, shape)
-    rows = [
-        ("it runs: dA has the shape of A, and J and dA divide by the m that it is handed", costs, True),
-        ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
-        ("the same input gives the same output", repeats, True),
-        ("float32 in, float32 out, and float64 likewise", keeps_dtype, False),
-        ("its derivative is the slope of J", slopes, False),
-        ("all that backward needs is in cache, which can be taken out and put back", cached, True),
-        ("micro-batches of any sizes add up to the full batch", adds_up, False),
-        ("large inputs give numbers, too", large, False),
-    ]
-    return [(words, partial(attempt, trial), needed) for words, attempt, needed in rows]
+    chosen = [row for row in rows if row[1] not in left_out]
+    return [(words, partial(tried, attempt), needed) for words, attempt, needed in chosen]
 
 
 def costs(trial):
@@ -286,15 +283,10 @@ def _arrays_in(tree):
     return [one for one in parts if isinstance(one, np.ndarray)]
 
 
-def adds_up(trial):
+def adds_up(trial, convert, exact):
     """Compare sums over micro-batches with the full batch, for m to 2 of them, and ragged ones."""
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
-    return in_best_numbers(partial(_added_up, trial))
-
-
-def _added_up(trial, convert, exact):
-    """Return what is wrong with sums over micro-batches of these numbers."""
     layer, A_prev = trial.drawn(convert), trial.data(convert)
     A, dZ, whole = trial.run(layer, A_prev)
     ragged = [slice(0, 1), slice(1, BATCH_SIZE)]
@@ -379,13 +371,8 @@ class _Scale(Layer):
         return self.W[0, 0] * dZ, (dZ * self.cache).sum(keepdims=True).reshape(1, 1), None
 
 
-def pipelined(trial):
+def pipelined(trial, convert, exact):
     """Compare pipelines with the full batch: each cut, some schedules, sizes and ways to recompute."""
-    return in_best_numbers(partial(_in_pipelines, trial))
-
-
-def _in_pipelines(trial, convert, exact):
-    """Return what is wrong with pipelines of these numbers."""
     layers, X, Y = _network(trial, convert, [_Scale().copy(convert)], [])
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n = len(layers)
@@ -432,14 +419,14 @@ def splits(trial):
         # units and inputs are split after outputs, units before inputs
         below = [Linear(n_prev, n_prev)] if how in ("units", "inputs") else []
         layers, X, Y = _network(trial, np.float64, below, [_Scale() if how == "inputs" else Linear(n, n)])
+        net = None
         try:
             net = TensorParallel(layers, MeanSquaredError(), T)
-        except ValueError:  # T devices cannot share it, such as 3 heads
-            continue
-        was_tried |= net.ways[len(below)] != "whole"
-        try:
+            was_tried |= net.ways[len(below)] != "whole"
             wrong = difference_in_words(*compare(net, X, Y), exact=False)
         except Exception as error:
+            if net is None and isinstance(error, ValueError):  # T devices cannot share it, such as 3 heads
+                continue
             wrong = _words(error)
         if wrong:
             is_plain = isinstance(axes, dict)
@@ -451,42 +438,29 @@ def splits(trial):
 
 
 def large(trial):
-    """Look for results that are no numbers where A_prev is large, and for infinite ones that need not be."""
-    if trial.takes_tokens:
-        raise CannotTry("it takes tokens, which are never large")
-    if trial.layer.takes == "probabilities":
-        raise CannotTry("it takes probabilities, which are never large")
-    layer = trial.drawn()
-    A, _, found = trial.run(layer, _times(LARGE, trial.data()))
-    infinite = any(np.isinf(part).any() for part in leaves(A))
-    results = [*((trial.gives, part) for part in leaves(A)), *({} if infinite else found).items()]
-    for name, array in results:
-        if np.isnan(array).any():
-            return f"{name} has entries that are not a number for inputs of about {LARGE:,}: {NO_NUMBERS}"
-    if infinite and not layer.can_overflow:
-        return "A is infinite for large inputs, but the class says can_overflow = False"
-    # what float32 must be able to hold, because float64 says that it is not too large
-    narrow, wide = (
-        {trial.gives: leaves(A)[0], **found} for dtype in (np.float32, np.float64)
-        for A, _, found in [trial.run(trial.drawn(dtype), _times(LARGE_IN_FLOAT32, trial.data(dtype)))]
-    )
-    for name, array in wide.items():
-        wrong = (abs(array) < np.finfo(np.float32).max / 2) & ~np.isfinite(narrow[name])
+    """Look for results in float32 that are not finite where A_prev is large, though they might be."""
+    if trial.layer.takes != "numbers":
+        raise CannotTry(f"it takes {trial.layer.takes}, which are never large")
+
+    def run(dtype):
+        data = tuple(LARGE * part for part in leaves(trial.data(dtype)))
+        A, _, found = trial.run(trial.drawn(dtype), data if trial.takes_pair else data[0])
+        return [(trial.gives, part) for part in leaves(A)], [*found.items()]
+
+    (A, found), (A_wide, found_wide) = run(np.float32), run(np.float64)
+    infinite = any(np.isinf(part).any() for _, part in A)
+    for (name, array), (_, wide) in zip(A if infinite else A + found, A_wide + found_wide):
+        # infinite is right where float64 says that the number is too large
+        wrong = np.isnan(array) | np.isinf(array) & (abs(wide) < np.finfo(np.float32).max)
         if wrong.any():
             return (
-                f"{name} is {narrow[name][wrong][0]} in float32 for inputs of about {LARGE_IN_FLOAT32}, "
-                f"where {array[wrong][0]:.6g} is right: {NO_NUMBERS}"
+                f"{name} is {array[wrong][0]} in float32 for inputs of about {LARGE}, where float64 gives "
+                f"{wide[wrong][0]:.6g}: does an exponential overflow? Shift it by the largest entry, or take "
+                "it of -abs(Z)"
             )
+    if infinite and not trial.layer.can_overflow:
+        return "A is infinite for large inputs, but the class says can_overflow = False"
     return None
-
-
-def _times(factor, tree):
-    return tuple(factor * part for part in tree) if isinstance(tree, tuple) else factor * tree
-
-
-NO_NUMBERS = (
-    "does an exponential overflow? Shift it by the largest entry, or take it of -abs(Z)"
-)
 
 
 def predicts(trial):

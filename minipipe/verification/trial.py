@@ -28,19 +28,19 @@ class Remark(str):
     """What is worth saying of a promise that is kept."""
 
 
-def in_best_numbers(attempt: Callable) -> str | None:
-    """Return what `attempt(convert, exact)` finds wrong in fractions; or in floats, if fractions fail.
+def in_best_numbers(attempt: Callable, what) -> str | None:
+    """Return what `attempt(what, convert, exact)` finds wrong in fractions; or in floats, if fractions fail.
 
     A layer that cannot compute with fractions raises an error somewhere, perhaps for some numbers only.
     """
     try:
-        return attempt(rational, True)
+        return attempt(what, rational, True)
     except Exception as error:
         words = f"of {type(error).__name__}: {error}"
         if str(error).startswith("exact arithmetic met"):
             words = str(error).partition(": convert it")[0]  # there is nothing to convert in a right layer
         why = f"in floats, but for rounding; not tried in fractions, because {words}"
-        return attempt(np.float64, False) or Remark(why)
+        return attempt(what, np.float64, False) or Remark(why)
 
 
 def private(thing):
@@ -133,7 +133,8 @@ class CostLayer(Layer):
     cache = property(lambda self: self.loss.cache, lambda self, value: setattr(self.loss, "cache", value))
 
     def __init__(self, loss: Loss, labels: np.ndarray | None, m: int) -> None:
-        self.loss, self.labels, self.m, self.takes = loss, labels, m, loss.takes
+        self.loss, self.labels, self.m = loss, labels, m
+        self.takes = getattr(loss, "takes", "numbers")
 
     def forward(self, A):
         run = slice(self.first_sample, self.first_sample + A.shape[-1])
@@ -153,16 +154,16 @@ class LossTrial(Trial):
 
     def __init__(self, loss: Loss, shape: tuple) -> None:
         super().__init__(CostLayer(loss, None, BATCH_SIZE), shape)
-        kinds = "numbers", "bits", "classes"
+        kinds = ["numbers", "bits", "classes", "shares"]
         if LOSSES.get(type(loss).__name__) is type(loss):
-            kinds = {kind for _, kind in LOSSES.facts[type(loss).__name__].examples()}
-        for is_wrong, self.kind in product((slopes, LossTrial.cannot_run, bool), kinds):
+            kinds = [kind for _, kind in LOSSES.facts[type(loss).__name__].examples()]
+        for must_be_right, self.kind in product((True, False), kinds):
             with suppress(Exception), np.errstate(all="ignore"):
-                if not is_wrong(self):
+                J = forward(self.drawn(), self.data())
+                if np.isfinite(J).all() and not (must_be_right and slopes(self)):
                     break
-
-    def cannot_run(self):
-        return not np.isfinite(forward(self.drawn(), self.data())).all()
+        else:
+            self.kind = kinds[0]
 
     def labels(self) -> np.ndarray:
         """Return Y of all samples."""
@@ -171,7 +172,8 @@ class LossTrial(Trial):
             return one_hot(rng.integers(0, shape[0], shape[1:]), shape[0])
         if self.kind == "bits":
             return rng.integers(0, 2, shape).astype(float)
-        return coarse(rng.standard_normal(shape))
+        Y = coarse(rng.standard_normal(shape))
+        return (abs(Y) + 1) / (abs(Y) + 1).sum(axis=0) if self.kind == "shares" else Y
 
     def drawn(self, convert: Callable = np.float64, m: int = BATCH_SIZE) -> CostLayer:
         """Return a copy of the loss as a layer, with labels that are converted."""
@@ -343,9 +345,9 @@ def _measured(layer, A_prev, dZ, array, index, given, are_close=False):
         layer, A_prev, dZ: of a run.
         array: A_prev, W or b.
         index: of these entries.
-        given: their derivative, which is the slope where none can be measured.
-        are_close: whether kinks may fall together, as in a sum of units that all bend at 0, or among three
-            equal numbers that are sorted. Then all slopes nearby count.
+        given: their derivative; it is returned as the slope where none can be measured.
+        are_close: whether kinks may fall together, as among three equal numbers that are sorted. Then any
+            slope nearby is right.
     """
     def by(step):
         kept, A = array[index].copy(), _flat(forward(layer, A_prev))
@@ -356,7 +358,7 @@ def _measured(layer, A_prev, dZ, array, index, given, are_close=False):
         array[index] = kept
         return np.array([np.minimum(left, right).sum(), np.maximum(left, right).sum()], float)
 
-    slope, finer, finest = Slope(*by(STEP)), None, None
+    slope = Slope(*by(STEP))
     if slope.allows(given):
         return slope
     finer, finest = by(STEP / 16), by(STEP / 256)
@@ -374,8 +376,10 @@ def _measured(layer, A_prev, dZ, array, index, given, are_close=False):
         nearby.append(by(STEP / 16))
     for part, numbers in zip(parts, kept):
         part[...] = numbers
-    among = Slope(np.min(nearby) - 1e-3, np.max(nearby) + 1e-3)
-    return among if among.allows(given) else slope
+    low, high = np.min(nearby) - 1e-3, np.max(nearby) + 1e-3
+    # units of W A_prev that bend together may have a derivative that is no slope in any direction
+    may_be_any = high - low > 3e-3 and leaves((layer.W, layer.b))
+    return Slope(given, given) if may_be_any or low <= given <= high else slope
 
 
 def _likely_mistake(name, given, slopes, dZ):

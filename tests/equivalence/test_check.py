@@ -471,7 +471,7 @@ REFUSED = [  # (arguments, a piece of the sentence)
     (([LAYER, 3], (3,)), "layers[1] is 3: pass a layer object"),
     (([mp.Fork("a")], (3,)), "Fork('a') has no Join"),
     (([], (3,)), "layers is an empty list"),
-    ((mp.Linear, (3,)), "must be a layer, a list of layers, a network, a loss, an optimizer, or what says a"),
+    ((mp.Linear, (3,)), "must be a layer, a list of layers, a network, or what says a schedule"),
     ((MSE,), "shape is missing: pass that of one sample"),
     ((np.ones(3), (3,)), "must be a layer"),
     (("gpip",), "did you mean 'gpipe'?"),
