@@ -14,7 +14,7 @@ from ..checks import shown, spelled
 from ..registry import Registry
 from .actions import ScheduleWarning
 
-COSTS = "F", "B", "I", "W"
+COSTS = "F", "B", "I", "W", "c"
 
 
 def check_parameters(name, function, which, allowed):
@@ -37,8 +37,9 @@ class ScheduleFacts:
     """What a schedule states about itself. Contract tests hold it to every fact.
 
     makespan: its closed form, or None: by simulation. A function of K devices, M micro-batches and those of
-        the ticks F, B, I, W, by these names, that it depends on: a device's share of the network, with free
-        links. It returns None for sizes and costs for which it does not hold.
+        the ticks F, B, I, W, c, by these names, that it depends on. F to W are those of a device's share of
+        the network; c is that of a message, on the way and as latency. It returns None where it does not
+        hold; a form without c holds with free links.
     alive: the most micro-batches whose activations a device keeps: a function of K, M and `device`, or of K
         and M for the fullest device; None as for `makespan`.
     source: the paper, or "no known paper".
@@ -62,16 +63,21 @@ class ScheduleFacts:
         check_parameters("makespan", self.makespan, "of the costs", COSTS)
         check_parameters("alive", self.alive, "of the others", ("device",))
 
-    def ticks(self, K, M, F=1, I=1, W=1):
+    def ticks(self, K, M, F=1, I=1, W=1, c=0):
         """Return the makespan by the closed form, or None if it does not hold. B = I + W.
 
-        >>> SCHEDULES.load().facts["1f1b"].ticks(K=4, M=8, F=1, I=1, W=1)
-        33
+        c: the ticks of a message, with a link of its own for each pair of devices, where none waits for
+            another: it is on the way for no longer than one stage's F or I takes.
+
+        >>> SCHEDULES.load().facts["1f1b"].ticks(K=4, M=8, F=1, I=1, W=1, c=0.5)
+        41.0
         """
         if self.makespan is None:
             return None
-        costs = dict(zip(COSTS, (F, I + W, I, W), strict=True))
+        costs = dict(zip(COSTS, (F, I + W, I, W, c if K > 1 else 0), strict=True))
         needed = [*signature(self.makespan).parameters][2:]  # after K and M
+        if costs["c"] and "c" not in needed:
+            return None
         return self.makespan(K, M, **{name: costs[name] for name in needed})
 
     def peaks(self, K, M):

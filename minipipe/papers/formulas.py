@@ -50,27 +50,30 @@ def megatron_bubble(K: int, M: int, v: int = 1) -> Fraction:
 
 
 def zero_bubble_h1_idle(K: int, T_F: float, T_B: float, T_W: float) -> float:
-    """Return the idle time on each device of ZB-H1: (K - 1)(T_F + T_B - T_W).
+    """Return the idle time on each device of ZB-H1, if M >= K: (K - 1)(T_F + T_B - min(T_F, T_B, T_W)).
 
     K: devices.
     T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient.
 
-    In 1F1B T_W is added. Source: arXiv 2401.10241.
+    In 1F1B T_W is added. Source: arXiv 2401.10241, with T_W in the place of the minimum: a weight gradient
+    that takes longer than the two other passes does not fit into the bubble.
     """
     K = whole_number("K", K, 1)
-    return (K - 1) * (T_F + T_B - T_W)
+    return (K - 1) * (T_F + T_B - min(T_F, T_B, T_W))
 
 
 def zero_bubble_h2_idle(K: int, T_F: float, T_B: float, T_W: float) -> float:
-    """Return the idle time on each device of ZB-H2: (K - 1)(T_F + T_B - 2 T_W).
+    """Return the idle time between the first and last action of ZB-H2's first device, which idles most.
+
+    (K - 1) max(T_F + T_B - 2 T_W, T_B - T_F, 0), if M >= 2K - 1.
 
     K: devices.
     T_F, T_B, T_W: the times of a forward, an input gradient and a weight gradient.
 
-    Source: arXiv 2401.10241.
+    Source: arXiv 2401.10241, with the first of the three alone, which is less than 0 where T_W is long.
     """
     K = whole_number("K", K, 1)
-    return (K - 1) * (T_F + T_B - 2 * T_W)
+    return (K - 1) * max(T_F + T_B - 2 * T_W, T_B - T_F, 0)
 
 
 def costs_of(

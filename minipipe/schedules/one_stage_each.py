@@ -30,7 +30,7 @@ def in_turn(forwards, backwards, warm_up):
 
 @SCHEDULES(
     "naive",
-    makespan=lambda K, M, F, B: K * M * (F + B),
+    makespan=lambda K, M, F, B, c: M * (K * (F + B) + 2 * (K - 1) * c),
     alive=lambda K, M, device: 1,
     source="Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on",
 )
@@ -50,14 +50,29 @@ def naive(stages, microbatches):
     return make_schedule("naive", stages, microbatches, order)
 
 
-def _filled_and_drained(K, M, F, B):
-    """Return the makespan of a pipeline that fills once and drains once: K - 1 turns more than M."""
-    return (M + K - 1) * (F + B)
+def filled_and_drained(K, M, F, B, c):
+    """Return the makespan of a pipeline that fills once and drains once: K - 1 turns more than M.
+
+    Beside that, it waits for the messages of one micro-batch, to the last device and back.
+    """
+    return (M + K - 1) * (F + B) + 2 * (K - 1) * c
+
+
+def waits_for_gradients(K, M):
+    """Return how often 1F1B waits for two messages more, one to the next device and one back.
+
+    Device r begins the forward of micro-batch i + K - r after the backward of i. For device 0, that one came
+    back by 2 (K - 1) messages, so each K micro-batches are K - 1 waits later than those before. Among the
+    first K, device K - 2 does the forward of 2 after the backward of 0, which is a wait; device K - 3 does
+    that of 3 after the backward of 0, two waits; and so on.
+    """
+    rounds, place = divmod(M - 1, K)
+    return rounds * (K - 1) + max(0, place - 1)
 
 
 @SCHEDULES(
     "gpipe",
-    makespan=_filled_and_drained,
+    makespan=filled_and_drained,
     alive=lambda K, M, device: M,
     source="Huang et al. 2018, arXiv 1811.06965",
     also={"F-then-B": "PaddlePaddle", "AFAB": "nanotron", "all-forward-all-backward": "nanotron"},
@@ -82,7 +97,7 @@ def gpipe(stages, microbatches):
 
 @SCHEDULES(
     "gpipe-fifo",
-    makespan=_filled_and_drained,
+    makespan=filled_and_drained,
     alive=lambda K, M, device: M,
     source="Huang et al. 2018, arXiv 1811.06965",
 )
@@ -105,7 +120,7 @@ def gpipe_fifo(stages, microbatches):
 
 @SCHEDULES(
     "1f1b",
-    makespan=_filled_and_drained,
+    makespan=lambda K, M, F, B, c: filled_and_drained(K, M, F, B, c) + 2 * waits_for_gradients(K, M) * c,
     alive=lambda K, M, device: min(M, K - device),
     source="Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045",
     also={
@@ -121,7 +136,8 @@ def one_f_one_b(stages, microbatches):
               F0 B0 F1 B1 F2 B2 F3 B3
 
     Device r of K warms up with min(K - r - 1, M) forwards. Makespan (M + K - 1)(F + B) ticks, as
-    GPipe's; but only min(M, K - r) micro-batches are alive on device r.
+    GPipe's; but only min(M, K - r) micro-batches are alive on device r. Where a message takes c ticks, GPipe
+    waits for 2 (K - 1) messages, 1F1B for 2 (K - 1)/K c with each micro-batch, see `waits_for_gradients`.
     """
 
     def order(r):
@@ -132,7 +148,7 @@ def one_f_one_b(stages, microbatches):
 
 @SCHEDULES(
     "eager-1f1b",
-    makespan=_filled_and_drained,
+    makespan=lambda K, M, F, B, c: filled_and_drained(K, M, F, B, c) if 2 * c <= F + B else None,
     alive=lambda K, M, device: min(M, 2 * (K - device) - 1),
     source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",
 )

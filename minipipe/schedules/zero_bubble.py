@@ -11,7 +11,7 @@ from ..order.changes import refuse
 from ..order.names import SCHEDULES
 from ..order.schedule import make_schedule
 from .interleaved import group_of, in_groups
-from .one_stage_each import forwards_and_backwards, gpipe, in_turn, one_f_one_b
+from .one_stage_each import forwards_and_backwards, gpipe, in_turn, one_f_one_b, waits_for_gradients
 
 PAPER = "Qi et al. 2023, arXiv 2401.10241"
 
@@ -34,11 +34,28 @@ def halved(order, delay):
     return actions + waiting
 
 
+def _of_zb_h1(K, M, F, I, W, c):
+    """Return the makespan of ZB-H1.
+
+    Each device works M (F + I + W), and waits (K - 1)(F + I) while one micro-batch goes up and down on the
+    others. Meanwhile it does n - 1 = min(M, K) - 1 passes of other micro-batches: device 0 forwards before
+    its first gradient arrives, the last device input gradients before its last one, and any of them a W in
+    between. The shortest pass decides, since a longer one fits only in part.
+
+    With messages, each of the waits of 1F1B is 2 c long; from the K-th on, W ticks of it are filled. This
+    holds if W is the shortest pass.
+    """
+    shortest, n_waits = min(F, I, W), waits_for_gradients(K, M)
+    if c and W > shortest:
+        return None
+    alone = M * (F + I + W) + (K - 1) * (F + I) - (min(M, K) - 1) * shortest
+    first, filled = min(n_waits, K - 1), max(0, n_waits - (K - 1))
+    return alone + 2 * (K - 1 + first) * c + filled * max(0, 2 * c - W)
+
+
 @SCHEDULES(
     "zb-h1",
-    makespan=lambda K, M, F, I, W: (
-        M * (F + I + W) + (K - 1) * (F + I - W) if M >= K and W <= min(F, I) else None
-    ),
+    makespan=_of_zb_h1,
     alive=lambda K, M, device: min(M, K),
     source=PAPER,
 )
@@ -49,10 +66,11 @@ def zero_bubble_h1(devices, microbatches):
            F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
               F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 
-    Makespan M (F + B) + (K - 1)(F + I - W) ticks, with B = I + W, if W is no longer than F and I, and M >= K;
-    min(M, K) micro-batches are alive on every device, as on 1F1B's first. Where a stage keeps c bytes of each
-    from F to I and w from I to W, device r holds (K - r) c + r w after an F and (K - r - 1) c + (r + 1) w
-    after an I, hence K max(c, w) on the fullest device, K c in 1F1B.
+    Makespan M (F + B) + (K - 1)(F + I - min(F, I, W)) ticks, with B = I + W, if M >= K; messages that take up
+    to W/2 ticks add 4 (K - 1) of them, if M > K and W is the shortest of the three. min(M, K) micro-batches
+    are alive on every device, as on 1F1B's first. Where a stage keeps c bytes of each from F to I and w from
+    I to W, device r holds (K - r) c + r w after an F and (K - r - 1) c + (r + 1) w after an I, hence K max(c,
+    w) on the fullest device, K c in 1F1B.
     """
 
     def order(r):

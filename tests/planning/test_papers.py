@@ -5,6 +5,7 @@ to counted ticks.
 import math
 import time
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import pytest
@@ -203,11 +204,21 @@ def test_published_bubbles_are_those_of_the_runs(K, M, T_F, T_B, T_W):
     interleaved = mp.simulate(interleaved_one_f_one_b(K, M, 2), costs)
     assert interleaved.bubble("ideal") == float(megatron_bubble(K, M, 2))
     assert mp.simulate(build("chimera", K, M), equal).bubble("total") == float(chimera_bubble(K, M))
-    for name, stated, peak in (("zb-h1", zero_bubble_h1_idle, K), ("zb-h2", zero_bubble_h2_idle, 2 * K - 1)):
-        trace = mp.simulate(build(name, K, M), costs)
-        idle = trace.spans_of(0)[-1].end - trace.busy_ticks()[0]  # the first device begins at once
-        assert idle == stated(K, T_F, T_B, T_W)
-        assert max(peak_microbatches(trace)) == peak
+
+
+@pytest.mark.parametrize("K, M", [(2, 4), (4, 8), (4, 16), (8, 16)])
+def test_the_bubbles_of_zero_bubble_are_those_of_the_runs(K, M):
+    """With a weight gradient that is shorter than the two other passes, as the paper has it, and longer."""
+    for times in [(1, 1, 1), (2, 2, 1), (3, 3, 2), (4, 1, 3), (1, 3, 2), (1, 2, 4), (Fraction(5, 2), 2, 9)]:
+        costs, work = costs_of(*times)[0], M * sum(times)
+        trace = mp.simulate(build("zb-h1", K, M), costs)
+        assert trace.makespan - work == zero_bubble_h1_idle(K, *times)
+        assert max(peak_microbatches(trace)) == K
+        trace = mp.simulate(build("zb-h2", K, M), costs)
+        spans = [trace.spans_of(device) for device in range(K)]
+        longest = max(of_one[-1].end - of_one[0].start for of_one in spans)
+        assert longest - work == zero_bubble_h2_idle(K, *times)
+        assert max(peak_microbatches(trace)) == 2 * K - 1
 
 
 def test_a_profile_of_a_paper_can_be_typed_in():

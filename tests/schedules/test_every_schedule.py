@@ -7,7 +7,9 @@ import re
 import warnings
 from copy import deepcopy
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -38,6 +40,7 @@ LARGER = tuple(
 )
 # F, I and W of a device: a form that holds for unequal ones must tell them apart, so these come first
 COSTS = [(4, 2, 1), (3, 1, 2), (2, 2, 1), (1, 1, 1)]
+MESSAGES = 0, Fraction(1, 4), 4  # ticks of a message: a quarter of a tick on the way, the rest latency
 
 
 @cache
@@ -129,10 +132,12 @@ def test_another_name_is_noted_once_at_the_line_of_the_user():
 
 @EVERY
 def test_its_closed_forms_are_counted(name):
-    """With the first of the costs for which its form holds."""
+    """With the first of the costs for which its form holds, each time the messages are as long."""
     for (K, M), order in orders_of(name).items():
-        holding = [costs for costs in COSTS if FACTS[name].ticks(K, M, *costs) is not None]
-        assert_counted(order, K, M, *(holding or COSTS)[0])
+        for c in MESSAGES:
+            holding = [costs for costs in COSTS if FACTS[name].ticks(K, M, *costs, c) is not None]
+            if holding or c == 0:
+                assert_counted(order, K, M, *(holding or COSTS)[0], c)
 
 
 @pytest.mark.slow
@@ -141,15 +146,18 @@ def test_more_sizes_are_sound_and_take_what_closed_forms_say(name):
     assert_sound(name, MORE)
     for (K, M), order in orders_of(name, SIZES + MORE + LARGER).items():
         for F, I, W in COSTS:
-            assert_counted(order, K, M, F, I, W)
+            for c in MESSAGES:
+                assert_counted(order, K, M, F, I, W, c)
 
 
-def assert_counted(order, K, M, F, I, W):
+def assert_counted(order, K, M, F, I, W, c=0):
     """Compare makespan and peaks of a simulated run with the closed forms, if these hold."""
-    name, trace = order.name, mp.simulate(order, mp.Costs(F=F, B=I + W, I=I, W=W))
-    ticks, peaks = FACTS[name].ticks(K, M, F, I, W), FACTS[name].peaks(K, M)
+    link = mp.Link(c - Fraction(1, 4), bandwidth=4) if c else mp.Link()
+    name, costs = order.name, mp.Costs(F=F, B=I + W, I=I, W=W, message_bytes=1)
+    trace = mp.simulate(order, costs, link)
+    ticks, peaks = FACTS[name].ticks(K, M, F, I, W, c), FACTS[name].peaks(K, M)
     if ticks is not None:
-        assert trace.makespan == ticks, f"makespan of {name}: K={K}, M={M}, F={F}, I={I}, W={W}"
+        assert trace.makespan == ticks, f"makespan of {name}: K={K}, M={M}, F={F}, I={I}, W={W}, c={c}"
     if peaks is not None:
         counted = peak_microbatches(trace)
         assert (counted if len(peaks) == K else [max(counted)]) == peaks, f"alive: {name}, K={K}, M={M}"
@@ -162,6 +170,21 @@ def test_a_closed_form_holds_for_equal_passes_and_large_m(name):
     for K in (2, 4):
         assert facts.makespan is None or facts.ticks(K, 4 * K) is not None, f"makespan of {name}, K={K}"
         assert facts.alive is None or facts.peaks(K, 4 * K) is not None, f"alive of {name}, K={K}"
+
+
+def test_closed_forms_know_messages_and_a_w_of_any_length():
+    """1F1B waits for 2 (K - 1)/K of a message with each micro-batch, and the other three only at the ends."""
+    for K, M, c, ticks in [(4, 16, 0.5, 71), (4, 16, 1, 85), (8, 32, 0.25, 134)]:
+        assert FACTS["1f1b"].ticks(K, M, c=c) == ticks
+        assert mp.simulate(build("1f1b", K, M), mp.Costs(), mp.Link(c)).makespan == ticks
+    for name in "naive", "gpipe", "gpipe-fifo", "1f1b", "eager-1f1b", "interleaved", "zb-h1":
+        assert FACTS[name].ticks(4, 8, c=0.5) is not None, name
+    assert FACTS["1f1b"].ticks(1, 8, c=9) == FACTS["zb-v"].ticks(1, 8, c=9) == 24, "no messages on one device"
+    assert FACTS["zb-v"].ticks(4, 8, c=9) is FACTS["zb-h1"].ticks(4, 8, 1, 1, 2, c=9) is None
+    for costs in product([1, Fraction(3, 2), 4], repeat=3):
+        for K, M in (2, 1), (3, 2), (4, 9):
+            assert_counted(build("zb-h1", K, M), K, M, *costs)
+            assert FACTS["zb-h1"].ticks(K, M, *costs) is not None
 
 
 # Runs with numbers
@@ -275,7 +298,7 @@ def test_a_schedule_of_a_notebook_works_by_its_name(monkeypatch):
 def test_a_closed_form_of_unknown_costs_is_refused_at_once():
     with pytest.raises(ValueError) as refused:
         SCHEDULES("mine", makespan=lambda K, M, F, R: M, alive=None, source="no known paper")
-    assert str(refused.value) == "makespan takes K, M, F, R: use K, M, and of the costs F, B, I, W"
+    assert str(refused.value) == "makespan takes K, M, F, R: use K, M, and of the costs F, B, I, W, c"
     with pytest.raises(ValueError) as refused:
         SCHEDULES("mine", makespan=None, alive=lambda K, M, r: M, source="no known paper")
     assert str(refused.value) == "alive takes K, M, r: use K, M, and of the others device"
