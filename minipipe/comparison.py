@@ -86,7 +86,8 @@ class Comparison(Mapping):
 
     def save(self, path) -> None:
         """Write the picture into a file, whole or not at all, such as "both.png" or "both.svg"."""
-        write_picture(self.plot(), checked_path(path, picture_formats()))
+        path = checked_path(path, picture_formats())
+        write_picture(self.plot(), path)
 
 
 def compare(

@@ -87,8 +87,7 @@ def new_figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-MOST_OPEN = 10  # figures of ours that nobody is shown: an earlier one is still there for whoever has its axes
-OURS = "minipipe"
+MOST_OPEN = 10  # figures of ours that nobody is shown; a closed one is still there for whoever has its axes
 
 
 def new_axes(width, height):
@@ -101,10 +100,10 @@ def new_axes(width, height):
     with warnings.catch_warnings():  # `rc_context` would undo what a notebook's backend sets as it loads
         warnings.filterwarnings("ignore", "More than .* figures", RuntimeWarning)
         figure, ax = plt.subplots(figsize=(width, height), layout="constrained")
-    figure.set_label(OURS)
+    figure.set_label("minipipe")
     if plt.get_backend().lower() == "agg":
         labels = zip(plt.get_fignums(), plt.get_figlabels())
-        ours = [number for number, label in labels if label == OURS]
+        ours = [number for number, name in labels if name == "minipipe"]
         for number in ours[:-MOST_OPEN]:
             plt.close(number)
     return ax
