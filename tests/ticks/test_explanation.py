@@ -233,7 +233,7 @@ def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
 
 def test_unequal_stages_are_compared_with_equal_ones():
     """The same run, with a device's share of the work: formulas say how long it takes."""
-    link, ports = Link(latency=1, bandwidth=4), mp.cluster.ports(4, 8)
+    link, ports = Link(latency=1, bandwidth=4), mp.cluster.ports(4, 1)
     layers = [mp.Linear(2, 2)] * 4
     rows = [
         # GPipe: (M + K - 1)(F + B), F = 2, B = 3
