@@ -79,7 +79,7 @@ class Network:
         self._loss = loss
         self.n_steps = 0
         self.token = os.urandom(8).hex()  # by which an optimizer knows its network; copies keep it
-        self._lock = Lock()  # taken before Ctrl-C is held back, so that nobody has to wait for it in vain
+        self._lock = Lock()  # taken before Ctrl-C is held back, so that who waits for it can be interrupted
         self._gradients = None
         self._counted = []  # [(layers, their statistics)] of the last mini-batch, until a step takes them
 
