@@ -45,7 +45,6 @@ class Mpi:
         comm = self._world.comm
         self._send_message = comm.issend if truth("synchronous", synchronous) else comm.isend
         self._sending, self._end = [], None  # requests
-        self._n_failed = np.zeros(1, int)
         self._ready = deque(self._lanes)
         self._half, self._labels = Half(), {str(label): label for label in listed("labels", labels, least=0)}
         self._patience, self._read = patience(), self._world.clock.read
@@ -96,11 +95,6 @@ class Mpi:
             raise
         self.done = True
 
-    def _finish(self, failed):
-        """Tell all ranks that this one is through; once `_end` is done, all know `_n_failed`."""
-        comm = self._world.comm
-        self._end = comm.Iallreduce(np.array([int(failed)]), self._n_failed, self._world.MPI.SUM)
-
     def _leave(self, error):
         """Leave a run that has failed here, and let the other ranks raise the error, too.
 
@@ -114,20 +108,20 @@ class Mpi:
                 error = RuntimeError(f"{type(error).__name__}: {error}")
             notice = self._number, None, 0, error
             self._sending += [self._send_message(notice, to, MESSAGE) for to in others if to != self.rank]
-            self._finish(failed=True)
+            self._end = self._world.comm.Ibarrier()
         self._world.unsent += [*self._sending, self._end]
 
     def _serve_all(self):
         """Serve the lanes in turn, and messages in between; at the end wait until all ranks have theirs."""
         n_running, pause = len(self._lanes), None
-        while self._end is None or not self._end.Test() or self._n_failed[0]:
+        while self._end is None or not self._end.Test():
             moved = self._take_messages()
             self._sending = [request for request in self._sending if not request.test()[0]]
             if self._ready:
                 n_running -= self._serve(self._ready.popleft())
                 moved = True
             elif not n_running and not self._sending and self._end is None:
-                self._finish(failed=False)
+                self._end = self._world.comm.Ibarrier()
             if moved:
                 pause = None
                 continue

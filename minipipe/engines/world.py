@@ -254,16 +254,13 @@ def _words(error):
 
 
 def _difference(values, *ranks):
-    """Return the texts of two ranks in words, long ones from where they differ; nothing for arrays."""
-    texts, begin = [values[rank] for rank in ranks], 0
+    """Return the texts of two ranks in words, of long ones the part where they differ; nothing for arrays."""
+    texts = [values[rank] for rank in ranks]
     if not any(texts):
         return ""
-    if max(map(len, texts)) > LONGEST:
-        first = next((i for i, pair in enumerate(zip(*texts)) if len({*pair}) > 1), min(map(len, texts)))
-        begin = max(0, first - LONGEST // 3)
-    parts = [f"{'...' * (begin > 0)}{text[begin:begin + LONGEST]}" for text in texts]
-    pairs = zip(parts, ranks, strict=True)
-    return ": " + ", ".join(f"{part or 'none'} on rank {rank}" for part, rank in pairs)
+    first = next((i for i, (one, other) in enumerate(zip(*texts)) if one != other), 0)
+    part = slice(first // LONGEST * LONGEST, (first // LONGEST + 1) * LONGEST)
+    return ": " + ", ".join(f"{values[rank][part] or 'none'} on rank {rank}" for rank in ranks)
 
 
 def _is_internal(frame):

@@ -438,9 +438,9 @@ def differences(of):
 
 
 class Fails(mp.Layer):
-    """A layer that fails on the last rank in a forward, or on the first in a backward."""
+    """A layer that fails on the last rank in a forward, or on the first one in its last backward of a run."""
 
-    on_last = on_first = False
+    on_last, on_first, n_backwards = False, False, 0
 
     def forward(self, A_prev):
         if Fails.on_last and world().rank == world().size - 1:
@@ -448,19 +448,23 @@ class Fails(mp.Layer):
         return A_prev
 
     def backward(self, dZ):
-        if Fails.on_first and world().rank == 0:
+        Fails.n_backwards += 1
+        if Fails.n_backwards == Fails.on_first and world().rank == 0:
+            sleep(0.1)  # the other ranks are through meanwhile
             raise KeyError("a failure of one rank")
         return dZ, None, None
 
 
 def failed_runs():
     """What one rank raises in a run, all raise; then all go on, and leave out what is still on its way."""
-    K, layers = world().size, [LAYERS[0], Fails(), *LAYERS[1:], Fails()]
-    for options in ({"stages": K}, {"replicas": K}):
+    K, layers = world().size, [LAYERS[0], Fails(), *LAYERS[1:]]
+    for options, n in (({"stages": K}, 2 * K), ({"replicas": K}, 2)):
         nets = [mp.Parallel(layers, LOSS, **options, microbatches=2 * K, engine=engine)
                 for engine in ("cluster", "mpi")]
-        for name in ("on_last", "on_first") * 2:
-            with patch.object(Fails, name, True), pytest.raises(KeyError, match="a failure of one rank"):
+        failures = {"on_last": True, "on_first": n} if "replicas" in options else {"on_first": n}
+        for name, value in [*failures.items()] * 2:
+            with (patch.multiple(Fails, **{name: value}, n_backwards=0),
+                  pytest.raises(KeyError, match="a failure of one rank")):
                 nets[1].forward_backward(*mini_batch(38))
         for net, optimizer in zip(nets, (mp.Adam(0.1), mp.Adam(0.1))):
             net.train([mini_batch(37)] * 2, optimizer)
