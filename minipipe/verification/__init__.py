@@ -1,7 +1,8 @@
 """Is the pipeline's gradient the full batch's? Three verdicts on exactness, and `check`, which calls them.
 
 `check(layer, shape)` tries what a layer promises, and names the likely mistake where it breaks a promise; so
-for networks and schedules. What it compares with the full batch, it compares as the verdicts do:
+for losses, optimizers, networks and schedules. What it compares with the full batch, it compares as the
+verdicts do:
 
 `equals_full_batch(pipe, X, Y)`: equal with `==`, in rational numbers, or in floats that need no rounding.
 `equals_same_groups(pipe, X, Y)`: the same, compared with a plain loop over the micro-batches: for BatchNorm.

@@ -135,8 +135,8 @@ def _checked(what, shape, devices, microbatches):
         return _report(repr(schedule), _of_schedule(schedule, registered_name(said)))
     if not isinstance(what, (Layer, Network, Loss, Optimizer, list, tuple)):
         raise ValueError(
-            f"what={shown(what)} must be a layer, a list of layers, a network, or what says a schedule; a loss, "
-            "or an optimizer: pass an object, such as Linear(3, 2), or a name, such as '1f1b'"
+            f"what={shown(what)} must be a layer, a list of layers, a network, or what says a schedule; or a "
+            "loss, or an optimizer: pass an object, such as Linear(3, 2), or a name, such as '1f1b'"
         )
     if (devices, microbatches) != (None, None):
         raise ValueError("devices and microbatches are those of a schedule: leave them out for layers")

@@ -314,19 +314,18 @@ def _wrong_slope(trial, layer, A_prev, dZ, found):
 def _wrong_at_kinks(trial, layer, A_prev, dZ, found):
     """Return what is wrong with derivatives where many numbers lie at kinks, or None.
 
-    A maximum may give dZ to any of its equals, or share it out among them: if all entries of a sample move
-    together, it moves once.
+    A maximum may give dZ to any of its equals, or share it out among them: if all entries move together, it
+    moves once.
     """
     for name, array in trial.named(A_prev, None, None).items():
-        for index in [*_some_indices(array), ..., *((..., k) for k in range(BATCH_SIZE))]:
+        for index in [*_some_indices(array), ...]:
             given = float(found[name][index].sum())
             slope = _measured(layer, A_prev, dZ, array, index, given, are_close=True)
             if slope.allows(given) or not np.isfinite(given):
                 continue
-            if index is ... or index[0] is ...:
-                of = "" if index is ... else f" of sample {index[1]}"
+            if index is ...:
                 return (
-                    f"{name}{of} adds up to {given:.6g}, but if all its entries move together, the slope is "
+                    f"{name} adds up to {given:.6g}, but if all its entries move together, the slope is "
                     f"{slope.middle:.6g}: where entries are equal, does each of them get the whole dZ?"
                 )
             place = f"[{', '.join(map(str, index))}]"

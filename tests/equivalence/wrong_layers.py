@@ -499,6 +499,12 @@ class InPlace(mp.MeanSquaredError):
         return super().cost(A, 0 * A, m)
 
 
+class ChangesLabels(mp.MeanSquaredError):
+    def cost(self, A, Y, m):
+        Y -= A
+        return super().cost(-Y, 0 * Y, m)
+
+
 class Beside(mp.MeanSquaredError):
     def cost(self, A, Y, m):
         J = super().cost(A, Y, m)
@@ -524,7 +530,7 @@ WRONG_LOSSES = [  # (loss, a piece of the promise, a piece of the sentence)
      "J of 5 micro-batches is not that of the full batch"),
     (of_error("Logistic", lambda e, m: np.log(1 + np.exp(e)).sum() / m, lambda e, m: sigmoid(e) / m), LARGE,
      "J is inf in float32"),
-    (InPlace(), ARRAYS, "A was changed"),
+    (InPlace(), ARRAYS, "A was changed"), (ChangesLabels(), ARRAYS, "Y was changed"),
     (Beside(), CACHE, "dA is that of another micro-batch. It keeps error of the last forward"),
 ]
 
@@ -555,6 +561,17 @@ def counted_steps(self, g, u):
     return self.learning_rate * u / (1 - 0.5**self.t), u
 
 
+class CountsUpdates(Plain):
+    k = 0
+
+    def updated(self, parameters):
+        self.k += 1
+        return super().updated(parameters)
+
+    def step(self, g):
+        return (self.learning_rate / self.k * g,)
+
+
 def in_place(self, g, u):
     u += g
     return self.learning_rate * u, u
@@ -568,6 +585,7 @@ WRONG_OPTIMIZERS = [  # (optimizer, a piece of the promise, a piece of the sente
     (of_step("InPlace", in_place, n_memories=1), ARRAYS, "an update has changed "),
     (of_step("Attribute", momentum_in_attribute, u=0), "remembers", "step keeps self.u from one call to"),
     (of_step("CountsSteps", counted_steps, n_memories=1, t=0), "remembers", "step keeps self.t from one"),
+    (CountsUpdates(0.1), "from its state", "after resume, the next step is another one"),
     (of_step("ByNorm", lambda self, g: (self.learning_rate * g / np.sqrt((g * g).sum()),)), "by itself",
      "write needs_whole_parameters = True in the class"),
     (of_step("FirstRate", lambda self, g: (self.first_rate * g,)), "learning_rate", "read self."),
