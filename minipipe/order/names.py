@@ -37,9 +37,8 @@ class ScheduleFacts:
     """What a schedule states about itself. Contract tests hold it to every fact.
 
     makespan: its closed form, or None: by simulation. A function of K devices, M micro-batches and those of
-        the ticks F, B, I, W, c, by these names, that it depends on. F to W are those of a device's share of
-        the network; c is that of a message, on the way and as latency. It returns None where it does not
-        hold; a form without c holds with free links.
+        the ticks F, B, I, W, c, by these names, that it depends on, as for `ticks`: a device's share of the
+        network, and a message. It returns None where it does not hold; without c it holds for free links.
     alive: the most micro-batches whose activations a device keeps: a function of K, M and `device`, or of K
         and M for the fullest device; None as for `makespan`.
     source: the paper, or "no known paper".
@@ -66,8 +65,8 @@ class ScheduleFacts:
     def ticks(self, K, M, F=1, I=1, W=1, c=0):
         """Return the makespan by the closed form, or None if it does not hold. B = I + W.
 
-        c: the ticks of a message, with a link of its own for each pair of devices, where none waits for
-            another: it is on the way for no longer than one stage's F or I takes.
+        c: the ticks of a message, on the way and as latency, where none waits for another: if it is on the
+            way for no longer than a stage's F or I takes, with a port in and out of each device or without.
 
         >>> SCHEDULES.load().facts["1f1b"].ticks(K=4, M=8, F=1, I=1, W=1, c=0.5)
         41.0
