@@ -73,12 +73,16 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0, ports=True):
     n = whole_number("n", int(n) if n == int(n) else n)
     if N == 1:
         return 0
-    ticks = ALL_REDUCES.facts[algorithm].ticks(N, n, alpha, beta, gamma, ports)
+    closed_form = ALL_REDUCES.facts[algorithm].ticks
+    ticks = closed_form(N, n, alpha, beta, gamma, ports)
     if ticks is None:
-        power = power_of(N)
+        for ranks in (N, power_of(N)):
+            numbers = -(-n // ranks) * ranks  # in chunks of one length
+            if closed_form(ranks, numbers, alpha, beta, gamma, ports) is not None:
+                break
         raise ValueError(
             f"{algorithm!r} has no closed form for N={N}, n={n} and ports={ports}: count the ticks of a run, "
-            f"or use N={power} and n={-(-n // power) * power}"
+            f"or use N={ranks} and n={numbers}"
         )
     return ticks
 
