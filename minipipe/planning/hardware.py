@@ -1,0 +1,231 @@
+"""GPUs and nodes of them: the seconds of a product, of bytes in memory, and of bytes on links."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, fields
+from math import ceil, inf, log2
+
+from ..checks import checked_name, items_of, real_number, shown, whole_number
+
+# Z = A W^T with A (rows, d) and W (n, d) on one NVIDIA H200, bf16, PyTorch 2.11 with CUDA 13, November 2026,
+# medians of three: {(d, n): {rows: (F, I, W)}} in 10^12 operations a second. F = A W^T, I = dZ W, W = dZ^T A.
+MEASURED = {
+    (1024, 4096): {
+        16: (10, 9, 7), 128: (80, 68, 79), 512: (337, 366, 317), 1024: (590, 625, 590),
+        2048: (668, 706, 700), 8192: (627, 700, 685),
+    },
+    (4096, 4096): {
+        64: (150, 173, 140), 256: (478, 521, 405), 512: (693, 701, 484), 1024: (697, 678, 586),
+        4096: (687, 688, 684),
+    },
+    (4096, 16384): {
+        16: (61, 60, 49), 64: (237, 223, 199), 128: (438, 403, 313), 256: (693, 563, 407),
+        512: (726, 658, 528), 1024: (669, 705, 601), 4096: (639, 700, 662),
+    },
+    (8192, 28672): {16: (63, 69, 55), 128: (482, 418, 343), 512: (673, 688, 557), 4096: (681, 692, 677)},
+}
+MEASURED_TOP = 690e12  # what large products reach there
+
+
+def checked(thing, whole=(), least=(), infinite=(), below_one=()):
+    """Check the numbers of a frozen dataclass, and keep them as Python's own.
+
+    Args:
+        thing: the object. Fields that hold numbers are finite and above 0 where nothing else is said.
+        whole: names of fields that are whole numbers.
+        least: {name: smallest value that is allowed}.
+        infinite: names of fields that may be infinite.
+        below_one: names of shares, which are at most 1.
+
+    Raises:
+        ValueError: for the first field that does not hold.
+    """
+    least = dict(least)
+    for field in fields(thing):
+        value, name = getattr(thing, field.name), f"{type(thing).__name__}.{field.name}"
+        if field.type in (str, "str"):
+            checked_name(name, value)
+        elif field.name in whole:
+            object.__setattr__(thing, field.name, whole_number(name, value, least.get(field.name, 1)))
+        elif field.type in (float, "float"):
+            lowest = least.get(field.name)
+            value = real_number(
+                name, value, least=lowest, above=0 if lowest is None else None,
+                most=1 if field.name in below_one else None, infinite=field.name in infinite,
+            )
+            object.__setattr__(thing, field.name, float(value))
+
+
+@dataclass(frozen=True)
+class GPU:
+    """What one GPU can do.
+
+    Args:
+        name: as it is typed.
+        peak: operations a second of its matrix units, as specified.
+        memory: bytes.
+        hbm: bytes a second of its memory, as specified.
+        top: share of `peak` that the largest products reach in a training. Fitted to published runs, one for
+            each type of GPU.
+        flash: shares of `peak` that fused attention reaches, forward and backward.
+        hbm_share: share of `hbm` that elementwise kernels reach.
+        reserved: bytes that CUDA, NCCL and the allocator keep.
+    """
+
+    name: str
+    peak: float
+    memory: float
+    hbm: float
+    top: float
+    flash: tuple
+    hbm_share: float = 0.85
+    reserved: float = 2e9
+
+    def __post_init__(self):
+        checked(self, least={"reserved": 0}, below_one=("top", "hbm_share"))
+        shares = items_of(self.flash)
+        if shares is None or len(shares) != 2:
+            raise ValueError(f"GPU.flash={shown(self.flash)} must be two shares: (forward, backward)")
+        shares = (real_number("GPU.flash", share, above=0, most=1) for share in shares)
+        object.__setattr__(self, "flash", tuple(map(float, shares)))
+
+    @property
+    def bandwidth(self):
+        """Bytes a second that elementwise kernels reach."""
+        return self.hbm_share * self.hbm
+
+
+GPUS = {
+    "h100": GPU("h100", 989e12, 80e9, 3.35e12, 0.56, (0.50, 0.42)),
+    "h100-500w": GPU("h100-500w", 989e12, 80e9, 3.35e12, 0.45, (0.50, 0.42)),
+    "h200": GPU("h200", 989e12, 141e9, 4.8e12, 0.56, (0.50, 0.42)),
+    "a100": GPU("a100", 312e12, 80e9, 2.04e12, 0.75, (0.58, 0.52)),
+}
+LINKS = {"a100": (300e9, 25e9)}  # (NVLink, NIC) that come with a GPU
+OTHER_LINKS = 450e9, 50e9
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of GPUs: NVLink inside a node, a NIC for each GPU between nodes.
+
+    Args:
+        nodes: how many.
+        gpus: GPUs in each node.
+        gpu: the `GPU`.
+        nvlink: bytes a second of one GPU in one direction.
+        nic: bytes a second outward of one GPU in one direction.
+        nic_of_node: bytes a second outward of a whole node.
+        rails: NICs of a node that one exchange uses at once.
+        nvlink_share, nic_share: share of the specified bytes a second that exchanges reach.
+        nvlink_latency, nic_latency: seconds of a step of an exchange.
+    """
+
+    nodes: int
+    gpus: int
+    gpu: GPU
+    nvlink: float
+    nic: float
+    nic_of_node: float = inf
+    rails: float = inf
+    nvlink_share: float = 0.75
+    nic_share: float = 0.80
+    nvlink_latency: float = 3e-6
+    nic_latency: float = 10e-6
+
+    def __post_init__(self):
+        if not isinstance(self.gpu, GPU):
+            raise ValueError(f"Nodes.gpu={shown(self.gpu)} must be a GPU: one of GPUS, or GPU(...)")
+        checked(
+            self, whole=("nodes", "gpus"), least={"rails": 1, "nvlink_latency": 0, "nic_latency": 0},
+            infinite=("nvlink", "nic", "nic_of_node", "rails"), below_one=("nvlink_share", "nic_share"),
+        )
+
+    @property
+    def n(self):
+        """GPUs in all nodes."""
+        return self.nodes * self.gpus
+
+    @property
+    def inward(self):
+        """Bytes a second of a GPU to others of its node."""
+        return self.nvlink_share * self.nvlink
+
+    @property
+    def outward(self):
+        """Bytes a second of a GPU to another node while all GPUs of its node send: min(NIC, node / GPUs)."""
+        return self.nic_share * min(self.nic, self.nic_of_node / self.gpus)
+
+
+def between(x, points):
+    """Return the value at `x` on straight lines through `points`, sorted pairs; outside, that of the end."""
+    i = bisect_right(points, (x, inf))
+    if i in (0, len(points)):
+        return points[min(i, len(points) - 1)][1]
+    (x0, y0), (x1, y1) = points[i - 1], points[i]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+
+
+def _columns(value):
+    """Return [(log2 size, [(log2 rows, log2 speed)])], speeds beside `MEASURED_TOP`.
+
+    A product with more rows never takes less time, so a speed is at most rows / the longest time of fewer rows.
+    """
+    columns = []
+    for (d, n), speeds in MEASURED.items():
+        column, longest = [], 0.0
+        for rows, of_rows in speeds.items():
+            longest = max(longest, rows / value(of_rows))
+            column.append((log2(rows), log2(rows / longest * 1e12 / MEASURED_TOP)))
+        columns.append((log2(d * n), column))
+    return columns
+
+
+# F and I are averaged: the F of a product in x out is the I of one out x in.
+SPEEDS = {False: _columns(lambda speeds: (speeds[0] + speeds[1]) / 2), True: _columns(lambda speeds: speeds[2])}
+SMALLEST_SIZE, FEWEST_ROWS = 1024 * 4096, 16
+
+
+def product(gpu, rows, size, weight=False):
+    """Return the seconds of a product: 2 rows size / (top peak shape).
+
+    shape is what a product of so many rows and parameters reaches beside the largest: `MEASURED`, with straight
+    lines between the log2 of rows, size and speed, and the end's speed outside. Equal durations are equally
+    efficient, so a GPU that is x times slower enters with x times as many rows. A smaller product than the
+    smallest that was measured takes the time of that one.
+
+    Args:
+        gpu: the `GPU`.
+        rows: tokens.
+        size: parameters of the matrix on this GPU, in x out / T.
+        weight: whether it is W = dZ^T A, which needs more rows.
+
+    Source: measured, see `MEASURED`.
+    """
+    speed = gpu.top * gpu.peak
+    slower = MEASURED_TOP / speed
+    rows, size = max(rows, FEWEST_ROWS / slower), max(size, SMALLEST_SIZE)
+    row = log2(rows * slower)
+    shape = between(log2(size), [(x, between(row, column)) for x, column in SPEEDS[weight]])
+    return 2 * rows * size / (speed * 2 ** shape)
+
+
+def half_ring(nodes, n_bytes, n, n_in):
+    """Return the seconds of a reduce-scatter or an all-gather, either half of a ring all-reduce.
+
+    (n_in - 1) (B / n_in / NVLink + alpha) + (n_out - 1) / n_out B / min(n_in, rails) / NIC
+    + ceil(log2 n_out) alpha', with n = n_in n_out.
+
+    Args:
+        nodes: the `Nodes`.
+        n_bytes: B, of the whole array.
+        n: GPUs that take part.
+        n_in: those of them in one node.
+
+    Source: Thakur, Rabenseifner and Gropp 2005, in two levels.
+    """
+    seconds = (n_in - 1) * (n_bytes / n_in / nodes.inward + nodes.nvlink_latency)
+    if n > n_in:
+        n_out = n / n_in
+        share = n_bytes / min(n_in, nodes.rails)
+        seconds += (n_out - 1) / n_out * share / nodes.outward + ceil(log2(n_out)) * nodes.nic_latency
+    return seconds

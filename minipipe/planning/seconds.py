@@ -1,0 +1,213 @@
+"""The seconds of a step: of a layer's parts, of a pipeline of stages, and of what copies exchange."""
+
+from .hardware import half_ring, product
+from .transformer import _along, layers_of_stages, parameters_of
+
+KERNELS = 22, 60  # launches of a layer, forward and backward
+LOGITS = 22  # bytes that elementwise kernels move for each logit, forward and backward
+
+
+def attention(model, gpu, choice, software):
+    """Return the seconds of a layer's attention, (forward, backward).
+
+    Fused: 4 scores s^2 b h / T operations forward, 2.5 times as many backward, at the GPU's two shares of its
+    peak. Stored: two products of all scores at 0.6 top, and `stored` bytes a score; backward twice the
+    products and 1.5 times the bytes.
+
+    Source: Dao 2023 (FlashAttention-2); Korthikanti et al. 2022.
+    """
+    s, b, T = model.seq, choice.b, choice.T
+    operations = 4 * s * s * b * model.hidden / T
+    if software.flash:
+        forward, backward = (operations * software.scores / (share * gpu.peak) for share in gpu.flash)
+        return forward, 2.5 * backward
+    products = operations / (0.6 * gpu.top * gpu.peak)
+    moved = software.stored * model.heads * s * s * b / T / gpu.bandwidth
+    return products + moved, 2 * products + 1.5 * moved
+
+
+def elementwise(model, gpu, choice, software):
+    """Return the seconds of a layer's norms, additions, masks and activations, (forward, backward).
+
+    They move (20, with dropout 22, + 4 f/h) s b h bytes forward and (24 + 6 f/h) backward, gated 6 and
+    10 f/h, and rotary places 4 (1 + kappa) each way. 20 to 24 are divided by T with `sequence` only.
+    """
+    wide, T = model.ffn / model.hidden, choice.T
+    rotary = 0 if model.places else 4 * (1 + model.kappa)
+    forward = (22 if model.dropout else 20) / _along(choice) + ((6 if model.gated else 4) * wide + rotary) / T
+    backward = 24 / _along(choice) + ((10 if model.gated else 6) * wide + rotary) / T
+    seconds = software.passes * model.seq * choice.b * model.hidden / gpu.bandwidth
+    return forward * seconds, backward * seconds
+
+
+def tensor_parallel(model, nodes, choice):
+    """Return the seconds in which T GPUs exchange in one direction of a layer: two all-reduces of 2 s b h bytes.
+
+    Source: Shoeybi et al. 2019; with `sequence`, as many bytes (Korthikanti et al. 2022).
+    """
+    n_bytes = 2 * model.seq * choice.b * model.hidden
+    return 4 * half_ring(nodes, n_bytes, choice.T, choice.T)
+
+
+def layer(model, nodes, choice, recipe, software):
+    """Return {part: (F, I, W)}, the seconds of one layer and one micro-batch.
+
+    F forward, I input gradient, W weight gradient. Recomputation adds F ("full"), what F computes by half
+    ("half"), or attention ("selective") to I. W adds to the gradient of the micro-batches before, which moves
+    2 gradient bytes a parameter where the product alone would write 2.
+    """
+    gpu, T, rows = nodes.gpu, choice.T, model.seq * choice.b
+    products = sum(product(gpu, rows, size / T) for size in model.matrices)
+    weights = sum(product(gpu, rows, size / T, weight=True) for size in model.matrices)
+    of_attention, of_elements = attention(model, gpu, choice, software), elementwise(model, gpu, choice, software)
+    exchange = tensor_parallel(model, nodes, choice) if T > 1 else 0.0
+    forward = products + of_attention[0] + of_elements[0]
+    exposed = exchange * (1 - software.hidden_T)
+    again = {
+        "none": 0.0, "selective": of_attention[0], "half": forward / 2, "full": forward + exposed,
+    }[choice.recompute]
+    sums = (2 * recipe.gradient - 2) * model.layer / T / gpu.bandwidth
+    parts = {
+        "products": (products, products, weights),
+        "attention": (*of_attention, 0.0),
+        "elementwise": (*of_elements, 0.0),
+        "accumulation": (0.0, 0.0, sums),
+        "recomputation": (0.0, again, 0.0),
+        "tensor parallel": (exposed, max(0.0, exposed - weights) if software.behind_w else exposed, 0.0),
+    }
+    F, I, W = map(sum, zip(*parts.values(), strict=True))  # noqa: E741
+    ahead, back = (n * software.launch for n in KERNELS)
+    parts["launches"] = max(0.0, ahead - F), max(0.0, back - I - W), 0.0
+    return parts
+
+
+def logits(model, gpu, choice):
+    """Return {part: (F, I, W)} of the last product, h x V/T, and its loss."""
+    rows = model.seq * choice.b
+    ahead = product(gpu, rows, model.table / choice.T)
+    moved = LOGITS * rows * model.vocab / choice.T / gpu.bandwidth / 2
+    return {
+        "products": (ahead, ahead, product(gpu, rows, model.table / choice.T, weight=True)),
+        "elementwise": (moved, moved, 0.0),
+    }
+
+
+def times(parts, n, more=()):
+    """Return {part: (F, I, W)} of n layers, and of `more`."""
+    more = dict(more)
+    return {
+        part: tuple(n * x + y for x, y in zip(seconds, more.get(part, (0.0,) * 3), strict=True))
+        for part, seconds in parts.items()
+    }
+
+
+def message(model, nodes, choice):
+    """Return (seconds of a message between stages until it is there, seconds for which it fills the wire).
+
+    2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the receivers gather the whole.
+
+    Source: Narayanan et al. 2021, section 4.1.
+    """
+    n_bytes = 2 * model.seq * choice.b * model.hidden
+    apart = choice.T * choice.K * (choice.D if choice.inner == "D" else 1)
+    if apart <= nodes.gpus:
+        wire, latency = n_bytes / choice.T / nodes.inward, nodes.nvlink_latency
+    else:
+        wire, latency = n_bytes / choice.T / nodes.outward, nodes.nic_latency
+    gather = 0.0 if choice.sequence else half_ring(nodes, n_bytes, choice.T, choice.T)
+    return wire + latency + gather, wire
+
+
+def pipeline(choice, slowest, others, message_seconds):
+    """Return {"bubble": seconds, "messages": seconds}: what the pipeline adds to M (F + I + W).
+
+    With t = F + I + W of the slowest stage, S that of all others, c a message, o its time on the wire:
+
+        GPipe        M (max(F, o) + max(I + W, o)) + S + 2 (K - 1) c
+        1F1B         max(M max(t, 2 o), M (t + S + 2 (K - 1) c)/K - 2 c) + S + 2 (K - 1) c
+        interleaved  M max(t, 2 v o) + S/v + 2 (K v - 1) c
+        ZB-H1        M max(t, 2 o) + S/t (F + max(0, I - W)) + 4 (K - 1) c
+
+    Args:
+        choice: the `Choice`.
+        slowest: (F, I, W) of the slowest stage.
+        others: S.
+        message_seconds: (c, o).
+
+    Source: the engine with one egress and one ingress a device, within 1.7 %.
+    """
+    F, I, W = slowest  # noqa: E741
+    t, S, K, M, (c, o) = F + I + W, others, choice.K, choice.M, message_seconds
+    if K == 1:
+        return {"bubble": 0.0, "messages": 0.0}
+    if choice.schedule == "gpipe":
+        busy, fill, hops = M * (max(F, o) + max(I + W, o)), S, 2 * (K - 1)
+    elif choice.schedule == "interleaved":
+        busy, fill, hops = M * max(t, 2 * choice.v * o), S / choice.v, 2 * (K * choice.v - 1)
+    elif choice.schedule == "zb-h1":
+        busy, fill, hops = M * max(t, 2 * o), S / t * (F + max(0.0, I - W)), 4 * (K - 1)
+    else:
+        around = M * (t + S + 2 * (K - 1) * c) / K - 2 * c
+        busy, fill, hops = max(M * max(t, 2 * o), around), S, 2 * (K - 1)
+    return {"bubble": fill, "messages": busy - M * t + hops * c}
+
+
+def copies(nodes, choice, recipe, software, n, forward, backward):
+    """Return the seconds in which D copies exchange and nothing else happens.
+
+    ZeRO 0: two halves of a ring, of the gradients, behind one backward; 1: a scatter behind it, a gather of
+    parameters behind a forward; 2: the scatter in each micro-batch; 3: two gathers and a scatter in each.
+
+    Args:
+        nodes, choice, recipe, software: as for `layer`.
+        n: parameters on this GPU.
+        forward, backward: seconds of a micro-batch; `overlap` of them hides exchanges.
+
+    Source: Rajbhandari et al. 2020; Li et al. 2020 (DDP).
+    """
+    D = choice.D
+    if D == 1:
+        return 0.0
+    n_in = max(1, min(D, nodes.gpus // (choice.T * (choice.K if choice.inner == "K" else 1))))
+    scatter = half_ring(nodes, recipe.wire * n, D, n_in)
+    gather = half_ring(nodes, recipe.parameter * n, D, n_in)
+    ahead, back = software.overlap * forward, software.overlap * backward
+    if choice.zero == 0:
+        return max(0.0, 2 * scatter - back)
+    if choice.zero == 3:
+        return choice.M * (max(0.0, gather - ahead) + max(0.0, gather + scatter - back))
+    return (choice.M if choice.zero == 2 else 1) * max(0.0, scatter - back) + max(0.0, gather - ahead)
+
+
+def optimizer(gpu, choice, recipe, n):
+    """Return the seconds of an update: (2 gradient + 2 (master + moments) + parameter) bytes a parameter.
+
+    ZeRO divides what a GPU updates by D.
+    """
+    n_bytes = 2 * recipe.gradient + 2 * (recipe.master + recipe.moments) + recipe.parameter
+    return n_bytes * n / (choice.D if choice.zero else 1) / gpu.bandwidth
+
+
+def step(model, nodes, choice, recipe, software):
+    """Return {part: seconds} of a step; their sum is the step."""
+    of_layer = layer(model, nodes, choice, recipe, software)
+    of_first, of_middle, of_last = layers_of_stages(model, choice)
+    last = times(of_layer, of_last, logits(model, nodes.gpu, choice))
+    t_last, t_layer = (sum(map(sum, parts.values())) for parts in (last, of_layer))
+    slowest = last
+    if choice.K > 2 and of_middle * t_layer > t_last:
+        slowest = times(of_layer, of_middle)
+    n_layers = of_first + of_last + max(0, choice.K - 2) * of_middle if choice.K > 1 else of_last
+    total = n_layers * t_layer + t_last - of_last * t_layer
+    F, I, W = map(sum, zip(*slowest.values(), strict=True))  # noqa: E741
+    # the first of M micro-batches reads no gradient before it writes
+    unread = recipe.gradient * of_middle * model.layer / choice.T / nodes.gpu.bandwidth
+    n = (of_middle * model.layer + model.table) / choice.T if choice.K > 1 else parameters_of(model, choice, True)
+    parts = {part: choice.M * sum(seconds) for part, seconds in slowest.items()}
+    parts["accumulation"] -= unread
+    return {
+        **parts,
+        **pipeline(choice, (F, I, W), total - F - I - W, message(model, nodes, choice)),
+        "copies": copies(nodes, choice, recipe, software, n, F, I + W),
+        "optimizer": optimizer(nodes.gpu, choice, recipe, n),
+    }

@@ -1,0 +1,364 @@
+"""A Transformer, how it is split and trained, and the bytes that the fullest GPU holds of it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ..checks import shown, truth, whole_number
+from .hardware import checked
+
+SCHEDULES = "1f1b", "gpipe", "interleaved", "zb-h1"
+RECOMPUTATIONS = "none", "selective", "half", "full"
+SAFE = 0.94  # share of the memory that a choice may fill
+WORKSPACE = 0.25  # of what a layer keeps, for a moment beside it
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The sizes of a Transformer for language.
+
+    Args:
+        name: as it is printed.
+        layers: L.
+        hidden: h, the width.
+        heads: a, which divide h.
+        vocab: V, tokens of the vocabulary.
+        seq: s, tokens of a sample.
+        kv_heads: heads of keys and values, which divide the heads; 0 is as many.
+        ffn: f, width inside the MLP; 0 is 4 h.
+        gated: whether the MLP has a gate, a third matrix.
+        tied: whether embedding and logits share their table.
+        places: whether positions are learned; else they are rotary.
+        dropout: whether attention weights and both branches have it.
+        biases: whether products and norms have them: 13 h parameters a layer beside the matrices, else 2 h.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    vocab: int
+    seq: int
+    kv_heads: int = 0
+    ffn: int = 0
+    gated: bool = False
+    tied: bool = True
+    places: bool = True
+    dropout: bool = False
+    biases: bool = True
+
+    def __post_init__(self):
+        sizes = "layers", "hidden", "heads", "vocab", "seq", "kv_heads", "ffn"
+        checked(self, whole=sizes, least={"kv_heads": 0, "ffn": 0})
+        for name in ("gated", "tied", "places", "dropout", "biases"):
+            object.__setattr__(self, name, truth(f"Transformer.{name}", getattr(self, name)))
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "ffn", self.ffn or 4 * self.hidden)
+        for small, large in (("heads", "hidden"), ("kv_heads", "heads")):
+            if getattr(self, large) % getattr(self, small):
+                raise ValueError(
+                    f"{small}={getattr(self, small)} do not divide {large}={getattr(self, large)}: use a divisor"
+                )
+
+    @property
+    def kappa(self):
+        """Heads of keys and values for each head of queries."""
+        return self.kv_heads / self.heads
+
+    @property
+    def matrices(self):
+        """Parameters of a layer's products, in x out: Q K V, the projection, and the MLP's two or three."""
+        h, f = self.hidden, self.ffn
+        ways_in = [2 * h * f] if self.gated else [h * f]
+        return [h * h * (1 + 2 * self.kappa), h * h, *ways_in, h * f]
+
+    @property
+    def layer(self):
+        """Parameters of a layer: h^2 (2 + 2 kappa) + (2, gated 3) h f, and 13 h or 2 h more."""
+        return sum(self.matrices) + (13 if self.biases else 2) * self.hidden
+
+    @property
+    def table(self):
+        """Parameters of the logits' table, V h."""
+        return self.vocab * self.hidden
+
+    @property
+    def embedding(self):
+        """Parameters in front of the first layer: V h, and s h where positions are learned."""
+        return self.table + self.places * self.seq * self.hidden
+
+    @property
+    def flops_of_token(self):
+        """Operations that a token needs, forward and backward: 6 a parameter of a product, and 12 L s h.
+
+        Source: Chowdhery et al. 2022 (PaLM), appendix B. Recomputation does not count.
+        """
+        products = self.layers * sum(self.matrices) + self.table
+        return 6 * products + 12 * self.layers * self.seq * self.hidden
+
+    @classmethod
+    def from_config(cls, path, seq=None):
+        """Return the Transformer of a Hugging Face `config.json`: kinds llama, mistral, qwen2 and gpt2.
+
+        Args:
+            path: the file.
+            seq: tokens of a sample; by default as many positions as the model has.
+
+        Raises:
+            ValueError: for a file that is no such config.
+        """
+        try:
+            config = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not JSON: {error}") from None
+        if not isinstance(config, dict):
+            raise ValueError(f"{path} holds {shown(config)}: a config is an object, {{...}}")
+        kind = config.get("model_type")
+        if not isinstance(kind, str) or kind not in CONFIGS:
+            raise ValueError(
+                f"{path} has model_type={shown(kind)}: there are formulas for {', '.join(CONFIGS)}; "
+                "for another one write Transformer(...)"
+            )
+        names, traits = CONFIGS[kind]
+        sizes = {ours: config[theirs] for ours, theirs in names.items() if config.get(theirs) is not None}
+        missing = [theirs for ours, theirs in names.items() if ours not in sizes and ours not in OPTIONAL]
+        if missing:
+            raise ValueError(f"{path} has no {' and no '.join(missing)}")
+        sizes = {ours: whole_number(f"{path}: {names[ours]}", size, 1) for ours, size in sizes.items()}
+        tied = truth(f"{path}: tie_word_embeddings", config.get("tie_word_embeddings", traits["tied"]))
+        seq = {} if seq is None else {"seq": seq}
+        return cls(**{"name": kind, **sizes, **traits, "tied": tied, **seq})
+
+
+OPTIONAL = "kv_heads", "ffn"
+_LLAMA = {
+    "layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads", "vocab": "vocab_size", "seq": "max_position_embeddings",
+    "ffn": "intermediate_size",
+}
+_GPT2 = {
+    "layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "vocab": "vocab_size", "seq": "n_positions",
+    "ffn": "n_inner",
+}
+ROTARY = {"gated": True, "tied": False, "places": False, "biases": False}
+CONFIGS = {  # model_type of a config: ({field: its name there}, what all models of the kind are)
+    **dict.fromkeys(["llama", "mistral", "qwen2"], (_LLAMA, ROTARY)),
+    "gpt2": (_GPT2, {"tied": True, "dropout": True}),
+}
+MODELS = {
+    model.name: model for model in (
+        Transformer("llama-7b", 32, 4096, 32, 32_000, 4096, ffn=11_008, **ROTARY),
+        Transformer("llama-13b", 40, 5120, 40, 32_000, 4096, ffn=13_824, **ROTARY),
+        Transformer("llama3-8b", 32, 4096, 32, 128_256, 8192, 8, 14_336, **ROTARY),
+        Transformer("llama3-70b", 80, 8192, 64, 128_256, 8192, 8, 28_672, **ROTARY),
+        Transformer("llama3-405b", 126, 16_384, 128, 128_256, 8192, 8, 53_248, **ROTARY),
+        Transformer("gpt3-175b", 96, 12_288, 96, 51_200, 2048, dropout=True),
+        Transformer("gpt2-xl", 48, 1600, 25, 50_257, 1024, dropout=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Bytes a parameter: of the copy that computes, its gradient, the copy that is updated, and Adam's two
+    moments.
+
+    Args:
+        parameter, gradient, master, moments: bytes a parameter, 0 where there is none.
+        wire: bytes of a gradient on the wire; 0 is as many as in memory.
+    """
+
+    parameter: float = 2
+    gradient: float = 4
+    master: float = 4
+    moments: float = 8
+    wire: float = 0
+
+    def __post_init__(self):
+        checked(self, least={"master": 0, "moments": 0, "wire": 0})
+        object.__setattr__(self, "wire", self.wire or self.gradient)
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a framework does.
+
+    Args:
+        flash: whether attention is one fused kernel; else its scores are stored.
+        scores: share of the scores that the fused kernel computes: 0.5, those below the diagonal.
+        overlap: share of a forward or a backward behind which copies exchange.
+        behind_w: whether the exchanges of T in the backward hide behind W (Korthikanti 2022, section 6.2).
+        hidden_T: share of the other exchanges of T that is hidden.
+        launch: seconds of a kernel's launch, 0 where CUDA graphs or long kernels hide it.
+        passes: how many times as many bytes elementwise kernels move as the best fused ones.
+        stored: bytes a score that its kernels move in a forward: 13 fused with dropout, 8 without, 32 eager.
+    """
+
+    flash: bool = True
+    scores: float = 0.5
+    overlap: float = 0.8
+    behind_w: bool = True
+    hidden_T: float = 0.0
+    launch: float = 0.0
+    passes: float = 1.0
+    stored: float = 13
+
+    def __post_init__(self):
+        least = {"overlap": 0, "hidden_T": 0, "launch": 0}
+        checked(self, least=least, below_one=("scores", "overlap", "hidden_T"))
+        for name in ("flash", "behind_w"):
+            object.__setattr__(self, name, truth(f"Software.{name}", getattr(self, name)))
+
+
+class Choice(NamedTuple):
+    """One way to train on D T K GPUs.
+
+    Args:
+        D: replicas.
+        T: shards of each layer, in one node.
+        K: stages.
+        b: samples of a micro-batch.
+        M: micro-batches of a replica.
+        schedule: "1f1b", "gpipe", "interleaved" or "zb-h1".
+        v: stages on each device, above 1 for "interleaved" only.
+        zero: 0, or what replicas share: 1 optimizer state, 2 gradients too, 3 parameters too.
+        recompute: "none", "selective" (attention), "half" (of each layer) or "full".
+        sequence: whether what T leaves whole is divided by T along the sequence.
+        inner: "D" or "K", whichever has its neighbours next to each other after T.
+    """
+
+    D: int
+    T: int
+    K: int
+    b: int
+    M: int
+    schedule: str = "1f1b"
+    v: int = 1
+    zero: int = 0
+    recompute: str = "none"
+    sequence: bool = True
+    inner: str = "D"
+
+    def __str__(self):
+        words = [f"D={self.D} T={self.T} K={self.K} b={self.b} M={self.M}"]
+        words += [self.schedule + (f" v={self.v}" if self.v > 1 else "")] * (self.K > 1)
+        words += [f"ZeRO-{self.zero}"] * (self.zero > 0)
+        words += [f"recompute {self.recompute}"] * (self.recompute != "none")
+        words += ["without sequence"] * (self.T > 1 and not self.sequence)
+        words += ["stages next to each other"] * (self.inner == "K")
+        return " ".join(words)
+
+
+def kept_of_layer(model, software, choice):
+    """Return the bytes that a layer keeps of a micro-batch until its backward, its input included.
+
+    In units of s b h: what is whole on each of T, 8, with dropout 10 (inputs and outputs of both norms,
+    masks), also divided by T with `sequence`; and, divided by T, 2 (1 + 2 kappa) + 2 + (4, gated 6) f/h with
+    4 a/h beside it for fused attention, or 2 a s/h, with dropout 5 a s/h, for stored scores. "selective" drops
+    the scores.
+
+    Source: Korthikanti et al. 2022, table 2; ours on an H200 within 1.6 %.
+    """
+    h, a = model.hidden, model.heads
+    whole = 10 if model.dropout else 8
+    parts = 2 * (1 + 2 * model.kappa) + 2 + (6 if model.gated else 4) * model.ffn / h
+    if software.flash:
+        parts += 4 * a / h
+    elif choice.recompute != "selective":
+        parts += (5 if model.dropout else 2) * a * model.seq / h
+    return (whole / _along(choice) + parts / choice.T) * model.seq * choice.b * h
+
+
+def _along(choice):
+    """Return by how much norms, their inputs and their outputs are divided: T with `sequence`, else 1."""
+    return choice.T if choice.sequence else 1
+
+
+def recomputed_layer(model, software, choice):
+    """Return (bytes that a layer keeps of a micro-batch, bytes that one layer needs for a moment).
+
+    "full" keeps its input, 2 s b h, and needs all of one layer; "half" keeps the middle of both.
+    """
+    kept = kept_of_layer(model, software, choice)
+    of_input = 2 * model.seq * choice.b * model.hidden / _along(choice)
+    if choice.recompute == "full":
+        return of_input, kept
+    if choice.recompute == "half":
+        kept = (of_input + kept) / 2
+    return kept, WORKSPACE * kept
+
+
+def alive(choice, last):
+    """Return the micro-batches that the first or the last stage keeps at once, in shares of a device.
+
+    GPipe M; 1F1B min(M, K), its last stage 1; interleaved min(M, K + (K - 1)/v), on the last device
+    K - (K - 1)/v; ZB-H1 min(M, K) on all.
+
+    Source: Narayanan et al. 2021; Qi et al. 2023.
+    """
+    K, M, v = choice.K, choice.M, choice.v
+    if choice.schedule == "gpipe":
+        return M
+    if choice.schedule == "interleaved":
+        return min(M, K - (K - 1) / v if last else K + (K - 1) / v)
+    return 1 if last and choice.schedule == "1f1b" else min(M, K)
+
+
+def layers_of_stages(model, choice):
+    """Return the layers of the first stage, of one in the middle and of the last.
+
+    L/K, or, where K v divides L + 2 only, (L + 2)/K with embedding and logits as a layer each (Llama 3).
+    """
+    L, n = model.layers, choice.K * choice.v
+    if L % n == 0 or (L + 2) % n:
+        return (L / choice.K,) * 3
+    share = (L + 2) / choice.K
+    return share - 1, share, share - 1
+
+
+def parameters_of(model, choice, last):
+    """Return the parameters of the first or the last stage on one GPU."""
+    of_first, _, of_last = layers_of_stages(model, choice)
+    tables = model.table if last else model.embedding
+    if choice.K == 1:
+        tables = model.embedding + (0 if model.tied else model.table)
+    return ((of_last if last else of_first) * model.layer + tables) / choice.T
+
+
+def state(model, recipe, choice, last):
+    """Return {kind: bytes} of what a GPU keeps of its parameters.
+
+    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. A whole layer or table, the largest,
+    is there for a moment: its gradient with 2, its parameters twice with 3.
+
+    Source: Rajbhandari et al. 2020.
+    """
+    n, zero, D = parameters_of(model, choice, last), choice.zero, choice.D
+    largest = max(model.layer, model.table) / choice.T
+    return {
+        "parameters": recipe.parameter * (n / D + 2 * largest if zero == 3 else n),
+        "gradients": recipe.gradient * (n / D + largest if zero >= 2 else n),
+        "optimizer": (recipe.master + recipe.moments) * (n / D if zero >= 1 else n),
+    }
+
+
+def memory(model, nodes, choice, recipe, software):
+    """Return {kind: bytes} of the fullest GPU, of the first stage or of the last.
+
+    Logits keep 10 s b V/T, and the last norm 4 s b h.
+    """
+    model_bytes = []
+    kept, workspace = recomputed_layer(model, software, choice)
+    first, _, last = layers_of_stages(model, choice)
+    for is_last in (False, True)[choice.K == 1:]:
+        tokens = model.seq * choice.b
+        logits = tokens * (10 * model.vocab / choice.T + 4 * model.hidden / _along(choice))
+        model_bytes.append({
+            **state(model, recipe, choice, is_last),
+            "activations": (last if is_last else first) * alive(choice, is_last) * kept,
+            "workspace": workspace,
+            "logits": logits if is_last else 0.0,
+            "reserved": nodes.gpu.reserved,
+        })
+    return max(model_bytes, key=lambda kinds: sum(kinds.values()))
