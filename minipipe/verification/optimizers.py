@@ -137,7 +137,7 @@ def resumes(optimizer):
     """Compare the third update with that of a new optimizer that is handed the state of the first two."""
     def heir(twin):
         state, new = state_of_optimizer(twin), _fresh(optimizer)
-        new.resume(state.memory, state.n_updates, state.learning_rate, state.last_rate)
+        new.resume(state, network=None)
         return new
 
     if are_equal(_after_three(optimizer, before_last=heir)[1], _after_three(optimizer)[1]):

@@ -351,7 +351,7 @@ def input_gradient_not_reduced(monkeypatch):
 
 def check_input_gradient_not_reduced():
     """It shows in the layers below the second pair; the first layer's dA_prev is nobody's."""
-    assert_shards_are_right(LAYERS + LAYERS[2:])
+    assert_shards_are_right(LAYERS + [layer.copy() for layer in LAYERS[2:]])
 
 
 def a_mask_for_each_shard(monkeypatch):
@@ -369,7 +369,7 @@ def a_mask_for_each_shard(monkeypatch):
 
 def check_a_mask_for_each_shard():
     """Between two pairs of layers, where all devices have all units."""
-    assert_shards_are_right([*LAYERS[:3], mp.Dropout(0.5), *LAYERS[2:]])
+    assert_shards_are_right([*LAYERS[:3], mp.Dropout(0.5), *(layer.copy() for layer in LAYERS[2:])])
 
 
 def vocabulary_edge(monkeypatch):
