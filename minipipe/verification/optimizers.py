@@ -136,8 +136,8 @@ def takes_parts(optimizer):
 def resumes(optimizer):
     """Compare the third update with that of a new optimizer that is handed the state of the first two."""
     def heir(twin):
-        state, new = state_of_optimizer(twin), _fresh(optimizer)
-        new.resume(state, network=None)
+        new = _fresh(optimizer)
+        new.resume(state_of_optimizer(twin), None)
         return new
 
     if are_equal(_after_three(optimizer, before_last=heir)[1], _after_three(optimizer)[1]):
