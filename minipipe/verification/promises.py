@@ -86,7 +86,9 @@ def shapes(trial):
     if trial.takes_tokens:
         wanted.pop("dA_prev")
         found.pop("dA_prev", None)
-    for name in {**wanted, **found}:
+    frozen = [name for name in wanted if name not in found and not name.startswith("dA_prev")
+              and not hasattr(type(layer).backward_weight, "is_made")]
+    for name in [name for name in {**wanted, **found} if name not in frozen]:
         if name not in found or name not in wanted:
             what = "is missing" if name not in found else "is there, but the layer has no such parameter"
             return f"{name} {what}: return None for dW and db where there is no W and b, and arrays elsewhere"
@@ -100,8 +102,10 @@ def shapes(trial):
             f"output_shape promises {promised}, but A has shape {shape_of(A)}: write "
             "output_shape(self, shape) in the class"
         )
-    finite = all(np.isfinite(part).all() for part in [*leaves(A), *found.values()])
-    return None if finite else "A or a derivative is infinite, or not a number, for inputs between -3 and 3"
+    if not all(np.isfinite(part).all() for part in [*leaves(A), *found.values()]):
+        return "A or a derivative is infinite, or not a number, for inputs between -3 and 3"
+    names = ", ".join(name[1:] for name in frozen)
+    return Remark(f"backward_weight returns None for {names}, which stays as it is") if frozen else None
 
 
 def _words_of_shape(found, wanted):

@@ -115,12 +115,17 @@ class Trial:
         return tuple(made) if isinstance(A, tuple) else made[0]
 
     def named(self, dA_prev, dW, db) -> dict:
-        """Return {name: array} of all derivatives that are there."""
+        """Return {name: array} of all derivatives that are there; k counts the layers of a layer in dW[k]."""
         found = {}
         for name, tree in ((f"d{self.takes}", dA_prev), ("dW", dW), ("db", db)):
-            parts = leaves(tree)
+            parts = _with_none(tree)
             found |= {name if len(parts) == 1 else f"{name}[{k}]": part for k, part in enumerate(parts)}
-        return found
+        return {name: part for name, part in found.items() if part is not None}
+
+
+def _with_none(tree):
+    """Return the arrays in nested tuples, in order, and None where one is missing."""
+    return [part for parts in tree for part in _with_none(parts)] if isinstance(tree, tuple) else [tree]
 
 
 class CostLayer(Layer):
@@ -295,6 +300,8 @@ def _wrong_slope(trial, layer, A_prev, dZ, found):
     if trial.takes_tokens:
         arrays.pop(f"d{trial.takes}")
     for name, array in arrays.items():
+        if name not in found:
+            continue  # of a parameter that stays as it is
         given = {index: float(found[name][index]) for index in _some_indices(array)}
         tried = {index: _measured(layer, A_prev, dZ, array, index, given[index]) for index in given}
         tried = {index: slope for index, slope in tried.items() if not slope.at_kink}

@@ -12,7 +12,7 @@ import pytest
 from cases import eighths, exact
 from equivalence.wrong_layers import (
     SUMS, WRONG, WRONG_LOSSES, WRONG_OPTIMIZERS, DividesByItsM, Gamma, NoReturn, OfFiveSamples, Plain,
-    of_error, of_formula, of_step,
+    of_error, of_formula, of_linear, of_step,
 )
 
 import minipipe as mp
@@ -223,6 +223,15 @@ def test_an_array_that_is_no_parameter_is_worth_a_remark():
     assert words in str(mp.check(Gamma(), (3,))) and "gamma" not in str(mp.check(Fixed(), (3,)))
     report = mp.check([mp.Linear(3, 3), Gamma()], (3,))
     assert report and words in report[1].why
+
+
+def test_a_frozen_parameter_is_worth_a_remark():
+    """A backward_weight of one's own that returns None keeps W and b as they are, in a block as well."""
+    Frozen = of_linear("Frozen", lambda dW, db, dZ: (None, None))
+    for layer in Frozen(3, 3), mp.layers.Chain(Frozen(3, 3), mp.Linear(3, 2)):
+        report = mp.check(layer, (3,))
+        assert report, report
+    assert "returns None for W, b, which stays as it is" in mp.check(Frozen(3, 3), (3,))[0].why
 
 
 # Losses and optimizers.
