@@ -12,7 +12,7 @@ from ..state import state_of_optimizer
 from .trial import CannotTry, coarse, private
 from .verdicts import are_equal
 
-SMALL_RATE = 1e-3  # at which each update must go downhill
+SMALL_RATE = 1e-3  # at which updates must go downhill
 
 
 def promises_of_optimizer(optimizer: Optimizer) -> list[tuple]:
@@ -158,11 +158,11 @@ def follows_rate(optimizer):
 
 def goes_down(optimizer):
     """Follow the cost 1/2 ||W - target||^2, whose gradient is W - target, for five small steps."""
-    twin, W, target = _fresh(optimizer), _numbers(1), _numbers(2)
+    twin, first, target = _fresh(optimizer), _numbers(1), _numbers(2)
     twin.learning_rate, twin.weight_decay = min(twin.learning_rate, SMALL_RATE), 0
-    for k in range(5):
-        (new,) = _update(twin, [W], [W - target])
-        if not ((new - target) ** 2).sum() < ((W - target) ** 2).sum():
-            return f"update {k + 1} goes uphill: what step returns is subtracted from W"
-        W = new
-    return None
+    W = first
+    for _ in range(5):
+        (W,) = _update(twin, [W], [W - target])
+    if ((W - target) ** 2).sum() < ((first - target) ** 2).sum():
+        return None
+    return "five small updates go uphill, or nowhere: is the sign wrong? What step returns is subtracted from W"

@@ -68,7 +68,10 @@ def costs(trial):
             return f"dA has shape {found['dA'].shape}, but A has {A.shape}"
         for name, array in found.items():
             if not np.isfinite(array).all():
-                return f"{name} is infinite, or not a number, for predictions between -3 and 3"
+                return (
+                    f"{name} is infinite, or not a number, for predictions between -3 and 3: if they must "
+                    "lie between 0 and 1, say takes = 'probabilities' in the class"
+                )
             if before and not are_equal(2 * array, before[name], exact=False):
                 return (
                     f"{name} is not half as large where the whole mini-batch has twice as many samples: "
@@ -88,7 +91,9 @@ def shapes(trial):
         found.pop("dA_prev", None)
     frozen = [name for name in wanted if name not in found and not name.startswith("dA_prev")
               and not hasattr(type(layer).backward_weight, "is_made")]
-    for name in [name for name in {**wanted, **found} if name not in frozen]:
+    for name in {**wanted, **found}:
+        if name in frozen:
+            continue
         if name not in found or name not in wanted:
             what = "is missing" if name not in found else "is there, but the layer has no such parameter"
             return f"{name} {what}: return None for dW and db where there is no W and b, and arrays elsewhere"

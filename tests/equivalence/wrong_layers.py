@@ -594,5 +594,5 @@ WRONG_OPTIMIZERS = [  # (optimizer, a piece of the promise, a piece of the sente
     (of_step("ByNorm", lambda self, g: (self.learning_rate * g / np.sqrt((g * g).sum()),)), "by itself",
      "write needs_whole_parameters = True in the class"),
     (of_step("FirstRate", lambda self, g: (self.first_rate * g,)), "learning_rate", "read self."),
-    (of_step("Uphill", lambda self, g: (-self.learning_rate * g,)), "downhill", "update 1 goes uphill: "),
+    (of_step("Uphill", lambda self, g: (-self.learning_rate * g,)), "downhill", "is the sign wrong?"),
 ]
