@@ -165,4 +165,4 @@ def goes_down(optimizer):
         (W,) = _update(twin, [W], [W - target])
     if ((W - target) ** 2).sum() < ((first - target) ** 2).sum():
         return None
-    return "five small updates go uphill, or nowhere: is the sign wrong? What step returns is subtracted from W"
+    return "five small updates go uphill, or nowhere: is the sign wrong? What step returns is subtracted"
