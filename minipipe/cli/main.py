@@ -129,7 +129,7 @@ SAID_ELSEWHERE = {  # what others call a command, or an earlier version did: wha
     **dict.fromkeys(["docs", "serve", "web"], f"{TYPE} site public"),
     **dict.fromkeys(["train", "run", "launch"], f"{TYPE} --schedule 1f1b"),
     "threads": f"{TYPE} --engine threads", "mpi": f"mpiexec -n 4 {TYPE} --engine mpi",
-    **dict.fromkeys(["fit", "plan", "memory", "estimate"], "mp.footprints in Python, see notebook 34"),
+    **dict.fromkeys(["fit", "memory", "estimate"], "mp.footprints in Python, see notebook 34"),
     "server": "mp.ParameterServer in Python, see notebook 44",
     "federated": "mp.FederatedAveraging in Python, see notebook 45",
     "papers": "python3 figures/draw.py throughput",

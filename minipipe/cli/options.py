@@ -170,6 +170,27 @@ def add_search(parser):
     parser.add_argument("--output", metavar="FILE.csv", help="write it as a table that PyTorch loads")
 
 
+def add_plan(parser):
+    parser.add_argument("--model", metavar="NAME", default="llama-7b",
+                        help="llama-7b, llama-13b, llama3-8b, llama3-70b, llama3-405b, gpt3-175b or gpt2-xl "
+                        "(default: %(default)s)")
+    parser.add_argument("--config", metavar="FILE",
+                        help="in place of a name: a config.json of Hugging Face, of Llama, Mistral, Qwen2 "
+                        "or GPT-2")
+    parser.add_argument("--gpus", required=True, metavar="NODESxGPUSxGPU",
+                        help="such as 2x4xh100: nodes, GPUs of a node, and h100, h100-500w, h200 or a100")
+    parser.add_argument("--batch", type=whole, required=True, metavar="N",
+                        help="samples of a step, of all replicas")
+    parser.add_argument("--seq", type=whole, metavar="N",
+                        help="tokens of a sample (default: those of the model)")
+    parser.add_argument("--nic", type=number, metavar="BYTES",
+                        help="bytes a second outward of one GPU: 12.5e9 is 100 Gbit/s Ethernet (default: "
+                        "25e9 with a100, else 50e9)")
+    parser.add_argument("--no-flash", action="store_true", help="store attention scores: no fused kernel")
+    parser.add_argument("--launch", type=number, default=0, metavar="SECONDS",
+                        help="of a kernel's launch that nothing hides, such as 18e-6 (default: %(default)s)")
+
+
 def add_site(parser):
     parser.add_argument("folder", metavar="DIR",
                         help="where to write it: a new or an empty folder, or a site to be written again")
@@ -226,6 +247,17 @@ examples:
   python3 -m minipipe search -K 3 -M 4 --most-alive 3 2 1
   python3 -m minipipe search -K 3 -M 4 --halves --costs F=1,I=1,W=1 --output best.csv
   python3 -m minipipe search --greedy --halves -K 8 -M 32 --most-alive 8
+""",
+        ),
+        Command(
+            "plan", "Plan the training of a Transformer on a cluster: the best split, and why others lose.",
+            "plan.print_plan", add_plan, """\
+Seconds and bytes are those of closed formulas, held to published runs: most are within 10 %.
+
+examples:
+  python3 -m minipipe plan --model llama-7b --gpus 2x4xh100 --batch 64
+  python3 -m minipipe plan --model llama-7b --gpus 8x1xh100 --batch 64 --nic 12.5e9
+  python3 -m minipipe plan --config config.json --gpus 16x8xa100 --batch 512 --seq 2048
 """,
         ),
         Command(

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from math import ceil, inf, log2
 
 from ..checks import checked_name, items_of, real_number, shown, whole_number
@@ -64,8 +65,8 @@ class GPU:
         peak: operations a second of its matrix units, as specified.
         memory: bytes.
         hbm: bytes a second of its memory, as specified.
-        top: share of `peak` that the largest products reach in a training. Fitted to published runs, one for
-            each type of GPU.
+        top: share of `peak` that the largest products reach in a training. Fitted to
+            published runs, one for each type of GPU.
         flash: shares of `peak` that fused attention reaches, forward and backward.
         hbm_share: share of `hbm` that elementwise kernels reach.
         reserved: bytes that CUDA, NCCL and the allocator keep.
@@ -168,7 +169,8 @@ def between(x, points):
 def _columns(value):
     """Return [(log2 size, [(log2 rows, log2 speed)])], speeds beside `MEASURED_TOP`.
 
-    A product with more rows never takes less time, so a speed is at most rows / the longest time of fewer rows.
+    A product with more rows never takes less time, so a speed is at most rows / the
+    longest time of fewer rows.
     """
     columns = []
     for (d, n), speeds in MEASURED.items():
@@ -181,17 +183,20 @@ def _columns(value):
 
 
 # F and I are averaged: the F of a product in x out is the I of one out x in.
-SPEEDS = {False: _columns(lambda speeds: (speeds[0] + speeds[1]) / 2), True: _columns(lambda speeds: speeds[2])}
+SPEEDS = {
+    False: _columns(lambda speeds: (speeds[0] + speeds[1]) / 2), True: _columns(lambda speeds: speeds[2]),
+}
 SMALLEST_SIZE, FEWEST_ROWS = 1024 * 4096, 16
 
 
 def product(gpu, rows, size, weight=False):
     """Return the seconds of a product: 2 rows size / (top peak shape).
 
-    shape is what a product of so many rows and parameters reaches beside the largest: `MEASURED`, with straight
-    lines between the log2 of rows, size and speed, and the end's speed outside. Equal durations are equally
-    efficient, so a GPU that is x times slower enters with x times as many rows. A smaller product than the
-    smallest that was measured takes the time of that one.
+    shape is what a product of so many rows and parameters reaches beside the largest:
+    `MEASURED`, with straight lines between the log2 of rows, size and speed, and the end's
+    speed outside. Equal durations are equally efficient, so a GPU that is x times slower
+    enters with x times as many rows. A smaller product than the smallest that was measured
+    takes the time of that one.
 
     Args:
         gpu: the `GPU`.
@@ -204,9 +209,14 @@ def product(gpu, rows, size, weight=False):
     speed = gpu.top * gpu.peak
     slower = MEASURED_TOP / speed
     rows, size = max(rows, FEWEST_ROWS / slower), max(size, SMALLEST_SIZE)
-    row = log2(rows * slower)
-    shape = between(log2(size), [(x, between(row, column)) for x, column in SPEEDS[weight]])
-    return 2 * rows * size / (speed * 2 ** shape)
+    return 2 * rows * size / (speed * shape(rows * slower, size, weight))
+
+
+@lru_cache(maxsize=10_000)
+def shape(rows, size, weight):
+    """Return the speed of a product that was measured, beside `MEASURED_TOP`; arguments as for `product`."""
+    row = log2(rows)
+    return 2 ** between(log2(size), [(x, between(row, column)) for x, column in SPEEDS[weight]])
 
 
 def half_ring(nodes, n_bytes, n, n_in):

@@ -1,6 +1,6 @@
-"""The plan for a cluster: every way to split a Transformer, the best one, and what each neighbour costs more."""
+"""The plan for a cluster: all ways to split a Transformer, the best, and what its neighbours cost more."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -93,7 +93,7 @@ class Plan:
             f"{nodes.nodes} x {nodes.gpus} {nodes.gpu.name}: the best of {self.ways:,} ways",
             "",
             f"  {best.choice}",
-            f"  {_seconds(best.step)} s a step, {best.tokens_per_second:,.0f} tokens/s, MFU {best.mfu:.0%}, "
+            f"  {_seconds(best.step)} s a step, {best.tokens_per_second:,.0f} tokens/s, MFU {best.mfu:.1%}, "
             f"{best.n_bytes / 1e9:.0f} GB ({used:.0%})",
             "",
             f"  GB: {kinds}",
@@ -125,8 +125,8 @@ def estimate(model, nodes, batch, choice, recipe=Recipe(), software=Software()):
     >>> from minipipe.planning import GPUS, MODELS, Choice, Nodes
     >>> cluster = Nodes(2, 4, GPUS["h100"], nvlink=450e9, nic=50e9)
     >>> found = estimate(MODELS["llama-7b"], cluster, 64, Choice(D=8, T=1, K=1, b=2, M=4, zero=2))
-    >>> round(found.n_bytes / 1e9), round(found.mfu, 2)
-    (67, 0.52)
+    >>> round(found.n_bytes / 1e9), round(found.step, 2)
+    (67, 2.91)
     """
     batch = checked_arguments(model, nodes, batch, recipe, software)
     return _estimate(model, nodes, batch, checked_choice(model, nodes, batch, choice), recipe, software)
@@ -162,7 +162,7 @@ def checked_choice(model, nodes, batch, choice):
         (D * b * M == batch, f"D b M = {D * b * M}, but batch={batch}: use M = batch / (D b)"),
         (nodes.gpus % T == 0, f"T={T} must divide the {nodes.gpus} GPUs of a node"),
         (model.heads % T == 0, f"T={T} must divide the {model.heads} heads"),
-        (K * choice.v <= model.layers, f"K v = {K * choice.v} exceeds the {model.layers} layers: use fewer"),
+        (K * choice.v <= model.layers + 2, f"K v = {K * choice.v} is too many for {model.layers} layers"),
         ((choice.v > 1) == (choice.schedule == "interleaved"),
          f"v={choice.v} with {choice.schedule}: interleaved needs v > 1, and the others v=1"),
         (choice.zero < 2 or K == 1, f"zero={choice.zero} with K={K} is not modelled: use zero=1 or K=1"),
@@ -190,9 +190,9 @@ def splits(model, nodes, batch):
                 yield D, T, K, b, batch // D // b
 
 
-def ways_of(model, software, split, recompute, gpus):
-    """Yield every `Choice` of one split and recomputation: schedules, ZeRO, and who is next to whom."""
-    D, T, K, b, M = split
+def ways_of(model, split, recompute, gpus):
+    """Yield every `Choice` of one split and recomputation."""
+    D, T, K, _, M = split
     if K == 1:
         yield from (Choice(*split, zero=zero, recompute=recompute) for zero in range(4 if D > 1 else 1))
         return
@@ -224,7 +224,7 @@ def least_seconds(model, nodes, recipe, software, split, recompute):
 
 
 def simplicity(found):
-    """Return a key that is smaller for simpler choices: recomputation, axes, ZeRO, schedule, stages a device."""
+    """Return a key that is smaller for simpler choices."""
     choice = found.choice
     return (
         RECOMPUTATIONS.index(choice.recompute), sum(n > 1 for n in choice[:3]), choice.zero,
@@ -233,7 +233,7 @@ def simplicity(found):
 
 
 class Search:
-    """All ways of a question, in the order of their least seconds."""
+    """All ways to split one model, in the order of their least seconds."""
 
     def __init__(self, model, nodes, batch, recipe, software):
         self.asked = model, nodes, batch, recipe, software
@@ -241,7 +241,7 @@ class Search:
         self.ways = 0
         for split in splits(model, nodes, batch):
             for recompute in recomputations(software):
-                ways = list(ways_of(model, software, split, recompute, nodes.gpus))
+                ways = list(ways_of(model, split, recompute, nodes.gpus))
                 self.ways += len(ways)
                 self.groups.append((least_seconds(model, nodes, recipe, software, split, recompute), ways))
         self.groups.sort(key=lambda group: group[0])
@@ -257,10 +257,10 @@ class Search:
         return _estimate(model, nodes, batch, choice, recipe, software)
 
     def leading(self, wanted=lambda choice: True):
-        """Return the `Estimate`s that fit and are within 1 % of the fastest, the fastest first; [] if none fits.
+        """Return the `Estimate`s that fit and are within 1 % of the fastest, in order.
 
         Args:
-            wanted: of the ways, those for which it is true.
+            wanted: a function of a `Choice`; ways for which it is false are left out.
         """
         limit, found = SAFE * self.asked[1].gpu.memory, []
         fastest = inf
@@ -317,20 +317,15 @@ def _too_large(search):
     n_bytes, limit = search.n_bytes(smallest), SAFE * nodes.gpu.memory
     remedy = f"a GPU of {n_bytes / SAFE / 1e9:.0f} GB"
     for doublings in range(1, ENOUGH + 1):
-        more = Search(model, _with_nodes(nodes, nodes.nodes << doublings), batch, recipe, software)
+        more = Search(model, replace(nodes, nodes=nodes.nodes << doublings), batch, recipe, software)
         fewest = more.smallest()
         if fewest and more.n_bytes(fewest) <= limit:
             remedy = f"{more.asked[1].nodes} nodes, or {remedy}"
             break
     return (
         f"{model.name} does not fit on {nodes.nodes} x {nodes.gpus} {nodes.gpu.name}: the smallest way, "
-        f"{smallest}, needs {n_bytes / 1e9:.1f} GB of {limit / 1e9:.1f} GB ({SAFE:.0%} of a GPU); use {remedy}"
+        f"{smallest}, needs {n_bytes / 1e9:.1f} GB, and {limit / 1e9:.1f} GB may be used; use {remedy}"
     )
-
-
-def _with_nodes(nodes, n):
-    values = {name: getattr(nodes, name) for name in nodes.__dataclass_fields__}
-    return Nodes(**{**values, "nodes": n})
 
 
 def neighbours_of(search, best):
@@ -338,7 +333,7 @@ def neighbours_of(search, best):
 
     Where an axis changes, the rest is the best for it; where a setting changes, the rest stays.
     """
-    D, T, K, b = best.choice[:4]
+    _, T, K, b, *_ = best.choice
     families = [("D alone", lambda choice: choice.T == choice.K == 1)] if T * K > 1 else []
     for name, value in (("T", T), ("K", K), ("b", b)):
         for other in (2 * value, value // 2):
@@ -357,7 +352,7 @@ def neighbours_of(search, best):
 
 
 def _family(choice, name, value):
-    """Return the question whether a way has this value of one axis, and those of `choice` of the others."""
+    """Return a function: whether a way has this value of one axis, and T and K of `choice`."""
     same = [other for other in ("T", "K") if other != name]
 
     def wanted(way):
@@ -371,7 +366,7 @@ def settings_beside(search, choice):
     software = search.asked[4]
     of_split = [
         way for recompute in recomputations(software)
-        for way in ways_of(search.asked[0], software, choice[:5], recompute, search.asked[1].gpus)
+        for way in ways_of(search.asked[0], choice[:5], recompute, search.asked[1].gpus)
     ]
     for name in ("schedule", "zero", "recompute"):
         fields = [name, "v"] if name == "schedule" else [name]

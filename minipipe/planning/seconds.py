@@ -1,18 +1,18 @@
 """The seconds of a step: of a layer's parts, of a pipeline of stages, and of what copies exchange."""
 
 from .hardware import half_ring, product
-from .transformer import _along, layers_of_stages, parameters_of
+from .transformer import along, layers_of_stages, parameters_of
 
 KERNELS = 22, 60  # launches of a layer, forward and backward
-LOGITS = 22  # bytes that elementwise kernels move for each logit, forward and backward
+LOGITS = 22  # bytes that the loss moves for each logit, forward and backward; inferred from published runs
 
 
 def attention(model, gpu, choice, software):
     """Return the seconds of a layer's attention, (forward, backward).
 
-    Fused: 4 scores s^2 b h / T operations forward, 2.5 times as many backward, at the GPU's two shares of its
-    peak. Stored: two products of all scores at 0.6 top, and `stored` bytes a score; backward twice the
-    products and 1.5 times the bytes.
+    Fused: 4 scores s^2 b h / T operations forward, 2.5 times as many backward, at the
+    GPU's two shares of its peak. Stored: two products of all scores at 0.6 top, and
+    `stored` bytes a score; backward twice the products and 1.5 times the bytes.
 
     Source: Dao 2023 (FlashAttention-2); Korthikanti et al. 2022.
     """
@@ -29,21 +29,24 @@ def attention(model, gpu, choice, software):
 def elementwise(model, gpu, choice, software):
     """Return the seconds of a layer's norms, additions, masks and activations, (forward, backward).
 
-    They move (20, with dropout 22, + 4 f/h) s b h bytes forward and (24 + 6 f/h) backward, gated 6 and
-    10 f/h, and rotary places 4 (1 + kappa) each way. 20 to 24 are divided by T with `sequence` only.
+    They move (20, with dropout 22, + 4 f/h) s b h bytes forward and (24 + 6 f/h)
+    backward, gated 6 and 10 f/h, and rotary places 4 (1 + kappa) each way. What has f/h
+    or kappa is divided by T, the rest with `sequence` only.
     """
     wide, T = model.ffn / model.hidden, choice.T
     rotary = 0 if model.places else 4 * (1 + model.kappa)
-    forward = (22 if model.dropout else 20) / _along(choice) + ((6 if model.gated else 4) * wide + rotary) / T
-    backward = 24 / _along(choice) + ((10 if model.gated else 6) * wide + rotary) / T
+    forward = (22 if model.dropout else 20) / along(choice) + ((6 if model.gated else 4) * wide + rotary) / T
+    backward = 24 / along(choice) + ((10 if model.gated else 6) * wide + rotary) / T
     seconds = software.passes * model.seq * choice.b * model.hidden / gpu.bandwidth
     return forward * seconds, backward * seconds
 
 
 def tensor_parallel(model, nodes, choice):
-    """Return the seconds in which T GPUs exchange in one direction of a layer: two all-reduces of 2 s b h bytes.
+    """Return the seconds of T GPUs' exchanges in one direction of a layer.
 
-    Source: Shoeybi et al. 2019; with `sequence`, as many bytes (Korthikanti et al. 2022).
+    Two all-reduces of 2 s b h bytes, or with `sequence` their halves, as many bytes.
+
+    Source: Shoeybi et al. 2019; Korthikanti et al. 2022.
     """
     n_bytes = 2 * model.seq * choice.b * model.hidden
     return 4 * half_ring(nodes, n_bytes, choice.T, choice.T)
@@ -52,21 +55,24 @@ def tensor_parallel(model, nodes, choice):
 def layer(model, nodes, choice, recipe, software):
     """Return {part: (F, I, W)}, the seconds of one layer and one micro-batch.
 
-    F forward, I input gradient, W weight gradient. Recomputation adds F ("full"), what F computes by half
-    ("half"), or attention ("selective") to I. W adds to the gradient of the micro-batches before, which moves
-    2 gradient bytes a parameter where the product alone would write 2.
+    F forward, I input gradient, W weight gradient. Recomputation adds F ("full"), half of
+    what F computes ("half"), or attention ("selective") to I. W adds to the gradient of
+    the micro-batches before: it reads and writes 2 gradient bytes a parameter where the
+    product alone would write 2.
     """
     gpu, T, rows = nodes.gpu, choice.T, model.seq * choice.b
     products = sum(product(gpu, rows, size / T) for size in model.matrices)
     weights = sum(product(gpu, rows, size / T, weight=True) for size in model.matrices)
-    of_attention, of_elements = attention(model, gpu, choice, software), elementwise(model, gpu, choice, software)
+    of_attention = attention(model, gpu, choice, software)
+    of_elements = elementwise(model, gpu, choice, software)
     exchange = tensor_parallel(model, nodes, choice) if T > 1 else 0.0
     forward = products + of_attention[0] + of_elements[0]
     exposed = exchange * (1 - software.hidden_T)
     again = {
         "none": 0.0, "selective": of_attention[0], "half": forward / 2, "full": forward + exposed,
     }[choice.recompute]
-    sums = (2 * recipe.gradient - 2) * model.layer / T / gpu.bandwidth
+    read = recipe.gradient * (choice.M - 1) / choice.M  # the first of M finds no gradient to read
+    sums = max(0.0, read + recipe.gradient - 2) * model.layer / T / gpu.bandwidth
     parts = {
         "products": (products, products, weights),
         "attention": (*of_attention, 0.0),
@@ -75,7 +81,7 @@ def layer(model, nodes, choice, recipe, software):
         "recomputation": (0.0, again, 0.0),
         "tensor parallel": (exposed, max(0.0, exposed - weights) if software.behind_w else exposed, 0.0),
     }
-    F, I, W = map(sum, zip(*parts.values(), strict=True))  # noqa: E741
+    F, I, W = map(sum, zip(*parts.values(), strict=True))
     ahead, back = (n * software.launch for n in KERNELS)
     parts["launches"] = max(0.0, ahead - F), max(0.0, back - I - W), 0.0
     return parts
@@ -102,9 +108,10 @@ def times(parts, n, more=()):
 
 
 def message(model, nodes, choice):
-    """Return (seconds of a message between stages until it is there, seconds for which it fills the wire).
+    """Return (c, o): seconds of a message between stages, and those on the wire.
 
-    2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the receivers gather the whole.
+    2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the receivers
+    gather the whole.
 
     Source: Narayanan et al. 2021, section 4.1.
     """
@@ -119,14 +126,18 @@ def message(model, nodes, choice):
 
 
 def pipeline(choice, slowest, others, message_seconds):
-    """Return {"bubble": seconds, "messages": seconds}: what the pipeline adds to M (F + I + W).
+    """Return {"bubble": seconds, "messages": seconds} beside M (F + I + W).
 
-    With t = F + I + W of the slowest stage, S that of all others, c a message, o its time on the wire:
+    With t = F + I + W of the slowest stage, S that of all others, c a message, o its time
+    on the wire, the step takes
 
         GPipe        M (max(F, o) + max(I + W, o)) + S + 2 (K - 1) c
-        1F1B         max(M max(t, 2 o), M (t + S + 2 (K - 1) c)/K - 2 c) + S + 2 (K - 1) c
+        1F1B         max(M t, 2 M o, M (t + S + 2 (K - 1) c)/K - 2 c) + S + 2 (K - 1) c
         interleaved  M max(t, 2 v o) + S/v + 2 (K v - 1) c
-        ZB-H1        M max(t, 2 o) + S/t (F + max(0, I - W)) + 4 (K - 1) c
+        ZB-H1        M max(t, 2 o) + S/t (F + max(0, I - W)) + 4 (K - 1) c; with M < K
+                     (M + S/t) (F + I) + W + (M - 1) max(0, W - I) + 4 (K - 1) c
+
+    So in 1F1B a message may cost 2 (K - 1)/K c in each micro-batch, not only at the ends.
 
     Args:
         choice: the `Choice`.
@@ -136,7 +147,7 @@ def pipeline(choice, slowest, others, message_seconds):
 
     Source: the engine with one egress and one ingress a device, within 1.7 %.
     """
-    F, I, W = slowest  # noqa: E741
+    F, I, W = slowest
     t, S, K, M, (c, o) = F + I + W, others, choice.K, choice.M, message_seconds
     if K == 1:
         return {"bubble": 0.0, "messages": 0.0}
@@ -145,7 +156,9 @@ def pipeline(choice, slowest, others, message_seconds):
     elif choice.schedule == "interleaved":
         busy, fill, hops = M * max(t, 2 * choice.v * o), S / choice.v, 2 * (K * choice.v - 1)
     elif choice.schedule == "zb-h1":
-        busy, fill, hops = M * max(t, 2 * o), S / t * (F + max(0.0, I - W)), 4 * (K - 1)
+        busy, hops = M * max(t, 2 * o), 4 * (K - 1)
+        few = (M + S / t) * (F + I) + W + (M - 1) * max(0.0, W - I)
+        fill = max(S / t * (F + max(0.0, I - W)), few - M * t)
     else:
         around = M * (t + S + 2 * (K - 1) * c) / K - 2 * c
         busy, fill, hops = max(M * max(t, 2 * o), around), S, 2 * (K - 1)
@@ -155,8 +168,9 @@ def pipeline(choice, slowest, others, message_seconds):
 def copies(nodes, choice, recipe, software, n, forward, backward):
     """Return the seconds in which D copies exchange and nothing else happens.
 
-    ZeRO 0: two halves of a ring, of the gradients, behind one backward; 1: a scatter behind it, a gather of
-    parameters behind a forward; 2: the scatter in each micro-batch; 3: two gathers and a scatter in each.
+    ZeRO 0: two halves of a ring, of the gradients, behind one backward; 1: a scatter
+    behind it, a gather of parameters behind a forward; 2: the scatter in each
+    micro-batch; 3: two gathers and a scatter in each.
 
     Args:
         nodes, choice, recipe, software: as for `layer`.
@@ -180,9 +194,10 @@ def copies(nodes, choice, recipe, software, n, forward, backward):
 
 
 def optimizer(gpu, choice, recipe, n):
-    """Return the seconds of an update: (2 gradient + 2 (master + moments) + parameter) bytes a parameter.
+    """Return the seconds of an update.
 
-    ZeRO divides what a GPU updates by D.
+    (2 gradient + 2 (master + moments) + parameter) bytes a parameter; ZeRO divides what a
+    GPU updates by D.
     """
     n_bytes = 2 * recipe.gradient + 2 * (recipe.master + recipe.moments) + recipe.parameter
     return n_bytes * n / (choice.D if choice.zero else 1) / gpu.bandwidth
@@ -199,14 +214,12 @@ def step(model, nodes, choice, recipe, software):
         slowest = times(of_layer, of_middle)
     n_layers = of_first + of_last + max(0, choice.K - 2) * of_middle if choice.K > 1 else of_last
     total = n_layers * t_layer + t_last - of_last * t_layer
-    F, I, W = map(sum, zip(*slowest.values(), strict=True))  # noqa: E741
-    # the first of M micro-batches reads no gradient before it writes
-    unread = recipe.gradient * of_middle * model.layer / choice.T / nodes.gpu.bandwidth
-    n = (of_middle * model.layer + model.table) / choice.T if choice.K > 1 else parameters_of(model, choice, True)
-    parts = {part: choice.M * sum(seconds) for part, seconds in slowest.items()}
-    parts["accumulation"] -= unread
+    F, I, W = map(sum, zip(*slowest.values(), strict=True))
+    n = parameters_of(model, choice, last=True)
+    if choice.K > 1:
+        n = (of_middle * model.layer + model.table) / choice.T  # of the fullest stage
     return {
-        **parts,
+        **{part: choice.M * sum(seconds) for part, seconds in slowest.items()},
         **pipeline(choice, (F, I, W), total - F - I - W, message(model, nodes, choice)),
         "copies": copies(nodes, choice, recipe, software, n, F, I + W),
         "optimizer": optimizer(nodes.gpu, choice, recipe, n),

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,8 @@ class Transformer:
         tied: whether embedding and logits share their table.
         places: whether positions are learned; else they are rotary.
         dropout: whether attention weights and both branches have it.
-        biases: whether products and norms have them: 13 h parameters a layer beside the matrices, else 2 h.
+        biases: whether products and norms have them: 13 h parameters a layer beside the
+            matrices, else 2 h.
     """
 
     name: str
@@ -58,7 +60,7 @@ class Transformer:
         for small, large in (("heads", "hidden"), ("kv_heads", "heads")):
             if getattr(self, large) % getattr(self, small):
                 raise ValueError(
-                    f"{small}={getattr(self, small)} do not divide {large}={getattr(self, large)}: use a divisor"
+                    f"{small}={getattr(self, small)} must divide {large}={getattr(self, large)}"
                 )
 
     @property
@@ -66,31 +68,31 @@ class Transformer:
         """Heads of keys and values for each head of queries."""
         return self.kv_heads / self.heads
 
-    @property
+    @cached_property
     def matrices(self):
         """Parameters of a layer's products, in x out: Q K V, the projection, and the MLP's two or three."""
         h, f = self.hidden, self.ffn
         ways_in = [2 * h * f] if self.gated else [h * f]
         return [h * h * (1 + 2 * self.kappa), h * h, *ways_in, h * f]
 
-    @property
+    @cached_property
     def layer(self):
         """Parameters of a layer: h^2 (2 + 2 kappa) + (2, gated 3) h f, and 13 h or 2 h more."""
         return sum(self.matrices) + (13 if self.biases else 2) * self.hidden
 
-    @property
+    @cached_property
     def table(self):
         """Parameters of the logits' table, V h."""
         return self.vocab * self.hidden
 
-    @property
+    @cached_property
     def embedding(self):
         """Parameters in front of the first layer: V h, and s h where positions are learned."""
         return self.table + self.places * self.seq * self.hidden
 
     @property
     def flops_of_token(self):
-        """Operations that a token needs, forward and backward: 6 a parameter of a product, and 12 L s h.
+        """Operations that a token needs: 6 a parameter of a product, and 12 L s h.
 
         Source: Chowdhery et al. 2022 (PaLM), appendix B. Recomputation does not count.
         """
@@ -99,7 +101,7 @@ class Transformer:
 
     @classmethod
     def from_config(cls, path, seq=None):
-        """Return the Transformer of a Hugging Face `config.json`: kinds llama, mistral, qwen2 and gpt2.
+        """Return the Transformer of a Hugging Face config: llama, mistral, qwen2 or gpt2.
 
         Args:
             path: the file.
@@ -161,11 +163,13 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Bytes a parameter: of the copy that computes, its gradient, the copy that is updated, and Adam's two
-    moments.
+    """Bytes a parameter.
 
     Args:
-        parameter, gradient, master, moments: bytes a parameter, 0 where there is none.
+        parameter: of the copy that computes.
+        gradient: of its gradient.
+        master: of the copy that is updated, 0 where there is none.
+        moments: of Adam's two moments.
         wire: bytes of a gradient on the wire; 0 is as many as in memory.
     """
 
@@ -188,11 +192,13 @@ class Software:
         flash: whether attention is one fused kernel; else its scores are stored.
         scores: share of the scores that the fused kernel computes: 0.5, those below the diagonal.
         overlap: share of a forward or a backward behind which copies exchange.
-        behind_w: whether the exchanges of T in the backward hide behind W (Korthikanti 2022, section 6.2).
+        behind_w: whether the exchanges of T in the backward hide behind W (Korthikanti et
+            al. 2022, section 6.2).
         hidden_T: share of the other exchanges of T that is hidden.
         launch: seconds of a kernel's launch, 0 where CUDA graphs or long kernels hide it.
-        passes: how many times as many bytes elementwise kernels move as the best fused ones.
-        stored: bytes a score that its kernels move in a forward: 13 fused with dropout, 8 without, 32 eager.
+        passes: how many times as many bytes elementwise kernels move as the best fused.
+        stored: bytes a score that kernels move in a forward where scores are stored: 13
+            fused with dropout, 8 without, 32 eager.
     """
 
     flash: bool = True
@@ -253,10 +259,10 @@ class Choice(NamedTuple):
 def kept_of_layer(model, software, choice):
     """Return the bytes that a layer keeps of a micro-batch until its backward, its input included.
 
-    In units of s b h: what is whole on each of T, 8, with dropout 10 (inputs and outputs of both norms,
-    masks), also divided by T with `sequence`; and, divided by T, 2 (1 + 2 kappa) + 2 + (4, gated 6) f/h with
-    4 a/h beside it for fused attention, or 2 a s/h, with dropout 5 a s/h, for stored scores. "selective" drops
-    the scores.
+    In units of s b h: 8, with dropout 10, for inputs and outputs of both norms and masks,
+    divided by T with `sequence` only; and, divided by T, 2 (1 + 2 kappa) + 2
+    + (4, gated 6) f/h, with 4 a/h for fused attention, or 2 a s/h, with dropout 5 a s/h,
+    for stored scores, which "selective" drops.
 
     Source: Korthikanti et al. 2022, table 2; ours on an H200 within 1.6 %.
     """
@@ -267,21 +273,22 @@ def kept_of_layer(model, software, choice):
         parts += 4 * a / h
     elif choice.recompute != "selective":
         parts += (5 if model.dropout else 2) * a * model.seq / h
-    return (whole / _along(choice) + parts / choice.T) * model.seq * choice.b * h
+    return (whole / along(choice) + parts / choice.T) * model.seq * choice.b * h
 
 
-def _along(choice):
+def along(choice):
     """Return by how much norms, their inputs and their outputs are divided: T with `sequence`, else 1."""
     return choice.T if choice.sequence else 1
 
 
 def recomputed_layer(model, software, choice):
-    """Return (bytes that a layer keeps of a micro-batch, bytes that one layer needs for a moment).
+    """Return (bytes that a layer keeps of a micro-batch, bytes of one layer's workspace).
 
-    "full" keeps its input, 2 s b h, and needs all of one layer; "half" keeps the middle of both.
+    "full" keeps its input, 2 s b h, and needs all of one layer for a moment; "half" keeps
+    the mean of input and all.
     """
     kept = kept_of_layer(model, software, choice)
-    of_input = 2 * model.seq * choice.b * model.hidden / _along(choice)
+    of_input = 2 * model.seq * choice.b * model.hidden / along(choice)
     if choice.recompute == "full":
         return of_input, kept
     if choice.recompute == "half":
@@ -290,10 +297,10 @@ def recomputed_layer(model, software, choice):
 
 
 def alive(choice, last):
-    """Return the micro-batches that the first or the last stage keeps at once, in shares of a device.
+    """Return the micro-batches alive on the first or last device, in shares of a device.
 
-    GPipe M; 1F1B min(M, K), its last stage 1; interleaved min(M, K + (K - 1)/v), on the last device
-    K - (K - 1)/v; ZB-H1 min(M, K) on all.
+    GPipe M; 1F1B min(M, K), its last stage 1; interleaved min(M, K + (K - 1)/v), on the
+    last device K - (K - 1)/v; ZB-H1 min(M, K) on all.
 
     Source: Narayanan et al. 2021; Qi et al. 2023.
     """
@@ -308,7 +315,8 @@ def alive(choice, last):
 def layers_of_stages(model, choice):
     """Return the layers of the first stage, of one in the middle and of the last.
 
-    L/K, or, where K v divides L + 2 only, (L + 2)/K with embedding and logits as a layer each (Llama 3).
+    L/K, or, where K v divides L + 2 only, (L + 2)/K with embedding and logits as a layer
+    each (Llama 3).
     """
     L, n = model.layers, choice.K * choice.v
     if L % n == 0 or (L + 2) % n:
@@ -329,8 +337,8 @@ def parameters_of(model, choice, last):
 def state(model, recipe, choice, last):
     """Return {kind: bytes} of what a GPU keeps of its parameters.
 
-    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. A whole layer or table, the largest,
-    is there for a moment: its gradient with 2, its parameters twice with 3.
+    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest layer
+    or table is there as a whole: its gradient with 2, its parameters twice with 3.
 
     Source: Rajbhandari et al. 2020.
     """
@@ -353,7 +361,7 @@ def memory(model, nodes, choice, recipe, software):
     first, _, last = layers_of_stages(model, choice)
     for is_last in (False, True)[choice.K == 1:]:
         tokens = model.seq * choice.b
-        logits = tokens * (10 * model.vocab / choice.T + 4 * model.hidden / _along(choice))
+        logits = tokens * (10 * model.vocab / choice.T + 4 * model.hidden / along(choice))
         model_bytes.append({
             **state(model, recipe, choice, is_last),
             "activations": (last if is_last else first) * alive(choice, is_last) * kept,

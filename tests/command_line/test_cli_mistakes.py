@@ -110,7 +110,7 @@ NOT_READ = [
     ("--devices 2 show", "there is no place for 'show': the options of show stand behind its name"),
     ("compair", "minipipe: error: there is no command 'compair': did you mean compare? there are show, comp"),
     ("timelin", "there is no command 'timelin', nor `timeline`: use python3 -m minipipe show 1f1b"),
-    ("zzz", "minipipe: error: there is no command 'zzz': there are show, compare, check, search, site\n"),
+    ("zzz", "error: there is no command 'zzz': there are show, compare, check, search, plan, site\n"),
     ("hlep", "did you mean help?"),
     ("1F1B", "type show 1F1B to see its run, or --schedule 1F1B to train by it"),
     ("show --pp 4", "minipipe show: error: unknown option --pp: type -K "), ("--TP 4", "--TP: type -T "),
@@ -153,7 +153,7 @@ def test_words_that_no_command_takes_are_told_in_one_line(capsys):
 
 OLD = (
     "timeline", "explain", "export", "validate", "verify", "threads", "mpi", "server", "federated",
-    "batch-size", "papers", "fit", "plan",
+    "batch-size", "papers", "fit",
 )
 
 

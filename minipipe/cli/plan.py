@@ -1,0 +1,41 @@
+"""The command `plan`: the best way to train a Transformer on a cluster, by formulas."""
+
+import re
+from dataclasses import replace
+
+from ..checks import shown
+from ..planning import GPUS, MODELS, Nodes, Software, Transformer, plan
+from ..planning.hardware import LINKS, OTHER_LINKS
+
+CLUSTER = "nodes x GPUs of a node x the GPU, such as 2x4xh100"
+
+
+def print_plan(options):
+    """Print the best way, and what each neighbour costs more or why it does not fit."""
+    software = Software(flash=not options.no_flash, launch=options.launch)
+    print(plan(model_of(options), nodes_of(options), options.batch, software=software))
+
+
+def model_of(options):
+    """Return the `Transformer` that the options name or that their file describes."""
+    if options.config:
+        return Transformer.from_config(options.config, options.seq)
+    if options.model not in MODELS:
+        raise ValueError(
+            f"--model {shown(options.model)} is not one of {', '.join(MODELS)}: type one, or --config FILE"
+        )
+    model = MODELS[options.model]
+    return model if options.seq is None else replace(model, seq=options.seq)
+
+
+def nodes_of(options):
+    """Return the `Nodes` of a text such as 2x4xh100, with the links that come with the GPU."""
+    found = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(.+)", options.gpus.lower())
+    if not found:
+        raise ValueError(f"--gpus {shown(options.gpus)} is not a cluster: type {CLUSTER}")
+    nodes, gpus, name = found.groups()
+    if name not in GPUS:
+        raise ValueError(f"--gpus {shown(options.gpus)}: {name!r} is not one of {', '.join(GPUS)}")
+    nvlink, nic = LINKS.get(name, OTHER_LINKS)
+    nic = nic if options.nic is None else options.nic
+    return Nodes(int(nodes), int(gpus), GPUS[name], nvlink, nic)
