@@ -135,7 +135,7 @@ def _read(path: Path) -> State:
         ) from None
     if state is None:
         raise ValueError(
-            f"{path} has the format {form!r}, this version of minipipe reads {FORMAT}: "
+            f"{path} has the format {shown(form)}, this version of minipipe reads {FORMAT}: "
             "use the version that wrote it"
         )
     return state
@@ -165,4 +165,5 @@ def _state_in(path: Path, about: dict, arrays: dict) -> State:
             found["class"], found["memories"], found["updates"], found["learning_rate"], found["last_rate"],
             found["last_pass"], memory,
         )
-    return State(about["layers"], arrays, about["n_steps"], optimizer, about["counts"], source=str(path))
+    layers, counts = list(map(str, about["layers"])), dict(about["counts"])
+    return State(layers, arrays, about["n_steps"], optimizer, counts, source=str(path))

@@ -268,15 +268,20 @@ class Network:
 
         Raises `ValueError` for the state of another network or optimizer; nothing has moved then.
         """
-        check_layers(checked_state(state), self.layers)
+        checked_state(state)
+        self._parameters.check()
+        check_layers(state, self.layers)
+        new = []
+        for name, layer, array in named_arrays(self.layers):
+            found = checked_array(state, name, getattr(layer, array))
+            new.append((layer, array, real_numbers(f"{state.source}: {name}", found)))
         optimizers = [] if optimizer is None else [optimizer]
         for one in optimizers:
             self._check_is_optimizer(one)
             self._check_state_of(one, state)
         with self._lock, all_or_nothing([self, *optimizers, *self._all_layers]):
-            for name, layer, array in named_arrays(self.layers):
-                found = checked_array(state, name, getattr(layer, array))
-                setattr(layer, array, real_numbers(f"{state.source}: {name}", found))
+            for place in new:
+                setattr(*place)
             self.n_steps = whole_number(f"{state.source}: n_steps", state.n_steps, 0)
             self.forget_run()
             for one in optimizers:
@@ -292,11 +297,10 @@ class Network:
 
     def _check_state_of(self, optimizer, state):
         """Raise `ValueError` unless `optimizer` can go on with this network from its part of `state`."""
-        parameters = parameters_with(self.layers, pairs_of_layers(self.layers))
-        shapes = {}
-        for (index, name, _), (_, array, _) in parameters.items():
-            shapes.setdefault((index, name), []).append(array.shape)
-        check_optimizer_state(state, optimizer, shapes)
+        pairs, parameters = pairs_of_layers(self.layers), {}
+        for (index, name, _), (_, array, _) in parameters_with(self.layers, pairs).items():
+            parameters.setdefault((index, name), []).append(array)
+        check_optimizer_state(state, optimizer, parameters)
         for key, arrays in state.optimizer.memory.items():
             for array in arrays:
                 real_numbers(f"{state.source}: what is remembered for parameter {key}", array)

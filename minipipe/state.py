@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from .checks import real_number, shown, whole_number, whole_numbers
+import numpy as np
+
+from .checks import LONGEST, real_number, shown, whole_number, whole_numbers
 
 
 # Changes of several objects, all of them or none.
@@ -169,7 +171,8 @@ def check_layers(state: State, layers: Sequence) -> None:
     for index, (theirs, own) in enumerate(zip(state.layers, ours, strict=True)):
         if theirs != own:
             raise ValueError(
-                f"{state.source} holds {theirs} as layer {index}, the network has {own}: build it alike"
+                f"{state.source} holds {theirs[:len(own) + LONGEST]} as layer {index}, the network has "
+                f"{own}: build it alike"
             )
 
 
@@ -182,10 +185,10 @@ def checked_array(state: State, name: str, own):
     return array.copy()
 
 
-def check_optimizer_state(state: State, optimizer, shapes: Mapping) -> None:
+def check_optimizer_state(state: State, optimizer, parameters: Mapping) -> None:
     """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`, for such parameters.
 
-    shapes: {(index of a layer, "W" or "b"): the shapes of these parameters in it}.
+    parameters: {(index of a layer, "W" or "b"): the arrays of these parameters in it}.
     """
     found = state.optimizer
     if found is None:
@@ -194,29 +197,36 @@ def check_optimizer_state(state: State, optimizer, shapes: Mapping) -> None:
         )
     if found.kind != type(optimizer).__name__:
         raise ValueError(
-            f"{state.source} holds the state of {found.kind}, the optimizer has {type(optimizer).__name__}: "
-            "make it alike"
+            f"{state.source} holds the state of {str(found.kind)[:LONGEST]}, the optimizer has "
+            f"{type(optimizer).__name__}: make it alike"
         )
     if found.n_memories != optimizer.n_memories:
         words = "arrays remembered for each parameter, the optimizer has"
         raise ValueError(
-            f"{state.source} holds {found.n_memories} {words} {optimizer.n_memories}: make it alike"
+            f"{state.source} holds {shown(found.n_memories)} {words} {optimizer.n_memories}: make it alike"
         )
     whole_number(f"{state.source}: n_updates", found.n_updates, 0)
     real_number(f"{state.source}: learning_rate", found.learning_rate, above=0)
     real_number(f"{state.source}: last_rate", found.last_rate, above=0)
     name = f"{state.source}: last_pass"
     numbers = whole_numbers(name, found.last_pass, 0)
-    if len(numbers) != 3 or numbers[1] > numbers[2]:
-        raise ValueError(f"{name}={list(numbers)} must be [number, n_done, n_batches] of a pass of fit")
+    if len(numbers) != 3 or numbers[1] > numbers[2] or (numbers[1] < numbers[2] and not numbers[0]):
+        met = shown(list(numbers))
+        raise ValueError(f"{name}={met} must be [number, n_done, n_batches] of a pass of fit")
     for key, arrays in found.memory.items():
         # a frozen parameter has no memory and no position, so a position does not say which parameter it is
-        theirs, ours = [array.shape for array in arrays], shapes.get(key[:2], [])
-        if len(theirs) != found.n_memories or not set(theirs) <= set(ours):
+        own = parameters.get(key[:2], [])
+        if len(arrays) != found.n_memories or not any(_are_for(W, arrays) for W in own):
+            theirs, ours = ([f"{a.dtype} of shape {a.shape}" for a in some] for some in (arrays, own))
             raise ValueError(
-                f"{state.source} remembers arrays of shapes {theirs} for parameter {key}, where this network "
-                f"needs {found.n_memories} of {ours}: pass the optimizer that trains it"
+                f"{state.source} remembers {shown(theirs)} for parameter {shown(key)}, where this network "
+                f"needs {found.n_memories} like {ours}: pass the optimizer that trains it"
             )
+
+
+def _are_for(W, arrays) -> bool:
+    """Tell whether an optimizer can remember `arrays` for W: of its shape, in its floats or wider ones."""
+    return all(array.shape == W.shape and np.can_cast(W.dtype, array.dtype) for array in arrays)
 
 
 def checked_state(state) -> State:

@@ -83,7 +83,7 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
     def forward(self, Z, Y, m=None):
         """A program that returns J."""
         if Y.shape != (self.n_classes, *Z.shape[1:]):
-            raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape))
+            raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape, m or Z.shape[-1]))
         run = even_slices(self.n_classes, self.group.size)[self.group.rank]
         Y = Y.astype(Z.dtype, copy=False)
         S, Y = Y.sum(axis=0), Y[run]  # from here on Y has the labels of this device's classes

@@ -33,7 +33,7 @@ class Loss(AsCode):
         A, Y = _as_numbers("A", A), _as_numbers("Y", Y)
         m = A.shape[-1] if m is None else whole_number("m", m, 1)
         if A.shape != Y.shape:
-            raise ValueError(self._shape_message(A.shape, Y.shape))
+            raise ValueError(self._shape_message(A.shape, Y.shape, m))
         if A.dtype.kind in "iub":
             A = A.astype(np.float64)
         if Y.dtype == object:
@@ -69,7 +69,9 @@ class Loss(AsCode):
         if not is_finite(Y):
             raise ValueError(f"{self!r}: the labels hold NaN or infinity: clean the data first")
 
-    def _shape_message(self, shape, shape_of_labels):
+    def _shape_message(self, shape, shape_of_labels, m):
+        if shape[-1] == shape_of_labels[-1]:  # perhaps of a micro-batch, but the user has handed in m samples
+            shape, shape_of_labels = (*shape[:-1], m), (*shape_of_labels[:-1], m)
         message = f"{self!r}: the labels have shape {shape_of_labels}, but the predictions have {shape}: "
         if len(shape_of_labels) == 1 and shape[0] == 1:
             return message + "make them one row with Y.reshape(1, -1)"

@@ -166,6 +166,9 @@ class Optimizer(AsCode):
                     f"layer {index}: {name} has shape {np.shape(W)}, "
                     f"but its gradient has {np.shape(g)}: make them equal"
                 )
+            if not hasattr(W, "dtype") or W.dtype.kind in "iub":
+                remedy = f"layer.{name} = np.asarray(layer.{name}, float)"
+                raise ValueError(f"layer {index}: {name} holds no floats, which an update needs: {remedy}")
             if self.epsilon is not None and isinstance(g, np.ndarray):  # others have no numbers
                 not_zero_in(g.dtype, "epsilon", self.epsilon)
         self.check_memory({key: g.shape for key, (_, _, g) in parameters.items()})

@@ -187,14 +187,15 @@ class FederatedAveraging(Network):
     def _resume_own(self, state):
         """Take over the rounds and the clients' positions from `state`; without them, begin anew."""
         K, counts = len(self.clients), state.counts
-        positions, seed = counts.get("positions", [0] * K), counts.get("seed", self._seed)
+        positions = whole_numbers(f"{state.source}: positions", counts.get("positions", [0] * K), 0)
+        seed = counts.get("seed", self._seed)
         if (len(positions), seed) != (K, self._seed):
             raise ValueError(
-                f"{state.source} is of {len(positions)} clients with seed={seed}, the network has {K} with "
-                f"seed={self._seed}: build it alike"
+                f"{state.source} is of {len(positions)} clients with seed={shown(seed)}, the network has {K} "
+                f"with seed={self._seed}: build it alike"
             )
         self.n_rounds = whole_number(f"{state.source}: rounds", counts.get("rounds", 0), 0)
-        self.positions = list(whole_numbers(f"{state.source}: positions", positions, 0))
+        self.positions = list(positions)
 
 
 class Client(NamedTuple):

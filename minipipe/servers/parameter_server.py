@@ -17,7 +17,7 @@ from ..cluster.links import links_between
 from ..collectives.group import flattened, join_chunks, unflattened
 from ..engines import Threads
 from ..layers import Layer, every_layer
-from ..layers.layer import pairs_of_layers
+from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..network import Network, Sequential
 from ..optimizers import Optimizer, checked_optimizer
@@ -169,8 +169,11 @@ class ParameterServer(Network):
     def use(self, weights: Sequence[np.ndarray]) -> None:
         """Replace the weights by these, one of `kept`."""
         self._parameters.check()
-        for vector, array in zip(self._vectors(), weights, strict=True):
-            vector[...] = array.reshape(-1)
+        parameters = parameters_with(self.layers, pairs_of_layers(self.layers))
+        with self._lock, all_or_nothing(self._all_layers):
+            for ((_, name, _), (layer, _, _)), array in zip(parameters.items(), weights, strict=True):
+                setattr(layer, name, array.copy())
+            self._parameters.check()
 
     def _checked_arrivals(self, arrivals, n):
         """Return for each server the order of the n gradients that come, or None."""

@@ -261,6 +261,21 @@ def test_a_run_that_fails_changes_nothing():
         assert net.n_steps == optimizer.n_updates == 2 and net.updates is updates
 
 
+def test_weights_that_are_used_are_copies_and_fit_or_move_nothing():
+    net = mp.ParameterServer(LAYERS, LOSS, 2)
+    net.train(mini_batches(3), mp.SGD(0.1), keep_every=1)
+    before, kept = weights(net), net.kept[1]
+    arrays = [array.copy() for array in before]
+    for wrong in (kept[:-1], [*kept[:-1], np.ones((9, 9))]):
+        with pytest.raises(ValueError, match=r"shorter|has shape"):
+            net.use(wrong)
+        assert_same(weights(net), arrays)
+    net.use(kept)
+    assert_same(weights(net), kept)
+    assert_same(before, arrays)
+    assert not any(map(np.shares_memory, weights(net), kept))
+
+
 # Bad input
 
 

@@ -195,7 +195,7 @@ SAMPLES = [
     (X, np.zeros(10, int), "one_hot(labels, n_classes=3)"),
     (np.full((4, 10), np.nan), Y, "X holds NaN or infinity in 40 of 40 places"),
     (X, np.full((3, 10), np.nan), "Y holds NaN or infinity"),
-    (X, np.ones((2, 10)) / 2, "the labels have shape (2, 3), but the predictions have (3, 3)"),
+    (X, np.ones((2, 10)) / 2, "the labels have shape (2, 10), but the predictions have (3, 10)"),
 ]
 
 

@@ -205,16 +205,23 @@ def changed_count(value, *path):
 
 EDITS = [
     (changed_arrays("0/W", lambda W: W * np.nan), "0/W holds NaN or infinity"),
-    (lambda arrays, about: arrays.pop("optimizer/0.0/W/1"), r"remembers arrays of shapes \[\(8, 6\)\] for"),
+    (lambda arrays, about: arrays.pop("optimizer/0.0/W/1"), r"remembers \['float32 of shape \(8, 6\)'\] for"),
     (changed_arrays("optimizer/0.0/W/0", lambda u: np.ones((9, 9), u.dtype)),
-     r"\(9, 9\).* pass the optimizer"),
+     r"\(9, 9\).* needs 2 like \['float32 of shape \(8, 6\)'\]: pass the optimizer"),
+    *[(changed_arrays("optimizer/0.0/W/0", lambda u, kind=kind: u.astype(kind)), rf"remembers \['{kind} of")
+      for kind in ("float16", "int64", "bool")],
     (changed_arrays("optimizer/0.0/W/0", lambda u: u + np.inf), "what is remembered for .* holds NaN"),
     (changed_arrays("optimizer/0.0/W/0", lambda u: u * 1j), "is an array of complex"),
     *[(changed_count(value, "n_steps"), "n_steps=.* must be") for value in (None, -1, 1.5, "7")],
     *[(changed_count(value, "optimizer", "updates"), "n_updates=.* must be") for value in (None, -1, 1.5)],
     *[(changed_count(value, "optimizer", "last_rate"), "last_rate=.* must be") for value in ("x", 0)],
     *[(changed_count(value, "optimizer", "last_pass"), "last_pass.* must be")
-      for value in (None, 3, [1, 2], [1, 2, 1], [1, -1, 2], [1, 0.5, 2])],
+      for value in (None, 3, [1, 2], [1, 2, 1], [1, -1, 2], [1, 0.5, 2], [0, 1, 2])],
+    *[(changed_count(value, "layers"), "is damaged") for value in (None, 7)],
+    (changed_count(["Linear(6, 8)" + 10**6 * " "] + 10 * [None], "layers"),
+     r"^.{1,300} as layer 0, the network has Linear\(6, 8\): build it alike"),
+    (changed_count(None, "counts"), "is damaged"),
+    (changed_count(10**6 * "9", "optimizer", "class"), "^.{1,300} the optimizer has Adam: make it alike"),
 ]
 
 
@@ -467,12 +474,28 @@ def test_what_does_not_fit_moves_nothing(change, words):
     assert_same(parameters(net.layers), before)
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_has_been_assigned_is_taken_over_before_a_state(name):
+    net = NETWORKS[name]()
+    net.train(BATCHES[:1], mp.SGD(0.1))
+    kept, before = net.state(), parameters(net.layers)
+    for W in (np.ones((4, 3), int), [[1, 2, 3]] * 4):
+        net.layers[0].W = W
+        net.resume(kept)
+        assert_same(parameters(net.layers), before)
+    net.layers[0].W = np.ones((4, 9))
+    with pytest.raises(ValueError, match=r"W has shape \(4, 9\), but layer 0, Linear\(3, 4\) needs"):
+        net.resume(kept)
+
+
 def test_the_state_of_other_clients_is_refused():
     kept = federated().state(mp.Adam(0.1))
     with pytest.raises(ValueError, match="is of 4 clients with seed=0, the network has 3 with seed=0"):
         mp.FederatedAveraging(SMALL, LOSS, CLIENTS[:3]).resume(kept)
     with pytest.raises(ValueError, match="with seed=0, the network has 4 with seed=1: build it alike"):
         mp.FederatedAveraging(SMALL, LOSS, CLIENTS, seed=1).resume(kept)
+    with pytest.raises(ValueError, match="positions=3 must be a list of whole numbers"):
+        federated().resume(kept._replace(counts={"positions": 3}))
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])

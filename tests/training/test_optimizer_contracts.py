@@ -401,8 +401,17 @@ def test_a_step_of_ones_own_may_be_what_is_remembered():
 ONE = [(np.ones((1, 2)), np.ones((1, 2)))]
 
 
+def assigned(W):
+    layer = mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])
+    layer.W = W
+    return layer
+
+
 @pytest.mark.parametrize("make, words", [
     (lambda: setattr(mp.Adam(), "learning_rate", -1), "learning_rate=-1 must be above 0"),
+    *[(lambda W=W: mp.SGD(0.1).update([assigned(W)], [(np.ones((1, 1)), np.ones((1, 1)))]),
+       r"layer 0: W holds no floats, .* layer.W = np.asarray\(layer.W, float\)")
+      for W in ([[1]], np.array([[1]]), np.array([[True]]))],
     (lambda: mp.SGD(0.1, nesterov=True), "nesterov=True with momentum=0: it needs a momentum above 0"),
     (lambda: mp.RMSProp(epsilon=0), "epsilon=0 must be above 0"),
     (lambda: mp.Adam(betas=(0.9, 1)), "beta2=1 must be at least 0 and below 1"),
