@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from minipipe.checks import write_text
 from minipipe.cluster import COMPUTE, Trace
 from minipipe.cluster.record import Record
 from minipipe.order import Action
@@ -19,9 +20,9 @@ from minipipe.order import Action
 from .folds import FOLDER, definitions
 from .judging import Part, all_parts, judged, module_of, part_named
 
-HEAD = '"""My pipeline, written by hand in the notebooks of minipipe."""\n\nimport numpy as np\n'
+HEAD = '"""My pipeline, written by hand in the notebooks of minipipe."""\n\nimport numpy as np'
 MINE, LENT = "mine, from notebook {:02d}", "lent by the course: yours comes from notebook {:02d}"
-BLOCK = re.compile(r"^# (?P<title>\w[\w ]*): (?P<owner>mine|lent)\b.*\n", re.MULTILINE)
+BLOCK = re.compile(r"^# (\w[\w ]*): (mine|lent)\b.*\n", re.MULTILINE)
 
 
 def path() -> Path:
@@ -31,23 +32,40 @@ def path() -> Path:
 
 def blocks() -> dict[str, tuple[str, str]]:
     """Return {title of a part: ("mine" or "lent", its code)} of the learner's file, in its order."""
-    text = path().read_text(encoding="utf-8") if path().exists() else ""
-    marks = list(BLOCK.finditer(text))
-    ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    return {mark["title"]: (mark["owner"], text[mark.end(): end].strip()) for mark, end in zip(marks, ends)}
+    _, *pieces = BLOCK.split(_read(path()))
+    return {title: (owner, code.strip())
+            for title, owner, code in zip(pieces[::3], pieces[1::3], pieces[2::3])}
 
 
 def write(found: dict[str, tuple[str, str]]) -> None:
-    """Write the learner's file, in the order of the course: whole or not at all."""
+    """Write the learner's file, in the order of the course.
+
+    What the learner wrote and would be lost goes into a file beside it, and a sentence says so.
+    """
     parts = {part.title: part for part in all_parts()}
-    texts = [HEAD]
+    before, *codes = [code.strip() for code in BLOCK.split(_read(path()))[::3]]
+    texts = [before if before.startswith(HEAD) else HEAD]    # with imports that the learner has added
     for title in sorted(found, key=lambda title: [*parts].index(title) if title in parts else len(parts)):
         owner, code = found[title]
         line = (MINE if owner == "mine" else LENT).format(parts[title].notebook) if title in parts else owner
-        texts.append(f"\n\n# {title}: {line}\n{code.strip()}\n")
-    beside = path().with_suffix(".part")
-    beside.write_text("".join(texts), encoding="utf-8")
-    beside.replace(path())
+        texts.append(f"# {title}: {line}\n{code.strip()}")
+    text = "\n\n\n".join(texts) + "\n"
+    beside, lent = path().with_suffix(".before.txt"), [part.solution.strip() for part in parts.values()]
+    lost = [code for code in (before, *codes) if code not in text and code not in lent]
+    kept = _read(beside)
+    if lost:
+        write_text(beside, kept + "".join(f"{code}\n\n\n" for code in lost if code not in kept))
+    write_text(path(), text)
+    if before in lost:
+        print(f"{beside.name} keeps what stood in {path().name} without a mark. With a line `# clock: mine` "
+              "above it, a clock of your own counts as yours.")
+    elif lost:
+        print(f"{beside.name} keeps what this replaces.")
+
+
+def _read(file):
+    """Return the text of a file, "" if there is none."""
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def begin(number: int) -> None:
@@ -90,7 +108,7 @@ def load() -> ModuleType:
     try:
         exec(compile(text, str(path()), "exec"), names)
     except Exception as error:
-        remedy = "Mend the file; or delete it, and run the cells of your exercises again"
+        remedy = "Mend the file; or give it another name, and run the cells of your exercises again"
         what = f"{type(error).__name__}: {error}"
         raise ImportError(f"{path().name} cannot be imported: {what}. {remedy}") from None
     linecache.checkcache(str(path()))

@@ -140,10 +140,30 @@ def test_an_own_part_is_not_lost_when_its_next_version_is_lent(own_file, capsys)
     assert own_file.read_text().count("class Stage") == 1
 
 
+def test_nothing_that_a_learner_wrote_is_lost(own_file, capsys):
+    """Code without a mark, code in a lent part, a part that is written again, and imports of one's own."""
+    beside = own_file.with_suffix(".before.txt")
+    unmarked = "def clock(orders, ticks):\n    return []  # my own"
+    own_file.write_text(unmarked + "\n")
+    mine.begin(8)
+    said = capsys.readouterr().out
+    assert beside.read_text().startswith(unmarked) and "my_pipeline.before.txt keeps what stood in" in said
+    text = own_file.read_text().replace("import numpy as np\n", "import numpy as np\nimport math\n", 1)
+    own_file.write_text(text.replace("for i in range(M) for action", "for i in range(int(M)) for action"))
+    body = "    return [('F', i) for i in range(M)] + [('B', i) for i in range(M)[::-1]]\n"
+    for comment in ("", "  # once more", "  # once more"):
+        mine.check(cell(f"def gpipe(device, K, M):{comment}\n{body}", "gpipe"))
+    mine.check(cell(part_named("naive").solution, "naive"))
+    assert capsys.readouterr().out.count("my_pipeline.before.txt keeps what this replaces.") == 2
+    kept = beside.read_text()
+    assert unmarked in kept and "range(int(M))" in kept and kept.count("def gpipe(device, K, M):\n") == 1
+    assert "import math\n" in own_file.read_text() and "# once more" in own_file.read_text()
+
+
 def test_a_broken_file_says_so(own_file):
     mine.begin(4)
     own_file.write_text(own_file.read_text() + "\ndef (:\n")
-    with pytest.raises(ImportError, match=r"my_pipeline.py cannot be imported: SyntaxError.* delete it"):
+    with pytest.raises(ImportError, match=r"my_pipeline.py cannot be imported: SyntaxError.* another name"):
         mine.begin(4)
 
 
