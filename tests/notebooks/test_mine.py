@@ -151,13 +151,15 @@ def test_nothing_that_a_learner_wrote_is_lost(own_file, capsys):
     text = own_file.read_text().replace("import numpy as np\n", "import numpy as np\nimport math\n", 1)
     own_file.write_text(text.replace("for i in range(M) for action", "for i in range(int(M)) for action"))
     body = "    return [('F', i) for i in range(M)] + [('B', i) for i in range(M)[::-1]]\n"
-    for comment in ("", "  # once more", "  # once more"):
+    for comment in ("", "  # more", "  # more", "", "  # more"):
         mine.check(cell(f"def gpipe(device, K, M):{comment}\n{body}", "gpipe"))
+    mine.check(cell(part_named("needs").solution + "# mine", "needs"))    # that one was lent
     mine.check(cell(part_named("naive").solution, "naive"))
-    assert capsys.readouterr().out.count("my_pipeline.before.txt keeps what this replaces.") == 2
+    assert capsys.readouterr().out.count("my_pipeline.before.txt keeps what this replaces.") == 4
     kept = beside.read_text()
-    assert unmarked in kept and "range(int(M))" in kept and kept.count("def gpipe(device, K, M):\n") == 1
-    assert "import math\n" in own_file.read_text() and "# once more" in own_file.read_text()
+    assert unmarked in kept and "range(int(M))" in kept and "def needs" not in kept
+    assert kept.count("def gpipe(device, K, M):\n") == kept.count("def gpipe(device, K, M):  # more\n") == 1
+    assert "import math\n" in own_file.read_text() and "# more" in own_file.read_text()
 
 
 def test_a_broken_file_says_so(own_file):
