@@ -185,10 +185,18 @@ def judged(part: Part, code: str) -> str:
     yours = seen(part, code, YOURS)
     if same(yours, right):
         return f"Right: {part.right}"
+    difference = first_difference(part.title, yours, right)
     for theirs, sentence in mistakes:
         if same(yours, theirs):
-            return sentence
-    return first_difference(part.title, yours, right)
+            return f"{difference} Perhaps: {sentence}" if _is_crash_alone(theirs, right) else sentence
+    return difference
+
+
+def _is_crash_alone(seen_of_it, right):
+    """Return whether a mistake shows by an error and no more: others end with the same error."""
+    *before, (_, last) = seen_of_it
+    names_something = getattr(getattr(last, "error", None), "name", None) is not None
+    return isinstance(last, Stopped) and not names_something and same(before, right[:len(before)])
 
 
 def empty_function(code: str) -> str | None:
@@ -255,22 +263,21 @@ def _same_numbers(left, right):
 def first_difference(title: str, yours: list, right: list) -> str:
     """Return a sentence about the first scene in which two lists of what was seen differ."""
     for place, (scene, expected) in enumerate(right):
-        words = scene if "(" in scene.split()[0] else scene[:1].upper() + scene[1:]  # code stays as it is
+        is_word = scene.split()[0].isalpha() and scene.split()[0].islower()          # code stays as it is
+        words = scene[:1].upper() + scene[1:] if is_word else scene
         their_words, value = yours[place] if place < len(yours) else ("", None)
         if their_words == scene and same(value, expected):
             continue
         if their_words != scene and yours and isinstance(yours[-1][1], Stopped):
             value = yours[-1][1]  # on the way to it, a scene tells less or more than of a part that goes on
         if isinstance(value, Stopped):
-            sentence = _stopped(title, value.error)
-            met = "" if isinstance(value.error, Endless) else f" (Met on the way to: {scene}.)"
-            return sentence + met
+            return _stopped(title, value.error)
         if nothing_in(value):
             return f"{words}: yours gives None, it must be {short(shown(expected), 160)}."
         if is_numbers(value) and is_numbers(expected) and shape(value) != shape(expected):
             return f"{words}: yours has shape {shape(value)}, it must be {shape(expected)}."
         theirs, wanted = short(shown(value), 160), short(shown(expected), 160)
-        return f"{words}: yours is {theirs}, it must be {wanted}."
+        return f"{words}: yours is {theirs}, it must be {wanted}{_factor(value, expected)}."
     return f"{title} does more than it is asked for."
 
 
@@ -282,7 +289,23 @@ def _stopped(title, error):
     if isinstance(error, Endless):
         return (f"`{title}` finds no end: a loop in it goes round and round. "
                 "What should stop it, and does that ever change?")
-    return stopped(f"`{title}`", error)
+    sentence = stopped(f"`{title}`", error)
+    if "exact arithmetic met the float" in str(error):
+        return (f"{sentence} In floats it may be right, but the notebooks compute in fractions, too, which "
+                "take no float. `1 / n` of whole numbers is one: divide last, as in `total / n`, and start "
+                "a sum at 0, not 0.0.")
+    return sentence if sentence.endswith(".") else f"{sentence}."
+
+
+def _factor(value, expected):
+    """Return ": it is 4 times too large" where a whole number explains all of two values, else ""."""
+    kinds = {np.asarray(each).dtype.kind if is_numbers(each) else "" for each in (value, expected)}
+    if kinds <= set("iuf"):
+        for larger, smaller, word in ((value, expected, "large"), (expected, value, "small")):
+            times = float(np.max(np.abs(larger)) / (np.max(np.abs(smaller)) or 1))
+            if times > 1 and times == round(times) and same(larger, times * smaller):
+                return f": it is {times:g} times too {word}"
+    return ""
 
 
 def shape(value: object) -> tuple | None:

@@ -312,6 +312,8 @@ test_mistakes = are_named({
         (relu(backward="return self.cache.astype(float), None, None"), "returns the slope alone"),
         (relu("self.cache = Z > 0; return np.maximum(Z, 1)"),
          "A with Z = [[-1, 0, 2], [3, -0.5, 0.25]]: yours is"),
+        (relu("self.cache = Z * (Z > 0); return self.cache", "return dA * self.cache, None, None"),
+         "dZ with Z = [[-1, 0, 2], [3, -0.5, 0.25]]: yours is"),
         (relu("self.cache = np.where(Z > 0, 1, 0); return Z * self.cache",
               "return np.where(self.cache > 0, dA, 0), None, None"),
          "your mask is made of numbers, with 8 bytes for each"),
@@ -321,6 +323,8 @@ test_mistakes = are_named({
         (cost("D = A - Y; return sum(D * D) / m / 2, D / m"),
          "J of 4 samples, with 3 outputs each and m = 4: yours has shape (4,), it must be ()"),
         (cost("D = A - Y; return np.sum(D * D) / m / 2"), "The number of values that cost returns: yours is"),
+        (cost("J = 1 / (2 * m) * np.sum((A - Y) ** 2)\n    return J, (A - Y) / m"),
+         "`J = 1 / (2 * m) * np.sum((A - Y) ** 2)`. In floats it may be right"),
         (cost("A -= Y; return np.sum(A * A) / m / 2, A / m"),
          "Whether A and Y are as they were: yours is [False, True]"),
     ],
@@ -344,6 +348,8 @@ test_mistakes = are_named({
     IN_PARTS: [
         (loop(m="len(Y_part[0])", end=f"return J / M, {DIVIDED}"),
          "the mean of the parts' means"),
+        (loop(m="m / M"), "M times too large, as if the whole mini-batch went through M times"),
+        (loop(start="J, found, m = 0.0, {}, len(X[0])"), "start a sum at 0, not 0.0"),
         ("""
 def in_parts(layers, X, Y, M):
     J, found, handed = 0, {}, []

@@ -303,6 +303,7 @@ test_mistakes = are_named({
             (AGAIN, "kept = {layer: layer.cache for layer in self.layers}", "takes the caches as they are"),
         ),
         (BY_PLACE, "__init__() takes 2 positional arguments but 3 were given"),
+        (WITH_DICTS.replace("if self.recompute", "if not self.recompute"), "recompute=False, in F0 F1 F2"),
     ],
     NEEDS: edits(
         LAST_FIRST,
@@ -328,6 +329,8 @@ test_mistakes = are_named({
         ("labels[i], m", "labels[i], labels[i].shape[1]", "the micro-batch's own m"),
         ("d == K - 1", "d == 0", "without any backward: J: yours is"),
         ("{}, 0", "{}, 1", "it must be"),
+        ("labels[i], m", "labels[i], m / M", "it is 4 times too large."),
+        ("stages[d].backward(i, down[i])", "stages[d].backward(i, down[d, i])", "`. Perhaps: You send"),
     ),
     ORDER: edits(
         COUNTED,
@@ -344,6 +347,7 @@ test_mistakes = are_named({
     COPIES: edits(
         BY_COPY,
         (", X.shape[1])", ")", "about D times too large"),
+        (", X.shape[1])", ", X.shape[1] / D)", "D times too large, as if each copy worked on all samples"),
         ("return total, gradients", "return total", "what copies returns: yours is a"),
         ("return total, gradients", "return gradients, total", "J: yours is"),
         ("return total, gradients", "return total, [*gradients.values()]",
@@ -382,7 +386,7 @@ test_mistakes_in_fractions = pytest.mark.slow(are_named({
             ("return True", "return 'healthy'", "yours is a str, it must be True"),
             ("healthy(my):", "healthy(my):\n    return True\n", "Whether your test runs"),
             ("my.run(*small(my, m), 1, 1", "my.run(small(my, m), 1, 1", "TypeError: run() missing"),
-            ("return True", "return len(m)", ": healthy(my) of the pipeline without a mistake.)"),
+            ("return True", "return len(m)", "has no len(), in line"),
         ),
         *edits(WITHOUT_ROUNDING, ("allclose", "array_equal", "floats")),
     ],

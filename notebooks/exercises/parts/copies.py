@@ -165,8 +165,8 @@ PARTS = [
                 MEAN + " = 0, {}", "J, sums = 0, {}"), MEANS),
             ("m=X.shape[1]", "m=X_d.shape[1]", OWN_M),
             ("return J, sums", f"return {MEAN}",
-             "Your gradients are divided by D. Each copy has divided by the m of the whole mini-batch "
-             "already: add."),
+             "Your J and gradients are D times too small. Each copy has divided by the m of the whole "
+             "mini-batch already: add."),
             ("return J, sums", "return J, {layer: (dW / D, db / D) for layer, (dW, db) in sums.items()}",
              "Your gradients are divided by D. Each copy has divided by the m of the whole mini-batch "
              "already: add."),
@@ -192,7 +192,8 @@ PARTS = [
              "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one "
              "that is left over. `micro_batches` gives it to one of the shares."),
             ("run(layers, X_d, Y_d,", "run(layers, X, Y,",
-             "Each of your copies works on all samples. Cut X and Y into D shares."),
+             "Your J and gradients are D times too large, as if each copy worked on all samples. Each runs "
+             "its share of X and Y, and divides by the m of the whole mini-batch."),
             ("Y_d, K, M,", "Y_d, 1, M,", "Your copies have one stage. Each is a pipeline of K stages."),
             ("Y_d, K, M,", "Y_d, K, 1,", "Your copies have one micro-batch. Each cuts its share into M."),
             ("Y_d, K, M,", "Y_d, 1, 1,",

@@ -145,8 +145,8 @@ PARTS = [
              "times too large, as if the rate were M times as high; if not, short parts count more, too. "
              "Hand the m of the whole mini-batch to the cost."),
             ("cost(A, Y_i, m)", "cost(A, Y_i, m * M)",
-             "Your J and gradients are M times too small: you divide by M what the cost has divided by m. "
-             "Add the parts up, and do no more."),
+             "Your J and gradients are M times too small. The cost has divided by m: add the parts up, and "
+             "divide no more."),
             ("return J, gradients", "return J / M, gradients",
              "Your J is divided by M. Each J_i was divided by m before: J is their sum."),
             ("cost(A, Y_i, m)", "cost(A, Y_i, X_i.shape[1] * M)",
@@ -177,7 +177,8 @@ PARTS = [
             ("zip(micro_batches(X, M), ", "zip(micro_batches(X, M)[:-1], ",
              "Your loop ends one part too early: the samples of the last part count nowhere."),
             ("zip(micro_batches(X, M), micro_batches(Y, M))", "zip([X] * M, [Y] * M)",
-             "Your loop puts the whole mini-batch through M times. Cut X and Y first."),
+             "Your J and gradients are M times too large, as if the whole mini-batch went through M times. "
+             "Cut X and Y first, and divide by the m of the whole."),
             (BODY, FORWARDS_FIRST,
              "You run all forwards first. Each overwrites the caches of the one before, and only the last "
              "part still has its own. For now, run each part back before the next one starts; notebook 06 "
@@ -188,9 +189,6 @@ PARTS = [
             ("in reversed(layers)", "in layers",
              "Your way back begins at the first layer. dA comes out of the cost, so the last layer has it "
              "first."),
-            ("J, gradients, m = 0, {}", "J, gradients, m = 0.0, {}",
-             "Right in floats. But your J starts at 0.0, and a fraction plus a float is not exact any "
-             "more: start at 0."),
             ("return J, gradients", "return gradients, J",
              "Your function returns the gradients first. The order is (J, gradients)."),
         ),
