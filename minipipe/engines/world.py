@@ -26,6 +26,7 @@ MISTAKES = ValueError, RuntimeError, MemoryError, OSError, ArithmeticError  # er
 # seconds: in which a lower rank may speak first; that words need; after which a job ends in any case
 GRACE, SPOKEN, ABORT_AFTER = 0.5, 0.3, 10
 FAILED, ENDED = 1, 3   # the tags of empty messages: a rank ends the job; the program of a rank has ended
+STARTED = 60           # seconds that each rank may take to start, at least
 LAST_WORDS = 2         # seconds in which what a rank has sent before its end may still arrive
 SPIN, NAP = 0.002, 5e-5  # seconds of asking without a rest, and of each rest after that
 SMALL = 244            # bytes of a value that needs no message of its own
@@ -40,7 +41,7 @@ def world():
     # MPICH otherwise prints lines of its own beside ours
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
     # MPI waits for all ranks in C, for ever if one has ended before its first call of MPI
-    faulthandler.dump_traceback_later(patience(), exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(max(patience(), STARTED), exit=True, file=sys.__stderr__)
     try:
         from mpi4py import MPI
         from mpi4py.util.pkl5 import Intracomm
@@ -49,9 +50,10 @@ def world():
             f"the engine 'mpi' needs mpi4py and an MPI ({error}): in a virtual environment, "
             "pip install mpi4py mpich"
         ) from None
+    else:
+        return World(MPI, Intracomm)
     finally:
         faulthandler.cancel_dump_traceback_later()
-    return World(MPI, Intracomm)
 
 
 class World:
@@ -72,10 +74,7 @@ class World:
 
     def __init__(self, MPI, Intracomm):
         self.MPI, self.rank, self.size = MPI, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
-        copies = [MPI.COMM_WORLD.Idup() for _ in range(2)]
-        for _, request in copies:
-            self.wait(request, "the start")
-        self.comm, self._notices = Intracomm(copies[0][0]), copies[1][0]
+        self.comm, self._notices = Intracomm(MPI.COMM_WORLD.Dup()), MPI.COMM_WORLD.Dup()
         self.clock = Clock(self.comm)
         self.n_runs = self.n_networks = 0
         self.unsent = []
