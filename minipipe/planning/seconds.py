@@ -126,18 +126,20 @@ def message(model, nodes, choice):
 
 
 def pipeline(choice, slowest, others, message_seconds):
-    """Return {"bubble": seconds, "messages": seconds} beside M (F + I + W).
+    """Return the seconds of M micro-batches in a pipeline of K stages.
 
     With t = F + I + W of the slowest stage, S that of all others, c a message, o its time
-    on the wire, the step takes
+    on the wire, and e = 2 (K - 1) c:
 
-        GPipe        M (max(F, o) + max(I + W, o)) + S + 2 (K - 1) c
-        1F1B         max(M t, 2 M o, M (t + S + 2 (K - 1) c)/K - 2 c) + S + 2 (K - 1) c
-        interleaved  M max(t, 2 v o) + S/v + 2 (K v - 1) c
-        ZB-H1        M max(t, 2 o) + S/t (F + max(0, I - W)) + 4 (K - 1) c; with M < K
-                     (M + S/t) (F + I) + W + (M - 1) max(0, W - I) + 4 (K - 1) c
+        GPipe        (M - 1) (max(F, o) + max(I + W, o)) + t + S + e
+        1F1B         max((M - 1) max(t, 2 o) + t, M (t + S + e)/K - 2 c) + S + e
+        interleaved  (M - 1) max(t, 2 v o) + t + S/v + 2 (K v - 1) c
+        ZB-H1        the largest of, with A = S (F + I)/t,
+                     (M - 1) max(t, 2 o) + t + S (F + max(0, I - W))/t + e (2 if M > K),
+                     M (F + I) + (M - 1) max(0, W - I) + W + A + e,
+                     M (t + A + e)/K + A + e - 2 c
 
-    So in 1F1B a message may cost 2 (K - 1)/K c in each micro-batch, not only at the ends.
+    So a message may cost 2 (K - 1)/K c in each micro-batch, not only at the ends.
 
     Args:
         choice: the `Choice`.
@@ -145,24 +147,26 @@ def pipeline(choice, slowest, others, message_seconds):
         others: S.
         message_seconds: (c, o).
 
-    Source: the engine with one egress and one ingress a device, within 1.7 %.
+    Source: the engine. Equal for free messages, and in 1F1B and GPipe for slow ones, too.
     """
     F, I, W = slowest
     t, S, K, M, (c, o) = F + I + W, others, choice.K, choice.M, message_seconds
+    ends = 2 * (K - 1) * c
+    steady = (M - 1) * max(t, 2 * choice.v * o) + t
     if K == 1:
-        return {"bubble": 0.0, "messages": 0.0}
+        return M * t
     if choice.schedule == "gpipe":
-        busy, fill, hops = M * (max(F, o) + max(I + W, o)), S, 2 * (K - 1)
-    elif choice.schedule == "interleaved":
-        busy, fill, hops = M * max(t, 2 * choice.v * o), S / choice.v, 2 * (K * choice.v - 1)
-    elif choice.schedule == "zb-h1":
-        busy, hops = M * max(t, 2 * o), 4 * (K - 1)
-        few = (M + S / t) * (F + I) + W + (M - 1) * max(0.0, W - I)
-        fill = max(S / t * (F + max(0.0, I - W)), few - M * t)
-    else:
-        around = M * (t + S + 2 * (K - 1) * c) / K - 2 * c
-        busy, fill, hops = max(M * max(t, 2 * o), around), S, 2 * (K - 1)
-    return {"bubble": fill, "messages": busy - M * t + hops * c}
+        return (M - 1) * (max(F, o) + max(I + W, o)) + t + S + ends
+    if choice.schedule == "interleaved":
+        return steady + S / choice.v + 2 * (K * choice.v - 1) * c
+    if choice.schedule == "1f1b":
+        return max(steady, M * (t + S + ends) / K - 2 * c) + S + ends
+    ahead = S / t * (F + I)
+    return max(
+        steady + S / t * (F + max(0.0, I - W)) + ends * (2 if M > K else 1),
+        M * (F + I) + (M - 1) * max(0.0, W - I) + W + ahead + ends,
+        M * (t + ahead + ends) / K + ahead + ends - 2 * c,
+    )
 
 
 def copies(nodes, choice, recipe, software, n, forward, backward):
@@ -218,9 +222,12 @@ def step(model, nodes, choice, recipe, software):
     n = parameters_of(model, choice, last=True)
     if choice.K > 1:
         n = (of_middle * model.layer + model.table) / choice.T  # of the fullest stage
+    t, S = F + I + W, total - F - I - W
+    free = pipeline(choice, (F, I, W), S, (0.0, 0.0))
     return {
         **{part: choice.M * sum(seconds) for part, seconds in slowest.items()},
-        **pipeline(choice, (F, I, W), total - F - I - W, message(model, nodes, choice)),
+        "bubble": free - choice.M * t,
+        "messages": pipeline(choice, (F, I, W), S, message(model, nodes, choice)) - free,
         "copies": copies(nodes, choice, recipe, software, n, F, I + W),
         "optimizer": optimizer(nodes.gpu, choice, recipe, n),
     }
