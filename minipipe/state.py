@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .checks import LONGEST, real_number, shown, whole_number, whole_numbers
 
 
@@ -226,7 +224,7 @@ def check_optimizer_state(state: State, optimizer, parameters: Mapping) -> None:
 
 def _are_for(W, arrays) -> bool:
     """Tell whether an optimizer can remember `arrays` for W: of its shape, in its floats or wider ones."""
-    return all(array.shape == W.shape and np.can_cast(W.dtype, array.dtype) for array in arrays)
+    return all(array.shape == W.shape and W.dtype <= array.dtype for array in arrays)
 
 
 def checked_state(state) -> State:
