@@ -381,6 +381,8 @@ test_mistakes_in_fractions = pytest.mark.slow(are_named({
             (PAIRS, "((1, 2), (1, 4))", "lets D, E and I pass"),
             (" or len(left) != len(right) or any((a != b).any() for a, b in zip(left, right))", "",
              "compares J alone"),
+            ("J != J_too or ", "", "a cut changes J alone"),
+            ("in zip(left, right)", "in zip(left[:2], right[:2])", "looks at one stage alone"),
             ("return False\n    return True", "return 0\n    return None",
              "yours gives None, it must be True"),
             ("return True", "return 'healthy'", "yours is a str, it must be True"),

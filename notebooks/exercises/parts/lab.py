@@ -19,6 +19,14 @@ CUT_TWICE = """J, stages, _ = my.run(layers, X, Y, 3, 4, my.gpipe)
     whole = my.Stage(layers)
     for stage in stages:
         whole.gradients.update(stage.gradients)"""
+COUNT = ", len(parts) == len(whole.gradients)"
+ALL_STAGES = f"""for stage in stages:
+        parts.update(stage.gradients)
+    equal = [J_parts == J{COUNT}]"""
+IGNORES_J = ("Your test lets a pipeline pass in which a cut changes J alone: compare J, too, not only the "
+             "gradients.")
+ONE_STAGE = ("Your test looks at one stage alone: it lets a pipeline pass in which a cut changes the "
+             "gradients of another. Compare those of all stages.")
 
 
 def truth(said):
@@ -41,7 +49,10 @@ def watched(runs):
 
 
 def cut_changes(what):
-    """The pipeline in which a run in several pieces gives another J, or other gradients."""
+    """Return the pipeline in which a run in several pieces gives another J, or other gradients.
+
+    what: "J", or the places of the stages whose gradients change, as a slice.
+    """
     correct = version()
 
     def run(layers, X, Y, K, M, *more, **options):
@@ -49,7 +60,7 @@ def cut_changes(what):
         if max(K, M) > 1 and what == "J":
             J += 1
         elif max(K, M) > 1:
-            for stage in stages:
+            for stage in stages[what]:
                 stage.gradients = {layer: (dW + 1, db + 1) for layer, (dW, db) in stage.gradients.items()}
         return J, stages, actions
 
@@ -77,8 +88,8 @@ def of_healthy(my):
     yield "whether your test runs the pipeline `my` that it is given", bool(runs)
     if not said:
         yield "whether all your runs are in fractions", all(exact for *_, exact in runs)
-        for what in ("J", "gradients"):
-            yield f"healthy(my) where a cut changes {what}", passes(my.healthy, cut_changes(what))
+        for words, what in (("J", "J"), ("gradients", slice(None))):
+            yield f"healthy(my) where a cut changes {words}", passes(my.healthy, cut_changes(what))
         return
     facts = {"several micro-batches": any(M > 1 for _, M, *_ in runs),
              "micro-batches of several sizes": any(m % M > 0 for _, M, m, _ in runs),
@@ -88,6 +99,11 @@ def of_healthy(my):
     yield "the versions that your test lets pass", missed
     if missed:
         yield "whether a run is in one piece", any(M == 1 for _, M, *_ in runs)
+        return
+    for words, what in (("J", "J"), ("the gradients of the first stage", slice(1)),
+                        ("the gradients of the last stage", slice(-1, None)),
+                        ("the gradients of the second stage", slice(1, 2))):
+        yield f"healthy(my) where a cut changes {words} alone", passes(my.healthy, cut_changes(what))
 
 
 def with_cost_times(factor, correct):
@@ -247,6 +263,9 @@ PARTS = [
             ("return all(equal)", "return J_parts == J",
              "Your test compares J alone. Versions C, G and J have the right cost and wrong derivatives: "
              "compare each dW and db, too."),
+            ("J_parts == J, ", "", IGNORES_J),
+            (ALL_STAGES, ALL_STAGES.replace("in stages:", "in stages[:1]:").replace(COUNT, ""), ONE_STAGE),
+            (ALL_STAGES, ALL_STAGES.replace("in stages:", "in stages[-1:]:").replace(COUNT, ""), ONE_STAGE),
             ("zip(sums, whole.gradients[layer])", "zip(sums[:1], whole.gradients[layer])",
              "Your test lets G pass, in which each dW is right: compare db, too."),
             ("zip(sums, whole.gradients[layer])", "zip(sums[1:], whole.gradients[layer][1:])",
