@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 
 import minipipe as mp
-from minipipe import papers
+from minipipe import papers, planning
 from minipipe.collectives import Group
 from minipipe.graph import Task, list_schedule
 from minipipe.registry import Registry
@@ -81,6 +81,10 @@ def axes():
     from matplotlib.figure import Figure
 
     return Figure().add_subplot()
+
+
+def nodes():
+    return planning.Nodes(2, 4, planning.GPUS["h100"], 450e9, 50e9)
 
 
 def saved():
@@ -181,6 +185,14 @@ EXCEPTIONS = {
     "Hardware.how": lambda: "measured", "Hardware.bandwidth": lambda: 1e9, "Hardware.name": lambda: "a wire",
     "schedule_of.found": lambda: list_schedule(mp.graph.training_tasks([1, 1], [2, 2])),
     "Overlap.forward": lambda: Action("F", 0, 1),
+    "GPU.peak": lambda: 1e15, "GPU.memory": lambda: 80e9, "GPU.hbm": lambda: 3e12, "GPU.top": lambda: 0.5,
+    "GPU.flash": lambda: (0.5, 0.4), "Nodes.nodes": lambda: 2, "Nodes.gpus": lambda: 4,
+    "Nodes.gpu": lambda: planning.GPUS["h100"], "Nodes.nvlink": lambda: 450e9, "Nodes.nic": lambda: 50e9,
+    "Transformer.layers": lambda: 12, "Transformer.hidden": lambda: 768, "Transformer.heads": lambda: 12,
+    "Transformer.vocab": lambda: 50_257, "Transformer.seq": lambda: 1024,
+    "Choice.D": lambda: 8, "Choice.T": lambda: 1, "Choice.b": lambda: 1, "Choice.K": lambda: 1,
+    "plan.model": lambda: planning.MODELS["gpt2-xl"], "estimate.model": lambda: planning.MODELS["gpt2-xl"],
+    "plan.nodes": nodes, "estimate.nodes": nodes, "estimate.choice": lambda: planning.Choice(8, 1, 1, 1, 4),
 }
 
 
@@ -188,7 +200,7 @@ EXCEPTIONS = {
 RECORDS = {
     "Cell", "Compared", "Counted", "Dataset", "Estimate", "Explanation", "First",
     "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds", "Measured",
-    "Message", "Pair", "Round", "Span", "Step", "Text", "Times", "Trace", "Update",
+    "Message", "Neighbour", "Pair", "Plan", "Round", "Span", "Step", "Text", "Times", "Trace", "Update",
 }
 
 

@@ -13,9 +13,10 @@ import warnings
 from collections import Counter
 
 import pytest
-from doors.good import LOSS, example, layers, parameters_of, public
+from doors.good import LOSS, example, layers, nodes, parameters_of, public
 
 import minipipe as mp
+from minipipe import planning
 from minipipe.collectives import Group
 
 NAMES = [name for name, entry in public().items() if parameters_of(entry)]
@@ -32,9 +33,10 @@ COUNTS = {
 }
 NO_COUNTS = ["a word", "NaN", "infinity", "-1", "2.5", "[None]", "a class", "an object", "a layer"]
 PARTS_OF_EPOCHS = {"ConstantWarmUp.epochs", "Cosine.epochs", "GradualWarmUp.epochs"}  # may be 2.5
-NETWORKS = {  # a class of options -> a function that makes a network with one of them
+NETWORKS = {  # a class of options -> a function that makes a network, or an estimate, with one of them
     mp.Cut: lambda cut: mp.Parallel(layers(), LOSS, stages=cut),
     mp.Sums: lambda sums: mp.Parallel(layers(), LOSS, replicas=2, sums=sums),
+    planning.Choice: lambda choice: planning.estimate(planning.MODELS["gpt2-xl"], nodes(), 32, choice),
 }
 SECONDS = 20
 ELSEWHERE = {("write_site", "notebooks", "None")}  # writes all reference pages, as tests/pictures does

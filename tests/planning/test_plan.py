@@ -19,6 +19,7 @@ from minipipe.order import Costs, simulate
 from minipipe.planning import (
     GPU, GPUS, MODELS, Choice, Nodes, Recipe, Software, Transformer, estimate, plan,
 )
+from minipipe.planning.search import Search, simplicity
 from minipipe.planning.seconds import pipeline
 from minipipe.schedules import build, interleaved_one_f_one_b
 
@@ -165,12 +166,38 @@ def test_a_pipeline_takes_the_ticks_that_the_engine_counts():
     for K, M, c, ticks in ((4, 16, 0.5, 71), (4, 16, 1, 85), (8, 32, 0.25, 134)):
         found = pipeline(Choice(1, 1, K, 1, M), (1, 1, 1), 3 * (K - 1), (c, 0))
         assert found == ticks == simulate(build("1f1b", K, M), link=Link(c)).makespan
-    for schedule, K, M, c in product(("gpipe", "1f1b", "zb-h1"), (4,), (4, 16), (0.25, 1, 3)):
-        found = pipeline(Choice(1, 1, K, 1, M, schedule), (1, 1, 1), 3 * (K - 1), (c, c))
+    limits = {"gpipe": 1e-12, "1f1b": 0.06, "zb-h1": 0.13, "interleaved": 0.08}
+    for schedule, M, c in product(limits, (8, 16), (0.25, 1, 3)):
+        choice = Choice(1, 1, 4, 1, M, schedule, 2 if schedule == "interleaved" else 1)
+        found = pipeline(choice, (1, 1, 1), 9, (c, c))
         costs = Costs(F=1, I=1, W=1, message_bytes=1)
-        ticks = simulate(build(schedule, K, M), costs, ports=ports(K, 1 / c)).makespan
-        limit = {"gpipe": 1e-12, "1f1b": 0.06, "zb-h1": 0.09}[schedule]
-        assert abs(found / ticks - 1) < limit, (schedule, K, M, c)
+        ticks = simulate(build(schedule, 4, M), costs, ports=ports(4, 1 / c)).makespan
+        assert abs(found / ticks - 1) < limits[schedule], (schedule, M, c)
+
+
+def test_copies_exchange_what_zero_says():
+    """With nothing hidden: half a ring of 4 n or 2 n bytes over eight NICs, n parameters; M is 4."""
+    n, M = LLAMA.layers * LLAMA.layer + 2 * LLAMA.table, 4
+    scatter, gather = (7 / 8 * size * n / (0.8 * 12.5e9) + 3 * 10e-6 for size in (4, 2))
+    for zero, seconds in enumerate((
+        2 * scatter, scatter + gather, M * scatter + gather, M * (2 * gather + scatter),
+    )):
+        found = estimate(LLAMA, ETHERNET, 64, Choice(8, 1, 1, 2, M, zero=zero), software=Software(overlap=0))
+        assert found.parts["copies"] == pytest.approx(seconds, rel=1e-12), f"ZeRO-{zero}"
+
+
+def test_the_best_is_the_simplest_of_all_ways_within_one_percent():
+    model, nodes = MODELS["gpt2-xl"], Nodes(2, 2, GPUS["a100"], 300e9, 3e9)
+    found, search = plan(model, nodes, 64), Search(model, nodes, 64, Recipe(), Software())
+    every = [estimate(model, nodes, 64, way) for _, ways in search.groups for way in ways]
+    fitting = [one for one in every if one.fits]
+    assert len(every) == found.ways and found.fastest.step == min(one.step for one in fitting)
+    near = [one for one in fitting if one.step <= 1.01 * found.fastest.step]
+    assert simplicity(found.best) == min(map(simplicity, near)) < simplicity(found.fastest)
+    n_bytes = found.best.n_bytes
+    for share, fits in ((0.939, True), (0.941, False)):
+        one = replace(nodes, gpu=replace(nodes.gpu, memory=n_bytes / share))
+        assert estimate(model, one, 64, found.best.choice).fits is fits
 
 
 def better(nodes, kind, factor):
