@@ -1,4 +1,4 @@
-"""GPUs and nodes of them: the seconds of a product, of bytes in memory, and of bytes on links."""
+"""GPUs and nodes of them: the seconds of a product, and of bytes on links."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, fields
@@ -31,7 +31,7 @@ def checked(thing, whole=(), least=(), infinite=(), below_one=()):
     """Check the numbers of a frozen dataclass, and keep them as Python's own.
 
     Args:
-        thing: the object. Fields that hold numbers are finite and above 0 where nothing else is said.
+        thing: the object. Its numbers are finite and above 0, where nothing else is said.
         whole: names of fields that are whole numbers.
         least: {name: smallest value that is allowed}.
         infinite: names of fields that may be infinite.
@@ -117,7 +117,7 @@ class Nodes:
         nic: bytes a second outward of one GPU in one direction.
         nic_of_node: bytes a second outward of a whole node.
         rails: NICs of a node that one exchange uses at once.
-        nvlink_share, nic_share: share of the specified bytes a second that exchanges reach.
+        nvlink_share, nic_share: share of the specified rate that exchanges reach.
         nvlink_latency, nic_latency: seconds of a step of an exchange.
     """
 
@@ -153,12 +153,12 @@ class Nodes:
 
     @property
     def outward(self):
-        """Bytes a second of a GPU to another node while all GPUs of its node send: min(NIC, node / GPUs)."""
+        """Bytes a second of a GPU to another node while all GPUs of its node send."""
         return self.nic_share * min(self.nic, self.nic_of_node / self.gpus)
 
 
 def between(x, points):
-    """Return the value at `x` on straight lines through `points`, sorted pairs; outside, that of the end."""
+    """Return the value at `x` on straight lines through sorted `points`, flat outside."""
     i = bisect_right(points, (x, inf))
     if i in (0, len(points)):
         return points[min(i, len(points) - 1)][1]
@@ -193,10 +193,10 @@ def product(gpu, rows, size, weight=False):
     """Return the seconds of a product: 2 rows size / (top peak shape).
 
     shape is what a product of so many rows and parameters reaches beside the largest:
-    `MEASURED`, with straight lines between the log2 of rows, size and speed, and the end's
-    speed outside. Equal durations are equally efficient, so a GPU that is x times slower
-    enters with x times as many rows. A smaller product than the smallest that was measured
-    takes the time of that one.
+    `MEASURED`, with straight lines between the log2 of rows, size and speed, flat
+    outside. Equal durations are equally efficient, so a GPU that is x times slower
+    enters with x times as many rows. A smaller product than the smallest that was
+    measured takes the time of that one.
 
     Args:
         gpu: the `GPU`.
@@ -214,16 +214,17 @@ def product(gpu, rows, size, weight=False):
 
 @lru_cache(maxsize=10_000)
 def shape(rows, size, weight):
-    """Return the speed of a product that was measured, beside `MEASURED_TOP`; arguments as for `product`."""
+    """Return the speed of a measured product beside `MEASURED_TOP`."""
     row = log2(rows)
     return 2 ** between(log2(size), [(x, between(row, column)) for x, column in SPEEDS[weight]])
 
 
 def half_ring(nodes, n_bytes, n, n_in):
-    """Return the seconds of a reduce-scatter or an all-gather, either half of a ring all-reduce.
+    """Return the seconds of a reduce-scatter or an all-gather, half of an all-reduce.
 
-    (n_in - 1) (B / n_in / NVLink + alpha) + (n_out - 1) / n_out B / min(n_in, rails) / NIC
-    + ceil(log2 n_out) alpha', with n = n_in n_out.
+    (n_in - 1) (B / n_in / NVLink + alpha)
+    + (n_out - 1) / n_out B / min(n_in, rails) / NIC + ceil(log2 n_out) alpha',
+    with n = n_in n_out.
 
     Args:
         nodes: the `Nodes`.

@@ -1,4 +1,4 @@
-"""The plan for a cluster: all ways to split a Transformer, the best, and what its neighbours cost more."""
+"""The plan for a cluster: all ways to split a model, the best, and its neighbours."""
 
 from dataclasses import dataclass, replace
 from math import inf
@@ -120,11 +120,12 @@ def estimate(model, nodes, batch, choice, recipe=Recipe(), software=Software()):
         software: the `Software`.
 
     Raises:
-        ValueError: for a choice that does not fit the model, the nodes or the batch, with the remedy.
+        ValueError: for a choice that the model, the nodes or the batch does not allow.
 
     >>> from minipipe.planning import GPUS, MODELS, Choice, Nodes
     >>> cluster = Nodes(2, 4, GPUS["h100"], nvlink=450e9, nic=50e9)
-    >>> found = estimate(MODELS["llama-7b"], cluster, 64, Choice(D=8, T=1, K=1, b=2, M=4, zero=2))
+    >>> choice = Choice(D=8, T=1, K=1, b=2, M=4, zero=2)
+    >>> found = estimate(MODELS["llama-7b"], cluster, 64, choice)
     >>> round(found.n_bytes / 1e9), round(found.step, 2)
     (67, 2.91)
     """
@@ -178,7 +179,7 @@ def divisors(n, most=inf):
 
 
 def splits(model, nodes, batch):
-    """Yield every (D, T, K, b, M): T in a node and a divisor of the heads, stages of equal layers."""
+    """Yield every (D, T, K, b, M): T in a node, stages of equally many layers."""
     for T in divisors(nodes.gpus):
         if model.heads % T:
             continue
@@ -210,12 +211,12 @@ def ways_of(model, split, recompute, gpus):
 
 
 def recomputations(software):
-    """Return the names of `RECOMPUTATIONS` that can gain something: fused attention keeps no scores."""
+    """Return the recomputations that gain something: fused attention keeps no scores."""
     return [name for name in RECOMPUTATIONS if name != "selective" or not software.flash]
 
 
 def least_seconds(model, nodes, recipe, software, split, recompute):
-    """Return seconds that no way of a split can be below: M micro-batches of its slowest stage."""
+    """Return a lower bound: the seconds of M micro-batches on the slowest stage."""
     choice = Choice(*split, recompute=recompute)
     of_layer, of_logits = layer(model, nodes, choice, recipe, software), logits(model, nodes.gpu, choice)
     _, middle, last = layers_of_stages(model, choice)
@@ -283,8 +284,8 @@ class Search:
 def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
     """Return the `Plan`: the best way to train a model on nodes, and why its neighbours lose.
 
-    Every way is priced by formulas; of those within 1 % of the fastest, the simplest is the best: less
-    recomputation, fewer axes, lower ZeRO, 1F1B first.
+    Every way is priced by formulas; of those within 1 % of the fastest, the simplest is the
+    best: less recomputation, fewer axes, lower ZeRO, 1F1B first.
 
     Args:
         model: a `Transformer`, such as MODELS["llama-7b"].
@@ -311,7 +312,7 @@ def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
 
 
 def _too_large(search):
-    """Return the sentence about a model that fits nowhere: by how much, and what would make it fit."""
+    """Return how many bytes are too many, and what would make the model fit."""
     model, nodes, batch, recipe, software = search.asked
     smallest = search.smallest()
     n_bytes, limit = search.n_bytes(smallest), SAFE * nodes.gpu.memory
@@ -329,9 +330,10 @@ def _too_large(search):
 
 
 def neighbours_of(search, best):
-    """Return a `Neighbour` for twice and half T, K and b, for D alone, and for each other setting.
+    """Return a `Neighbour` for twice and half T, K and b, D alone, and other settings.
 
-    Where an axis changes, the rest is the best for it; where a setting changes, the rest stays.
+    Where an axis changes, the rest is the best for it; where a setting changes, the rest
+    stays.
     """
     _, T, K, b, *_ = best.choice
     families = [("D alone", lambda choice: choice.T == choice.K == 1)] if T * K > 1 else []

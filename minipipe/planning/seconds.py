@@ -1,4 +1,4 @@
-"""The seconds of a step: of a layer's parts, of a pipeline of stages, and of what copies exchange."""
+"""The seconds of a step: a layer's parts, a pipeline of stages, copies that exchange."""
 
 from .hardware import half_ring, product
 from .transformer import along, layers_of_stages, parameters_of
@@ -27,7 +27,7 @@ def attention(model, gpu, choice, software):
 
 
 def elementwise(model, gpu, choice, software):
-    """Return the seconds of a layer's norms, additions, masks and activations, (forward, backward).
+    """Return the seconds of norms, additions, masks and activations, (forward, backward).
 
     They move (20, with dropout 22, + 4 f/h) s b h bytes forward and (24 + 6 f/h)
     backward, gated 6 and 10 f/h, and rotary places 4 (1 + kappa) each way. What has f/h
@@ -55,8 +55,8 @@ def tensor_parallel(model, nodes, choice):
 def layer(model, nodes, choice, recipe, software):
     """Return {part: (F, I, W)}, the seconds of one layer and one micro-batch.
 
-    F forward, I input gradient, W weight gradient. Recomputation adds F ("full"), half of
-    what F computes ("half"), or attention ("selective") to I. W adds to the gradient of
+    F forward, I input gradient, W weight gradient. Recomputation adds F ("full"), half
+    of what F computes ("half"), or attention ("selective") to I. W adds to the gradient of
     the micro-batches before: it reads and writes 2 gradient bytes a parameter where the
     product alone would write 2.
     """
@@ -110,8 +110,8 @@ def times(parts, n, more=()):
 def message(model, nodes, choice):
     """Return (c, o): seconds of a message between stages, and those on the wire.
 
-    2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the receivers
-    gather the whole.
+    2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the
+    receivers gather the whole.
 
     Source: Narayanan et al. 2021, section 4.1.
     """
@@ -128,8 +128,8 @@ def message(model, nodes, choice):
 def pipeline(choice, slowest, others, message_seconds):
     """Return the seconds of M micro-batches in a pipeline of K stages.
 
-    With t = F + I + W of the slowest stage, S that of all others, c a message, o its time
-    on the wire, and e = 2 (K - 1) c:
+    With t = F + I + W of the slowest stage, S that of all others, c a message, o its
+    time on the wire, and e = 2 (K - 1) c:
 
         GPipe        (M - 1) (max(F, o) + max(I + W, o)) + t + S + e
         1F1B         max((M - 1) max(t, 2 o) + t, M (t + S + e)/K - 2 c) + S + e
@@ -147,7 +147,8 @@ def pipeline(choice, slowest, others, message_seconds):
         others: S.
         message_seconds: (c, o).
 
-    Source: the engine. Equal for free messages, and in 1F1B and GPipe for slow ones, too.
+    Source: the engine, which takes as long for free messages, and for slow ones within
+    some percent.
     """
     F, I, W = slowest
     t, S, K, M, (c, o) = F + I + W, others, choice.K, choice.M, message_seconds
@@ -200,8 +201,8 @@ def copies(nodes, choice, recipe, software, n, forward, backward):
 def optimizer(gpu, choice, recipe, n):
     """Return the seconds of an update.
 
-    (2 gradient + 2 (master + moments) + parameter) bytes a parameter; ZeRO divides what a
-    GPU updates by D.
+    (2 gradient + 2 (master + moments) + parameter) bytes a parameter; ZeRO divides what
+    a GPU updates by D.
     """
     n_bytes = 2 * recipe.gradient + 2 * (recipe.master + recipe.moments) + recipe.parameter
     return n_bytes * n / (choice.D if choice.zero else 1) / gpu.bandwidth

@@ -1,4 +1,4 @@
-"""A Transformer, how it is split and trained, and the bytes that the fullest GPU holds of it."""
+"""A Transformer, how it is split and trained, and the bytes of the fullest GPU."""
 
 import json
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Transformer:
 
     @cached_property
     def matrices(self):
-        """Parameters of a layer's products, in x out: Q K V, the projection, and the MLP's two or three."""
+        """Parameters of a layer's products, in x out: Q K V, projection, MLP."""
         h, f = self.hidden, self.ffn
         ways_in = [2 * h * f] if self.gated else [h * f]
         return [h * h * (1 + 2 * self.kappa), h * h, *ways_in, h * f]
@@ -190,12 +190,13 @@ class Software:
 
     Args:
         flash: whether attention is one fused kernel; else its scores are stored.
-        scores: share of the scores that the fused kernel computes: 0.5, those below the diagonal.
+        scores: share of the scores that the fused kernel computes: 0.5, those below the
+            diagonal.
         overlap: share of a forward or a backward behind which copies exchange.
-        behind_w: whether the exchanges of T in the backward hide behind W (Korthikanti et
-            al. 2022, section 6.2).
+        behind_w: whether the exchanges of T in the backward hide behind W (Korthikanti
+            et al. 2022, section 6.2).
         hidden_T: share of the other exchanges of T that is hidden.
-        launch: seconds of a kernel's launch, 0 where CUDA graphs or long kernels hide it.
+        launch: seconds of a kernel's launch, 0 where something hides it.
         passes: how many times as many bytes elementwise kernels move as the best fused.
         stored: bytes a score that kernels move in a forward where scores are stored: 13
             fused with dropout, 8 without, 32 eager.
@@ -228,7 +229,8 @@ class Choice(NamedTuple):
         M: micro-batches of a replica.
         schedule: "1f1b", "gpipe", "interleaved" or "zb-h1".
         v: stages on each device, above 1 for "interleaved" only.
-        zero: 0, or what replicas share: 1 optimizer state, 2 gradients too, 3 parameters too.
+        zero: 0, or what replicas share: 1 optimizer state, 2 also gradients, 3 also
+            parameters.
         recompute: "none", "selective" (attention), "half" (of each layer) or "full".
         sequence: whether what T leaves whole is divided by T along the sequence.
         inner: "D" or "K", whichever has its neighbours next to each other after T.
@@ -257,12 +259,12 @@ class Choice(NamedTuple):
 
 
 def kept_of_layer(model, software, choice):
-    """Return the bytes that a layer keeps of a micro-batch until its backward, its input included.
+    """Return the bytes that a layer keeps of a micro-batch, its input included.
 
-    In units of s b h: 8, with dropout 10, for inputs and outputs of both norms and masks,
-    divided by T with `sequence` only; and, divided by T, 2 (1 + 2 kappa) + 2
-    + (4, gated 6) f/h, with 4 a/h for fused attention, or 2 a s/h, with dropout 5 a s/h,
-    for stored scores, which "selective" drops.
+    In units of s b h: 8, with dropout 10, for inputs and outputs of both norms and
+    masks, divided by T with `sequence` only; and, divided by T, 2 (1 + 2 kappa) + 2
+    + (4, gated 6) f/h, with 4 a/h for fused attention, or 2 a s/h, with dropout
+    5 a s/h, for stored scores, which "selective" drops.
 
     Source: Korthikanti et al. 2022, table 2; ours on an H200 within 1.6 %.
     """
@@ -277,15 +279,15 @@ def kept_of_layer(model, software, choice):
 
 
 def along(choice):
-    """Return by how much norms, their inputs and their outputs are divided: T with `sequence`, else 1."""
+    """Return what norms, their inputs and outputs are divided by: T with `sequence`."""
     return choice.T if choice.sequence else 1
 
 
 def recomputed_layer(model, software, choice):
     """Return (bytes that a layer keeps of a micro-batch, bytes of one layer's workspace).
 
-    "full" keeps its input, 2 s b h, and needs all of one layer for a moment; "half" keeps
-    the mean of input and all.
+    "full" keeps its input, 2 s b h, and needs all of one layer for a moment; "half"
+    keeps the mean of input and all.
     """
     kept = kept_of_layer(model, software, choice)
     of_input = 2 * model.seq * choice.b * model.hidden / along(choice)
@@ -315,8 +317,8 @@ def alive(choice, last):
 def layers_of_stages(model, choice):
     """Return the layers of the first stage, of one in the middle and of the last.
 
-    L/K, or, where K v divides L + 2 only, (L + 2)/K with embedding and logits as a layer
-    each (Llama 3).
+    L/K, or, where K v divides L + 2 only, (L + 2)/K with embedding and logits as a
+    layer each (Llama 3).
     """
     L, n = model.layers, choice.K * choice.v
     if L % n == 0 or (L + 2) % n:
@@ -337,8 +339,8 @@ def parameters_of(model, choice, last):
 def state(model, recipe, choice, last):
     """Return {kind: bytes} of what a GPU keeps of its parameters.
 
-    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest layer
-    or table is there as a whole: its gradient with 2, its parameters twice with 3.
+    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest
+    layer or table is there as a whole: its gradient with 2, its parameters twice with 3.
 
     Source: Rajbhandari et al. 2020.
     """
