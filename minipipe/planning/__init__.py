@@ -1,12 +1,12 @@
 """A plan for a cluster by closed formulas; the bytes and seconds of a network in stages.
 
 Where to read: `transformer` has a model, the ways to split it, and its bytes; `seconds`
-the time of a step; `hardware` GPUs and links, with what was measured; `search` prices all
-ways and answers.
+the time of a step; `hardware` GPUs and links, with what was measured; `search` prices
+all ways and answers.
 
-For networks in NumPy, `measuring` passes a micro-batch through stages, and counts its bytes
-and seconds; `footprints` counts the bytes alone, with arrays without numbers; `foresight`
-makes of them the bytes of a run.
+For networks in NumPy, `measuring` passes a micro-batch through stages, and counts its
+bytes and seconds; `footprints` counts the bytes alone, with arrays without numbers;
+`foresight` makes of them the bytes of a run.
 """
 
 from .hardware import GPU, GPUS, Nodes

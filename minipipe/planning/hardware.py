@@ -25,13 +25,14 @@ MEASURED = {
     (8192, 28672): {16: (63, 69, 55), 128: (482, 418, 343), 512: (673, 688, 557), 4096: (681, 692, 677)},
 }
 MEASURED_TOP = 690e12  # what large products reach there
+LARGEST = 10**9  # of a size or a count: no product of several leaves the floats
 
 
 def checked(thing, whole=(), least=(), infinite=(), below_one=()):
     """Check the numbers of a frozen dataclass, and keep them as Python's own.
 
     Args:
-        thing: the object. Its numbers are finite and above 0, where nothing else is said.
+        thing: the object. Its numbers are finite and above 0, unless said otherwise.
         whole: names of fields that are whole numbers.
         least: {name: smallest value that is allowed}.
         infinite: names of fields that may be infinite.
@@ -46,7 +47,7 @@ def checked(thing, whole=(), least=(), infinite=(), below_one=()):
         if field.type in (str, "str"):
             checked_name(name, value)
         elif field.name in whole:
-            object.__setattr__(thing, field.name, whole_number(name, value, least.get(field.name, 1)))
+            object.__setattr__(thing, field.name, whole_number(name, value, least.get(field.name, 1), LARGEST))
         elif field.type in (float, "float"):
             lowest = least.get(field.name)
             value = real_number(

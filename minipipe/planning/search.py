@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 from ..checks import one_of, shown, truth, whole_number
-from .hardware import Nodes
+from .hardware import LARGEST, Nodes
 from .seconds import layer, logits, step
 from .transformer import (
     RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Software, Transformer, layers_of_stages, memory,
@@ -144,7 +144,7 @@ def checked_arguments(model, nodes, batch, recipe, software):
     for (name, kind), value in zip(kinds.items(), (model, nodes, recipe, software), strict=True):
         if not isinstance(value, kind):
             raise ValueError(f"{name}={shown(value)} must be a {kind.__name__}")
-    return whole_number("batch", batch, 1)
+    return whole_number("batch", batch, 1, LARGEST)
 
 
 def checked_choice(model, nodes, batch, choice):
@@ -180,7 +180,7 @@ def divisors(n, most=inf):
 
 def splits(model, nodes, batch):
     """Yield every (D, T, K, b, M): T in a node, stages of equally many layers."""
-    for T in divisors(nodes.gpus):
+    for T in divisors(nodes.gpus, model.heads):
         if model.heads % T:
             continue
         for K in divisors(nodes.n // T, model.layers):
@@ -284,8 +284,8 @@ class Search:
 def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
     """Return the `Plan`: the best way to train a model on nodes, and why its neighbours lose.
 
-    Every way is priced by formulas; of those within 1 % of the fastest, the simplest is the
-    best: less recomputation, fewer axes, lower ZeRO, 1F1B first.
+    Every way is priced by formulas; of those within 1 % of the fastest, the simplest is
+    the best: less recomputation, fewer axes, lower ZeRO, 1F1B first.
 
     Args:
         model: a `Transformer`, such as MODELS["llama-7b"].
@@ -332,8 +332,8 @@ def _too_large(search):
 def neighbours_of(search, best):
     """Return a `Neighbour` for twice and half T, K and b, D alone, and other settings.
 
-    Where an axis changes, the rest is the best for it; where a setting changes, the rest
-    stays.
+    Where an axis changes, the rest is the best for it; where a setting changes, the
+    rest stays.
     """
     _, T, K, b, *_ = best.choice
     families = [("D alone", lambda choice: choice.T == choice.K == 1)] if T * K > 1 else []

@@ -56,9 +56,9 @@ def layer(model, nodes, choice, recipe, software):
     """Return {part: (F, I, W)}, the seconds of one layer and one micro-batch.
 
     F forward, I input gradient, W weight gradient. Recomputation adds F ("full"), half
-    of what F computes ("half"), or attention ("selective") to I. W adds to the gradient of
-    the micro-batches before: it reads and writes 2 gradient bytes a parameter where the
-    product alone would write 2.
+    of what F computes ("half"), or attention ("selective") to I. W adds to the gradient
+    of the micro-batches before: it reads and writes 2 gradient bytes a parameter where
+    the product alone would write 2.
     """
     gpu, T, rows = nodes.gpu, choice.T, model.seq * choice.b
     products = sum(product(gpu, rows, size / T) for size in model.matrices)

@@ -340,7 +340,8 @@ def state(model, recipe, choice, last):
     """Return {kind: bytes} of what a GPU keeps of its parameters.
 
     ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest
-    layer or table is there as a whole: its gradient with 2, its parameters twice with 3.
+    layer or table is there as a whole: its gradient with 2, its parameters twice with
+    3.
 
     Source: Rajbhandari et al. 2020.
     """
