@@ -47,7 +47,8 @@ def checked(thing, whole=(), least=(), infinite=(), below_one=()):
         if field.type in (str, "str"):
             checked_name(name, value)
         elif field.name in whole:
-            object.__setattr__(thing, field.name, whole_number(name, value, least.get(field.name, 1), LARGEST))
+            value = whole_number(name, value, least.get(field.name, 1), LARGEST)
+            object.__setattr__(thing, field.name, value)
         elif field.type in (float, "float"):
             lowest = least.get(field.name)
             value = real_number(
