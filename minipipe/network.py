@@ -75,11 +75,11 @@ class Network:
                 copy_tied_weight(self.layers, self.ties[layer.tie], index)
             drawn = np.float64 if self.dtype.hasobject else self.dtype
             layer.initialize(np.random.default_rng([seed, index]), drawn)
-        self._parameters = Parameters(self._all_layers, self.layers, self.ties, self.dtype)
+        self._lock = Lock()  # taken before Ctrl-C is held back, so that who waits for it can be interrupted
+        self._parameters = Parameters(self._all_layers, self.layers, self.ties, self.dtype, self._lock)
         self._loss = loss
         self.n_steps = 0
         self.token = os.urandom(8).hex()  # by which an optimizer knows its network; copies keep it
-        self._lock = Lock()  # taken before Ctrl-C is held back, so that who waits for it can be interrupted
         self._gradients = None
         self._counted = []  # [(layers, their statistics)] of the last mini-batch, until a step takes them
 

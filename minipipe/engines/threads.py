@@ -22,6 +22,7 @@ from ..cluster.mail import (
     which_devices,
 )
 from ..cluster.record import ARRIVED, SECONDS, Record
+from ..state import uninterrupted
 
 
 OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a message, or waits for its turn
@@ -203,8 +204,9 @@ class Threads:
             threads.append(threading.Thread(target=context.run, args=(self._drive, lane), daemon=True))
         self._begin = perf_counter()
         try:
-            for thread in threads:
-                thread.start()
+            with uninterrupted():  # in a start, Ctrl-C may come out of CPython's Event as a RuntimeError
+                for thread in threads:
+                    thread.start()
             for thread in threads:
                 while thread.is_alive() and not isinstance(self.failure, TimeoutError):
                     thread.join(CHECK_INTERVAL)

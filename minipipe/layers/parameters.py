@@ -45,10 +45,11 @@ class Parameters:
     network: their list, with the layers that are tied.
     ties: {name: indices in it of the layers that share a W}.
     dtype: of the network.
+    lock: of the network, which an update holds: another thread then takes over all of its arrays, or none.
     """
 
-    def __init__(self, layers, network, ties, dtype):
-        self._network, self._ties, self._dtype, self._places = network, ties, dtype, []
+    def __init__(self, layers, network, ties, dtype, lock):
+        self._network, self._ties, self._dtype, self._lock, self._places = network, ties, dtype, lock, []
         for layer in layers:
             stated = dict(zip("Wb", layer.parameter_shapes())) if layer.arrays else {}
             for name in layer.arrays:
@@ -61,19 +62,19 @@ class Parameters:
 
     def check(self):
         """Take over what has been assigned since the last check; raise `ValueError` for what does not fit."""
-        arrays = self._arrays()
-        if all(map(operator.is_, arrays, self._known)):
+        if all(map(operator.is_, self._arrays(), self._known)):
             return
         new, tied = [], set()
-        for (layer, name, shape), array, known in zip(self._places, arrays, self._known, strict=True):
-            if array is not known:
-                new.append((layer, name, self._checked(layer, name, shape, array)))
-                tied.add(layer.tie)
-        for place in new:
-            setattr(*place)
-        for tie in self._ties.keys() & tied:
-            check_tied_weights(self._network, self._ties[tie])
-        self.keep()
+        with self._lock:
+            for (layer, name, shape), array, known in zip(self._places, self._arrays(), self._known):
+                if array is not known:
+                    new.append((layer, name, self._checked(layer, name, shape, array)))
+                    tied.add(layer.tie)
+            for place in new:
+                setattr(*place)
+            for tie in self._ties.keys() & tied:
+                check_tied_weights(self._network, self._ties[tie])
+            self.keep()
 
     def keep(self):
         """Take the arrays that the layers have now as they are: an update has made them."""

@@ -210,6 +210,8 @@ NOT_THERE = {("ZeRO", "a step"), ("servers", "a step"), ("servers", "fit")}
 class Slow(mp.Linear):
     """A Linear that lets other threads work while it gets a new parameter."""
 
+    splits = mp.Linear.splits
+
     def __setattr__(self, name, value):
         if name in ("W", "b"):
             time.sleep(1e-4)
@@ -250,3 +252,36 @@ def test_a_thread_that_saves_gets_one_step(name, monkeypatch):
         assert own.learning_rate in (own.last_rate, RATE(one.n_steps / 3))
         assert own.last_rate == expected.optimizer.last_rate
         assert_same((one.arrays, own.memory), (expected.arrays, expected.optimizer.memory))
+
+
+class Meets(mp.Linear):
+    """A Linear on which a thread that saves looks in an update, and goes on only after the next one."""
+
+    in_update, looked, updated = threading.Event(), threading.Event(), threading.Event()
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if name == "W":
+            self.in_update.set()
+            self.looked.wait(0.2)
+
+    def checked_parameter(self, *of_parameter):
+        if threading.current_thread() is not threading.main_thread():
+            self.looked.set()
+            self.updated.wait(0.2)
+        return super().checked_parameter(*of_parameter)
+
+
+def test_a_thread_that_saves_takes_no_update_back():
+    Meets.looked.set()
+    net, alone = (mp.Sequential([Meets(3, 2)], mp.MeanSquaredError()) for _ in range(2))
+    optimizer, batch = mp.Adam(0.1), [(X, Y)]
+    alone.train(batch * 2, mp.Adam(0.1))
+    Meets.in_update.clear()
+    Meets.looked.clear()
+    thread = threading.Thread(target=lambda: (Meets.in_update.wait(), net.state(optimizer)))
+    thread.start()
+    net.train(batch * 2, optimizer)
+    Meets.updated.set()
+    thread.join()
+    assert_same(compared.state(net.layers), compared.state(alone.layers))
