@@ -5,6 +5,7 @@ and `mail` hands their messages over. `trace` is what has happened, and `why` sa
 """
 
 from .clock import Cluster
+from .exchanges import Exchange
 from .links import Link, Port, checked_ports, links_between, ports
 from .mail import DeadlockError, UnreceivedError
 from .memory import Bytes, Counted, MemoryLimitError, bytes_by_kind, own, sent_bytes
@@ -15,8 +16,9 @@ from .why import Explanation, IdlePart, Step, critical_path, describe_path, expl
 
 __all__ = [
     "ANY", "BUBBLES", "COMPUTE", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
-    "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "OneTick", "Port",
-    "Receive", "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError",
+    "Exchange", "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message",
+    "OneTick", "Port", "Receive", "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace",
+    "UnreceivedError",
     "bytes_by_kind", "checked_ports", "critical_path", "describe_path", "duration", "explain",
     "lane_name", "links_between", "own", "ports", "sent_bytes", "ticks",
 ]

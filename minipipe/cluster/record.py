@@ -1,5 +1,6 @@
 """What the engine writes down while it runs, and the spans that the trace of a run reads from it."""
 
+import re
 from copy import copy
 from fractions import Fraction
 from typing import NamedTuple
@@ -7,13 +8,25 @@ from typing import NamedTuple
 COMPUTE = "compute"  # the lane of a device that runs one program
 
 
-def lane_name(device, lane):
+def lane_name(device, lane, names=()):
     """Return what a text calls a lane; the one that computes is the device.
 
-    >>> lane_name(2, "compute"), lane_name(2, "communication")
-    ('device 2', 'device 2 communication')
+    names: what pictures call the devices, or [].
+
+    >>> lane_name(2, "compute"), lane_name(0, "communication", ["device 0: d0 p0"])
+    ('device 2', 'device 0: d0 p0 communication')
     """
-    return f"device {device}" if lane == COMPUTE else f"device {device} {lane}"
+    name = names[device] if names else f"device {device}"
+    return name if lane == COMPUTE else f"{name} {lane}"
+
+
+def in_a_sentence(name):
+    """Return the name of a device as a sentence has it, whose colon comes later.
+
+    >>> in_a_sentence("device 0: d0 p0"), in_a_sentence("server")
+    ('device 0 (d0 p0)', 'server')
+    """
+    return re.sub(": (.*)", r" (\1)", name)
 
 
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
@@ -216,7 +229,12 @@ class Idle(NamedTuple):
         return f"{words}, waiting for {self.message} {way_of(self)}"
 
 
-def way_of(idle):
-    """Return what a lane waits for its message to do, and the other device: 'to arrive at device 1'."""
+def way_of(idle, names=()):
+    """Return what a lane waits for its message to do, and the other device: 'to arrive at device 1'.
+
+    names: what pictures call the devices, or [].
+    """
     way = {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")
-    return f"{way} {'another lane of its own' if idle.source == idle.device else f'device {idle.source}'}"
+    if idle.source == idle.device:
+        return f"{way} another lane of its own"
+    return f"{way} {in_a_sentence(lane_name(idle.source, COMPUTE, names))}"

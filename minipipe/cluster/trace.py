@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from ..checks import listed, real_number, shown
 from ..registry import Registry
+from .exchanges import exchanges_of
 from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Span, duration, lane_name, rows
 from .why import critical_path, explain
 
@@ -24,6 +25,7 @@ class Trace:
     """A run, or the part of it that has happened so far; `Pipeline`, `simulate` and `Cluster` give one.
 
     spans, messages, idle: what the devices did, what went between them, and why they waited, by time.
+    exchanges: when devices summed gradients over copies, gathered parameters or summed over shards.
     lanes: who did it.
     makespan: ticks from 0 to the end of the last span or program.
     unit: "ticks"; or "seconds" in a run on real hardware, where all that is called ticks is seconds.
@@ -74,6 +76,15 @@ class Trace:
             receiver = None if to_lane is None else lanes[to_lane][1]
             found[width * number] = Message(*row, lanes[lane][1], receiver)
         return found
+
+    @cached_property
+    def exchanges(self):
+        """All `Exchange`s that are over, by start and device: from the first message to the last arrival.
+
+        Each device that takes part has one. Where it has a lane for them, the span of an action, which takes
+        no time, is its end.
+        """
+        return exchanges_of(self, self._record)
 
     @cached_property
     def queued(self):

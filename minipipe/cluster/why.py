@@ -3,6 +3,8 @@
 Each tick of the bubble has one cause, and something that is to blame. The causes of an idle device:
 
 fill           The device has not worked yet.
+exchange       An exchange is under way: gradients are summed over copies, parameters gathered, or parts of
+               layers summed over shards. A device whose program is over waits for its own last exchange, too.
 drain          The device's program is over, and programs of other devices are not.
 link           The message that the device waits for is under way; or the device has sent a message through a
                blocking link, and that message is under way.
@@ -25,20 +27,20 @@ So this is less than what equal stages would save, which only another simulation
 Those rows stand below the sums, which are of the lanes that compute. If a lane waits for another lane of
 its device, what that lane does or waits for is the cause.
 
-Where several causes would do, fill comes before link, wait and imbalance. A send that blocks is always the
-link's fault.
+Where several causes would do, an exchange of the device itself comes first, then fill. A send that blocks
+is always the link's fault.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from .record import COMPUTE, TICKS, Idle, Message, Span, duration, lane_name, ticks, way_of
+from .exchanges import AXES, Exchange, call_of, times_of_exchanges
+from .record import COMPUTE, TICKS, Idle, Message, Span, duration, in_a_sentence, lane_name, ticks, way_of
 
 
 # What an idle lane waits for: at each instant, the work or the transfer that is in its way.
@@ -105,29 +107,29 @@ def _between(rows, start, end):
 
 # The causes of all that was idle, and the table of them.
 
-CAUSES = ("fill", "wait", "imbalance", "link", "drain")
+CAUSES = ("fill", "exchange", "wait", "imbalance", "link", "drain")
 
 
 class IdlePart(NamedTuple):
     """From tick `start` to tick `end`, a lane was idle for one `cause`.
 
-    blame: the `Span` or `Message` that was in the way; None for a drain.
+    blame: the `Span` or `Message` that was in the way; the `Exchange` for which a program that is over
+        waits; None for a drain.
     """
 
     start: float
     end: float
     cause: str
-    blame: Span | Message | None
+    blame: Span | Message | Exchange | None
 
 
 @dataclass(frozen=True)
 class Explanation:
     """The causes of all that is idle in a run; `Trace.explain` makes one, and `print` shows it as a table.
 
+    trace: of the run; `print` calls its `even`, to say what the run takes with equal stages.
     parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean
         is said in `minipipe.cluster.why`.
-    unit: of the times, that of the trace.
-    even: that of the trace; `print` calls it, to say what the run takes with equal stages.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
@@ -144,21 +146,18 @@ class Explanation:
     imbalance 2 (device 1: 1F1 1F2)
     """
 
-    n_devices: int
-    makespan: float
+    trace: object
     parts: dict[Idle, list[IdlePart]]
-    unit: str = TICKS
-    even: Callable | None = None
 
     def table(self):
         """Return {device: {cause: ticks}}, with the causes that occur anywhere, in the order of `CAUSES`."""
         table = self._by_lane()
-        return {device: table[device, COMPUTE] for device in range(self.n_devices)}
+        return {device: table[device, COMPUTE] for device in range(self.trace.n_devices)}
 
     def _by_lane(self):
         """Return {(device, lane): {cause: ticks}}, the lanes that compute first."""
         found = {part.cause for part in chain(*self.parts.values())}
-        lanes = [(device, COMPUTE) for device in range(self.n_devices)]
+        lanes = [(device, COMPUTE) for device in range(self.trace.n_devices)]
         lanes += [(idle.device, idle.lane) for idle in self.parts]
         table = {lane: {cause: 0 for cause in CAUSES if cause in found} for lane in lanes}
         for idle, parts in self.parts.items():
@@ -171,6 +170,17 @@ class Explanation:
         table = self.table()
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
+    def exchanges(self):
+        """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}, summed over devices.
+
+        Axes: "tp", exchanges among shards; "dp", among copies; "pp", messages between stages; those in use.
+
+        busy: while one of them is under way in which the device takes part.
+        hidden: of that time, while the device computes.
+        exposed: of that time, while the device waits for it. In the rest it waits for something else.
+        """
+        return times_of_exchanges(self.trace, self.parts)
+
     def longest_waits(self, most=3):
         """Return the longest waits of lanes that compute, without fills and drains, out of `Trace.idle`."""
         waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
@@ -178,64 +188,82 @@ class Explanation:
 
     def describe(self, idle):
         """Return one of `Trace.idle` in words: who waits how long, for what, and what was to blame."""
-        return f"{lane_name(idle.device, idle.lane)} {self.predicate(idle)}"
+        name = in_a_sentence(lane_name(idle.device, COMPUTE, self.trace.names))
+        return f"{name if idle.lane == COMPUTE else f'{name} {idle.lane}'} {self.predicate(idle)}"
 
     def predicate(self, idle):
         """Return the sentence of `describe` without its subject: 'waits 6 ticks, from 3 to 9, ...'."""
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
-        length = duration(idle.end - idle.start, self.unit)
+        length = duration(idle.end - idle.start, self.trace.unit)
         words = f"{verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
-            words += f", for {idle.message} {way_of(idle)}"
-        if idle.reason == "drain":
-            return words
+            words += f", for {call_of(idle.message) or idle.message} {way_of(idle, self.trace.names)}"
         causes = {}
         for part in self.parts[idle]:
             causes.setdefault(part.cause, []).append(part)
+        if [*causes] == ["drain"]:
+            return words
         sums = {cause: sum(part.end - part.start for part in group) for cause, group in causes.items()}
         most_first = sorted(causes, key=lambda cause: -sums[cause])
         shares = []
         for cause in most_first:
             places = {}  # {where: the names of the work or of the messages that are to blame there}
             for part in causes[cause]:
-                places.setdefault(_where(part.blame), {})[str(part.blame.label)] = True
-            blamed = [f"{place}: {' '.join(_shortened([*labels]))}" for place, labels in places.items()]
-            shares.append(f"{cause} {ticks(sums[cause])} ({'; '.join(_shortened(blamed))})")
+                if part.blame is not None:
+                    place, label = _where(part.blame, self.trace.names), part.blame.label
+                    places.setdefault(place, {})[str(call_of(label) or label)] = True
+            between = ", " if cause == "exchange" else " "
+            blamed = [f"{place}: {between.join(_shortened([*labels]))}" for place, labels in places.items()]
+            shares.append(f"{cause} {ticks(sums[cause])}")
+            if blamed:
+                shares[-1] += f" ({'; '.join(_shortened(blamed))})"
         return f"{words}: {', '.join(shares)}"
 
     def __repr__(self):
         causes = ", ".join(f"{cause} {ticks(total)}" for cause, total in self.totals().items())
-        makespan = duration(self.makespan, self.unit)
-        return f"<Explanation of {self.n_devices} devices, {makespan}, idle: {causes or 0}>"
+        makespan = duration(self.trace.makespan, self.trace.unit)
+        return f"<Explanation of {self.trace.n_devices} devices, {makespan}, idle: {causes or 0}>"
 
     def __str__(self):
-        if not self.makespan:
+        trace, n_devices = self.trace, self.trace.n_devices
+        if not trace.makespan:
             return "(nothing has been computed yet)"
-        totals, whole = self.totals(), float(self.n_devices * self.makespan)
-        rows = [[f"idle {self.unit}", *totals, "idle"]]
-        named = [(lane_name(*lane), row) for lane, row in self._by_lane().items()]
-        named.insert(self.n_devices, ("all", totals))
+        totals, whole = self.totals(), float(n_devices * trace.makespan)
+        rows = [[f"idle {trace.unit}", *totals, "idle"]]
+        named = [(lane_name(*lane, trace.names), row) for lane, row in self._by_lane().items()]
+        named.insert(n_devices, ("all", totals))
         for name, row in named:
             rows.append([name, *map(ticks, [*row.values(), sum(row.values())])])
         shares = [f"{100 * float(share) / whole:.1f}%" for share in [*totals.values(), sum(totals.values())]]
-        of_all = f"of {self.n_devices} x {ticks(self.makespan)} {self.unit}"
-        rows.insert(self.n_devices + 2, [of_all, *shares])
-        first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        widths = [max(8, width) for width in others]
-        lines = []
-        for name, *row in rows:
-            lines.append(name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths)))
-        if self.even is not None:
-            makespan = self.even().makespan
-            percent = 100 * (float(makespan) / float(self.makespan) - 1)
+        of_all = f"of {n_devices} x {ticks(trace.makespan)} {trace.unit}"
+        rows.insert(n_devices + 2, [of_all, *shares])
+        lines = _table(rows)
+        if trace.even is not None:
+            makespan = trace.even().makespan
+            percent = 100 * (float(makespan) / float(trace.makespan) - 1)
             lines.append(
-                f"with equal stages: {duration(makespan, self.unit)} instead of {ticks(self.makespan)}, "
+                f"with equal stages: {duration(makespan, trace.unit)} instead of {ticks(trace.makespan)}, "
                 f"{abs(percent):.1f} % {'more' if percent > 0 else 'less'}"
             )
+        if any(each.end > each.start for each in trace.exchanges):
+            found = self.exchanges()
+            rows = [[f"exchanges, {trace.unit}", "busy", "hidden", "exposed"]]
+            rows += [[AXES[axis], *map(ticks, found[axis].values())] for axis in found]
+            lines += ["", *_table(rows)]
         waits = self.longest_waits()
         if waits:
             lines += ["", "the longest waits:", *map(self.describe, waits)]
         return "\n".join(lines)
+
+
+def _table(rows):
+    """Return the lines of a table whose numbers stand below each other."""
+    first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(8, width) for width in others]
+    return [
+        name.ljust(first) + "".join(f" {word:>{width}}" for word, width in zip(row, widths))
+        for name, *row in rows
+    ]
 
 
 def explain(trace):
@@ -255,21 +283,40 @@ def explain(trace):
         longest[kind] = max(longest.get(kind, 0), span.end - span.start)
     # floats: the end of a span and its length are each rounded by up to 2**-53 of the makespan
     rounding = trace.makespan * 2.0**-50
+    beside = defaultdict(list)  # {device: its exchanges in a lane of their own}
+    for exchange in trace.exchanges:
+        if exchange.lane != COMPUTE:
+            beside[exchange.device].append(exchange)
     parts = {
-        idle: _causes(idle, found.get(idle), own_ticks[idle.device, idle.lane], rounding)
+        idle: _after_the_end(idle, beside[idle.device]) if idle.reason == "drain"
+        else _causes(idle, found[idle], own_ticks[idle.device, idle.lane], rounding)
         for idle in trace.idle
     }
-    return Explanation(trace.n_devices, trace.makespan, parts, trace.unit, trace.even)
+    return Explanation(trace, parts)
+
+
+def _after_the_end(idle, exchanges):
+    """Return the `IdlePart`s of a lane whose program is over. exchanges: of the other lanes of its device."""
+    parts, now = [], idle.start
+    for exchange in exchanges:
+        start, end = max(now, exchange.start), exchange.end
+        if end > start:
+            parts += [IdlePart(now, start, "drain", None), IdlePart(start, end, "exchange", exchange)]
+            now = end
+    parts.append(IdlePart(now, idle.end, "drain", None))
+    return [part for part in parts if part.end > part.start]
 
 
 def _causes(idle, found, own_ticks, rounding):
-    """Return the `IdlePart`s that tile `idle`. found: its rows of `obstacles`."""
-    if idle.reason == "drain":
-        return [IdlePart(idle.start, idle.end, "drain", None)]
+    """Return the `IdlePart`s that tile `idle`, which is no drain. found: its rows of `obstacles`."""
     parts = []
     for start, end, blame in found:
-        if idle.reason == "fill":
+        call = call_of(blame.label) if type(blame) is Message else None
+        is_own = call is not None and idle.device in (blame.source, blame.to)
+        if idle.reason == "fill" and not is_own:
             parts.append(IdlePart(start, end, "fill", blame))
+        elif call is not None:
+            parts.append(IdlePart(start, end, "exchange", blame))
         elif type(blame) is Message:
             parts.append(IdlePart(start, end, "link", blame))
         else:
@@ -284,9 +331,11 @@ def _causes(idle, found, own_ticks, rounding):
     return parts
 
 
-def _where(blame):
-    """Return where `blame` is: '0 -> 1' for a message, else its lane."""
-    return f"{blame.source} -> {blame.to}" if type(blame) is Message else lane_name(blame.device, blame.lane)
+def _where(blame, names=()):
+    """Return where `blame` is: '0 -> 1' for a message, else its lane. names: of the devices of the trace."""
+    if type(blame) is Message:
+        return f"{blame.source} -> {blame.to}"
+    return lane_name(blame.device, blame.lane, [name.partition(":")[0] for name in names])
 
 
 def _shortened(words, most=4):
@@ -365,31 +414,32 @@ MOST_NAMES = 6    # that are shown of a stay on a device: of more, the first and
 MOST_LINES = 256  # of a round that repeats itself
 
 
-def describe_path(path, unit=TICKS):
+def describe_path(path, unit=TICKS, names=()):
     """Return the path in words: a line for each stay on a device and each message that takes time; the sums.
 
     Where the path goes the same way again and again, with other micro-batches, the first round is shown.
 
     path: what `critical_path` has returned.
-    unit: that of the trace.
+    unit, names: those of the trace.
     """
     def place(step):
-        return f"link {_where(step.what)}" if type(step.what) is Message else _where(step.what)
+        what = step.what
+        return f"link {_where(what)}" if type(what) is Message else lane_name(what.device, what.lane, names)
 
     rows, alike = [], []
     for where, steps in groupby((step for step in path if step.end > step.start), key=place):
         steps = list(steps)
-        names = [str(step.what.label) for step in steps]
-        alike.append((where, re.sub(r"\d+", "#", " ".join(names))))
-        if len(names) > MOST_NAMES:
+        labels = [str(step.what.label) for step in steps]
+        alike.append((where, re.sub(r"\d+", "#", " ".join(labels))))
+        if len(labels) > MOST_NAMES:
             shown = MOST_NAMES // 2
-            names = [*names[:shown], f"... {len(names) - 2 * shown} more ...", *names[-shown:]]
-        rows.append((where, " ".join(names), steps[0].start, steps[-1].end))
-    rows = [(*names, f"{ticks(start)} to {ticks(end)}") for *names, start, end in _folded(rows, alike)]
+            labels = [*labels[:shown], f"... {len(labels) - 2 * shown} more ...", *labels[-shown:]]
+        rows.append((where, " ".join(labels), steps[0].start, steps[-1].end))
+    rows = [(*words, f"{ticks(start)} to {ticks(end)}") for *words, start, end in _folded(rows, alike)]
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     work = sum(step.end - step.start for step in path if type(step.what) is Span)
     links = sum(step.end - step.start for step in path if type(step.what) is Message)
-    lines = [f"{where:{widths[0]}}  {names:{widths[1]}}  {when}" for where, names, when in rows]
+    lines = [f"{where:{widths[0]}}  {labels:{widths[1]}}  {when}" for where, labels, when in rows]
     return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} {unit}"])
 
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..cluster import COMPUTE
+from ..cluster import COMPUTE, Exchange, lane_name
 from .canvas import parts_of, shade, styles_of
 
 
@@ -39,7 +39,7 @@ def rows_of(trace):
     rows, top = {}, -MARGIN
     for device, lane in sorted(trace.lanes, key=lambda row: (row[0], row[1] != COMPUTE)):
         if lane == COMPUTE:
-            name = trace.names[device] if trace.names else f"device {device}"
+            name = lane_name(device, lane, trace.names)
             rows[device, lane] = Row(name, top + PITCH / 2, HEIGHT, top + PITCH)
         else:
             rows[device, lane] = Row(lane, top + HEIGHT_BESIDE / 2, HEIGHT_BESIDE, top + PITCH_BESIDE)
@@ -59,6 +59,19 @@ def ends_of(message, rows):
     """
     source, to = (message.source, message.lane), (message.to, message.to_lane)
     return tuple(end if end in rows else (end[0], COMPUTE) for end in (source, to))
+
+
+def spans_and_exchanges(trace):
+    """Return what boxes stand for, by start: an exchange that takes time, in place of the mark at its end."""
+    exchanges = [exchange for exchange in trace.exchanges if exchange.end > exchange.start]
+    if not exchanges:
+        return trace.spans
+    ends = {(each.device, each.lane, each.label, each.end) for each in exchanges}
+    spans = [
+        span for span in trace.spans
+        if span.end > span.start or (span.device, span.lane, span.label, span.end) not in ends
+    ]
+    return sorted([*spans, *exchanges], key=lambda each: each.start)
 
 
 # Which stage and which copy of the network a device works on.
@@ -147,7 +160,7 @@ class Box(NamedTuple):
 
 
 def boxes(trace, until=None, styles=None):
-    """Return a `Box` for each part of each span that began before `until`, in the order of the styles.
+    """Return a `Box` for each part of each span and exchange that began before `until`, by their styles.
 
     styles: the styles of several runs that share a picture; by default, `styles_of` this run. An overlap has
         two boxes.
@@ -156,7 +169,7 @@ def boxes(trace, until=None, styles=None):
     styles = styles_of([trace]) if styles is None else styles
     found = [
         box
-        for span in trace.spans
+        for span in spans_and_exchanges(trace)
         if until is None or span.start < until
         for box in _boxes_of(span, rows[span.device, span.lane], places, styles, until)
     ]
@@ -167,7 +180,8 @@ def boxes(trace, until=None, styles=None):
 def _boxes_of(span, row, places, styles, until):
     """Return the boxes of one span, one below the other, from its start to its end or `until`."""
     parts = parts_of(span.label)
-    height = row.height * (1 if span.end > span.start else MARK_HEIGHT / HEIGHT) / len(parts)
+    height = HEIGHT_BESIDE if type(span) is Exchange else row.height  # lower, where the device waits for it
+    height *= (1 if span.end > span.start else MARK_HEIGHT / HEIGHT) / len(parts)
     right = span.end if until is None else min(span.end, until)
     found = []
     for number, part in enumerate(parts):
@@ -176,7 +190,7 @@ def _boxes_of(span, row, places, styles, until):
         colour = shade(kind, place, places.n, styles)
         top, bottom = (row.middle + height * (edge - len(parts) / 2) for edge in (number, number + 1))
         text = str(getattr(part, "microbatch", part))
-        if hasattr(part, "microbatch") and part.kind in UNNUMBERED:
+        if type(span) is Exchange or (hasattr(part, "microbatch") and part.kind in UNNUMBERED):
             text = ""
         found.append(Box(kind, place, colour, span.start, right, top, bottom, text))
     return found

@@ -51,8 +51,8 @@ def styles_of(traces):
     >>> styles_of([Cluster([program()]).run()])["add"]
     {'label': 'add', 'facecolor': '#CD8FBF', 'dark': '#742665'}
     """
-    parts = (part for trace in traces for span in trace.spans for part in parts_of(span.label))
-    kinds = dict.fromkeys(getattr(part, "kind", None) for part in parts)
+    spans = (span for trace in traces for span in (*trace.spans, *trace.exchanges))
+    kinds = dict.fromkeys(getattr(part, "kind", None) for span in spans for part in parts_of(span.label))
     others = [kind for kind in kinds if isinstance(kind, str) and kind not in ("", *STYLES)]
     taken = {STYLES[kind]["facecolor"] for kind in kinds if kind in STYLES}
     free = [lender for lender in LENDERS if STYLES[lender]["facecolor"] not in taken]

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
+from ..cluster import COMPUTE, lane_name
 from ..cluster.trace import check_trace
 from ..rates import rates_of
 from .canvas import draw_legend_beside, label, make_room, new_axes, new_figure
@@ -38,7 +39,8 @@ def memory(trace, ax=None, title=None, legend=True):
     top = max([1.05 * highest, *(other.get_ylim()[1] for other in sharing)]) or 1
     for device, curve in enumerate(curves):
         ticks, levels = zip(*curve, (end, curve[-1][1]))
-        ax.step(ticks, levels, where="post", label=f"device {device}", color=COLOURS[device % len(COLOURS)],
+        name, colour = lane_name(device, COMPUTE, trace.names), COLOURS[device % len(COLOURS)]
+        ax.step(ticks, levels, where="post", label=name, color=colour,
                 linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
     ax.set(xlim=(0, end or 1), ylim=(0, top))
     label(ax, title, f"time ({trace.unit})", "memory (KiB)")
@@ -93,7 +95,7 @@ def ledger(trace, device, ax=None, title=None):
         ticks, layers, step="post", labels=kinds, colors=[MEMORY_KINDS[kind] for kind in kinds], linewidth=0
     )
     ax.set(xlim=(0, ticks[-1]), ylim=(0, None))
-    label(ax, title, f"time ({trace.unit})", f"device {device} (KiB)")
+    label(ax, title, f"time ({trace.unit})", f"{lane_name(device, COMPUTE, trace.names)} (KiB)")
     draw_legend_beside(ax, reverse=True)
     make_room(ax)
     return ax

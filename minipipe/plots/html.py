@@ -8,11 +8,11 @@ from html import escape
 from importlib import resources
 from io import BytesIO
 
-from ..cluster import BUBBLES, SHOWS, Span, Trace, describe_path, duration, ticks
+from ..cluster import BUBBLES, SHOWS, Exchange, Span, Trace, describe_path, duration, ticks
 from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
-from .boxes import UNNUMBERED, ends_of, rows_of, stage_places
+from .boxes import UNNUMBERED, ends_of, rows_of, spans_and_exchanges, stage_places
 from .canvas import OTHER, styles_of
 from .curves import counts_bytes
 from .timeline import timeline_figure
@@ -49,7 +49,7 @@ def template():
 
 def page_pieces(trace, title=None):
     """Return {name: the HTML in the page of `trace` in place of {{name}}}; only its data are left out."""
-    path = describe_path(trace.critical_path(), unit=trace.unit)
+    path = describe_path(trace.critical_path(), trace.unit, trace.names)
     texts = {
         "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
@@ -67,9 +67,9 @@ def page_data(trace):
     """Return what the page knows of `trace`, in plain numbers, strings, lists and dicts.
 
     lanes: [device, name] of each row, if a device has more than one, or a name; otherwise, rows are devices.
-    spans: [row, start, end, label, parts, title], and each part [kind, stage, micro-batch, copy, position]:
-        which copy of the network it works on, and where its stage stands among those of its device. A label
-        that is not of a schedule has no parts, but one of its kind alone, if it has a kind.
+    spans: [row, start, end, label, parts, title], and 1 for an exchange; each part [kind, stage, micro-batch,
+        copy, position]: which copy of the network it works on, and where its stage stands among those of its
+        device. A label that is not of a schedule has no parts, but one of its kind alone, if it has a kind.
     idle: [row, start, end, title].
     messages: [label, row of the sender, row of the receiver, sent, arrived]; messages whose arrival is not
         known are left out.
@@ -93,7 +93,8 @@ def page_data(trace):
         of_other_work = (span.label,) if getattr(span.label, "kind", None) in styles else ()
         parts = [part_row(part, span.device) for part in getattr(span.label, "parts", of_other_work)]
         title = _title(span, parts, styles, places.n_copies, trace.unit)
-        return [rows[span.device, span.lane], *_from_to(span), str(span.label), parts, title]
+        row = [rows[span.device, span.lane], *_from_to(span), str(span.label), parts, title]
+        return [*row, 1] if type(span) is Exchange else row
 
     def step_row(step):
         what = step.what
@@ -113,7 +114,7 @@ def page_data(trace):
             kind: [style["facecolor"], style["dark"], style["label"]]
             for kind, style in (styles | {"": OTHER}).items()
         },
-        "spans": [span_row(span) for span in trace.spans],
+        "spans": [span_row(span) for span in spans_and_exchanges(trace)],
         "idle": [
             [rows[idle.device, idle.lane], *_from_to(idle), causes.predicate(idle)]
             for idle in trace.idle

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..checks import write_whole
 from ..cluster import COMPUTE, SECONDS, SHOWS, Trace, lane_name
 from ..cluster.trace import check_trace
-from .boxes import ends_of, rows_of
+from .boxes import ends_of, rows_of, spans_and_exchanges
 from .canvas import STYLES, new_figure
 from .curves import counts_bytes
 from .html import html
@@ -31,9 +31,9 @@ def chrome_trace(trace: Trace) -> dict:
 
     `Trace.to_chrome_trace` calls this. Seconds, of a run that was measured, are shown as they are.
 
-    Devices are threads, and so are the other lanes that they have used; spans are boxes with their ticks in
-    the arguments, and memory is a counter, if the run counted it. An arrow for each message leads from the
-    span before the send to the span after the receipt.
+    Devices are threads, and so are the other lanes that they have used; spans and exchanges are boxes with
+    their ticks in the arguments, and memory is a counter, if the run counted it. An arrow for each message
+    leads from the span before the send to the span after the receipt.
     """
     check_trace(trace)
     tick, unit = ("1 s", 1_000_000) if trace.unit == SECONDS else ("1 ms", 1000)  # microseconds
@@ -81,9 +81,9 @@ def _names(trace, threads):
 
 
 def _boxes(trace, threads, unit):
-    """Return a box for each span; its category is the kind of work, or "work" if it has none."""
+    """Return a box for each span and exchange; its category is the kind of work, or "work" if it has none."""
     events = []
-    for device, label, start, end, lane in trace.spans:
+    for device, label, start, end, lane, *_ in spans_and_exchanges(trace):
         kind, ts = getattr(label, "kind", None), on_grid(start, unit)
         events.append({
             "ph": "X",
@@ -140,7 +140,7 @@ def _memory_counters(trace, threads, unit):
     return [
         {
             "ph": "C",
-            "name": f"memory of device {device}",
+            "name": f"memory of {lane_name(device, COMPUTE, trace.names)}",
             "pid": PROCESS,
             "tid": threads[device, COMPUTE],
             "ts": on_grid(ticks, unit),

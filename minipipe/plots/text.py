@@ -4,9 +4,9 @@ from fractions import Fraction
 from math import ceil, floor, gcd, lcm, log10
 
 from ..checks import whole_number
-from ..cluster import SECONDS, SHOWS, Trace
+from ..cluster import COMPUTE, SECONDS, SHOWS, Span, Trace
 from ..cluster.trace import check_trace
-from .boxes import UNNUMBERED, rows_of
+from .boxes import UNNUMBERED, rows_of, spans_and_exchanges
 from .canvas import STYLES, parts_of
 
 
@@ -20,7 +20,7 @@ def in_seconds(trace, spans, names, width):
     """Return the timeline of `trace` as lines of text: one row per lane, `width` columns for the whole run.
 
     trace: a run with times in seconds.
-    spans: those that have taken time.
+    spans: those that have taken time, and exchanges.
     names: {(label, device): what to write into a box}; one too long for its box is cut to the letter of its
         kind.
     width: columns, of one character.
@@ -76,37 +76,40 @@ def text(trace: Trace, width: int = 100) -> str:
 
     `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward
     that overlap. Where a device works on the same micro-batch in several stages, the stage stands in front:
-    `2F0`. Work that takes no time is one letter at the end of what is before it, if there is room: the `U` of
-    an update, the `A` of an all-reduce, or a `|` for another kind of work.
+    `2F0`. An exchange is as wide as its ticks, too: `A3--` in a lane of its own, `A---` where the device
+    waits for it. Work that takes no time is one letter at the end of what is before it, if there is room: the
+    `U` of an update, the `A` of an all-reduce on free links, or a `|` for another kind of work.
     A column is the longest time that divides all starts and ends, or the shortest action if that would be too
     fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
     block below. Where times are seconds, `width` columns are the whole run, see `in_seconds`.
     """
     check_trace(trace)
     width = whole_number("width", width, 1)
-    spans = [span for span in trace.spans if span.end > span.start]
+    shown = spans_and_exchanges(trace)
+    with_length = [each for each in shown if each.end > each.start]
+    spans = [span for span in with_length if type(span) is Span]
     if not spans:
         return "(nothing has been computed yet)"
     if trace.unit == SECONDS:
-        return in_seconds(trace, spans, _names(trace), width)
+        return in_seconds(trace, with_length, _names(trace), width)
     unit = _ticks_per_column(spans, trace.makespan)
     n_columns = round(trace.makespan / unit)
     names = _names(trace)
-    positions = {}  # {span: its first column, and the one after its last}
-    for span in spans:
-        first = round(span.start / unit)
-        positions[span] = first, max(round(span.end / unit), first + 1)
+    positions = {}  # {span or exchange: its first column, and the one after its last}, spans on top
+    for each in sorted(with_length, key=lambda each: type(each) is Span):
+        first = min(round(each.start / unit), n_columns - 1)
+        positions[each] = first, max(round(each.end / unit), first + 1)
     begin_with_letters = all(names[span.label, span.device][0].isupper() for span in spans)
     gap = 0 if begin_with_letters else 1  # 0F01F0 would be hard to read
     cell = max(
-        ceil((len(names[span.label, span.device]) + gap) / (last - first))
-        for span, (first, last) in positions.items()
+        ceil((len(names[span.label, span.device]) + gap) / (positions[span][1] - positions[span][0]))
+        for span in spans
     )
     rows = {lane: ["."] * (cell * n_columns) for lane in rows_of(trace)}
-    for span, (first, last) in positions.items():
-        name, row = names[span.label, span.device], rows[span.device, span.lane]
-        row[cell * first:cell * last] = name.ljust(cell * (last - first) - gap, "-") + " " * gap
-    _mark_what_takes_no_time(rows, trace, unit, cell, gap)
+    for each, (first, last) in positions.items():
+        name, row = names[each.label, each.device], rows[each.device, each.lane]
+        row[cell * first:cell * last] = _shortened(name, each.label, cell * (last - first) - gap) + " " * gap
+    _mark_what_takes_no_time(rows, shown, unit, cell, gap)
     named = [(row.name, rows[lane]) for lane, row in rows_of(trace).items()]
     per_block = max(1, width // cell)
     return "\n\n".join(
@@ -115,9 +118,9 @@ def text(trace: Trace, width: int = 100) -> str:
     )
 
 
-def _mark_what_takes_no_time(rows, trace, unit, cell, gap):
+def _mark_what_takes_no_time(rows, shown, unit, cell, gap):
     """Write the letter of work that takes no time into the character before it, if that is free."""
-    for span in trace.spans:
+    for span in shown:
         kind = getattr(span.label, "kind", None)
         is_shown = kind is not None and (kind in UNNUMBERED or kind not in STYLES)
         if span.end == span.start and is_shown:
@@ -170,4 +173,4 @@ def _names(trace):
     return {
         (span.label, span.device): "&".join(name(part, span.device) for part in parts_of(span.label))
         for span in trace.spans
-    }
+    } | {(each.label, each.device): each.label.kind for each in trace.exchanges if each.lane == COMPUTE}

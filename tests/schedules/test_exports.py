@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import minipipe as mp
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, in_copies, with_recompute
+from minipipe.plots.boxes import spans_and_exchanges
 from minipipe.schedules import build, interleaved_one_f_one_b
 
 # ScheduleDualPipeV of PyTorch 2.13 with 2 ranks and 4 micro-batches, as its _dump_csv writes it
@@ -279,7 +280,7 @@ def test_boxes_touch_in_whole_nanoseconds_where_spans_do():
         trace = mp.simulate(schedule, mp.Costs(F=F, B=B, message_bytes=1), mp.Link(F / 7, bandwidth=3))
         chrome = json.loads(json.dumps(trace.to_chrome_trace()))
         for device in range(4):
-            spans, end, last = trace.spans_of(device), 0, 0
+            spans, end, last = [each for each in spans_and_exchanges(trace) if each.device == device], 0, 0
             boxes = [box for box in events(chrome, "X") if box["tid"] == device + 1]
             for span, box in zip(spans, boxes, strict=True):
                 begin, length = (math.floor(1000 * box[key] + 0.5) for key in ("ts", "dur"))

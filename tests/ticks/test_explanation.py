@@ -68,8 +68,14 @@ def cause_at(trace, idle, now):
     """(cause, blame) of `idle` at the instant `now`, which is no edge of anything."""
     first = min((span.start for span in trace.spans if span.device == idle.device), default=trace.makespan)
     if idle.reason == "drain":
+        for each in trace.exchanges:
+            if each.device == idle.device and each.lane != idle.lane and each.start < now < each.end:
+                return "exchange", each
         return "drain", None
     blame = blame_at(trace, idle, now)
+    is_exchange = type(blame) is Message and str(blame.label).startswith("stage ")
+    if is_exchange and (now >= first or idle.device in (blame.source, blame.to)):
+        return "exchange", blame
     if now < first and idle.reason != "send":
         return "fill", blame
     if type(blame) is Message:

@@ -1,0 +1,150 @@
+"""Exchanges among all devices of a group, found in the messages of a run, and how much of them is hidden."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from operator import itemgetter
+from typing import NamedTuple
+
+from .record import COMPUTE, MESSAGE_WIDTH, Message, rows
+
+
+# What the label of a message says.
+
+AXES = {"tp": "among shards (tp)", "dp": "among copies (dp)", "pp": "between stages (pp)"}
+GROUPS = {"stage": "dp", "layers of stage": "dp", "shards of device": "tp"}  # how names of `Group`s begin
+CALL = re.compile(rf"(({'|'.join(GROUPS)}) \d+): (?:(\d+) of \d+: )?(.+?) (\d+)(?=[ :]|$)")
+KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"}  # of work: as an action has
+
+
+class Call(NamedTuple):
+    """A call of a collective, to which messages belong: the same on all devices of its group.
+
+    group: the beginning of its name.
+    number: of the call, in the order of the group.
+    axis: along which the devices of the group differ, one of `AXES`.
+    kind: of work, that of an action if one does the same.
+    words: what is exchanged.
+    """
+
+    group: str
+    number: int
+    axis: str
+    kind: str
+    words: str
+
+    def __str__(self):
+        return self.words
+
+
+def call_of(label):
+    """Return the `Call` to which the message with this label belongs; None if it goes between stages.
+
+    >>> print(call_of("stage 0: owners all-reduce 1: add"), call_of("0F1"))
+    the all-reduce of the gradients of stage 0 None
+    """
+    found = CALL.match(label) if type(label) is str else None
+    if found is None:
+        return None
+    # whole: the number of the call that has this one as a part
+    group, beginning, whole, name, number = found.groups()
+    what = name if " of " in name else name.split()[-1]  # without the algorithm
+    axis = GROUPS[beginning]
+    words = f"the {what} among {'copies' if axis == 'dp' else 'shards'}"
+    if beginning == "stage":
+        words = f"the {what} of {'' if what == name else 'the gradients of '}{group}"
+    return Call(group, int(whole or number), axis, KINDS.get(what, what), words)
+
+
+class Exchange(NamedTuple):
+    """A lane of device `device` took part in an exchange, from its first message to its last arrival there.
+
+    label: the action that started it, in a lane of its own; else its `Call`.
+    start, end: ticks.
+    axis: along which the devices of the exchange differ, "dp" or "tp".
+    """
+
+    device: int
+    label: object
+    start: float
+    end: float
+    lane: str
+    axis: str
+
+
+def exchanges_of(trace, record):
+    """Return the `Trace.exchanges` of a run, found in its record."""
+    asked, messages = {index: start for _, start, _, index in rows(record.waits, 4)}, record.messages
+    periods = {}  # {(lane, its `Call`): [the first tick, the last one]}
+    for index, label in zip(range(0, len(messages), MESSAGE_WIDTH), messages[::MESSAGE_WIDTH]):
+        call = call_of(label)
+        if call is None:
+            continue
+        _, _, _, sent, _, received, _, lane, to_lane = messages[index:index + MESSAGE_WIDTH]
+        ends = [(lane, sent, sent)]
+        if received is not None:
+            ends.append((to_lane, asked.get(index, received), received))
+        for number_of_lane, first, last in ends:
+            period = periods.setdefault((number_of_lane, call), [first, last])
+            period[:] = min(period[0], first), max(period[1], last)
+    beside = {lane: trace.spans_of(*lane) for lane in trace.lanes if lane[1] != COMPUTE}
+    found = {}  # {all of an exchange but its start: the start}; the calls before a mark are one exchange
+    for (number, call), (start, end) in periods.items():
+        (device, lane), label = record.lanes[number], call
+        if lane != COMPUTE:
+            spans = beside.get((device, lane), [])
+            at = bisect_left(spans, end, key=lambda span: span.start)
+            if at == len(spans):
+                continue  # it is under way
+            label, end = spans[at].label, spans[at].start
+        place = device, label, end, lane, call.axis
+        found[place] = min(start, found.get(place, start))
+    exchanges = [Exchange(device, label, start, *rest) for (device, label, *rest), start in found.items()]
+    return sorted(exchanges, key=lambda exchange: (exchange.start, exchange.device))
+
+
+# How much of the time of exchanges passes while devices compute.
+
+def times_of_exchanges(trace, parts_of):
+    """Return what `Explanation.exchanges` does. parts_of: {`Idle`: its `IdlePart`s}."""
+    busy, exposed = {}, Counter()  # {(axis, device): [(start, end)]}; {axis: ticks}
+    for each in trace.exchanges:
+        busy.setdefault((each.axis, each.device), []).append((each.start, each.end))
+    for label, *devices, sent, arrived, _, _, _, _ in trace.messages:
+        for device in devices if arrived is not None and call_of(label) is None else ():
+            busy.setdefault(("pp", device), []).append((sent, arrived))
+    for idle, parts in parts_of.items():
+        for start, end, _, blame in parts if idle.lane == COMPUTE else ():
+            axis = getattr(blame, "axis", None)
+            if type(blame) is Message and idle.device in (blame.source, blame.to):
+                axis = getattr(call_of(blame.label), "axis", "pp")
+            exposed[axis] += end - start
+    found = {}
+    for axis, device in sorted(busy, key=lambda place: [*AXES].index(place[0])):
+        of_axis = found.setdefault(axis, {"busy": 0, "hidden": 0, "exposed": exposed[axis]})
+        own = _merged(busy[axis, device])
+        work = [(span.start, span.end) for span in trace.spans_of(device, COMPUTE)]
+        of_axis["busy"] += sum(end - start for start, end in own)
+        of_axis["hidden"] += _in_common(own, work)
+    return found
+
+
+def _merged(periods):
+    """Return the periods, a list of (start, end), in the order of time; those that overlap are one."""
+    found = []
+    for start, end in sorted(periods):
+        if found and start <= found[-1][1]:
+            start, last = found.pop()
+            end = max(last, end)
+        found.append((start, end))
+    return found
+
+
+def _in_common(periods, others):
+    """Return the ticks in common of two lists of periods, each in the order of time and without overlaps."""
+    total, at = 0, 0
+    for start, end in periods:
+        at = bisect_right(others, start, lo=at, key=itemgetter(1))
+        for first, last in others[at:bisect_left(others, end, lo=at, key=itemgetter(0))]:
+            total += min(end, last) - max(start, first)
+    return total
