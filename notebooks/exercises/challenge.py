@@ -20,6 +20,7 @@ TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 COSTS = Costs(**TICKS)
 IN_TWO, FINAL = (3, 4, 2), (4, 8, 3)    # devices, micro-batches, room on each device
 WORD = re.compile(r"[FBIW]\d+")
+ALL_MOVED = "No single action in another place helps now: several have to move at once, as the hint says."
 
 
 def read(text: str) -> list[list[tuple[str, int]]]:
@@ -192,12 +193,12 @@ def _advice(text, trace, room):
     waits = [idle for idle in trace.idle if idle.reason == "wait"]
     waits = [idle for idle in waits if spare[idle.device]] or waits
     if not waits:
-        return "No single action in another place helps now: two have to move at once."
+        return ALL_MOVED
     longest = max(waits, key=lambda idle: idle.end - idle.start)
     where = f"Device {longest.device} waits long, from tick {longest.start} to {longest.end}."
     if spare[longest.device]:
         return f"{where}{spare[longest.device]} Can an F come earlier there, or a W later?"
-    return f"{where} No single action in another place helps now: two have to move at once."
+    return f"{where} {ALL_MOVED}"
 
 
 def _moved(order, room):

@@ -142,7 +142,9 @@ def check(answer: object, variant: str = "") -> object:
         if other.name == part.name and (is_earlier or is_lent):  # a lent later one would hide the learner's
             found.pop(other.title, None)
     write(found | {part.title: ("mine", definitions(code))})
-    print(f"It is in {path().name} now.")
+    owned = {title.split()[0] for title, (owner, _) in blocks().items() if owner == "mine"}
+    names = {other.name for other in all_parts() if other.kept}
+    print(f"It is in {path().name} now: {len(owned & names)} of {len(names)} parts are yours.")
     return getattr(load(), part.name)
 
 

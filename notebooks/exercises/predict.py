@@ -6,6 +6,7 @@ import numpy as np
 
 from .comments import COMMENTS
 from .folds import fold
+from .showing import picture
 
 ASK = "Your guess in place of None, and run the cell again (\"?\" if you have no idea)."
 
@@ -28,14 +29,14 @@ def guess(key, yours, right, *shows, choices=()):
         return
     print(verdict(yours, right, COMMENTS.get(key, {})))
     for show in shows:
-        _show(show() if callable(show) else show)
+        picture(show() if callable(show) else show)
     explanation = fold(int(key[:-1]), f"Answer {key}")
     try:
         from IPython.display import Markdown
     except ImportError:
         print(explanation)
     else:
-        _show(Markdown(explanation))
+        picture(Markdown(explanation))
 
 
 def verdict(yours, right, comments=()):
@@ -109,25 +110,3 @@ def plain(value):
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
-
-
-def _show(thing):
-    """Show one thing below the cell; print words, and anything without a notebook."""
-    if thing is None:
-        return
-    if isinstance(thing, str):
-        print(thing)
-        return
-    try:
-        from IPython.display import display
-    except ImportError:
-        print(thing)
-        return
-    is_figure = hasattr(thing, "savefig")
-    if is_figure:
-        import matplotlib.pyplot as plt
-
-        plt.draw_if_interactive()  # loads the notebook's backend, without which a figure is shown as words
-    display(thing)
-    if is_figure:
-        plt.close(thing)           # or it is shown once more at the end of the cell

@@ -3,16 +3,17 @@
 import re
 
 from minipipe import simulate
+from minipipe.order import alive_microbatches
 
 from . import short
 from .schedules import runnable
 
-DEVICES, MICROBATCHES, FEWEST = 2, 3, 12  # ticks, with F = 1 and B = 2
+DEVICES, MICROBATCHES, ROOM, FEWEST = 2, 3, 2, 12  # ticks, with F = 1 and B = 2
 NAIVE = "F0 B0 F1 B1 F2 B2\nF0 B0 F1 B1 F2 B2"
 
 
 def check_first_schedule(answer):
-    """Judge a schedule for 2 devices and 3 micro-batches, as text; print one sentence.
+    """Judge a schedule for 2 devices and 3 micro-batches with room for 2, as text; print one sentence.
 
     Returns the text to go on with: the answer if it can run, else the naive order.
 
@@ -42,9 +43,13 @@ def _judged(answer):
     if sentence is not None:
         return _without_stages(sentence), False
     run = simulate(schedule)
+    most = max(count for _, count in alive_microbatches(run, 0))  # device 1 never has more
+    if most > ROOM:
+        return (f"Device 0 has {most} micro-batches at once, and room for {ROOM}: each stays from its F to "
+                "its B. Which backward could come earlier?"), True
     if run.makespan > FEWEST:
         return f"It takes {run.makespan} ticks, and {FEWEST} are possible. {_longest_wait(run)}", True
-    return f"Right: {FEWEST} ticks, the fewest that are possible. Device 1 never pauses.", True
+    return f"Right: {FEWEST} ticks, the fewest that are possible, with {ROOM} micro-batches at once.", True
 
 
 def _longest_wait(run):

@@ -374,7 +374,7 @@ def in_parts(layers, X, Y, M):
 
 TIMES = {
     "F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "Right: 12 ticks",
-    "F0 F1 F2 B2 B1 B0\nF0 F1 F2 B2 B1 B0": "Right: 12 ticks",
+    "F0 F1 F2 B2 B1 B0\nF0 F1 F2 B2 B1 B0": "Device 0 has 3 micro-batches at once, and room for 2",
     "\n   F0 F1 B0 F2 B1 B2   \nF0 B0 F1 B1 F2 B2\n": "Right: 12 ticks",
     NAIVE:
         "It takes 18 ticks, and 12 are possible. Device 0 does nothing from tick 1 to 4: it waits for B0 of "
@@ -382,9 +382,8 @@ TIMES = {
     "F0 F1 B0 B1 F2 B2\nF0 B0 F1 B1 F2 B2":
         "15 ticks, and 12 are possible. Device 1 does nothing from tick 7 to 10: it waits for F2 of device",
     "F0 F1 F2 B2 B1 B0\nF0 B0 F1 B1 F2 B2":
-        "16 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 10: it waits for B2 of device",
-    "F0 F1 F2 B0 B1 B2\nF2 F1 F0 B0 B1 B2":
-        "14 ticks, and 12 are possible. Device 0 does nothing from tick 3 to 8: it waits for B0 of device 1.",
+        "Device 0 has 3 micro-batches at once, and room for 2: each stays from its F to its B.",
+    "F0 F1 B1 F2 B0 B2\nF0 F1 B1 B0 F2 B2": "ticks, and 12 are possible. Device 0 does nothing from",
 }
 DO_NOT_RUN = {
     "...\n...": "Not solved yet", "": "Not solved yet",

@@ -34,6 +34,7 @@ SOLVED = re.compile(
 )
 HINT = re.compile(r"<details><summary>Hint</summary>.*</details>\n</details>", re.DOTALL)
 TAGS = re.compile(r"</?(details|summary)>")
+FIRST = "# Run this cell first"                  # it finds the project, and is the same in all of the core
 GUESS = re.compile(r"^ *guess\(", re.MULTILINE)
 DRAWN = re.compile(r"<(Figure|Trace|Schedule)\b")
 ASKED = ("IPython.display",)   # what a solution does without: the tests run where it is not installed
@@ -217,8 +218,8 @@ def exercises(before):
 class Reading(NamedTuple):
     """How much there is of each: cells, words, lines of given code, predictions, exercises.
 
-    The explanation of a prediction counts, which is read once it was made; hints, solutions and what the
-    learner writes do not.
+    The explanation of a prediction counts, which is read once it was made; hints, solutions, what the
+    learner writes and the cell that finds the project do not.
     """
 
     cells: int
@@ -238,6 +239,7 @@ def reading_of(cells):
     texts = [TAGS.sub("", HINT.sub("", source(cell))) for cell in cells if cell["cell_type"] == "markdown"]
     codes = [source(cell) for cell in cells if cell["cell_type"] == "code"]
     given = [source(cell) for cell in cells if cell["cell_type"] == "code" and not is_exercise(cell)]
+    given = [code for code in given if not code.startswith(FIRST)]
     return Reading(
         len(cells), sum(len(text.split()) for text in texts),
         sum(bool(line.strip()) for code in given for line in code.splitlines()),

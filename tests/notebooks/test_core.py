@@ -1,6 +1,8 @@
 """The core of the notebooks: its form, with each rule broken once, and its answers, those of a run."""
 
+import os
 import re
+import subprocess
 import sys
 from copy import deepcopy
 
@@ -8,9 +10,12 @@ import pytest
 from notebooks.core import agrees, answers_of, code_of, faults
 from notebooks.template import CORE, cells_of, run, source
 
+import minipipe as mp
 from exercises import mine, predict
 from exercises.comments import COMMENTS
+from exercises.folds import CODE, fold, solution
 from exercises.predict import ASK
+from exercises.showing import picture
 
 EACH = pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
 
@@ -45,6 +50,45 @@ def test_bold_answers_are_those_of_a_run(path, own_file, monkeypatch):
     assert answers.keys() == found.keys()
     for key, right in found.items():
         assert agrees(answers[key], right), f"guess {key}: the fold says {answers[key]}, the run {right}"
+
+
+def test_the_first_cell_finds_the_project_or_says_where_to_start(tmp_path):
+    """From its own folder, from others of the project, and from elsewhere; it is the same in all."""
+    [code] = {code_of(cells_of(path))[0] for path in CORE}
+    root = PATH.parents[1]
+    asked = "print(find_spec('exercises').origin, bool(find_spec('minipipe')))"
+    command = [sys.executable, "-c", f"{code}\n{asked}"]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for folder in (root / "notebooks", root, root / "tests" / "notebooks", tmp_path):
+        ended = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+        if folder == tmp_path:
+            assert "ImportError: this notebook needs the project around it: start Jupyter in" in ended.stderr
+        else:
+            assert ended.stdout == f"{mine.FOLDER / 'exercises' / '__init__.py'} True\n", ended.stderr
+
+
+def test_a_skeleton_is_its_solution_with_two_blanks():
+    found = []
+    for path in CORE:
+        for text in (source(cell) for cell in cells_of(path)):
+            for title in re.findall("<summary>Skeleton: (.+)</summary>", text):
+                number = int(path.name[:2])
+                skeleton = CODE.search(fold(number, f"Skeleton: {title}"))[1]
+                pattern = re.escape(skeleton).replace("____", "(.+)")
+                assert re.fullmatch(pattern, solution(number, title)) and skeleton.count("____") == 2, title
+                found.append(title)
+    assert found == ["clock", "run", "sent"]
+
+
+def test_a_run_is_shown_in_ticks_without_four_bubbles(monkeypatch):
+    display = pytest.importorskip("IPython.display", reason="needs the notebooks extra")
+    shown = []
+    monkeypatch.setattr(display, "display", lambda thing, metadata: shown.append(thing))
+    trace = mp.simulate(mp.schedules.gpipe(2, 2))
+    picture(trace, "two rows")
+    assert "bubble" in trace._repr_html_() and repr(shown[0]) == repr(trace)
+    assert "bubble" not in shown[0]._repr_html_() and "9 ticks" in shown[0]._repr_html_()
+    assert shown[0]._repr_png_() == trace._repr_png_()
 
 
 @pytest.fixture
@@ -114,9 +158,9 @@ PROMPT = {"output_type": "stream", "name": "stdout", "text": [ASK + "\n"]}
 BROKEN = {
     "starts with '# 07 · ' and a question": changed("waits for whom?", "waits for whom"),
     "'**The idea:**'": changed("**The idea:**", "The idea:"),
-    "names the minutes": changed("About 20 minutes", "Some minutes, said to be about 20\nminutes"),
+    "names the minutes": changed("About 45 minutes", "Some minutes, said to be about 45\nminutes"),
     "needs 08, which comes later": changed("You need notebook 06", "You need notebook 08"),
-    "it says 25 minutes": changed("About 20 minutes", "About 25 minutes"),
+    "it says 25 minutes": changed("About 45 minutes", "About 25 minutes"),
     "words: 750 at most": changed("## One `max`", "## One `max`\n\n" + "word " * 200),
     "lines: 45 at most": changed("K, M, F, B = 4, 8, 1, 2", "K, M, F, B = 4, 8, 1, 2\n" + "K = 4\n" * 30),
     "the guesses are called": changed('guess("7c"', 'guess("7d"'),

@@ -89,10 +89,13 @@ def test_a_right_part_goes_into_the_file_with_its_helpers(own_file, capsys):
     text = own_file.read_text()
     assert text.count("def gpipe") == 1 and "def count" in text and "no part of it" not in text
     assert "# gpipe: mine, from notebook 08" in text
+    mine.check(cell(part_named("needs").solution, "needs"))
+    assert "It is in my_pipeline.py now: 2 of 13 parts are yours.\n" in capsys.readouterr().out
+    text = own_file.read_text()
     mine.check(cell(code, "gpipe"))
     assert own_file.read_text() == text
     mine.begin(9)
-    assert "Yours: gpipe." in capsys.readouterr().out
+    assert "Yours: needs, gpipe." in capsys.readouterr().out
 
 
 def test_a_wrong_part_stays_out_of_the_file(own_file, capsys):
