@@ -67,28 +67,33 @@ def predicted(yours, right):
     >>> predicted([1, 2], np.array([1, 3]))
     'You predicted [1, 2], but it is [1, 3].'
     """
-    right = _plain(right)
+    right = plain(right)
     if nothing_in(yours):
         return f"You have not predicted it: it is {right}."
-    if _meets(yours, right):
+    if is_met(yours, right):
         return f"As you predicted: {right}."
     return f"You predicted {short(yours)}, but it is {right}."
 
 
-def _plain(value):
-    """`value` without NumPy's types, and fractions with four digits."""
+def plain(value):
+    """`value` without NumPy's types; fractions with four digits, tuples as lists."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def _meets(yours, right):
+def is_met(yours, right):
+    """Whether a guess is right: whole numbers and words exactly, fractions to two percent.
+
+    >>> is_met(" No", "no"), is_met(0.27, 3 / 11), is_met(95, 96), is_met((1, 2), [1, 2])
+    (True, True, False, True)
+    """
     if isinstance(right, list):
         yours = yours.tolist() if isinstance(yours, np.ndarray) else yours
         alike = isinstance(yours, (list, tuple)) and len(yours) == len(right)
-        return alike and all(map(_meets, yours, right))
+        return alike and all(map(is_met, yours, right))
     if isinstance(right, str):
         return str(yours).strip().lower() == right.lower()
     try:

@@ -285,7 +285,7 @@ def _stopped(title, error):
     """Return the sentence about an error. If a name is missing, it says what to do."""
     if isinstance(error, NameError) and error.name:
         return (f"{title} uses `{error.name}`, which is not in its cell and not among the parts before it: "
-                "define it in the same cell.")
+                "define it in the same cell, or do without it.")
     if isinstance(error, Endless):
         return (f"`{title}` finds no end: a loop in it goes round and round. "
                 "What should stop it, and does that ever change?")

@@ -2,8 +2,7 @@
 
 from ast import literal_eval
 
-import numpy as np
-
+from . import is_met, plain
 from .comments import COMMENTS
 from .folds import fold
 from .showing import picture
@@ -85,28 +84,3 @@ def _of_a_number(yours, right):
     if off <= 0.2:
         return f"{right}; you said {yours}: the right size, {round(100 * off)} % off."
     return f"{right}; you said {yours}."
-
-
-def is_met(yours, right):
-    """Return whether a guess is right: whole numbers and words exactly, fractions to two percent.
-
-    >>> is_met(" No", "no"), is_met(0.27, 3 / 11), is_met(95, 96), is_met([1, 2], [1, 2])
-    (True, True, False, True)
-    """
-    if isinstance(right, list):
-        return isinstance(yours, list) and len(yours) == len(right) and all(map(is_met, yours, right))
-    if isinstance(right, str):
-        return str(yours).strip().lower() == right.lower()
-    try:
-        return bool(abs(yours - right) <= (0.02 * abs(right) if isinstance(right, float) else 0))
-    except TypeError:
-        return False
-
-
-def plain(value):
-    """Return `value` without NumPy's types; fractions with four digits, tuples as lists."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -51,9 +51,6 @@ PARTS = [
             (FIRST, '(device - 1, "F", i)',
              "On device 0 your F waits for device -1, which does not exist. Its input is X, which is there "
              "from the start: it waits for nothing, None."),
-            (FIRST, '(device - 1, "F", i) if device > 0 else (device, "F", i - 1)',
-             "On device 0 your F waits for the F before it. The order of a device's own actions is the "
-             "clock's business; `needs` says only what must have come, and X is there: None."),
             (OWN, "return None",
              "Your W waits for nothing. It multiplies with dZ, which the I of its own device brings."),
             (NEXT, 'return (device + 1, "B", i) if device < K - 1',

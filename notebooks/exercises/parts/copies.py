@@ -85,12 +85,6 @@ NETWORK = [
     ("2 * (N - 1) * sum(sizes[1:-1]) * m",
      "Your network split sends to all others. At a cut there is one receiver, the next device."),
     ("2 * sum(sizes[1:-1])", "Your network split forgets the samples: A is (n, m)."),
-    ("2 * max(sizes[1:-1]) * m",
-     "Your network split counts the largest cut only. Each cut has an A of its own: add up all hidden "
-     "layers."),
-    ("2 * (N - 1) * max(sizes[1:-1]) * m",
-     "Your network split takes each cut to be as large as the largest. Each has an A of its own: add up all "
-     "hidden layers."),
 ]
 LAYER = [
     ("(N - 1) * (2 * sum(sizes[1:]) - sizes[-1]) * m", ""),
@@ -188,17 +182,11 @@ PARTS = [
             (LOOP, LEFT_OVER,
              "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one "
              "that is left over. `micro_batches` gives it to one of the shares."),
-            (LOOP, LEFT_OVER.replace("m=X.shape[1]", "m=X_d.shape[1]"),
-             "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one "
-             "that is left over. `micro_batches` gives it to one of the shares."),
             ("run(layers, X_d, Y_d,", "run(layers, X, Y,",
              "Your J and gradients are D times too large, as if each copy worked on all samples. Each runs "
              "its share of X and Y, and divides by the m of the whole mini-batch."),
             ("Y_d, K, M,", "Y_d, 1, M,", "Your copies have one stage. Each is a pipeline of K stages."),
             ("Y_d, K, M,", "Y_d, K, 1,", "Your copies have one micro-batch. Each cuts its share into M."),
-            ("Y_d, K, M,", "Y_d, 1, 1,",
-             "Your copies have one stage and one micro-batch. Each is a pipeline of K stages, and cuts its "
-             "share into M."),
             ("K, M, schedule,", "K, M, gpipe,",
              "All numbers are right, but nobody asks `schedule`: your copies always follow the same one. "
              "Pass on to `run` what `copies` is given."),

@@ -130,8 +130,6 @@ PARTS = [
             (CUT, "return [X[:, i] for i in range(M)]",
              "Each of your parts is a single sample, and no longer a matrix: `X[:, i]` drops an axis. All "
              "samples must be in one of the M parts, and a part with one sample is a matrix of one column."),
-            (CUT, CUT + "[::-1]",
-             "Your parts come in the wrong order: the first samples are in part 0."),
             (CUT, "yield from np.array_split(X, M, axis=1)",
              "Your function yields its parts one by one, and each can be had only once. Return a list."),
         ),

@@ -37,8 +37,6 @@ def _count(result):
 
 LOSS = "-(y * np.log(a) + (1 - y) * np.log(1 - a))"
 BACK = "return dz, dz * x1, dz * x2, dz"
-NO_W = ("Your backward asks for `{}`, which it is not given, and does not need: "
-        "w times x has, with respect to w, the slope x.")
 
 PARTS = [
     Part(
@@ -59,15 +57,10 @@ PARTS = [
             (LOSS, "-(y * np.log(1 - a) + (1 - y) * np.log(a))",
              "Your L has y and 1 - y exchanged: it is small where the neuron is sure and wrong."),
             (LOSS, "(a - y) ** 2 / 2", "Your L is the squared error. Here it is the one with logarithms."),
-            (LOSS, "a - y", "Your L is answer minus truth. The loss is the formula with logarithms."),
             ("1 / (1 + np.exp(-z))", "1 / (1 + np.exp(z))",
              "Your a falls when z grows: the exponent is -z, with its minus."),
             ("1 / (1 + np.exp(-z))", "1 / 1 + np.exp(-z)",
              "Your a is 1 + e^-z, above 1: brackets around 1 + np.exp(-z), since / comes before +."),
-            ("1 / (1 + np.exp(-z))", "np.exp(-z)",
-             "Your a is e^-z, which can be above 1. It is 1 / (1 + e^-z)."),
-            ("1 / (1 + np.exp(-z))", "np.tanh(z)",
-             "Your a is tanh(z), which goes from -1 to 1. A probability needs the sigmoid."),
             ("1 / (1 + np.exp(-z))", "z",
              "Your a is z itself, which may be below 0 or above 1. Squeeze it with the sigmoid first."),
             ("w1 * x1 + w2 * x2 + b", "w1 * x1 + w2 * x2", "Your z forgets the bias b."),
@@ -76,15 +69,10 @@ PARTS = [
              "Your weights and inputs are crossed: w1 belongs to x1, w2 to x2."),
             ("w1 * x1 + w2 * x2 + b", "(w1 + w2) * (x1 + x2) + b",
              "Your z multiplies sums. Each input has a weight of its own: multiply first, then add."),
-            ("w1 * x1 + w2 * x2 + b", "2.0 * 0.75 - 3.0 * 0.25 - 0.25",
-             "Your z is that of the first picture, whatever comes in: use the arguments, not the numbers."),
             ("return z, a, L", "return L",
              "Your forward returns L alone. The backward pass will need what went forward: return z, a, L."),
             ("return z, a, L", "return a, L", "Your forward returns a, L: return all three, z, a, L."),
-            ("return z, a, L", "return L, a, z", "Your forward returns L, a, z: the order is z, a, L."),
             ("return z, a, L", "return a, z, L", "Your forward returns a, z, L: the order is z, a, L."),
-            ("return z, a, L", "return z, L, a", "Your forward returns z, L, a: the order is z, a, L."),
-            ("return z, a, L", "return a, L, z", "Your forward returns a, L, z: the order is z, a, L."),
         ),
         "three steps, and each needs only what went before it.",
         kept=False,
@@ -103,10 +91,6 @@ PARTS = [
              "You divide by the slope of the sigmoid: the chain rule multiplies."),
             ("dz = da * a * (1 - a)", "dz = da + a * (1 - a)",
              "You add the slope of the sigmoid: the chain rule multiplies."),
-            ("dz = da * a * (1 - a)", "dz = da * (1 / (1 + np.exp(-a))) * (1 - 1 / (1 + np.exp(-a)))",
-             "Your slope of the sigmoid is that at a, the wrong point: a came out of the sigmoid already."),
-            ("dz = da * a * (1 - a)", "dz = da * (1 - a * a)",
-             "Your slope is 1 - a^2, that of tanh. The slope of the sigmoid is a (1 - a)."),
             ("da = -y / a + (1 - y) / (1 - a)", "da = y / a - (1 - y) / (1 - a)",
              "Your signs are all turned round: for a one (y = 1), L falls when a grows, so da is negative."),
             ("da = -y / a + (1 - y) / (1 - a)", "da = -y / a - (1 - y) / (1 - a)",
@@ -128,16 +112,6 @@ PARTS = [
              "Your dw1 and dw2 are exchanged: what moves with w1 is the product with x1."),
             (BACK, "return dz, dz, dz, dz",
              "Your dw1 and dw2 are dz, as db is. When w1 moves by a little, z moves x1 times as much."),
-            (BACK, "return dz, dz / x1, dz / x2, dz", "You divide by x1 and x2: the chain rule multiplies."),
-            (BACK, "return dz, dz + x1, dz + x2, dz", "You add x1 and x2: the chain rule multiplies."),
-            (BACK, "return dz, dz * w1, dz * w2, dz", NO_W.format("w1")),
-            (BACK, "return dz, dz * x1, dz * w2, dz", NO_W.format("w2")),
-            (BACK, "return dz, dz * x1, dz * x2, dz * b",
-             "Your backward asks for `b`, which it is not given, and does not need: "
-             "z moves as much as b does, so the slope is 1."),
-            ("dz = da * a * (1 - a)", "dz = da * z * (1 - z)",
-             "Your backward asks for `z`, which it is not given, and does not need: the slope of the sigmoid "
-             "is written with what came out of it, a."),
             (BACK, "return dz * x1, dz * x2, dz", "Your backward returns dw1, dw2, db: put dz in front."),
             (BACK, "return dz * x1, dz * x2, dz, dz",
              "Your backward returns dw1, dw2, db and dz: the order is dz, dw1, dw2, db."),

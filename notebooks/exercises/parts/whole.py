@@ -135,8 +135,6 @@ PARTS = [
             (RETURN, "return (A - Y).sum() ** 2 / (2 * m), (A - Y) / m",
              "Your J adds up first and squares then, so errors of opposite sign cancel. Square each, then "
              "add up."),
-            (RETURN, "return np.abs(A - Y).sum() / (2 * m), (A - Y) / m",
-             "Your J takes absolute values. The cost takes squares."),
             (RETURN, "return (A - Y) / m, ((A - Y) ** 2).sum() / (2 * m)",
              "Your cost returns dA first. The order is (J, dA)."),
         ),
