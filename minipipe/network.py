@@ -39,11 +39,11 @@ class Network:
         float64.
     grain: None, or the samples that pass the layers at a time, as for `Sequential`.
 
-    A network has one dtype. All W and b become floats of it, whole numbers too, and so do X and Y of each
-    mini-batch; since a layer's output has the dtype of its input, all else then has it as well. With
-    parameters of different dtypes, it is the one that holds all of them (`np.result_type`). Fractions stay
-    fractions: a network with some has the dtype object, and leaves X and Y as they are. So are tokens, since
-    float32 cannot tell all of them apart.
+    A network has one dtype. All W and b become floats of it, whole numbers too, and so do X and the floats
+    of Y in each mini-batch; since a layer's output has the dtype of its input, all else then has it as well.
+    With parameters of different dtypes, it is the one that holds all of them (`np.result_type`). Fractions
+    stay fractions: a network with some has the dtype object, and leaves X and Y as they are. So are tokens,
+    since float32 cannot tell all of them apart, and whole numbers in Y, which a loss may take as indices.
 
     The same holds of a W or b that is assigned later, as in `net.layers[0].W = W`: the next run, prediction
     or step takes it over, or refuses it. It has the shape of the one before.
@@ -292,7 +292,7 @@ class Network:
     def _check_is_optimizer(self, optimizer):
         """Raise `ValueError` unless `optimizer` is one."""
         if isinstance(optimizer, type) or not hasattr(optimizer, "check_network"):
-            words = "pass an object, such as SGD(learning_rate=0.1), as in train([(X, Y)], SGD(0.1))"
+            words = "pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer"
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
 
     def _check_state_of(self, optimizer, state):
@@ -348,7 +348,7 @@ class Network:
                 )
             if Y.ndim > 1:
                 self.loss.check(Y)
-            return X, as_floats("Y", Y, self.dtype)
+            return X, as_floats("Y", Y, self.dtype) if Y.dtype.kind == "f" else Y
 
     def _inputs(self, X):
         """Return X, checked, in the dtype of the network; tokens keep their own."""

@@ -88,11 +88,14 @@ class Pass(NamedTuple):
     number: of the pass, from 1; 0 before the first.
     n_done: how many of its mini-batches have been followed by a step.
     n_batches: how many mini-batches it has.
+    m, seed: its samples, and the seed of their order.
     """
 
-    number: int
-    n_done: int
-    n_batches: int
+    number: int = 0
+    n_done: int = 0
+    n_batches: int = 0
+    m: int = 0
+    seed: int = 0
 
 
 class OptimizerState(NamedTuple):
@@ -208,9 +211,9 @@ def check_optimizer_state(state: State, optimizer, parameters: Mapping) -> None:
     real_number(f"{state.source}: last_rate", found.last_rate, above=0)
     name = f"{state.source}: last_pass"
     numbers = whole_numbers(name, found.last_pass, 0)
-    if len(numbers) != 3 or numbers[1] > numbers[2] or (numbers[1] < numbers[2] and not numbers[0]):
+    if len(numbers) != 5 or numbers[1] > numbers[2] or (numbers[1] < numbers[2] and not numbers[0]):
         met = shown(list(numbers))
-        raise ValueError(f"{name}={met} must be [number, n_done, n_batches] of a pass of fit")
+        raise ValueError(f"{name}={met} must be [number, n_done, n_batches, m, seed] of a pass of fit")
     for key, arrays in found.memory.items():
         # a frozen parameter has no memory and no position, so a position does not say which parameter it is
         own = parameters.get(key[:2], [])

@@ -38,10 +38,10 @@ def fit(
     """Train `model` for `epochs` more passes over X and Y, and return a list of `Epoch`.
 
     Epochs are counted in the optimizer, whose state `minipipe.save` and `minipipe.load` keep: `fit` for 2
-    epochs, and for 2 more, has the bits of `fit` for 4. A new optimizer begins at epoch 1. A pass that was
-    interrupted, by Ctrl-C or an error, goes on with its next mini-batch and counts as the first of the next
-    `fit`; steps made by hand in between count as mini-batches of it. So after `fit(..., epochs=5)` was
-    interrupted, `fit(..., epochs=5 - optimizer.n_epochs)` makes the rest of it.
+    epochs, and for 2 more, has the bits of `fit` for 4. A new optimizer begins at epoch 1, and so does one
+    that has trained another network. A pass that was interrupted, by Ctrl-C or an error, goes on with its
+    next mini-batch and counts as the first of the next `fit`. So after `fit(..., epochs=5)` was interrupted,
+    `fit(..., epochs=5 - optimizer.n_epochs)` makes the rest of it.
 
     model: a `Sequential` or a `Pipeline`.
     X: (n[0], m), the samples.
@@ -62,9 +62,10 @@ def fit(
     first_epoch: None, to go on after the last epoch of `optimizer`; or the number of the first pass, which
         then begins anew.
 
-    Raises `ValueError` before the first step if the data, the sizes or a rate do not fit, or the number of
-    mini-batches is not that of an interrupted pass; and `FloatingPointError` before a step in which anything
-    overflows. After an error or Ctrl-C, parameters and optimizer, with its rate, are those of the last step.
+    Raises `ValueError` before the first step if the data, the sizes or a rate do not fit, or the samples,
+    mini-batches and seed are not those of an interrupted pass; and `FloatingPointError` before a step in
+    which anything overflows. After an error or Ctrl-C, parameters and optimizer, with its rate, are those of
+    the last step.
     """
     if isinstance(model, type) or not hasattr(model, "check_fit"):
         raise ValueError(f"model={shown(model)} is no network: pass one, such as Sequential(layers, loss)")
@@ -79,15 +80,16 @@ def fit(
         validation = model.checked_batch(*validation)
         metric(model.predict(validation[0]), validation[1])
     epochs, seed = whole_number("epochs", epochs, 1), whole_number("seed", seed, 0)
-    plan = _plan(model, X.shape[-1], optimizer, epochs, batch_size, learning_rate, first_epoch)
+    m = X.shape[-1]
+    plan = _plan(model, Pass(m=m, seed=seed), optimizer, epochs, batch_size, learning_rate, first_epoch)
     last, step, history = plan[-1][0], partial(_train_on, model, optimizer, clip), []
     begin = time.perf_counter()
     for number, n_done, batches, rates in plan:
         if not n_done:
             optimizer.network = model.token
-            optimizer.last_pass = Pass(number, 0, len(batches))
-        order, rest = shuffled(X.shape[-1], seed, number), batches[n_done:]
-        J, n_samples = 0.0, X.shape[-1] - rest[0].start
+            optimizer.last_pass = Pass(number, 0, len(batches), m, seed)
+        order, rest = shuffled(m, seed, number), batches[n_done:]
+        J, n_samples = 0.0, m - rest[0].start
         with watched(report is not None), computing():  # once for all steps, rather than once for each
             for batch, rate in zip(with_progress(rest, "mini-batches of this epoch"), rates[n_done:]):
                 mini_batch = (np.take(array, order[batch], axis=-1) for array in (X, Y))
@@ -101,24 +103,28 @@ def fit(
     return history
 
 
-def _plan(model, m, optimizer, epochs, batch_size, learning_rate, first_epoch):
+def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch):
     """Return for each epoch of `fit`: its number, how many mini-batches are done, all of them, their rates.
 
-    The mini-batches are slices of the m samples. Some are done in an epoch that was interrupted.
+    The mini-batches are slices of the samples. Some are done in an epoch that was interrupted.
+    data: a `Pass` with the samples and the seed.
     """
-    first, (_, n_done, n_batches) = optimizer.n_epochs + 1, optimizer.last_pass
+    first, n_done, last = optimizer.n_epochs + 1, optimizer.last_pass.n_done, optimizer.last_pass
+    if optimizer.network not in (None, model.token):
+        first, n_done = 1, 0
     if first_epoch is not None:
         first = whole_number("first_epoch", first_epoch, 1)
-    if first_epoch is not None or n_done == n_batches:
+    if first_epoch is not None or n_done == last.n_batches:
         n_done = 0
     numbers = range(first, first + epochs)
     sizes = [batch_size(number - 1) if callable(batch_size) else batch_size for number in numbers]
-    of_epochs = [_checked_batches(model, m, size) for size in sizes]
+    of_epochs = [_checked_batches(model, data.m, size) for size in sizes]
     counts = list(map(len, of_epochs))
-    if n_done and n_batches != counts[0]:
+    if n_done and last[2:] != (counts[0], data.m, data.seed):
         raise ValueError(
-            f"epoch {first} was interrupted after {n_done} of {n_batches} mini-batches, but has {counts[0]} "
-            f"now: use the batch_size and data that it began with, or first_epoch={first} to begin it anew"
+            f"epoch {first} was interrupted after {n_done} of {last.n_batches} mini-batches of {last.m} "
+            f"samples with seed={last.seed}, but has {counts[0]} of {data.m} with seed={data.seed} now: use "
+            f"what it began with, or first_epoch={first} to begin it anew"
         )
     rates = [[None] * n for n in counts]
     if learning_rate is not None:
@@ -154,6 +160,7 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
     """Make one step, with learning rate `rate` unless that is None; return m times the mean of the costs."""
     before, n_steps = optimizer.learning_rate, model.n_steps
     try:
+        optimizer.in_fit = True  # so that the step counts as one of this pass
         if rate is not None:
             optimizer.learning_rate = rate
         if model.has_updates:
@@ -171,6 +178,8 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
                 "the parameters are those of the step before"
             ) from None
         raise
+    finally:
+        optimizer.in_fit = False
     return _as_float(J) * X.shape[-1]
 
 

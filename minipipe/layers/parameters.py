@@ -89,8 +89,10 @@ class Parameters:
             is_of_floats = array is not None and array.dtype.kind == "f"
             return in_one_piece(as_floats(name, array, self._dtype) if is_of_floats else array)
         if (array is None) != (shape is None):
-            what, remedy = ("no", f"an array of shape {shape}") if array is None else ("a", "None")
-            raise ValueError(f"{named(layer)} has {what} {name} now, unlike before: make it {remedy}")
+            what, remedy = ("no", f"make it an array of shape {shape}")
+            if array is not None:
+                what, remedy = "a", "make it in __init__, or write parameter_shapes and draw for it"
+            raise ValueError(f"{named(layer)} has {what} {name} now, unlike before: {remedy}")
         array = layer.checked_parameter(name, array, shape)
         if array is None:
             return None

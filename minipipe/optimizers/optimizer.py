@@ -46,14 +46,13 @@ class Optimizer(AsCode):
         self.last_rate = self.learning_rate
         self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self.n_updates = 0
-        self.last_pass = Pass(0, 0, 0)
+        self.last_pass, self.in_fit = Pass(), False
         self.network = None  # the token of the network that it has trained last
 
     @property
     def n_epochs(self) -> int:
         """The number of the last epoch that `fit` has finished with it; 0 before the first."""
-        number, n_done, n_batches = self.last_pass
-        return number - (n_done < n_batches)
+        return self.last_pass.number - (self.last_pass.n_done < self.last_pass.n_batches)
 
     def why_no_parts(self) -> str | None:
         """Return why it cannot update a part of a parameter, in words; None if it can."""
@@ -132,14 +131,16 @@ class Optimizer(AsCode):
 
     def count_step(self, network):
         """Note a step that the network with this token has made with it, perhaps one of a pass of `fit`."""
+        if self.network not in (None, network):
+            self.last_pass = Pass()
         self.network = network
-        if self.last_pass.n_done < self.last_pass.n_batches:
+        if self.in_fit:
             self.last_pass = self.last_pass._replace(n_done=self.last_pass.n_done + 1)
 
     def fresh(self):
         """Return an optimizer like this one that has made no update yet."""
         twin = copy.copy(self)
-        twin.memory, twin.n_updates, twin.last_pass, twin.network = {}, 0, Pass(0, 0, 0), None
+        twin.memory, twin.n_updates, twin.last_pass, twin.network = {}, 0, Pass(), None
         return twin
 
     def resume(self, found, network):
@@ -174,13 +175,12 @@ class Optimizer(AsCode):
         self.check_memory({key: g.shape for key, (_, _, g) in parameters.items()})
 
     def check_network(self, token):
-        """Raise `ValueError` if it remembers gradients or epochs of a network with another token."""
-        remembers = self.last_pass.number or (self.n_memories and self.n_updates)
-        if remembers and self.network not in (None, token):
+        """Raise `ValueError` if it remembers gradients of a network with another token."""
+        if self.n_memories and self.n_updates and self.network not in (None, token):
             raise ValueError(
-                "this optimizer remembers the gradients or epochs of another network: make a new "
-                f"{type(self).__name__} for each network; to go on with that training in this network, call "
-                "net.resume(other.state(optimizer), optimizer)"
+                "this optimizer remembers the gradients of another network: make a new "
+                f"{type(self).__name__} for each network, or take optimizer.fresh(); to go on with that "
+                "training in this network, call net.resume(other.state(optimizer), optimizer)"
             )
 
     def check_memory(self, shapes):

@@ -87,26 +87,13 @@ def new_figure(width, height):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-MOST_OPEN = 10  # figures of ours that nobody is shown; a closed one is still there for whoever has its axes
-
-
 def new_axes(width, height):
-    """Return axes in a new figure of pyplot, which a notebook shows once, or `plt.show()` in a window.
-
-    Without a display, pyplot would keep all figures until the program ends: the last `MOST_OPEN` stay open.
-    """
+    """Return axes in a new figure of pyplot, which a notebook shows once, or `plt.show()` in a window."""
     import matplotlib.pyplot as plt
 
     with warnings.catch_warnings():  # `rc_context` would undo what a notebook's backend sets as it loads
         warnings.filterwarnings("ignore", "More than .* figures", RuntimeWarning)
-        figure, ax = plt.subplots(figsize=(width, height), layout="constrained")
-    figure.set_label("minipipe")
-    if plt.get_backend().lower() == "agg":
-        labels = zip(plt.get_fignums(), plt.get_figlabels())
-        ours = [number for number, name in labels if name == "minipipe"]
-        for number in ours[:-MOST_OPEN]:
-            plt.close(number)
-    return ax
+        return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def label(ax, title, x, y="", pad=None):

@@ -138,7 +138,7 @@ def test_an_assignment_counts_in_step_predict_and_state_too():
         assert net.n_steps == 0
     net = mp.Sequential([mp.Linear(3, 3, bias=False)], LOSS)
     net.layers[0].b = B
-    with pytest.raises(ValueError, match="has a b now, unlike before: make it None"):
+    with pytest.raises(ValueError, match="has a b now, unlike before: make it in __init__"):
         net.predict(X)
 
 

@@ -245,3 +245,28 @@ def test_binary_of_soft_labels_is_the_sum_term_by_term():
     Y = rational([[Fraction(1, 3), Fraction(3, 4), 0]])
     terms = [y * np.log(a) + (1 - y) * np.log(1 - a) for a, y in zip(A.ravel(), Y.ravel(), strict=True)]
     assert mp.BinaryCrossEntropy().forward(A, Y) == -sum(terms) / 3
+
+
+class OfClasses(mp.losses.Loss):
+    """Softmax cross-entropy of logits, with the number of the class as label; it overrides forward."""
+
+    def forward(self, A, Y, m):
+        P = np.exp(A) / np.exp(A).sum(axis=0)
+        self.cache = P, Y[0], m
+        return -np.log(P[Y[0], np.arange(A.shape[1])]).sum() / m
+
+    def backward(self):
+        P, classes, m = self.cache
+        dA = P.copy()
+        dA[classes, np.arange(P.shape[1])] -= 1
+        return dA / m
+
+
+def test_a_loss_may_take_whole_numbers_as_indices():
+    layers, classes = [mp.Linear(3, 2)], np.array([[0, 1, 1, 0]])
+    X = np.random.default_rng(0).standard_normal((3, 4))
+    own = mp.Pipeline(layers, OfClasses(), 1, 2)
+    ours = mp.Pipeline(layers, mp.SoftmaxCrossEntropy(), 1, 2)
+    J = own.forward_backward(X, classes)
+    assert abs(J - ours.forward_backward(X, mp.one_hot(classes[0], 2))) < 1e-15
+    assert np.allclose(own.gradients[0][0], ours.gradients[0][0], rtol=0, atol=1e-15)

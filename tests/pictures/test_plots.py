@@ -1,6 +1,5 @@
 """Pictures say what the trace says, readably."""
 
-import io
 from fractions import Fraction
 from functools import partial
 from xml.etree import ElementTree
@@ -110,18 +109,8 @@ def test_new_axes_are_made_only_when_none_are_given(counted):
         assert made.figure.number not in before and made.figure.axes == [made]
 
 
-def test_pictures_that_nobody_is_shown_do_not_pile_up(counted):
-    """The figure of the user stays, and one that pyplot has closed is there for whoever has its axes."""
-    own = plt.figure()
-    made = [plots.memory(counted)] + [plots.curves({"one": [(0, 1)]}) for _ in range(11)]
-    assert len(plt.get_fignums()) == 1 + 10 and plt.fignum_exists(own.number)
-    assert plt.gcf() is made[-1].figure
-    made[0].figure.savefig(io.BytesIO())
-
-
-def test_a_figure_for_a_notebook_stays_open_to_the_end_of_its_cell(monkeypatch):
-    """The 21st does not warn: warnings are errors here."""
-    monkeypatch.setattr(plt, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
+def test_the_21st_open_picture_warns_nobody():
+    """Warnings are errors here."""
     made = [plots.curves({"one": [(0, 1)]}).figure for _ in range(21)]
     assert [plt.figure(number) for number in plt.get_fignums()] == made
 

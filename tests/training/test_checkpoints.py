@@ -195,6 +195,9 @@ def changed_arrays(name, change):
     return edit
 
 
+BROKEN_PASSES = [1, 2, 1], [1, -1, 2], [1, 0.5, 2], [0, 1, 2]  # number, n_done, n_batches
+
+
 def changed_count(value, *path):
     def edit(arrays, about):
         for name in path[:-1]:
@@ -216,7 +219,7 @@ EDITS = [
     *[(changed_count(value, "optimizer", "updates"), "n_updates=.* must be") for value in (None, -1, 1.5)],
     *[(changed_count(value, "optimizer", "last_rate"), "last_rate=.* must be") for value in ("x", 0)],
     *[(changed_count(value, "optimizer", "last_pass"), "last_pass.* must be")
-      for value in (None, 3, [1, 2], [1, 2, 1], [1, -1, 2], [1, 0.5, 2], [0, 1, 2])],
+      for value in (None, 3, [1, 2], *([*some, 8, 0] for some in BROKEN_PASSES))],
     *[(changed_count(value, "layers"), "is damaged") for value in (None, 7)],
     (changed_count(["Linear(6, 8)" + 10**6 * " "] + 10 * [None], "layers"),
      r"^.{1,300} as layer 0, the network has Linear\(6, 8\): build it alike"),
@@ -282,7 +285,7 @@ def test_a_training_with_frozen_layers_is_saved_and_goes_on(layers, tmp_path):
 def test_the_optimizer_of_another_network_is_not_saved(tmp_path):
     optimizer = mp.Adam(0.01)
     train(in_stages(), optimizer, range(1))
-    with pytest.raises(ValueError, match="epochs of another network: make a new Adam"):
+    with pytest.raises(ValueError, match="gradients of another network: make a new Adam"):
         mp.save(tmp_path / "net.npz", mp.Sequential([mp.Linear(2, 2)], LOSS), optimizer)
     assert not list(tmp_path.iterdir())
 
@@ -525,6 +528,6 @@ def test_an_optimizer_that_remembers_another_network_is_refused(make):
     make([mp.Linear(4, 6), mp.Linear(6, 2)]).train(batch, adam)
     net = make([mp.Linear(4, 3), mp.Linear(3, 2)])
     before = copy.deepcopy((parameters(net.layers), dict(adam.memory), adam.n_updates))
-    with pytest.raises(ValueError, match="remembers the gradients or epochs of another network"):
+    with pytest.raises(ValueError, match="remembers the gradients of another network"):
         net.train(batch, adam)
     assert_same((parameters(net.layers), dict(adam.memory), adam.n_updates), before)

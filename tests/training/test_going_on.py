@@ -125,7 +125,7 @@ def test_a_step_that_ctrl_c_has_waited_for_keeps_its_rate(monkeypatch):
             fitted(net, optimizer)
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert (optimizer.n_updates, optimizer.last_pass) == (2, (1, 2, 3))
+    assert (optimizer.n_updates, optimizer.last_pass) == (2, (1, 2, 3, 24, 0))
     assert optimizer.learning_rate == optimizer.last_rate == RATE(1 / 3)
     fitted(net, optimizer)
     assert_same(all_of(net, optimizer), all_of(*whole))
@@ -140,11 +140,15 @@ def test_an_epoch_says_its_number_and_may_begin_anew():
     Stops.left, Stops.error = AFTER_TWO_STEPS, KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         fitted(net, optimizer)
-    assert (optimizer.n_epochs, optimizer.last_pass) == (4, (5, 2, 3))
+    assert (optimizer.n_epochs, optimizer.last_pass) == (4, (5, 2, 3, 24, 0))
     before = all_of(net, optimizer)
-    with pytest.raises(ValueError, match="epoch 5 was interrupted after 2 of 3 mini-batches, but has 4 now"):
+    with pytest.raises(ValueError, match=r"after 2 of 3 mini-batches of 24 .* seed=0, but has 4 of 24"):
         fitted(net, optimizer, size=6)
+    with pytest.raises(ValueError, match="has 3 of 24 with seed=1 now"):
+        mp.fit(net, X, Y, optimizer, 1, 8, seed=1, report=None)
     assert_same(all_of(net, optimizer), before)
+    net.train([(X, Y)], optimizer)  # by hand, which is no mini-batch of the pass
+    assert optimizer.last_pass.n_done == 2
     assert [epoch.number for epoch in fitted(net, optimizer, 2, 6, first_epoch=3)] == [3, 4]
 
 
@@ -181,12 +185,15 @@ def test_an_optimizer_stays_with_its_network(name):
             USES[first](net, optimizer)
             twin, before = copy.deepcopy((net, optimizer)), copy.deepcopy(all_of(other, optimizer))
             for then in [use for use in USES if (name, use) not in NOT_THERE]:
-                if optimizer.n_memories or first == "fit":
+                if optimizer.n_memories:
                     with pytest.raises(ValueError, match="another network: make a new SGD for each network"):
                         USES[then](other, optimizer)
                     assert_same(all_of(other, optimizer), before)
-            if not optimizer.n_memories and first != "fit":
+            if not optimizer.n_memories:  # another network begins at epoch 1, in fit and by hand
                 USES["train" if name == "servers" else "fit"](other, optimizer)
+                assert optimizer.n_epochs == (0 if name == "servers" else 4)
+                net.train([(X, Y)], optimizer)
+                assert optimizer.n_epochs == 0
             for pair in (twin, (copy.copy(twin[0]), copy.copy(twin[1]))):
                 USES[first](*pair)
             other.resume(net.state(twin[1]), optimizer)
@@ -246,7 +253,7 @@ def test_a_thread_that_saves_gets_one_step(name, monkeypatch):
     assert len(after) == 13 and len({one.n_steps for one in taken}) > 6
     for one in taken:
         own, expected = one.optimizer, after[one.n_steps]
-        number, n_done, n_batches = own.last_pass
+        number, n_done, n_batches = own.last_pass[:3]
         assert own.n_updates == one.n_steps == max(0, number - 1) * n_batches + n_done
         # `fit` sets the rate of a step before it
         assert own.learning_rate in (own.last_rate, RATE(one.n_steps / 3))
