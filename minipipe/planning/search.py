@@ -1,7 +1,7 @@
 """The plan for a cluster: all ways to split a model, the best, and its neighbours."""
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import gcd, inf
 from typing import NamedTuple
 
 from ..checks import one_of, shown, truth, whole_number
@@ -157,15 +157,21 @@ def checked_choice(model, nodes, batch, choice):
     one_of("recompute", choice.recompute, RECOMPUTATIONS)
     one_of("inner", choice.inner, ("D", "K"))
     choice = choice._replace(**numbers, sequence=truth("sequence", choice.sequence))
-    D, T, K, b, M = choice[:5]
+    (D, T, K, b, M), v, layers = choice[:5], choice.v, model.layers
     for holds, sentence in (
         (D * T * K == nodes.n, f"D T K = {D * T * K}, but there are {nodes.n} GPUs: use all of them"),
         (D * b * M == batch, f"D b M = {D * b * M}, but batch={batch}: use M = batch / (D b)"),
         (nodes.gpus % T == 0, f"T={T} must divide the {nodes.gpus} GPUs of a node"),
-        (model.heads % T == 0, f"T={T} must divide the {model.heads} heads"),
-        (K * choice.v <= model.layers + 2, f"K v = {K * choice.v} is too many for {model.layers} layers"),
-        ((choice.v > 1) == (choice.schedule == "interleaved"),
-         f"v={choice.v} with {choice.schedule}: interleaved needs v > 1, and the others v=1"),
+        (model.kv_heads % T == 0,
+         f"T={T} must divide the {model.kv_heads} heads of keys and values: use T={gcd(T, model.kv_heads)}"),
+        (layers % (K * v) == 0 or (layers + 2) % (K * v) == 0,
+         f"K v = {K * v} divides neither {layers} layers nor {layers + 2}, embedding and logits included: "
+         "use other numbers of stages"),
+        ((v > 1) == (choice.schedule == "interleaved"),
+         f"v={v} with {choice.schedule}: interleaved needs v > 1, and the others v=1"),
+        (v == 1 or M % K == 0,
+         f"interleaved needs M in multiples of K={K}, not M={M}: use a batch that is a multiple of "
+         f"D b K = {D * b * K}, or another schedule"),
         (choice.zero < 2 or K == 1, f"zero={choice.zero} with K={K} is not modelled: use zero=1 or K=1"),
     ):
         if not holds:
@@ -180,9 +186,7 @@ def divisors(n, most=inf):
 
 def splits(model, nodes, batch):
     """Yield every (D, T, K, b, M): T in a node, stages of equally many layers."""
-    for T in divisors(nodes.gpus, model.heads):
-        if model.heads % T:
-            continue
+    for T in divisors(gcd(nodes.gpus, model.kv_heads)):
         for K in divisors(nodes.n // T, model.layers):
             D = nodes.n // T // K
             if batch % D or (model.layers % K and (model.layers + 2) % K):

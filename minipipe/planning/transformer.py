@@ -130,7 +130,14 @@ class Transformer:
         sizes = {ours: whole_number(f"{path}: {names[ours]}", size, 1) for ours, size in sizes.items()}
         tied = truth(f"{path}: tie_word_embeddings", config.get("tie_word_embeddings", traits["tied"]))
         seq = {} if seq is None else {"seq": seq}
-        return cls(**{"name": kind, **sizes, **traits, "tied": tied, **seq})
+        model = cls(**{"name": kind, **sizes, **traits, "tied": tied, **seq})
+        width, fitting = config.get("head_dim"), model.hidden // model.heads
+        if width not in (None, fitting):
+            raise ValueError(
+                f"{path}: head_dim={shown(width)}, but hidden / heads = {model.hidden} / {model.heads} = "
+                f"{fitting}: there are no formulas for other heads; use a model with head_dim={fitting}"
+            )
+        return model
 
 
 OPTIONAL = "kv_heads", "ffn"
@@ -321,7 +328,7 @@ def layers_of_stages(model, choice):
     layer each (Llama 3).
     """
     L, n = model.layers, choice.K * choice.v
-    if L % n == 0 or (L + 2) % n:
+    if L % n == 0:
         return (L / choice.K,) * 3
     share = (L + 2) / choice.K
     return share - 1, share, share - 1

@@ -226,10 +226,11 @@ def test_no_choice_is_slower_on_better_hardware():
     while pairs < 500:
         nodes = drawn(rng)
         D, T, b, M = rng.choice(sizes), rng.choice(sizes), rng.choice(sizes), rng.choice([1, 4, 8])
-        if nodes.gpus % T or nodes.n % (D * T) or nodes.n // D // T > 12:
+        if nodes.gpus % T or nodes.n % (D * T) or 12 % (nodes.n // D // T):
             continue
         K, interleaved = nodes.n // D // T, rng.random() < 0.3
-        v = rng.choice([2, 3]) if interleaved and 1 < K <= 4 and M % K == 0 else 1
+        fitting = [v for v in (2, 3) if 12 % (K * v) == 0 and M % K == 0]
+        v = rng.choice(fitting) if interleaved and K > 1 and fitting else 1
         schedule = "interleaved" if v > 1 else rng.choice(["1f1b", "gpipe", "zb-h1"])
         zero = rng.choice([0, 1]) if K > 1 else rng.choice([0, 1, 2, 3])
         recompute = rng.choice(["none", "full"])
@@ -272,7 +273,8 @@ GPT2 = {"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25, "voca
 
 def test_a_config_of_hugging_face_is_read(tmp_path):
     path = tmp_path / "config.json"
-    for config, model in ((CONFIG, LLAMA), (GPT2, MODELS["gpt2-xl"])):
+    same = CONFIG | {"head_dim": 128}
+    for config, model in ((CONFIG, LLAMA), (same, LLAMA), (GPT2, MODELS["gpt2-xl"])):
         path.write_text(json.dumps(config))
         assert Transformer.from_config(path) == replace(model, name=config["model_type"])
     for kind in ("mistral", "qwen2"):
@@ -291,6 +293,7 @@ HOSTILE = [  # text of a config, and what the sentence says
     (json.dumps(CONFIG | {"num_hidden_layers": True}), "must be a whole number"),
     (json.dumps(CONFIG | {"num_attention_heads": 3}), "heads=3 must divide hidden=4096"),
     (json.dumps(CONFIG | {"num_key_value_heads": 5}), "kv_heads=5 must divide heads=32"),
+    (json.dumps(CONFIG | {"head_dim": 256}), "head_dim=256, but hidden / heads = 4096 / 32 = 128"),
     (json.dumps(CONFIG | {"tie_word_embeddings": "no"}), "tie_word_embeddings='no' must be True or False"),
 ]
 REFUSED = [  # what is asked, and what the sentence says
@@ -319,6 +322,14 @@ REFUSED = [  # what is asked, and what the sentence says
     (lambda: estimate(LLAMA, TWO_NODES, 64, Choice(4, 1, 1, 2, 8)), "D T K = 4, but there are 8 GPUs"),
     (lambda: estimate(LLAMA, TWO_NODES, 64, Choice(8, 1, 1, 2, 5)), "D b M = 80, but batch=64"),
     (lambda: estimate(LLAMA, TWO_NODES, 64, Choice(1, 8, 1, 2, 32)), "T=8 must divide the 4 GPUs"),
+    (lambda: estimate(replace(LLAMA, kv_heads=2), TWO_NODES, 64, Choice(2, 4, 1, 2, 16)),
+     "T=4 must divide the 2 heads of keys and values: use T=2"),
+    (lambda: estimate(replace(LLAMA, layers=31), TWO_NODES, 64, Choice(2, 1, 4, 2, 16)),
+     "K v = 4 divides neither 31 layers nor 33, embedding and logits included: use other numbers"),
+    (lambda: estimate(LLAMA, TWO_NODES, 64, Choice(2, 1, 4, 2, 16, "interleaved", 9)), "K v = 36 divides"),
+    (lambda: estimate(LLAMA, ETHERNET, 8, Choice(2, 1, 4, 2, 2, "interleaved", 2)),
+     "interleaved needs M in multiples of K=4, not M=2: use a batch that is a multiple of D b K = 16, or"),
+    (lambda: estimate(LLAMA, ETHERNET, 24, Choice(2, 1, 4, 2, 6, "interleaved", 2)), "K=4, not M=6"),
     (lambda: estimate(LLAMA, TWO_NODES, 64, Choice(4, 1, 2, 2, 8, zero=2)), "zero=2 with K=2 is not"),
     (lambda: estimate(LLAMA, TWO_NODES, 64, Choice(4, 1, 2, 2, 8, v=2)), "interleaved needs v > 1"),
     (lambda: estimate(LLAMA, TWO_NODES, 64, Choice(8, 1, 1, 2, 4, "zb-h2")), "schedule='zb-h2' must be"),
