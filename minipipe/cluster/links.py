@@ -84,6 +84,11 @@ class Port:
             object.__setattr__(self, name, tuple(items))
         if not (self.sends or self.receives):
             raise ValueError(f"{self} is of no device: name those that send or receive through it")
+        if self.between is not None and self.within is not None and self.between % self.within == 0:
+            raise ValueError(
+                f"between={self.between} with within={self.within} takes no message: those within "
+                f"{self.within} devices stay within {self.between}: use one of both"
+            )
 
     def takes(self, source, to):
         """Tell whether a message from device `source` to device `to` passes through this port."""

@@ -314,6 +314,7 @@ def two_lanes(*sources):
     (lambda: Port(1), "Port(bandwidth=1, sends=(), receives=(), between=None, within=None) is of no device"),
     (lambda: Port(1, [0], between=0), "between=0 must be at least 1"),
     (lambda: Port(1, [0], within=1.5), "within=1.5 must be a whole number"),
+    (lambda: Port(1, [0], between=4, within=4), "4 takes no message: those within 4 devices"),
     (lambda: Port(1, sends=0), "sends=0 must be a list of devices, even of one: [0]"),
     (lambda: Cluster([tell()], ports=[Port(1, receives=[2])]), "is of device 2: devices are 0..0"),
     (lambda: Cluster([tell()], ports=[16]), "ports has 16: pass a list of Port(bandwidth, sends=[...], rec"),
