@@ -16,9 +16,9 @@ from .one_stage_each import in_turn
 
 @SCHEDULES(
     "interleaved",
-    makespan=lambda K, M, F, B, c: (
+    makespan=lambda K, M, F, B, I, c: (
         (M + Fraction(K - 1, 2)) * (F + B) + 2 * (2 * K - 1) * c
-        if M % K == 0 and c <= min(F, B) / 2 else None
+        if M % K == 0 and c <= min(F, I) / 2 else None
     ),
     alive=lambda K, M, device: Fraction(min(2 * M, 3 * K - 1 - 2 * device), 2) if M % K == 0 else None,
     source="Narayanan et al. 2021, arXiv 2104.04473",
@@ -34,8 +34,8 @@ def interleaved_one_f_one_b(devices, microbatches, v=2):
     The k-th forward of a device is of its stage (k // g) mod v, the k-th backward of its stage v - 1 - (k //
     g) mod v. Device r of K warms up with 2(K - r - 1) + (v - 1) g forwards, so that the group has come round.
     Where K divides M, g = K, and the makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all
-    the device's stages together; and 2 (K v - 1) c more where a message takes c ticks, no longer than a stage
-    of v > 1. In general, there are M // K rounds of g = M / (M // K); `ValueError` where that is no whole
+    the device's stages together; and 2 (K v - 1) c more where a message takes c ticks, no longer than F
+    or I of a stage, and v > 1. In general, there are M // K rounds of g = M / (M // K); `ValueError` where that is no whole
     number.
     """
     group = group_of(devices, microbatches, v)

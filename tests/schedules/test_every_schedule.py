@@ -183,6 +183,7 @@ def test_closed_forms_know_messages_and_a_w_of_any_length():
         assert FACTS[name].ticks(4, 8, c=0.5) is not None, name
     assert FACTS["1f1b"].ticks(1, 8, c=9) == FACTS["zb-v"].ticks(1, 8, c=9) == 24, "no messages on one device"
     assert FACTS["zb-v"].ticks(4, 8, c=9) is FACTS["zb-h1"].ticks(4, 8, 1, 1, 2, c=9) is None
+    assert FACTS["interleaved"].ticks(4, 8, 5, 1, 1, c=1) is None, "ports take 81 ticks, not 80.5"
     for costs in product([1, Fraction(3, 2), 4], repeat=3):
         for K, M in (2, 1), (3, 2), (4, 9):
             assert_counted(build("zb-h1", K, M), K, M, *costs)
