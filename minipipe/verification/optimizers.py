@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -36,8 +37,11 @@ def _numbers(seed, dtype=np.float64):
 
 
 def _fresh(optimizer):
-    """Return a copy that has made no update yet, and shares no array."""
-    return private(optimizer.fresh())
+    """Return a copy with floats for fractions, that has made no update yet, and shares no array."""
+    twin = private(optimizer.fresh())
+    options = {name: float(value) for name, value in vars(twin).items() if isinstance(value, Fraction)}
+    vars(twin).update(options)  # a Fraction times floats is an array of objects
+    return twin
 
 
 def _update(optimizer, Ws, gradients):

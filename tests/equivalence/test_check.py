@@ -6,6 +6,7 @@ At the end, the verdicts on a pipeline can say no.
 import pickle
 import re
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -278,7 +279,8 @@ def momentum_of_sign(self, g, u):
 
 
 @pytest.mark.parametrize("optimizer", [
-    *OPTIMIZERS.load().examples().values(), Plain(0.1), of_step("Lion", momentum_of_sign, n_memories=1),
+    *OPTIMIZERS.load().examples().values(), Plain(0.1), mp.SGD(Fraction(1, 8), Fraction(1, 2)),
+    mp.SGD(Rational(1, 8)), of_step("Lion", momentum_of_sign, n_memories=1),
 ], ids=repr)
 def test_right_optimizers_keep_all(optimizer):
     report = mp.check(optimizer)
