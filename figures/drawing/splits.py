@@ -48,10 +48,11 @@ def splits():
         label(ax, None, f"time (ticks)\n{ticks}\n{n_bytes:,} bytes travel")
         ax.xaxis.label.set_size(LARGE)
         ax.tick_params(labelsize=SMALL)
-    handles = [Patch(facecolor=STYLES[kind]["facecolor"], **EDGE) for kind in "FB"] + [Patch(facecolor=SENDS)]
+    handles = [Patch(facecolor=STYLES[kind]["facecolor"], **EDGE) for kind in "FBA"]
+    handles.append(Patch(facecolor=SENDS))
     figure.legend(
-        handles, ["forward", "backward", "sends to other devices"], loc="outside lower center", ncols=3,
-        frameon=False, fontsize=LARGE,
+        handles, ["forward", "backward", "all-reduce", "sends to other devices"], loc="outside lower center",
+        ncols=4, frameon=False, fontsize=LARGE,
     )
     return figure
 

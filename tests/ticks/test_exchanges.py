@@ -33,10 +33,19 @@ def copies(algorithm="owners", lead=with_all_reduce, n=2):
     return mp.simulate(lead(in_copies(build("looped", 2, 4), n)), link=LINK, all_reduce=algorithm)
 
 
+def uneven():
+    links = dict.fromkeys([(0, 1), (1, 0), (0, 2), (2, 0), (1, 3), (3, 1)], LINK)
+    links |= dict.fromkeys([(2, 3), (3, 2)], mp.Link(latency=7))
+    return mp.simulate(with_all_reduce(in_copies(build("gpipe", 2, 2), 2)), link=links)
+
+
 EXCHANGES = {  # name -> (a run, kinds, lanes and axes of its exchanges)
     "in the order": (copies, {("A", COMMUNICATION, "dp")}),
     "at the end": (lambda: copies(lead=lambda schedule: schedule), {("A", COMPUTE, "dp")}),
     "doubling": (lambda: copies("doubling", n=4), {("A", COMMUNICATION, "dp")}),
+    "one copy later": (lambda: uneven(), {("A", COMMUNICATION, "dp")}),
+    "two levels at the end": (lambda: copies("two-level", lambda schedule: schedule, 4),
+                              {("values", COMPUTE, "dp"), ("A", COMPUTE, "dp")}),
     "two levels": (lambda: copies("two-level", n=4), {("A", COMMUNICATION, "dp")}),
     "ZeRO 1": (lambda: trained(replicas=2, stages=2, zero=1),
                {("S", COMMUNICATION, "dp"), ("G", COMMUNICATION, "dp")}),
@@ -55,7 +64,9 @@ def test_all_views_show_an_exchange_from_first_send_to_last_arrival(name):
     for each in trace.messages:
         call = re.match(r"(\D+\d+): (?:(\d+) of \d+: )?(\D+?) (\d+)", str(each.label))
         for end in ((each.source, each.lane), (each.to, each.to_lane)) if call else ():
-            number = int(call[2] or call[4]) + (call[3] == "values")  # which the sum follows
+            number = int(call[2] or call[4])
+            if call[3] == "values" and end[1] == COMMUNICATION:
+                number += 1  # the sum follows, and is one exchange with it
             calls.setdefault((*end, call[1], number), []).append(each)
     expected = []
     for (device, lane, *_), its in calls.items():
@@ -65,9 +76,9 @@ def test_all_views_show_an_exchange_from_first_send_to_last_arrival(name):
     assert found == sorted(expected) and found
     rows, names = rows_of(trace), list(rows_of(trace))
     long = [(each.start, each.end, names.index((each.device, each.lane))) for each in trace.exchanges]
-    drawn = {(box.left, box.right) for box in boxes(trace) if box.kind in ("A", "S", "G")}
-    assert drawn == {(start, end) for start, end, _ in long}  # and no mark at the end
-    middles = {round((box.top + box.bottom) / 2, 6) for box in boxes(trace) if box.kind in ("A", "S", "G")}
+    drawn = [box for box in boxes(trace) if box.kind in {kind for kind, _, _ in kinds}]
+    assert {(box.left, box.right) for box in drawn} == {each[:2] for each in long}  # and no mark at the end
+    middles = {round((box.top + box.bottom) / 2, 6) for box in drawn}
     assert middles == {round(rows[names[row]].middle, 6) for _, _, row in long}
     page = [(start, end, row) for row, start, end, *rest in page_data(trace)["spans"] if len(rest) == 4]
     assert sorted(page) == sorted(long)
@@ -79,8 +90,10 @@ def test_all_views_show_an_exchange_from_first_send_to_last_arrival(name):
 def test_text_shows_an_exchange_as_wide_as_its_ticks():
     trace = mp.simulate(with_all_reduce(in_copies(build("gpipe", 2, 2), 2)), link=mp.Link(latency=2))
     assert trace.to_text().splitlines()[1:5] == [
-        "device 0       F0F1..............B1--B0--........", "communication  ..........................A1------",
-        "device 1       ......F0F1B1--B0--................", "communication  ..................A1------........",
+        "device 0       F0F1..............B1--B0--........",
+        "communication  ..........................A1------",
+        "device 1       ......F0F1B1--B0--................",
+        "communication  ..................A1------........",
     ]
     at_the_end = mp.simulate(in_copies(build("gpipe", 2, 2), 2), link=mp.Link(latency=2))
     assert at_the_end.to_text().splitlines()[1] == "device 0  F0F1..............B1--B0--A-------"
