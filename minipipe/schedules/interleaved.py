@@ -35,8 +35,8 @@ def interleaved_one_f_one_b(devices, microbatches, v=2):
     g) mod v. Device r of K warms up with 2(K - r - 1) + (v - 1) g forwards, so that the group has come round.
     Where K divides M, g = K, and the makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all
     the device's stages together; and 2 (K v - 1) c more where a message takes c ticks, no longer than F
-    or I of a stage, and v > 1. In general, there are M // K rounds of g = M / (M // K); `ValueError` where that is no whole
-    number.
+    or I of a stage, and v > 1. In general, there are M // K rounds of g = M / (M // K); `ValueError` where
+    that is no whole number.
     """
     group = group_of(devices, microbatches, v)
 
