@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from math import ceil, inf, log2
 
 from ..checks import checked_name, items_of, real_number, shown, whole_number
@@ -117,7 +116,6 @@ class Nodes:
         gpu: the `GPU`.
         nvlink: bytes a second of one GPU in one direction.
         nic: bytes a second outward of one GPU in one direction.
-        nic_of_node: bytes a second outward of a whole node.
         rails: NICs of a node that one exchange uses at once.
         nvlink_share, nic_share: share of the specified rate that exchanges reach.
         nvlink_latency, nic_latency: seconds of a step of an exchange.
@@ -128,7 +126,6 @@ class Nodes:
     gpu: GPU
     nvlink: float
     nic: float
-    nic_of_node: float = inf
     rails: float = inf
     nvlink_share: float = 0.75
     nic_share: float = 0.80
@@ -140,7 +137,7 @@ class Nodes:
             raise ValueError(f"Nodes.gpu={shown(self.gpu)} must be a GPU: one of GPUS, or GPU(...)")
         checked(
             self, whole=("nodes", "gpus"), least={"rails": 1, "nvlink_latency": 0, "nic_latency": 0},
-            infinite=("nvlink", "nic", "nic_of_node", "rails"), below_one=("nvlink_share", "nic_share"),
+            infinite=("nvlink", "nic", "rails"), below_one=("nvlink_share", "nic_share"),
         )
 
     @property
@@ -155,8 +152,8 @@ class Nodes:
 
     @property
     def outward(self):
-        """Bytes a second of a GPU to another node while all GPUs of its node send."""
-        return self.nic_share * min(self.nic, self.nic_of_node / self.gpus)
+        """Bytes a second of a GPU to another node."""
+        return self.nic_share * self.nic
 
 
 def between(x, points):
@@ -214,7 +211,6 @@ def product(gpu, rows, size, weight=False):
     return 2 * rows * size / (speed * shape(rows * slower, size, weight))
 
 
-@lru_cache(maxsize=10_000)
 def shape(rows, size, weight):
     """Return the speed of a measured product beside `MEASURED_TOP`."""
     row = log2(rows)

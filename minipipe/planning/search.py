@@ -18,7 +18,7 @@ ENOUGH = 10  # doublings of the nodes that are tried where nothing fits
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a `Choice` takes.
+    """What a `Choice` takes; not `minipipe.papers.gpipe.Estimate`.
 
     model, nodes, batch, choice, recipe, software: what was asked.
     parts: {part: seconds} of a step.
@@ -237,6 +237,11 @@ def simplicity(found):
     )
 
 
+def has(choice, axes):
+    """Tell whether a choice has these sizes, {name: size}."""
+    return all(getattr(choice, name) == size for name, size in axes.items())
+
+
 class Search:
     """All ways to split one model, in the order of their least seconds."""
 
@@ -261,11 +266,11 @@ class Search:
         model, nodes, batch, recipe, software = self.asked
         return _estimate(model, nodes, batch, choice, recipe, software)
 
-    def leading(self, wanted=lambda choice: True):
+    def leading(self, **axes):
         """Return the `Estimate`s that fit and are within 1 % of the fastest, in order.
 
         Args:
-            wanted: a function of a `Choice`; ways for which it is false are left out.
+            axes: sizes that a way must have, such as T=1, K=4.
         """
         limit, found = SAFE * self.asked[1].gpu.memory, []
         fastest = inf
@@ -273,15 +278,15 @@ class Search:
             if least > SIMPLEST_WITHIN * fastest:
                 break
             for choice in ways:
-                if wanted(choice) and self.n_bytes(choice) <= limit:
+                if has(choice, axes) and self.n_bytes(choice) <= limit:
                     found.append(self.estimate(choice))
                     fastest = min(fastest, found[-1].step)
         found.sort(key=lambda one: one.step)
         return [one for one in found if one.step <= SIMPLEST_WITHIN * fastest]
 
-    def smallest(self, wanted=lambda choice: True):
-        """Return the way with the fewest bytes, or None if there is no way."""
-        ways = (choice for _, ways in self.groups for choice in ways if wanted(choice))
+    def smallest(self, **axes):
+        """Return the way with the fewest bytes that has these sizes, or None if there is no way."""
+        ways = (choice for _, ways in self.groups for choice in ways if has(choice, axes))
         return min(ways, key=self.n_bytes, default=None)
 
 
@@ -340,14 +345,14 @@ def neighbours_of(search, best):
     rest stays.
     """
     _, T, K, b, *_ = best.choice
-    families = [("D alone", lambda choice: choice.T == choice.K == 1)] if T * K > 1 else []
+    families = [("D alone", {"T": 1, "K": 1})] if T * K > 1 else []
     for name, value in (("T", T), ("K", K), ("b", b)):
         for other in (2 * value, value // 2):
-            families.append((f"{name}={other}", _family(best.choice, name, other)))
+            families.append((f"{name}={other}", {"T": T, "K": K, name: other}))
     found = []
-    for name, wanted in families:
-        leading = search.leading(wanted)
-        smallest = None if leading else search.smallest(wanted)
+    for name, axes in families:
+        leading = search.leading(**axes)
+        smallest = None if leading else search.smallest(**axes)
         if leading:
             found.append(_neighbour(name, leading[0], best))
         elif smallest:
@@ -355,16 +360,6 @@ def neighbours_of(search, best):
     for name, choice in settings_beside(search, best.choice):
         found.append(_neighbour(name, search.estimate(choice), best))
     return found
-
-
-def _family(choice, name, value):
-    """Return a function: whether a way has this value of one axis, and T and K of `choice`."""
-    same = [other for other in ("T", "K") if other != name]
-
-    def wanted(way):
-        return getattr(way, name) == value and all(getattr(way, one) == getattr(choice, one) for one in same)
-
-    return wanted
 
 
 def settings_beside(search, choice):

@@ -170,7 +170,7 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Bytes a parameter.
+    """Bytes a parameter; not `minipipe.experiments.Recipe`.
 
     Args:
         parameter: of the copy that computes.
