@@ -133,7 +133,7 @@ def networks_with(draw, name):
         layer, shape = LAYERS[part]
         if part not in TOKENS:
             network += [mp.Linear(width, math.prod(shape)), mp.Reshape(shape)]
-        network += [layer, mp.Flatten(), Rounding()]
+        network += [layer.copy(), mp.Flatten(), Rounding()]
         width = math.prod(layer.output_shape((*shape, m))[:-1])
     return case([*network, mp.Linear(width, 2)], mp.MeanSquaredError(), X, rng.standard_normal((2, m)))
 
