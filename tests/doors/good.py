@@ -198,7 +198,7 @@ EXCEPTIONS = {
 
 # plain records that the package makes, and nobody hands in; and what holds a run together
 RECORDS = {
-    "Cell", "Compared", "Counted", "Dataset", "Estimate", "Explanation", "First",
+    "Cell", "Compared", "Counted", "Dataset", "Estimate", "Exchange", "Explanation", "First",
     "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds", "Measured",
     "Message", "Neighbour", "Pair", "Plan", "Round", "Span", "Step", "Text", "Times", "Trace", "Update",
 }

@@ -39,7 +39,11 @@ NETWORKS = {  # a class of options -> a function that makes a network, or an est
     planning.Choice: lambda choice: planning.estimate(planning.MODELS["gpt2-xl"], nodes(), 32, choice),
 }
 SECONDS = 20
-ELSEWHERE = {("write_site", "notebooks", "None")}  # writes all reference pages, as tests/pictures does
+ELSEWHERE = {
+    ("write_site", "notebooks", "None"),  # writes all reference pages, as tests/pictures does
+    # the names of a trace: one for each device, or none
+    ("lane_name", "names", "a dict"), ("describe_path", "names", "[None]"), ("describe_path", "names", "a dict"),
+}
 
 
 class Hang(BaseException):

@@ -71,7 +71,7 @@ REFUSED = [  # (call, words of the sentence)
     (lambda: mp.Schedule([[3]], 1, 1), "3 is no action: use Schedule.from_text"),
     (lambda: stream(np.array(3)), "batches must be a list of pairs (X, Y)"),
     (lambda: network().step("sgd"), "optimizer is 'sgd': pass an object, such as SGD("),
-    (lambda: network().train(X, Y), "pass an object, such as SGD(learning_rate=0.1), as in train([(X, Y)], "),
+    (lambda: network().train(X, Y), "pass an object, such as SGD(learning_rate=0.1), or one of a subclass"),
     (lambda: mp.Pipeline(LOSS, LAYERS, 2, 2), "pass a list of layers, then a loss object"),
     (lambda: mp.compare(["1f1b", "gpipe"]), "with a line for each device: type compare('1f1b', 'gpipe')"),
     (lambda: mp.simulate("1f1b").plot("a.png"), "ax='a.png' is not matplotlib axes: save('a.png') writes"),
