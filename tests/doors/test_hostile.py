@@ -42,7 +42,8 @@ SECONDS = 20
 ELSEWHERE = {
     ("write_site", "notebooks", "None"),  # writes all reference pages, as tests/pictures does
     # the names of a trace: one for each device, or none
-    ("lane_name", "names", "a dict"), ("describe_path", "names", "[None]"), ("describe_path", "names", "a dict"),
+    ("lane_name", "names", "a dict"), ("describe_path", "names", "a dict"),
+    ("describe_path", "names", "[None]"),
 }
 
 
