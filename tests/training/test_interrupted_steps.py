@@ -29,6 +29,7 @@ from sampling import one_in
 
 import minipipe as mp
 from minipipe.exact import Rational, rational
+from minipipe.layers import every_layer
 from minipipe.order import in_copies, with_updates, with_zero
 from minipipe.schedules import build, data_parallel
 
@@ -363,76 +364,228 @@ STATISTICS = {
 }
 
 
-LINES = {}  # of an update in each split, as `Life` has counted them
+SERVERS = {
+    "synchronous": lambda made: mp.ParameterServer(made, LOSS, 2, servers=2),
+    "on workers": lambda made: mp.ParameterServer(made, LOSS, 2, servers=2, on_workers=True),
+    "synchronous threads": lambda made: mp.ParameterServer(made, LOSS, 2, engine="threads"),
+    "pipeline": parallel(dict(stages=2, microbatches=2), sums=mp.Sums(grain=4)),
+    "ZeRO 1": parallel(dict(replicas=2), zero=1, sums=mp.Sums(grain=4)),
+}
+ASYNCHRONOUS = {
+    "one worker": lambda made: mp.ParameterServer(made, LOSS, 1, servers=3, mode="async"),
+    "two workers": lambda made: mp.ParameterServer(made, LOSS, 2, mode="async", speeds=[1, 3]),
+    "threads": lambda made: mp.ParameterServer(made, LOSS, 2, mode="async", engine="threads"),
+    "stages": parallel(dict(stages=2), sums=mp.Sums()),
+}
+CLIENT = BATCHES[0]
+ROUNDS = {"one client": lambda made: mp.FederatedAveraging(made, LOSS, [CLIENT], epochs=2)}
+
+
+LINES = {}  # of an update, or a `fit`, in each split, as `Life` has counted them
 
 
 class Life(RuleBasedStateMachine):
     """In floats, in splits that have the bits of one device."""
 
     splits, grain, number, most_updates = SPLITS, 2, staticmethod(np.float64), 100
+    assigned, can_fit = (np.asarray, np.ndarray.tolist, np.float32), True
     seeds = st.integers(0, 3)
 
     @initialize(data=st.data())
     def begin(self, data):
         self.alone = mp.Sequential(layers(self.number), LOSS, grain=self.grain), self.optimizer()
-        self.net, self.its = data.draw(self.of_splits())(layers(self.number)), self.optimizer()
+        self.net, self.its = self.drawn(data), self.optimizer()
 
-    def of_splits(self):
-        return st.sampled_from(sorted(self.splits)).map(self.splits.get)
+    def drawn(self, data, **seed):
+        """Return a network in any of the splits."""
+        made = mp.Sequential(layers(self.number), LOSS, **seed).layers
+        return self.splits[data.draw(st.sampled_from(sorted(self.splits)))](made)
 
     def optimizer(self):
         return mp.Adam(0.125)
 
     def batch(self, seed):
-        rng, m = np.random.default_rng(seed), 8 + 2 * seed
-        X, Y = rng.integers(-4, 5, (3, m)) / 4, rng.integers(-4, 5, (2, m)) / 4
-        return self.number(X), self.number(Y)
+        return self.samples(seed, 8 + 2 * seed)
+
+    def samples(self, seed, m):
+        rng = np.random.default_rng(seed)
+        return self.number(rng.integers(-4, 5, (3, m)) / 4), self.number(rng.integers(-4, 5, (2, m)) / 4)
+
+    def train(self, net, optimizer, batch):
+        """Make an update of `net`; return its cost."""
+        return net.train([batch], optimizer)
+
+    def n_updates(self, net):
+        return net.n_steps
+
+    def all_of(self, net, its):
+        counters = its.n_updates, self.n_updates(net), its.learning_rate, its.last_rate, its.last_pass
+        return state(net.layers), dict(its.memory), counters
 
     @invariant()
     def same_arrays(self):
-        net, optimizer = self.alone
-        expected = state(net.layers), dict(optimizer.memory), optimizer.n_updates, net.n_steps
-        found = state(self.net.layers), dict(self.its.memory), self.its.n_updates, self.net.n_steps
-        assert_same(found, expected)
+        assert_same(self.all_of(self.net, self.its), self.all_of(*self.alone))
 
-    def may_update(self):
-        return not hasattr(self, "net") or self.net.n_steps < self.most_updates
+    def may_update(self, n=1):
+        return not hasattr(self, "net") or self.n_updates(self.net) + n <= self.most_updates
 
     @precondition(may_update)
     @rule(seed=seeds)
     def update(self, seed):
         batch = self.batch(seed)
-        assert self.net.train([batch], self.its) == self.alone[0].train([batch], self.alone[1])
+        assert self.train(self.net, self.its, batch) == self.train(*self.alone, batch)
 
     @precondition(may_update)
     @rule(seed=seeds, where=st.floats(0, 1))
     def update_with_an_interrupt(self, seed, where):
-        batch, before = self.batch(seed), self.net.n_steps
-        interrupted(partial(self.net.train, [batch], self.its), int(where * self.lines_of_an_update(batch)))
-        if self.net.n_steps > before:
-            self.alone[0].train([batch], self.alone[1])
+        batch, before = self.batch(seed), self.n_updates(self.net)
+        work = partial(self.train, batch=batch)
+        interrupted(partial(work, self.net, self.its), int(where * self.lines_of(work)))
+        if self.n_updates(self.net) > before:
+            self.train(*self.alone, batch)
 
-    def lines_of_an_update(self, batch):
-        """Return about how many lines an update of this network takes; they are counted once a split."""
-        key = type(self), repr(self.net)
+    @precondition(may_update)
+    @rule(seed=seeds)
+    def update_while_a_thread_saves(self, seed):
+        batch, is_over, between = self.batch(seed), threading.Event(), []
+
+        def save():
+            while not is_over.is_set():
+                between.append(self.net.state(self.its))
+
+        first, interval = self.net.state(self.its), sys.getswitchinterval()
+        thread = threading.Thread(target=save)
+        sys.setswitchinterval(1e-5)
+        thread.start()
+        try:
+            self.train(self.net, self.its, batch)
+        finally:
+            is_over.set()
+            thread.join()
+            sys.setswitchinterval(interval)
+        last = self.net.state(self.its)
+        for one in between:
+            is_last = (one.n_steps, one.counts) == (last.n_steps, last.counts)
+            assert_same(one, last if is_last else first)
+        self.train(*self.alone, batch)
+
+    def lines_of(self, work, name="update"):
+        """Return about how many lines `work` of this network takes; they are counted once a split."""
+        key = type(self), repr(self.net), name
         if key not in LINES:
             self.net.forget_run()  # a run under way cannot be copied
-            net, its = copy.deepcopy((self.net, self.its))
-            LINES[key], _ = interrupted(partial(net.train, [batch], its))
+            LINES[key], _ = interrupted(partial(work, *copy.deepcopy((self.net, self.its))))
         return LINES[key]
+
+    @precondition(partial(may_update, n=2))
+    @rule(seed=seeds, where=st.floats(0, 1.2), data=st.data())
+    def fit_with_an_interrupt(self, seed, where, data):
+        """Go on with the rest of the epoch, perhaps in another split."""
+        def fit(net, its):
+            mp.fit(net, *self.samples(seed, 16), its, 1, 8, seed=seed, report=None)
+
+        if not self.can_fit:
+            with pytest.raises(ValueError, match="call train"):
+                fit(self.net, self.its)
+            return
+        before = self.its.n_epochs
+        interrupted(partial(fit, self.net, self.its), int(where * self.lines_of(fit, "fit")))
+        if data.draw(st.booleans()):
+            self.go_on_from_a_file(data)
+        while not self.can_fit:
+            self.go_on_from_a_file(data)
+        if self.its.n_epochs == before:
+            fit(self.net, self.its)
+        fit(*self.alone)
 
     @rule(data=st.data())
     def go_on_from_a_file(self, data):
         with tempfile.TemporaryDirectory() as folder:
             mp.save(Path(folder) / "net.npz", self.net, self.its)
-            made = mp.Sequential(layers(self.number), LOSS, seed=1).layers
-            self.net, self.its = data.draw(self.of_splits())(made), mp.Adam(0.5)
+            self.net, self.its = self.drawn(data, seed=1), mp.Adam(0.5)
             mp.load(Path(folder) / "net.npz", self.net, self.its)
 
-    @rule(way=st.sampled_from([copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))]))
-    def go_on_with_a_copy(self, way):
+    @rule(where=st.floats(0, 0.9999), bits=st.integers(0, 255))
+    def refuse_a_damaged_file(self, where, bits):
+        """bits: that change in a byte of it; 0: it ends there. A byte that nobody reads does not matter."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "net.npz"
+            mp.save(path, self.net, self.its)
+            content = bytearray(path.read_bytes())
+            place = int(where * len(content))
+            if bits:
+                content[place] ^= bits
+            path.write_bytes(content if bits else content[:place])
+            with contextlib.suppress(ValueError) if bits else pytest.raises(ValueError, match="is damaged"):
+                mp.load(path, self.net, self.its)
+
+    @rule(k=st.integers(0, 8))
+    def refuse_a_wrong_state(self, k):
+        found = self.net.state(self.its)
+        own, name = found.optimizer, next(iter(found.arrays))
+        wrong = [
+            found._replace(layers=found.layers[:-1]),
+            found._replace(arrays=found.arrays | {name: np.ones((9, 9))}),
+            found._replace(arrays=found.arrays | {name: found.arrays[name].astype(np.float16)}),
+            found._replace(n_steps=-1),
+            found._replace(optimizer=None),
+            found._replace(optimizer=own._replace(kind="LAMB")),
+            found._replace(optimizer=own._replace(learning_rate=0)),
+            found._replace(optimizer=own._replace(last_pass=(0, 1, 2, 8, 0))),
+            found._replace(optimizer=own._replace(memory={(0, "W", 0): [np.ones(3)]})),
+        ][k]
+        with pytest.raises(ValueError, match="this state"):
+            self.net.resume(wrong, self.its)
+
+    @rule(way=st.sampled_from([
+        copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair)), lambda pair: map(copy.copy, pair),
+    ]), seed=seeds)
+    def go_on_with_a_copy(self, way, seed):
         self.net.forget_run()
-        self.net, self.its = way((self.net, self.its))
+        original = self.net, self.its
+        self.net, self.its = way(original)
+        if self.may_update():
+            self.train(*original, self.batch(seed))
+
+    @rule(seed=seeds, data=st.data(), whole=st.sampled_from(["predict", "state", "update"]))
+    def assign(self, seed, data, whole):
+        """Give both a W; then it is taken over in one way or another."""
+        k, convert = data.draw(st.integers(0, 2)), data.draw(st.sampled_from(self.assigned))
+        for net in (self.net, self.alone[0]):
+            layer = linears(net)[k]
+            layer.W = convert(np.random.default_rng(seed).integers(-2, 3, layer.W.shape))
+        X, _ = batch = self.batch(seed)
+        expected = self.alone[0].predict(X)
+        if whole == "state":
+            self.net.state(self.its)
+        elif whole == "predict":
+            assert_same(self.net.predict(X), expected)
+        elif self.may_update():
+            assert self.train(self.net, self.its, batch) == self.train(*self.alone, batch)
+        else:
+            self.net.predict(X)
+
+    @rule(seed=seeds, k=st.integers(0, 2), W=st.sampled_from([np.ones((9, 9)), None, [[np.nan]], "W", 1j]))
+    def refuse_to_assign(self, seed, k, W):
+        batch, layer, kept = self.batch(seed), linears(self.net)[k], self.net.state(self.its)
+        before, layer.W = layer.W, W
+        for use in (
+            lambda: self.net.predict(batch[0]), lambda: self.net.state(self.its),
+            lambda: self.train(self.net, self.its, batch), lambda: self.net.resume(kept, self.its),
+        ):
+            with pytest.raises(ValueError, match="W"):
+                use()
+        layer.W = before
+
+    @precondition(lambda self: hasattr(self, "its") and self.its.n_updates)
+    @rule(seed=seeds, data=st.data())
+    def refuse_another_network(self, seed, data):
+        other = self.drawn(data)
+        before = state(other.layers)
+        for use in (lambda: self.train(other, self.its, self.batch(seed)), lambda: other.state(self.its)):
+            with pytest.raises(ValueError, match="of another network: make a new"):
+                use()
+        assert_same(state(other.layers), before)
 
     @precondition(may_update)
     @rule(seed=seeds, n_ticks=st.integers(0, 12))
@@ -457,16 +610,67 @@ class Life(RuleBasedStateMachine):
                 self.net.train(batches, optimizer)
 
 
+def linears(net):
+    return [layer for layer in every_layer(net.layers) if isinstance(layer, mp.Linear)]
+
+
+class LifeOfServers(Life):
+    """Workers train a part of each mini-batch each, of 4 samples."""
+
+    splits, grain = SERVERS, 4
+
+    @property
+    def can_fit(self):
+        return not isinstance(self.net, mp.ParameterServer)
+
+    def batch(self, seed):
+        return self.samples(seed, 8)
+
+
+class LifeOfAsynchronous(LifeOfServers):
+    """A worker trains with the whole of each mini-batch; each `train` has one, so no gradient is stale."""
+
+    splits, grain = ASYNCHRONOUS, None
+
+
+class LifeOfRounds(Life):
+    """One client has all samples, so its round is two steps of one device with a fresh optimizer."""
+
+    splits, grain, can_fit = ROUNDS, None, False
+    leave_a_run = refuse_another_network = None
+
+    def train(self, net, optimizer, batch):
+        if isinstance(net, mp.Sequential):
+            return net.train([CLIENT] * 2, optimizer.fresh())[-1]
+        return net.round(optimizer).J
+
+    def n_updates(self, net):
+        return net.n_steps // 2 if isinstance(net, mp.Sequential) else net.n_rounds
+
+    @rule(rounds=st.sampled_from([0, 1.5, None]))
+    def refuse(self, rounds):
+        for call in (lambda: self.net.train(rounds, self.its), lambda: self.net.round("adam")):
+            with pytest.raises(ValueError):
+                call()
+
+
 class LifeOfShards(Life):
     """In fractions, which no file holds, and in which the bits of shards are those of one device, too."""
 
     splits, number = SHARDS, staticmethod(lambda array: rational(np.round(8 * array) / 8))
+    assigned = (rational,)
     most_updates = 2  # fractions grow long
-    go_on_from_a_file = None
+    refuse_a_damaged_file = None
 
     def optimizer(self):
         half = Rational(1, 2)
         return mp.SGD(half / 4, momentum=half, weight_decay=half / 8, weights_only=True)
+
+    @rule(data=st.data())
+    def go_on_from_a_file(self, data):
+        """From its state in memory."""
+        kept, self.net, self.its = self.net.state(self.its), self.drawn(data, seed=1), self.optimizer()
+        self.net.resume(kept, self.its)
 
 
 class LifeOfCopies(LifeOfShards):
@@ -475,9 +679,12 @@ class LifeOfCopies(LifeOfShards):
     splits, grain = STATISTICS, None
 
 
+QUICK = [(Life, 8, 10), (LifeOfServers, 3, 8), (LifeOfAsynchronous, 3, 8), (LifeOfRounds, 3, 8),
+         (LifeOfShards, 2, 8), (LifeOfCopies, 2, 8)]
+
+
 @pytest.mark.parametrize("kind, n_lives, n_events", [
-    (Life, 10, 10), (LifeOfShards, 3, 8), (LifeOfCopies, 3, 8),
-    *(pytest.param(kind, 15, 20, marks=pytest.mark.slow) for kind in (Life, LifeOfShards, LifeOfCopies)),
+    *QUICK, *(pytest.param(kind, 15, 20, marks=pytest.mark.slow) for kind, _, _ in QUICK),
 ])
 def test_a_training_has_the_arrays_of_one_that_meets_nothing(kind, n_lives, n_events):
     run_state_machine_as_test(kind, settings=settings(max_examples=n_lives, stateful_step_count=n_events))
