@@ -126,9 +126,12 @@ class Mpi:
                 pause = None
                 continue
             pause = pause or Pause()
-            if n_running and pause.seconds() > self._patience:
-                raise out_of_patience(self._lanes, self._patience)
-            self._world.check_wait(pause, "a run")
+            try:
+                self._world.check_wait(pause, "a run")
+            except TimeoutError:
+                if n_running:  # a lane of this rank waits, which says more
+                    raise out_of_patience(self._lanes, self._patience) from None
+                raise
             pause()
 
     def _serve(self, lane):
