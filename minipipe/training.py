@@ -86,8 +86,8 @@ def fit(
     begin = time.perf_counter()
     for number, n_done, batches, rates in plan:
         if not n_done:
-            optimizer.network = model.token
-            optimizer.last_pass = Pass(number, 0, len(batches), m, seed)
+            begun = Pass(number, 0, len(batches), m, seed)
+            vars(optimizer).update(network=model.token, last_pass=begun)  # Ctrl-C cannot come in between
         order, rest = shuffled(m, seed, number), batches[n_done:]
         J, n_samples = 0.0, m - rest[0].start
         with watched(report is not None), computing():  # once for all steps, rather than once for each

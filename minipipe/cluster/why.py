@@ -444,9 +444,9 @@ def describe_path(path, unit=TICKS, names=()):
 
 
 def _folded(rows, alike):
-    """Return rows (where, names, start, end) in which two or more rounds that repeat the one before are one.
+    """Return rows (where, names, start, end); one row stands for all further rounds of a repeated pattern.
 
-    alike: for each row, what it has in common with that of the next round.
+    alike: for each row, a key: rows of two rounds that differ in the micro-batch alone have the same key.
     """
     found, at = [], 0
     while at < len(rows):

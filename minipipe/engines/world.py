@@ -68,8 +68,8 @@ class World:
     n_runs, n_networks: how many runs and networks of all ranks this process has begun.
     unsent: requests of messages that a failed run has left; MPI still reads their arrays.
 
-    Each call says which it is, in the words `what`, and ranks compare that before any value travels. Where
-    there are several ranks, an exception that nobody has caught ends the job, and not this rank alone.
+    Each collective call has a name, `what`. The ranks compare the names before any value travels. An
+    exception that nobody has caught ends the whole job.
     """
 
     def __init__(self, MPI, Intracomm):
