@@ -89,8 +89,9 @@ class Parameters:
             is_of_floats = array is not None and array.dtype.kind == "f"
             return in_one_piece(as_floats(name, array, self._dtype) if is_of_floats else array)
         if (array is None) != (shape is None):
-            what, remedy = ("no", f"make it an array of shape {shape}")
-            if array is not None:
+            if array is None:
+                what, remedy = "no", f"make it an array of shape {shape}"
+            else:
                 what, remedy = "a", "make it in __init__, or write parameter_shapes and draw for it"
             raise ValueError(f"{named(layer)} has {what} {name} now, unlike before: {remedy}")
         array = layer.checked_parameter(name, array, shape)
