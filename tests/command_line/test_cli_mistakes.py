@@ -32,7 +32,7 @@ REFUSED = [
     ("show --costs F=1,Q=2", "'Q=2' is not one cost of F, B, R, I, W"),
     ("show --costs F=x", "'x' is not a number"),
     ("show --output nowhere/t.png", "there is no folder nowhere"),
-    ("show --output x.foo", "cannot write x.foo: its name must end in one of .avif"),
+    ("show --output x.foo", "cannot write x.foo: its name must end in one of ."),
     ("show -K 0", "devices=0 must be at least 1"),
     ("show --bandwidth 3",
      "--bandwidth 3 slows nothing down while messages have 0 bytes: add message_bytes to --costs"),

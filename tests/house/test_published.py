@@ -99,7 +99,9 @@ def extras():
 def test_the_workflow_has_no_commands_of_its_own():
     """Linux runs what `.ci/run` does, the others the tests of the README's command."""
     steps = re.findall(r"- run: (.*)", text_of(".github/workflows/test.yml"))
-    assert steps == [".ci/run", 'python -m pip install --editable ".[test]"', f"python -m {TESTS}"]
+    install, tests = 'pip install --editable ".[test]"', f"python -m {TESTS}"
+    lowest = f"uv {install}".replace("--editable", "--system --resolution lowest-direct --editable")
+    assert steps == [".ci/run", f"python -m {install}", tests, "python -m pip install uv", lowest, tests]
     assert all(f"python3 -m {TESTS}" in text_of(path) for path in ("README.md", "tests/README.md"))
 
 
@@ -127,6 +129,7 @@ def test_nobody_is_told_to_install_the_minipipe_of_pypi():
 def test_changelog_and_readme_name_this_version():
     versions = re.findall(r"^## (\S+)", text_of(".github/CHANGELOG.md"), re.MULTILINE)
     assert versions[0] == minipipe.__version__ and f"version {minipipe.__version__}," in text_of("README.md")
+    assert f"\nversion: {minipipe.__version__}\n" in text_of(".github/CITATION.cff")
 
 
 def test_the_oldest_python_is_the_same_everywhere():
