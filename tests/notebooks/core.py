@@ -1,6 +1,7 @@
-"""The form of the core, notebooks 00 to 12: a question, a guess, the learner's own code, a picture of it.
+"""The form of the notebooks: a question, a guess, the learner's own code, a picture of it.
 
-`faults(name, cells)` names each cell that breaks a rule.
+`faults(name, cells)` names each cell that breaks a rule. The core, 00 to 12, and the electives, 13 and on,
+differ in their budgets alone.
 """
 
 import ast
@@ -8,42 +9,49 @@ import re
 
 from notebooks import template
 from notebooks.template import (
-    GUESS, HINT, is_exercise, last_cell, long, reading_of, said, source, told_first, value_of, without_magic,
+    COLLAPSED, GUESS, HINT, is_exercise, last_cell, long, reading_of, said, source, told_first, value_of,
+    without_magic,
 )
 
 from exercises.folds import FOLD
 from exercises.predict import ASK, plain
 
-BUDGET = {"words": 750, "lines": 45, "minutes": 23}    # by the rule of `Reading`
+# most words, lines and minutes by the rule of `Reading`; fewest and most guesses and exercises
+BUDGET = {"words": 750, "lines": 45, "minutes": 23, "guesses": (2, 4), "exercises": (1, 2)}
+ELECTIVE = {"words": 1350, "lines": 80, "minutes": 35, "guesses": (3, 8), "exercises": (0, 2)}
+START = BUDGET | {"minutes": 12, "guesses": (0, 4), "exercises": (0, 2)}
 MEASURED, SLOWER = {7: 45, 8: 45}, 1.75                 # of two readers: 8 hours for 4.5 by the rule
 ANSWER = re.compile(r"\A\*\*(?P<answer>.+?)\*\*", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
+CHECKED = re.compile(  # the name of what the learner writes, and which version of it, as in "with recompute"
+    r"^(?:(?P<name>\w+) = (?:mine\.check|check_\w+)\((?P=name)\b(?:, \"(?P<variant>[\w ]+)\")?"
+    r"|print\((?:\w+\.)?check_\w+\((?P<alone>\w+)\)\)$)", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 def faults(name, cells):
-    """What breaks a rule in a core notebook with that file name: a list of "cell number: what"."""
+    """What breaks a rule in a notebook with that file name: a list of "cell number: what"."""
     number = int(name[:2])
     found = [*first_cell(number, cells[0]), *last_cell(name, cells[-1]), *budget(number, cells)]
     keys = [guess.args[0].value for cell in cells for guess in guesses_in(cell)]
-    wanted = [f"{number}{letter}" for letter in "abcdefg"[:len(keys)]]
+    wanted = [f"{number}{letter}" for letter in "abcdefghij"[:len(keys)]]
     if keys != wanted:
         found.append(f"the guesses are called {keys}: call them {wanted}")
     for place, cell in enumerate(cells):
         after = cells[place + 1] if place + 1 < len(cells) else None
         before = cells[place - 1] if place else None
-        rules = [*guesses(cell, after), *pictures(cell), *stubs(before, cell)]
+        rules = [*guesses(cell, after), *pictures(cell), *stubs(before, cell), *collapsed(cell)]
         found += [f"cell {place}: {fault}" for fault in rules]
     return found + [*told(cells)]
 
 
 def first_cell(number, cell):
     """The faults of the cell with the title."""
-    text = source(cell)
+    text = re.sub(r"\]\([^)]*\)", "]", source(cell))           # of links, the words
     yield from told_first(cell, {
         f"starts with '# {number:02d} · ' and a question": rf"\A# {number:02d} · .*\?$",
         "has a sentence that begins with '**The idea:**'": r"^\*\*The idea:\*\* \S",
-    })
+    } | ({} if number < 13 else {"says what 'you will know'": r"[Yy]ou will know"}))
     needs = re.search(r"\bYou need (.*?)\.", text, re.DOTALL)
     later = [other for other in re.findall(r"\b\d\d\b", needs[1]) if int(other) >= number] if needs else []
     if later:
@@ -53,15 +61,16 @@ def first_cell(number, cell):
 def budget(number, cells):
     """What is too long: words, given lines, minutes; or a number of guesses or exercises that tires."""
     reading = reading_of(cells)
-    most = BUDGET | ({"minutes": 12} if number == 0 else {})
+    most = ELECTIVE if number > 12 else BUDGET if number else START
     for what in ("words", "lines", "minutes"):
         if getattr(reading, what) > most[what]:
             yield f"it has {getattr(reading, what):.1f} {what}: {most[what]} at most"
     measured = MEASURED.get(number, SLOWER * reading.minutes)
     if said(cells) != 5 * round(measured / 5):
         yield f"it says {said(cells)} minutes, and takes {measured:.1f}"
-    if number and not (2 <= reading.predictions <= 4 and 1 <= reading.exercises <= 2):
-        yield f"it has {reading.predictions} guesses and {reading.exercises} exercises: 2 to 4, and 1 or 2"
+    for what, found in (("guesses", reading.predictions), ("exercises", reading.exercises)):
+        if not most[what][0] <= found <= most[what][1]:
+            yield f"it has {found} {what}: from {most[what][0]} to {most[what][1]}"
 
 
 def guesses_in(cell):
@@ -149,15 +158,20 @@ def stubs(before, cell):
     """The faults of a cell in which the learner writes, and of the cell that asks for it."""
     if not is_exercise(cell):
         return
-    text = source(cell)
-    checked = re.findall(r"^(\w+) = (?:mine\.check|check_\w+)\(\1\b(?:, \"([\w ]+)\")?", text, re.MULTILINE)
+    checked = [*CHECKED.finditer(source(cell))]
     if not checked:
-        yield "an exercise ends with its check, such as `needs = mine.check(needs)`"
-    for name, variant in checked:
-        title = f"Solution: {f'{name} {variant}'.strip()}"
+        yield "an exercise ends with its check: `needs = mine.check(needs)` or `print(check_needs(needs))`"
+    for found in checked:
+        title = f"Solution: {found['name'] or found['alone']} {found['variant'] or ''}".strip()
         text = "" if before is None else source(before)
         if not HINT.search(text) or f"<summary>{title}</summary>" not in text:
             yield f"the cell above has a hint and, behind it, a fold '{title}'"
+
+
+def collapsed(cell):
+    """The faults of a cell that hides its outputs: those of a guess are a prompt, all others are seen."""
+    if any(key in cell["metadata"] for key in COLLAPSED):
+        yield "its outputs are collapsed: what comes out after a guess is not saved, all else is seen"
 
 
 def code_of(cells):

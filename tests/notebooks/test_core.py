@@ -1,4 +1,4 @@
-"""The core of the notebooks: its form, with each rule broken once, and its answers, those of a run."""
+"""The notebooks with guesses: their form, with each rule broken once, and their answers, those of a run."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from copy import deepcopy
 
 import pytest
 from notebooks.core import agrees, answers_of, code_of, faults
-from notebooks.template import CORE, cells_of, run, source
+from notebooks.template import COLLAPSED, CORE, ELECTIVES, cells_of, run, source
 
 import minipipe as mp
 from exercises import mine, predict
@@ -17,11 +17,11 @@ from exercises.folds import CODE, fold, solution
 from exercises.predict import ASK
 from exercises.showing import picture
 
-EACH = pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+EACH = pytest.mark.parametrize("path", CORE + ELECTIVES, ids=lambda path: path.stem)
 
 
 @EACH
-def test_a_core_notebook_keeps_the_form(path):
+def test_a_notebook_with_guesses_keeps_the_form(path):
     assert faults(path.name, cells_of(path)) == []
 
 
@@ -54,7 +54,7 @@ def test_bold_answers_are_those_of_a_run(path, own_file, monkeypatch):
 
 def test_the_first_cell_finds_the_project_or_says_where_to_start(tmp_path):
     """From its own folder, from others of the project, and from elsewhere; it is the same in all."""
-    [code] = {code_of(cells_of(path))[0] for path in CORE}
+    [code] = {code_of(cells_of(path))[0] for path in CORE + ELECTIVES}
     root = PATH.parents[1]
     asked = "print(find_spec('exercises').origin, bool(find_spec('minipipe')))"
     command = [sys.executable, "-c", f"{code}\n{asked}"]
@@ -112,7 +112,7 @@ def test_a_near_miss_gets_a_remark_that_no_cell_shows(capsys, no_folds):
     """Each remark belongs to a question of a notebook, in whose cells it does not stand."""
     predict.guess("8b", 28, 29)
     assert capsys.readouterr().out.startswith("29; you said 28: the right size, 3 % off. With 28 it")
-    codes = ["\n".join(code_of(cells_of(path))) for path in CORE]
+    codes = ["\n".join(code_of(cells_of(path))) for path in CORE + ELECTIVES]
     for key, remarks in COMMENTS.items():
         [code] = [code for code in codes if f'guess("{key}"' in code]
         assert not any(remark in code for remark in remarks.values())
@@ -161,6 +161,7 @@ BROKEN = {
     "names the minutes": changed("About 45 minutes", "Some minutes, said to be about 45\nminutes"),
     "needs 08, which comes later": changed("You need notebook 06", "You need notebook 08"),
     "it says 25 minutes": changed("About 45 minutes", "About 25 minutes"),
+    "its outputs are collapsed": [cell | {"metadata": COLLAPSED} for cell in cells_of(PATH)],
     "words: 750 at most": changed("## One `max`", "## One `max`\n\n" + "word " * 200),
     "lines: 45 at most": changed("K, M, F, B = 4, 8, 1, 2", "K, M, F, B = 4, 8, 1, 2\n" + "K = 4\n" * 30),
     "the guesses are called": changed('guess("7c"', 'guess("7d"'),
@@ -179,10 +180,20 @@ BROKEN = {
 }
 
 
-def test_a_core_notebook_that_breaks_a_rule_is_told_so():
+def test_a_notebook_that_breaks_a_rule_is_told_so():
     for fault, cells in BROKEN.items():
         found = faults(PATH.name, cells)
         assert any(fault in words for words in found), (fault, found)
+
+
+def test_an_elective_has_more_room_and_says_what_you_will_know():
+    """And the checker of an exercise may answer in a sentence."""
+    found = faults("13_who.ipynb", changed("## One `max`", "## One `max`\n\n" + "word " * 200))
+    assert "cell 0: it says what 'you will know'" in found and not any("words" in fault for fault in found)
+    cells = changed("needs = mine.check(needs)", "print(check_needs(needs))")
+    assert faults(PATH.name, cells) == []
+    renamed = [cell | {"source": source(cell).replace("Solution: needs", "Solution: need")} for cell in cells]
+    assert any("a fold 'Solution: needs'" in fault for fault in faults(PATH.name, renamed))
 
 
 def test_learners_files_stay_out_of_git_and_of_tests():

@@ -1,5 +1,5 @@
-"""All electives have one form; a test names the cell that breaks a rule of it, and each rule is broken here
-once. Their solutions solve, and their stubs are told to be not solved yet.
+"""The electives without a guess have one form; a test names the cell that breaks a rule of it, and each rule
+is broken here once. The solutions of all electives solve, and their stubs are told to be not solved yet.
 """
 
 from copy import deepcopy
@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from notebooks.checkers import JUNK, formulas_of, is_refusal, judged_wrongly, names_a_mistake
 from notebooks.refresh import COVER
-from notebooks.template import COLLAPSED, ELECTIVES, cells_of, exercises_of, faults, reading_of, said
+from notebooks.template import COLLAPSED, ELECTIVES, OLD, cells_of, exercises_of, faults, reading_of, said
 from sampling import one_in
 
 ASKED_ONCE = {  # for all parts of one array or of one curve
     "check_attention_backward",
 }
-EACH = pytest.mark.parametrize("path", ELECTIVES, ids=lambda path: path.stem)
+EACH = pytest.mark.parametrize("path", OLD + ELECTIVES, ids=lambda path: path.stem)
 
 
-@EACH
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
 def test_a_notebook_keeps_the_form_and_takes_the_minutes_it_says(path):
     cells = cells_of(path)
     assert faults(path.name, cells) == []
@@ -41,7 +41,7 @@ def test_solutions_solve_and_stubs_do_not(path):
             assert " of your cell: `return left[right]`." in sentence
 
 
-@pytest.mark.parametrize("path", one_in(3, ELECTIVES), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", one_in(3, OLD + ELECTIVES), ids=lambda path: path.stem)
 def test_junk_is_refused_in_a_sentence(path):
     """Among it what the solution returns, with something else in the place of each number."""
     for exercise in exercises_of(path):
@@ -100,7 +100,7 @@ def test_wrong_answers_to_every_exercise_are_tried():
     files = (Path(__file__).parents[1] / "exercises").glob("test_exercises_*.py")
     tests = [import_module(file.stem).test_mistakes for file in files]
     in_tables = {check for test in tests for check in test.pytestmark[0].args[1]}
-    for exercise in (exercise for path in ELECTIVES for exercise in exercises_of(path)):
+    for exercise in (exercise for path in OLD + ELECTIVES for exercise in exercises_of(path)):
         tried = exercise.checker in in_tables or formulas_of(exercise.checker, exercise.right)
         assert tried, exercise.checker.__name__
 
