@@ -1,6 +1,6 @@
 """A guess before an answer: answer, pictures and explanation stay hidden until a guess was made."""
 
-from ast import literal_eval
+import re
 
 from . import is_met, plain
 from .comments import COMMENTS
@@ -66,11 +66,24 @@ def verdict(yours, right, comments=()):
 
 
 def _written_out(text):
-    """Return the number or list that a text spells, such as "12"; else the text."""
-    try:
-        return plain(literal_eval(text))
-    except (ValueError, SyntaxError):
+    """Return the number or list that a text spells, with units or without; else the text.
+
+    >>> _written_out("12 ticks"), _written_out("1, F0"), _written_out("[96, 0.75]"), _written_out("1,437")
+    (12, [1, 'F0'], [96, 0.75], 1437)
+    """
+    text = text.strip()
+    if not text.startswith(("[", "(")):
+        text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+    parts = [_number_in(part.strip(" '\"")) for part in text.strip("[]()").split(",")]
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _number_in(text):
+    """Return the number at the start of a text, if only a unit comes after it; else the text."""
+    found = re.fullmatch(r"(-?\d*\.?\d+(?:e-?\d+)?)(?: ?%| [a-zA-Z ]+)?", text)
+    if found is None:
         return text
+    return int(found[1]) if found[1].lstrip("-").isdigit() else plain(float(found[1]))
 
 
 def _of_a_number(yours, right):
