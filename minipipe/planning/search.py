@@ -1,15 +1,16 @@
 """The plan for a cluster: all ways to split a model, the best, and its neighbours."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from math import gcd, inf
+from operator import attrgetter
 from typing import NamedTuple
 
 from ..checks import one_of, shown, truth, whole_number
 from .hardware import LARGEST, Nodes
-from .seconds import layer, logits, step
-from .transformer import (
-    RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Software, Transformer, layers_of_stages, memory,
-)
+from .seconds import step
+from .transformer import RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Software, Transformer, memory
 
 SIMPLEST_WITHIN = 1.01  # of the fastest, the simplest is taken
 LARGEST_B = 64  # samples of a micro-batch
@@ -18,11 +19,10 @@ ENOUGH = 10  # doublings of the nodes that are tried where nothing fits
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a `Choice` takes; not `minipipe.papers.gpipe.Estimate`.
+    """What a `Choice` takes, by formulas.
 
-    model, nodes, batch, choice, recipe, software: what was asked.
-    parts: {part: seconds} of a step.
-    memory: {kind: bytes} of the fullest GPU.
+    Args:
+        model, nodes, batch, choice, recipe, software: as for `estimate`.
     """
 
     model: Transformer
@@ -31,8 +31,16 @@ class Estimate:
     choice: Choice
     recipe: Recipe
     software: Software
-    parts: dict
-    memory: dict
+
+    @cached_property
+    def parts(self):
+        """{part: seconds} of a step."""
+        return step(self.model, self.nodes, self.choice, self.recipe, self.software)
+
+    @cached_property
+    def memory(self):
+        """{kind: bytes} of the fullest GPU."""
+        return memory(self.model, self.nodes, self.choice, self.recipe, self.software)
 
     @property
     def step(self):
@@ -130,12 +138,7 @@ def estimate(model, nodes, batch, choice, recipe=Recipe(), software=Software()):
     (67, 2.91)
     """
     batch = checked_arguments(model, nodes, batch, recipe, software)
-    return _estimate(model, nodes, batch, checked_choice(model, nodes, batch, choice), recipe, software)
-
-
-def _estimate(model, nodes, batch, choice, recipe, software):
-    asked = model, nodes, choice, recipe, software
-    return Estimate(model, nodes, batch, choice, recipe, software, step(*asked), memory(*asked))
+    return Estimate(model, nodes, batch, checked_choice(model, nodes, batch, choice), recipe, software)
 
 
 def checked_arguments(model, nodes, batch, recipe, software):
@@ -184,48 +187,44 @@ def divisors(n, most=inf):
     return [i for i in range(1, int(min(n, most)) + 1) if n % i == 0]
 
 
-def splits(model, nodes, batch):
-    """Yield every (D, T, K, b, M): T in a node, stages of equally many layers."""
-    for T in divisors(gcd(nodes.gpus, model.kv_heads)):
-        for K in divisors(nodes.n // T, model.layers):
-            D = nodes.n // T // K
-            if batch % D or (model.layers % K and (model.layers + 2) % K):
-                continue
-            for b in divisors(batch // D, LARGEST_B):
-                yield D, T, K, b, batch // D // b
-
-
-def ways_of(model, split, recompute, gpus):
-    """Yield every `Choice` of one split and recomputation."""
+def ways_of_split(model, split, gpus):
+    """Yield every (schedule, v, ZeRO, axis of neighbours) of one split (D, T, K, b, M)."""
     D, T, K, _, M = split
     if K == 1:
-        yield from (Choice(*split, zero=zero, recompute=recompute) for zero in range(4 if D > 1 else 1))
+        yield from (("1f1b", 1, zero, "D") for zero in range(4 if D > 1 else 1))
         return
     orders = [("1f1b", 1), ("gpipe", 1), ("zb-h1", 1)]
     if M % K == 0:
         orders += [
-            ("interleaved", v) for v in range(2, model.layers // K + 1)
-            if model.layers % (K * v) == 0 or (model.layers + 2) % (K * v) == 0
+            ("interleaved", v) for v in range(2, model.layers // K + 1) if are_stages(model.layers, K * v)
         ]
     near = ("D", "K") if D > 1 and T * K <= gpus else ("D",)
-    for schedule, v in orders:
-        for zero in range(2 if D > 1 else 1):
-            for inner in near:
-                yield Choice(*split, schedule, v, zero, recompute, True, inner)
+    for order, zero, inner in product(orders, range(2 if D > 1 else 1), near):
+        yield *order, zero, inner
 
 
-def recomputations(software):
-    """Return the recomputations that gain something: fused attention keeps no scores."""
-    return [name for name in RECOMPUTATIONS if name != "selective" or not software.flash]
+def are_stages(layers, n):
+    """Tell whether n stages are equal: of the layers, or with embedding and logits as layers."""
+    return layers % n == 0 or (layers + 2) % n == 0
 
 
-def least_seconds(model, nodes, recipe, software, split, recompute):
-    """Return a lower bound: the seconds of M micro-batches on the slowest stage."""
-    choice = Choice(*split, recompute=recompute)
-    of_layer, of_logits = layer(model, nodes, choice, recipe, software), logits(model, nodes.gpu, choice)
-    _, middle, last = layers_of_stages(model, choice)
-    t, more = (sum(map(sum, parts.values())) for parts in (of_layer, of_logits))
-    return choice.M * max(middle * t if choice.K > 2 else 0.0, last * t + more)
+def every_way(model, nodes, batch, recipe, software):
+    """Return an `Estimate` of every way: T in a node, stages of equally many layers."""
+    # fused attention keeps no scores, so there is nothing for "selective" to recompute
+    recomputations = [name for name in RECOMPUTATIONS if name != "selective" or not software.flash]
+    found = []
+    for T in divisors(gcd(nodes.gpus, model.kv_heads)):
+        for K in divisors(nodes.n // T, model.layers):
+            D = nodes.n // T // K
+            if batch % D or not are_stages(model.layers, K):
+                continue
+            for b in divisors(batch // D, LARGEST_B):
+                split = D, T, K, b, batch // D // b
+                for recompute, way in product(recomputations, ways_of_split(model, split, nodes.gpus)):
+                    schedule, v, zero, inner = way
+                    choice = Choice(*split, schedule, v, zero, recompute, inner=inner)
+                    found.append(Estimate(model, nodes, batch, choice, recipe, software))
+    return found
 
 
 def simplicity(found):
@@ -235,59 +234,6 @@ def simplicity(found):
         RECOMPUTATIONS.index(choice.recompute), sum(n > 1 for n in choice[:3]), choice.zero,
         SCHEDULES.index(choice.schedule), choice.v, found.step,
     )
-
-
-def has(choice, axes):
-    """Tell whether a choice has these sizes, {name: size}."""
-    return all(getattr(choice, name) == size for name, size in axes.items())
-
-
-class Search:
-    """All ways to split one model, in the order of their least seconds."""
-
-    def __init__(self, model, nodes, batch, recipe, software):
-        self.asked = model, nodes, batch, recipe, software
-        self.groups = []
-        self.ways = 0
-        for split in splits(model, nodes, batch):
-            for recompute in recomputations(software):
-                ways = list(ways_of(model, split, recompute, nodes.gpus))
-                self.ways += len(ways)
-                self.groups.append((least_seconds(model, nodes, recipe, software, split, recompute), ways))
-        self.groups.sort(key=lambda group: group[0])
-
-    def n_bytes(self, choice):
-        """Return the bytes of the fullest GPU."""
-        model, nodes, _, recipe, software = self.asked
-        return sum(memory(model, nodes, choice, recipe, software).values())
-
-    def estimate(self, choice):
-        """Return the `Estimate` of one way."""
-        model, nodes, batch, recipe, software = self.asked
-        return _estimate(model, nodes, batch, choice, recipe, software)
-
-    def leading(self, **axes):
-        """Return the `Estimate`s that fit and are within 1 % of the fastest, in order.
-
-        Args:
-            axes: sizes that a way must have, such as T=1, K=4.
-        """
-        limit, found = SAFE * self.asked[1].gpu.memory, []
-        fastest = inf
-        for least, ways in self.groups:
-            if least > SIMPLEST_WITHIN * fastest:
-                break
-            for choice in ways:
-                if has(choice, axes) and self.n_bytes(choice) <= limit:
-                    found.append(self.estimate(choice))
-                    fastest = min(fastest, found[-1].step)
-        found.sort(key=lambda one: one.step)
-        return [one for one in found if one.step <= SIMPLEST_WITHIN * fastest]
-
-    def smallest(self, **axes):
-        """Return the way with the fewest bytes that has these sizes, or None if there is no way."""
-        ways = (choice for _, ways in self.groups for choice in ways if has(choice, axes))
-        return min(ways, key=self.n_bytes, default=None)
 
 
 def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
@@ -307,77 +253,81 @@ def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
         ValueError: where no split divides the batch, or none fits, with what would.
     """
     batch = checked_arguments(model, nodes, batch, recipe, software)
-    search = Search(model, nodes, batch, recipe, software)
-    if not search.groups:
+    ways = every_way(model, nodes, batch, recipe, software)
+    if not ways:
         raise ValueError(
             f"no way to split batch={batch} and {model.layers} layers on {nodes.n} GPUs: use a batch that is "
             f"a multiple of {nodes.n}, or other numbers of nodes and GPUs"
         )
-    leading = search.leading()
-    if not leading:
-        raise ValueError(_too_large(search))
-    best = min(leading, key=simplicity)
-    return Plan(best, leading[0], neighbours_of(search, best), search.ways)
+    fitting = [way for way in ways if way.fits]
+    if not fitting:
+        raise ValueError(_too_large(min(ways, key=in_bytes)))
+    fastest = min(fitting, key=in_seconds)
+    best = min((way for way in fitting if way.step <= SIMPLEST_WITHIN * fastest.step), key=simplicity)
+    return Plan(best, fastest, neighbours_of(best, ways), len(ways))
 
 
-def _too_large(search):
-    """Return how many bytes are too many, and what would make the model fit."""
-    model, nodes, batch, recipe, software = search.asked
-    smallest = search.smallest()
-    n_bytes, limit = search.n_bytes(smallest), SAFE * nodes.gpu.memory
-    remedy = f"a GPU of {n_bytes / SAFE / 1e9:.0f} GB"
+in_seconds, in_bytes = attrgetter("step"), attrgetter("n_bytes")  # keys
+
+
+def _too_large(smallest):
+    """Return the sentence that says how many bytes are too many, and what would make the model fit."""
+    model, nodes, limit = smallest.model, smallest.nodes, SAFE * smallest.nodes.gpu.memory
+    rest = smallest.batch, smallest.recipe, smallest.software
+    remedy = f"a GPU of {smallest.n_bytes / SAFE / 1e9:.0f} GB"
     for doublings in range(1, ENOUGH + 1):
-        more = Search(model, replace(nodes, nodes=nodes.nodes << doublings), batch, recipe, software)
-        fewest = more.smallest()
-        if fewest and more.n_bytes(fewest) <= limit:
-            remedy = f"{more.asked[1].nodes} nodes, or {remedy}"
+        more = replace(nodes, nodes=nodes.nodes << doublings)
+        if any(way.fits for way in every_way(model, more, *rest)):
+            remedy = f"{more.nodes} nodes, or {remedy}"
             break
     return (
         f"{model.name} does not fit on {nodes.nodes} x {nodes.gpus} {nodes.gpu.name}: the smallest way, "
-        f"{smallest}, needs {n_bytes / 1e9:.1f} GB, and {limit / 1e9:.1f} GB may be used; use {remedy}"
+        f"{smallest.choice}, needs {smallest.n_bytes / 1e9:.1f} GB, and {limit / 1e9:.1f} GB may be used; "
+        f"use {remedy}"
     )
 
 
-def neighbours_of(search, best):
+def neighbours_of(best, ways):
     """Return a `Neighbour` for twice and half T, K and b, D alone, and other settings.
 
     Where an axis changes, the rest is the best for it; where a setting changes, the
     rest stays.
+
+    Args:
+        best: an `Estimate`.
+        ways: the `Estimate` of every way.
     """
-    _, T, K, b, *_ = best.choice
-    families = [("D alone", {"T": 1, "K": 1})] if T * K > 1 else []
-    for name, value in (("T", T), ("K", K), ("b", b)):
-        for other in (2 * value, value // 2):
-            families.append((f"{name}={other}", {"T": T, "K": K, name: other}))
+    choice = best.choice
+    families = {"D alone": {"T": 1, "K": 1}} if choice.T * choice.K > 1 else {}
+    for axis, size in (("T", choice.T), ("K", choice.K), ("b", choice.b)):
+        for other in (2 * size, size // 2):
+            families[f"{axis}={other}"] = {"T": choice.T, "K": choice.K, axis: other}
     found = []
-    for name, axes in families:
-        leading = search.leading(**axes)
-        smallest = None if leading else search.smallest(**axes)
-        if leading:
-            found.append(_neighbour(name, leading[0], best))
-        elif smallest:
-            found.append(_neighbour(name, search.estimate(smallest), best))
-    for name, choice in settings_beside(search, best.choice):
-        found.append(_neighbour(name, search.estimate(choice), best))
+    for name, sizes in families.items():
+        family = [way for way in ways if all(getattr(way.choice, axis) == n for axis, n in sizes.items())]
+        fitting = [way for way in family if way.fits]
+        if family:
+            other = min(fitting, key=in_seconds) if fitting else min(family, key=in_bytes)
+            found.append(_neighbour(name, other, best))
+    for setting in ("schedule", "zero", "recompute"):
+        for way in ways:
+            other = way.choice
+            same = other._replace(**{setting: getattr(choice, setting)})
+            if setting == "schedule":
+                same = same._replace(v=choice.v)
+            if same == choice != other:
+                found.append(_neighbour(_name_of(setting, other), way, best))
+    if choice.T > 1:
+        other = replace(best, choice=choice._replace(sequence=not choice.sequence))
+        found.append(_neighbour("without sequence", other, best))
     return found
 
 
-def settings_beside(search, choice):
-    """Yield (name, Choice) for every other schedule, ZeRO, recomputation and `sequence`."""
-    software = search.asked[4]
-    of_split = [
-        way for recompute in recomputations(software)
-        for way in ways_of(search.asked[0], choice[:5], recompute, search.asked[1].gpus)
-    ]
-    for name in ("schedule", "zero", "recompute"):
-        fields = [name, "v"] if name == "schedule" else [name]
-        for way in of_split:
-            changed = choice._replace(**{field: getattr(way, field) for field in fields})
-            if way == changed and way != choice:
-                said = {"zero": f"ZeRO-{way.zero}", "recompute": f"recompute {way.recompute}"}
-                yield said.get(name, f"{way.schedule} v={way.v}" if way.v > 1 else way.schedule), way
-    if choice.T > 1:
-        yield "without sequence", choice._replace(sequence=not choice.sequence)
+def _name_of(setting, choice):
+    """Return what a neighbour is called that differs in this setting."""
+    if setting == "schedule":
+        return f"{choice.schedule} v={choice.v}" if choice.v > 1 else choice.schedule
+    return f"ZeRO-{choice.zero}" if setting == "zero" else f"recompute {choice.recompute}"
 
 
 def _neighbour(name, found, best):

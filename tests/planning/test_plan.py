@@ -19,7 +19,7 @@ from minipipe.order import Costs, simulate
 from minipipe.planning import (
     GPU, GPUS, MODELS, Choice, Nodes, Recipe, Software, Transformer, estimate, plan,
 )
-from minipipe.planning.search import Search, simplicity
+from minipipe.planning.search import every_way, simplicity
 from minipipe.planning.seconds import pipeline
 from minipipe.schedules import build, interleaved_one_f_one_b
 
@@ -188,8 +188,7 @@ def test_copies_exchange_what_zero_says():
 
 def test_the_best_is_the_simplest_of_all_ways_within_one_percent():
     model, nodes = MODELS["gpt2-xl"], Nodes(2, 2, GPUS["a100"], 300e9, 3e9)
-    found, search = plan(model, nodes, 64), Search(model, nodes, 64, Recipe(), Software())
-    every = [estimate(model, nodes, 64, way) for _, ways in search.groups for way in ways]
+    found, every = plan(model, nodes, 64), every_way(model, nodes, 64, Recipe(), Software())
     fitting = [one for one in every if one.fits]
     assert len(every) == found.ways and found.fastest.step == min(one.step for one in fitting)
     near = [one for one in fitting if one.step <= 1.01 * found.fastest.step]
