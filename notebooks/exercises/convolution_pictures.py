@@ -1,5 +1,5 @@
-"""Pictures for notebooks 13 to 17: drawings that would be too long for a cell. Each draws into the
-matplotlib axes `ax`.
+"""Pictures of kernels on rows of numbers, for notebook 13 and those after it. Functions with an `ax` draw
+into these matplotlib axes, the others return a figure.
 """
 
 import numpy as np
@@ -74,6 +74,64 @@ def cone(ax, derivatives, kernel_size, dilations):
     names = ["input", *(f"layer {depth}, dilation {d}" for depth, d in enumerate(dilations, start=1))]
     ax.set_yticks(range(len(names)), names)
     _frameless(ax)
+
+
+def all_windows(w, A_prev, Z):
+    """Return a figure of a kernel at each of its places, as `windows` draws it."""
+    figure, ax = _axes(1, (7, 3.6))
+    windows(ax, w, A_prev, Z)
+    return figure
+
+
+def two_strides(A_prev, *layers):
+    """Return a figure of `Conv1d` layers with one channel and no bias, each at all its places on `A_prev`."""
+    figure, axes = _axes(len(layers), (13, 4.6))
+    for ax, layer in zip(axes, layers):
+        Z, box = layer.forward(A_prev.reshape(1, -1, 1)).ravel(), layer.windows
+        (stride,), (k,), padding = box.stride, box.kernel_size, box.padding[0][0]
+        windows(ax, layer.W.ravel(), A_prev, Z, stride, padding)
+        ax.set_title(f"kernel of {k}, stride {stride}, padding {padding}")
+        ax.set_anchor("N")
+    return figure
+
+
+def readings(C, which):
+    """Return a figure of the table `C` (windows, places) three times: one row, one colour, one column.
+
+    which: the weight in each cell, counted from 0; -1 where there is none.
+    """
+    row, column = np.indices(C.shape)
+    bright = {"one row: forward, $Z_1$": row == 1, "one colour: $dw_3$": which == 3,
+              "one column: $dA_3$": column == 3}
+    figure, axes = _axes(3, (13, 3))
+    for ax, (title, cells) in zip(axes, bright.items()):
+        matrix(ax, C, which, cells, xlabel="place $q$ in $A_{prev}$", ylabel="window $p$")
+        ax.set_title(title)
+    return figure
+
+
+def columns(unfold):
+    """Return a figure of a small array, (2, 5, 1), and of its columns for a kernel of 3."""
+    A = np.array([[1.0, 3, 0, 2, 1], [5, 4, 6, 7, 9]])
+    place = np.indices(A.shape)[1]
+    figure, (left, right) = _axes(2, (8.5, 4.2))
+    matrix(left, A, place, xlabel="place", ylabel="channel")
+    matrix(right, unfold(A[..., None], 3), unfold(place[..., None], 3), xlabel="window",
+           ylabel="channel, entry of the kernel")
+    right.set_yticks(range(6), [f"{c}, {i}" for c in range(2) for i in range(3)])
+    left.set_title("$A_{prev}$, one sample")
+    right.set_title("its columns, for a kernel of 3")
+    return figure
+
+
+def _axes(n, size):
+    """Return a figure and its n axes, one next to the other; the one axes alone if n is 1."""
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context({"font.size": 12}):
+        figure, axes = plt.subplots(1, n, figsize=size, layout="constrained")
+    plt.close(figure)
+    return figure, axes
 
 
 def _cell(ax, column, row, text, colour, faded=False, dashed=False, edge=INK, order=2):

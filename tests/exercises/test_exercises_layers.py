@@ -6,18 +6,18 @@ from fractions import Fraction
 from math import prod
 
 import numpy as np
-from notebooks.checkers import are_named, are_not_solved_yet, are_right
+from notebooks.checkers import are_named, are_not_solved_yet, are_right, edits, judge_of
 from notebooks.template import solutions
 
 import minipipe as mp
 from exercises.cnn import (
     check_average_pool_backward, check_backward_by_forward, check_max_pool_backward, check_parameters,
 )
-from exercises.convolution import check_backward, check_matrix
+from exercises.convolution import check_matrix
 from exercises.normalization import check_dropout, check_put_together, check_running
 from exercises.transformer import check_attention_backward, check_shares, check_tied_gradient
 
-backward, matrix = solutions("13").conv_backward, solutions("15").matrix
+matrix = solutions("15").matrix
 max_pool_backward = solutions("16").max_pool_backward
 average_pool_backward = solutions("16").average_pool_backward
 backward_by_forward, n_parameters = solutions("17").backward_by_forward, solutions("18").n_parameters
@@ -26,13 +26,21 @@ dropout, shares = solutions("20").dropout, solutions("21").shares
 tied_gradient = solutions("22").tied_gradient
 
 
-def backward_with_slices(dZ, w, A_prev, stride):
-    """Loops over the kernel only; lists instead of arrays; db as an array without axes."""
+CONV_BACKWARD, UNFOLD = judge_of("conv_backward"), judge_of("unfold")
+# loops over the kernel only; lists instead of arrays; db as an array without axes
+WITH_SLICES = """
+def conv_backward(dZ, w, A_prev, stride):
     places = [slice(i, i + (len(dZ) - 1) * stride + 1, stride) for i in range(len(w))]
     dA_prev = np.zeros_like(A_prev)
     for i, here in enumerate(places):
         dA_prev[here] += w[i] * dZ
     return [dA_prev.tolist(), [(dZ * A_prev[here]).sum() for here in places], np.array(dZ.sum())]
+"""
+WITH_LOOPS = """
+def unfold(A, k):
+    C, L, m = A.shape
+    return [[A[c, p + i, j] for p in range(L - k + 1) for j in range(m)] for c in range(C) for i in range(k)]
+"""
 
 
 def max_pool_backward_by_hand(dA, A_prev, size, stride):
@@ -79,7 +87,8 @@ def with_one_hot(tokens, dE, A, dZ):
 
 
 test_solutions = are_right({
-    check_backward: [backward_with_slices],
+    CONV_BACKWARD: [WITH_SLICES],
+    UNFOLD: [WITH_LOOPS],
     check_matrix: [lambda w, n, stride: matrix(w, n, 1)[::stride].tolist()],
     check_max_pool_backward: [max_pool_backward_by_hand],
     check_average_pool_backward: [lambda *given: average_pool_backward(*given).tolist()],
@@ -96,52 +105,11 @@ test_solutions = are_right({
     check_tied_gradient: [with_one_hot],
 })
 test_stubs = are_not_solved_yet({
-    check_backward: [
-        lambda *given: (backward(*given)[0], None, None),
-        lambda *given: (*backward(*given)[:2], None),
-    ],
     check_put_together: [lambda *a: (put_together(*a)[0], None)],
     check_running: [lambda *a: (update_running(*a)[0], None)],
     check_dropout: [lambda A_prev, D, p, training: dropout(A_prev, D, p, training) if training else None],
     check_attention_backward: [lambda dO, Q, K, V, P: (None, None, dO @ P.T)],
 })
-
-
-def with_part(place, change):
-    """The right answer of the backward pass, with one of its three parts changed."""
-    def wrong(dZ, w, A_prev, stride):
-        parts = list(backward(dZ, w, A_prev, stride))
-        parts[place] = change(parts[place], dZ, w, A_prev, stride)
-        return parts
-    return wrong
-
-
-def overwriting(dA_prev, dZ, w, A_prev, stride):
-    wrong = np.zeros_like(A_prev)
-    for p, dz in enumerate(dZ):
-        wrong[p * stride:p * stride + len(w)] = w[:, None] * dz
-    return wrong
-
-
-def mean_over_overlaps(dA_prev, dZ, w, A_prev, stride):
-    return dA_prev / np.maximum(backward(np.ones_like(dZ), np.ones_like(w), A_prev, stride)[0], 1)
-
-
-def of_each_sample(dw, dZ, w, A_prev, stride):
-    return np.stack([backward(dZ[:, [j]], w, A_prev[:, [j]], stride)[1] for j in range(dZ.shape[1])], axis=1)
-
-
-def convolved_with_stride_1(dw, dZ, w, A_prev, stride):
-    return sum(np.convolve(a, z, "valid") for a, z in zip(A_prev.T, dZ.T)) if stride == 1 else dw
-
-
-def without_stride(place):
-    """Window p begins at place p: dZ has fewer windows than that, so only the first places are met."""
-    return with_part(place, lambda part, dZ, w, A_prev, stride: backward(dZ, w, A_prev, 1)[place])
-
-
-def hard_coded(dZ, w, A_prev, stride):
-    return backward(dZ, w, A_prev, min(stride, 2))
 
 
 def convolved(padding):
@@ -202,45 +170,22 @@ def mean_over_places(tokens, dE, A, dZ):
 
 
 test_mistakes = are_named({
-    check_backward: [
-        (with_part(0, lambda dA, dZ, w, A, s: backward(dZ, w[::-1], A, s)[0]),
-         "dA_prev is made with the kernel flipped"),
-        (without_stride(0), "With stride 2: the stride is forgotten in dA_prev"),
-        (hard_coded, "With stride 3: dA_prev should be"),
-        (with_part(0, overwriting), "dA_prev is overwritten where windows overlap"),
-        (with_part(0, mean_over_overlaps), "dA_prev is a mean over the windows"),
-        (with_part(0, lambda dA, dZ, *_: dA / dZ.shape[1]),
-         "dA_prev is 3 times too small: did you divide by m = 3?"),
-        (with_part(0, lambda dA, *_: -dA),
-         "dA_prev has the wrong sign: it adds w[i] dZ[p] at place p * stride + i"),
-        (with_part(0, lambda dA, dZ, *_: dZ), "dA_prev has the shape of dZ, (4, 3)"),
-        (with_part(0, lambda dA, dZ, w, A, s: dA[:(len(dZ) - 1) * s + len(w)]),
-         "With stride 2: dA_prev has shape (9, 3), but"),
-        (with_part(0, lambda dA, *_: dA.T), "dA_prev has shape (3, 8), but it must have shape (8, 3)"),
-        (with_part(1, lambda dw, *_: dw[::-1]), "dw comes out in reverse order"),
-        (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[::-1], w, A, s)[1]), "as np.convolve does"),
-        (with_part(1, convolved_with_stride_1), "as np.convolve does"),
-        (without_stride(1), "With stride 2: the stride is forgotten in dw"),
-        (with_part(1, lambda dw, dZ, w, A, s: backward(np.vstack([0 * dZ[:-1], dZ[-1:]]), w, A, s)[1]),
-         "dw is that of the last window only"),
-        (with_part(1, lambda dw, dZ, w, A, s: backward(dZ[:, :1], w, A[:, :1], s)[1]),
-         "dw is that of the first sample only"),
-        (with_part(1, of_each_sample), "dw has shape (5, 3), one column for each sample"),
-        (with_part(1, lambda dw, dZ, *_: dw / dZ.shape[1]), "dw is 3 times too small: did you divide by m ="),
-        (with_part(1, lambda dw, dZ, *_: dw / len(dZ)),
-         "dw is too small: did you take a mean over the 4 windows?"),
-        (with_part(1, lambda dw, *_: dw * 2),
-         "dw[i] adds dZ[p] times the number at place p * stride + i, over windows and samples."),
-        (with_part(1, lambda dw, *_: dw[None, None]), "dw has shape (1, 1, 5), but it must have shape (5,)"),
-        (with_part(2, lambda db, dZ, *_: dZ.sum(axis=0)), "db has shape (3,), one number for each sample"),
-        (with_part(2, lambda db, dZ, *_: dZ.sum(axis=1)), "db has shape (4,), one number for each window"),
-        (with_part(2, lambda db, dZ, *_: dZ.mean()), "db is too small: did you take a mean over the 4"),
-        (with_part(2, lambda db, dZ, *_: dZ.sum(keepdims=True)),
-         "db has shape (1, 1), but it must have shape ()"),
-        (lambda *given: backward(*given)[0], "Return three things"),
-        (lambda dZ, w, A_prev, stride: (w @ dZ, None, None),
-         "The shapes are dZ (4, 3), w (5,), A_prev (8, 3), with stride 1."),
-    ],
+    CONV_BACKWARD: edits(
+        WITH_SLICES,
+        ("+= w[i] * dZ", "= w[i] * dZ", "keeps one window's term only"),
+        ("w[i] * dZ", "w[-1 - i] * dZ", "turns the kernel round once too often"),
+        ("+ 1, stride)", "+ 1, 1)", "`conv_backward` stopped with ValueError"),
+        ("dZ.sum()", "dZ.sum(axis=1)", "db, with n = 8, k = 5 and stride 1: yours has shape (4,)"),
+        ("[dA_prev.tolist(), ", "[", "values that conv_backward returns: yours is 2, it must be 3"),
+    ),
+    UNFOLD: edits(
+        WITH_LOOPS,
+        ("for c in range(C) for i in range(k)", "for i in range(k) for c in range(C)", "entry by entry"),
+        ("L - k + 1", "L - k", "Your last window is missing"),
+        ("for p in range(L - k + 1) for j in range(m)", "for j in range(m) for p in range(L - k + 1)",
+         "Your columns go sample by sample"),
+        ("p + i, j]", "p, j]", "unfold(A, 3) for A of shape (1, 5, 1): yours is"),
+    ),
     check_matrix: [
         (lambda w, n, stride: matrix(w, n, stride).T, "C has shape (8, 4), turned round"),
         (lambda w, n, stride: matrix(w, n, 1),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from notebooks.template import CORE, run
+from notebooks.template import NOTEBOOKS, run
 
 from exercises import called, mine, predicted
 from exercises import judged as judged_in_all_cases
@@ -20,7 +20,7 @@ TITLE = "{0.notebook:02d} {0.title}".format
 EACH = pytest.mark.parametrize("part", [
     pytest.param(part, id=TITLE(part), marks=SLOW.get(part.title, ())) for part in PARTS
 ])
-NUMBERS = {path.name[:2] for path in CORE}
+NUMBERS = {path.name[:2] for path in NOTEBOOKS}
 
 
 @EACH

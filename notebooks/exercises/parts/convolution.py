@@ -1,0 +1,85 @@
+"""What notebook 13 asks for: the backward pass of a convolution, and its windows as columns."""
+
+import numpy as np
+
+from ..judging import Part
+from .layers import how_many
+
+
+def of_conv_backward(my):
+    """Yield the derivatives of three convolutions, with steps of one, two and three places."""
+    rng = np.random.default_rng(13)
+    for n, k, stride, m in ((8, 5, 1, 1), (8, 3, 2, 2), (7, 2, 3, 3)):
+        A_prev, w, dZ = (rng.integers(1, 20, shape) / 2 for shape in ((n, m), k, ((n - k) // stride + 1, m)))
+        handed = my.conv_backward(dZ, w, A_prev, stride)
+        yield "The number of values that conv_backward returns", how_many(handed)
+        for name, value in zip(("dA_prev", "dw", "db"), handed):
+            yield f"{name}, with n = {n}, k = {k} and stride {stride}", as_array(value)
+
+
+def of_unfold(my):
+    """Yield the columns of three arrays, all numbers of which differ."""
+    for C, L, m, k in ((1, 5, 1, 3), (2, 5, 1, 3), (3, 6, 2, 2)):
+        A = np.arange(100.0, 100 + C * L * m).reshape(C, L, m)
+        yield f"unfold(A, {k}) for A of shape {A.shape}", as_array(my.unfold(A, k))
+
+
+def as_array(value):
+    """Return lists as an array, and all else as it is."""
+    return np.array(value) if isinstance(value, (list, tuple)) else value
+
+
+TERM, SUM = "dA_prev[place] += w[i] * dZ[p]", "dw[i] += dZ[p] @ A_prev[place]"
+PLACE, END = "place = p * stride + i", "return dA_prev, dw, dZ.sum()"
+STACK = "np.stack([A[:, i:i + n_windows] for i in range(k)], axis=1).reshape(len(A) * k, -1)"
+
+PARTS = [
+    Part(
+        "conv_backward", 13, of_conv_backward,
+        (
+            (TERM, TERM.replace("+=", "="),
+             "Your dA_prev keeps one window's term only. A place is in several windows: add with +=."),
+            (TERM, "dA_prev[place] = dA_prev[place] if dA_prev[place].any() else w[i] * dZ[p]",
+             "Your dA_prev keeps one window's term only. A place is in several windows: add with +=."),
+            (SUM, SUM.replace("+=", "="),
+             "Your dw keeps one window's term only. Each weight is used in every window: add with +=."),
+            (TERM, "dA_prev[place] += w[len(w) - 1 - i] * dZ[p]",
+             "Your dA_prev turns the kernel round once too often. Entry i of window p is the weight w[i]."),
+            (PLACE, "place = p + i",
+             "Your windows begin at p. With a stride, window p begins at place p * stride."),
+            (PLACE, "place = (p + i) * stride if (p + i) * stride < len(A_prev) else 0",
+             "Your kernel is stretched. The stride moves the window; entry i is i places further: "
+             "p * stride + i."),
+            (END, "return dA_prev, dw, dZ.sum(axis=0)",
+             "Your db has a number for each sample. There is one b, so add over the samples, too."),
+            (END, "return dA_prev, dw, dZ.mean()",
+             "Your db is a mean. The 1/m is in dZ already: add up."),
+            (END, "return dA_prev, dw / len(A_prev[0]), dZ.sum()",
+             "Your dw is divided by m. The 1/m is in dZ already: add up."),
+            (END, "return dA_prev, dw, dZ.sum() * len(w)",
+             "Your db is added in the loop over the kernel, k times. Each window has b once."),
+            (END, "return dw, dA_prev, dZ.sum()", "The order is dA_prev, dw, db."),
+        ),
+        "each pair of a window and a weight adds one term to dA_prev and one to dw.",
+        kept=False,
+    ),
+    Part(
+        "unfold", 13, of_unfold,
+        (
+            (STACK, STACK.replace("axis=1", "axis=0"),
+             "Your rows go entry by entry, and within an entry channel by channel. Row c k + i is entry i of "
+             "channel c: stack along axis 1."),
+            (STACK, STACK.replace("reshape(len(A) * k, -1)", "reshape(-1, len(A) * k).T"),
+             "Your numbers are filled in column by column. A row is one entry of all windows."),
+            (STACK, STACK + ".T", "Your matrix is turned round: a window is a column."),
+            (STACK, STACK.replace("i:i + n_windows", "i:i + n_windows - 1"),
+             "Your last window is missing: there are L - k + 1."),
+            (STACK, STACK.replace("axis=1)", "axis=1).swapaxes(2, 3)"),
+             "Your columns go sample by sample. Those of window 0 come first, one for each sample."),
+            (STACK, STACK.replace("range(k)", "range(k)[::-1]"),
+             "Your windows are upside down: entry 0 of a channel comes first."),
+        ),
+        "each column is a window, and a convolution is a Linear layer on the columns.",
+        kept=False,
+    ),
+]
