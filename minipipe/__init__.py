@@ -22,7 +22,8 @@ Every module is reached by its name, also those that `dir(minipipe)` does not li
     rates         learning rates that change; experiments compares trainings
     servers       clients_of, which divides data among clients
 
-`help(minipipe.Pipeline)` explains one of them. A name is imported when it is first asked for.
+`help(minipipe.Pipeline)` explains one of them. A name is imported when it is first
+asked for.
 """
 
 from importlib import import_module

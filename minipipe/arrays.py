@@ -18,7 +18,8 @@ from .checks import python_number, shown, whole_number
 def is_finite(array):
     """Tell whether all numbers of an array, or of a tuple of arrays, are finite; only floats may not be.
 
-    The sum of the squares tells so in one pass, unless it overflows where the numbers do not.
+    The sum of the squares tells so in one pass, unless it overflows where the numbers
+    do not.
 
     >>> is_finite(np.array([1e200, 1.0])), is_finite(np.array([np.inf, -np.inf])), is_finite(np.array([7]))
     (True, False, True)
@@ -33,7 +34,8 @@ def is_finite(array):
 def real_numbers(name, values):
     """Return `values` as an array of finite real numbers; raise `ValueError` for anything else.
 
-    Objects that are plain numbers become float64; where a fraction is among them, they stay objects.
+    Objects that are plain numbers become float64; where a fraction is among them, they
+    stay objects.
 
     >>> real_numbers("X", np.array([[1, 2.5]], dtype=object))
     array([[1. , 2.5]])
@@ -123,7 +125,8 @@ def known_dtype(dtype):
 def converted(array: np.ndarray, convert: Callable) -> np.ndarray:
     """Return `convert(array)`, of the same shape. convert: a type of NumPy, or a function of an array.
 
-    An older NumPy makes a number of an array with one entry: `np.float64(array)`, which has no shape.
+    An older NumPy makes a number of an array with one entry: `np.float64(array)`, which
+    has no shape.
 
     >>> converted(np.array([[3]]), np.float64)
     array([[3.]])
@@ -155,9 +158,9 @@ def in_a_row(vectors: list) -> np.ndarray:
 def constant(value, Z):
     """Return `value` as a number that leaves the kind of Z's numbers as it is.
 
-    Among floats this is a Python float: NumPy gives the result the dtype of Z.
-    Among the rational numbers of an object array it is a rational number with exactly the value given;
-    a float would be refused there.
+    Among floats this is a Python float: NumPy gives the result the dtype of Z. Among
+    the rational numbers of an object array it is a rational number with exactly the
+    value given; a float would be refused there.
 
     >>> (np.float32([3.0]) * constant(0.5, np.float32([3.0]))).dtype
     dtype('float32')
@@ -221,7 +224,8 @@ def norm(array):
 def root(square):
     """Return the root of a float or a rational number; raise `FloatingPointError` if it is not finite.
 
-    A rational number that is a square has its root exactly; that of another is rounded once.
+    A rational number that is a square has its root exactly; that of another is rounded
+    once.
     """
     if isinstance(square, Fraction):
         over, under = math.isqrt(square.numerator), math.isqrt(square.denominator)
@@ -344,8 +348,8 @@ def one_hot(labels, n_classes, dtype=np.float64):
 def accuracy(A, Y):
     """Return the share of positions at which A (n, ..., m) and Y have their largest entry in the same row.
 
-    A and Y have one shape, and finite numbers; `ValueError` is raised for others. A position is a column of
-    (n, m), or one of the T of a sample of (n, T, m).
+    A and Y have one shape, and finite numbers; `ValueError` is raised for others. A
+    position is a column of (n, m), or one of the T of a sample of (n, T, m).
 
     >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.5
@@ -373,13 +377,15 @@ _depth = ContextVar("depth", default=0)  # of the `with` blocks that have chosen
 def blas_threads(n):
     """Let NumPy's matrix products use n threads in this `with` block, those of minipipe, too.
 
-    n: at least 1.
+    Args:
+        n: at least 1.
 
-    Without it, whatever a network or an optimizer does, and whatever measures times, uses one thread; all
-    other NumPy code keeps those that it has. So a loop of your own over layers gives the bits of a network's
-    run for certain only inside `blas_threads(1)`. OpenBLAS, MKL and BLIS have one such setting for the whole
-    process: where several threads of yours train at once, put one block around them all. Apple's Accelerate
-    has none, so nothing happens there.
+    Without it, whatever a network or an optimizer does, and whatever measures times,
+    uses one thread; all other NumPy code keeps those that it has. So a loop of your own
+    over layers gives the bits of a network's run for certain only inside
+    `blas_threads(1)`. OpenBLAS, MKL and BLIS have one such setting for the whole
+    process: where several threads of yours train at once, put one block around them
+    all. Apple's Accelerate has none, so nothing happens there.
 
     >>> from minipipe import MeanSquaredError, Linear, Sequential
     >>> import numpy as np

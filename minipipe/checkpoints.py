@@ -1,8 +1,9 @@
 """The state of a training, in one file: it goes on from there with the same bits.
 
-The file is a `.npz` of plain arrays without pickles, which NumPy alone can read: an array for each parameter
-and running statistic, those that the optimizer remembers, and "minipipe", a JSON text with the rest. Layers
-are counted through the whole network, so the file does not know how it was cut or copied.
+The file is a `.npz` of plain arrays without pickles, which NumPy alone can read: an
+array for each parameter and running statistic, those that the optimizer remembers, and
+"minipipe", a JSON text with the rest. Layers are counted through the whole network, so
+the file does not know how it was cut or copied.
 """
 
 import hashlib
@@ -26,13 +27,15 @@ FORMAT = 4  # of the text; no other is read
 def save(path, model, optimizer=None):
     """Write the parameters and running statistics of `model`, and the state of `optimizer`, to a file.
 
-    path: of the file; what was there is replaced once the new file is complete.
-    model: a `Sequential`, a `Pipeline` or another network.
-    optimizer: the one that `step` or `train` is called with; left out, the file is for predictions.
+    Args:
+        path: of the file; what was there is replaced once the new file is complete.
+        model: a `Sequential`, a `Pipeline` or another network.
+        optimizer: the one that `step` or `train` is called with; left out, the file is
+            for predictions.
 
-    The file is the same however the network is cut or copied. Raises `ValueError` for rational numbers, which
-    have no plain arrays, and `OSError` if nothing can be written there; no half of a file is left. Ctrl-C
-    waits until the file is complete.
+    The file is the same however the network is cut or copied. Raises `ValueError` for
+    rational numbers, which have no plain arrays, and `OSError` if nothing can be
+    written there; no half of a file is left. Ctrl-C waits until the file is complete.
 
     >>> import tempfile
     >>> from minipipe.layers import Linear
@@ -70,13 +73,16 @@ def save(path, model, optimizer=None):
 def load(path, model, optimizer=None):
     """Give `model` the parameters and running statistics of a file, and `optimizer` its state.
 
-    path: of a file that `save` has written.
-    model: a network of the same layers, cut and copied as you like.
-    optimizer: one of the same class as the one that was saved; left out, its state is not read.
+    Args:
+        path: of a file that `save` has written.
+        model: a network of the same layers, cut and copied as you like.
+        optimizer: one of the same class as the one that was saved; left out, its state
+            is not read.
 
-    Training then goes on with the bits that it would have had without the interruption. `optimizer` goes on
-    with the learning rate that it had; what else it was made with is that of yours. Raises `ValueError` for a
-    file that is damaged, of something else, or of another network or optimizer; nothing has moved then.
+    Training then goes on with the bits that it would have had without the interruption.
+    `optimizer` goes on with the learning rate that it had; what else it was made with
+    is that of yours. Raises `ValueError` for a file that is damaged, of something else,
+    or of another network or optimizer; nothing has moved then.
     """
     path = Path(path).expanduser()
     _checked_model(model).resume(_read(path), optimizer)

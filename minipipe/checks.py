@@ -84,12 +84,13 @@ def real_number(
 ):
     """Return `value` as an int, a float or an exact fraction; `ValueError` for anything else.
 
-    name: what errors call the value.
-    least, above, below, most: its bounds.
-    note: what an error says after the bounds, such as a unit, or a remedy.
-    infinite: whether infinity is allowed.
-    clock: whether it is a time or a cost, so that it must be 0, or from 1e-100 to 1e+100. Then no tick of a
-        run becomes infinite.
+    Args:
+        name: what errors call the value.
+        least, above, below, most: its bounds.
+        note: what an error says after the bounds, such as a unit, or a remedy.
+        infinite: whether infinity is allowed.
+        clock: whether it is a time or a cost, so that it must be 0, or from 1e-100 to
+            1e+100. Then no tick of a run becomes infinite.
 
     >>> import numpy as np
     >>> real_number("share", np.float32(0.5), least=0, below=1)
@@ -152,13 +153,15 @@ def checked_name(name, value):
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all; it keeps its mode, and a link stays a link.
 
-    path: the file.
-    write: writes the content, as `write(path)`. It is called with another name in the same folder; that file
-        takes the place of `path` at the end. If `write` fails, the old file stays.
+    Args:
+        path: the file.
+        write: writes the content, as `write(path)`. It is called with another name in
+            the same folder; that file takes the place of `path` at the end. If `write`
+            fails, the old file stays.
 
-    The other name has the computer, the process and a number drawn at random in it, so no two writers have
-    the same one. What a killed process has left, the next one here removes. A device or a pipe, such as
-    /dev/stdout, is written as it is.
+    The other name has the computer, the process and a number drawn at random in it, so
+    no two writers have the same one. What a killed process has left, the next one here
+    removes. A device or a pipe, such as /dev/stdout, is written as it is.
     """
     target = Path(os.path.realpath(path))
     start = f".{target.stem[:30]}.{platform.node()}-"  # names end at 255 bytes; a character may have 4
@@ -263,7 +266,8 @@ def one_of(name, value, known):
 def to_be_written(part, base, method, answer):
     """Return the error for an object whose class lacks a method that its base leaves to it.
 
-    base: the name of the base. method: with its arguments. answer: what it returns.
+    Args:
+        base: the name of the base. method: with its arguments. answer: what it returns.
     """
     kind = type(part).__name__
     return NotImplementedError(

@@ -21,12 +21,13 @@ WITH_COMMAS = "{:,}".format
 class LayerRow(NamedTuple):
     """One layer of the list, for one sample.
 
-    name: its repr.
-    output_shape: the shape of its output; where that is a pair, a pair of shapes.
-    parameters: the numbers in W and b together.
-    macs: the multiply-accumulates in the products of a forward.
-    n_bytes: of the output, of both where it is a pair: what a message would carry if a pipeline were cut
-        after this layer.
+    Args:
+        name: its repr.
+        output_shape: the shape of its output; where that is a pair, a pair of shapes.
+        parameters: the numbers in W and b together.
+        macs: the multiply-accumulates in the products of a forward.
+        n_bytes: of the output, of both where it is a pair: what a message would carry
+            if a pipeline were cut after this layer.
     """
 
     name: str
@@ -70,14 +71,15 @@ class Description:
 def describe(layers, input_shape, dtype=np.float32):
     """Return what each of `layers` will need for inputs of `input_shape`.
 
-    layers: a list of them; no parameters are drawn and no arrays made, so the network may be larger than
-        this computer.
-    input_shape: that of one sample, without the samples axis.
-    dtype: of the inputs, for the bytes.
+    Args:
+        layers: a list of them; no parameters are drawn and no arrays made, so the
+            network may be larger than this computer.
+        input_shape: that of one sample, without the samples axis.
+        dtype: of the inputs, for the bytes.
 
-    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`, `macs` and `n_bytes`.
-    A W that several layers share is counted at the first of them. A layer made of layers is one row,
-    and of its outputs only the last one counts.
+    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`,
+    `macs` and `n_bytes`. A W that several layers share is counted at the first of them.
+    A layer made of layers is one row, and of its outputs only the last one counts.
 
     Raises `ValueError` with the index of the layer that an output does not fit.
 

@@ -1,9 +1,10 @@
 """Rational numbers that NumPy arrays can hold.
 
-A float rounds after every operation, so two sums of the same numbers in a different order may
-differ. A `Rational` never rounds, so "the micro-batch gradients add up to the full-batch gradient"
-becomes a statement that `==` can decide. The layers need no change: NumPy applies `+`, `*`, `@` and
-`sum` to the elements of an object array one by one, and `np.exp(array)` calls each element's `exp`.
+A float rounds after every operation, so two sums of the same numbers in a different
+order may differ. A `Rational` never rounds, so "the micro-batch gradients add up to the
+full-batch gradient" becomes a statement that `==` can decide. The layers need no
+change: NumPy applies `+`, `*`, `@` and `sum` to the elements of an object array one by
+one, and `np.exp(array)` calls each element's `exp`.
 """
 
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -30,12 +31,13 @@ _remembered = lru_cache(maxsize=100_000)
 class Rational(Fraction):
     """An exact fraction that stays one: `+ - * / // % **` with whole numbers and fractions give another.
 
-    `exp`, `log`, `log1p`, `tanh`, `erf` and `sqrt` are irrational almost everywhere. Each is computed to
-    120 digits and rounded once, to 64 significant bits: a function of the number alone, so equal
-    arguments give equal results in every batch, on every machine.
+    `exp`, `log`, `log1p`, `tanh`, `erf` and `sqrt` are irrational almost everywhere.
+    Each is computed to 120 digits and rounded once, to 64 significant bits: a function
+    of the number alone, so equal arguments give equal results in every batch, on every
+    machine.
 
-    With a float, and `**` with an exponent that is not whole, they raise `TypeError`, because the result
-    would no longer be exact.
+    With a float, and `**` with an exponent that is not whole, they raise `TypeError`,
+    because the result would no longer be exact.
 
     >>> Rational(1, 10) + Rational(2, 10) == Rational(3, 10)
     True
@@ -215,8 +217,8 @@ def _new(numerator, denominator):
 def _sum(p, q, r, s):
     """Return p/q + r/s.
 
-    What p s + r q has in common with q s lies in gcd(q, s), which is far smaller. Source: Knuth 1997,
-    The Art of Computer Programming, volume 2, section 4.5.1.
+    What p s + r q has in common with q s lies in gcd(q, s), which is far smaller.
+    Source: Knuth 1997, The Art of Computer Programming, volume 2, section 4.5.1.
     """
     shared = gcd(q, s)
     if shared == 1:

@@ -46,8 +46,10 @@ class Noise(NamedTuple):
 def noise_from_two(small, large, of_small, of_large):
     """Return the `Noise`, from two sizes of mini-batches.
 
-    small, large: these sizes.
-    of_small, of_large: |g|^2 of the gradient of a mini-batch of that size, a mean over many of them.
+    Args:
+        small, large: these sizes.
+        of_small, of_large: |g|^2 of the gradient of a mini-batch of that size, a mean
+            over many of them.
 
     >>> noise_from_two(1, 4, Fraction(5), Fraction(4))
     Noise(square=Fraction(11, 3), trace=Fraction(4, 3))
@@ -63,10 +65,11 @@ def noise_from_two(small, large, of_small, of_large):
 def measured_noise(model, X, Y, small=16, large=128, n_repeats=60, seed=0):
     """Return the `Noise` of a network as it is: no parameter moves.
 
-    model: a `Sequential` or another network.
-    X, Y: the samples; mini-batches are drawn from them with replacement.
-    small, large, n_repeats: the sizes of the mini-batches, and how many of each.
-    seed: of the draws.
+    Args:
+        model: a `Sequential` or another network.
+        X, Y: the samples; mini-batches are drawn from them with replacement.
+        small, large, n_repeats: the sizes of the mini-batches, and how many of each.
+        seed: of the draws.
     """
     X, Y = model.checked_batch(X, Y)
     rng, squares = np.random.default_rng(whole_number("seed", seed, 0)), []
@@ -98,11 +101,12 @@ N_LAST_EPOCHS = 5  # epochs of which the error is the median
 class Recipe:
     """What all trainings of an experiment share.
 
-    base: the learning rate for `reference` samples in a mini-batch.
-    reference: that size.
-    epochs: passes over the data.
-    warm_up: how many of them the warm-up takes, where there is one.
-    weight_decay: at least 0.
+    Args:
+        base: the learning rate for `reference` samples in a mini-batch.
+        reference: that size.
+        epochs: passes over the data.
+        warm_up: how many of them the warm-up takes, where there is one.
+        weight_decay: at least 0.
     """
 
     base: float = 0.1
@@ -114,9 +118,11 @@ class Recipe:
     def rate(self, batch_size, rule="linear", warm_up="gradual"):
         """Return the learning rate, a function of the epochs done, for mini-batches of `batch_size` samples.
 
-        batch_size: the most samples of a mini-batch.
-        rule: how it grows with the mini-batch, "linear", "square root" or "fixed".
-        warm_up: "gradual", "constant" or "none"; there is none where the rate does not grow.
+        Args:
+            batch_size: the most samples of a mini-batch.
+            rule: how it grows with the mini-batch, "linear", "square root" or "fixed".
+            warm_up: "gradual", "constant" or "none"; there is none where the rate does
+                not grow.
 
         >>> rate = Recipe(base=0.125, epochs=45).rate(128)
         >>> rate(0), rate(4), rate(8), round(rate(15), 3)
@@ -131,8 +137,9 @@ class Recipe:
 class Outcome(NamedTuple):
     """What a training has come to.
 
-    error: on the test data, in percent.
-    costs: J of each epoch; none, if numbers overflowed.
+    Args:
+        error: on the test data, in percent.
+        costs: J of each epoch; none, if numbers overflowed.
     """
 
     error: float
@@ -142,12 +149,14 @@ class Outcome(NamedTuple):
 def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", seed=0, grain=None):
     """Return the `Outcome` of one training by a `Recipe`, on one device and in the dtype of the data.
 
-    layers: for logits.
-    data: a `Dataset`.
-    batch_size, rule, warm_up: as for `Recipe.rate`.
-    seed: of weights and shuffling.
-    grain: as for `Sequential`: the samples over which batch norm has its statistics, such as those of one of
-        many workers; None, for the whole mini-batch.
+    Args:
+        layers: for logits.
+        data: a `Dataset`.
+        batch_size, rule, warm_up: as for `Recipe.rate`.
+        seed: of weights and shuffling.
+        grain: as for `Sequential`: the samples over which batch norm has its
+            statistics, such as those of one of many workers; None, for the whole
+            mini-batch.
 
     A training in which numbers overflow is no mistake here: its error is 100 %.
     """

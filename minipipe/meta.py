@@ -1,9 +1,9 @@
 """Arrays without numbers, for knowing what a computation will need before it is made.
 
-Layers work with a `MetaArray` as with any other array, and give it on: each result has the shape,
-the dtype and the bytes that it would have, and is a view of another array where it would be one.
-Nothing is computed, and no memory taken, so the arrays may be larger than this computer. PyTorch calls such
-arrays tensors on the device "meta".
+Layers work with a `MetaArray` as with any other array, and give it on: each result has
+the shape, the dtype and the bytes that it would have, and is a view of another array
+where it would be one. Nothing is computed, and no memory taken, so the arrays may be
+larger than this computer. PyTorch calls such arrays tensors on the device "meta".
 """
 
 import math
@@ -17,12 +17,12 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 class MetaArray(NDArrayOperatorsMixin):
     """An array of `shape` and `dtype` without numbers.
 
-    `base` is the array whose memory a view lies in; None for one with memory of its own, as in NumPy. What
-    NumPy computes from it is a MetaArray, too; a new one lies in memory as its axes say, the last one
-    fastest.
-    Questions about numbers that are not there are answered so that all checks pass: `all()` is True,
-    `any()` is False. Raises `TypeError` where a shape would depend on numbers, and for functions that it does
-    not know.
+    `base` is the array whose memory a view lies in; None for one with memory of its
+    own, as in NumPy. What NumPy computes from it is a MetaArray, too; a new one lies in
+    memory as its axes say, the last one fastest. Questions about numbers that are not
+    there are answered so that all checks pass: `all()` is True, `any()` is False.
+    Raises `TypeError` where a shape would depend on numbers, and for functions that it
+    does not know.
 
     >>> A = MetaArray((300, 4), np.float32)
     >>> W = MetaArray((10**6, 300), np.float32)

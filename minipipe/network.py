@@ -29,28 +29,32 @@ from .ties import copy_tied_weight, each_once, sum_of_tied, ties_of
 class Network:
     """Layers with parameters, and a loss: the base of all networks.
 
-    layers: a list of `Layer`s, which are copied, so the same list can build several networks that then train
-        apart.
-    loss: a `Loss`, or None for a network that only predicts.
-    seed: parameters that a layer already has are kept; the others are drawn in float64 from
-        `default_rng([seed, index of the layer])`. They depend on the layer's index alone, so they are the
-        same however the network is cut.
-    dtype: the floats of the whole network; left out, those of the parameters that the layers have already, or
-        float64.
-    grain: None, or the samples that pass the layers at a time, as for `Sequential`.
+    Args:
+        layers: a list of `Layer`s, which are copied, so the same list can build several
+            networks that then train apart.
+        loss: a `Loss`, or None for a network that only predicts.
+        seed: parameters that a layer already has are kept; the others are drawn in
+            float64 from `default_rng([seed, index of the layer])`. They depend on the
+            layer's index alone, so they are the same however the network is cut.
+        dtype: the floats of the whole network; left out, those of the parameters that
+            the layers have already, or float64.
+        grain: None, or the samples that pass the layers at a time, as for `Sequential`.
 
-    A network has one dtype. All W and b become floats of it, whole numbers too, and so do X and the floats
-    of Y in each mini-batch; since a layer's output has the dtype of its input, all else then has it as well.
-    With parameters of different dtypes, it is the one that holds all of them (`np.result_type`). Fractions
-    stay fractions: a network with some has the dtype object, and leaves X and Y as they are. So are tokens,
-    since float32 cannot tell all of them apart, and whole numbers in Y, which a loss may take as indices.
+    A network has one dtype. All W and b become floats of it, whole numbers too, and so
+    do X and the floats of Y in each mini-batch; since a layer's output has the dtype of
+    its input, all else then has it as well. With parameters of different dtypes, it is
+    the one that holds all of them (`np.result_type`). Fractions stay fractions: a
+    network with some has the dtype object, and leaves X and Y as they are. So are
+    tokens, since float32 cannot tell all of them apart, and whole numbers in Y, which a
+    loss may take as indices.
 
-    The same holds of a W or b that is assigned later, as in `net.layers[0].W = W`: the next run, prediction
-    or step takes it over, or refuses it. It has the shape of the one before.
+    The same holds of a W or b that is assigned later, as in `net.layers[0].W = W`: the
+    next run, prediction or step takes it over, or refuses it. It has the shape of the
+    one before.
 
-    Layers with the same `tie` start from one W, that of the first of them that has one already, or else
-    of the first; they get one dW, the sum of their own, so they stay equal. `n_steps` counts the updates
-    by `step`.
+    Layers with the same `tie` start from one W, that of the first of them that has one
+    already, or else of the first; they get one dW, the sum of their own, so they stay
+    equal. `n_steps` counts the updates by `step`.
     """
 
     has_updates = False  # whether a run makes the updates itself, and not `step(optimizer)`
@@ -146,13 +150,15 @@ class Network:
     def step(self, optimizer, clip=None):
         """One update of all parameters by `optimizer`, with the current gradients.
 
-        clip: None, or the largest `gradient_norm` that the optimizer sees: longer gradients are shortened to
-            it, all by one factor, before weight decay is added. `gradients` stay as they are. Source:
-            Pascanu, Mikolov, Bengio 2012, arXiv 1211.5063.
+        Args:
+            clip: None, or the largest `gradient_norm` that the optimizer sees: longer
+                gradients are shortened to it, all by one factor, before weight decay is
+                added. `gradients` stay as they are. Source: Pascanu, Mikolov, Bengio
+                2012, arXiv 1211.5063.
 
-        What the layers have counted in the mini-batch reaches them, too. A step is made as a whole or not at
-        all, also if Ctrl-C comes in the middle of it: an optimizer of your own must not change in place what
-        it has beside its `memory`.
+        What the layers have counted in the mini-batch reaches them, too. A step is made
+        as a whole or not at all, also if Ctrl-C comes in the middle of it: an optimizer
+        of your own must not change in place what it has beside its `memory`.
         """
         self.check_step(optimizer, clip)
         self._parameters.check()
@@ -182,12 +188,14 @@ class Network:
     def train(self, batches, optimizer, clip=None):
         """Return the costs of mini-batches, with an update by `optimizer` after each.
 
-        batches: a list of (X, Y), as for `forward_backward`.
-        clip: as for `step`.
+        Args:
+            batches: a list of (X, Y), as for `forward_backward`.
+            clip: as for `step`.
 
-        Nothing moves if one of them is not such a pair. One with other rows than the layers take is refused
-        in its turn, when those before it have been trained on. Raises `FloatingPointError` if anything
-        overflows; the parameters are then those of the update before.
+        Nothing moves if one of them is not such a pair. One with other rows than the
+        layers take is refused in its turn, when those before it have been trained on.
+        Raises `FloatingPointError` if anything overflows; the parameters are then those
+        of the update before.
         """
         self.check_training(optimizer, clip)
         costs = []
@@ -199,8 +207,9 @@ class Network:
     def gradient_norm(self):
         """sqrt(sum of g^2) over all numbers g of all gradients, however the network is split.
 
-        A W that several layers share, and a parameter that several devices have, count once. A float, or in
-        rational numbers one that is rounded once. Raises `FloatingPointError` if it is not finite.
+        A W that several layers share, and a parameter that several devices have, count
+        once. A float, or in rational numbers one that is rounded once. Raises
+        `FloatingPointError` if it is not finite.
         """
         with computing():
             return root(sum(self._squares_of_layers()))
@@ -230,11 +239,13 @@ class Network:
     def state(self, optimizer=None):
         """Return the `State` of this network and of the optimizer that trains it; its arrays are copies.
 
-        optimizer: the one that `step` or `train` is called with; left out, the state is for predictions.
+        Args:
+            optimizer: the one that `step` or `train` is called with; left out, the
+                state is for predictions.
 
-        It is the same however the network is cut or copied. `minipipe.save` writes it into a file. Another
-        thread may train meanwhile: the state is that of one step. Raises `ValueError` for the optimizer of
-        another network.
+        It is the same however the network is cut or copied. `minipipe.save` writes it
+        into a file. Another thread may train meanwhile: the state is that of one step.
+        Raises `ValueError` for the optimizer of another network.
 
         >>> from minipipe.layers import Linear
         >>> net = Sequential([Linear(1, 1, W=[[2.0]])], None)
@@ -262,11 +273,14 @@ class Network:
     def resume(self, state, optimizer=None):
         """Go on from a `State`, with the bits that the training would have had without the interruption.
 
-        state: of a network of the same layers, cut and copied as you like.
-        optimizer: one of the same class as that of the state, which takes its state over, with its learning
-            rate; what else it was made with is that of yours. Left out, that is not read.
+        Args:
+            state: of a network of the same layers, cut and copied as you like.
+            optimizer: one of the same class as that of the state, which takes its state
+                over, with its learning rate; what else it was made with is that of
+                yours. Left out, that is not read.
 
-        Raises `ValueError` for the state of another network or optimizer; nothing has moved then.
+        Raises `ValueError` for the state of another network or optimizer; nothing has
+        moved then.
         """
         checked_state(state)
         self._parameters.check()
@@ -371,11 +385,12 @@ class Sequential(Network):
         whose leaves are these grains. A `Parallel` with `Sums(grain=g)` then has the same bits, on any
         floats, whatever K, M and D are. Batch norm's statistics are those of a grain.
 
-    Grains cost time: a step of the MLP 784-512-512-10 in float32, m = 128, takes 3.3, 2.0 and 1.4 times as
-    long with g = 8, 16 and 32.
+    Grains cost time: a step of the MLP 784-512-512-10 in float32, m = 128, takes 3.3,
+    2.0 and 1.4 times as long with g = 8, 16 and 32.
 
-    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)` applies them;
-    `predict(X)` is the output alone. Wrong data raise `ValueError` before anything is computed.
+    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)`
+    applies them; `predict(X)` is the output alone. Wrong data raise `ValueError` before
+    anything is computed.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -409,7 +424,8 @@ class Sequential(Network):
     def terms_of(self, part, X, Y):
         """Return (J, gradients, statistics) of some samples, terms of the sums over the mini-batch X, Y.
 
-        part: the slice of these samples.
+        Args:
+            part: the slice of these samples.
         """
         prepare_forward(self._all_layers, training=True, step=self.n_steps, first_sample=part.start)
         samples, labels = in_one_piece((X[..., part], Y[..., part]))

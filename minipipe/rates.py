@@ -1,11 +1,13 @@
 """Learning rates that move: functions of the time t, in passes over the data.
 
-t = 2.5 is the middle of the third epoch. A rate that knows epochs, and not updates, is the same for any size
-of mini-batch and any number of workers: "after 30 epochs" stays what it was when the batch grows by k and an
-epoch has 1/k of the updates. Epochs count from the start of the training, not from the end of a warm-up.
+t = 2.5 is the middle of the third epoch. A rate that knows epochs, and not updates, is
+the same for any size of mini-batch and any number of workers: "after 30 epochs" stays
+what it was when the batch grows by k and an epoch has 1/k of the updates. Epochs count
+from the start of the training, not from the end of a warm-up.
 
-Any function of t will do; those here can be built on each other, since each takes a number or a function. The
-same functions say how large mini-batches are, where these grow instead.
+Any function of t will do; those here can be built on each other, since each takes a
+number or a function. The same functions say how large mini-batches are, where these
+grow instead.
 
 >>> rate = GradualWarmUp(StepDecay(3.2, at=[30, 60, 80]), start=0.1, epochs=5)
 >>> [round(rate(t), 4) for t in (0, 2.5, 5, 29, 30, 60, 80)]
@@ -30,9 +32,10 @@ __all__ = [
 def linear_scaled(base, batch, reference=256):
     """Return base * batch / reference: k times the samples of a mini-batch, k times the rate.
 
-    base: the rate for `reference` samples.
-    batch: the samples of a mini-batch on all workers together; k is a ratio of batches, not a number of
-        workers.
+    Args:
+        base: the rate for `reference` samples.
+        batch: the samples of a mini-batch on all workers together; k is a ratio of
+            batches, not a number of workers.
 
     >>> linear_scaled(0.125, 8192)
     4.0
@@ -44,7 +47,9 @@ def linear_scaled(base, batch, reference=256):
 def square_root_scaled(base, batch, reference=256):
     """Return base * sqrt(batch / reference), which keeps the variance of a step, and is used with Adam.
 
-    base, batch, reference: as for `linear_scaled`. Source: Krizhevsky 2014, arXiv 1404.5997.
+    Args:
+        base, batch, reference: as for `linear_scaled`. Source: Krizhevsky 2014, arXiv
+            1404.5997.
 
     >>> square_root_scaled(0.125, 1024)
     0.25
@@ -56,9 +61,10 @@ def square_root_scaled(base, batch, reference=256):
 class StepDecay:
     """`rate`, times `factor` at each of the times `at`, from there on.
 
-    rate: a number, or a function of t.
-    at: times in epochs.
-    factor: above 0. One above 1 makes mini-batches grow.
+    Args:
+        rate: a number, or a function of t.
+        at: times in epochs.
+        factor: above 0. One above 1 makes mini-batches grow.
 
     >>> sizes = StepDecay(16, at=[10, 20], factor=5)
     >>> sizes(9), sizes(10), sizes(25)
@@ -83,8 +89,9 @@ class StepDecay:
 class Cosine:
     """Half a wave from `rate` down to `last`: last + (rate - last) (1 + cos(pi t / epochs)) / 2.
 
-    rate, last: numbers.
-    epochs: when it is down; it then stays there.
+    Args:
+        rate, last: numbers.
+        epochs: when it is down; it then stays there.
 
     Source: Loshchilov and Hutter 2016, arXiv 1608.03983.
 
@@ -111,9 +118,10 @@ class Cosine:
 class WarmUp:
     """What both kinds share: `then` takes over at t = epochs, as if there had been no warm-up.
 
-    then: a number, or a function of t.
-    start: the rate at t = 0, such as that of the small mini-batch.
-    epochs: above 0.
+    Args:
+        then: a number, or a function of t.
+        start: the rate at t = 0, such as that of the small mini-batch.
+        epochs: above 0.
     """
 
     then: object
@@ -144,8 +152,8 @@ class ConstantWarmUp(WarmUp):
 class GradualWarmUp(WarmUp):
     """From `start`, by the same amount in each update, to the rate that `then` has at epochs.
 
-    With i updates done out of W in the warm-up, start + (then - start) i / W: the first update has `start`,
-    and update W, counted from 0, is the first with the whole rate.
+    With i updates done out of W in the warm-up, start + (then - start) i / W: the first
+    update has `start`, and update W, counted from 0, is the first with the whole rate.
 
     >>> rate = GradualWarmUp(3.2, start=0.1, epochs=5)
     >>> rate(0), round(rate(2.5), 3), rate(5)
@@ -164,11 +172,12 @@ def value_at(rate, t):
 def rates_of(rate, n_updates, exact=False, first=1):
     """Return for each epoch the list of the rates of its updates, all checked before any update is made.
 
-    rate: a number, or a function of t.
-    n_updates: for each epoch, how many updates it has. The i-th of n, from 0, in epoch e, from 1, has the
-        rate of t = e - 1 + i / n.
-    exact: whether t is a `Fraction`, for rates of rational numbers.
-    first: the number of the first of these epochs, from 1.
+    Args:
+        rate: a number, or a function of t.
+        n_updates: for each epoch, how many updates it has. The i-th of n, from 0, in
+            epoch e, from 1, has the rate of t = e - 1 + i / n.
+        exact: whether t is a `Fraction`, for rates of rational numbers.
+        first: the number of the first of these epochs, from 1.
 
     Raises `ValueError` for a rate that is not above 0 and finite, with its update.
 

@@ -1,6 +1,7 @@
 """Rooms that are extended by a new file: what is registered there is found, and listed nowhere by hand.
 
-Layers, losses and optimizers also print in one way, as the call that makes an equal one.
+Layers, losses and optimizers also print in one way, as the call that makes an equal
+one.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,10 @@ from pkgutil import iter_modules
 class Examples:
     """What a layer, a loss or an optimizer states about itself.
 
-    examples: a function that returns a list for the tests: objects, or pairs (object, what it takes).
-    source: the paper or book that it is from, or "no known paper".
+    Args:
+        examples: a function that returns a list for the tests: objects, or pairs
+            (object, what it takes).
+        source: the paper or book that it is from, or "no known paper".
     """
 
     examples: Callable
@@ -26,12 +29,14 @@ class Examples:
 class Registry(dict):
     """{name: entry} of one room, filled by the decorators in the room's files.
 
-    room: the full name of the package whose files are searched, such as "minipipe.layers".
-    facts: a frozen dataclass of what each entry states about itself. A fact that is left out and has no
-        default is a `TypeError` where the entry is defined.
+    Args:
+        room: the full name of the package whose files are searched, such as
+            "minipipe.layers".
+        facts: a frozen dataclass of what each entry states about itself. A fact that is
+            left out and has no default is a `TypeError` where the entry is defined.
 
-    As a decorator it registers a class or a function, under `name` or under its own name. Outside the room,
-    it does so when its file is imported, or its cell is run.
+    As a decorator it registers a class or a function, under `name` or under its own
+    name. Outside the room, it does so when its file is imported, or its cell is run.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -77,7 +82,8 @@ class Registry(dict):
     def examples(self):
         """Return {name: example} of all entries, whose facts are `Examples`.
 
-        The name is the object as it prints, and where it has been met before, what it takes as well.
+        The name is the object as it prints, and where it has been met before, what it
+        takes as well.
         """
         found = {}
         for name in self:

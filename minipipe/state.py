@@ -14,8 +14,9 @@ from .checks import LONGEST, real_number, shown, whole_number, whole_numbers
 class Lock(type(threading.RLock())):
     """A re-entrant lock, in whose place a copy or a pickle has a new one.
 
-    Whoever changes a network and its optimizer, or reads both, holds that of the network: a thread that saves
-    while another one trains gets one step, and not parts of two.
+    Whoever changes a network and its optimizer, or reads both, holds that of the
+    network: a thread that saves while another one trains gets one step, and not parts
+    of two.
     """
 
     def __reduce__(self):
@@ -52,8 +53,8 @@ def uninterrupted() -> Iterator[None]:
 def all_or_nothing(objects: Iterable) -> Iterator[None]:
     """Change attributes of `objects` in a block: all of it counts, or nothing if the block raises.
 
-    Ctrl-C waits for the end of the block. Dictionaries may be written into; an array may not, since it is the
-    same one before and after: give an object a new array.
+    Ctrl-C waits for the end of the block. Dictionaries may be written into; an array
+    may not, since it is the same one before and after: give an object a new array.
 
     >>> from types import SimpleNamespace
     >>> one, other = SimpleNamespace(dollars=5), SimpleNamespace(dollars=0)
@@ -85,10 +86,11 @@ def all_or_nothing(objects: Iterable) -> Iterator[None]:
 class Pass(NamedTuple):
     """The pass over the data that `fit` has begun last with an optimizer.
 
-    number: of the pass, from 1; 0 before the first.
-    n_done: how many of its mini-batches have been followed by a step.
-    n_batches: how many mini-batches it has.
-    m, seed: its samples, and the seed of their order.
+    Args:
+        number: of the pass, from 1; 0 before the first.
+        n_done: how many of its mini-batches have been followed by a step.
+        n_batches: how many mini-batches it has.
+        m, seed: its samples, and the seed of their order.
     """
 
     number: int = 0
@@ -101,10 +103,11 @@ class Pass(NamedTuple):
 class OptimizerState(NamedTuple):
     """The state of an optimizer.
 
-    kind: the name of its class.
-    n_memories: how many arrays it remembers for each parameter.
-    n_updates, learning_rate, last_rate, last_pass: as its attributes.
-    memory: {(index of the layer, "W" or "b", position in it): arrays}.
+    Args:
+        kind: the name of its class.
+        n_memories: how many arrays it remembers for each parameter.
+        n_updates, learning_rate, last_rate, last_pass: as its attributes.
+        memory: {(index of the layer, "W" or "b", position in it): arrays}.
     """
 
     kind: str
@@ -119,13 +122,15 @@ class OptimizerState(NamedTuple):
 class State(NamedTuple):
     """The state of a network, see `Network.state`.
 
-    layers: the `repr` of each, by which another network knows whether this is its state.
-    arrays: {name: array} of parameters, running statistics and keys; "2.0/W" is the W of the first layer that
-        layer 2 is made of.
-    n_steps: the updates that were made.
-    optimizer: the `OptimizerState` of the one that training is handed, or None.
-    counts: {name: whole numbers} of what else a network counts, such as rounds.
-    source: what an error calls this state.
+    Args:
+        layers: the `repr` of each, by which another network knows whether this is its
+            state.
+        arrays: {name: array} of parameters, running statistics and keys; "2.0/W" is the
+            W of the first layer that layer 2 is made of.
+        n_steps: the updates that were made.
+        optimizer: the `OptimizerState` of the one that training is handed, or None.
+        counts: {name: whole numbers} of what else a network counts, such as rounds.
+        source: what an error calls this state.
     """
 
     layers: Sequence[str]
@@ -189,7 +194,9 @@ def checked_array(state: State, name: str, own):
 def check_optimizer_state(state: State, optimizer, parameters: Mapping) -> None:
     """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`, for such parameters.
 
-    parameters: {(index of a layer, "W" or "b"): the arrays of these parameters in it}.
+    Args:
+        parameters: {(index of a layer, "W" or "b"): the arrays of these parameters in
+            it}.
     """
     found = state.optimizer
     if found is None:

@@ -10,8 +10,8 @@ from .checks import shown
 class TreeSum:
     """The sum of `n` terms, added along one fixed binary tree.
 
-    Floating-point addition is not associative, so a sum in order of arrival would differ from schedule to
-    schedule. Here term i always meets the same partners:
+    Floating-point addition is not associative, so a sum in order of arrival would
+    differ from schedule to schedule. Here term i always meets the same partners:
 
         0   1   2   3   4        level 0: the terms
          \\ /     \\ /    |
@@ -21,14 +21,17 @@ class TreeSum:
                  \\     /
                the total
 
-    Two neighbours are merged as soon as both are there, so terms that arrive in order, upwards or downwards,
-    leave at most about log2(n) partial sums waiting. A term is a number, an array or anything else with a
-    sum, or lists and tuples of these, all of one form; None stays None.
+    Two neighbours are merged as soon as both are there, so terms that arrive in order,
+    upwards or downwards, leave at most about log2(n) partial sums waiting. A term is a
+    number, an array or anything else with a sum, or lists and tuples of these, all of
+    one form; None stays None.
 
-    The arrays of the terms stay as they are, since whoever has handed them over may still hold them: two
-    terms are added into a new array, and only such an array, which the sum itself has made, takes up more.
+    The arrays of the terms stay as they are, since whoever has handed them over may
+    still hold them: two terms are added into a new array, and only such an array, which
+    the sum itself has made, takes up more.
 
-    n: how many terms there are.
+    Args:
+        n: how many terms there are.
 
     >>> total = TreeSum(3)
     >>> for i in (2, 0, 1):
@@ -44,7 +47,8 @@ class TreeSum:
     def add(self, place, term, level=0):
         """Add term number `place`, from 0 to n - 1, which was not added before; or a partial sum of a level.
 
-        It is merged with its partner, that sum with its own, and so on, as long as they are there.
+        It is merged with its partner, that sum with its own, and so on, as long as they
+        are there.
         """
         pending, last = self.pending, (self.n - 1) >> level  # the last place at this level
         is_ours = False  # a term may be somebody else's array, but the sum of two is a new one
@@ -63,7 +67,8 @@ class TreeSum:
     def add_run(self, run, total):
         """Add the sum of a run of terms, none of which was added before. run: the range of their numbers.
 
-        Where no node of the tree has just these terms, several have: the largest gets the sum, the others 0.
+        Where no node of the tree has just these terms, several have: the largest gets
+        the sum, the others 0.
 
         >>> total = TreeSum(6)
         >>> total.add_run(range(3), 10.0)
@@ -105,10 +110,11 @@ class TreeSum:
 class RunningSum:
     """The sum of `n` terms in one buffer, added in order of arrival, which may decide the last bits.
 
-    It keeps the place of one term, where a `TreeSum` keeps up to about log2(n). Terms as for that: the first
-    two are added into a new array, which takes up the others.
+    It keeps the place of one term, where a `TreeSum` keeps up to about log2(n). Terms
+    as for that: the first two are added into a new array, which takes up the others.
 
-    n: how many terms there are.
+    Args:
+        n: how many terms there are.
 
     >>> total = RunningSum(3)
     >>> for i in (2, 0, 1):
@@ -191,8 +197,10 @@ def _sum(a, b, in_place):
 class SumForEach:
     """The sum of each mini-batch in a line of several.
 
-    n: the micro-batches of each; micro-batch i is part i mod n of mini-batch i // n.
-    kind: `TreeSum` or `RunningSum`.
+    Args:
+        n: the micro-batches of each; micro-batch i is part i mod n of mini-batch i //
+            n.
+        kind: `TreeSum` or `RunningSum`.
 
     >>> total = SumForEach(2)
     >>> total.add(2, 10)

@@ -66,9 +66,11 @@ def each_once(gradients, ties):
 class Tied(NamedTuple):
     """A layer that shares its W.
 
-    layer: its index in the network.
-    stage, index: its stage, and its index there.
-    parts: with ZeRO, {device that updates a part of it: (which of its vectors that is, its numbers)}.
+    Args:
+        layer: its index in the network.
+        stage, index: its stage, and its index there.
+        parts: with ZeRO, {device that updates a part of it: (which of its vectors that
+            is, its numbers)}.
     """
 
     layer: int
@@ -80,9 +82,10 @@ class Tied(NamedTuple):
 def tied_in_parts(ties, wires, memory):
     """The tied layers of a shard, with the parts that devices update of them.
 
-    ties: {name: its `Tied` layers}.
-    wires: of the shard.
-    memory: {(stage, device): {key of a vector: `Piece`}}, see `Layout`.
+    Args:
+        ties: {name: its `Tied` layers}.
+        wires: of the shard.
+        memory: {(stage, device): {key of a vector: `Piece`}}, see `Layout`.
     """
     def parts_of(tied):
         return {
@@ -98,9 +101,10 @@ def tied_in_parts(ties, wires, memory):
 def program_of_ties(ties, wires, stages):
     """Return a function (device) -> program, which sums the gradients of tied layers; None without any.
 
-    ties: {name: its `Tied` layers, in order}.
-    wires: of the shard.
-    stages: {(stage, device): the stage}.
+    Args:
+        ties: {name: its `Tied` layers, in order}.
+        wires: of the shard.
+        stages: {(stage, device): the stage}.
     """
     if not ties:
         return None
@@ -112,10 +116,11 @@ def program_of_ties(ties, wires, stages):
 def exchange_tied(ties, placements, stages, device):
     """A program: tied layers send their dW to the first of them, which sends the sum back; so in each copy.
 
-    ties: {name: its `Tied` layers, in order}.
-    placements: for each copy of the network, the device of each stage.
-    stages: {(stage, device): the stage}.
-    device: the number of this one.
+    Args:
+        ties: {name: its `Tied` layers, in order}.
+        placements: for each copy of the network, the device of each stage.
+        stages: {(stage, device): the stage}.
+        device: the number of this one.
     """
     families = {}  # (name, first layer, its device) -> (other layer, its device), in all copies with that one
     for placement in placements:
@@ -146,11 +151,13 @@ def exchange_tied(ties, placements, stages, device):
 def exchange_tied_parts(ties, stages, device):
     """A program: devices that update parts of tied layers send each other what these parts have in common.
 
-    Each then has the sum of all that share the numbers of its own parts, in the order of the layers.
+    Each then has the sum of all that share the numbers of its own parts, in the order
+    of the layers.
 
-    ties: {name: its `Tied` layers, in order}.
-    stages: {(stage, device): the stage}.
-    device: the number of this one.
+    Args:
+        ties: {name: its `Tied` layers, in order}.
+        stages: {(stage, device): the stage}.
+        device: the number of this one.
     """
     for name, family in ties.items():
         here = [tied for tied in family if device in tied.parts]

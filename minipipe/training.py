@@ -17,9 +17,10 @@ from .watching import text_of_duration, watched, with_progress
 class Epoch(NamedTuple):
     """What a pass over the data came to.
 
-    number: of the pass, from 1, among all that the optimizer has made.
-    J: the mean cost, over the mini-batches of this call of `fit`.
-    score: that on the validation data, or None.
+    Args:
+        number: of the pass, from 1, among all that the optimizer has made.
+        J: the mean cost, over the mini-batches of this call of `fit`.
+        score: that on the validation data, or None.
     """
 
     number: int
@@ -37,35 +38,41 @@ def fit(
 ):
     """Train `model` for `epochs` more passes over X and Y, and return a list of `Epoch`.
 
-    Epochs are counted in the optimizer, whose state `minipipe.save` and `minipipe.load` keep: `fit` for 2
-    epochs, and for 2 more, has the bits of `fit` for 4. A new optimizer begins at epoch 1, and so does one
-    that has trained another network. A pass that was interrupted, by Ctrl-C or an error, goes on with its
-    next mini-batch and counts as the first of the next `fit`. So after `fit(..., epochs=5)` was interrupted,
-    `fit(..., epochs=5 - optimizer.n_epochs)` makes the rest of it.
+    Epochs are counted in the optimizer, whose state `minipipe.save` and `minipipe.load`
+    keep: `fit` for 2 epochs, and for 2 more, has the bits of `fit` for 4. A new
+    optimizer begins at epoch 1, and so does one that has trained another network. A
+    pass that was interrupted, by Ctrl-C or an error, goes on with its next mini-batch
+    and counts as the first of the next `fit`. So after `fit(..., epochs=5)` was
+    interrupted, `fit(..., epochs=5 - optimizer.n_epochs)` makes the rest of it.
 
-    model: a `Sequential` or a `Pipeline`.
-    X: (n[0], m), the samples.
-    Y: (n[L], m), their labels.
-    optimizer: such as `SGD(learning_rate=0.1)`.
-    epochs: passes over the data, at least 1, after those that were made before.
-    batch_size: the most samples of a mini-batch; the mini-batches are as equal as can be. Or a function that
-        gives this number for the epochs done so far, 0, 1, ..., such as one of `minipipe.rates`.
-    validation: a pair `(X, Y)` on which the metric is taken after each epoch.
-    metric: the score is `metric(model.predict(X), Y)`.
-    seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
-    report: called with one line per epoch, which ends with the seconds left; None for silence. Otherwise a
-        line on stderr says how long the epoch still takes, in a terminal and in a notebook.
-    learning_rate: None, to leave the optimizer's as it is; or a function of t, the passes over the data so
-        far, which the optimizer's is set to before each update, see `minipipe.rates`. If the optimizer has a
-        rational rate, t is a `Fraction`.
-    clip: None, or the largest norm of all gradients together, as for `Sequential.step`.
-    first_epoch: None, to go on after the last epoch of `optimizer`; or the number of the first pass, which
-        then begins anew.
+    Args:
+        model: a `Sequential` or a `Pipeline`.
+        X: (n[0], m), the samples.
+        Y: (n[L], m), their labels.
+        optimizer: such as `SGD(learning_rate=0.1)`.
+        epochs: passes over the data, at least 1, after those that were made before.
+        batch_size: the most samples of a mini-batch; the mini-batches are as equal as
+            can be. Or a function that gives this number for the epochs done so far, 0,
+            1, ..., such as one of `minipipe.rates`.
+        validation: a pair `(X, Y)` on which the metric is taken after each epoch.
+        metric: the score is `metric(model.predict(X), Y)`.
+        seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
+        report: called with one line per epoch, which ends with the seconds left; None
+            for silence. Otherwise a line on stderr says how long the epoch still takes,
+            in a terminal and in a notebook.
+        learning_rate: None, to leave the optimizer's as it is; or a function of t, the
+            passes over the data so far, which the optimizer's is set to before each
+            update, see `minipipe.rates`. If the optimizer has a rational rate, t is a
+            `Fraction`.
+        clip: None, or the largest norm of all gradients together, as for
+            `Sequential.step`.
+        first_epoch: None, to go on after the last epoch of `optimizer`; or the number
+            of the first pass, which then begins anew.
 
-    Raises `ValueError` before the first step if the data, the sizes or a rate do not fit, or the samples,
-    mini-batches and seed are not those of an interrupted pass; and `FloatingPointError` before a step in
-    which anything overflows. After an error or Ctrl-C, parameters and optimizer, with its rate, are those of
-    the last step.
+    Raises `ValueError` before the first step if the data, the sizes or a rate do not
+    fit, or the samples, mini-batches and seed are not those of an interrupted pass; and
+    `FloatingPointError` before a step in which anything overflows. After an error or
+    Ctrl-C, parameters and optimizer, with its rate, are those of the last step.
     """
     if isinstance(model, type) or not hasattr(model, "check_fit"):
         raise ValueError(f"model={shown(model)} is no network: pass one, such as Sequential(layers, loss)")
@@ -106,8 +113,8 @@ def fit(
 def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch):
     """Return for each epoch of `fit`: its number, how many mini-batches are done, all of them, their rates.
 
-    The mini-batches are slices of the samples. Some are done in an epoch that was interrupted.
-    data: a `Pass` with the samples and the seed.
+    The mini-batches are slices of the samples. Some are done in an epoch that was
+    interrupted. data: a `Pass` with the samples and the seed.
     """
     first, n_done, last = optimizer.n_epochs + 1, optimizer.last_pass.n_done, optimizer.last_pass
     if optimizer.network not in (None, model.token):

@@ -39,8 +39,9 @@ def watched(wanted=True):
 def with_progress(things, what):
     """Yield `things`, one after another; show how many of them are done, where somebody watches.
 
-    things: a sequence.
-    what: what they are, in the plural.
+    Args:
+        things: a sequence.
+        what: what they are, in the plural.
 
     Of work inside work, the outer one is shown: its end is what one waits for.
     """

@@ -1,11 +1,11 @@
 """Collectives: programs by which many devices sum, share or exchange what they have.
 
-Where to read: `calls` has what a program calls; `all_reduces` the all-reduces, each with
-its closed forms (a new one is one new file); `group` who takes part, and the exchanges
-that all of these are made of.
+Where to read: `calls` has what a program calls; `all_reduces` the all-reduces, each
+with its closed forms (a new one is one new file); `group` who takes part, and the
+exchanges that all of these are made of.
 
-All ranks get the same bits of a sum. Which bits they are depends on the order of the additions, and that on
-the program: `AllReduceFacts.order`.
+All ranks get the same bits of a sum. Which bits they are depends on the order of the
+additions, and that on the program: `AllReduceFacts.order`.
 """
 
 from .all_reduces import ALL_REDUCES, OWNERS, all_reduce_ticks, numbers_sent

@@ -1,7 +1,7 @@
 """The all-reduces: programs that add up what all ranks have, and give the sum to all of them.
 
-Each states its closed forms beside its program: the ticks of its run, and the numbers that each rank sends. A
-new one is one new file in this room.
+Each states its closed forms beside its program: the ticks of its run, and the numbers
+that each rank sends. A new one is one new file in this room.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,17 @@ ORDERS = "tree", "tree of 2^k", "ranks", "own"
 class AllReduceFacts:
     """What an all-reduce states about itself. Contract tests hold it to every fact.
 
-    ticks: its closed form: a function of N > 1 ranks, n numbers on each, alpha, beta, gamma and ports, as for
-        `all_reduce_ticks`. It returns None where it does not hold, but never for N = 2^k that divides n.
-    numbers_sent: how many of n numbers a rank sends: a function of the rank, N > 1 and n, for any N and n.
-    order: in which it adds: along the "tree" over the ranks, whose bits are those of one device; along the
-        "tree of 2^k" for so many ranks; in that of the "ranks"; or in an order of its "own", with a result
-        within the rounding bound. All ranks have the same bits.
-    source: the paper, or "no known paper".
+    Args:
+        ticks: its closed form: a function of N > 1 ranks, n numbers on each, alpha,
+            beta, gamma and ports, as for `all_reduce_ticks`. It returns None where it
+            does not hold, but never for N = 2^k that divides n.
+        numbers_sent: how many of n numbers a rank sends: a function of the rank, N > 1
+            and n, for any N and n.
+        order: in which it adds: along the "tree" over the ranks, whose bits are those
+            of one device; along the "tree of 2^k" for so many ranks; in that of the
+            "ranks"; or in an order of its "own", with a result within the rounding
+            bound. All ranks have the same bits.
+        source: the paper, or "no known paper".
     """
 
     ticks: Callable
@@ -49,17 +53,21 @@ ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> progra
 def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0, ports=True):
     """Return the ticks of an all-reduce of n numbers, by its closed form: those of the run, exactly.
 
-    algorithm: one of the names of `all_reduce`; "two-level" with nodes of its default size.
-    N: the number of ranks.
-    n: the numbers of each rank. Where N divides them, it may be their bytes.
-    alpha: the latency of a message, in ticks.
-    beta: ticks per number on the way; per byte, if n is in bytes.
-    gamma: ticks per number that is added; per byte, if n is in bytes.
-    ports: whether each rank has a port in and a port out, see `minipipe.cluster.ports`; if not, messages
-        share nothing but the link of their two ranks.
+    Args:
+        algorithm: one of the names of `all_reduce`; "two-level" with nodes of its
+            default size.
+        N: the number of ranks.
+        n: the numbers of each rank. Where N divides them, it may be their bytes.
+        alpha: the latency of a message, in ticks.
+        beta: ticks per number on the way; per byte, if n is in bytes.
+        gamma: ticks per number that is added; per byte, if n is in bytes.
+        ports: whether each rank has a port in and a port out, see
+            `minipipe.cluster.ports`; if not, messages share nothing but the link of
+            their two ranks.
 
-    Raises `ValueError` where there is no closed form: if chunks differ in length, or N is not a power of 2, a
-    message may pass a port before another one that is more urgent.
+    Raises `ValueError` where there is no closed form: if chunks differ in length, or N
+    is not a power of 2, a message may pass a port before another one that is more
+    urgent.
 
     >>> [int(all_reduce_ticks(name, 4, 1024, alpha=100, beta=1/16)) for name in ("naive", "ring", "owners")]
     [584, 696, 296]
@@ -105,8 +113,9 @@ def numbers_sent(algorithm, N, n):
 def _naive_ticks(N, n, alpha, beta, gamma, ports):
     """Return the ticks until N - 1 terms are added, and their sum is with all ranks.
 
-    Without ports, all terms arrive at once. With ports, term i of N - 1 is there after alpha + i n beta, and
-    with it N - i additions are left. That sum changes evenly with i, so the first term or the last decides.
+    Without ports, all terms arrive at once. With ports, term i of N - 1 is there after
+    alpha + i n beta, and with it N - i additions are left. That sum changes evenly with
+    i, so the first term or the last decides.
     """
     if not ports:
         return 2 * (alpha + n * beta) + (N - 1) * n * gamma
@@ -124,8 +133,8 @@ def _naive_ticks(N, n, alpha, beta, gamma, ports):
 def naive(group, vectors):
     """All ranks send to rank 0, which adds in the order of the ranks and sends the sum back.
 
-    2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the bottleneck, and all but the
-    last addition is over when the next term is there.
+    2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the
+    bottleneck, and all but the last addition is over when the next term is there.
     """
     label = group.begin("naive all-reduce")
     if group.rank > 0:
@@ -153,17 +162,20 @@ def _tree_numbers(rank, N, n):
 def _tree_ticks(N, n, alpha, beta, gamma, ports):
     """Return 2 k (alpha + n beta) + k n gamma for N = 2^k; with k = floor(log2 N), more for other N.
 
-    Up, rank 0 has the sum of the first 2^i ranks at i p, with p = alpha + n beta + n gamma, since both halves
-    of them are equal. The sum of the N - 2^k last ranks arrives no later than rank 0 has that of the others,
-    and is added to it: n gamma more. Down, a message takes a step for each 1 in the binary number of its
-    rank, k at most.
+    Up, rank 0 has the sum of the first 2^i ranks at i p, with p = alpha + n beta + n
+    gamma, since both halves of them are equal. The sum of the N - 2^k last ranks
+    arrives no later than rank 0 has that of the others, and is added to it: n gamma
+    more. Down, a message takes a step for each 1 in the binary number of its rank, k at
+    most.
 
-    With ports, let 2^j be the largest power of 2 in N - 2^k. The last ranks' sum can enter rank 0's port
-    between j p and j p + max(n beta, n gamma). That of rank 2^j goes first, so it enters at the end of that
-    time. If j = k - 1, no other comes after it, and it is added max(0, n beta - n gamma) late. Otherwise the
-    sum of rank 2^(j + 1) waits for it, n beta - (alpha + n gamma) ticks if these are above 0; the next one
-    waits for that one, alpha + n gamma less; and so on up to the sum of rank 2^(k - 1), which is added last
-    but one. Down, all others wait n beta for rank 0's first message, to rank 2^k.
+    With ports, let 2^j be the largest power of 2 in N - 2^k. The last ranks' sum can
+    enter rank 0's port between j p and j p + max(n beta, n gamma). That of rank 2^j
+    goes first, so it enters at the end of that time. If j = k - 1, no other comes after
+    it, and it is added max(0, n beta - n gamma) late. Otherwise the sum of rank 2^(j +
+    1) waits for it, n beta - (alpha + n gamma) ticks if these are above 0; the next one
+    waits for that one, alpha + n gamma less; and so on up to the sum of rank 2^(k - 1),
+    which is added last but one. Down, all others wait n beta for rank 0's first
+    message, to rank 2^k.
     """
     k, added = N.bit_length() - 1, n * gamma
     ticks, rest = k * (2 * (alpha + n * beta) + added), N - 2**k
@@ -227,9 +239,10 @@ def swapped(group, partner, label, value):
 def _doubling_ticks(N, n, alpha, beta, gamma, ports):
     """Return k p for N = 2^k, with p = alpha + n beta + n gamma; else (k + 1) p, or alpha + n beta more.
 
-    N - 2^k of the 2^k ranks have added another rank's numbers at p. Swaps of p each take these to the other
-    ranks, last to the one whose number differs in all k bits. If more than half of the 2^k have added
-    numbers before, that is one of them, and it still has to send the sum on.
+    N - 2^k of the 2^k ranks have added another rank's numbers at p. Swaps of p each
+    take these to the other ranks, last to the one whose number differs in all k bits.
+    If more than half of the 2^k have added numbers before, that is one of them, and it
+    still has to send the sum on.
     """
     k, step = N.bit_length() - 1, alpha + n * beta + n * gamma
     if N == 2**k:
@@ -247,8 +260,8 @@ def _doubling_ticks(N, n, alpha, beta, gamma, ports):
 def doubling(group, vectors):
     """Partners at distance 1, 2, 4, ... swap all that they have, and both add: recursive doubling.
 
-    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to another rank before,
-    and get the sum after.
+    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to
+    another rank before, and get the sum after.
     """
     label = group.begin("doubling all-reduce")
 
@@ -264,9 +277,10 @@ def doubling(group, vectors):
 def _halving_ticks(N, n, alpha, beta, gamma, ports):
     """Return 2 alpha + L (2 beta + gamma) for each of k steps, in which rank 0 keeps L numbers.
 
-    No rank keeps more: of unequal chunks, the first are longer. Rank 0's partners have kept as much as it,
-    and come to each step when it does. Unless N = 2^k, the messages before and after are added; with unequal
-    chunks, the longest may then be on a rank that did not wait for those before.
+    No rank keeps more: of unequal chunks, the first are longer. Rank 0's partners have
+    kept as much as it, and come to each step when it does. Unless N = 2^k, the messages
+    before and after are added; with unequal chunks, the longest may then be on a rank
+    that did not wait for those before.
     """
     power = power_of(N)
     if ports + (N > power) + (n % power > 0) > 1:  # one of these is no harm
@@ -297,7 +311,8 @@ def _halving_numbers(rank, N, n):
 def halving(group, vectors):
     """Partners swap a half, a quarter, ... and add, then swap the sums: halving and doubling (Rabenseifner).
 
-    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; with more ranks as in `doubling`.
+    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; with more ranks as
+    in `doubling`.
     """
     label = group.begin("halving all-reduce")
 
@@ -325,8 +340,9 @@ def halving(group, vectors):
 def ring_ticks(N, n, alpha, beta, gamma, ports):
     """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied.
 
-    (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) numbers are in the longest chunk: it makes all
-    these steps one after the other, and nothing else takes longer.
+    (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) numbers are in the
+    longest chunk: it makes all these steps one after the other, and nothing else takes
+    longer.
     """
     return (N - 1) * (2 * alpha + length(n, N, 0) * (2 * beta + gamma))
 
@@ -346,8 +362,8 @@ def ring_numbers(rank, N, n):
 def ring(group, vectors):
     """Chunks go round a ring: N - 1 steps in which they are added, and N - 1 in which the sums are copied.
 
-    2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank r sends chunk r - s.
-    No all-reduce sends fewer bytes.
+    2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank
+    r sends chunk r - s. No all-reduce sends fewer bytes.
     """
     label = group.begin("ring all-reduce")
     chunks = cut_into_chunks(vectors, group.size)
@@ -387,11 +403,12 @@ def at_owners(group, total, beside=None):
 
     The terms of the sum are spread over the ranks. The total is None if there are none.
 
-    total: a `TreeSum` or a `RunningSum`, what this rank has added.
-    beside: something small, which travels in the messages of the terms.
+    Args:
+        total: a `TreeSum` or a `RunningSum`, what this rank has added.
+        beside: something small, which travels in the messages of the terms.
 
-    Chunk c of what everybody has goes to rank c, which adds it up in the order of the tree or of the ranks,
-    and sends the sum to everybody.
+    Chunk c of what everybody has goes to rank c, which adds it up in the order of the
+    tree or of the ranks, and sends the sum to everybody.
     """
     label = group.begin("owners all-reduce")
     mine, besides = yield from own_chunk(group, total, f"{label}: add", beside)
@@ -403,7 +420,8 @@ def at_owners(group, total, beside=None):
 def own_chunk(group, total, label, beside=None):
     """Return (this rank's chunk of the total, a list of vectors; what all ranks have `beside`: a list).
 
-    total, beside: as for `at_owners`, the first half of which this is.
+    Args:
+        total, beside: as for `at_owners`, the first half of which this is.
     """
     cuts = {node: cut_into_chunks(flattened(term), group.size) for node, term in total.pending.items()}
     chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(group.size)]
@@ -447,10 +465,12 @@ def _two_level_numbers(rank, N, n):
 def two_level(group, vectors, node_size=None):
     """Each chunk is added in its node, then over the nodes, then gathered: for fast links inside nodes.
 
-    2 (g - 1) (alpha + n/g beta) inside, and 2 (G - 1) (alpha' + n/N beta') between, for G nodes of g ranks.
+    2 (g - 1) (alpha + n/g beta) inside, and 2 (G - 1) (alpha' + n/N beta') between, for
+    G nodes of g ranks.
 
-    node_size: g, how many ranks, one after the other, are in a node; it divides N. Left out, it is the
-        largest divisor that is at most sqrt(N).
+    Args:
+        node_size: g, how many ranks, one after the other, are in a node; it divides N.
+            Left out, it is the largest divisor that is at most sqrt(N).
     """
     if node_size is None:
         node_size = default_node_size(group.size)

@@ -12,11 +12,15 @@ from .group import (
 def all_reduce(group, value, algorithm=OWNERS, node_size=None):
     """Return the sum of the values of all ranks, on all ranks.
 
-    group: the `Group`, of this rank.
-    value: arrays or numbers, or lists, tuples and dicts of them; of one form on all ranks. It stays as it is.
-    algorithm: "naive", "tree", "doubling", "halving", "ring", "owners", "two-level", or the name of another
-        one in `ALL_REDUCES`; they differ in ticks, bytes and, with floats, in the order of the additions.
-    node_size: for "two-level" alone, how many ranks are in a node with fast links; it divides their number.
+    Args:
+        group: the `Group`, of this rank.
+        value: arrays or numbers, or lists, tuples and dicts of them; of one form on all
+            ranks. It stays as it is.
+        algorithm: "naive", "tree", "doubling", "halving", "ring", "owners",
+            "two-level", or the name of another one in `ALL_REDUCES`; they differ in
+            ticks, bytes and, with floats, in the order of the additions.
+        node_size: for "two-level" alone, how many ranks are in a node with fast links;
+            it divides their number.
 
     The result has the same bits on all ranks.
 
@@ -48,13 +52,17 @@ def all_reduce_sum(group, total, algorithm=OWNERS):
 
     It is None if there are no terms.
 
-    total: a `TreeSum` or a `RunningSum`; what this rank has added, at least one term if others have.
-    algorithm: as for `all_reduce`. With "owners", the partial sums that each rank has meet at the owners of
-        the chunks; the bits of a `TreeSum` are then those of one rank that adds all terms. With the others,
-        each rank first adds up what it has, from left to right.
+    Args:
+        total: a `TreeSum` or a `RunningSum`; what this rank has added, at least one
+            term if others have.
+        algorithm: as for `all_reduce`. With "owners", the partial sums that each rank
+            has meet at the owners of the chunks; the bits of a `TreeSum` are then those
+            of one rank that adds all terms. With the others, each rank first adds up
+            what it has, from left to right.
 
-    With "owners", a rank that has an aligned run of 2^j terms of a tree sends as many bytes as in a ring; any
-    other sends as many times the first half of them as it has partial sums, at most 2 log2 n.
+    With "owners", a rank that has an aligned run of 2^j terms of a tree sends as many
+    bytes as in a ring; any other sends as many times the first half of them as it has
+    partial sums, at most 2 log2 n.
     """
     total, _ = yield from all_reduce_sum_and_gather(group, total, None, algorithm)
     return total
@@ -84,8 +92,9 @@ def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
 def reduce_scatter_sum_and_gather(group, total, value):
     """Return (this rank's chunk of the total, a list of vectors; the values of all ranks, a list).
 
-    total, value: as for `all_reduce_sum_and_gather`, the first half of which this is, with "owners": the bits
-        are the same.
+    Args:
+        total, value: as for `all_reduce_sum_and_gather`, the first half of which this
+            is, with "owners": the bits are the same.
     """
     return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
@@ -93,9 +102,11 @@ def reduce_scatter_sum_and_gather(group, total, value):
 def broadcast(group, value, root=0):
     """Return the value of the rank `root`, on all ranks, along a binomial tree.
 
-    value: as for `all_reduce`; on other ranks only its form is looked at.
+    Args:
+        value: as for `all_reduce`; on other ranks only its form is looked at.
 
-    k (alpha + n beta) for n bytes and k = floor(log2 N); with ports n beta more, unless N = 2^k.
+    k (alpha + n beta) for n bytes and k = floor(log2 N); with ports n beta more, unless
+    N = 2^k.
     """
     root = group.check("root", root)
     vectors = yield from binomial(group, flattened(value), root, group.begin("binomial broadcast"))
@@ -105,7 +116,8 @@ def broadcast(group, value, root=0):
 def reduce(group, value, root=0):
     """Return the sum of the values of all ranks, on the rank `root`; None on the others.
 
-    value: as for `all_reduce`.
+    Args:
+        value: as for `all_reduce`.
     """
     root = group.check("root", root)
     vectors = yield from reduce_to(group, flattened(value), root, group.begin("reduce"))
@@ -115,7 +127,8 @@ def reduce(group, value, root=0):
 def all_gather(group, value):
     """Return the values of all ranks, on all ranks: a list.
 
-    value: any value, which need not have the form of the others'.
+    Args:
+        value: any value, which need not have the form of the others'.
 
     The values go round a ring: (N - 1) (alpha + n beta), if the longest has n bytes.
     """
@@ -127,9 +140,12 @@ def all_gather(group, value):
 def reduce_scatter(group, values):
     """Return part r of the sum of all ranks' values, on rank r.
 
-    values: a list of N parts; part r has the same form on all ranks. `ValueError` for another number of them.
+    Args:
+        values: a list of N parts; part r has the same form on all ranks. `ValueError`
+            for another number of them.
 
-    The parts go round a ring: (N - 1) (alpha + n (beta + gamma)), if the longest has n bytes.
+    The parts go round a ring: (N - 1) (alpha + n (beta + gamma)), if the longest has n
+    bytes.
     """
     size, rank = group.size, group.rank
     values = listed("values", values, least=0)
@@ -143,9 +159,11 @@ def reduce_scatter(group, values):
 def all_to_all(group, values):
     """Return a list of what each rank has for this one, in the order of the ranks.
 
-    values: a list, for each rank a value.
+    Args:
+        values: a list, for each rank a value.
 
-    (N - 1) (alpha + n beta) for n bytes to each: in step s, each rank sends to the rank s after it.
+    (N - 1) (alpha + n beta) for n bytes to each: in step s, each rank sends to the rank
+    s after it.
     """
     label, size, rank = group.begin("all-to-all"), group.size, group.rank
     values = listed("values", values, least=0)

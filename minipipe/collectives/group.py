@@ -11,7 +11,9 @@ def flattened(value):
 
     A vector is a view of its array where that is possible.
 
-    value: arrays or numbers, or lists, tuples and dicts of them; None has no numbers.
+    Args:
+        value: arrays or numbers, or lists, tuples and dicts of them; None has no
+            numbers.
 
     >>> import numpy as np
     >>> flattened([(np.eye(2), None), 3.0])
@@ -52,7 +54,8 @@ def unflattened(vectors, like):
 def cut_into_chunks(vectors, n):
     """Return n chunks of the row, each a list of parts of the vectors.
 
-    They are as equal as can be: if they must differ, the first are longer by one number.
+    They are as equal as can be: if they must differ, the first are longer by one
+    number.
 
     >>> import numpy as np
     >>> cut_into_chunks([np.arange(3), np.arange(10, 12)], 3)
@@ -75,7 +78,8 @@ def cut_into_chunks(vectors, n):
 def join_chunks(chunks, like):
     """Return the vectors of which `cut_into_chunks` has made these chunks.
 
-    like: vectors of the same sizes.
+    Args:
+        like: vectors of the same sizes.
 
     >>> import numpy as np
     >>> join_chunks([[np.array([0, 1])], [np.array([2]), np.array([10])]], like=[np.ones(3), np.ones(1)])
@@ -142,7 +146,8 @@ def _mapped(function, value):
 def exchanged(group, part_of, label):
     """Return what all ranks have for this one, a list in the order of the ranks.
 
-    part_of: `part_of(c)` is what this rank has for rank c.
+    Args:
+        part_of: `part_of(c)` is what this rank has for rank c.
 
     Each sends to the next rank first, then to the one after that, so that they do not all queue at one port:
     alpha + (N - 1) n beta for n bytes to each.
@@ -159,8 +164,10 @@ def exchanged(group, part_of, label):
 def ring_add(group, chunks, first, label):
     """Reduce and scatter around a ring: after N - 1 steps, the chunk `first` + 1 is the sum over all ranks.
 
-    chunks: N of them; a list, whose entries are replaced.
-    first: the chunk that this rank sends first, counted around; the chunk after that of the rank before.
+    Args:
+        chunks: N of them; a list, whose entries are replaced.
+        first: the chunk that this rank sends first, counted around; the chunk after
+            that of the rank before.
     """
     for step in range(group.size - 1):
         there, here = (first - step) % group.size, (first - step - 1) % group.size
@@ -191,8 +198,8 @@ def distances(size):
 def reduce_to(group, vectors, root, label):
     """Add up the vectors of all ranks, along the binary tree over the ranks from the rank `root` on.
 
-    k (alpha + n beta + n gamma) for N = 2^k; for other N see `_tree_ticks` in `all_reduces.py`. The root gets
-    the sum, other ranks get partial sums.
+    k (alpha + n beta + n gamma) for N = 2^k; for other N see `_tree_ticks` in
+    `all_reduces.py`. The root gets the sum, other ranks get partial sums.
     """
     place = (group.rank - root) % group.size
     for distance in distances(group.size):
@@ -208,8 +215,9 @@ def reduce_to(group, vectors, root, label):
 def binomial(group, vectors, root, label):
     """Give all ranks the vectors of the rank `root`: who has them sends them on, the farthest rank first.
 
-    k (alpha + n beta) for k = floor(log2 N); with ports n beta more, unless N = 2^k: then the root's message
-    to the farthest rank goes first, and the next one waits for it.
+    k (alpha + n beta) for k = floor(log2 N); with ports n beta more, unless N = 2^k:
+    then the root's message to the farthest rank goes first, and the next one waits for
+    it.
     """
     place = (group.rank - root) % group.size
     for distance in reversed(distances(group.size)):
@@ -225,15 +233,18 @@ def binomial(group, vectors, root, label):
 class Group:
     """The devices that talk to each other, and which of them this one is; each device makes its own.
 
-    rank: the place of this device among them, from 0 on.
-    devices: the numbers of all devices of the group, the same list on each.
-    name: what the labels of its messages begin with, if a device talks in several groups at once.
-    gamma: ticks per byte that is added to another.
-    stays: whether the ranks leave what they send as it is to the end of the run, as for `Send`.
+    Args:
+        rank: the place of this device among them, from 0 on.
+        devices: the numbers of all devices of the group, the same list on each.
+        name: what the labels of its messages begin with, if a device talks in several
+            groups at once.
+        gamma: ticks per byte that is added to another.
+        stays: whether the ranks leave what they send as it is to the end of the run, as
+            for `Send`.
 
-    All ranks of a group must call the same collectives in the same order: each call has a number, by
-    which its messages find each other. MPI calls a group a communicator. Raises `ValueError` for a rank
-    that is not there.
+    All ranks of a group must call the same collectives in the same order: each call has
+    a number, by which its messages find each other. MPI calls a group a communicator.
+    Raises `ValueError` for a rank that is not there.
     """
 
     def __init__(self, rank, devices, name="", gamma=0, stays=False):

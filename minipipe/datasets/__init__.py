@@ -1,7 +1,7 @@
 """Real data that ship with the package: handwritten digits, and a book. Nothing is downloaded.
 
-A text is whole numbers, one for each character: what a character model learns, and what it
-has to beat.
+A text is whole numbers, one for each character: what a character model learns, and what
+it has to beat.
 """
 
 from importlib import resources
@@ -25,11 +25,12 @@ class Dataset(NamedTuple):
 def digits(dtype="float64"):
     """Return the UCI handwritten digits: 1,797 images of 8 x 8 pixels, as a `Dataset` of 1,437 and 360.
 
-    X is (64, m), the pixels of an image row by row, from 0 (paper) to 1 (ink) in steps of 1/16; Y is
-    (10, m), one-hot. The split is fixed and stratified: each digit has the same share in both parts, as
-    nearly as whole numbers allow.
+    X is (64, m), the pixels of an image row by row, from 0 (paper) to 1 (ink) in steps
+    of 1/16; Y is (10, m), one-hot. The split is fixed and stratified: each digit has
+    the same share in both parts, as nearly as whole numbers allow.
 
-    dtype: of X and Y, floats, which hold these numbers exactly.
+    Args:
+        dtype: of X and Y, floats, which hold these numbers exactly.
 
     Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
     Repository, 1998, doi 10.24432/C50P49, licence CC BY 4.0; the part that scikit-learn's `load_digits` has.
@@ -49,9 +50,10 @@ def digits(dtype="float64"):
 class Text(NamedTuple):
     """A text, the alphabet that it is written in, and its characters as positions in that alphabet.
 
-    text: N characters.
-    alphabet: V different characters.
-    ids: (N,) whole numbers in 0..V-1, with text[k] = alphabet[ids[k]].
+    Args:
+        text: N characters.
+        alphabet: V different characters.
+        ids: (N,) whole numbers in 0..V-1, with text[k] = alphabet[ids[k]].
 
     `characters` makes one.
     """
@@ -104,10 +106,11 @@ class Text(NamedTuple):
 
             X[t, k] = ids[k stride + t],     Y[:, t, k] = one-hot of ids[k stride + t + 1]
 
-        X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, which takes 4 V T m bytes.
-        stride: how many characters further the next window begins; left out, it is T, so that all characters
-        but at most the last T are in exactly one window. Raises `ValueError` if T or stride is below 1,
-        or T + 1 exceeds the text's length.
+        X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, which takes 4 V
+        T m bytes. stride: how many characters further the next window begins; left out,
+        it is T, so that all characters but at most the last T are in exactly one
+        window. Raises `ValueError` if T or stride is below 1, or T + 1 exceeds the
+        text's length.
 
         >>> X, Y = characters("banana").windows(length=2)
         >>> X, Y.shape
@@ -144,8 +147,9 @@ def characters(text):
 def alice():
     """Return Lewis Carroll's "Alice's Adventures in Wonderland", 1865, as a `Text`.
 
-    It has N = 141,655 characters, and V = 65 different ones. One line for each paragraph,
-    heading and line of verse. In the public domain; see ATTRIBUTION.md beside this file.
+    It has N = 141,655 characters, and V = 65 different ones. One line for each
+    paragraph, heading and line of verse. In the public domain; see ATTRIBUTION.md
+    beside this file.
 
     >>> book = alice()
     >>> book.text[:30], book.alphabet[:13]
@@ -163,12 +167,15 @@ def bigram_cross_entropy(train_ids, test_ids, n):
 
         P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
 
-    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one smoothing, after Laplace)
-    keeps pairs that were never seen from costing infinitely much. The mean is over the test's characters but
-    the first, which follows none. A model that knows nothing costs log n.
+    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one
+    smoothing, after Laplace) keeps pairs that were never seen from costing infinitely
+    much. The mean is over the test's characters but the first, which follows none. A
+    model that knows nothing costs log n.
 
-    train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything else raises `ValueError`.
-    n: the size of the alphabet.
+    Args:
+        train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything
+            else raises `ValueError`.
+        n: the size of the alphabet.
 
     Source: C. Shannon, "Prediction and entropy of printed English", 1951.
 

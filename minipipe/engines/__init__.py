@@ -1,6 +1,7 @@
 """Other drivers of the programs that a cluster runs: on real hardware, in measured seconds.
 
-Where to read: `threads` and `mpi` run programs, and `world` has what all processes do together.
+Where to read: `threads` and `mpi` run programs, and `world` has what all processes do
+together.
 """
 
 from .mpi import Mpi, check_size

@@ -18,19 +18,25 @@ MESSAGE = 2  # the tag of messages
 class Mpi:
     """The device of this process among those that run programs at once, each in a process of its own.
 
-    programs: as for `Cluster`, the same list on all ranks. Rank r runs the lanes of device r, and no others.
-    synchronous: whether MPI may not store messages, but hands each over when the other process takes it, as
-        with `issend`. Programs do not notice.
-    shares: as for `Cluster`.
-    labels: those of the spans of all devices that are more than a text and a kind, such as actions.
+    Args:
+        programs: as for `Cluster`, the same list on all ranks. Rank r runs the lanes of
+            device r, and no others.
+        synchronous: whether MPI may not store messages, but hands each over when the
+            other process takes it, as with `issend`. Programs do not notice.
+        shares: as for `Cluster`.
+        labels: those of the spans of all devices that are more than a text and a kind,
+            such as actions.
 
-    `run()` runs them to their end. In `trace`, which all ranks must ask for, ticks are seconds from the
-    start, on the clock of rank 0. Lanes take turns in one thread: another one goes on after each Compute, and
-    whenever one waits. A Compute takes as long as its function; what the process does in between is a span
-    called "engine". Values travel as mpi4py's pickles: a large array is not copied, and arrives as it lies.
+    `run()` runs them to their end. In `trace`, which all ranks must ask for, ticks are
+    seconds from the start, on the clock of rank 0. Lanes take turns in one thread:
+    another one goes on after each Compute, and whenever one waits. A Compute takes as
+    long as its function; what the process does in between is a span called "engine".
+    Values travel as mpi4py's pickles: a large array is not copied, and arrives as it
+    lies.
 
-    An exception on one rank is raised on all of them, so that all may go on; what nobody catches ends the
-    job, see `World`. If a message does not come for too long, `TimeoutError` says which, see `Threads`.
+    An exception on one rank is raised on all of them, so that all may go on; what
+    nobody catches ends the job, see `World`. If a message does not come for too long,
+    `TimeoutError` says which, see `Threads`.
     """
 
     def __init__(self, programs, synchronous=False, shares=None, labels=()):
@@ -73,7 +79,8 @@ class Mpi:
     def run(self, alike=None):
         """Run the programs of this rank to their end, while the other ranks run theirs.
 
-        alike: what must be the same on all ranks, as for `World.check_alike`.
+        Args:
+            alike: what must be the same on all ranks, as for `World.check_alike`.
         """
         if self._begin is not None:
             raise RuntimeError("these programs have been run: make new ones")
@@ -98,7 +105,8 @@ class Mpi:
     def _leave(self, error):
         """Leave a run that has failed here, and let the other ranks raise the error, too.
 
-        Messages that no rank has received stay on their way: the next run drops them, by their run's number.
+        Messages that no rank has received stay on their way: the next run drops them,
+        by their run's number.
         """
         if self._end is None:
             others = [] if hasattr(error, "of_rank") else range(self._n_devices)  # else they know it
@@ -263,7 +271,8 @@ def check_size(world, devices):
 class Half:
     """What one process has seen of a run, by its own clock; lanes have the numbers of all devices' lanes.
 
-    A message is named by its sender, and by the place of its row among those that this one has sent.
+    A message is named by its sender, and by the place of its row among those that this
+    one has sent.
     """
 
     def __init__(self):
@@ -319,9 +328,10 @@ class Half:
 def merged(halves, lanes, shares, labels):
     """Return the `Record` of a run on all processes.
 
-    halves: for each rank what `Half.in_common_time` has given there.
-    lanes, shares: as for `Record`.
-    labels: {text: label} of the labels that are more than a text and a kind.
+    Args:
+        halves: for each rank what `Half.in_common_time` has given there.
+        lanes, shares: as for `Record`.
+        labels: {text: label} of the labels that are more than a text and a kind.
     """
     record, index_of = Record(lanes, shares, SECONDS), {}
     labels = {**labels, OVERHEAD.text: OVERHEAD}

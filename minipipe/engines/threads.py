@@ -1,7 +1,8 @@
 """The programs of a cluster on threads of this computer: the same numbers, in measured seconds.
 
-First what MPI ranks need, too: how a trace calls what an engine does for itself, how long a program may wait,
-memory that stays with the process, and how long a message takes.
+First what MPI ranks need, too: how a trace calls what an engine does for itself, how
+long a program may wait, memory that stays with the process, and how long a message
+takes.
 """
 
 import contextvars
@@ -50,7 +51,8 @@ def patience():
 def out_of_patience(lanes, seconds):
     """Return a `TimeoutError` that names the waits which took too long, and the work of the others.
 
-    lanes: `Lane`s that are not over; `starts` of one that computes is its Compute.
+    Args:
+        lanes: `Lane`s that are not over; `starts` of one that computes is its Compute.
     """
     waits = [str(Wait(lane.device, lane.name, *lane.waits_for)) for lane in lanes if lane.waits_for]
     works = [f"device {lane.device} works on {lane.starts.label}" for lane in lanes if lane.starts]
@@ -70,11 +72,12 @@ LARGEST_MMAP_THRESHOLD = 2**25  # bytes, what glibc takes at most
 def keep_memory():
     """Keep the memory that this process frees for its next arrays, but for arrays above 32 MiB.
 
-    By default, the C library of Linux gives it back as soon as some of it is free at the end of the heap. The
-    next micro-batch then asks for it again, and the system fills each page with zeros at its first use. With
-    8 layers of 1,024 units and 512 samples, that takes 2 to 7 % of a step of two processes, which share the
-    way to the memory; with four simulated copies of the MLP 784-512-512-10, 15 to 27 %. Other C libraries
-    have no such setting, so nothing happens there.
+    By default, the C library of Linux gives it back as soon as some of it is free at
+    the end of the heap. The next micro-batch then asks for it again, and the system
+    fills each page with zeros at its first use. With 8 layers of 1,024 units and 512
+    samples, that takes 2 to 7 % of a step of two processes, which share the way to the
+    memory; with four simulated copies of the MLP 784-512-512-10, 15 to 27 %. Other C
+    libraries have no such setting, so nothing happens there.
 
     Source: mallopt(3).
     """
@@ -92,13 +95,15 @@ ROUND_TRIPS = 20  # of each size
 def measured_link(engine, devices, n_bytes):
     """Return the `Link` over which messages go as they do from device 0 to 1 and back, in seconds.
 
-    engine: what runs the programs: `Mpi`, where all ranks make this call, or `Threads`.
-    devices: as many as there are.
-    n_bytes: the size of the larger messages; the others have one byte.
+    Args:
+        engine: what runs the programs: `Mpi`, where all ranks make this call, or
+            `Threads`.
+        devices: as many as there are.
+        n_bytes: the size of the larger messages; the others have one byte.
 
-    A message of n bytes takes latency + n / bandwidth, which is half of a round trip, in the
-    median of 20: the copy that the sender makes, the way, and the time until the program that
-    waits goes on.
+    A message of n bytes takes latency + n / bandwidth, which is half of a round trip,
+    in the median of 20: the copy that the sender makes, the way, and the time until the
+    program that waits goes on.
 
     >>> from ..cluster import Cluster
     >>> from functools import partial
@@ -142,20 +147,24 @@ CHECK_INTERVAL = 0.05  # seconds after which the main thread looks whether someb
 class Threads:
     """Devices that run programs at once, each lane in a thread of its own.
 
-    programs: as for `Cluster`. What they compute has the same bits.
-    synchronous: whether a send to another device waits until its message is received, as MPI's `Ssend` does.
-        Programs that rely on messages being stored then deadlock, as large messages make them do with MPI.
-    shares: as for `Cluster`.
+    Args:
+        programs: as for `Cluster`. What they compute has the same bits.
+        synchronous: whether a send to another device waits until its message is
+            received, as MPI's `Ssend` does. Programs that rely on messages being stored
+            then deadlock, as large messages make them do with MPI.
+        shares: as for `Cluster`.
 
-    `run()` runs them to their end. In `trace`, ticks are seconds from the start. A Compute takes as long
-    as its function, and a message as long as it takes to copy it; what a lane does in between is a span
-    called "engine". NumPy lets other threads go on while it works on large arrays, but the Python code of
-    two threads takes turns. Links, ports and bytes belong to the simulation.
+    `run()` runs them to their end. In `trace`, ticks are seconds from the start. A
+    Compute takes as long as its function, and a message as long as it takes to copy it;
+    what a lane does in between is a span called "engine". NumPy lets other threads go
+    on while it works on large arrays, but the Python code of two threads takes turns.
+    Links, ports and bytes belong to the simulation.
 
-    An exception in one program stops all of them, and is raised by `run`. If all programs wait,
-    `DeadlockError` says for what; if one of them waits too long for another that works, `TimeoutError` does,
-    after the seconds of the variable `MINIPIPE_PATIENCE` or else 600. The work then goes on in its thread,
-    and what it works with is of no use any more.
+    An exception in one program stops all of them, and is raised by `run`. If all
+    programs wait, `DeadlockError` says for what; if one of them waits too long for
+    another that works, `TimeoutError` does, after the seconds of the variable
+    `MINIPIPE_PATIENCE` or else 600. The work then goes on in its thread, and what it
+    works with is of no use any more.
 
     >>> def left():
     ...     yield Send("news", "hello", to=1)

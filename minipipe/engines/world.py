@@ -59,17 +59,22 @@ def world():
 class World:
     """The ranks of a job, and what they do together. Each of these methods is called by all of them.
 
-    MPI: the module `mpi4py.MPI`.
-    Intracomm: the class of a communicator that sends a large array by itself, and not as a part of a pickle.
+    Args:
+        MPI: the module `mpi4py.MPI`.
+        Intracomm: the class of a communicator that sends a large array by itself, and
+            not as a part of a pickle.
 
-    rank: the number of this process, from 0 on.
-    size: how many there are.
-    clock: the `Clock` of this process.
-    n_runs, n_networks: how many runs and networks of all ranks this process has begun.
-    unsent: requests of messages that a failed run has left; MPI still reads their arrays.
+    Attributes:
+        rank: the number of this process, from 0 on.
+        size: how many there are.
+        clock: the `Clock` of this process.
+        n_runs, n_networks: how many runs and networks of all ranks this process has
+            begun.
+        unsent: requests of messages that a failed run has left; MPI still reads their
+            arrays.
 
-    Each collective call has a name, `what`. The ranks compare the names before any value travels. An
-    exception that nobody has caught ends the whole job.
+    Each collective call has a name, `what`. The ranks compare the names before any
+    value travels. An exception that nobody has caught ends the whole job.
     """
 
     def __init__(self, MPI, Intracomm):
@@ -109,7 +114,8 @@ class World:
     def _heads(self, mine, what):
         """Return what each rank sends first, see `HEAD`; raise `RuntimeError` if ranks make different calls.
 
-        mine: the bytes of this rank's value.
+        Args:
+            mine: the bytes of this rank's value.
         """
         head = struct.pack(HEAD, zlib.crc32(what.encode()), len(mine), mine)
         received = bytearray(self.size * len(head))
@@ -128,8 +134,10 @@ class World:
     def check_alike(self, things, what):
         """Raise `ValueError` unless all ranks have the same things.
 
-        things: {what it is: a text, or a list of arrays, or None on a rank that need not have it}.
-        what: as for `gathered`.
+        Args:
+            things: {what it is: a text, or a list of arrays, or None on a rank that
+                need not have it}.
+            what: as for `gathered`.
         """
         things = {  # an address says nothing
             name: re.sub(" at 0x[0-9A-Fa-f]+", "", thing) if isinstance(thing, str) else thing
@@ -149,7 +157,9 @@ class World:
     def wait(self, request, what, all_take_part=True):
         """Return the value of an MPI request when it is done; raise an error if that takes too long.
 
-        all_take_part: whether all ranks are in this call already, for none of them then can be missing.
+        Args:
+            all_take_part: whether all ranks are in this call already, for none of them
+                then can be missing.
         """
         pause, (done, value) = Pause(), request.test()
         while not done:
@@ -195,7 +205,8 @@ class World:
     def end(self, error, words):
         """End the job, all of its processes, by an error; only the lowest rank that does so says `words`.
 
-        A rank that has the error from another one leaves the words to that one, if it ends the job, too.
+        A rank that has the error from another one leaves the words to that one, if it
+        ends the job, too.
         """
         source = getattr(error, "of_rank", None)
         is_said = source is not None and self._ends_job([source], 2 * GRACE)
@@ -298,13 +309,15 @@ CLOCK = 4  # the tag of questions and answers
 class Clock:
     """The clock of this process, and what rank 0's shows at the same time.
 
-    comm: an MPI communicator.
-    read: the function that reads the clock, in seconds.
+    Args:
+        comm: an MPI communicator.
+        read: the function that reads the clock, in seconds.
 
-    At each `compare`, all other ranks ask rank 0 for its time. If the answer t1 took from t0 to t2, then the
-    clock of rank 0 is ahead by t1 - (t0 + t2)/2, with an error of at most half the round trip; of some
-    hundred, the shortest counts. Clocks run at speeds of their own, so between two comparisons the lead
-    moves in a straight line. Ranks of one computer share its clock, and need not ask. Source: Cristian 1989,
+    At each `compare`, all other ranks ask rank 0 for its time. If the answer t1 took
+    from t0 to t2, then the clock of rank 0 is ahead by t1 - (t0 + t2)/2, with an error
+    of at most half the round trip; of some hundred, the shortest counts. Clocks run at
+    speeds of their own, so between two comparisons the lead moves in a straight line.
+    Ranks of one computer share its clock, and need not ask. Source: Cristian 1989,
     Distributed Computing 3.
     """
 
@@ -319,7 +332,8 @@ class Clock:
     def compare(self, begin=False):
         """Compare the clocks, at the begin and at the end of a run: a call that all ranks make.
 
-        begin: whether this is the first of the two calls.
+        Args:
+            begin: whether this is the first of the two calls.
         """
         if self._is_shared:
             return

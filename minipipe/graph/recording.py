@@ -46,9 +46,9 @@ class Graph:
 
         wrote what it reads,    read what it writes,    or wrote what it writes.
 
-    Two arrays are the same thing as soon as they share a byte, such as two views of one array. So the results
-    are `==` those of the calls one after the other, in every order that keeps to that, on any number of
-    devices.
+    Two arrays are the same thing as soon as they share a byte, such as two views of one
+    array. So the results are `==` those of the calls one after the other, in every
+    order that keeps to that, on any number of devices.
 
     >>> graph, A = Graph(), np.arange(4.0)
     >>> B = graph.call(np.multiply, A, 2, lane=0)           # reads A; B is a `Later`
@@ -59,7 +59,8 @@ class Graph:
     >>> B.value, A
     (array([0., 2., 4., 6.]), array([1., 2., 3., 4.]))
 
-    tasks: the list of `Task`s so far.
+    Attributes:
+        tasks: the list of `Task`s so far.
     """
 
     def __init__(self):
@@ -69,8 +70,8 @@ class Graph:
     def call(self, function, *args, out=None, reads=(), writes=(), ticks=1, lane=None):
         """Record `function(*args)`, or `function(*args, out=out)`; return its `Later`, or `out`.
 
-        Arrays that the function returns are copied, since they may be views of what it has read. Until the
-        graph has run, nothing else may change the arrays.
+        Arrays that the function returns are copied, since they may be views of what it
+        has read. Until the graph has run, nothing else may change the arrays.
 
         Args:
             function: it reads the arrays and `Later`s among `args`, also inside of lists and tuples, and

@@ -13,12 +13,13 @@ from ..order.costs import check_number_of_actions
 class Task(NamedTuple):
     """A piece of work.
 
-    name: what pictures call it.
-    ticks: how long it takes.
-    after: the numbers of the tasks that must be over before.
-    lane: where it is done: (device, name of the lane), or a device, which stands for its lane "compute";
-        None: any device that is free.
-    kind: of work, which has its own colour in pictures; left out, the name.
+    Args:
+        name: what pictures call it.
+        ticks: how long it takes.
+        after: the numbers of the tasks that must be over before.
+        lane: where it is done: (device, name of the lane), or a device, which stands
+            for its lane "compute"; None: any device that is free.
+        kind: of work, which has its own colour in pictures; left out, the name.
     """
 
     name: str
@@ -31,9 +32,11 @@ class Task(NamedTuple):
 class LowerBounds(NamedTuple):
     """Three times, in ticks, below which no order of the tasks can end.
 
-    critical_path: the longest chain of tasks that must follow each other.
-    work: all that the devices compute, shared evenly among them.
-    busiest: the most work of one lane, with the shortest way to it before, and from it to the end after.
+    Args:
+        critical_path: the longest chain of tasks that must follow each other.
+        work: all that the devices compute, shared evenly among them.
+        busiest: the most work of one lane, with the shortest way to it before, and from
+            it to the end after.
     """
 
     critical_path: float
@@ -49,13 +52,16 @@ class LowerBounds(NamedTuple):
 class TaskGraph:
     """The tasks, checked, with what follows from them.
 
-    tasks: a list of `Task`s.
-    devices: how many devices there are for tasks without a lane; left out, those that lanes name, or 1.
+    Args:
+        tasks: a list of `Task`s.
+        devices: how many devices there are for tasks without a lane; left out, those
+            that lanes name, or 1.
 
-    lanes: for each task (device, lane), or None.
-    order: the numbers of the tasks, each after all that it comes after.
-    successors: for each task, those that come after it.
-    ranks: for each task, the longest way from its start to the end of all.
+    Attributes:
+        lanes: for each task (device, lane), or None.
+        order: the numbers of the tasks, each after all that it comes after.
+        successors: for each task, those that come after it.
+        ranks: for each task, the longest way from its start to the end of all.
     """
 
     def __init__(self, tasks, devices=None):
@@ -125,10 +131,11 @@ def _lane_of(task):
 class Listed(NamedTuple):
     """What list scheduling has come to.
 
-    tasks: the list of `Task`s.
-    orders: {(device, lane): the numbers of its tasks, in order}.
-    makespan: the tick at which all are over.
-    bounds: the `LowerBounds` below which no makespan can be.
+    Args:
+        tasks: the list of `Task`s.
+        orders: {(device, lane): the numbers of its tasks, in order}.
+        makespan: the tick at which all are over.
+        bounds: the `LowerBounds` below which no makespan can be.
     """
 
     tasks: list
@@ -149,12 +156,12 @@ class Listed(NamedTuple):
 def list_schedule(tasks, devices=None, priority=None):
     """Schedule by a list: whenever a lane is free, it starts the ready task of the highest priority.
 
-    It keeps a time of its own: the clock runs programs that know their tasks, and here a lane gets its next
-    task when it is free. A task without a lane goes to the first device that is free; of several, to the
-    lowest. A lane never waits while it has something to do. So the makespan is within (2 - 1/p) times the
-    best one of p equal devices
-    (Graham 1966, Bell System Technical Journal 45), and may end later with more devices, shorter tasks or
-    fewer dependencies:
+    It keeps a time of its own: the clock runs programs that know their tasks, and here
+    a lane gets its next task when it is free. A task without a lane goes to the first
+    device that is free; of several, to the lowest. A lane never waits while it has
+    something to do. So the makespan is within (2 - 1/p) times the best one of p equal
+    devices (Graham 1966, Bell System Technical Journal 45), and may end later with more
+    devices, shorter tasks or fewer dependencies:
 
     >>> ticks, before = [3, 2, 2, 2, 4, 4, 4, 4, 9], {9: 1, 5: 4, 6: 4, 7: 4, 8: 4}
     >>> tasks = [Task(n, ticks[n - 1], (before[n] - 1,) if n in before else ()) for n in range(1, 10)]
@@ -205,7 +212,8 @@ def list_schedule(tasks, devices=None, priority=None):
 def programs_of(tasks, orders, functions=None):
     """Return for each device {name of a lane: its program}, which does the tasks in the order given.
 
-    A lane waits for a task of another one by a message without bytes, on links that are free.
+    A lane waits for a task of another one by a message without bytes, on links that are
+    free.
 
     Args:
         tasks: a list of `Task`s.
@@ -310,7 +318,8 @@ def schedule_of(found):
 
     All-reduces are left out: a pipeline has its own.
 
-    found: the `Listed` of `training_tasks`.
+    Args:
+        found: the `Listed` of `training_tasks`.
 
     >>> tasks = training_tasks([1, 1], [2, 2], microbatches=2, devices=[0, 1])
     >>> print(schedule_of(list_schedule(tasks)))

@@ -1,7 +1,7 @@
 """Activation functions, and Dropout.
 
-`Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by itself.
-No activation function overflows, however large the numbers of Z are.
+`Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by
+itself. No activation function overflows, however large the numbers of Z are.
 """
 
 import math
@@ -52,8 +52,8 @@ class ReLU(Elementwise):
 class Sigmoid(Elementwise):
     """A = 1 / (1 + e^-Z).  dZ = dA * A * (1 - A).
 
-    The derivative: A' = e^-Z / (1 + e^-Z)^2 = A (1 - A). Computed as e^min(Z, 0) / (1 + e^-|Z|),
-    the same number, in which no exponential can overflow.
+    The derivative: A' = e^-Z / (1 + e^-Z)^2 = A (1 - A). Computed as e^min(Z, 0) / (1 +
+    e^-|Z|), the same number, in which no exponential can overflow.
 
     >>> Sigmoid().forward(np.array([[-1000.0, 0.0]]))
     array([[0. , 0.5]])
@@ -91,9 +91,10 @@ class Tanh(Elementwise):
 class LeakyReLU(Elementwise):
     """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same positions.
 
-    A line with a bend: both directions multiply by the same D, 1 where Z > 0 and negative_slope elsewhere (at
-    Z = 0, too), which is max(D', negative_slope) for the D' of ReLU. Hence 0 <= negative_slope <= 1; anything
-    else raises `ValueError`. Source: Maas, Hannun, Ng 2013, ICML workshop on deep learning.
+    A line with a bend: both directions multiply by the same D, 1 where Z > 0 and
+    negative_slope elsewhere (at Z = 0, too), which is max(D', negative_slope) for the
+    D' of ReLU. Hence 0 <= negative_slope <= 1; anything else raises `ValueError`.
+    Source: Maas, Hannun, Ng 2013, ICML workshop on deep learning.
 
     >>> LeakyReLU(negative_slope=0.5).forward(np.array([[-1.0, 2.0]]))
     array([[-0.5,  2. ]])
@@ -113,8 +114,9 @@ class LeakyReLU(Elementwise):
 class Softplus(Elementwise):
     """A = log(1 + e^Z), a smooth ReLU.  dZ = dA * sigmoid(Z).
 
-    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the same number,
-    in which no exponential can overflow. Source: Dugas et al. 2001, NIPS 13.
+    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the
+    same number, in which no exponential can overflow. Source: Dugas et al. 2001, NIPS
+    13.
 
     >>> Softplus().forward(np.array([[-1000.0, 1000.0]])) + 0
     array([[   0., 1000.]])
@@ -131,8 +133,9 @@ class Softplus(Elementwise):
 class SiLU(Elementwise):
     """A = Z * S with S = sigmoid(Z), also called swish.  dZ = dA * (S + A * (1 - S)).
 
-    The derivative, with S' = S (1 - S): A' = S + Z S (1 - S) = S + A (1 - S). Sources: Elfwing, Uchibe,
-    Doya 2017, arXiv 1702.03118, equation 4; Ramachandran, Zoph, Le 2017, arXiv 1710.05941.
+    The derivative, with S' = S (1 - S): A' = S + Z S (1 - S) = S + A (1 - S). Sources:
+    Elfwing, Uchibe, Doya 2017, arXiv 1702.03118, equation 4; Ramachandran, Zoph, Le
+    2017, arXiv 1710.05941.
 
     >>> SiLU().forward(np.array([[-1000.0, 0.0, 1000.0]])) + 0
     array([[   0.,    0., 1000.]])
@@ -151,21 +154,25 @@ class SiLU(Elementwise):
 class GELU(Elementwise):
     """A = Z * P with P = P(N(0, 1) <= Z), the share of normally distributed numbers below Z.
 
-    approximate: "tanh" for GELU's tanh form, "none" for P itself: PyTorch's words, whose default is "none".
+    Args:
+        approximate: "tanh" for GELU's tanh form, "none" for P itself: PyTorch's words,
+            whose default is "none".
 
     With "none" and U = Z / sqrt(2), P = erfc(-U) / 2, and because its derivative is the normal density:
 
         A' = P + U * e^(-U^2) / sqrt(pi),    dZ = dA * A'
 
-    P is computed in float64, with a relative error of about Z^2 + 4 roundings, and rounded once; number by
-    number, which takes some 25 times as long as "tanh". With "tanh", A differs by less than 0.0005. Then,
-    with T = tanh(c * (Z + k * Z^3)), c = sqrt(2/pi), k = 0.044715, and tanh' = 1 - tanh^2:
+    P is computed in float64, with a relative error of about Z^2 + 4 roundings, and
+    rounded once; number by number, which takes some 25 times as long as "tanh". With
+    "tanh", A differs by less than 0.0005. Then, with T = tanh(c * (Z + k * Z^3)), c =
+    sqrt(2/pi), k = 0.044715, and tanh' = 1 - tanh^2:
 
         A = Z * (1 + T)/2,    A' = (1 + T)/2 + Z/2 * (1 - T^2) * c * (1 + 3 * k * Z^2)
 
-    Far out, the second terms are 0 to more than 64 bits. So those of "none" may be taken at the nearest
-    number to Z in -40..40, and those of "tanh", with all of T, in -10..10, whose powers cannot overflow.
-    Source: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
+    Far out, the second terms are 0 to more than 64 bits. So those of "none" may be
+    taken at the nearest number to Z in -40..40, and those of "tanh", with all of T, in
+    -10..10, whose powers cannot overflow. Source: Hendrycks and Gimpel 2016, arXiv
+    1606.08415, section 2.
 
     >>> GELU().forward(np.array([[-1e30, 0.0, 1e30]])) + 0
     array([[0.e+00, 0.e+00, 1.e+30]])
@@ -214,13 +221,14 @@ def _gelu_by_tanh(Z):
 class Softmax(Layer):
     """A = e^Z / (sum of e^Z over axis 0): a sample's features, or a pixel's channels, become shares of 1.
 
-    Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one sample
+    Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one
+    sample
 
         dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)      dZ = A * (dA - sum(dA * A))
 
-    Each column is shifted by its own maximum, which changes no share and keeps e^Z from overflowing. To learn
-    classes, leave this layer out and use the loss SoftmaxCrossEntropy, which has it built in. Source: Bridle
-    1990, NIPS 2.
+    Each column is shifted by its own maximum, which changes no share and keeps e^Z from
+    overflowing. To learn classes, leave this layer out and use the loss
+    SoftmaxCrossEntropy, which has it built in. Source: Bridle 1990, NIPS 2.
 
     >>> Softmax().forward(np.array([[0.0, 1000.0], [0.0, 0.0]]))
     array([[0.5, 1. ],
@@ -246,13 +254,14 @@ class Softmax(Layer):
 class Dropout(Layer):
     """A = A_prev * D / (1 - p)  in training, where each number of D is 0 with probability p, else 1.
 
-    Outside of training, A = A_prev. dA_prev = dZ * D / (1 - p). The division keeps the expected value of A at
-    A_prev.
+    Outside of training, A = A_prev. dA_prev = dZ * D / (1 - p). The division keeps the
+    expected value of A at A_prev.
 
-    D is a function of (seed, layer, step, sample) alone: of the network's seed and the layer's index in it,
-    which make the `key`, the number of updates so far, and the sample's position in the mini-batch.
-    So a sample has the same mask in any micro-batch, in the full batch, and when its forward is recomputed.
-    A counter-based generator makes that cheap: its n-th number is a function of n and the key, and each
+    D is a function of (seed, layer, step, sample) alone: of the network's seed and the
+    layer's index in it, which make the `key`, the number of updates so far, and the
+    sample's position in the mini-batch. So a sample has the same mask in any
+    micro-batch, in the full batch, and when its forward is recomputed. A counter-based
+    generator makes that cheap: its n-th number is a function of n and the key, and each
     sample has a range of n of its own.
 
     Sources: Srivastava et al. 2014, JMLR 15; Salmon et al. 2011, SC 11, for the generator, Philox.
@@ -294,7 +303,8 @@ class Dropout(Layer):
     def _kept(self, shape):
         """Return where D is 1.
 
-        Each value of the counter gives eight numbers of 32 bits; a sample takes as many values as it needs.
+        Each value of the counter gives eight numbers of 32 bits; a sample takes as many
+        values as it needs.
         """
         n, m = math.prod(shape[:-1]), shape[-1]
         blocks = -(-n // 8)

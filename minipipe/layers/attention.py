@@ -25,12 +25,13 @@ from .normalization import LayerNorm
 class MultiHeadAttention(Block):
     """Each position gathers values from all positions, in shares by how well its query fits their keys.
 
-    d: features; n_heads divides it, anything else raises `ValueError`.
-    n_heads: heads, of d_h = d / n_heads features each.
-    causal: whether a position sees only itself and those before it.
+    Args:
+        d: features; n_heads divides it, anything else raises `ValueError`.
+        n_heads: heads, of d_h = d / n_heads features each.
+        causal: whether a position sees only itself and those before it.
 
-    A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output. The d rows of Q, K and V belong
-    to the heads. For one head of one sample, all (d_h, T):
+    A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output. The d rows of Q,
+    K and V belong to the heads. For one head of one sample, all (d_h, T):
 
         S = K^T Q / sqrt(d_h)      S[j, t]: how well key j fits query t                (T, T)
         P = softmax of S's columns; with causal=True, P[j, t] = 0 for j > t            (T, T)
@@ -41,9 +42,9 @@ class MultiHeadAttention(Block):
         dV = dO P^T      dP = V^T dO      dS = P * (dP - column sums of dP * P)      (as in `Softmax`)
         dQ = K dS / sqrt(d_h)             dK = Q dS^T / sqrt(d_h)
 
-    and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no derivative comes from the future.
-    P has T^2 numbers for each head of each sample. It is kept for the backward, or where the layer
-    `recomputes`, made from Q and K again.
+    and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no derivative
+    comes from the future. P has T^2 numbers for each head of each sample. It is kept
+    for the backward, or where the layer `recomputes`, made from Q and K again.
 
     Sources: Vaswani et al. 2017, arXiv 1706.03762, section 3.2; Korthikanti et al. 2022, arXiv 2205.05198.
 
@@ -114,8 +115,8 @@ class MultiHeadAttention(Block):
     def _softmax(self, S):
         """Return P, the softmax of S's columns.
 
-        What the causal mask hides becomes the smallest number of its column first, so that it
-        cannot be the largest.
+        What the causal mask hides becomes the smallest number of its column first, so
+        that it cannot be the largest.
         """
         if self.causal:
             positions = np.arange(S.shape[2])
@@ -145,13 +146,14 @@ SELECTIVE = "selective"  # the mode of recomputation that needs to know the laye
 def recomputing(layers):
     """Return copies of `layers`, in which each attention keeps Q, K and V, and makes P from them again.
 
-    That is where most bytes are for few products: of T positions, P has T^2 numbers a head, and takes the
-    product K^T Q. No other layer keeps less, no action is added to the order, and no bit changes. For a
-    backward in halves, the first one recomputes. A layer of one's own takes part if its class says
-    `recomputes = False` and its methods look at `self.recomputes`, which is True here.
+    That is where most bytes are for few products: of T positions, P has T^2 numbers a
+    head, and takes the product K^T Q. No other layer keeps less, no action is added to
+    the order, and no bit changes. For a backward in halves, the first one recomputes. A
+    layer of one's own takes part if its class says `recomputes = False` and its methods
+    look at `self.recomputes`, which is True here.
 
-    Raises `ValueError` if there is no such layer. Source: Korthikanti et al. 2022, arXiv 2205.05198, section
-    5.
+    Raises `ValueError` if there is no such layer. Source: Korthikanti et al. 2022,
+    arXiv 2205.05198, section 5.
 
     >>> (block,) = recomputing([TransformerBlock(8, n_heads=2)])
     >>> [layer for layer in every_layer([block]) if layer.recomputes]
@@ -182,12 +184,13 @@ def can_recompute(layers):
 class TransformerBlock(Chain):
     """B = A_prev + attention(LayerNorm(A_prev)),  A = B + W2 GELU(W1 LayerNorm(B) + b1) + b2, all (d, T, m).
 
-    d: features.
-    n_heads: heads of the attention.
-    n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden), which act on each position by itself;
-        4 d if None.
-    causal: whether a position sees only itself and those before it.
-    dropout: the probability of 0 in what is added to A_prev and to B.
+    Args:
+        d: features.
+        n_heads: heads of the attention.
+        n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden), which act on
+            each position by itself; 4 d if None.
+        causal: whether a position sees only itself and those before it.
+        dropout: the probability of 0 in what is added to A_prev and to B.
 
     With n_hidden = 4 d it has 12 d^2 + 13 d parameters.
 

@@ -26,8 +26,8 @@ class Block(Layer):
         through(A_prev)     its forward; what it keeps for itself, never None, lies in `kept`
         derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
 
-    The weights' gradients then are the layers' own: after `backward_input`, the cache holds what these have
-    put aside for them, and nothing else.
+    The weights' gradients then are the layers' own: after `backward_input`, the cache
+    holds what these have put aside for them, and nothing else.
     """
 
     arrays = ()
@@ -64,8 +64,8 @@ class Block(Layer):
     def cache(self):
         """All that backward needs, as a `BlockCache`; None without a forward.
 
-        It lies in the layers and in this block. Between halves that a subclass has made from its own
-        `backward`, it is their `MadeGradients`.
+        It lies in the layers and in this block. Between halves that a subclass has made
+        from its own `backward`, it is their `MadeGradients`.
         """
         if isinstance(self.halves, MadeGradients):
             return self.halves
@@ -118,9 +118,10 @@ class Block(Layer):
 class BlockCache(NamedTuple):
     """What a `Block` needs for its backward.
 
-    of_layers: the caches of its layers.
-    kept: what its forward keeps for itself, until the `backward_input`.
-    halves: what each of its layers has `put_aside` there, or None before.
+    Args:
+        of_layers: the caches of its layers.
+        kept: what its forward keeps for itself, until the `backward_input`.
+        halves: what each of its layers has `put_aside` there, or None before.
     """
 
     of_layers: list
@@ -185,8 +186,8 @@ class Branches(Block):
 
     A branch is a list of layers; an empty one hands A_prev on.
 
-    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches' own.
-    `kept` holds the shapes of the branches' outputs.
+    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches'
+    own. `kept` holds the shapes of the branches' outputs.
     """
 
     def __init__(self, *branches):
@@ -255,9 +256,9 @@ class Add(Branches):
 class Residual(Add):
     """A = A_prev + f(A_prev), for f the layers one after another, whose output has the shape of A_prev.
 
-    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged, however many layers
-    there are. For f with an output of another shape, use `Add(layers, shortcut)`. Source: He et al.
-    2015, arXiv 1512.03385.
+    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged,
+    however many layers there are. For f with an output of another shape, use
+    `Add(layers, shortcut)`. Source: He et al. 2015, arXiv 1512.03385.
 
     >>> from .linear import Linear
     >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))
@@ -286,8 +287,8 @@ class Concat(Branches):
 
     The other axes agree.
 
-    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source: Szegedy et al.
-    2014, arXiv 1409.4842.
+    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source:
+    Szegedy et al. 2014, arXiv 1409.4842.
 
     >>> Concat([], []).forward(np.array([[1.0, 2.0]]))
     array([[1., 2.],

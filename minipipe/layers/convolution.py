@@ -16,10 +16,12 @@ class Kernel(Layer):
 
     `n_axes` is the number of spatial axes.
 
-    in_channels, out_channels: of A_prev and of Z.
-    windows: the `Windows` of the kernel.
-    groups: into how many parts the channels are divided, each with a product of its own.
-    bias: whether b is added.
+    Args:
+        in_channels, out_channels: of A_prev and of Z.
+        windows: the `Windows` of the kernel.
+        groups: into how many parts the channels are divided, each with a product of its
+            own.
+        bias: whether b is added.
     """
 
     n_axes = None
@@ -74,32 +76,38 @@ class Kernel(Layer):
 class Convolution(Kernel):
     """Z[o, p, k] = sum_{c, i} W[o, c, i] A_prev[c, p * stride + i * dilation - padding, k] + b[o]
 
-    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *windows, m).
-    The position p and the entry i of the kernel have one index per spatial axis; a position outside A_prev
-    counts as 0.
+    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O,
+    *windows, m). The position p and the entry i of the kernel have one index per
+    spatial axis; a position outside A_prev counts as 0.
 
-    in_channels, out_channels: C and O.
-    kernel_size: a whole number, or a tuple of one per spatial axis; so are stride, padding and dilation.
-    stride: positions from one window to the next.
-    padding: zeros on both sides of an axis; "same" keeps the length, the odd zero going behind.
-    dilation: positions from one entry of the kernel to the next.
-    groups: output channel o sees only the C / groups input channels of its own group.
-    bias: whether b is added.
+    Args:
+        in_channels, out_channels: C and O.
+        kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
+            padding and dilation.
+        stride: positions from one window to the next.
+        padding: zeros on both sides of an axis; "same" keeps the length, the odd zero
+            going behind.
+        dilation: positions from one entry of the kernel to the next.
+        groups: output channel o sees only the C / groups input channels of its own
+            group.
+        bias: whether b is added.
 
-    There are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on an axis of length n.
-    Defaults are PyTorch's. W is drawn by `he` with the C / groups * prod(kernel_size) inputs of an output.
-    Options that cannot be, and a kernel that does not fit into A_prev, raise `ValueError`.
+    There are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on
+    an axis of length n. Defaults are PyTorch's. W is drawn by `he` with the C / groups
+    * prod(kernel_size) inputs of an output. Options that cannot be, and a kernel that
+    does not fit into A_prev, raise `ValueError`.
 
-    Unfold A_prev: let column (p, k) of a matrix list all numbers that window p of sample k covers,
-    columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation - padding, k]. Then this is the
-    Linear layer:
+    Unfold A_prev: let column (p, k) of a matrix list all numbers that window p of
+    sample k covers, columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation -
+    padding, k]. Then this is the Linear layer:
 
         Z = W columns + b      dcolumns = W^T dZ      dW = dZ columns^T      db = row sums of dZ
 
-    A_prev[c, q, k] stands in `columns` once for each window that covers position q, so dA_prev sums
-    dcolumns over these (`fold`). No product divides by m and each sum over k runs over samples,
-    so the gradients of micro-batches add up. The matrix is prod(kernel_size) times as large as A_prev;
-    only a band of it exists at a time, and backward unfolds again instead of caching.
+    A_prev[c, q, k] stands in `columns` once for each window that covers position q, so
+    dA_prev sums dcolumns over these (`fold`). No product divides by m and each sum over
+    k runs over samples, so the gradients of micro-batches add up. The matrix is
+    prod(kernel_size) times as large as A_prev; only a band of it exists at a time, and
+    backward unfolds again instead of caching.
 
     Sources: LeCun et al. 1989, Neural Computation 1(4); the matrix product: Chellapilla, Puri, Simard 2006.
     """
@@ -203,29 +211,33 @@ class TransposedConvolution(Kernel):
         Z[o, q, k] = b[o] + sum of W[c, o, i] A_prev[c, p, k]
                      over c and all p, i with p * stride + i * dilation - padding = q
 
-    A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O, *lengths of Z, m).
+    A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O,
+    *lengths of Z, m).
 
-    in_channels, out_channels: C and O.
-    kernel_size: a whole number, or a tuple of one per spatial axis; so are stride, padding, output_padding
-        and dilation.
-    stride: positions of Z from one kernel to the next.
-    padding: positions that are cut off on both sides of an axis of Z.
-    output_padding: positions added behind. A convolution with stride s makes s different lengths equal;
-        this tells which of them to return to.
-    groups: output channel o sees only the C / groups input channels of its own group.
-    bias: whether b is added.
-    dilation: positions from one entry of the kernel to the next.
+    Args:
+        in_channels, out_channels: C and O.
+        kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
+            padding, output_padding and dilation.
+        stride: positions of Z from one kernel to the next.
+        padding: positions that are cut off on both sides of an axis of Z.
+        output_padding: positions added behind. A convolution with stride s makes s
+            different lengths equal; this tells which of them to return to.
+        groups: output channel o sees only the C / groups input channels of its own
+            group.
+        bias: whether b is added.
+        dilation: positions from one entry of the kernel to the next.
 
-    An axis of length n becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2 padding + output_padding
-    long. Defaults are PyTorch's. W is drawn by `he`; of the C / groups * prod(kernel_size) weights of an
-    output channel, one in prod(stride) meets at each position. Options that cannot be raise `ValueError`.
+    An axis of length n becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2
+    padding + output_padding long. Defaults are PyTorch's. W is drawn by `he`; of the C
+    / groups * prod(kernel_size) weights of an output channel, one in prod(stride) meets
+    at each position. Options that cannot be raise `ValueError`.
 
     It is a convolution's backward_input with the same W. In matrices, with the columns of the windows of dZ:
 
         Z = fold(W^T A_prev) + b      dA_prev = W columns      dW = A_prev columns^T      db = row sums of dZ
 
-    So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: forward and backward have
-    changed sides.
+    So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: forward and
+    backward have changed sides.
 
     Source: Dumoulin and Visin 2016, arXiv 1603.07285, chapter 4.
     """

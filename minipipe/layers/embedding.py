@@ -17,15 +17,18 @@ from .layer import LAYERS, Layer, as_dtype_of
 class Embedding(Layer):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
 
-    A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d), A (d, T, m).
-    It is the Linear layer W^T A_prev for one-hot columns A_prev, without the products by 0, hence
+    A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens,
+    d), A (d, T, m). It is the Linear layer W^T A_prev for one-hot columns A_prev,
+    without the products by 0, hence
 
         dW[v, :] = sum of dZ[:, t, k] over all positions (t, k) that hold token v
 
-    Tokens have no derivative: dA_prev is None. W is drawn from N(0, 1/d). Layers of a network with the same
-    `tie`, a name, share one W: for instance with Linear(d, n_tokens), Press and Wolf 2016, arXiv 1608.05859.
+    Tokens have no derivative: dA_prev is None. W is drawn from N(0, 1/d). Layers of a
+    network with the same `tie`, a name, share one W: for instance with Linear(d,
+    n_tokens), Press and Wolf 2016, arXiv 1608.05859.
 
-    Tokens that are not whole, or out of range, raise `ValueError`. Source: Bengio et al. 2003, JMLR 3.
+    Tokens that are not whole, or out of range, raise `ValueError`. Source: Bengio et
+    al. 2003, JMLR 3.
 
     >>> layer = Embedding(3, 2)
     >>> layer.W = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
@@ -98,10 +101,12 @@ class Embedding(Layer):
 class EmbeddingPart(Embedding):
     """An `Embedding` that knows the tokens of one run, and has zeros for all others.
 
-    whole: the `Embedding`.
-    run: the slice of its tokens.
+    Args:
+        whole: the `Embedding`.
+        run: the slice of its tokens.
 
-    The sum over all devices is the whole Embedding's A: each token has its vector on one of them.
+    The sum over all devices is the whole Embedding's A: each token has its vector on
+    one of them.
     """
 
     def __init__(self, whole, run):

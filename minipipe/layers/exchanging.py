@@ -1,18 +1,20 @@
 """Layers that talk to the other devices of a group, which share the work of the layers between them.
 
-What all devices have alike is *whole*; what each has its own part of is *split*, along the axis of units; and
-where each has a summand of the whole, it is *partial*. Each of these layers makes one of another, and its
-backward is its mirror image:
+What all devices have alike is *whole*; what each has its own part of is *split*, along
+the axis of units; and where each has a summand of the whole, it is *partial*. Each of
+these layers makes one of another, and its backward is its mirror image:
 
     Copied     whole -> whole       forward: nothing        backward: all-reduce
     Summed     partial -> whole     forward: all-reduce     backward: nothing
     Gathered   split -> whole       forward: all-gather     backward: the own part
 
-Copied and Summed are the f and g of Megatron-LM. Their derivatives follow from the chain rule for an A that T
-devices use: dA = sum over them of the derivative through each. Where A then goes through all devices alike,
-each has the whole derivative already.
+Copied and Summed are the f and g of Megatron-LM. Their derivatives follow from the
+chain rule for an A that T devices use: dA = sum over them of the derivative through
+each. Where A then goes through all devices alike, each has the whole derivative
+already.
 
-What is left of a layer whose product is a sum over devices, its `Bias`, stands behind that sum.
+What is left of a layer whose product is a sum over devices, its `Bias`, stands behind
+that sum.
 
 Source: Shoeybi et al. 2019, arXiv 1909.08053.
 """
@@ -83,8 +85,8 @@ class Gathered(Exchanging):
 class Bias(Layer):
     """A = A_prev + b, the last step of a layer that is split by its inputs.
 
-    b (n, 1) or (n, 1, ..., 1); A_prev, A (n, ..., m). It stands behind that sum, so that b is added once, and
-    db is the same on all devices.
+    b (n, 1) or (n, 1, ..., 1); A_prev, A (n, ..., m). It stands behind that sum, so
+    that b is added once, and db is the same on all devices.
 
         db = sums of dZ over all axes but the first
 

@@ -18,14 +18,17 @@ from .layer import LAYERS, Layer, as_dtype_of, he
 class Linear(Layer):
     """Z = W A_prev + b,  W (n, n_prev), b (n, 1), A_prev (n_prev, m), Z (n, m).
 
-    n_prev: rows of A_prev.
-    n: rows of Z.
-    initialization: draws W, as `initialization(rng, n_prev, n)`; b is drawn as zeros.
-    W, b: the parameters themselves, if they are known.
-    tie: a name; layers of a network with the same `tie` share one W.
-    bias: whether b is added.
+    Args:
+        n_prev: rows of A_prev.
+        n: rows of Z.
+        initialization: draws W, as `initialization(rng, n_prev, n)`; b is drawn as
+            zeros.
+        W, b: the parameters themselves, if they are known.
+        tie: a name; layers of a network with the same `tie` share one W.
+        bias: whether b is added.
 
-    A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at each of their positions.
+    A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at
+    each of their positions.
 
     Backward, for the derivative dZ (n, m) of the cost J. One entry is
     Z[i, k] = sum_j W[i, j] A_prev[j, k] + b[i], so by the chain rule
@@ -36,7 +39,8 @@ class Linear(Layer):
 
     The sums over k run over samples. That is why the gradients of micro-batches add up.
 
-    Raises `ValueError` for parameters of other shapes. Source: Rumelhart, Hinton, Williams 1986.
+    Raises `ValueError` for parameters of other shapes. Source: Rumelhart, Hinton,
+    Williams 1986.
 
     >>> layer = Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])
     >>> A_prev = np.array([[1.0, 0.0, 3.0], [0.0, 1.0, 1.0]])     # three samples

@@ -18,11 +18,12 @@ from .layer import LAYERS, Layer, as_dtype_of, finite
 class Normalization(Layer):
     """A = W X + b  with  X = (A_prev - mean) / s,  s = sqrt(var + epsilon).
 
-    mean and var are taken over groups of N numbers. A_prev, A (n, ..., m); W, b (n, 1), a scale and a shift
-    for each row; var is the mean squared distance from the mean.
+    mean and var are taken over groups of N numbers. A_prev, A (n, ..., m); W, b (n, 1),
+    a scale and a shift for each row; var is the mean squared distance from the mean.
 
-    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. A number x_j of X moves
-    with every number a_i of the group's A_prev, through itself, the mean and s:
+    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. A
+    number x_j of X moves with every number a_i of the group's A_prev, through itself,
+    the mean and s:
 
         dx_j/da_i = (1[i = j] - 1/N - x_i x_j / N) / s        since ds/da_i = (a_i - mean) / (N s) = x_i / N
 
@@ -30,7 +31,8 @@ class Normalization(Layer):
 
     `epsilon` keeps a group of equal numbers from being divided by 0.
 
-    dW and db are so much smaller than dZ and X that `backward_input` already makes them.
+    dW and db are so much smaller than dZ and X that `backward_input` already makes
+    them.
     """
 
     weight_after_input = True
@@ -136,7 +138,8 @@ class LayerNorm(Normalization):
 class GroupNorm(Normalization):
     """The `Normalization` in which n / n_groups channels of a sample, with all their positions, are a group.
 
-    n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He 2018, arXiv 1803.08494.
+    n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He
+    2018, arXiv 1803.08494.
 
     >>> layer = GroupNorm(2, 4)
     >>> layer.initialize(np.random.default_rng(0))
@@ -158,17 +161,18 @@ class GroupNorm(Normalization):
 class BatchNorm(Normalization):
     """The `Normalization` in which a row, with all positions and samples of the micro-batch, is a group.
 
-    Here samples meet. In training, mean and var are taken over the micro-batch, not over the full
-    batch. So a gradient depends on how the batch is cut: GPipe's rule.
+    Here samples meet. In training, mean and var are taken over the micro-batch, not
+    over the full batch. So a gradient depends on how the batch is cut: GPipe's rule.
     With n numbers in a group, n must be at least 2.
 
-    Elsewhere `running_mean` and `running_var` (n, 1) take their place. With the step after each mini-batch,
+    Elsewhere `running_mean` and `running_var` (n, 1) take their place. With the step
+    after each mini-batch,
 
         running <- (1 - momentum) * running + momentum * (value of the whole mini-batch)
 
-    where the whole mini-batch's mean and variance are put together from those of its micro-batches,
-    ragged or not (`Moments`), and the variance is the unbiased one, with n - 1 below the line.
-    A recomputation counts nothing.
+    where the whole mini-batch's mean and variance are put together from those of its
+    micro-batches, ragged or not (`Moments`), and the variance is the unbiased one, with
+    n - 1 below the line. A recomputation counts nothing.
 
     Sources: Ioffe and Szegedy 2015, arXiv 1502.03167; Huang et al. 2018, arXiv 1811.06965, section 2.
 
@@ -234,8 +238,8 @@ class Moments(NamedTuple):
 
         n = n1 + n2     mean = (n1 mean1 + n2 mean2) / n     M2 = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
 
-    Unlike a sum of squares, it subtracts no large number from another. Source: Chan, Golub, LeVeque 1979,
-    Stanford report STAN-CS-79-773.
+    Unlike a sum of squares, it subtracts no large number from another. Source: Chan,
+    Golub, LeVeque 1979, Stanford report STAN-CS-79-773.
 
     >>> Moments(1, 1.0, 0.0) + Moments(1, 3.0, 0.0)
     Moments(n=2, mean=2.0, M2=2.0)
@@ -255,7 +259,9 @@ class Moments(NamedTuple):
 class SynchronisedBatchNorm(BatchNorm):
     """A `BatchNorm` in which a row has one group of numbers over all copies of the network.
 
-    layer: the `BatchNorm`, whose attributes this one has as its own: parameters and running statistics.
+    Args:
+        layer: the `BatchNorm`, whose attributes this one has as its own: parameters and
+            running statistics.
 
     Forward: each copy sends how many numbers it has in a row, their mean and M2, the sum of their squared
     distances from it, and all add up these `Moments`, which weighs them by their counts:
@@ -266,8 +272,9 @@ class SynchronisedBatchNorm(BatchNorm):
 
         dA_prev = (dX - sum of dX / n - X * sum of (dX * X) / n) / s
 
-    dW and db are each copy's own sums, which are added up with the other gradients. A forward counts the
-    copy's own numbers, so that the running statistics of the mini-batch count each sample once.
+    dW and db are each copy's own sums, which are added up with the other gradients. A
+    forward counts the copy's own numbers, so that the running statistics of the
+    mini-batch count each sample once.
 
     Where `BatchNorm` needs 2 numbers in a row, here all copies together do.
     """

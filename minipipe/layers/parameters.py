@@ -41,11 +41,13 @@ def take_over(layers, copies, dtype=None):
 class Parameters:
     """The W and b of a network, and what else its layers list in `arrays`, as it has taken them over.
 
-    layers: the network's own, drawn, a flat list.
-    network: their list, with the layers that are tied.
-    ties: {name: indices in it of the layers that share a W}.
-    dtype: of the network.
-    lock: of the network, which an update holds: another thread then takes over all of its arrays, or none.
+    Args:
+        layers: the network's own, drawn, a flat list.
+        network: their list, with the layers that are tied.
+        ties: {name: indices in it of the layers that share a W}.
+        dtype: of the network.
+        lock: of the network, which an update holds: another thread then takes over all
+            of its arrays, or none.
     """
 
     def __init__(self, layers, network, ties, dtype, lock):

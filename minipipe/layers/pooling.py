@@ -1,11 +1,12 @@
 """Pooling: one number for each window that slides over an image, in 1, 2 or 3 dimensions.
 
-A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes, samples.
-A window of `kernel_size` by ... starts at every `stride`-th position, `padding` positions before
-the first number, so an axis of n numbers gives (n + 2 * padding - kernel_size) // stride + 1 windows.
-The loops run over the offsets in a window, never over windows: at each offset, one strided view of A_prev
-holds that number of every window. Padding is not stored: at each offset, only the windows take part that have
-a number there.
+A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes,
+samples. A window of `kernel_size` by ... starts at every `stride`-th position,
+`padding` positions before the first number, so an axis of n numbers gives (n + 2 *
+padding - kernel_size) // stride + 1 windows. The loops run over the offsets in a
+window, never over windows: at each offset, one strided view of A_prev holds that number
+of every window. Padding is not stored: at each offset, only the windows take part that
+have a number there.
 """
 
 import math
@@ -23,9 +24,11 @@ class Pool(Layer):
 
     Each argument is a whole number, or a tuple of one per spatial axis.
 
-    kernel_size: numbers that a window covers.
-    stride: positions from one window to the next; the kernel_size if None, so that windows do not overlap.
-    padding: at most half of kernel_size, so that each window holds a number.
+    Args:
+        kernel_size: numbers that a window covers.
+        stride: positions from one window to the next; the kernel_size if None, so that
+            windows do not overlap.
+        padding: at most half of kernel_size, so that each window holds a number.
     """
 
     n_axes = None
@@ -58,7 +61,8 @@ class Pool(Layer):
     def at_offsets(self, shape):
         """Return [(index into A, index into A_prev)] for the offsets in a window, in the order of reading.
 
-        The two views have the same shape: the windows that have a number at the offset, and these numbers.
+        The two views have the same shape: the windows that have a number at the offset,
+        and these numbers.
         """
         every_window = (*(slice(0, n) for n in self.windows.count(shape[1:-1])), EVERY)
         offsets = np.ndindex(*self.windows.kernel_size)
@@ -74,10 +78,10 @@ class Pool(Layer):
 class MaxPool(Pool):
     """A = the largest number of each window.  dA_prev: its position gets dA, the others get 0.
 
-    Moving the largest number moves A by as much, moving another one does not: dA/dA_prev is 1 there,
-    0 elsewhere. Windows that overlap add up. Of equal numbers, the first of the window in the order
-    of reading counts, as in PyTorch. Padding counts as minus infinity. Source: Ranzato et al.
-    2007, CVPR.
+    Moving the largest number moves A by as much, moving another one does not:
+    dA/dA_prev is 1 there, 0 elsewhere. Windows that overlap add up. Of equal numbers,
+    the first of the window in the order of reading counts, as in PyTorch. Padding
+    counts as minus infinity. Source: Ranzato et al. 2007, CVPR.
     """
 
     can_overflow = False
@@ -130,9 +134,9 @@ class MaxPool(Pool):
 class AvgPool(Pool):
     """A = the sum of each window / N, for N positions in a window.  dA_prev: every position gets dA / N.
 
-    dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that overlap add up.
-    Padding counts as zeros, and its positions count, too: PyTorch's count_include_pad=True. Source:
-    LeCun et al. 1998.
+    dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that
+    overlap add up. Padding counts as zeros, and its positions count, too: PyTorch's
+    count_include_pad=True. Source: LeCun et al. 1998.
     """
 
     def forward(self, A_prev):
@@ -215,8 +219,8 @@ class AvgPool3d(AvgPool):
 class GlobalAvgPool(Layer):
     """A (C, m), the mean of each channel of A_prev (C, ..., m).
 
-    dA_prev is dA / (numbers in a channel), at each position. Source: Lin, Chen, Yan 2013, arXiv 1312.4400,
-    section 3.2.
+    dA_prev is dA / (numbers in a channel), at each position. Source: Lin, Chen, Yan
+    2013, arXiv 1312.4400, section 3.2.
 
     >>> GlobalAvgPool().forward(np.array([[[3.0], [1.0], [2.0], [6.0]]]))
     array([[3.]])

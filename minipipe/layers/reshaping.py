@@ -26,8 +26,8 @@ class Rearranged(Layer):
 class Flatten(Rearranged):
     """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
 
-    Each number keeps its value, so its derivative is the one at its new position: dA_prev is dZ
-    in the old shape.
+    Each number keeps its value, so its derivative is the one at its new position:
+    dA_prev is dZ in the old shape.
 
     >>> Flatten().forward(np.zeros((3, 4, 5, 2))).shape
     (60, 2)
@@ -66,7 +66,9 @@ class Reshape(Rearranged):
 class Pad(Layer):
     """Zeros around the spatial axes, those between the first (channels) and the last (samples).
 
-    widths: for each spatial axis the zeros on both sides, or a pair (before, after).
+    Args:
+        widths: for each spatial axis the zeros on both sides, or a pair (before,
+            after).
 
     The zeros depend on nothing, so dA_prev is dZ without its margins.
 

@@ -31,9 +31,9 @@ class Pair(Layer):
 class Fork(Pair):
     """The `Pair` that hands A_prev on, and also to the `Join` of the same name.
 
-    The pair's first part goes to the next layer. The second one waits for the Join, or travels there as
-    a message if the Join is on another device. Each name has one Fork and one Join. Inside one layer,
-    use `Residual` or `Concat`.
+    The pair's first part goes to the next layer. The second one waits for the Join, or
+    travels there as a message if the Join is on another device. Each name has one Fork
+    and one Join. Inside one layer, use `Residual` or `Concat`.
 
     >>> layer = Fork("detour")
     >>> A, S = layer.forward(np.array([[1.0]]))

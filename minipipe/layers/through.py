@@ -1,8 +1,9 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
-Both ways are programs. They yield an `Exchange` wherever a layer talks to other devices, and are resumed with
-its result; where no layer does, they yield nothing. Whatever goes into a layer or leaves it is made to lie
-`in_one_piece` here, and nowhere else.
+Both ways are programs. They yield an `Exchange` wherever a layer talks to other
+devices, and are resumed with its result; where no layer does, they yield nothing.
+Whatever goes into a layer or leaves it is made to lie `in_one_piece` here, and nowhere
+else.
 """
 
 import math
@@ -20,10 +21,11 @@ from .layer import Layer, named, overflow, pairs_of_layers
 def prepare_forward(layers, training, step=0, first_sample=0):
     """Say to `layers` what the next forward is.
 
-    layers: a flat list, as `every_layer` gives.
-    training: whether the network trains; otherwise it predicts.
-    step: how many updates there have been.
-    first_sample: the position in the mini-batch of the first sample of A_prev.
+    Args:
+        layers: a flat list, as `every_layer` gives.
+        training: whether the network trains; otherwise it predicts.
+        step: how many updates there have been.
+        first_sample: the position in the mini-batch of the first sample of A_prev.
     """
     for layer in layers:
         layer.training, layer.step, layer.first_sample = training, step, first_sample
@@ -35,9 +37,10 @@ def in_one_piece(A):
     Args:
         A: an array, or a tuple or list of arrays, of which a tuple is returned; None stays None.
 
-    BLAS rounds a product of the same numbers differently where they lie differently. A message arrives in one
-    piece, and so does a file. So whatever leaves a layer, each gradient, each parameter and what an optimizer
-    remembers is in one piece, too: no cut, copy or file shows in the bits.
+    BLAS rounds a product of the same numbers differently where they lie differently. A
+    message arrives in one piece, and so does a file. So whatever leaves a layer, each
+    gradient, each parameter and what an optimizer remembers is in one piece, too: no
+    cut, copy or file shows in the bits.
 
     >>> row = np.ones((1, 3))
     >>> in_one_piece(row) is row, row.T.strides, in_one_piece(row.T).strides
@@ -73,9 +76,11 @@ def handed_on(layer, A_prev):
 class Exchange(NamedTuple):
     """The request of a layer, or a loss, that talks to other devices in the middle of its work.
 
-    layer: the layer.
-    program: of requests to the hardware; what it returns is what the layer hands on.
-    value: what the layer was handed.
+    Args:
+        layer: the layer.
+        program: of requests to the hardware; what it returns is what the layer hands
+            on.
+        value: what the layer was handed.
     """
 
     layer: object
@@ -153,8 +158,9 @@ def backward_program(
 def resumed(program: Generator, answer, *held) -> tuple:
     """Resume a program; return (its next `Exchange`, None), or (None, what it returns at its end).
 
-    answer: what has come of the `Exchange` before, None at first.
-    held: what the program was handed, for those who count bytes.
+    Args:
+        answer: what has come of the `Exchange` before, None at first.
+        held: what the program was handed, for those who count bytes.
     """
     try:
         return program.send(answer), None
@@ -181,7 +187,8 @@ def forward_through(layers, A, skips, call=handed_on):
 def backward_through(layers, dA, skips, wants_dX=False):
     """Return (dX, gradients) of consecutive layers on one device, whose caches are gone then.
 
-    layers, dA, skips, wants_dX: as for `backward_program`.
+    Args:
+        layers, dA, skips, wants_dX: as for `backward_program`.
     """
     # Right for layers without parameters: None, or tuples of None
     gradients = pairs_of_layers(layers)

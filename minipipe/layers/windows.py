@@ -19,10 +19,12 @@ WINDOW_ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # of `Windo
 class Windows:
     """Window p covers the positions p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
 
-    kernel_size: numbers that a window covers, one per spatial axis.
-    stride: positions from one window to the next, one per spatial axis.
-    padding: zeros around the array, a pair (before, after) per spatial axis.
-    dilation: positions from one number of a window to the next, one per spatial axis.
+    Args:
+        kernel_size: numbers that a window covers, one per spatial axis.
+        stride: positions from one window to the next, one per spatial axis.
+        padding: zeros around the array, a pair (before, after) per spatial axis.
+        dilation: positions from one number of a window to the next, one per spatial
+            axis.
 
     A position outside the array counts as 0, so no padded copy of the array is needed.
     """
@@ -36,11 +38,12 @@ class Windows:
     def of(cls, n_axes, kernel_size, stride, padding, dilation):
         """Return windows from a user's arguments: one whole number for all axes, or a tuple of one per axis.
 
-        n_axes: the number of spatial axes.
-        kernel_size: at least 1.
-        stride: at least 1.
-        padding: zeros on both sides, or "same", which keeps the length at stride 1.
-        dilation: at least 1.
+        Args:
+            n_axes: the number of spatial axes.
+            kernel_size: at least 1.
+            stride: at least 1.
+            padding: zeros on both sides, or "same", which keeps the length at stride 1.
+            dilation: at least 1.
 
         Raises `ValueError` for anything else.
         """
@@ -113,11 +116,14 @@ class Windows:
 
             rows[g, y, c, i, p, k] = A[g, c, y0 + y, p * stride + i * dilation - padding, k]
 
-        A: (groups, C, *lengths, m).
-        box: a tuple of slices: windows on each spatial axis, and samples.
-        rows: (groups, positions of the first axis, C, *kernel_size[1:], *sizes of the rest of the box).
+        Args:
+            A: (groups, C, *lengths, m).
+            box: a tuple of slices: windows on each spatial axis, and samples.
+            rows: (groups, positions of the first axis, C, *kernel_size[1:], *sizes of
+                the rest of the box).
 
-        y0 is the first position that the windows cover; i and p stand for one index per axis but the first.
+        y0 is the first position that the windows cover; i and p stand for one index per
+        axis but the first.
         """
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         rows[:, :inside.start] = 0
@@ -169,13 +175,14 @@ class Windows:
 def bands(shape, bytes_of_one, span=1, stride=1):
     """Yield boxes that cover all positions of an array in order, each of about BUFFER_BYTES at most.
 
-    shape: that of the array.
-    bytes_of_one: what a position takes.
-    span, stride: n rows of the first axis take the room of (n - 1) * stride + span.
+    Args:
+        shape: that of the array.
+        bytes_of_one: what a position takes.
+        span, stride: n rows of the first axis take the room of (n - 1) * stride + span.
 
-    Yields (box, where): a slice per axis, and the positions of the box in the flattened array, which lie
-    side by side. A box is some rows of the first axis; of a row that is too large, some of the next axis,
-    and so on.
+    Yields (box, where): a slice per axis, and the positions of the box in the flattened
+    array, which lie side by side. A box is some rows of the first axis; of a row that
+    is too large, some of the next axis, and so on.
 
     >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
     [slice(0, 10, None), slice(10, 20, None)]
@@ -210,10 +217,11 @@ def shortest(values):
 def per_axis(name, value, n_axes, least):
     """Return `value` as a tuple with one whole number per spatial axis.
 
-    name: what it is called in an error.
-    value: a whole number, or a sequence of them.
-    n_axes: the number of spatial axes.
-    least: the lowest that each number may be; `ValueError` below it.
+    Args:
+        name: what it is called in an error.
+        value: a whole number, or a sequence of them.
+        n_axes: the number of spatial axes.
+        least: the lowest that each number may be; `ValueError` below it.
 
     >>> per_axis("stride", 2, n_axes=3, least=1)
     (2, 2, 2)
@@ -249,11 +257,12 @@ COST_OF_ADDING = 2     # times that of copying a number
 def convolve(W, A, windows, groups, shape):
     """Return Z = W columns.
 
-    W: (O, C / groups, *kernel_size).
-    A: (C, *lengths, m).
-    windows: the `Windows` of the kernel on A.
-    groups: of channels.
-    shape: that of Z, (O, *windows, m).
+    Args:
+        W: (O, C / groups, *kernel_size).
+        A: (C, *lengths, m).
+        windows: the `Windows` of the kernel on A.
+        groups: of channels.
+        shape: that of Z, (O, *windows, m).
     """
     if not row_by_row(windows, shape):
         W, A, windows = W[:, :, None], A[:, None], windows.as_one_row()
@@ -268,15 +277,16 @@ def convolve(W, A, windows, groups, shape):
 def convolve_transposed(W, dZ, windows, groups, shape):
     """Return dA: the adjoint of `convolve` with respect to A.
 
-    W: (O, C / groups, *kernel_size).
-    dZ: (O, *windows, m).
-    windows: the `Windows` of the kernel on A.
-    groups: of channels.
-    shape: that of A, (C, *lengths, m).
+    Args:
+        W: (O, C / groups, *kernel_size).
+        dZ: (O, *windows, m).
+        windows: the `Windows` of the kernel on A.
+        groups: of channels.
+        shape: that of A, (C, *lengths, m).
 
-    dcolumns = W^T dZ, and dA sums over all windows in which a position stands. At stride 1 that is a
-    convolution of dZ with the kernel reversed, which is faster, unless it has to unfold far more numbers than
-    are added here.
+    dcolumns = W^T dZ, and dA sums over all windows in which a position stands. At
+    stride 1 that is a convolution of dZ with the kernel reversed, which is faster,
+    unless it has to unfold far more numbers than are added here.
     """
     n_added, n_unfolded = shape[0] * math.prod(dZ.shape[1:]), len(dZ) * math.prod(shape[1:])
     if max(windows.stride) == 1 and n_unfolded < COST_OF_ADDING * n_added:
@@ -302,12 +312,14 @@ def convolve_transposed(W, dZ, windows, groups, shape):
 def correlate(dZ, A, windows, groups):
     """Return dW = dZ columns^T, of the shape of W but for the kernel's axes: the adjoint with respect to W.
 
-    dZ: (O, *windows, m).
-    A: (C, *lengths, m).
-    windows: the `Windows` of the kernel on A.
-    groups: of channels.
+    Args:
+        dZ: (O, *windows, m).
+        A: (C, *lengths, m).
+        windows: the `Windows` of the kernel on A.
+        groups: of channels.
 
-    Computed as dW^T = columns dZ^T, the same sums, in which BLAS reads the larger matrix as it lies.
+    Computed as dW^T = columns dZ^T, the same sums, in which BLAS reads the larger
+    matrix as it lies.
     """
     if not row_by_row(windows, dZ.shape):
         return correlate(dZ[:, None], A[:, None], windows.as_one_row(), groups)
@@ -324,8 +336,9 @@ def correlate(dZ, A, windows, groups):
 def row_by_row(windows, shape):
     """Tell whether each row of windows, along the first spatial axis, has a product of its own.
 
-    A row's columns must lie side by side, and be many enough. If not, all windows become one row: an axis of
-    length 1 is put in front, and A is unfolded along every axis that it had.
+    A row's columns must lie side by side, and be many enough. If not, all windows
+    become one row: an axis of length 1 is put in front, and A is unfolded along every
+    axis that it had.
     """
     return windows.dilation[0] == 1 and (shape[1] == 1 or math.prod(shape[2:]) >= LEAST_COLUMNS)
 
@@ -333,14 +346,15 @@ def row_by_row(windows, shape):
 def columns_by_row(A, windows, groups, shape, dtype):
     """Yield, for each band of rows of windows, its flat positions in the output, and its columns.
 
-    A: (C, *lengths, m).
-    windows: the `Windows` of the kernel on A.
-    groups: of channels.
-    shape: that of the output, (O, *windows, m).
-    dtype: that of the columns.
+    Args:
+        A: (C, *lengths, m).
+        windows: the `Windows` of the kernel on A.
+        groups: of channels.
+        shape: that of the output, (O, *windows, m).
+        dtype: that of the columns.
 
-    The columns, (groups, rows, parts of a row, kernel_size[0] * C / groups * ..., columns of a part),
-    are views that overlap.
+    The columns, (groups, rows, parts of a row, kernel_size[0] * C / groups * ...,
+    columns of a part), are views that overlap.
     """
     A_by_group = A.reshape(groups, -1, *A.shape[1:])
     height, stride = windows.kernel_size[0], windows.stride[0]
@@ -357,12 +371,13 @@ def columns_by_row(A, windows, groups, shape, dtype):
 def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
     """Yield, for each band of rows of windows, its box, its flat positions, and room for `unfold`.
 
-    n_channels: of the array that is unfolded.
-    windows: the `Windows` of the kernel on it.
-    groups: of channels.
-    shape: that of the output, (O, *windows, m).
-    dtype: that of the room.
-    like: an array of the kind that the room is to be, see `minipipe.meta`.
+    Args:
+        n_channels: of the array that is unfolded.
+        windows: the `Windows` of the kernel on it.
+        groups: of channels.
+        shape: that of the output, (O, *windows, m).
+        dtype: that of the room.
+        like: an array of the kind that the room is to be, see `minipipe.meta`.
 
     The room is the same memory each time.
     """
@@ -380,8 +395,9 @@ def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
 def parts_of_a_row(n_columns, n_multiplications):
     """Return the number of equal parts of a row's columns, so that each product is small, but not too small.
 
-    n_columns: of the row.
-    n_multiplications: those of a single column.
+    Args:
+        n_columns: of the row.
+        n_multiplications: those of a single column.
 
     >>> parts_of_a_row(7168, 6 * 25), parts_of_a_row(1024, 64 * 576)
     (2, 1)

@@ -16,15 +16,16 @@ class SoftmaxCrossEntropy(Loss):
 
         P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (S P - Y) / m
 
-    with S, the sums of Y's columns, which are 1 but for rounding; if one is off by more than 0.001,
-    `ValueError` is raised.
+    with S, the sums of Y's columns, which are 1 but for rounding; if one is off by more
+    than 0.001, `ValueError` is raised.
 
-    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its positions, and m above
-    stands for T m.
+    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its
+    positions, and m above stands for T m.
 
-    The derivative: L = s log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds up to s, so
-    dL/dz_c = s p_c - y_c. Each column is shifted by its own maximum, which changes neither P nor J and keeps
-    e^Z from overflowing; a maximum over the batch would make a sample's cost depend on its neighbours.
+    The derivative: L = s log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds
+    up to s, so dL/dz_c = s p_c - y_c. Each column is shifted by its own maximum, which
+    changes neither P nor J and keeps e^Z from overflowing; a maximum over the batch
+    would make a sample's cost depend on its neighbours.
 
     >>> loss = SoftmaxCrossEntropy()
     >>> J = loss.forward(np.array([[0.0], [0.0]]), np.array([[1.0], [0.0]]))
@@ -62,16 +63,18 @@ class SoftmaxCrossEntropy(Loss):
 class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
     """`SoftmaxCrossEntropy` of logits whose classes are split over the devices of a group.
 
-    n_classes: of the whole.
+    Args:
+        n_classes: of the whole.
 
-    With z_max the largest logit of a column and s = sum_c e^(z_c - z_max) over all classes,
+    With z_max the largest logit of a column and s = sum_c e^(z_c - z_max) over all
+    classes,
 
         J  = 1/m sum over the columns of (S log s - sum_c y_c (z_c - z_max))
         dZ = (S e^(z - z_max) / s - Y) / m
 
-    with S, the sums of Y's columns. So three numbers a column are exchanged, z_max and the two sums, and not
-    the logits; then each device has the dZ of its own classes. Source: Megatron-LM, its cross-entropy over a
-    split vocabulary.
+    with S, the sums of Y's columns. So three numbers a column are exchanged, z_max and
+    the two sums, and not the logits; then each device has the dZ of its own classes.
+    Source: Megatron-LM, its cross-entropy over a split vocabulary.
     """
 
     exchanges = True, False
@@ -107,7 +110,9 @@ def largest_of(group, array):
 
     Each device finds it for a run of the places.
 
-    array: of one shape on all devices. Its bytes travel as in a ring's all-reduce: 2 (N - 1)/N of them.
+    Args:
+        array: of one shape on all devices. Its bytes travel as in a ring's all-reduce:
+            2 (N - 1)/N of them.
     """
     runs = even_slices(array.size, group.size)
     parts = yield from all_to_all(group, [array.ravel()[run].copy() for run in runs])
@@ -126,14 +131,17 @@ class BinaryCrossEntropy(Loss):
 
         dA = 1/m (-y/a + (1 - y)/(1 - a))
 
-    A term whose factor y or 1 - y is zero counts as zero. If a = 0 where y > 0, or a = 1 where y < 1, the
-    cost is infinite and `forward` raises `ValueError`: a sigmoid in float32 rounds to 1 from Z = 17 on.
+    A term whose factor y or 1 - y is zero counts as zero. If a = 0 where y > 0, or a =
+    1 where y < 1, the cost is infinite and `forward` raises `ValueError`: a sigmoid in
+    float32 rounds to 1 from Z = 17 on.
 
-    `BinaryCrossEntropy(from_logits=True)` takes Z instead and has the sigmoid built in. Then
+    `BinaryCrossEntropy(from_logits=True)` takes Z instead and has the sigmoid built in.
+    Then
 
         J = 1/m sum (max(z, 0) - z y + log(1 + e^-|z|)),    dZ = (sigmoid(Z) - Y) / m
 
-    which stays finite for every Z: with a = sigmoid(z), -log a = log(1 + e^-z), and dL/dz = a - y.
+    which stays finite for every Z: with a = sigmoid(z), -log a = log(1 + e^-z), and
+    dL/dz = a - y.
 
     >>> Z, Y = np.array([[-1.0, 2.0]]), np.array([[0.0, 1.0]])
     >>> loss = BinaryCrossEntropy(from_logits=True)

@@ -1,8 +1,8 @@
 """What every loss shares, and where 1/m comes from; the squared error is the model of a loss.
 
-J = 1/m sum of L(a, y) over the m samples of the *whole* mini-batch. A micro-batch passes fewer columns
-than m but divides by the same m, so J = J_1 + J_2 + ... and dW = dW_1 + dW_2 + ... over micro-batches,
-whatever their sizes.
+J = 1/m sum of L(a, y) over the m samples of the *whole* mini-batch. A micro-batch
+passes fewer columns than m but divides by the same m, so J = J_1 + J_2 + ... and dW =
+dW_1 + dW_2 + ... over micro-batches, whatever their sizes.
 """
 
 import numpy as np
@@ -20,9 +20,10 @@ class Loss(AsCode):
         forward(A, Y, m)  -> J     this micro-batch's part of the cost, divided by m
         backward()        -> dA    its derivative by A, which carries the factor 1/m
 
-    `m` is the size of the whole mini-batch; left out, it is the number of columns of `A`. `cache` is the
-    one value that `backward` needs. The dtype of `A` is the dtype of both results. `forward` raises
-    `ValueError` where the shapes differ, and for labels that this cost cannot have.
+    `m` is the size of the whole mini-batch; left out, it is the number of columns of
+    `A`. `cache` is the one value that `backward` needs. The dtype of `A` is the dtype
+    of both results. `forward` raises `ValueError` where the shapes differ, and for
+    labels that this cost cannot have.
     """
 
     cache = None

@@ -21,22 +21,24 @@ class Cell(Block):
         S_k = f(S_i) + g(S_j)  for k = 2, 3, ..., each with its own operations f and g, and i, j < k
         A   = the states S_k that `concatenated` lists, one below the other
 
-    name: what it is called.
-    fits: two layers, fit_0 and fit_1.
-    sums: for S_2, S_3, ... a pair of (operation, index of the state that it gets).
-    concatenated: indices of states.
+    Args:
+        name: what it is called.
+        fits: two layers, fit_0 and fit_1.
+        sums: for S_2, S_3, ... a pair of (operation, index of the state that it gets).
+        concatenated: indices of states.
 
-    So a list of cells is a chain like any list of layers, and a pair travels from stage to stage as
-    one message.
+    So a list of cells is a chain like any list of layers, and a pair travels from stage
+    to stage as one message.
 
-    Backward, from (dA, dA_second): each S_k in A has its rows of dA. From the last state to the first, dS_k
-    is complete when all later states have handed down their share, and goes on to both of its operations,
-    since a sum has slope 1:
+    Backward, from (dA, dA_second): each S_k in A has its rows of dA. From the last
+    state to the first, dS_k is complete when all later states have handed down their
+    share, and goes on to both of its operations, since a sum has slope 1:
 
         dS_i += dS_k through f          dS_j += dS_k through g
         dA_prev = dA_second + dS_0 through fit_0          dA_before = dS_1 through fit_1
 
-    A derivative that is 0 throughout may be None. Source: Zoph, Vasudevan, Shlens, Le 2017, arXiv 1707.07012.
+    A derivative that is 0 throughout may be None. Source: Zoph, Vasudevan, Shlens, Le
+    2017, arXiv 1707.07012.
     """
 
     def __init__(self, name, fits, sums, concatenated):
@@ -167,10 +169,12 @@ def check_pair(layer, shapes):
 def amoebanet_d(L, D, n_classes=1000, input_channels=3):
     """Return AmoebaNet-D with L normal cells and D filters, as a list of layers.
 
-    L: a multiple of 3.
-    D: a multiple of 8.
-    n_classes: rows of the logits.
-    input_channels: of the images (input_channels, H, W, m), with H and W multiples of 32.
+    Args:
+        L: a multiple of 3.
+        D: a multiple of 8.
+        n_classes: rows of the logits.
+        input_channels: of the images (input_channels, H, W, m), with H and W multiples
+            of 32.
 
         D / 4 channels       convolution 3 x 3 of stride 2, BatchNorm
         c = D / 2, then D    two reduction cells
@@ -179,13 +183,15 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
         c = 4 D              a reduction cell, and L / 3 normal cells
         n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
-    A normal cell has 4 c channels at its end; a reduction cell has 3 c, and halves H and W.
-    A cell sees the outputs of the two before it, so what passes from cell to cell is a pair, see `Cell`.
-    The loss is `SoftmaxCrossEntropy`. Average pooling counts the zeros around the image.
+    A normal cell has 4 c channels at its end; a reduction cell has 3 c, and halves H
+    and W. A cell sees the outputs of the two before it, so what passes from cell to
+    cell is a pair, see `Cell`. The loss is `SoftmaxCrossEntropy`. Average pooling
+    counts the zeros around the image.
 
-    (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120, while (3, 16) has each operation in it,
-    too, and trains on a laptop. Sources: Real, Aggarwal, Huang, Le 2018, arXiv 1802.01548, figure 5
-    and appendix; Huang et al. 2018, arXiv 1811.06965, section 3.
+    (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120, while (3, 16) has
+    each operation in it, too, and trains on a laptop. Sources: Real, Aggarwal, Huang,
+    Le 2018, arXiv 1802.01548, figure 5 and appendix; Huang et al. 2018, arXiv
+    1811.06965, section 3.
 
     >>> [str(layer) for layer in amoebanet_d(3, 16)[3:7]]
     ['ReductionCell(8)', 'ReductionCell(16)', 'NormalCell(16)', 'ReductionCell(32)']
@@ -238,9 +244,10 @@ def reduction_sums(c):
 def convolution(n_prev, n, kernel_size=(1, 1), stride=1):
     """Return a chain: ReLU, a convolution without bias that keeps H and W at stride 1, BatchNorm.
 
-    n_prev, n: channels before it and after it.
-    kernel_size: odd numbers.
-    stride: positions from one window to the next.
+    Args:
+        n_prev, n: channels before it and after it.
+        kernel_size: odd numbers.
+        stride: positions from one window to the next.
     """
     padding = tuple(k // 2 for k in kernel_size)
     return Chain(ReLU(), Conv2d(n_prev, n, kernel_size, stride, padding, bias=False), BatchNorm(n))

@@ -10,12 +10,14 @@ from ..layers import (
 def mlp(sizes, activation=ReLU, initialization=he):
     """Return a multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with an activation between each two.
 
-    sizes: the numbers of units, at least two.
-    activation: called without arguments for each of the layers, so a class, such as `ReLU`, or for
-        instance `lambda: LeakyReLU(0.2)`; there is none at the end.
-    initialization: `he` for ReLU and its relatives, `xavier` for Tanh.
+    Args:
+        sizes: the numbers of units, at least two.
+        activation: called without arguments for each of the layers, so a class, such as
+            `ReLU`, or for instance `lambda: LeakyReLU(0.2)`; there is none at the end.
+        initialization: `he` for ReLU and its relatives, `xavier` for Tanh.
 
-    Returns a list of layers from (sizes[0], m) to (sizes[-1], m). Source: Rumelhart, Hinton, Williams 1986.
+    Returns a list of layers from (sizes[0], m) to (sizes[-1], m). Source: Rumelhart,
+    Hinton, Williams 1986.
 
     >>> mlp([64, 32, 10])
     [Linear(64, 32), ReLU(), Linear(32, 10)]
@@ -42,12 +44,13 @@ def lenet5(
 ):
     """Return LeNet-5 as a list of layers: two convolutions, each with pooling, and three Linear layers.
 
-    input_shape: (channels, H, W) of one image.
-    n_classes: rows of the logits.
-    kernel_size: of both convolutions.
-    padding: of the convolutions, one number for each.
-    channels: of the convolutions, one number for each.
-    classic: whether to build the form of 1998.
+    Args:
+        input_shape: (channels, H, W) of one image.
+        n_classes: rows of the logits.
+        kernel_size: of both convolutions.
+        padding: of the convolutions, one number for each.
+        channels: of the convolutions, one number for each.
+        classic: whether to build the form of 1998.
 
         input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
         channels[0]       convolution; pooling halves H and W
@@ -55,14 +58,17 @@ def lenet5(
         120, 84 units     fully connected
         n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
 
-    The plain form has ReLU, and as pooling the average of 2 by 2 numbers. The form of 1998 has tanh,
-    and a sub-sampling with two parameters for each channel, tanh(coefficient * average + bias), which here
-    is a convolution of one by one with as many groups as channels. It still differs from the original in
-    three ways: the second convolution sees all 6 channels, where the original chose some of them by a table;
-    logits and softmax take the place of distances to drawn characters; tanh is not stretched.
+    The plain form has ReLU, and as pooling the average of 2 by 2 numbers. The form of
+    1998 has tanh, and a sub-sampling with two parameters for each channel,
+    tanh(coefficient * average + bias), which here is a convolution of one by one with
+    as many groups as channels. It still differs from the original in three ways: the
+    second convolution sees all 6 channels, where the original chose some of them by a
+    table; logits and softmax take the place of distances to drawn characters; tanh is
+    not stretched.
 
-    For images of 8 by 8, kernel_size=3 and padding=(1, 1) fit. Raises `ValueError` where a kernel does not
-    fit. Source: LeCun, Bottou, Bengio, Haffner 1998, Proceedings of the IEEE 86(11), section II.
+    For images of 8 by 8, kernel_size=3 and padding=(1, 1) fit. Raises `ValueError`
+    where a kernel does not fit. Source: LeCun, Bottou, Bengio, Haffner 1998,
+    Proceedings of the IEEE 86(11), section II.
 
     >>> layers = lenet5((1, 8, 8), kernel_size=3, padding=(1, 1))
     >>> layers[1:4]
@@ -94,9 +100,10 @@ def lenet5(
 def resnet(depth=20, n_classes=10, input_channels=3):
     """Return a residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
 
-    depth: 8, 14, 20, 32, ...; `ValueError` for another.
-    n_classes: rows of the logits.
-    input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
+    Args:
+        depth: 8, 14, 20, 32, ...; `ValueError` for another.
+        n_classes: rows of the logits.
+        input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
 
         16 channels          convolution 3 x 3, BatchNorm, ReLU
         16 channels          n blocks
@@ -104,11 +111,12 @@ def resnet(depth=20, n_classes=10, input_channels=3):
         64 channels          n blocks, the first of which halves H and W
         n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
-    A block is ReLU(A_prev + f(A_prev)), with f two convolutions 3 x 3, each with BatchNorm, and ReLU between.
-    Where the shape changes, a convolution 1 x 1 of stride 2, with BatchNorm, stands in for A_prev:
-    the paper's option B, while its own networks for these images fill up with zeros (option A). In the list,
-    a block is two layers, `Residual` or `Add`, and ReLU. Convolutions have no bias, since BatchNorm has one.
-    The loss is `SoftmaxCrossEntropy`.
+    A block is ReLU(A_prev + f(A_prev)), with f two convolutions 3 x 3, each with
+    BatchNorm, and ReLU between. Where the shape changes, a convolution 1 x 1 of stride
+    2, with BatchNorm, stands in for A_prev: the paper's option B, while its own
+    networks for these images fill up with zeros (option A). In the list, a block is two
+    layers, `Residual` or `Add`, and ReLU. Convolutions have no bias, since BatchNorm
+    has one. The loss is `SoftmaxCrossEntropy`.
 
     Source: He, Zhang, Ren, Sun 2015, arXiv 1512.03385, sections 3.3 and 4.2.
 
@@ -139,15 +147,16 @@ def _convolution(n_prev, n, kernel_size=3, stride=1):
 def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, tied=False, dropout=0):
     """Return a decoder: from tokens (T, m) to logits (n_tokens, T, m) for the token that comes next.
 
-    n_tokens: how many tokens there are; they are whole numbers below that.
-    d: features of a position.
-    n_heads: heads of each attention.
-    n_layers: the number of blocks.
-    n_places: the longest sequence that `PositionalEmbedding` knows; None leaves it out, for sequences of any
-        length T.
-    n_hidden: of the blocks; 4 d if None.
-    tied: whether the Embedding and the last Linear share one W, by tie="tokens".
-    dropout: the probability of 0, in the blocks and behind the embeddings.
+    Args:
+        n_tokens: how many tokens there are; they are whole numbers below that.
+        d: features of a position.
+        n_heads: heads of each attention.
+        n_layers: the number of blocks.
+        n_places: the longest sequence that `PositionalEmbedding` knows; None leaves it
+            out, for sequences of any length T.
+        n_hidden: of the blocks; 4 d if None.
+        tied: whether the Embedding and the last Linear share one W, by tie="tokens".
+        dropout: the probability of 0, in the blocks and behind the embeddings.
 
         Embedding(n_tokens, d)
         PositionalEmbedding(d, n_places)
@@ -155,11 +164,12 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
         LayerNorm(d)
         Linear(d, n_tokens)
 
-    The labels, one-hot (n_tokens, T, m), are the tokens one position on; the loss is `SoftmaxCrossEntropy`.
+    The labels, one-hot (n_tokens, T, m), are the tokens one position on; the loss is
+    `SoftmaxCrossEntropy`.
 
-    With V tokens, n_hidden = 4 d, no PositionalEmbedding and untied, there are n_layers (12 d^2 + 13 d) + 2
-    V d + V + 2 d parameters, which gives all five sizes in table 1 of Huang et al. 2018, arXiv 1811.06965,
-    with d = 2048 and V = 32,000.
+    With V tokens, n_hidden = 4 d, no PositionalEmbedding and untied, there are n_layers
+    (12 d^2 + 13 d) + 2 V d + V + 2 d parameters, which gives all five sizes in table 1
+    of Huang et al. 2018, arXiv 1811.06965, with d = 2048 and V = 32,000.
 
     Sources: Vaswani et al. 2017, arXiv 1706.03762; Radford et al. 2019, "Language models are
     unsupervised multitask learners", for the LayerNorm at the end; Press and Wolf 2016, arXiv 1608.05859,

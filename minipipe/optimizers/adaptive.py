@@ -1,7 +1,7 @@
 """Optimizers that adapt the length of a step, for each number or for each parameter.
 
-RMSProp, Adam and AdamW divide each gradient by its recent size. With LARS and LAMB, which
-are for large mini-batches, the length of a step goes with that of the parameter.
+RMSProp, Adam and AdamW divide each gradient by its recent size. With LARS and LAMB,
+which are for large mini-batches, the length of a step goes with that of the parameter.
 """
 
 import numpy as np
@@ -20,10 +20,11 @@ class RMSProp(Optimizer):
 
         v = rho * v + (1 - rho) * g^2            W = W - learning_rate * g / (sqrt(v) + epsilon)
 
-    learning_rate: above 0.
-    rho: the share of the past that is kept, 0 <= rho < 1.
-    epsilon: above 0.
-    weight_decay, decoupled, weights_only: see `Optimizer`.
+    Args:
+        learning_rate: above 0.
+        rho: the share of the past that is kept, 0 <= rho < 1.
+        epsilon: above 0.
+        weight_decay, decoupled, weights_only: see `Optimizer`.
 
     Source: Tieleman and Hinton 2012, Neural Networks for Machine Learning, lecture 6.5.
     """
@@ -52,14 +53,16 @@ class Adam(Optimizer):
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
         W = W - learning_rate * m^ / (sqrt(v^) + epsilon)
 
-    learning_rate: above 0.
-    betas: (beta1, beta2), the shares of the past that are kept, each from 0 to below 1.
-    epsilon: above 0.
-    weight_decay, decoupled, weights_only: see `Optimizer`.
+    Args:
+        learning_rate: above 0.
+        betas: (beta1, beta2), the shares of the past that are kept, each from 0 to
+            below 1.
+        epsilon: above 0.
+        weight_decay, decoupled, weights_only: see `Optimizer`.
 
-    After t updates with one g, m = (1 - beta1^t) g; that is what the division undoes. The step hardly
-    depends on the size of g, so that a cost scaled by mistake goes unnoticed. Source: Kingma and Ba 2014,
-    arXiv 1412.6980, algorithm 1.
+    After t updates with one g, m = (1 - beta1^t) g; that is what the division undoes.
+    The step hardly depends on the size of g, so that a cost scaled by mistake goes
+    unnoticed. Source: Kingma and Ba 2014, arXiv 1412.6980, algorithm 1.
 
     >>> from minipipe.layers import Linear
     >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[1.0]]), Adam(learning_rate=0.25)
@@ -100,14 +103,17 @@ class AdamW(Adam):
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
         W = W - learning_rate * weight_decay * W - learning_rate * m^ / (sqrt(v^) + epsilon)
 
-    learning_rate: above 0.
-    betas: (beta1, beta2), the shares of the past that are kept, each from 0 to below 1.
-    epsilon: above 0.
-    weight_decay, weights_only: see `Optimizer`.
+    Args:
+        learning_rate: above 0.
+        betas: (beta1, beta2), the shares of the past that are kept, each from 0 to
+            below 1.
+        epsilon: above 0.
+        weight_decay, weights_only: see `Optimizer`.
 
-    In Adam, coupled decay is divided by sqrt(v^) like the gradient, so that parameters with large gradients
-    decay less; here all decay alike. Source: Loshchilov and Hutter 2017, arXiv 1711.05101, algorithm 2,
-    with the learning rate multiplying the decay, as in PyTorch.
+    In Adam, coupled decay is divided by sqrt(v^) like the gradient, so that parameters
+    with large gradients decay less; here all decay alike. Source: Loshchilov and Hutter
+    2017, arXiv 1711.05101, algorithm 2, with the learning rate multiplying the decay,
+    as in PyTorch.
     """
 
     def __init__(
@@ -127,18 +133,20 @@ class LARS(SGD):
         u = momentum * u + local * (g + weight_decay * W)
         W = W - learning_rate * u
 
-    learning_rate: above 0; it multiplies `local`, so it is far larger than that of SGD.
-    momentum, nesterov: as for `SGD`.
-    weight_decay: at least 0.
-    trust: above 0, the share of ||W|| that a step of rate 1 has.
-    weights_only: whether biases, and the scale and shift of a normalisation, are updated as by `SGD`, with
-        local = 1 and without decay.
+    Args:
+        learning_rate: above 0; it multiplies `local`, so it is far larger than that of
+            SGD.
+        momentum, nesterov: as for `SGD`.
+        weight_decay: at least 0.
+        trust: above 0, the share of ||W|| that a step of rate 1 has.
+        weights_only: whether biases, and the scale and shift of a normalisation, are
+            updated as by `SGD`, with local = 1 and without decay.
 
     Without decay, a step does not depend on the size of g. The paper writes
-    learning_rate * local into v, which is the same, with the correction of v that `SGD` has
-    when the rate changes. Code that takes `local` out of the sum,
-    W = W - learning_rate * local * u, is another algorithm: there, an old gradient counts
-    with today's `local`.
+    learning_rate * local into v, which is the same, with the correction of v that `SGD`
+    has when the rate changes. Code that takes `local` out of the sum, W = W -
+    learning_rate * local * u, is another algorithm: there, an old gradient counts with
+    today's `local`.
 
     Source: You, Gitman, Ginsburg 2017, arXiv 1708.03888, algorithm 1.
 
@@ -177,14 +185,15 @@ class LAMB(Adam):
         r = m^ / (sqrt(v^) + epsilon) + weight_decay * W
         W = W - learning_rate * ||W|| / ||r|| * r                       1 for the ratio where one of them is 0
 
-    learning_rate: above 0, the share of ||W|| that a step has.
-    betas, epsilon: as for `Adam`.
-    weight_decay: at least 0.
-    weights_only: whether biases, and the scale and shift of a normalisation, are updated as by `Adam`, with
-        the ratio 1 and without decay.
+    Args:
+        learning_rate: above 0, the share of ||W|| that a step has.
+        betas, epsilon: as for `Adam`.
+        weight_decay: at least 0.
+        weights_only: whether biases, and the scale and shift of a normalisation, are
+            updated as by `Adam`, with the ratio 1 and without decay.
 
-    Without decay and epsilon, the correction of m and v does not matter, since a factor of r falls out. Much
-    code that is in use leaves the correction out.
+    Without decay and epsilon, the correction of m and v does not matter, since a factor
+    of r falls out. Much code that is in use leaves the correction out.
 
     Source: You et al. 2019, arXiv 1904.00962, algorithm 2, without bounds for ||W|| (its phi).
 

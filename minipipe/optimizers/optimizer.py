@@ -27,12 +27,14 @@ class Optimizer(AsCode):
     weights_only: whether biases, and the scale and shift of a normalisation, stay without decay, as in Goyal
         et al. 2017, arXiv 1706.02677, section 5.1; otherwise all parameters decay.
 
-    then W <- W - (the optimizer's step). Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2;
-    without momentum the two are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
+    then W <- W - (the optimizer's step). Coupled decay is the gradient of the cost
+    weight_decay/2 * ||W||^2; without momentum the two are the same. Source: Loshchilov
+    and Hutter 2017, arXiv 1711.05101.
 
-    The memory, `n_memories` arrays for each parameter that start at 0, belongs to this object, and so does
-    the number of epochs that `fit` has made with it: keep one optimizer for the whole of a training, and make
-    one for each network. Several networks may share one that has no memory and is not used by `fit`.
+    The memory, `n_memories` arrays for each parameter that start at 0, belongs to this
+    object, and so does the number of epochs that `fit` has made with it: keep one
+    optimizer for the whole of a training, and make one for each network. Several
+    networks may share one that has no memory and is not used by `fit`.
     """
 
     n_memories = 0
@@ -73,9 +75,10 @@ class Optimizer(AsCode):
     def update(self, layers, gradients):
         """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.
 
-        The old parameters and the gradients stay as they are. An update is made as a whole or not at all,
-        memory included. Raises `ValueError` if the gradients do not belong to these layers, or the memory
-        belongs to another network, and `FloatingPointError` if a parameter or the memory would overflow.
+        The old parameters and the gradients stay as they are. An update is made as a
+        whole or not at all, memory included. Raises `ValueError` if the gradients do
+        not belong to these layers, or the memory belongs to another network, and
+        `FloatingPointError` if a parameter or the memory would overflow.
         """
         parameters = parameters_with(layers, gradients)
         for key, W in self.updated(parameters).items():
@@ -85,8 +88,9 @@ class Optimizer(AsCode):
     def updated(self, parameters):
         """Return {key: new array}, and keep in `memory` what the next update needs.
 
-        parameters: {key, as in `memory`: (layer that has it, array, its gradient)}; an array may be a part of
-            the layer's parameter, a vector.
+        Args:
+            parameters: {key, as in `memory`: (layer that has it, array, its gradient)};
+                an array may be a part of the layer's parameter, a vector.
         """
         self._check(parameters)
         self.n_updates += 1
@@ -146,8 +150,9 @@ class Optimizer(AsCode):
     def resume(self, found, network):
         """Go on where another optimizer has stopped.
 
-        found: its `OptimizerState`.
-        network: the token of the network that this one trains from now on.
+        Args:
+            found: its `OptimizerState`.
+            network: the token of the network that this one trains from now on.
         """
         self.memory = {key: [array.copy() for array in arrays] for key, arrays in found.memory.items()}
         self.n_updates, self.last_pass = found.n_updates, Pass(*found.last_pass)
@@ -213,15 +218,16 @@ class SGD(Optimizer):
         v = momentum * v + learning_rate * g
         W = W - learning_rate * g - momentum * v                            nesterov=True, rate_inside=True
 
-    learning_rate: above 0.
-    momentum: the share of the past that is kept, 0 <= momentum < 1.
-    nesterov: whether to look one step ahead.
-    rate_inside: which of the two forms.
-    weight_decay, decoupled, weights_only: see `Optimizer`.
+    Args:
+        learning_rate: above 0.
+        momentum: the share of the past that is kept, 0 <= momentum < 1.
+        nesterov: whether to look one step ahead.
+        rate_inside: which of the two forms.
+        weight_decay, decoupled, weights_only: see `Optimizer`.
 
-    While the learning rate stays the same, v = learning_rate * u, and the two are one. When it changes,
-    v still carries the old rate, so it is corrected first: v <- v * new rate / old rate, and the two
-    stay one.
+    While the learning rate stays the same, v = learning_rate * u, and the two are one.
+    When it changes, v still carries the old rate, so it is corrected first: v <- v *
+    new rate / old rate, and the two stay one.
 
     Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al. 2017, arXiv
     1706.02677; Sutskever et al. 2013, ICML, for Nesterov's momentum, with W as the point looked ahead to.

@@ -14,7 +14,8 @@ from ..order.actions import WIDE, works_on
 def in_grains(value, edges):
     """Return for each grain a copy of its samples in `value`: an array, a dict of arrays, or None.
 
-    edges: where the grains begin, and the end of the last.
+    Args:
+        edges: where the grains begin, and the end of the last.
 
     >>> in_grains({"skip": np.array([[1, 2, 3]])}, [0, 2, 3])
     [{'skip': array([[1, 2]])}, {'skip': array([[3]])}]
@@ -47,9 +48,10 @@ def side_by_side(values):
 class Origin(NamedTuple):
     """Where a micro-batch, or a grain of it, comes from.
 
-    m: the samples of its whole mini-batch.
-    step: the number of updates before that one.
-    first_sample: the index of its first sample there.
+    Args:
+        m: the samples of its whole mini-batch.
+        step: the number of updates before that one.
+        first_sample: the index of its first sample there.
     """
 
     m: int
@@ -60,16 +62,21 @@ class Origin(NamedTuple):
 class MicroBatches:
     """Mini-batches in one line, each cut along the samples into micro-batches with sizes at most one apart.
 
-    Micro-batch i is part i mod n of mini-batch i // n. It is one grain; or, with a `grain`, as many as the
-    others or one more, `grains[i]`, a range of numbers. Grain j has `inputs[j]` and `labels[j]`, arrays of
-    their own, and an `origins[j]`; each mini-batch has `n_grains` of them. All have `n_samples` together.
+    Micro-batch i is part i mod n of mini-batch i // n. It is one grain; or, with a
+    `grain`, as many as the others or one more, `grains[i]`, a range of numbers. Grain j
+    has `inputs[j]` and `labels[j]`, arrays of their own, and an `origins[j]`; each
+    mini-batch has `n_grains` of them. All have `n_samples` together.
 
-    batches: a list of (X, Y), X (n[0], m) and Y (n[L], m), each with an m of its own.
-    n: the micro-batches of each.
-    step: the number of updates before the first.
-    grain: None, or the samples of a grain; all mini-batches then have the same m.
-    n_takers: how many stages take the samples of each: the first one of each shard of the network.
-    copies: for each micro-batch, the copy of the network that it passes through; empty, if there is one.
+    Args:
+        batches: a list of (X, Y), X (n[0], m) and Y (n[L], m), each with an m of its
+            own.
+        n: the micro-batches of each.
+        step: the number of updates before the first.
+        grain: None, or the samples of a grain; all mini-batches then have the same m.
+        n_takers: how many stages take the samples of each: the first one of each shard
+            of the network.
+        copies: for each micro-batch, the copy of the network that it passes through;
+            empty, if there is one.
 
     >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
@@ -120,7 +127,9 @@ class MicroBatches:
 def checked_batches(network, batches, in_one_run=False):
     """Return a list of (X, Y) that can train `network` in micro-batches; raise `ValueError` for others.
 
-    in_one_run: whether they go through the pipeline in one run; with a grain, they then are of one size.
+    Args:
+        in_one_run: whether they go through the pipeline in one run; with a grain, they
+            then are of one size.
     """
     batches = network.checked_batches(batches)
     sizes, n = sorted(X.shape[-1] for X, _ in batches), network.n_microbatches

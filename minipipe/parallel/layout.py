@@ -17,12 +17,15 @@ Arrays = dict[Key, list]      # for each parameter some arrays, such as what an 
 class Piece(NamedTuple):
     """The numbers of a parameter that a device has.
 
-    parameter: its key in the network.
-    axis: along which shards have it in blocks; None, if each of them has all of it.
-    shape: of the block that the device has.
-    block: its range along this axis, in the whole.
-    numbers: None, if it has all numbers of the block; or their range, if these stand one after another.
-    counts: whether the whole is made of this piece; not, if it is made of another with the same numbers.
+    Args:
+        parameter: its key in the network.
+        axis: along which shards have it in blocks; None, if each of them has all of it.
+        shape: of the block that the device has.
+        block: its range along this axis, in the whole.
+        numbers: None, if it has all numbers of the block; or their range, if these
+            stand one after another.
+        counts: whether the whole is made of this piece; not, if it is made of another
+            with the same numbers.
     """
 
     parameter: Key
@@ -48,8 +51,10 @@ Pieces = dict[Place, dict[Key, Piece]]  # for each stage on a device: its keys, 
 class Layout(NamedTuple):
     """Where the parameters of a network lie, by stage and device.
 
-    work: the pieces with which layers compute, blocks of parameters.
-    memory: those for which an optimizer keeps something; with ZeRO ranges of these blocks.
+    Args:
+        work: the pieces with which layers compute, blocks of parameters.
+        memory: those for which an optimizer keeps something; with ZeRO ranges of these
+            blocks.
     """
 
     work: Pieces
@@ -59,7 +64,8 @@ class Layout(NamedTuple):
 def held_by(layers: Sequence[Layer], origin_of) -> dict[Key, Piece]:
     """Return {key: `Piece`} of the parameters of a stage; in which block it is says `layout_of`.
 
-    origin_of: origin_of(key, layer that has it) is (key in the network, axis).
+    Args:
+        origin_of: origin_of(key, layer that has it) is (key in the network, axis).
     """
     parameters = parameters_with(layers, pairs_of_layers(layers))
     return {key: Piece(*origin_of(key, owner), array.shape) for key, (owner, array, _) in parameters.items()}
@@ -68,9 +74,12 @@ def held_by(layers: Sequence[Layer], origin_of) -> dict[Key, Piece]:
 def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
     """Return the `Layout` of a network.
 
-    shards: for each shard of the network, for each of its stages, {key: `Piece`}, see `held_by`.
-    holders: likewise, the devices that have this stage, in the order of the copies.
-    in_ranges: whether each of these devices updates a range of the stage's numbers: ZeRO.
+    Args:
+        shards: for each shard of the network, for each of its stages, {key: `Piece`},
+            see `held_by`.
+        holders: likewise, the devices that have this stage, in the order of the copies.
+        in_ranges: whether each of these devices updates a range of the stage's numbers:
+            ZeRO.
     """
     work, memory, first = {}, {}, {}  # first: parameter -> how many entries the shards before this one have
     for t, (stages, devices_of_stages) in enumerate(zip(shards, holders, strict=True)):
@@ -98,7 +107,8 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
 def ranges_of(sizes: Mapping[Key, int], rank: int, size: int) -> dict[Key, range]:
     """Return the part of `rank` of all numbers in a row, in `size` parts as equal as can be.
 
-    sizes: how many numbers each parameter has, in the order of the row.
+    Args:
+        sizes: how many numbers each parameter has, in the order of the row.
 
     >>> ranges_of({"W": 4, "b": 2}, 0, 2), ranges_of({"W": 4, "b": 2}, 1, 2)
     ({'W': range(0, 3)}, {'W': range(3, 4), 'b': range(0, 2)})
@@ -158,8 +168,9 @@ def _in_a_row(arrays: Sequence, axis: int | None):
 class MemoryInParts(Mapping):
     """What an optimizer remembers, in the parts that devices keep; put together when somebody reads it.
 
-    pieces: what they are parts of.
-    parts: for each stage on a device, its `Arrays`.
+    Args:
+        pieces: what they are parts of.
+        parts: for each stage on a device, its `Arrays`.
     """
 
     def __init__(self, pieces: Pieces, parts: dict[Place, Arrays]) -> None:
@@ -203,7 +214,8 @@ def memories_in(pieces: Pieces, optimizer, layers: Sequence[Layer]) -> dict[Plac
 def pairs_of(layers: Sequence[Layer], arrays: Arrays) -> list[tuple]:
     """Return a list over `layers` of (dW, db), tuples for a layer made of layers.
 
-    arrays: {key of a parameter: [its gradient]}.
+    Args:
+        arrays: {key of a parameter: [its gradient]}.
     """
     rest = iter(sorted(arrays))
     found = []
@@ -233,11 +245,13 @@ def put_together(layers, parts):
 class Owned:
     """What a device owns of the parameters of a stage: its own part, a list of `vectors`.
 
-    layers: of the stage.
-    rank, size: which of how many parts is this device's own, see `ranges_of`.
-    has_all: whether the layers have all numbers from the beginning, among which then are those of the
-        `vectors`. If not, they hold arrays that look like their parameters, without numbers, until `gather`
-        gives them all, which then are `whole`; after `free` they have none again.
+    Args:
+        layers: of the stage.
+        rank, size: which of how many parts is this device's own, see `ranges_of`.
+        has_all: whether the layers have all numbers from the beginning, among which
+            then are those of the `vectors`. If not, they hold arrays that look like
+            their parameters, without numbers, until `gather` gives them all, which then
+            are `whole`; after `free` they have none again.
     """
 
     def __init__(self, layers, rank, size, has_all):
@@ -253,9 +267,11 @@ class Owned:
     def update(self, optimizer, gradients):
         """Update the own part, for which alone the optimizer keeps something.
 
-        gradients: of this part, vectors.
+        Args:
+            gradients: of this part, vectors.
 
-        The optimizer must take each number by itself, as all do that do not say `needs_whole_parameters`.
+        The optimizer must take each number by itself, as all do that do not say
+        `needs_whole_parameters`.
         """
         if len(gradients) != len(self.vectors):
             raise ValueError(

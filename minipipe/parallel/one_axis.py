@@ -25,8 +25,8 @@ class Pipeline(Parallel):
         schedule: whatever says one: a name of `minipipe.schedules.SCHEDULES`, a `Schedule`, a text, a file,
             or a function of yours, see `minipipe.schedules.build`.
 
-    The other arguments, and all that it does, are those of `Parallel`. Source: Huang et al. 2018, arXiv
-    1811.06965.
+    The other arguments, and all that it does, are those of `Parallel`. Source: Huang et
+    al. 2018, arXiv 1811.06965.
 
     >>> import numpy as np
     >>> from minipipe import SGD, Linear, MeanSquaredError, ReLU
@@ -70,10 +70,11 @@ class DataParallel(Parallel):
 
         dW = sum over d of dW_d
 
-    Each dW_d carries the 1/m of the whole mini-batch, so the replicas' *sum* is the full batch's gradient,
-    for runs of any sizes. Batch norm has the statistics of each micro-batch, which do not depend on D, unless
-    `sums` synchronises them. The other arguments, and all that it does, are those of `Parallel`. Source: Li
-    et al. 2020, arXiv 2006.15704.
+    Each dW_d carries the 1/m of the whole mini-batch, so the replicas' *sum* is the
+    full batch's gradient, for runs of any sizes. Batch norm has the statistics of each
+    micro-batch, which do not depend on D, unless `sums` synchronises them. The other
+    arguments, and all that it does, are those of `Parallel`. Source: Li et al. 2020,
+    arXiv 2006.15704.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError
@@ -113,8 +114,8 @@ class TensorParallel(Parallel):
 
         Z = [W_1; ...; W_T] A_prev        then, with A_t = g(Z_t), the sum over t of V_t A_t
 
-    The other arguments, and all that it does, are those of `Parallel`. Source: Shoeybi et al. 2019, arXiv
-    1909.08053.
+    The other arguments, and all that it does, are those of `Parallel`. Source: Shoeybi
+    et al. 2019, arXiv 1909.08053.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError, ReLU

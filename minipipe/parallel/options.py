@@ -31,10 +31,12 @@ MOST_RANKS = 10**6
 class Cut:
     """Where layers are cut into stages.
 
-    stages: K; or a list with the number of layers of each stage.
-    by: "count", as equally many layers in each stage as can be; or "parameters", "macs", "bytes", "time" or a
-        function, to balance that, see `minipipe.partition`.
-    sample: a micro-batch (X, Y), for all of these but "count" and "parameters".
+    Args:
+        stages: K; or a list with the number of layers of each stage.
+        by: "count", as equally many layers in each stage as can be; or "parameters",
+            "macs", "bytes", "time" or a function, to balance that, see
+            `minipipe.partition`.
+        sample: a micro-batch (X, Y), for all of these but "count" and "parameters".
     """
 
     stages: int | Sequence[int]
@@ -65,19 +67,25 @@ class Cut:
 class Sums:
     """How gradients are summed over micro-batches and copies.
 
-    accumulate: "tree", along a fixed tree: all schedules give the same bits, and a device holds up to
-        about log2(M) + 1 partial sums; or "running", in one buffer in order of arrival, and those of several
-        copies in the order of the copies: one sum, the bits of which may depend on the schedule. (J and batch
-        norm's statistics are small: they always go along the tree.)
-    all_reduce: how copies of a stage sum their gradients: "owners", as `accumulate` says; or another of
-        `minipipe.collectives.ALL_REDUCES`, which gives all copies the same bits, but others for another D.
-    buckets: None, to exchange all gradients of a stage at once; a number of bytes, to exchange those of its
-        last layers while the backward of those below goes on, as soon as their bytes reach this number;
-        "ddp", for the sizes that PyTorch's DistributedDataParallel begins with; or "layer", each by itself.
-    grain: None, or the samples of a grain, as for `Sequential`, whose bits the network then has, however it
-        is split: micro-batches are cut at multiples of it, and pass the layers of a stage grain by grain.
-    sync_batch_norm: whether `BatchNorm` takes its statistics over all copies, forward and backward: over the
-        D micro-batches that they work on at once; with M = D, over the full batch.
+    Args:
+        accumulate: "tree", along a fixed tree: all schedules give the same bits, and a
+            device holds up to about log2(M) + 1 partial sums; or "running", in one
+            buffer in order of arrival, and those of several copies in the order of the
+            copies: one sum, the bits of which may depend on the schedule. (J and batch
+            norm's statistics are small: they always go along the tree.)
+        all_reduce: how copies of a stage sum their gradients: "owners", as `accumulate`
+            says; or another of `minipipe.collectives.ALL_REDUCES`, which gives all
+            copies the same bits, but others for another D.
+        buckets: None, to exchange all gradients of a stage at once; a number of bytes,
+            to exchange those of its last layers while the backward of those below goes
+            on, as soon as their bytes reach this number; "ddp", for the sizes that
+            PyTorch's DistributedDataParallel begins with; or "layer", each by itself.
+        grain: None, or the samples of a grain, as for `Sequential`, whose bits the
+            network then has, however it is split: micro-batches are cut at multiples of
+            it, and pass the layers of a stage grain by grain.
+        sync_batch_norm: whether `BatchNorm` takes its statistics over all copies,
+            forward and backward: over the D micro-batches that they work on at once;
+            with M = D, over the full batch.
     """
 
     accumulate: str = "tree"
@@ -169,7 +177,9 @@ class Options:
     def ranks(self, n_devices: int) -> list[list[int]]:
         """Return [[device on the cluster]]: for each shard, that of each device of the schedule.
 
-        n_devices: of the schedule of all replicas; the first replica has the first of them, and so on.
+        Args:
+            n_devices: of the schedule of all replicas; the first replica has the first
+                of them, and so on.
         """
         sizes = self._sizes(n_devices)
         places = list(product(range(sizes["dp"]), range(sizes["pp"])))
@@ -178,7 +188,8 @@ class Options:
     def groups(self, n_devices: int) -> dict[str, list]:
         """Return {axis: its groups}: the devices of a group differ in this axis alone, and are in its order.
 
-        n_devices: as for `ranks`.
+        Args:
+            n_devices: as for `ranks`.
         """
         sizes, found = self._sizes(n_devices), {}
         for axis in AXES:
@@ -192,10 +203,11 @@ class Options:
     def names(self, n_devices: int) -> list[str]:
         """Return what rows of pictures call the devices, such as "device 5: d0 t1 p2"; [] for a single axis.
 
-        d, t and p are the places of a device among replicas, shards and the devices of a replica. An axis of
-        one device is left out.
+        d, t and p are the places of a device among replicas, shards and the devices of
+        a replica. An axis of one device is left out.
 
-        n_devices: as for `ranks`.
+        Args:
+            n_devices: as for `ranks`.
         """
         sizes, names = self._sizes(n_devices), {}
         letters = {axis: letter for axis, letter in zip(("dp", "tp", "pp"), "dtp") if sizes[axis] > 1}

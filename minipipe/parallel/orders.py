@@ -38,12 +38,15 @@ CAPS = (MIB, 25 * MIB)  # of the first bucket, and of the others: DDP's
 def in_buckets(sizes, caps=CAPS):
     """Return the buckets: lists of places in `sizes`, in the order in which gradients are ready.
 
-    sizes: the bytes of each gradient, in the order of the forward; the backward comes from the end.
-    caps: bytes. A gradient is put into the bucket, and the bucket is closed if it has reached its cap, which
-        it may exceed; a pair for the first bucket and for the others. The first is small, so that the
-        exchange begins early.
+    Args:
+        sizes: the bytes of each gradient, in the order of the forward; the backward
+            comes from the end.
+        caps: bytes. A gradient is put into the bucket, and the bucket is closed if it
+            has reached its cap, which it may exceed; a pair for the first bucket and
+            for the others. The first is small, so that the exchange begins early.
 
-    The rule is that of PyTorch's DistributedDataParallel. Source: Li et al. 2020, arXiv 2006.15704.
+    The rule is that of PyTorch's DistributedDataParallel. Source: Li et al. 2020, arXiv
+    2006.15704.
 
     >>> in_buckets([1605632, 2048, 1048576, 2048, 20480, 40])
     [[5, 4, 3, 2], [1, 0]]
@@ -79,10 +82,11 @@ def units_of(
     recompute="sqrt": about sqrt(L) units of L layers, whose inputs are kept; with buckets, of each bucket's
         (Chen et al. 2016, arXiv 1604.06174, section 4).
 
-    layers: of the stage.
-    buckets: as in `Sums`.
-    zero, recompute: as for `Parallel`.
-    dtype: of the parameters.
+    Args:
+        layers: of the stage.
+        buckets: as in `Sums`.
+        zero, recompute: as for `Parallel`.
+        dtype: of the parameters.
 
     >>> from ..layers import Linear, ReLU
     >>> layers = [Linear(1, 1), ReLU(), Linear(1, 1), ReLU(), Linear(1, 1)]
@@ -117,10 +121,11 @@ def sqrt_units(n_layers: int) -> list[int]:
 def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, shards: int = 1) -> tuple:
     """Return (order, counts, costs) in which each unit is a stage on its device.
 
-    order: of the stages.
-    units: for each stage, how many layers each of its units has.
-    costs: the `Costs` of the stages, which the units share.
-    shards: how many devices there are for each of the order's.
+    Args:
+        order: of the stages.
+        units: for each stage, how many layers each of its units has.
+        costs: the `Costs` of the stages, which the units share.
+        shards: how many devices there are for each of the order's.
 
     >>> from ..schedules import gpipe
     >>> order, counts, costs = in_units(gpipe(2, 1), [[3, 3, 3], [2, 2]], Costs(F=6, B=12))
@@ -153,8 +158,9 @@ def changed(
 def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) -> tuple:
     """Return (order, counts, costs) of the stages that a network with `recompute=mode` runs.
 
-    order: of one copy, without recomputation.
-    counts, costs: of its stages, as for `in_units`.
+    Args:
+        order: of one copy, without recomputation.
+        counts, costs: of its stages, as for `in_units`.
 
     >>> from ..schedules import gpipe
     >>> order, counts, _ = recomputed(gpipe(1, 1), [9], Costs(), "sqrt")
@@ -174,10 +180,12 @@ Order = str | PathLike | Schedule | Sequence | Callable  # whatever says a sched
 class Ordered(NamedTuple):
     """What a network runs.
 
-    schedule: of all copies and units; of a stream, for one mini-batch.
-    stream: None; or, where there is no flush, stream(n_batches) is the `Schedule` of so many mini-batches.
-    counts: how many layers each of its stages has.
-    costs: of these stages.
+    Args:
+        schedule: of all copies and units; of a stream, for one mini-batch.
+        stream: None; or, where there is no flush, stream(n_batches) is the `Schedule`
+            of so many mini-batches.
+        counts: how many layers each of its stages has.
+        costs: of these stages.
     """
 
     schedule: Schedule
@@ -189,7 +197,8 @@ class Ordered(NamedTuple):
 def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mapping) -> Ordered:
     """Return what a network of these layers runs; raise `ValueError` for options that do not go together.
 
-    ties: {name: the layers that share a W}.
+    Args:
+        ties: {name: the layers that share a W}.
     """
     order, stream = order_of_copies(options)
     check_rules(ChosenOptions(options, order, stream is not None, ties))
@@ -213,9 +222,10 @@ def _changed_stream(stream, units, options, n_batches):
 def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
     """Return (order, stream) of D copies of a network of K stages; raise `ValueError` for what does not fit.
 
-    For an order with a flush, return (its `Schedule`, None). For one without, return (the `Schedule` of the
-    first mini-batch, or a given one as it is, stream): stream(n_batches) is the `Schedule` of n_batches
-    mini-batches, with an update of each stage for each.
+    For an order with a flush, return (its `Schedule`, None). For one without, return
+    (the `Schedule` of the first mini-batch, or a given one as it is, stream):
+    stream(n_batches) is the `Schedule` of n_batches mini-batches, with an update of
+    each stage for each.
 
     options.schedule: for one copy, whatever says a schedule of K stages and M / D micro-batches, as for
         `build`; or a `Schedule` of all copies. A function whose order has updates goes on without a flush; so
@@ -258,8 +268,9 @@ def _stream_of(make, n_stages, n, D, n_batches):
 def _maker(said, n):
     """Return a function (n_stages, number of micro-batches) -> `Schedule` without faults.
 
-    said: what `said_by` returns.
-    n: the micro-batches of a mini-batch.
+    Args:
+        said: what `said_by` returns.
+        n: the micro-batches of a mini-batch.
     """
     if isinstance(said, Schedule):
         return partial(_given, said.validate())

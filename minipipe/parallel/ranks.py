@@ -28,15 +28,18 @@ EVERY = 64  # runs from one comparison of all arrays to the next
 class Ranks:
     """The MPI ranks that share a network, of which this process is one; or this process alone, which has all.
 
-    options, schedule, layers: of the network.
-    counts: for each stage, the number of its layers.
+    Args:
+        options, schedule, layers: of the network.
+        counts: for each stage, the number of its layers.
 
-    A rank has the layers of its stages. Layers that are split over shards are whole on all ranks, and then
-    each rank has all. Whatever needs more asks `of_all_layers`, a call that all ranks make.
+    A rank has the layers of its stages. Layers that are split over shards are whole on
+    all ranks, and then each rank has all. Whatever needs more asks `of_all_layers`, a
+    call that all ranks make.
 
-    Before each run and each step, the ranks compare what they train with. Of the parameters and the optimizer
-    state of a stage, its ranks compare those arrays that no update has put there, but the program; and all of
-    them in some runs, since a program may also have written into one.
+    Before each run and each step, the ranks compare what they train with. Of the
+    parameters and the optimizer state of a stage, its ranks compare those arrays that
+    no update has put there, but the program; and all of them in some runs, since a
+    program may also have written into one.
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class Ranks:
     def of_all_layers(self, own: list, what: str) -> list:
         """Return a list over all layers, of which each rank has the entries of its own layers.
 
-        own: this rank's list over all layers; the entries of layers that only other ranks have do not count.
-        what: what this is for, in the error of a rank that waits in vain.
+        Args:
+            own: this rank's list over all layers; the entries of layers that only other
+                ranks have do not count.
+            what: what this is for, in the error of a rank that waits in vain.
         """
         if self.has_all:
             return own
@@ -142,7 +147,8 @@ class Ranks:
     def to_compare(self, optimizer: Optimizer | None = None) -> dict:
         """Return {name: value} of what all ranks must have alike when they go on, see `World.check_alike`.
 
-        optimizer: the one that updates, if it is known by now.
+        Args:
+            optimizer: the one that updates, if it is known by now.
         """
         if not self.are_several:
             return {}

@@ -12,10 +12,12 @@ from .options import CLUSTER, Options
 class ChosenOptions(NamedTuple):
     """What the rules look at.
 
-    options: of the network.
-    order: the `Schedule` of all copies, before units, recomputation and ZeRO change it.
-    is_stream: whether mini-batches follow each other in it without a flush.
-    ties: {name: the layers that share a W}.
+    Args:
+        options: of the network.
+        order: the `Schedule` of all copies, before units, recomputation and ZeRO change
+            it.
+        is_stream: whether mini-batches follow each other in it without a flush.
+        ties: {name: the layers that share a W}.
     """
 
     options: Options
@@ -32,9 +34,10 @@ class ChosenOptions(NamedTuple):
 class Refusal(NamedTuple):
     """A pair of options that is refused.
 
-    name: of both.
-    is_broken: (options, `ChosenOptions`) -> bool.
-    sentence: (options, `ChosenOptions`) -> the error text.
+    Args:
+        name: of both.
+        is_broken: (options, `ChosenOptions`) -> bool.
+        sentence: (options, `ChosenOptions`) -> the error text.
     """
 
     name: str

@@ -23,8 +23,10 @@ from .stage import Holdings, Stage
 def join_shards(stages, groups):
     """Hand each layer that communicates the group of the devices that share its stage.
 
-    stages: {(stage, device): the `Stage`}.
-    groups: lists of the devices that stand for one device of the schedule, in the order of the shards.
+    Args:
+        stages: {(stage, device): the `Stage`}.
+        groups: lists of the devices that stand for one device of the schedule, in the
+            order of the shards.
     """
     of_device = {}
     for number, devices in enumerate(groups):
@@ -37,8 +39,10 @@ def join_shards(stages, groups):
 def join_copies(stages, ranks, D):
     """Hand each layer that is synchronised the group of the devices that do the same in the D copies.
 
-    stages: {(stage, device): the `Stage`}.
-    ranks: for each shard of the network its devices: the first copy has the first of them, and so on.
+    Args:
+        stages: {(stage, device): the `Stage`}.
+        ranks: for each shard of the network its devices: the first copy has the first
+            of them, and so on.
     """
     of_device = {}
     for devices in ranks:
@@ -53,17 +57,22 @@ def join_copies(stages, ranks, D):
 class Run:
     """Mini-batches on their way through the stages of a network, by the order of a schedule.
 
-    wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the network.
-    whole: the network's layers, `InShards`; the first copy works with its stages, the others with twins.
-    line: the `MicroBatches`.
-    optimizer: the one that trains the network, if the order has updates; else None.
-    memories: {(stage, device): what an optimizer remembers for the parameters there}.
-    ties: {name: the layers of the network that share a W}.
-    layout: the `Layout` of its parameters.
-    options: of the network.
+    Args:
+        wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the
+            network.
+        whole: the network's layers, `InShards`; the first copy works with its stages,
+            the others with twins.
+        line: the `MicroBatches`.
+        optimizer: the one that trains the network, if the order has updates; else None.
+        memories: {(stage, device): what an optimizer remembers for the parameters
+            there}.
+        ties: {name: the layers of the network that share a W}.
+        layout: the `Layout` of its parameters.
+        options: of the network.
 
-    Where there are several shards, each device of the schedule stands for a group of devices, one a shard,
-    which run the same order and talk to each other inside their actions.
+    Where there are several shards, each device of the schedule stands for a group of
+    devices, one a shard, which run the same order and talk to each other inside their
+    actions.
     """
 
     def __init__(self, wires, whole, line, optimizer, memories, ties, layout, options):
@@ -206,7 +215,8 @@ class Run:
     def _perform(self, device, action, inputs):
         """For `program`: an action is one Compute, which calls a function.
 
-        If layers talk to other devices, it is cut at each exchange into several Computes of equal ticks.
+        If layers talk to other devices, it is cut at each exchange into several
+        Computes of equal ticks.
         """
         parts, n_exchanges = [], 0
         for part in action.parts:
@@ -258,7 +268,8 @@ class Run:
     def _joined(self, of_stage):
         """Return {key of a parameter: [whole array]} from the arrays of the shards' stages.
 
-        of_stage: of_stage(stage) is a list of (array for W, array for b).
+        Args:
+            of_stage: of_stage(stage) is a list of (array for W, array for b).
         """
         def by_key(stage):
             found = parameters_with(stage.layers, of_stage(stage))
@@ -281,8 +292,9 @@ class Run:
 def _in_turn(parts, inputs):
     """A program that does the parts of an action one after another, and returns (outgoing, skips) of each.
 
-    parts: a list of (stage, part).
-    inputs: the (incoming, skips) of each.
+    Args:
+        parts: a list of (stage, part).
+        inputs: the (incoming, skips) of each.
     """
     results = []
     for (stage, part), given in zip(parts, inputs, strict=True):

@@ -27,9 +27,10 @@ def is_ours(kind: type) -> bool:
 def is_stated(kind: type, trait: str) -> bool:
     """Tell whether what `kind` has as `trait` was said of what it computes.
 
-    A class from elsewhere that redefines something of a complete layer or loss computes something else, so
-    what was said of that one counts no longer, until the class says it anew. What completes an abstract base,
-    such as `Elementwise`, keeps what is said there.
+    A class from elsewhere that redefines something of a complete layer or loss computes
+    something else, so what was said of that one counts no longer, until the class says
+    it anew. What completes an abstract base, such as `Elementwise`, keeps what is said
+    there.
 
     >>> from ..layers import Linear
     >>> class Named(Linear):
@@ -61,7 +62,8 @@ WAYS = "outputs", "inputs", "units", "heads", "tokens"  # see `Layer.part`
 def ways_of(layer: Layer) -> dict:
     """Return what `layer` says in `splits`, checked; an empty dictionary, if that was said of another class.
 
-    Raise `ValueError` for a way that does not exist, or that leaves open where a parameter lies.
+    Raise `ValueError` for a way that does not exist, or that leaves open where a
+    parameter lies.
     """
     if not is_stated(type(layer), "splits"):
         return {}
@@ -99,16 +101,19 @@ def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
 class Shard:
     """What one of T devices has of a network, whose layers and loss stay as they are.
 
-    layers, loss: the network's.
-    rank: which of the devices this is.
-    size: T.
+    Args:
+        layers, loss: the network's.
+        rank: which of the devices this is.
+        size: T.
 
-    `layers` has for each layer of the network the list of layers that this device has instead: the layer
-    itself, or a copy of it, where all devices do the same; or a part of it, with the exchanges around it.
-    `held[id(layer), name]` says where a parameter of the network lies: (layer of the shard, the axis along
-    which it is split, or None if it is whole). `words` says for each layer of the network how it is split.
+    `layers` has for each layer of the network the list of layers that this device has
+    instead: the layer itself, or a copy of it, where all devices do the same; or a part
+    of it, with the exchanges around it. `held[id(layer), name]` says where a parameter
+    of the network lies: (layer of the shard, the axis along which it is split, or None
+    if it is whole). `words` says for each layer of the network how it is split.
 
-    A layer says in `splits` how devices may share its work, see `Layer.part`; so may one of your own.
+    A layer says in `splits` how devices may share its work, see `Layer.part`; so may
+    one of your own.
 
     - A layer that can be split by its outputs, and behind it, after layers that act unit by unit, one that
       can be by its inputs, are a pair: a Linear, an activation and another Linear are W[rows] and
@@ -258,9 +263,10 @@ class InShards:
 
     `stages` has for each shard its stages; `layers` are those of the whole.
 
-    stages: of the whole; of one shard, these are its own.
-    loss: of the network.
-    T: how many shards.
+    Args:
+        stages: of the whole; of one shard, these are its own.
+        loss: of the network.
+        T: how many shards.
     """
 
     def __init__(self, stages: Sequence[Stage], loss: Loss, T: int) -> None:
@@ -311,7 +317,8 @@ class InShards:
 def synchronised(layer: Layer) -> Layer:
     """Return the layer; `layer.synchronised()`, if a sample's A depends on other samples.
 
-    Raise `ValueError` for a layer that has no such form, and for one inside another layer.
+    Raise `ValueError` for a layer that has no such form, and for one inside another
+    layer.
     """
     if layer.alone_per_sample:
         return layer

@@ -33,21 +33,26 @@ def _without_cache(layer, A):
 class Stage:
     """Consecutive layers on one device, with many micro-batches in flight.
 
-    index: the place of the stage in the pipeline; stage 0 computes no dA_prev, since nobody wants it.
-    layers: its layers.
-    loss: the last stage's, None for the others.
+    Args:
+        index: the place of the stage in the pipeline; stage 0 computes no dA_prev,
+            since nobody wants it.
+        layers: its layers.
+        loss: the last stage's, None for the others.
 
-    A forward leaves in `stash[i]` what the backward of micro-batch i needs, the cache of each layer; or,
-    when it will be recomputed, in `inputs[i]` only the stage's input. The layers know of one micro-batch at
-    a time.
+    A forward leaves in `stash[i]` what the backward of micro-batch i needs, the cache
+    of each layer; or, when it will be recomputed, in `inputs[i]` only the stage's
+    input. The layers know of one micro-batch at a time.
 
-    What an action does is a program. It yields an `Exchange` wherever a layer, or the loss, talks to other
-    devices; a stage without such layers yields nothing, and `run_alone` returns what it returns.
+    What an action does is a program. It yields an `Exchange` wherever a layer, or the
+    loss, talks to other devices; a stage without such layers yields nothing, and
+    `run_alone` returns what it returns.
 
-    Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as {name: array}.
+    Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as
+    {name: array}.
 
-    Where the order updates weights, `versions[v]` are the parameters after v updates of this run, a list with
-    one array for each (layer, name) in `parameters`; each action works with those of its micro-batch.
+    Where the order updates weights, `versions[v]` are the parameters after v updates of
+    this run, a list with one array for each (layer, name) in `parameters`; each action
+    works with those of its micro-batch.
     """
 
     def __init__(self, index, layers, loss=None):
@@ -70,15 +75,21 @@ class Stage:
     ):
         """Start a run.
 
-        line: the `MicroBatches`, kept until the run is over. Where these are cut into grains, runs of samples
-            that pass the layers by themselves, each i below is the number of a grain.
-        accumulate: how gradients are summed over them, as in `Sums`.
-        recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
-        memory: what an optimizer remembers for the parameters here, as in its `memory`.
-        wanted: {micro-batch of this stage: the version of the weights that it uses}, if they change.
-        optimizer: the one that trains the network, if the order has updates: the stage makes them with one of
-            its own, which goes on from there, at the learning_rate that the other has then.
-        place: (rank, size, has_all) as for `Owned`, where the device updates a part of the parameters.
+        Args:
+            line: the `MicroBatches`, kept until the run is over. Where these are cut
+                into grains, runs of samples that pass the layers by themselves, each i
+                below is the number of a grain.
+            accumulate: how gradients are summed over them, as in `Sums`.
+            recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
+            memory: what an optimizer remembers for the parameters here, as in its
+                `memory`.
+            wanted: {micro-batch of this stage: the version of the weights that it
+                uses}, if they change.
+            optimizer: the one that trains the network, if the order has updates: the
+                stage makes them with one of its own, which goes on from there, at the
+                learning_rate that the other has then.
+            place: (rank, size, has_all) as for `Owned`, where the device updates a part
+                of the parameters.
         """
         self.line, self._recomputed = line, recomputed
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
@@ -137,11 +148,13 @@ class Stage:
     def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
         """A program: (A (n, m_i), skips) of micro-batch i; the last stage has None for A.
 
-        i: the number of the micro-batch.
-        A_prev: the output of the stage before; in stage 0 the samples.
-        skips: {name: array} of the skip connections that end here.
-        keep_input_only: whether there will be a recompute.
-        is_known: whether this is that recompute, so that J and the statistics have been added.
+        Args:
+            i: the number of the micro-batch.
+            A_prev: the output of the stage before; in stage 0 the samples.
+            skips: {name: array} of the skip connections that end here.
+            keep_input_only: whether there will be a recompute.
+            is_known: whether this is that recompute, so that J and the statistics have
+                been added.
         """
         self._use_version_of(i)
         origin = self.line.origins[i]
@@ -208,7 +221,8 @@ class Stage:
     def update(self, i):
         """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.
 
-        The optimizer makes new arrays, the next version, so that the one before stays for those who need it.
+        The optimizer makes new arrays, the next version, so that the one before stays
+        for those who need it.
         """
         if self.versions is not None:
             self._use(self.versions[self.versions.newest])
@@ -229,7 +243,9 @@ class Stage:
     def all_reduce(self, i, group, algorithm):
         """A program: get the sums of all devices of the group, which have copies of the stage.
 
-        i: a micro-batch of the mini-batch; here it does count micro-batches, not grains.
+        Args:
+            i: a micro-batch of the mini-batch; here it does count micro-batches, not
+                grains.
         """
         return self.totals.all_reduce(self.line.grains[i][-1], group, algorithm)
 
@@ -370,7 +386,8 @@ KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
 class Holdings:
     """All that the stages of a device hold in a run, by kind; the mini-batch itself lies on the host.
 
-    stages: those on the device.
+    Args:
+        stages: those on the device.
     """
 
     def __init__(self, stages):

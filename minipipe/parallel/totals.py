@@ -14,12 +14,15 @@ from .batches import side_by_side
 class Totals:
     """Sums of gradients, costs and the statistics that layers count, for each mini-batch.
 
-    The gradients of each layer are summed by themselves, as soon as they are there. Of a stage that several
-    devices have, each sums up what it has worked on; an all-reduce brings the sums together. A stage and
-    what stands for it in a simulation have the same.
+    The gradients of each layer are summed by themselves, as soon as they are there. Of
+    a stage that several devices have, each sums up what it has worked on; an all-reduce
+    brings the sums together. A stage and what stands for it in a simulation have the
+    same.
 
-    n: the micro-batches of a mini-batch.
-    accumulate: "tree" or "running", how gradients are summed; all else is summed along the tree.
+    Args:
+        n: the micro-batches of a mini-batch.
+        accumulate: "tree" or "running", how gradients are summed; all else is summed
+            along the tree.
     """
 
     def __init__(self, n, accumulate="tree"):
@@ -116,14 +119,16 @@ class Totals:
 def late_gradients(layer, halves):
     """(dW, db) of a layer for all samples of a mini-batch.
 
-    layer: one with parameters.
-    halves: what it has `put_aside`, one for each micro-batch in order.
+    Args:
+        layer: one with parameters.
+        halves: what it has `put_aside`, one for each micro-batch in order.
 
-    A layer that `joins_samples` gets the A_prev and dZ of all micro-batches side by side, so its dW = dZ
-    A_prev^T is one product over the whole mini-batch, and its bits do not depend on where that was cut. So
-    does each of the layers that a block is made of. The gradients of any other layer, such as a
-    normalization, which has summed over the samples of a micro-batch already, are made for each micro-batch
-    and summed along the fixed tree.
+    A layer that `joins_samples` gets the A_prev and dZ of all micro-batches side by
+    side, so its dW = dZ A_prev^T is one product over the whole mini-batch, and its bits
+    do not depend on where that was cut. So does each of the layers that a block is made
+    of. The gradients of any other layer, such as a normalization, which has summed over
+    the samples of a micro-batch already, are made for each micro-batch and summed along
+    the fixed tree.
     """
     caches = [cache for _, cache in halves]
     if layer.joins_samples and all(isinstance(cache, np.ndarray) for cache in caches):
@@ -144,9 +149,10 @@ def late_gradients(layer, halves):
 class Versions(dict):
     """{version: weights} of a stage: the `newest`, and each older one until no backward needs it any more.
 
-    wanted: {micro-batch: the version that it uses}, of those that the stage works on; version v is what v
-        updates have made of `first`.
-    first: the weights before the first update.
+    Args:
+        wanted: {micro-batch: the version that it uses}, of those that the stage works
+            on; version v is what v updates have made of `first`.
+        first: the weights before the first update.
 
     >>> versions = Versions(wanted={0: 0, 1: 0, 2: 1}, first="W0")
     >>> versions.add("W1"), versions.used_by(0), list(versions.older)

@@ -47,7 +47,8 @@ def costs_of_layers(
         by=a function       by(layer, input_shape), where input_shape is that of one sample at this layer
         by=a list           these costs
 
-    Only "time" makes any parameters, so for all others the network may be larger than this computer.
+    Only "time" makes any parameters, so for all others the network may be larger than
+    this computer.
 
     Args:
         layers: a list of layers.
@@ -127,8 +128,8 @@ def times_of_layers(
         rounds: each time is the median over this number of rounds through the whole network, after one
             that is not counted.
 
-    What disturbs the computer for less than half of the rounds leaves no trace. Below the first layer
-    with parameters, nothing is differentiated, and B is 0.
+    What disturbs the computer for less than half of the rounds leaves no trace. Below
+    the first layer with parameters, nothing is differentiated, and B is 0.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -195,8 +196,9 @@ def partition(
         input_shape: that of one sample, which "macs", "bytes" and a function need.
         sample, loss: a micro-batch (X, Y) and the loss, which "time" needs, see `costs_of_layers`.
 
-    For other cuts, or with limits of memory, unequal devices and slow links, hand `costs_of_layers`
-    to `min_max`, `min_variance` or `histogram` of `minipipe.partitioning` instead.
+    For other cuts, or with limits of memory, unequal devices and slow links, hand
+    `costs_of_layers` to `min_max`, `min_variance` or `histogram` of
+    `minipipe.partitioning` instead.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> layers = [Linear(64, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 256), ReLU(), Linear(256, 10)]
@@ -209,9 +211,10 @@ def partition(
 def counts_of(cut, layers, loss):
     """Return the number of layers of each stage.
 
-    cut: a `Cut`, of `minipipe.parallel.options`.
-    layers: a list of layers.
-    loss: of the network, which "time" needs.
+    Args:
+        cut: a `Cut`, of `minipipe.parallel.options`.
+        layers: a list of layers.
+        loss: of the network, which "time" needs.
     """
     by, n_layers = cut.by, len(layers)
     if isinstance(cut.stages, tuple):

@@ -20,10 +20,11 @@ from ..checks import listed, real_number, shown, whole_number, whole_numbers
 def checked(name, numbers, length=None, of="layers"):
     """Return `numbers` as a list of Python numbers; raise `ValueError` if they cannot be costs.
 
-    name: what they are called in an error.
-    numbers: finite, each at least 0.
-    length: how many there must be; None for any number of them.
-    of: what they belong to, in an error.
+    Args:
+        name: what they are called in an error.
+        numbers: finite, each at least 0.
+        length: how many there must be; None for any number of them.
+        of: what they belong to, in an error.
     """
     numbers = listed(name, numbers, least=0)
     if length is not None and len(numbers) != length:
@@ -68,11 +69,12 @@ def readable(integer, scale):
 def bisected(ends, stages):
     """Return the counts of a cut with the least bottleneck.
 
-    ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
+    Args:
+        ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
 
-    Filling one stage after the other up to a limit tells whether a limit can be kept. If it cannot,
-    the smallest load that went past it is the next limit worth trying: below that, the same stages would be
-    filled with the same layers.
+    Filling one stage after the other up to a limit tells whether a limit can be kept.
+    If it cannot, the smallest load that went past it is the next limit worth trying:
+    below that, the same stages would be filled with the same layers.
     """
     total = ends[-1]
     low, high = max(-(-total // stages), *(end - start for start, end in zip(ends, ends[1:]))), total
@@ -147,10 +149,13 @@ def best_cut(n_layers, stages, price, combine, never):
 
         best_s(end) = min over start of  combine(best_{s-1}(start), price(s, start, end))
 
-    n_layers, stages: L and K.
-    price: price(stage, starts, end) is an array with a price for each start of a slice.
-    combine: np.maximum or np.add.
-    never: more than the value of any cut that is allowed, and the price of a stage that is not.
+    Args:
+        n_layers, stages: L and K.
+        price: price(stage, starts, end) is an array with a price for each start of a
+            slice.
+        combine: np.maximum or np.add.
+        never: more than the value of any cut that is allowed, and the price of a stage
+            that is not.
 
     Of equal ones, the first start is taken.
     """
@@ -176,10 +181,12 @@ def best_cut(n_layers, stages, price, combine, never):
 def within_memory(price, never, memory, memory_limit, n_layers, stages):
     """Return `price` with `never` for the stages that do not fit; raise `ValueError` if no cut fits.
 
-    price, never: as in `best_cut`.
-    memory: what each layer holds.
-    memory_limit: what a device may hold, in the same unit; one number, or one per device.
-    n_layers, stages: of the network and the cut.
+    Args:
+        price, never: as in `best_cut`.
+        memory: what each layer holds.
+        memory_limit: what a device may hold, in the same unit; one number, or one per
+            device.
+        n_layers, stages: of the network and the cut.
     """
     if memory is None or memory_limit is None:
         given, missing = ("memory_limit", "memory") if memory is None else ("memory", "memory_limit")
@@ -209,9 +216,10 @@ def within_memory(price, never, memory, memory_limit, n_layers, stages):
 def _what_is_missing(memory, limits, missing, shown):
     """Return in words why no cut fits, and what to do.
 
-    memory, limits: of the layers and of the devices, as integers.
-    missing: by how much each limit falls short.
-    shown: the number that the user has given, from the integer in proportion to it.
+    Args:
+        memory, limits: of the layers and of the devices, as integers.
+        missing: by how much each limit falls short.
+        shown: the number that the user has given, from the integer in proportion to it.
     """
     largest = max(range(len(memory)), key=memory.__getitem__)
     if len(set(limits)) > 1:
@@ -294,22 +302,26 @@ def min_max(
 
         minimise the largest, over the stages s, of  (sum of its costs) / speeds[s] + cut_costs at its ends
 
-    costs: one for each of L layers: integers, Fractions or floats of at least 0, all taken exactly as
-        they are.
-    stages: K, at most L.
-    speeds: of the K devices, in order; 1 if None.
-    cut_costs: for each of the L - 1 borders between two layers, what a cut there costs each of the two stages
-        beside it, the one for sending activations on, the other for sending gradients back.
-    memory: what each layer holds.
-    memory_limit: what a device may hold, in the same unit; one number, or one per device.
+    Args:
+        costs: one for each of L layers: integers, Fractions or floats of at least 0,
+            all taken exactly as they are.
+        stages: K, at most L.
+        speeds: of the K devices, in order; 1 if None.
+        cut_costs: for each of the L - 1 borders between two layers, what a cut there
+            costs each of the two stages beside it, the one for sending activations on,
+            the other for sending gradients back.
+        memory: what each layer holds.
+        memory_limit: what a device may hold, in the same unit; one number, or one per
+            device.
 
     Each stage gets at least one layer. Of several best cuts, it always is the same one;
-    with costs alone, the one in which each stage in turn is nearest to an equal share of what is left.
-    Costs alone are cut by bisection, 10,000 layers in 1,024 stages within a fraction of a second;
-    with anything else, it is dynamic programming in O(K L^2), some seconds for 1,000 layers in 64 stages.
+    with costs alone, the one in which each stage in turn is nearest to an equal share
+    of what is left. Costs alone are cut by bisection, 10,000 layers in 1,024 stages
+    within a fraction of a second; with anything else, it is dynamic programming in O(K
+    L^2), some seconds for 1,000 layers in 64 stages.
 
-    Raises `ValueError` for numbers that do not fit, and for layers that do not fit the devices,
-    with the smallest limit that would do.
+    Raises `ValueError` for numbers that do not fit, and for layers that do not fit the
+    devices, with the smallest limit that would do.
 
     >>> min_max([10, 10, 10, 10, 11, 11], 2)
     [3, 3]
@@ -344,12 +356,13 @@ def min_variance(costs: Sequence, stages: int) -> list[int]:
 
         minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
 
-    costs: one for each of L layers, as in `min_max`.
-    stages: K, at most L.
+    Args:
+        costs: one for each of L layers, as in `min_max`.
+        stages: K, at most L.
 
-    All others wait for the slowest stage, which may be slower here than in the cut of `min_max`, and never
-    is faster. What is raised is what `min_max` raises. Dynamic programming in O(K L^2). Source: Huang et al.
-    2018, arXiv 1811.06965, section 2.2.
+    All others wait for the slowest stage, which may be slower here than in the cut of
+    `min_max`, and never is faster. What is raised is what `min_max` raises. Dynamic
+    programming in O(K L^2). Source: Huang et al. 2018, arXiv 1811.06965, section 2.2.
 
     >>> costs = [1, 5, 2, 3]                        # 6^2 + 2^2 + 3^2 = 49 is less than 1^2 + 5^2 + 5^2 = 51
     >>> loads(costs, min_variance(costs, 3)), loads(costs, min_max(costs, 3))

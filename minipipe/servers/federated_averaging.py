@@ -1,6 +1,7 @@
 """Federated averaging: clients train on samples of their own, and a server averages their weights.
 
-Device 0 is the server, device 1 + k the k-th of the clients that were chosen for the round.
+Device 0 is the server, device 1 + k the k-th of the clients that were chosen for the
+round.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -30,11 +31,12 @@ DOWN, UP = "weights", "update"  # the names of the messages
 class Round(NamedTuple):
     """The result of a round.
 
-    number: from 1 on.
-    chosen: the clients that were chosen.
-    J: the mean of the costs that they met in their last pass, weighted by samples.
-    bytes_down, bytes_up: from the server, and to it.
-    ticks: its makespan.
+    Args:
+        number: from 1 on.
+        chosen: the clients that were chosen.
+        J: the mean of the costs that they met in their last pass, weighted by samples.
+        bytes_down, bytes_up: from the server, and to it.
+        ticks: its makespan.
     """
 
     number: int
@@ -48,14 +50,16 @@ class Round(NamedTuple):
 class FederatedAveraging(Network):
     """A network that clients train without giving their samples away, on simulated devices.
 
-    In each round, a share C of the K clients gets the weights W_t; each makes E passes over its own samples
-    in mini-batches of B, which leads it to W_k; and the server takes the average, weighted by samples:
+    In each round, a share C of the K clients gets the weights W_t; each makes E passes
+    over its own samples in mini-batches of B, which leads it to W_k; and the server
+    takes the average, weighted by samples:
 
         W_{t+1} = sum over the chosen clients of n_k / n W_k          n = the sum of their n_k
 
-    With C = 1, E = 1 and B = None, a round is a step of gradient descent on all samples, however they are
-    divided: FedSGD. What layers have counted, such as running means, is averaged like the weights.
-    `round(optimizer)` makes one round, `train(rounds, optimizer)` several; `trace` is the last one's.
+    With C = 1, E = 1 and B = None, a round is a step of gradient descent on all
+    samples, however they are divided: FedSGD. What layers have counted, such as running
+    means, is averaged like the weights. `round(optimizer)` makes one round,
+    `train(rounds, optimizer)` several; `trace` is the last one's.
 
     Args:
         layers, loss: as for `Sequential`.
@@ -122,7 +126,8 @@ class FederatedAveraging(Network):
     def round(self, optimizer: Optimizer) -> Round:
         """Make one round and return its `Round`. A round that fails changes nothing.
 
-        optimizer: each client starts with a fresh copy.
+        Args:
+            optimizer: each client starts with a fresh copy.
         """
         checked_optimizer(optimizer)
         self._parameters.check()
@@ -146,7 +151,8 @@ class FederatedAveraging(Network):
     def _server(self, found):
         """A program: the server sends the weights to the clients, collects what they send back, and averages.
 
-        found: a namespace, which gets the average as `state` and `J`.
+        Args:
+            found: a namespace, which gets the average as `state` and `J`.
         """
         devices, uploads = range(1, 1 + self.n_chosen), []
         for device in devices:
@@ -168,8 +174,10 @@ class FederatedAveraging(Network):
     def _pass(self, k, net, position, optimizer):
         """Train `net` once on each mini-batch of client k; return the mean of their costs.
 
-        position: how many mini-batches the client has worked on before. Each pass over its samples shuffles
-            them with default_rng([seed, k, number of the pass]).
+        Args:
+            position: how many mini-batches the client has worked on before. Each pass
+                over its samples shuffles them with default_rng([seed, k, number of the
+                pass]).
         """
         X, Y, n, batches = self.clients[k]
         order, total = np.arange(n), 0
@@ -212,9 +220,10 @@ class Client(NamedTuple):
 class Upload(NamedTuple):
     """What a client sends at the end of its round.
 
-    n: its samples.
-    state: its arrays, as `state_of` returns them.
-    J: the mean of the costs that it has met in its last pass.
+    Args:
+        n: its samples.
+        state: its arrays, as `state_of` returns them.
+        J: the mean of the costs that it has met in its last pass.
     """
 
     n: int
@@ -225,7 +234,9 @@ class Upload(NamedTuple):
 def averaged(uploads):
     """Return (state, J): the sum over clients of n_k / n times what each has sent, n the samples of all.
 
-    uploads: an `Upload` of each client, at least one. The sum is along the tree over the clients in order.
+    Args:
+        uploads: an `Upload` of each client, at least one. The sum is along the tree
+            over the clients in order.
     """
     n, total = sum(upload.n for upload in uploads), TreeSum(len(uploads))
     for place, upload in enumerate(uploads):

@@ -37,8 +37,8 @@ class ParameterServer(Network):
 
         w <- w - (the optimizer's step for g)
 
-    `train(batches, optimizer)` makes the updates. Then `trace`, `updates`, `arrivals` and `kept` say what has
-    happened.
+    `train(batches, optimizer)` makes the updates. Then `trace`, `updates`, `arrivals`
+    and `kept` say what has happened.
 
     Args:
         layers, loss: as for `Sequential`; layers without `tie`.
@@ -117,9 +117,10 @@ class ParameterServer(Network):
             arrivals: None; or those of another run, for each server the order of the workers' gradients,
                 which then is this run's order, too.
 
-        Then `trace` is the run's `Trace`; `updates` is the list of each `Update` of server 0, with its
-        workers, its `read` and its `staleness`; `arrivals` is the order in which each server has got
-        gradients; and `kept` is {number of updates: the weights then}, a list with an array for each.
+        Then `trace` is the run's `Trace`; `updates` is the list of each `Update` of
+        server 0, with its workers, its `read` and its `staleness`; `arrivals` is the
+        order in which each server has got gradients; and `kept` is {number of updates:
+        the weights then}, a list with an array for each.
         """
         checked_optimizer(optimizer).check_network(self.token)
         if why := optimizer.why_no_parts():
@@ -250,12 +251,14 @@ def round_ticks(
 
         max over i of (t_i + (N - i + 1) c) + N c + 2 latency
 
-    where t_1 <= t_2 <= ... are the workers' times, and c = n / (s b) is what a server's part takes through
-    its port in or its port out; nothing else is in the way. After the i-th gradient, N - i more pass the
-    port. With equal workers, that is t + 2 N c + ...; if one is far slower, its t + (N + 1) c + ...
+    where t_1 <= t_2 <= ... are the workers' times, and c = n / (s b) is what a server's
+    part takes through its port in or its port out; nothing else is in the way. After
+    the i-th gradient, N - i more pass the port. With equal workers, that is t + 2 N c +
+    ...; if one is far slower, its t + (N + 1) c + ...
 
-    Rounds in a row with equal workers take t + (N + s) c + ... each, up to the last one: the worker that gets
-    its weights first is back first, so that the next gradients come in while these weights go out.
+    Rounds in a row with equal workers take t + (N + s) c + ... each, up to the last
+    one: the worker that gets its weights first is back first, so that the next
+    gradients come in while these weights go out.
 
     Args:
         times: the ticks of a gradient, for each of the N workers, at least as many as servers.

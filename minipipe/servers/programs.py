@@ -1,8 +1,9 @@
 """What workers and servers do.
 
-A worker computes a gradient, pushes to each server its part of it, and waits for the answers: each server's
-part of the weights, and from server 0 the number of the mini-batch to go on with. A server waits for as many
-gradients as make an update, whichever workers send them, and answers these workers.
+A worker computes a gradient, pushes to each server its part of it, and waits for the
+answers: each server's part of the weights, and from server 0 the number of the
+mini-batch to go on with. A server waits for as many gradients as make an update,
+whichever workers send them, and answers these workers.
 """
 
 from fractions import Fraction
@@ -24,8 +25,10 @@ PUSH, PULL = "gradient", "weights"  # the names of the messages
 class Gradient(NamedTuple):
     """A worker computes the gradient of a mini-batch, or of its part of it.
 
-    batch: the number of the mini-batch.
-    versions: for each server, how many updates the weights have had with which the worker computes.
+    Args:
+        batch: the number of the mini-batch.
+        versions: for each server, how many updates the weights have had with which the
+            worker computes.
 
     >>> print(Gradient(5, (3,)), Gradient(5, (3, 4)))
     5@3 5@3,4
@@ -45,10 +48,12 @@ class Gradient(NamedTuple):
 class Update(NamedTuple):
     """A server changes its part of the weights.
 
-    number: of this update, from 1 on; the weights have had that many updates then.
-    batch: the number of the mini-batch.
-    workers: those whose gradients count.
-    read: how many updates the weights had had with which these gradients were computed.
+    Args:
+        number: of this update, from 1 on; the weights have had that many updates then.
+        batch: the number of the mini-batch.
+        workers: those whose gradients count.
+        read: how many updates the weights had had with which these gradients were
+            computed.
 
     >>> update = Update(number=5, batch=4, workers=(2,), read=3)
     >>> print(update, update.staleness)
@@ -78,9 +83,11 @@ class Update(NamedTuple):
 class Push(NamedTuple):
     """What a worker sends to a server.
 
-    batch, read: the number of the mini-batch, and the version of the weights.
-    terms: the server's part of the gradient, a list of vectors; J and what layers have counted, for server 0,
-        and None for the others. Servers sum each of them over the workers' parts of the mini-batch.
+    Args:
+        batch, read: the number of the mini-batch, and the version of the weights.
+        terms: the server's part of the gradient, a list of vectors; J and what layers
+            have counted, for server 0, and None for the others. Servers sum each of
+            them over the workers' parts of the mini-batch.
     """
 
     batch: int
@@ -91,11 +98,13 @@ class Push(NamedTuple):
 def worker(number, replica, n_batches, n_servers, ticks):
     """Compute gradients, send them to the servers, and go on with the weights that they answer.
 
-    The program of a worker. It ends when it is handed a number beyond the last mini-batch.
+    The program of a worker. It ends when it is handed a number beyond the last
+    mini-batch.
 
-    number: of the worker.
-    replica: its `Replica`, with the first weights.
-    ticks: of each gradient.
+    Args:
+        number: of the worker.
+        replica: its `Replica`, with the first weights.
+        ticks: of each gradient.
     """
     batch, versions = number // replica.n_parts, (0,) * n_servers
     order = [(number + k) % n_servers for k in range(n_servers)]  # so that not all wait for the same server
@@ -113,11 +122,12 @@ def worker(number, replica, n_batches, n_servers, ticks):
 class Replica:
     """A copy of the network that computes gradients of mini-batches.
 
-    net: its own, a `Sequential`.
-    batches: the mini-batches, a list of (X, Y).
-    n_parts: how many parts each is cut into.
-    part: the number of the part that this worker works on.
-    step: the updates before mini-batch 0.
+    Args:
+        net: its own, a `Sequential`.
+        batches: the mini-batches, a list of (X, Y).
+        n_parts: how many parts each is cut into.
+        part: the number of the part that this worker works on.
+        step: the updates before mini-batch 0.
     """
 
     def __init__(self, net, batches, n_parts, part, step):
@@ -131,7 +141,8 @@ class Replica:
     def gradient(self, number, versions):
         """Return for each server its `Push` of mini-batch `number`.
 
-        Every gradient carries the 1/m of the whole mini-batch, so that those of its parts add up.
+        Every gradient carries the 1/m of the whole mini-batch, so that those of its
+        parts add up.
         """
         net, (X, Y) = self._net, self._batches[number]
         net.n_steps = self._step + number
@@ -150,8 +161,10 @@ class Replica:
 class Answer(NamedTuple):
     """What a server sends back.
 
-    batch: the mini-batch to go on with; one that is not there ends the work. Only that of server 0 counts.
-    version, part: of the server's weights.
+    Args:
+        batch: the mini-batch to go on with; one that is not there ends the work. Only
+            that of server 0 counts.
+        version, part: of the server's weights.
     """
 
     batch: int
@@ -173,10 +186,12 @@ def server(share, workers, n_batches, arrivals=None):
     and gradients are stale: of weights that other workers' updates have changed since. Source: Dean et al.
     2012 (Downpour).
 
-    share: the server's `Share`.
-    workers: their devices, a range.
-    n_batches: how many mini-batches there are, one for each update.
-    arrivals: None, or the order in which the workers' gradients are taken, as recorded in another run.
+    Args:
+        share: the server's `Share`.
+        workers: their devices, a range.
+        n_batches: how many mini-batches there are, one for each update.
+        arrivals: None, or the order in which the workers' gradients are taken, as
+            recorded in another run.
     """
     n_parts, order = share.n_parts, iter(arrivals or ())
     given = len(workers) // n_parts  # how many mini-batches the workers have begun with
@@ -201,14 +216,19 @@ def server(share, workers, n_batches, arrivals=None):
 class Share:
     """Server `rank` of `size`: its part of the parameters, an optimizer for it, and what has happened.
 
-    layers: copies of the network's; the server keeps its part of their parameters up to date.
-    optimizer: its own; it takes each number by itself.
-    n_parts: the parts of each mini-batch, whose gradients make an update.
-    keep_every: None; or a number of updates after which its part is kept, again and again.
+    Args:
+        layers: copies of the network's; the server keeps its part of their parameters
+            up to date.
+        optimizer: its own; it takes each number by itself.
+        n_parts: the parts of each mini-batch, whose gradients make an update.
+        keep_every: None; or a number of updates after which its part is kept, again and
+            again.
 
-    updates, arrivals: a list of `Update`, and of the workers whose gradients came, in order.
-    costs: J of each update, on server 0.
-    kept: {number of updates: vectors}.
+    Attributes:
+        updates, arrivals: a list of `Update`, and of the workers whose gradients came,
+            in order.
+        costs: J of each update, on server 0.
+        kept: {number of updates: vectors}.
     """
 
     def __init__(self, layers, rank, size, optimizer, n_parts, keep_every):
@@ -244,8 +264,9 @@ class Share:
 def ticks_of_each(n, ticks, speeds, who="workers"):
     """Return what takes `ticks` at speed 1 on each of n devices: ticks / speed, exactly where both are exact.
 
-    speeds: a list of n numbers above 0; None, if all have speed 1.
-    who: what an error calls the devices.
+    Args:
+        speeds: a list of n numbers above 0; None, if all have speed 1.
+        who: what an error calls the devices.
 
     >>> ticks_of_each(2, 2, speeds=[1, Fraction(1, 4)])
     [2, 8]

@@ -1,7 +1,7 @@
 """`check`: does a layer, a loss, an optimizer, a network or a schedule keep what it promises?
 
-If a promise is broken, its line says what was found, and names a likely mistake. All comparisons with the
-full batch are those of `verdicts`.
+If a promise is broken, its line says what was found, and names a likely mistake. All
+comparisons with the full batch are those of `verdicts`.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -35,9 +35,11 @@ from .verdicts import against_full_batch, against_one_device, against_same_group
 class Verdict(NamedTuple):
     """What became of one promise.
 
-    promise: in words.
-    holds: whether it is kept; None where it could not be tried.
-    why: what was found, and the likely mistake; or why it could not be tried, or was tried in floats only.
+    Args:
+        promise: in words.
+        holds: whether it is kept; None where it could not be tried.
+        why: what was found, and the likely mistake; or why it could not be tried, or
+            was tried in floats only.
     """
 
     promise: str
@@ -55,8 +57,8 @@ WORDS = {True: "yes", False: "NO", None: "-"}
 class Report(tuple):
     """The `Verdict`s of a check: true if no promise is broken and some are kept.
 
-    It prints what to know first: the first broken promise, or what is worth saying of those that are kept.
-    `details()` has a line for each.
+    It prints what to know first: the first broken promise, or what is worth saying of
+    those that are kept. `details()` has a line for each.
     """
 
     what: str
@@ -90,25 +92,31 @@ def check(
 ) -> Report:
     """Return a `Report`: what a layer, a loss, an optimizer, a network or a schedule promises, tried.
 
-    what: a layer; a loss; an optimizer; a list of layers, or a network; or whatever says a schedule, as for
-        `build`: a name, a `Schedule`, a function (device, K, M).
-    shape: of one sample, for a layer, a loss or a network: (3,) for A_prev (3, m), (2, 8, 8) for images.
-        Where A_prev is a pair of arrays, a pair of shapes.
-    devices, microbatches: of a schedule; 4 and 8 are those of a name or a function without.
+    Args:
+        what: a layer; a loss; an optimizer; a list of layers, or a network; or whatever
+            says a schedule, as for `build`: a name, a `Schedule`, a function (device,
+            K, M).
+        shape: of one sample, for a layer, a loss or a network: (3,) for A_prev (3, m),
+            (2, 8, 8) for images. Where A_prev is a pair of arrays, a pair of shapes.
+        devices, microbatches: of a schedule; 4 and 8 are those of a name or a function
+            without.
 
-    Of a layer: shapes and dtypes; that it writes into nothing it was handed; its derivatives, compared with
-    slopes by differences; that `cache` has all that backward needs; that micro-batches of any sizes add up to
-    the full batch, with `==` and in fractions where the layer can; and the same in a pipeline, at each cut,
-    with and without recomputation; large inputs; predictions; and what `splits` says.
+    Of a layer: shapes and dtypes; that it writes into nothing it was handed; its
+    derivatives, compared with slopes by differences; that `cache` has all that backward
+    needs; that micro-batches of any sizes add up to the full batch, with `==` and in
+    fractions where the layer can; and the same in a pipeline, at each cut, with and
+    without recomputation; large inputs; predictions; and what `splits` says.
 
-    Of a loss: the same, and that it divides by the m that it is handed. Of a network: the same of each layer
-    and the loss, and then pipelines of it. Of an optimizer: that it remembers and updates each parameter by
-    itself, goes on from its state, and goes downhill. Of a schedule: that it can run; ticks and memory, where
-    a closed form is known; and the gradients of a small network.
+    Of a loss: the same, and that it divides by the m that it is handed. Of a network:
+    the same of each layer and the loss, and then pipelines of it. Of an optimizer: that
+    it remembers and updates each parameter by itself, goes on from its state, and goes
+    downhill. Of a schedule: that it can run; ticks and memory, where a closed form is
+    known; and the gradients of a small network.
 
-    A check tries; it does not prove. It changes nothing of what it is handed, nor the state of `np.random`.
-    It takes less than a second for most layers, and up to 20 seconds for a Transformer block in fractions.
-    Raises `ValueError` for what cannot be checked.
+    A check tries; it does not prove. It changes nothing of what it is handed, nor the
+    state of `np.random`. It takes less than a second for most layers, and up to 20
+    seconds for a Transformer block in fractions. Raises `ValueError` for what cannot be
+    checked.
 
     >>> from minipipe import Linear
     >>> bool(check(Linear(3, 2), (3,)))
@@ -233,7 +241,9 @@ def _of_network(layers, loss, shape):
 class NetworkTrial:
     """A network with parameters of its own, whose layers are tried before the whole.
 
-    met: [(layer, shape of a sample that it takes)], up to the first that does not run.
+    Attributes:
+        met: [(layer, shape of a sample that it takes)], up to the first that does not
+            run.
     """
 
     def __init__(self, layers: Sequence[Layer], loss: Loss, shape: tuple) -> None:

@@ -19,13 +19,14 @@ from .verdicts import equals_full_batch, equals_same_groups, same_bits
 class Example(NamedTuple):
     """A network with its loss, and what kind of data it takes.
 
-    name: how the table calls it.
-    layers: the network.
-    loss: what it minimises.
-    labels: "numbers", "classes" or "bits".
-    representable: whether nothing rounds on small whole numbers.
-    shape: that of a sample.
-    n_tokens: how many tokens there are, if the inputs are tokens.
+    Args:
+        name: how the table calls it.
+        layers: the network.
+        loss: what it minimises.
+        labels: "numbers", "classes" or "bits".
+        representable: whether nothing rounds on small whole numbers.
+        shape: that of a sample.
+        n_tokens: how many tokens there are, if the inputs are tokens.
     """
 
     name: str
@@ -44,11 +45,13 @@ class Example(NamedTuple):
 class Verdicts(NamedTuple):
     """What holds of an example in a pipeline.
 
-    exact: equal (`==`) in rational arithmetic, to the full batch, or with BatchNorm to the micro-batches
-        in a loop.
-    dyadic: equal bits to the full batch on floats that need no rounding; None where exp or tanh must round.
-    bits: equal bits to GPipe on one device, on any floats; None where layers are in parts, whose products
-        are added in another order.
+    Args:
+        exact: equal (`==`) in rational arithmetic, to the full batch, or with BatchNorm
+            to the micro-batches in a loop.
+        dyadic: equal bits to the full batch on floats that need no rounding; None where
+            exp or tanh must round.
+        bits: equal bits to GPipe on one device, on any floats; None where layers are in
+            parts, whose products are added in another order.
     """
 
     exact: bool
@@ -110,8 +113,9 @@ EXAMPLES = [
 def verdicts(example, m, pipeline_of, in_parts=False):
     """All `Verdicts` of an `Example` on m samples.
 
-    pipeline_of: `pipeline_of(layers)` is the pipeline to be judged.
-    in_parts: whether several devices share the work inside its layers.
+    Args:
+        pipeline_of: `pipeline_of(layers)` is the pipeline to be judged.
+        in_parts: whether several devices share the work inside its layers.
     """
     layers, X, Y = in_eighths(example, m, rational)
     equal = equals_same_groups if example.has_batch_norm else equals_full_batch

@@ -31,7 +31,8 @@ class Remark(str):
 def in_best_numbers(attempt: Callable, what) -> str | None:
     """Return what `attempt(what, convert, exact)` finds wrong in fractions; or in floats, if fractions fail.
 
-    A layer that cannot compute with fractions raises an error somewhere, perhaps for some numbers only.
+    A layer that cannot compute with fractions raises an error somewhere, perhaps for
+    some numbers only.
     """
     try:
         return attempt(what, rational, True)
@@ -71,8 +72,8 @@ class Trial:
     def drawn(self, convert: Callable = np.float64) -> Layer:
         """Return a copy of the layer whose parameters are coarse, and converted.
 
-        None of them is 1 or 0 throughout, as the first gamma and b are: a derivative that forgets such a
-        factor would look right.
+        None of them is 1 or 0 throughout, as the first gamma and b are: a derivative
+        that forgets such a factor would look right.
         """
         twin = private(self.layer.copy())
         for one in every_layer([twin]):
@@ -131,8 +132,9 @@ def _with_none(tree):
 class CostLayer(Layer):
     """A loss as a layer: its output is J (1,), whose dZ is 1, of the samples that it gets.
 
-    labels: of all `BATCH_SIZE` samples.
-    m: what the loss divides by.
+    Args:
+        labels: of all `BATCH_SIZE` samples.
+        m: what the loss divides by.
     """
 
     cache = property(lambda self: self.loss.cache, lambda self, value: setattr(self.loss, "cache", value))
@@ -152,7 +154,8 @@ class CostLayer(Layer):
 class LossTrial(Trial):
     """A loss, tried as a layer, with labels of the first kind for which its derivative is right.
 
-    shape: of the predictions for one sample.
+    Args:
+        shape: of the predictions for one sample.
     """
 
     takes, gives = "A", "J"
@@ -262,8 +265,9 @@ class Slope(NamedTuple):
 def slopes(trial: Trial) -> str | None:
     """Return what is wrong with the derivatives, or None.
 
-    They are tried on random numbers, which meet few kinks; then on whole numbers, some of them large, among
-    which 0 is a kink of ReLU, and 6 one of a bound; then on samples of equal numbers, a kink of a maximum.
+    They are tried on random numbers, which meet few kinks; then on whole numbers, some
+    of them large, among which 0 is a kink of ReLU, and 6 one of a bound; then on
+    samples of equal numbers, a kink of a maximum.
     """
     ways = [lambda part: part, _whole_numbers, _equal_numbers]
     # a layer that is made of others has kinks of kinks
@@ -321,8 +325,8 @@ def _wrong_slope(trial, layer, A_prev, dZ, found):
 def _wrong_at_kinks(trial, layer, A_prev, dZ, found):
     """Return what is wrong with derivatives where many numbers lie at kinks, or None.
 
-    A maximum may give dZ to any of its equals, or share it out among them: if all entries move together, it
-    moves once.
+    A maximum may give dZ to any of its equals, or share it out among them: if all
+    entries move together, it moves once.
     """
     for name, array in trial.named(A_prev, None, None).items():
         for index in [*_some_indices(array), ...]:
@@ -391,7 +395,9 @@ def _measured(layer, A_prev, dZ, array, index, given, are_close=False):
 def _likely_mistake(name, given, slopes, dZ):
     """Return the mistake that explains all entries, or None.
 
-    given, slopes: {index: derivative}, {index: slope}. dZ: None where its entries are not those of the array.
+    Args:
+        given, slopes: {index: derivative}, {index: slope}. dZ: None where its entries
+            are not those of the array.
     """
     ratios = {round(given[index] / slope, 4) for index, slope in slopes.items() if abs(slope) > NEAR}
     if len(ratios) == 1:

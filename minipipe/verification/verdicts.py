@@ -1,7 +1,7 @@
 """Does a pipeline equal its reference? And how far are floats from it?
 
-Compared for J and for every parameter, never for sums or norms. Each verdict runs `pipe` on the mini-batch
-X, Y, so that `pipe.trace` is the trace of the run just judged.
+Compared for J and for every parameter, never for sums or norms. Each verdict runs
+`pipe` on the mini-batch X, Y, so that `pipe.trace` is the trace of the run just judged.
 """
 
 import numpy as np
@@ -17,9 +17,9 @@ from ..ties import sum_of_tied
 def equals_full_batch(pipe, X, Y):
     """Tell whether J, dW and db are `==` to those of one full-width batch.
 
-    Must hold for rational numbers, and for floats so small and even that no operation rounds.
-    With BatchNorm it does not hold, because the statistics are those of the micro-batches:
-    see `equals_same_groups`.
+    Must hold for rational numbers, and for floats so small and even that no operation
+    rounds. With BatchNorm it does not hold, because the statistics are those of the
+    micro-batches: see `equals_same_groups`.
     """
     return difference_in_words(*against_full_batch(pipe, X, Y)) is None
 
@@ -33,8 +33,9 @@ def against_full_batch(pipe, X, Y):
 def equals_same_groups(pipe, X, Y):
     """Tell whether J, dW and db are `==` to sums over micro-batches that pass through all layers in turn.
 
-    The reference is a plain loop, without stages, schedule or recomputation; with a `grain`, over the grains.
-    Must hold where `equals_full_batch` must, and for networks with BatchNorm, too.
+    The reference is a plain loop, without stages, schedule or recomputation; with a
+    `grain`, over the grains. Must hold where `equals_full_batch` must, and for networks
+    with BatchNorm, too.
     """
     return difference_in_words(*against_same_groups(pipe, X, Y)) is None
 
@@ -62,9 +63,9 @@ def against_same_groups(pipe, X, Y):
 def same_bits(pipe, X, Y):
     """Tell whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
-    Must hold for any floats: the same micro-batches, added along the same tree, with one number of
-    threads in BLAS (see `minipipe.arrays.blas_threads`). With late W, so has the one stage; with a
-    `grain`, the reference is `Sequential` with that grain.
+    Must hold for any floats: the same micro-batches, added along the same tree, with
+    one number of threads in BLAS (see `minipipe.arrays.blas_threads`). With late W, so
+    has the one stage; with a `grain`, the reference is `Sequential` with that grain.
     """
     return difference_in_words(*against_one_device(pipe, X, Y)) is None
 
@@ -83,7 +84,9 @@ def against_one_device(pipe, X, Y):
 def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str | None:
     """Return the first difference between two (J, gradients) in words, or None if they are equal.
 
-    exact: whether equal means `==`; if not, floats may differ by 1e-9 of the largest entry.
+    Args:
+        exact: whether equal means `==`; if not, floats may differ by 1e-9 of the
+            largest entry.
     """
     (J, gradients), (J_reference, gradients_reference) = run, reference
     pairs = [("J", np.asarray(J), np.asarray(J_reference))]
@@ -114,8 +117,9 @@ def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bo
 def last_places_apart(pipe, X, Y):
     """Return how far J and the gradients are from those of one full-width batch, in units in the last place.
 
-    It is the largest difference in any array, where a unit is the distance from the largest entry of that
-    array to the next float. Floats are added in another order there, so no number is promised.
+    It is the largest difference in any array, where a unit is the distance from the
+    largest entry of that array to the next float. Floats are added in another order
+    there, so no number is promised.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError
