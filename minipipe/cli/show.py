@@ -36,8 +36,12 @@ def show(options):
     if options.recompute:
         schedule = with_recompute(schedule, "always")
     costs, link = machine_of(options)
-    trace, title = simulate(schedule, costs, link), title_of(schedule)
+    trace, title = simulate(schedule, costs, link, as_far_as_it_goes=True), title_of(schedule)
     print(title)
+    if trace.stop is not None:
+        standing = [each.words for each in trace.stop.standing.values()]
+        print(f"{text(trace)}\n\nHere it stops:", *standing, sep="\n- ")
+        schedule.validate()
     print_trace(trace)
     if options.explain:
         print(f"\n{trace.explain()}\n\nfour shares that are called the bubble:")

@@ -66,10 +66,11 @@ class Record:
     tick_is: what a tick stands for, a `OneTick`; None, if that is unknown.
     even: a function that returns the `Trace` of this run with equal stages; None if they are equal, or if
         nobody knows.
+    stop: where and why an order stood still, a `Stop` of `minipipe.order`; None for a run that can end.
     """
 
     def __init__(self, lanes, shares, unit=TICKS):
-        self.unit, self.names, self.tick_is, self.even = unit, [], None, None
+        self.unit, self.names, self.tick_is, self.even, self.stop = unit, [], None, None, None
         self.lanes = lanes    # (device, name) of each lane, device by device
         self.shares = shares  # for each device, how many parts a micro-batch has on it
         self.spans = []     # rows of lane, label, start, end

@@ -33,6 +33,7 @@ class Trace:
         printed; None where that is unknown, as for a program of your own, a list of costs or seconds.
     even: a function that simulates the run with its work divided evenly, and returns that `Trace`; None
         where stages are equal, and for a run that was not simulated.
+    stop: where and why an order with faults stood still, a `Stop`; None for a run that can end.
     shares: for each device, how many stages share it: `alive` of a label counts one of them.
     names: what pictures call the devices, or [].
 
@@ -44,7 +45,7 @@ class Trace:
     def __init__(self, record):
         self._record, self.names = record, record.names
         self.n_devices, self.shares, self.unit = record.n_devices, record.shares, record.unit
-        self.tick_is, self.even = record.tick_is, record.even
+        self.tick_is, self.even, self.stop = record.tick_is, record.even, record.stop
         ends = [tick for tick in record.finished if tick is not None]
         self.makespan = max([*record.spans[3::4], *ends], default=0)
 

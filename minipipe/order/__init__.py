@@ -7,7 +7,7 @@ Where to read: `actions` has the kinds of work, `schedule` an order of them, `fa
 The schedules that have a name are in `minipipe.schedules`.
 """
 
-from .actions import Action, Overlap, ScheduleError, ScheduleWarning
+from .actions import Action, Fault, Overlap, ScheduleError, ScheduleWarning
 from .changes import (
     RECOMPUTE, costs_in_segments, in_copies, in_segments, with_all_reduce, with_recompute, with_updates,
     with_zero, without_overlaps,
@@ -15,12 +15,14 @@ from .changes import (
 from .costs import Costs
 from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
 from .greedy import greedy_schedule
+from .playing import Standing, Stop
 from .schedule import Schedule
 from .searching import Found, best_schedule
 from .simulate import simulate
 
 __all__ = [
-    "Action", "Costs", "Found", "Overlap", "RECOMPUTE", "Schedule", "ScheduleError", "ScheduleWarning",
+    "Action", "Costs", "Fault", "Found", "Overlap", "RECOMPUTE", "Schedule", "ScheduleError",
+    "ScheduleWarning", "Standing", "Stop",
     "alive_microbatches", "best_schedule", "costs_in_segments", "greedy_schedule", "in_copies", "in_segments",
     "peak_microbatches", "peak_versions", "simulate", "staleness", "with_all_reduce", "with_recompute",
     "with_updates", "with_zero", "without_overlaps",

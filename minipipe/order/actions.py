@@ -1,6 +1,7 @@
 """The kinds of work, what each of them needs and gives, and the actions of which an order is made."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..checks import shown
@@ -131,8 +132,33 @@ def join_with_or(words):
 
 # The actions, and how they are written.
 
+class Fault(str):
+    """A sentence that says what is wrong with an order, and where.
+
+    Args:
+        words: the sentence.
+        device: the device whose line is wrong; None if that is not one device alone.
+        position: the index of the wrong action in this line; None if an action is missing.
+    """
+
+    def __new__(cls, words: str, device: int | None = None, position: int | None = None):
+        """Return the sentence, which knows its place."""
+        fault = super().__new__(cls, words)
+        fault.device, fault.position = device, position
+        return fault
+
+
 class ScheduleError(ValueError):
-    """A schedule that cannot be read, or cannot run; the message lists every fault."""
+    """A schedule that cannot be read, or cannot run; the message lists every fault.
+
+    Args:
+        message: the text of the error.
+        faults: the `Fault`s that the message lists, if it is about single actions.
+    """
+
+    def __init__(self, message: str, faults: Iterable[Fault] = ()) -> None:
+        super().__init__(message)
+        self.faults = list(faults)
 
 
 class ScheduleWarning(UserWarning):
@@ -231,7 +257,7 @@ def parse(word, device):
 
 def _parse_part(part, word, device):
     match = re.fullmatch(r"(\d{0,9})([A-Za-z]\*?)(\d{1,9})", part, re.ASCII)
-    if not match:
+    if not match or match[2].upper() not in RULES:
         raise ScheduleError(
             f"device {device}: {shown(word)} is not an action: "
             f"write {join_with_or(kind + '0' for kind in RULES)}, 2F0 for stage 2, or 0F5&3B2 for an overlap"

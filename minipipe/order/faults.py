@@ -4,11 +4,11 @@ from collections import Counter
 from numbers import Integral
 
 from .actions import (
-    CLOSING, FORWARD, INPUT, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, adding, join_with_or,
-    works_on,
+    CLOSING, FORWARD, INPUT, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, Fault, adding,
+    join_with_or, works_on,
 )
 from .costs import as_float, divide_exactly, one_for_each
-from .playing import play
+from .playing import Stop, play
 
 
 # What closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
@@ -32,11 +32,11 @@ def wrong_closings(schedule):
     for device, part, _ in schedule.walk():
         parts_of.setdefault((device, part.stage), []).append(part)
     for (device, _), parts in parts_of.items():
-        found += [f"device {device}: {fault}" for fault in _closing_faults_of_stage(schedule, parts)]
+        found += [(device, *fault) for fault in _closing_faults_of_stage(schedule, parts)]
     if "S" in schedule.kinds and not found:
         in_parts = "X" in schedule.kinds
         for (device, stage), parts in parts_of.items():
-            found += [f"device {device}: {fault}" for fault in _faults_of_parameters(stage, parts, in_parts)]
+            found += [(device, *fault) for fault in _faults_of_parameters(stage, parts, in_parts)]
         for stage in range(schedule.n_stages):
             found += _unequal_meetings(stage, schedule.holders(stage), "G", parts_of)
     sums = adding(SUMMED, schedule.kinds)
@@ -77,7 +77,7 @@ def _parts_out_of_place(schedule):
 
 
 def _closing_faults_of_stage(schedule, parts):
-    """Yield the faults of the closing actions among `parts`, all that one device does for one stage."""
+    """Yield (action or None, fault) of the closing actions in `parts`, all that a device does for a stage."""
     gradients = []  # the micro-batches whose gradients were made since the last update
     summed = updated = None  # the `A` that has added them up, and that update
     refused = set()  # closing actions that come too early, which is said once
@@ -90,15 +90,15 @@ def _closing_faults_of_stage(schedule, parts):
             does, last = "apply" if kind == "U" else "add up", max(gradients, default=i)
             if i not in gradients:
                 applied = f"an update before it applied the gradient of micro-batch {i}"
-                yield f"{part} has nothing to {does}: {applied}"
+                yield part, f"{part} has nothing to {does}: {applied}"
             elif last > i:
-                yield (
+                yield part, (
                     f"{part} comes after the backward of micro-batch {last}, whose gradient it would {does}, "
                     f"too: put it before that, or write {stage}{kind}{last}"
                 )
         elif updated and not schedule.versions and updated not in refused:
             refused.add(updated)
-            yield (
+            yield part, (
                 f"{part} comes after {updated}, so the order updates weights but does not say which ones it "
                 "works with: pass versions, for each stage a row with the number of updates in the weights "
                 "for each micro-batch, or put the update behind the stage's last backward"
@@ -107,7 +107,7 @@ def _closing_faults_of_stage(schedule, parts):
             summed = part
         elif kind == "U":
             if sums and not summed:
-                yield (
+                yield part, (
                     f"{part} applies gradients that no {RULES[sums[0]].name} has added up: "
                     f"put {stage}{sums[0]}{i} before it"
                 )
@@ -116,13 +116,13 @@ def _closing_faults_of_stage(schedule, parts):
             gradients += works_on(part, schedule.copy_of)
             if summed and summed not in refused:
                 refused.add(summed)
-                yield (
+                yield summed, (
                     f"{summed} comes before {part}, whose gradient it leaves out: put it behind the stage's "
                     "last backward"
                 )
     left_out = {"U": "U" in schedule.kinds and updated not in refused} | dict.fromkeys(sums, not summed)
     for kind in [kind for kind in left_out if left_out[kind] and gradients]:
-        yield (
+        yield None, (
             f"no {RULES[kind].name} of stage {stage} takes in micro-batch{'es' * (len(gradients) > 1)} "
             f"{_text_of(sorted(gradients))}: an order with some {kind} has all of them, so put "
             f"{stage}{kind}{max(gradients)} behind the stage's last backward"
@@ -130,7 +130,7 @@ def _closing_faults_of_stage(schedule, parts):
 
 
 def _faults_of_parameters(stage, parts, in_parts):
-    """Yield a fault for parameters that a device lacks, or has already, when an action begins.
+    """Yield (action, fault) for parameters that a device lacks, or has already, when an action begins.
 
     in_parts: whether the device has only its own part at the beginning and at the end, as in an order with X.
         Without X, it has all parameters then.
@@ -141,24 +141,24 @@ def _faults_of_parameters(stage, parts, in_parts):
         if rule.whole and not whole:
             since = "" if last is None else f" since {last}"
             remedy = "leave it out" if kind == "X" else f"put {part._replace(kind='G')} before it"
-            yield (
+            yield part, (
                 f"{part} needs all parameters of its stage, but the device has its own part{since}: {remedy}"
             )
             return
         if rule.whole is False and whole:
             free = f"leave it out, or put {part._replace(kind='X')} before it"
             remedy = free if in_parts else "put it behind their update"
-            yield f"{part} gathers parameters of which the device has all: {remedy}"
+            yield part, f"{part} gathers parameters of which the device has all: {remedy}"
             return
         if rule.leaves is not None:
             whole, last = rule.leaves, part
     if whole and in_parts:
-        yield (
+        yield last, (
             f"{last} leaves the parameters whole at the end: put {last._replace(kind='X')} behind their last "
             "use"
         )
     elif not whole and not in_parts:
-        yield (
+        yield last, (
             f"each device has updated a part of stage {stage} by {last}, which no G sends to the others: "
             f"put {last._replace(kind='G')} behind it"
         )
@@ -182,19 +182,49 @@ def _text_of(numbers):
 # All faults; and those of sizes, of counts, of what comes before what, and of limits.
 
 def faults(schedule, most_alive=None):
-    """Return every fault of `schedule` in words; takes time in proportion to the number of actions."""
+    """Return a list of the `Fault`s of an order, in time proportional to the number of its actions.
+
+    Args:
+        schedule: a `Schedule`.
+        most_alive: the micro-batches that a device can keep, as for `Schedule.faults`.
+    """
+    def placed(fault):
+        if isinstance(fault, Fault):
+            return fault
+        if isinstance(fault, str):
+            return Fault(fault)
+        device, part, words = fault  # part: the action at which it is wrong, or None
+        return Fault(f"device {device}: {words}", device, schedule.position_of.get((device, part)))
+
     found = list(wrong_form(schedule)) or list(_late_W_out_of_place(schedule))
-    if found:
-        return found
-    stop = play(schedule)
-    if stop is not None:
-        for faults_of in (_unknown, _on_two_devices, _wrong_count, _wrong_order, _weights_too_new):
-            found += faults_of(schedule)
-        return found or wrong_closings(schedule) or [stop.deadlock()]
-    found = wrong_closings(schedule)
-    if most_alive is not None:
-        found += _too_many_alive(schedule, most_alive)
-    return found
+    if not found:
+        progress = play(schedule)
+        if progress is not None:
+            for faults_of in (_unknown, _on_two_devices, _wrong_count, _wrong_order, _weights_too_new):
+                found += faults_of(schedule)
+            found = found or wrong_closings(schedule) or [progress.deadlock()]
+        else:
+            found = wrong_closings(schedule)
+            if most_alive is not None:
+                found += _too_many_alive(schedule, most_alive)
+    return list(map(placed, found))
+
+
+def stop_of(schedule):
+    """Return the `Stop` of an order that cannot come to its end, or None.
+
+    Raises:
+        ScheduleError: the sizes of `schedule` are wrong, so what its actions mean is not known.
+    """
+    found = schedule.faults()
+    if not found:
+        return None
+    if any(wrong_form(schedule)):
+        schedule.validate()
+    progress = play(schedule)
+    if progress is None:  # only what closes the mini-batch is wrong
+        return Stop(found, list(map(len, schedule.devices)), {}, [])
+    return progress.stop(found)
 
 
 def wrong_form(schedule):
@@ -244,8 +274,8 @@ def _late_W_out_of_place(schedule):
         why = "copy_of says that those of a copy do not follow each other"
     for device, part, _ in schedule.walk():
         if part.kind == "W*" and (why or len(schedule.holders(part.stage)) < schedule.n_copies):
-            yield (
-                f"device {device}: {part} makes the weight gradients of all micro-batches in one product, "
+            yield device, part, (
+                f"{part} makes the weight gradients of all micro-batches in one product, "
                 f"but {why or 'copies of the network share the device'}: use a W for each micro-batch"
             )
 
@@ -262,14 +292,14 @@ def _is_known(part, schedule):
 def _unknown(schedule):
     for device, part in dict.fromkeys((device, part) for device, part, _ in schedule.walk()):
         if part.kind not in RULES:
-            yield f"device {device}: {part} is of unknown kind {part.kind!r}: use {join_with_or(RULES)}"
+            yield device, part, f"{part} is of unknown kind {part.kind!r}: use {join_with_or(RULES)}"
         elif not 0 <= part.stage < schedule.n_stages:
-            yield f"device {device}: {part} is unknown: stages are 0..{schedule.n_stages - 1}"
+            yield device, part, f"{part} is unknown: stages are 0..{schedule.n_stages - 1}"
         elif not _is_known(part, schedule):
-            yield f"device {device}: {part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
+            yield device, part, f"{part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
         elif part != _at(schedule, *part):
-            yield (
-                f"device {device}: {part} leaves out micro-batches behind {part.microbatch}, but takes in "
+            yield device, part, (
+                f"{part} leaves out micro-batches behind {part.microbatch}, but takes in "
                 f"all: write {_at(schedule, *part)}"
             )
 
@@ -290,6 +320,7 @@ def _on_two_devices(schedule):
 
 def _wrong_count(schedule):
     """Yield a fault for each action of a stage and a micro-batch that is done too often, or never."""
+    place = schedule.position_of.get
     counts = Counter(_at(schedule, *part) for _, part, _ in schedule.walk() if part.kind in RULES)
     for stage in range(schedule.n_stages):
         for microbatch, copy in enumerate(schedule.copies):
@@ -301,26 +332,21 @@ def _wrong_count(schedule):
             for action in actions.values():
                 is_once = action.microbatch == microbatch and action.kind not in REPEATED
                 if counts[action] > 1 and is_once:
-                    yield f"{who} does {action} {counts[action]} times (duplicated): once is enough"
+                    words = f"{who} does {action} {counts[action]} times (duplicated): once is enough"
+                    yield Fault(words, device, place((device, action)))
             missing = [kind for kind in "FBIW" if not any(count[other] for other in adding(RULES[kind].adds))]
             if "B" in missing:  # that says it for both halves
                 missing = [kind for kind in missing if kind in "FB"]
             for kind in missing:
-                yield (
-                    f"{never} {stage}{kind}{microbatch} (missing): every stage needs F and B (or I and W) of "
-                    f"micro-batches 0..{schedule.n_microbatches - 1}"
-                )
+                every = f"F and B (or I and W) of micro-batches 0..{schedule.n_microbatches - 1}"
+                yield Fault(f"{never} {stage}{kind}{microbatch} (missing): every stage needs {every}", device)
             halves = [actions[kind] for kind in ("I", "W", "W*") if count[kind]]
             if count["B"] and halves:
-                yield (
-                    f"{who} does {stage}B{microbatch} and also its half {halves[0]} (duplicated): use B, or "
-                    "I and W"
-                )
+                also = f"and also its half {halves[0]} (duplicated): use B, or I and W"
+                yield Fault(f"{who} does {stage}B{microbatch} {also}", device, place((device, halves[0])))
             elif count["W"] and count["W*"]:
-                yield (
-                    f"{who} does {stage}W{microbatch} and also {halves[-1]}, which takes it in (duplicated): "
-                    "use one of them"
-                )
+                also = f"and also {halves[-1]}, which takes it in (duplicated): use one of them"
+                yield Fault(f"{who} does {stage}W{microbatch} {also}", device, place((device, halves[-1])))
 
 
 def _wrong_order(schedule):
@@ -340,11 +366,11 @@ def _wrong_order(schedule):
                     what = f"its forward {first}"
                 elif rule.needs == INPUT:
                     what = f"{first}, the other half, which it needs"
-                yield f"device {device}: {part} comes before {what}"
+                yield device, part, f"{part} comes before {what}"
             for other in _others(schedule, part, rule.forbids):
                 said = RULES[other.kind].needs & rule.adds  # of `other`, which comes before what it needs
                 if other in positions and position > positions[other] and not said:
-                    yield f"device {device}: {part} comes after {other}, which needs it"
+                    yield device, part, f"{part} comes after {other}, which needs it"
 
 
 def _others(schedule, part, bits):
@@ -370,8 +396,8 @@ def _weights_too_new(schedule):
         if schedule.versions and part.kind == "F" and _is_known(part, schedule):
             version = schedule.versions[part.stage][part.microbatch]
             if version > made:
-                yield (
-                    f"device {device}: {part} needs the weights after {version} updates, but there were only "
+                yield device, part, (
+                    f"{part} needs the weights after {version} updates, but there were only "
                     f"{made} by then"
                 )
 
@@ -388,8 +414,8 @@ def _too_many_alive(schedule, most_alive):
             kept += sum(part.alive for part in action.parts if part.alive > 0)
             alive = as_float(divide_exactly(kept, schedule.stages_on[device]))
             if not alive <= limit:
-                yield (
-                    f"device {device}: with {action}, {alive} micro-batches are alive at once, above the "
+                yield device, action.parts[0], (
+                    f"with {action}, {alive} micro-batches are alive at once, above the "
                     f"limit of {limit}: put a backward before it"
                 )
                 break

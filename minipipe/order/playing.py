@@ -1,8 +1,49 @@
 """A schedule performed action by action: whether it comes to its end, and who waits for whom if not."""
 
 from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from .actions import RULES, WEIGHT, before, works_on
+from .actions import RULES, WEIGHT, Action, Fault, Overlap, before, works_on
+
+
+class Standing(NamedTuple):
+    """Where a device stands in an order that cannot go on.
+
+    device, position, action: the device cannot start this action of its line, or cannot end this exchange.
+    needs: the `Action` that must come first; None if the action itself is wrong, or waits for an exchange.
+    source: the device that has `needs` still to do; None if no device has.
+    in_lane: whether the communication lane of the device stands, and not the lane that computes.
+    words: a sentence that says so.
+    """
+
+    device: int
+    position: int
+    action: Action | Overlap
+    needs: Action | None
+    source: int | None
+    in_lane: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where an order stops that cannot come to its end; it prints as a sentence.
+
+    faults: the `Fault`s of the order.
+    n_done: for each device, how many actions of its line it has done.
+    standing: {device: its `Standing`} of the devices that are not at their end.
+    circle: devices that wait for each other, each for the next one and the last for the first; or [].
+    """
+
+    faults: list[Fault]
+    n_done: list[int]
+    standing: dict[int, Standing]
+    circle: list[int]
+
+    def __str__(self) -> str:
+        others = len(self.faults) - 1
+        return f"{self.faults[0]}{f'; and {others} more fault' + 's' * (others > 1) if others else ''}"
 
 
 def play(schedule):
@@ -100,44 +141,89 @@ class Progress:
         return took_part
 
     def deadlock(self):
-        """Return the cycle of who waits for whom, in words.
-
-        Each place in the cycle is (device, whether its communication lane waits).
-        """
-        to_come = {part for actions in self.left for action in actions for part in action.parts}
-        path = [(r, False) for r, actions in enumerate(self.left) if actions]
-        path = (path or [(r, True) for r, lane in enumerate(self.lanes) if lane])[:1]
-        while (following := self._obstacle(*path[-1], to_come)[1]) not in path:
-            path.append(following)
-        cycle = path[path.index(following):]
+        """Return the `Fault` of an order whose actions are all right: who waits for whom, in a circle."""
+        circle = self.circle(self.standing())
         remedy = ""
-        if all(communicates for _, communicates in cycle):
+        if all(standing.in_lane for standing in circle):
             remedy = ": start the exchanges in the same order of stages on all devices"
-        return "deadlock: " + ", and ".join(self._obstacle(*place, to_come)[0] for place in cycle) + remedy
+        words = ", and ".join(standing.words for standing in circle)
+        return Fault(f"deadlock: {words}{remedy}", circle[0].device, circle[0].position)
 
-    def _obstacle(self, device, communicates, to_come):
-        """Return (what a device, or its communication lane, waits for, in words; the place of that).
+    def stop(self, faults):
+        """Return the `Stop` of an order with these `Fault`s."""
+        said = {(fault.device, fault.position): fault for fault in reversed(faults)}
+        places = self.standing()
+        for place, standing in places.items():
+            if standing.needs is standing.source is None:  # what is wrong with the action itself
+                words = said.get((standing.device, standing.position), standing.words)
+                places[place] = standing._replace(words=words)
+        n_done = [len(line) - len(left) for line, left in zip(self._schedule.devices, self.left)]
+        # a device whose line is done stands in its communication lane
+        standing = {place[0]: places[place] for place in sorted(places, reverse=True)}
+        circle = [standing.device for standing in self.circle(places)]
+        return Stop(list(faults), n_done, dict(sorted(standing.items())), circle)
 
-        to_come: all actions that are left.
+    def standing(self):
+        """Return {(device, whether its communication lane stands): `Standing`} of all that stand."""
+        to_come = {}  # {action: the device that has it still to do}
+        for device, actions in enumerate(self.left):
+            to_come |= {part: device for action in actions for part in action.parts}
+        found = {(r, False): self._stands(r, to_come) for r, actions in enumerate(self.left) if actions}
+        return found | {(r, True): self._lane_stands(r) for r, lane in enumerate(self.lanes) if lane}
+
+    def circle(self, places):
+        """Return a circle of `Standing`s, each of which waits for the next; [] if there is none.
+
+        places: as `standing` returns them.
         """
-        schedule, lanes = self._schedule, self.lanes
-        if communicates:
-            mine = lanes[device][0]
-            holders = self._holders[mine.stage]
-            other = next(r for r in holders if not lanes[r] or lanes[r][0][:2] != mine[:2])
-            behind = [*lanes[other], *self.left[other]]
-            theirs = next(action for action in behind if action[:2] == mine[:2])
-            words = f"device {device} cannot end {mine} before {theirs} on device {other}, behind {behind[0]}"
-            return words, (other, bool(lanes[other]))
-        action = self.left[device][0]
-        words = f"device {device} cannot start {action} before "
-        needs = [need for part in action.parts for need in before(*part) if need in to_come]
-        if not needs:
-            ends = (_waits_for(part.kind, part.stage, lanes[device]) for part in action.parts)
-            return f"{words}{next(filter(None, ends))[0]} is over", (device, True)
-        kind, stage, microbatch = needs[0]
-        holder = schedule.device_of[schedule.copies[microbatch]][stage]
-        return f"{words}{stage}{kind}{microbatch} on device {holder}", (holder, False)
+        for place in places:
+            path = []
+            while place in places and place not in path:
+                path.append(place)
+                standing = places[place]
+                waits_for_lane = not standing.in_lane and standing.needs is None
+                theirs = standing.in_lane and bool(self.lanes[standing.source])
+                place = standing.source, waits_for_lane or theirs
+            if place in path:
+                return [places[place] for place in path[path.index(place):]]
+        return []
+
+    def _stands(self, device, to_come):
+        """Return the `Standing` of a device whose next action cannot start."""
+        action, done, needs, source = self.left[device][0], self.done, None, None
+        position, words = len(self._schedule.devices[device]) - len(self.left[device]), ""
+        parts = [part for part in action.parts if part.kind in RULES]
+        wanted = [Action(*need) for part in parts for need in before(*part)]
+        coming = [need for need in wanted if need in to_come]
+        exchanges = [
+            end for part in parts for end in _waits_for(part.kind, part.stage, self.lanes[device])[:1]
+        ]
+        missing = [
+            need for need in wanted
+            if 0 <= need.stage < len(done) and 0 <= need.microbatch < self._schedule.n_microbatches
+            and not done[need.stage][need.microbatch] & RULES[need.kind].adds
+        ]
+        if coming:
+            needs, source = coming[0], to_come[coming[0]]
+            words = f" before {needs} on device {source}"
+        elif exchanges:
+            source, words = device, f" before {exchanges[0]} is over"
+        elif missing:
+            needs, words = missing[0], f" before {missing[0]}, which no device does"
+        said = f"device {device} cannot start {action}{words}"
+        return Standing(device, position, action, needs, source, False, said)
+
+    def _lane_stands(self, device):
+        """Return the `Standing` of a communication lane, whose next exchange cannot end."""
+        lanes, mine = self.lanes, self.lanes[device][0]
+        others = [r for r in self._holders[mine.stage] if not lanes[r] or lanes[r][0][:2] != mine[:2]]
+        other = others[0]
+        behind = [*lanes[other], *self.left[other]]
+        needs = next((action for action in behind if action[:2] == mine[:2]), None)
+        words = f"device {device} cannot end {mine}, which device {other} does not start for its stage"
+        if needs is not None:
+            words = f"device {device} cannot end {mine} before {needs} on device {other}, behind {behind[0]}"
+        return Standing(device, self._schedule.position_of[device, mine], mine, needs, other, True, words)
 
 
 def _waits_for(kind, stage, lane):

@@ -44,7 +44,10 @@ class Wires:
     def __init__(self, schedule, skips=(), ranks=None):
         self.schedule = schedule
         self.ranks = range(len(schedule.devices)) if ranks is None else ranks
-        self.placements = [[self.ranks[device] for device in placement] for placement in schedule.placements]
+        self.placements = [
+            [None if device is None else self.ranks[device] for device in placement]
+            for placement in schedule.placements
+        ]
         self._stages_on = {}
         for stage, device in chain(*map(enumerate, self.placements)):
             self._stages_on.setdefault(device, set()).add(stage)
@@ -66,7 +69,8 @@ class Wires:
 
     def holders(self, stage):
         """The devices on the cluster that have a copy of the stage, in the order of the copies."""
-        return list(dict.fromkeys(placement[stage] for placement in self.placements))
+        placed = dict.fromkeys(placement[stage] for placement in self.placements)
+        return [device for device in placed if device is not None]
 
     def group(self, stage, device):
         """The `Group` of the devices that have a copy of the stage, for one of them; None if it is alone."""
@@ -103,6 +107,8 @@ def _ends(placement, skips):
     connections = [(MAIN, stage, stage + 1) for stage in stages[:-1]] + list(skips)
     for kind, rule in RULES.items():
         for name, begin, end in connections if rule.way else ():
+            if None in (placement[begin], placement[end]):  # a stage that an order with faults leaves out
+                continue
             source, to = (begin, end) if rule.way > 0 else (end, begin)
             waits_for, _ = ends[kind][to]
             waits_for.append((name, rule.message, source, placement[source]))
@@ -285,13 +291,16 @@ def program(order, wires, perform, close=()):
     yield from close
 
 
-def programs_of_schedule(wires, perform_on, stages=None, sum_tied=None, all_reduce=OWNERS):
+def programs_of_schedule(
+    wires, perform_on, stages=None, sum_tied=None, all_reduce=OWNERS, n_done=None
+):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
     wires: as for `program`.
     perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
     stages, sum_tied: as for `Closing`; left out in a run without numbers.
     all_reduce: the algorithm by which copies of a stage put their gradients together.
+    n_done: for each device, how many of its actions it does before it stands; left out, it does all.
     """
     programs, schedule = [], wires.schedule
     for device, order in enumerate(schedule.devices):
@@ -299,11 +308,18 @@ def programs_of_schedule(wires, perform_on, stages=None, sum_tied=None, all_redu
         perform = perform_on(wires.ranks[device])
         if schedule.kinds & CLOSING:
             perform = closing.around(perform)
-        lanes = {COMPUTE: program(order, wires, perform, closing.close())}
+        n = len(order) if n_done is None else n_done[device]
+        close = closing.close() if n == len(order) else _stands(wires.ranks[device])
+        lanes = {COMPUTE: program(order[:n], wires, perform, close)}
         if schedule.kinds & MEETING:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)
     return programs
+
+
+def _stands(device):
+    """A program that waits for what never comes."""
+    yield Receive("what an order that cannot go on lacks", device)
 
 
 def cluster_of(

@@ -13,7 +13,7 @@ from .actions import RULES, ScheduleError
 from .costs import check_number_of_actions
 from .csv_format import read_text
 from .names import SCHEDULES, name_of, names_having
-from .schedule import Schedule, actions_of, copies_of
+from .schedule import Schedule, copies_of, lines_of
 
 DEVICES, MICROBATCHES = 4, 8  # where a name or a function is given no sizes
 TABLE, TEXT, CODE = ".csv", ".txt", ".py"  # how the names of files end
@@ -79,7 +79,7 @@ def said_by(what):
     if isinstance(what, Schedule):
         return what
     if isinstance(what, (list, tuple)):
-        return Schedule.of_devices(tuple(actions_of(line, r, f"line {r}") for r, line in enumerate(what)))
+        return Schedule.of_devices(lines_of(what))
     if not isinstance(what, (str, PurePath)):
         if isinstance(what, FromFunction) or registered_name(what):
             return what
@@ -118,7 +118,7 @@ def _of_file(path):
         try:
             schedule = Schedule.from_text(text, name=path.stem)
         except ValueError as error:
-            raise ScheduleError(f"{path}: {error}") from None
+            raise ScheduleError(f"{path}: {error}", getattr(error, "faults", ())) from None
         copies = copies_of(schedule.devices)
         return replace(schedule, copy_of=copies, n_microbatches=len(copies)) if copies else schedule
     raise ValueError(
@@ -165,8 +165,10 @@ class FromFunction:
 
     def __call__(self, K, M):
         if self.n_parameters == 3:
-            orders = [actions_of(self.function(r, K, M), r, f"{self.name}({r}, {K}, {M})") for r in range(K)]
-            return Schedule.of_devices(tuple(orders), M, self.name)
+            orders = lines_of(
+                (self.function(r, K, M) for r in range(K)), lambda r: f"{self.name}({r}, {K}, {M})"
+            )
+            return Schedule.of_devices(orders, M, self.name)
         schedule = self.function(K, M)
         if not isinstance(schedule, Schedule):
             raise ValueError(

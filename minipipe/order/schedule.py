@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..checks import items_of, listed, shown, write_text
 from ..cluster import SHOWS
-from .actions import CLOSING, RULES, Action, Overlap, ScheduleError, listing, parse
+from .actions import CLOSING, RULES, Action, Fault, Overlap, ScheduleError, listing, parse
 from .costs import check_sizes
 from .csv_format import parse_table, read_text, table_text
 from .faults import faults, is_count, wrong_form
@@ -57,43 +57,53 @@ def _devices_of(devices, what):
     return found
 
 
-def actions_of(order, device, said_in):
-    """Return the actions of a device, a tuple. Raise `ScheduleError` for an item that is not one.
+def lines_of(orders, name_of_line="line {}".format):
+    """Return for each device the tuple of its actions.
 
-    order: a text, such as "F0 2F0 B0", which may begin with "device 0:"; or a list, whose items are
-        `Action`s, words of such a text, or ("F", 0) for the device's own stage and ("F", 2, 0) for stage 2.
-    said_in: what an error calls the order.
+    Args:
+        orders: for each device a text, such as "F0 2F0 B0", which may begin with "device 0:"; or a list,
+            whose items are `Action`s, words of such a text, or ("F", 0) for the device's own stage and
+            ("F", 2, 0) for stage 2.
+        name_of_line: a function of a device, which returns what an error calls its order.
+
+    Raises:
+        ScheduleError: some words or items are not actions; its `faults` has each of them.
     """
-    if isinstance(order, str):
-        return tuple(parse(word, device) for word in re.sub(r"^\s*device \d+:", "", order).split())
-    items = items_of(order)
-    if items is None:
-        raise ScheduleError(
-            f"{said_in} returns {shown(order)}: return the list of the actions of device {device}, such as "
-            '[("F", 0), ("B", 0)]'
-        )
-    actions = [_action(item, device) for item in items]
-    if None in actions:
-        place = actions.index(None)
-        raise ScheduleError(
-            f"device {device}: item {place} of {said_in} is {shown(items[place])}, which is not an action: "
-            f'write ("F", 0) or "F0"; ("F", 2, 0) or "2F0" for stage 2; for F also {", ".join([*RULES][1:])}'
-        )
-    return tuple(actions)
+    devices, faults = [], []
+    for device, order in enumerate(orders):
+        is_text, name = isinstance(order, str), name_of_line(device)
+        items = re.sub(r"^\s*device \d+:", "", order).split() if is_text else items_of(order)
+        if items is None:
+            raise ScheduleError(
+                f"{name} returns {shown(order)}: return the list of the actions of device {device}, such as "
+                '[("F", 0), ("B", 0)]'
+            )
+        devices.append([])
+        for position, item in enumerate(items):
+            try:
+                devices[device].append(_action(item, device))
+            except ScheduleError as error:
+                words = str(error) if is_text else (
+                    f"device {device}: item {position} of {name} is {shown(item)}, which is not an action: "
+                    f'write ("F", 0) or "F0"; ("F", 2, 0) or "2F0" for stage 2; for F also '
+                    f"{', '.join([*RULES][1:])}"
+                )
+                faults.append(Fault(words, device, position))
+    if faults:
+        several = f"{len(faults)} words are not actions:\n{listing(faults)}"
+        raise ScheduleError(faults[0] if len(faults) == 1 else several, faults)
+    return tuple(map(tuple, devices))
 
 
 def _action(item, device):
-    """Return the `Action` that an item of a list stands for, or None."""
+    """Return the action that a word or an item of a list stands for, or raise `ScheduleError`."""
     if isinstance(item, (Action, Overlap)):
         return item
     if isinstance(item, str):
-        try:
-            return parse(item, device)
-        except ScheduleError:
-            return None
+        return parse(item, device)
     kind, *numbers = items_of(item) or [None]
     if kind not in RULES or len(numbers) not in (1, 2) or not all(map(is_count, numbers)):
-        return None
+        raise ScheduleError(f"{shown(item)} is not an action")
     return Action(kind, *[device, *numbers][-2:])
 
 
@@ -168,8 +178,7 @@ class Schedule:
         lines = lines.strip().splitlines() if isinstance(lines, str) else listed("lines", lines)
         if not all(isinstance(line, str) for line in lines):
             raise ScheduleError(f"lines={shown(lines)} must be texts, one per device, such as 'F0 F1 B0 B1'")
-        devices = tuple(actions_of(line, r, f"line {r}") for r, line in enumerate(lines))
-        return cls.of_devices(devices, microbatches, name, copy_of, versions)
+        return cls.of_devices(lines_of(lines), microbatches, name, copy_of, versions)
 
     @classmethod
     def from_csv(cls, source, microbatches=None, name=None, copy_of=()):
@@ -240,6 +249,12 @@ class Schedule:
         """Return the `Action`s of a device in order, with overlaps taken apart."""
         return [part for action in self.devices[device] for part in action.parts]
 
+    @cached_property
+    def position_of(self):
+        """For each (device, `Action`), the index of the action in the device's line; the last of several."""
+        lines = enumerate(self.devices)
+        return {(r, part): at for r, line in lines for at, action in enumerate(line) for part in action.parts}
+
     def walk(self):
         """Yield (device, `Action`, how many updates of its stage the device has made before) for each."""
         for device in range(len(self.devices)):
@@ -291,11 +306,10 @@ class Schedule:
 
     @cached_property
     def placements(self):
-        """For each copy of the network, a list of its stages' devices; `ScheduleError` if one is on none."""
-        stages = range(self.n_stages)
-        if any(wrong_form(self)) or any(stage not in known for known in self.device_of for stage in stages):
+        """For each copy of the network, a list of its stages' devices; None for a stage without a device."""
+        if any(wrong_form(self)):
             self.validate()
-        return [[device_of[stage] for stage in stages] for device_of in self.device_of]
+        return [list(map(device_of.get, range(self.n_stages))) for device_of in self.device_of]
 
     @property
     def placement(self):
@@ -311,7 +325,7 @@ class Schedule:
     @cached_property
     def sharing(self):
         """For each stage, how many stages share its device, in the first copy of the network."""
-        return [self.stages_on[device] for device in self.placement]
+        return [1 if device is None else self.stages_on[device] for device in self.placement]
 
     @cached_property
     def kinds(self):
@@ -341,7 +355,7 @@ class Schedule:
         """Return this schedule, or raise `ScheduleError` with its faults: at most 20, some of each kind."""
         found = self.faults(most_alive)
         if found:
-            raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}")
+            raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}", found)
         return self
 
     def to_csv(self, path=None):

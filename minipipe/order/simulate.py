@@ -1,13 +1,15 @@
 """The run of a schedule without any arithmetic."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from ..checks import one_of
-from ..cluster import Link
+from ..cluster import DeadlockError, Link, UnreceivedError
 from ..collectives import ALL_REDUCES, OWNERS
 from ..registry import Registry
 from .costs import Costs, checked_costs
+from .faults import stop_of
 from .programs import Wires, cluster_of, perform_without_numbers, programs_of_schedule
 from .reading import build
 
@@ -25,7 +27,7 @@ FORESIGHTS = Registry("minipipe.planning", ForesightFacts)
 
 def simulate(
     schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=(), *, devices=None,
-    microbatches=None,
+    microbatches=None, as_far_as_it_goes=False,
 ):
     """Return the `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
@@ -40,6 +42,8 @@ def simulate(
     all_reduce: as for `Sums`.
     ports: as for `Parallel`.
     devices, microbatches: as for `build`; needed for a name and for a function alone.
+    as_far_as_it_goes: whether an order with faults is run, too, up to the actions at which its devices stand;
+        the `stop` of the trace says where and why. With footprints, such an order is refused.
 
     Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not
     fit it.
@@ -52,10 +56,14 @@ def simulate(
     """
     checked_costs(costs)
     one_of("all_reduce", all_reduce, ALL_REDUCES)
-    schedule = build(schedule, devices, microbatches).validate()
+    schedule = build(schedule, devices, microbatches)
+    stop = stop_of(schedule) if as_far_as_it_goes and footprints is None else None
+    if stop is None:
+        schedule.validate()
     if footprints is None:
-        perform_on = perform_without_numbers(costs, schedule.n_stages)
-        programs, holdings = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce), None
+        perform_on, n_done = perform_without_numbers(costs, schedule.n_stages), stop and stop.n_done
+        programs = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce, n_done=n_done)
+        holdings = None
     else:
         foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
         programs = programs_of_schedule(
@@ -63,6 +71,11 @@ def simulate(
         )
         holdings = foreseen.holdings()
     cluster = cluster_of(programs, schedule, costs, link, holdings, ports=ports)
+    if stop is not None:
+        cluster.record.stop = stop
+        with suppress(DeadlockError, UnreceivedError):
+            cluster.run()
+        return cluster.trace
     even = costs.even(schedule.sharing)
     if even is not None:
         cluster.record.even = partial(simulate, schedule, even, link, footprints, all_reduce, ports)

@@ -48,7 +48,7 @@ def check_duplicated_action_passes():
 def deadlock_passes(monkeypatch):
     """Each device's order is checked by itself, never how the devices wait for each other."""
     def of_each_device(checked, *limits):
-        return [*faults._wrong_count(checked), *faults._wrong_order(checked)]
+        return list(map(str, [*faults._wrong_count(checked), *faults._wrong_order(checked)]))
 
     monkeypatch.setattr(schedule, "faults", of_each_device)
 

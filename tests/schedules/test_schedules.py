@@ -60,8 +60,9 @@ def test_an_index_on_one_device_only_is_to_blame_itself(lines, n_microbatches, f
 
 
 def test_a_message_shows_twenty_faults_at_most_of_each_kind_some():
-    lines = [" ".join(f"F{i}" for i in range(500)), "F0 F0 B0 Q1 " + " ".join(f"F{i}" for i in range(1, 500))]
-    schedule = Schedule.from_text(lines)
+    lines = [" ".join(f"F{i}" for i in range(500)), "F0 F0 B0 " + " ".join(f"F{i}" for i in range(1, 500))]
+    first, second = Schedule.from_text(lines).devices
+    schedule = Schedule((first, (*second, Action("Q", 1, 1))), 2, 500)
     with pytest.raises(ScheduleError) as caught:
         schedule.validate()
     _, *shown, last = str(caught.value).splitlines()
@@ -76,7 +77,6 @@ def test_a_message_shows_twenty_faults_at_most_of_each_kind_some():
     (["F0 F1 B0", "F0 B0 F1 B1"], "device 0 never does 0B1 (missing)"),
     (["F0 F0 B0"], "device 0 does 0F0 2 times (duplicated)"),
     (["F0 B0 B0"], "device 0 does 0B0 2 times (duplicated)"),
-    (["F0 B0 Q0"], "device 0: 0Q0 is of unknown kind 'Q'"),
     (["B0 F0"], "device 0: 0B0 comes before its forward 0F0"),
     (["R0 F0 B0"], "device 0: 0R0 comes before its forward 0F0"),
     (["F0 B0 R0"], "device 0: 0R0 comes after 0B0, which needs it"),
@@ -115,6 +115,26 @@ def test_a_deadlock_names_only_those_who_wait_for_each_other():
     """Device 0 is stuck, too, but only because devices 1 and 2 are."""
     (fault,) = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1", "F1 B1 F0 B0"]).faults()
     assert fault.startswith("deadlock: device 1 cannot start 1B0") and "device 0 cannot" not in fault
+
+
+def test_a_fault_knows_its_place_and_a_deadlock_is_drawn_up_to_where_it_stops():
+    lines = ["F0 F1 F2 B0 B1 B2", "F0 B0 F1 F2 B1 B2", "F0 F1 F2 B1 B0 B2"]
+    trace = mp.simulate(lines, as_far_as_it_goes=True)
+    assert [(str(span.label), span.start) for span in trace.spans] == [
+        ("0F0", 0), ("0F1", 1), ("1F0", 1), ("0F2", 2), ("2F0", 2)
+    ]
+    stop = trace.stop
+    assert (stop.n_done, stop.circle, str(stop)) == ([3, 1, 1], [1, 2], stop.faults[0])
+    assert [(str(each.action), str(each.needs), each.source) for each in stop.standing.values()] == [
+        ("0B0", "1B0", 1), ("1B0", "2B0", 2), ("2F1", "1F1", 1)
+    ]
+    lines = ["F0 Q7 B0", "device 1: F0 B0 BB"]
+    with pytest.raises(ScheduleError, match="2 words are not actions") as caught:
+        Schedule.from_text(lines)
+    assert [(fault.device, fault.position) for fault in caught.value.faults] == [(0, 1), (1, 2)]
+    faults = Schedule.from_text(["F0 F1 B0", "F0 B0 F1&B1 F7"], microbatches=2).faults()
+    assert [(fault.device, fault.position) for fault in faults] == [(1, 3), (0, None)]
+    assert Schedule.from_text("1F0 1B0").placement == [None, 0]
 
 
 def sum_before_each_update(schedule):
@@ -236,11 +256,33 @@ def comes_to_its_end(schedule):
     return complete and all_summed and all_applied and not any(left) and not any(lanes)
 
 
+def goes_as_far_as_it_can(schedule, runs):
+    """Each device has done the actions before the one at which it stands, and what that needs is not done."""
+    try:
+        trace = mp.simulate(schedule, as_far_as_it_goes=True)
+    except ScheduleError:  # sizes that do not fit
+        copies = list(schedule.copies)
+        assert len(copies) != schedule.n_microbatches or {*copies} != {*range(schedule.n_copies)}
+        return
+    assert (trace.stop is None) == runs and (not runs or trace == mp.simulate(schedule))
+    done = {part for span in trace.spans for part in span.label.parts}
+    for device, line in enumerate(schedule.devices):
+        spans = [span.label for span in trace.spans_of(device, "compute")]
+        work = [action for action in line if action.kind != "A"]
+        assert spans == work[:len(spans)]
+        if not runs and not schedule.kinds & {"A", "U"}:
+            standing = trace.stop.standing.get(device)
+            assert len(spans) == trace.stop.n_done[device] == (standing.position if standing else len(line))
+            assert standing is None or standing.needs not in done
+            assert standing is None or standing.action == line[len(spans)]
+
+
 @settings(max_examples=60)
 @given(changed_schedules())
 def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
     """And whoever reads one with faults says so with `ScheduleError`, and with nothing else."""
     runs, faults = comes_to_its_end(schedule), schedule.faults()
+    goes_as_far_as_it_can(schedule, runs)
     assert (faults == []) == runs and len(faults) == len(set(faults))
     for use in (mp.simulate, staleness, peak_versions):
         if runs:
@@ -271,7 +313,6 @@ def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
     (lambda: mp.Costs.from_text("F"), "'' is not a number: write for instance F=1,B=2.5"),
     (lambda: mp.simulate(Schedule((), 0, 0)),
      "a schedule needs at least 1 stage and 1 micro-batch, in whole numbers, not 0 and 0"),
-    (lambda: Schedule.from_text("1F0 1B0").placement, "no device does 0F0 (missing)"),
     (lambda: one_f_one_b(3, 5).validate(most_alive=[3, 2]), "most_alive has 2 limits for 3 devices"),
     # Sizes that do not fit: the nearest that do
     (lambda: build("interleaved", 3, 7),
