@@ -44,7 +44,12 @@ def html(trace: Trace, title=None) -> str:
 
 def template():
     """Return the page of any run: HTML with {{data}}, and a {{name}} for each of its `page_pieces`."""
-    return resources.files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
+    page, painter = (
+        resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+        for name in ("timeline.html", "paint.js")
+    )
+    script = painter[:painter.index("export {")]  # in a page of its own the painter is not a module
+    return page.replace("{{painter}}", script)
 
 
 def page_pieces(trace, title=None):

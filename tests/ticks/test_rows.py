@@ -147,11 +147,11 @@ results.status = $("status").textContent;
 const ask = (row, time) => { probe = {row, time, reach: 0}; draw(); return $("tip").textContent; };
 results.tips = [ask(4, 8.5), ask(5, 8.5), ask(1, 8), ask(1, 10.5)];
 probe = null; draw();
-const pixel = (row, time) => [...pen.getImageData(x(time), rowTop(row) + 3, 1, 1).data].slice(0, 3);
+const pixel = (row, time) => [...pen.getImageData(picture.x(time), rowTop(row) + 3, 1, 1).data].slice(0, 3);
 results.colours = [pixel(5, 8.1), pixel(4, 8.1)];
 const point = (row, down) => {
   const box = canvas.getBoundingClientRect();
-  const [clientX, clientY] = [box.left + x(9.2), box.top + rowTop(row) + down];
+  const [clientX, clientY] = [box.left + picture.x(9.2), box.top + rowTop(row) + down];
   canvas.dispatchEvent(new PointerEvent("click", {clientX, clientY, bubbles: true}));
   return chosen;
 };
