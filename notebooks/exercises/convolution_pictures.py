@@ -110,6 +110,15 @@ def readings(C, which):
     return figure
 
 
+def cones(stacks):
+    """Return a figure of `cone`s, one above the other: {dilations: derivatives}, for kernels of 3."""
+    figure, axes = _axes(len(stacks), (11, 2.6 * len(stacks)), below=True)
+    for ax, (dilations, derivatives) in zip(axes, stacks.items()):
+        cone(ax, derivatives, 3, dilations)
+        ax.set_title(f"dilations {dilations}: one output sees {np.count_nonzero(derivatives[0])} inputs")
+    return figure
+
+
 def columns(unfold):
     """Return a figure of a small array, (2, 5, 1), and of its columns for a kernel of 3."""
     A = np.array([[1.0, 3, 0, 2, 1], [5, 4, 6, 7, 9]])
@@ -124,12 +133,12 @@ def columns(unfold):
     return figure
 
 
-def _axes(n, size):
-    """Return a figure and its n axes, one next to the other; the one axes alone if n is 1."""
+def _axes(n, size, below=False):
+    """Return a figure and its n axes, one next to (or below) the other; the one axes alone if n is 1."""
     import matplotlib.pyplot as plt
 
     with plt.rc_context({"font.size": 12}):
-        figure, axes = plt.subplots(1, n, figsize=size, layout="constrained")
+        figure, axes = plt.subplots(*((n, 1) if below else (1, n)), figsize=size, layout="constrained")
     plt.close(figure)
     return figure, axes
 

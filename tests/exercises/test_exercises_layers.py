@@ -13,11 +13,9 @@ import minipipe as mp
 from exercises.cnn import (
     check_average_pool_backward, check_backward_by_forward, check_max_pool_backward, check_parameters,
 )
-from exercises.convolution import check_matrix
 from exercises.normalization import check_dropout, check_put_together, check_running
 from exercises.transformer import check_attention_backward, check_shares, check_tied_gradient
 
-matrix = solutions("15").matrix
 max_pool_backward = solutions("16").max_pool_backward
 average_pool_backward = solutions("16").average_pool_backward
 backward_by_forward, n_parameters = solutions("17").backward_by_forward, solutions("18").n_parameters
@@ -26,7 +24,7 @@ dropout, shares = solutions("20").dropout, solutions("21").shares
 tied_gradient = solutions("22").tied_gradient
 
 
-CONV_BACKWARD, UNFOLD = judge_of("conv_backward"), judge_of("unfold")
+CONV_BACKWARD, UNFOLD, RECEPTIVE_FIELD = map(judge_of, ("conv_backward", "unfold", "receptive_field"))
 # loops over the kernel only; lists instead of arrays; db as an array without axes
 WITH_SLICES = """
 def conv_backward(dZ, w, A_prev, stride):
@@ -40,6 +38,14 @@ WITH_LOOPS = """
 def unfold(A, k):
     C, L, m = A.shape
     return [[A[c, p + i, j] for p in range(L - k + 1) for j in range(m)] for c in range(C) for i in range(k)]
+"""
+
+BACK_FROM_THE_OUTPUT = """
+def receptive_field(layers):
+    width = 1
+    for k, s, d in reversed(layers):
+        width = (width - 1) * s + (k - 1) * d + 1
+    return width
 """
 
 
@@ -89,7 +95,7 @@ def with_one_hot(tokens, dE, A, dZ):
 test_solutions = are_right({
     CONV_BACKWARD: [WITH_SLICES],
     UNFOLD: [WITH_LOOPS],
-    check_matrix: [lambda w, n, stride: matrix(w, n, 1)[::stride].tolist()],
+    RECEPTIVE_FIELD: [BACK_FROM_THE_OUTPUT],
     check_max_pool_backward: [max_pool_backward_by_hand],
     check_average_pool_backward: [lambda *given: average_pool_backward(*given).tolist()],
     check_put_together: [by_squares],
@@ -186,22 +192,13 @@ test_mistakes = are_named({
          "Your columns go sample by sample"),
         ("p + i, j]", "p, j]", "unfold(A, 3) for A of shape (1, 5, 1): yours is"),
     ),
-    check_matrix: [
-        (lambda w, n, stride: matrix(w, n, stride).T, "C has shape (8, 4), turned round"),
-        (lambda w, n, stride: matrix(w, n, 1),
-         "With stride 2: C has 7 rows, one for each window of stride 1: there are only 4"),
-        (lambda w, n, stride: np.stack([np.roll(np.append(w, np.zeros(n - len(w))), q) for q in range(n)]),
-         "C has 8 rows, one for each place"),
-        (lambda w, n, stride: matrix(w[::-1], n, stride), "The kernel is flipped"),
-        (lambda w, n, stride: matrix(w, n, 1)[:(n - len(w)) // stride + 1],
-         "With stride 2: The stride is forgotten"),
-        (lambda w, n, stride: matrix(np.ones_like(w), n, stride), "The places are right, the numbers are"),
-        (lambda w, n, stride: matrix(w, n, stride)[::-1], "The rows are in reverse order"),
-        (lambda w, n, stride: matrix(w, n, stride) + np.eye((n - len(w)) // stride + 1, n),
-         "Row 0 should be [2.0, 1.0, 0.5, -1.0, 3.0, 0.0, 0.0, 0.0], yours is [3.0, 1.0, 0.5, "
-         "-1.0, 3.0, 0.0, 0.0, 0.0]"),
-        (lambda w, n, stride: w, "C has shape (5,), but it must have shape (4, 8)"),
-    ],
+    RECEPTIVE_FIELD: edits(
+        BACK_FROM_THE_OUTPUT,
+        (" * d", "", "Your dilations count nowhere"),
+        ("(width - 1) * s", "width - 1", "Your strides count nowhere"),
+        ("(k - 1) * d", "k * d - 1", "Your kernel covers too much"),
+        ("reversed(layers)", "layers", "receptive_field([(3, 2, 1), (3, 1, 2)]): yours is 7, it must be 11"),
+    ),
     check_max_pool_backward: [
         (lambda *given: -max_pool_backward(*given), "dA_prev has the wrong sign: dA goes to the place"),
         (lambda dA, *_: dA,

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 import minipipe as mp
 from exercises import cnn_pictures as cnn
 from exercises import convolution_pictures as convolution
+from exercises import crowd_pictures as crowd
 from exercises import landscape_pictures as landscape
 from exercises import layers_pictures as layers
 from exercises import micro_batches_pictures as micro_batches
@@ -128,6 +129,17 @@ def test_a_cone_has_dots_for_derivatives_lines_for_weights(ax):
     dots = {(x, y): to_hex(dots.get_facecolor()[0]) for dots in ax.collections for x, y in dots.get_offsets()}
     full = {place for place, colour in dots.items() if colour == to_hex(convolution.SEEN)}
     assert full == {(0, 0), (2, 0), (4, 0), (2, 1)} and len(dots) == 10
+
+
+def test_a_crowd_has_somebody_where_it_says_and_frames_there():
+    images = np.random.default_rng(0).random((8, 8, 5))
+    sheet, places = crowd.crowd(images, images[..., 2], seed=1, often=2, rows=2, columns=3)
+    for row, column in places:
+        assert np.array_equal(sheet[row:row + 8, column:column + 8], images[..., 2])
+    scores = np.zeros((17, 29))
+    scores[tuple(np.transpose(places))] = 1
+    above = crowd.found(sheet, scores, n=2).axes[0]
+    assert {(frame.get_y() + 1, frame.get_x() + 1) for frame in above.patches} == set(places)
 
 
 def test_maps_stand_side_by_side_and_signed_ones_have_white_at_0(ax):

@@ -1,4 +1,6 @@
-"""What notebook 13 asks for: the backward pass of a convolution, and its windows as columns."""
+"""What notebooks 13 and 14 ask for: the backward pass of a convolution, its windows as columns, and how far a
+stack of convolutions sees.
+"""
 
 import numpy as np
 
@@ -24,6 +26,13 @@ def of_unfold(my):
         yield f"unfold(A, {k}) for A of shape {A.shape}", as_array(my.unfold(A, k))
 
 
+def of_receptive_field(my):
+    """Yield the widths of stacks with kernels, strides and dilations of several sizes."""
+    for layers in ([(3, 1, 1)], [(3, 1, 1), (3, 1, 1)], [(3, 2, 1), (3, 1, 2)], [(1, 1, 1)], [(5, 1, 4)],
+                   [(2, 3, 2), (4, 2, 1), (3, 1, 1)]):
+        yield f"receptive_field({layers})", my.receptive_field(layers)
+
+
 def as_array(value):
     """Return lists as an array, and all else as it is."""
     return np.array(value) if isinstance(value, (list, tuple)) else value
@@ -31,6 +40,7 @@ def as_array(value):
 
 TERM, SUM = "dA_prev[place] += w[i] * dZ[p]", "dw[i] += dZ[p] @ A_prev[place]"
 PLACE, END = "place = p * stride + i", "return dA_prev, dw, dZ.sum()"
+WIDTH = "width += (kernel_size - 1) * dilation * apart"
 STACK = "np.stack([A[:, i:i + n_windows] for i in range(k)], axis=1).reshape(len(A) * k, -1)"
 
 PARTS = [
@@ -80,6 +90,30 @@ PARTS = [
              "Your windows are upside down: entry 0 of a channel comes first."),
         ),
         "each column is a window, and a convolution is a Linear layer on the columns.",
+        kept=False,
+    ),
+    Part(
+        "receptive_field", 14, of_receptive_field,
+        (
+            (WIDTH, "width += (kernel_size - 1) * dilation",
+             "Your strides count nowhere. After a stride of 2, neighbours are two inputs apart."),
+            (WIDTH, "width += (kernel_size - 1) * apart",
+             "Your dilations count nowhere: the entries of a kernel are that many places apart."),
+            (WIDTH, "width += kernel_size * dilation * apart",
+             "Each of your layers adds too much: a kernel of k has k - 1 steps between its entries."),
+            (WIDTH, "width += (kernel_size * dilation - 1) * apart",
+             "Your kernel covers too much: it has k - 1 steps of d places each, d (k - 1)."),
+            ("width, apart = 1, 1", "width, apart = 0, 1",
+             "You count steps, not inputs: one layer with a kernel of 1 sees 1 input."),
+            ("apart *= stride", "apart = stride",
+             "You keep the last stride alone. Neighbours are as far apart as the product of all strides before."),
+            ("apart *= stride", "apart += stride - 1", "You add strides: they multiply each other."),
+            ("apart *= stride", "apart *= stride * dilation",
+             "Your dilation moves the windows apart, too. It stretches the kernel; the stride moves windows."),
+            (WIDTH + "\n        apart *= stride", "apart *= stride\n        " + WIDTH,
+             "A layer's own stride does not widen what it sees: count it for the layers after it."),
+        ),
+        "each layer adds d (k - 1) steps, as long as the product of the strides before it.",
         kept=False,
     ),
 ]
