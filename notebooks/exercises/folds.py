@@ -16,8 +16,8 @@ CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 @cache
 def cells_of(number):
     """Return the cells of the notebook with that number, as [(type, source)]."""
-    [path] = FOLDER.glob(f"{number:02d}_*.ipynb")
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    cells = [cell for path in sorted(FOLDER.glob(f"{number:02d}_*.ipynb"))
+             for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
     return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
 
 
