@@ -1,10 +1,9 @@
-"""Exercises about cuts, memory, devices and servers, in notebooks 31 to 50: other solutions than the
+"""Exercises about memory, devices and servers, in notebooks 33 to 50: other solutions than the
 notebooks', and what the checkers say to typical wrong answers.
 """
 
 import itertools
 import sys
-from math import nan
 
 import numpy as np
 from notebooks.checkers import are_named, are_not_solved_yet, are_right
@@ -12,30 +11,13 @@ from notebooks.template import solutions
 
 import minipipe as mp
 from exercises.all_reduce import check_all_gather, check_fastest
-from exercises.cutting import SHIFTED, check_possible, check_shifted
 from exercises.federated import check_average
 from exercises.gpipe_by_numbers import check_memory, check_relative
 from exercises.order_of_a_sum import check_tree_sum
 from exercises.real_processes import check_swap
 from exercises.shards import check_rows_of_packed
-from minipipe.partitioning import loads, min_max
 
-greedy, tree_sum, ROWS = solutions("31").possible, solutions("50").my_tree_sum, solutions("41").rows_of_packed
-
-
-def every_cut(n_layers, K):
-    for ends in itertools.combinations(range(1, n_layers), K - 1):
-        yield [end - start for start, end in zip((0, *ends), (*ends, n_layers))]
-
-
-def tried(costs, K, x):
-    return any(max(loads(costs, counts)) <= x for counts in every_cut(len(costs), K))
-
-
-def greedy_that_empties(costs, K, x):
-    answer = greedy(costs, K, x)
-    costs.clear()
-    return answer
+tree_sum, ROWS = solutions("50").my_tree_sum, solutions("41").rows_of_packed
 
 
 def gather_by_sending_to_all(group, part):
@@ -116,13 +98,6 @@ def halving(terms):
 
 
 test_solutions = are_right({
-    check_possible: [
-        tried,
-        greedy_that_empties,
-        lambda costs, K, x: np.bool_(greedy(costs, K, x)),
-        lambda costs, K, x: max(loads(costs, min_max(costs, K))) <= x,
-    ],
-    check_shifted: [(7, 1, 1), np.array([7, 1, 1])],
     check_all_gather: [gather_by_sending_to_all],
     check_fastest: [("doubling", "halving")],
     check_swap: [listens_first],
@@ -132,31 +107,6 @@ test_stubs = are_not_solved_yet({
     check_fastest: [[None, None], ["doubling", None]],
 })
 test_mistakes = are_named({
-    check_possible: [
-        (lambda costs, K, x: 2, "Return True or False: this is 2."),
-        (lambda costs, K, x: greedy(costs, K, x) and x < 9,
-         "With costs = [3, 1, 2, 4], K = 2, x = 9 it is possible: the best stages there are have loads of "
-         "[6, 4]. Yours says the opposite."),
-        (lambda costs, K, x: greedy(costs, K, x) or x == 5,
-         "With costs = [3, 1, 2, 4], K = 2, x = 5 it is not possible: the best stages there are "
-         "have loads of [6, 4]."),
-    ],
-    check_shifted: [
-        (min_max(SHIFTED, 3), "That is the best cut."),
-        ([6, 2, 1], "The solver sees"),
-        ([1, 1, 7],
-         "sees [0, 0, 0, 0, 0, 0, 1, 2, 2]. There, your stages are [0, 0, 5], the largest has 5, and"),
-        ([71, 12, 12], "There are 9 layers: [71, 12, 12] adds up to 95."),
-        ([8, 1], "Give three whole numbers"),
-        ([9, 0, 0], "Give three whole numbers"),
-        ([True, 7, 1], "Give three whole numbers"),
-        ({6: 1, 2: 1, 1: 1}, "Give a list with the number of layers of each stage"),
-        (7, "Give a list with the number of layers of each stage"),
-        ([4, 4, 4], "There are 9 layers"),
-        *((cut, "Give three whole numbers") for cut in (
-            [10, -2, 1], [nan, 1, 1], [7, 1, 1.0], ["7", "1", "1"], [[7, 1, 1]], range(3), np.ones((3, 3)),
-        )),
-    ],
     check_all_gather: [
         (lambda group, part: [part], "must `yield` each of its sends and receives"),
         (mistaken(new_part="new"), "With 3 ranks: rank 0 has a wrong part in its list"),
@@ -212,14 +162,6 @@ test_mistakes = are_named({
         (lambda terms: [sum(terms)], "must have shape ()"),
     ],
 })
-
-
-def test_one_cut_alone_is_best_for_the_solver_that_shifts():
-    assert [counts for counts in every_cut(9, 3) if check_shifted(counts).startswith("Right")] == [[7, 1, 1]]
-    assert check_shifted([7, 1, 1]) == (
-        "Right: [7, 1, 1]. It believes in stages of [1, 2, 2]; they are [71, 12, 12], and [30, "
-        "30, 35] was possible."
-    )
 
 
 def test_what_a_right_answer_is_told_is_true():

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from exercises import cnn, transformer
-from exercises.cutting import POSSIBLE_MISTAKES, check_possible
 from exercises.judging import judged, part_named
 
 JUNK = [
@@ -46,7 +45,7 @@ def names_a_mistake(sentence):
     return ends and "\n" not in sentence and not sentence.startswith("Right: ")
 
 
-LISTS = {check_possible: POSSIBLE_MISTAKES, transformer.check_shares: transformer._MISTAKES_OF_SHARES}
+LISTS = {transformer.check_shares: transformer._MISTAKES_OF_SHARES}
 
 
 def formulas_of(check, solution):
