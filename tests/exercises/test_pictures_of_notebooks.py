@@ -18,9 +18,11 @@ from exercises import layers_pictures as layers
 from exercises import micro_batches_pictures as micro_batches
 from exercises import normalization_pictures as normalization
 from exercises import real_processes_pictures as real_processes
+from exercises import sums_pictures as sums
 from exercises import transformer_pictures as transformer
 from exercises import whole_pictures as whole
 from minipipe.arrays import even_slices
+from minipipe.collectives import Group, all_reduce
 
 
 @pytest.fixture
@@ -76,6 +78,17 @@ def test_the_needle_draws_the_distances_that_it_is_given():
     assert np.array_equal(right.get_xdata(), right.get_ydata())
     assert np.array_equal(wrong.get_ydata(), 100 * right.get_xdata())
     assert [f"{h:.0e}" for h in right.get_xdata()] == [f"1e-{k:02d}" for k in range(1, 13)]
+
+
+def test_a_ring_ends_with_all_terms_in_each_chunk_of_each_device():
+    programs = [all_reduce(Group(rank, range(3)), np.ones(6), "ring") for rank in range(3)]
+    [ax] = sums.ring(mp.cluster.Cluster(programs, ports=mp.cluster.ports(3, 8)).run()).axes
+    terms = {}
+    for text in ax.texts:
+        if text.get_text().isdigit():
+            terms.setdefault(text.get_position()[0], []).append(int(text.get_text()))
+    assert [sorted(terms[step]) for step in range(5)] == [
+        [1] * 9, [1] * 6 + [2] * 3, [1] * 3 + [2] * 3 + [3] * 3, [2] * 3 + [3] * 6, [3] * 9]
 
 
 def test_misread_images_are_those_that_differ():

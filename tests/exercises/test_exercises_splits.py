@@ -1,0 +1,58 @@
+"""What checkers say to answers about many devices, notebooks 23 to 27: other right ones, and mistakes."""
+
+from notebooks.checkers import are_named, are_right
+
+from exercises.sums import check_all_gather
+
+ALL_GATHER = """
+def all_gather(group, part):
+    parts = [None] * group.size
+    parts[group.rank] = part
+    for step in range(group.size - 1):
+        yield group.send(group.rank + 1, step, part)
+        part = yield group.receive(group.rank - 1, step)
+        parts[(group.rank - step - 1) % group.size] = part
+    return parts
+"""
+
+
+def edited(old, new):
+    """The solution with `new` in the place of `old`."""
+    assert old in ALL_GATHER
+    names = {}
+    exec(ALL_GATHER.replace(old, new), names)
+    return names["all_gather"]
+
+
+def gather_by_sending_to_all(group, part):
+    parts = [None] * group.size
+    parts[group.rank] = part
+    for step in range(1, group.size):
+        yield group.send(group.rank + step, "part", part)
+    for step in range(1, group.size):
+        parts[group.rank - step] = yield group.receive(group.rank - step, "part")
+    return parts
+
+
+def sends_all_that_it_has(group, part):
+    parts = {group.rank: part}
+    for step in range(group.size - 1):
+        yield group.send(group.rank + 1, step, parts)
+        parts |= yield group.receive(group.rank - 1, step)
+    return [parts[rank] for rank in range(group.size)]
+
+
+test_solutions = are_right({check_all_gather: [gather_by_sending_to_all]})
+test_mistakes = are_named({
+    check_all_gather: [
+        (lambda group, part: [part], "must `yield` each of its sends and receives"),
+        (edited("part = yield", "new = yield"), "rank 0 has a wrong part in place"),
+        (edited("(group.rank - step - 1) % group.size", "step"), "rank 0 has nothing in place 1 of its list"),
+        (edited("return parts", "return parts[::-1]"), "not in the order of the ranks"),
+        (edited("group.size - 1", "group.size"), "With 2 ranks: the ranks send 96 bytes; 48 are enough"),
+        (edited("+ 1, step", "+ 0, step"), "nobody can go on: deadlock: device 0 waits for 0 from device 1"),
+        (edited("return parts", "return parts[0]"), "rank 0 must return a list of 2 parts"),
+        (edited("parts[group.rank] = part", "1 / 0"), "Your program stopped with ZeroDivisionError"),
+        (sends_all_that_it_has, "With 3 ranks: the ranks send 216 bytes; 144 are enough"),
+    ],
+})
