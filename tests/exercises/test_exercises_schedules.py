@@ -6,34 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 from notebooks.checkers import are_named, are_right
-from pitfalls.bugs import BUGS
 
 import minipipe as mp
-from exercises import broken
 from exercises.asynchronous import check_next_weights
-from minipipe.arrays import leaves
 from minipipe.schedules import eager_one_f_one_b
-
-
-def by_hand(pipe, X, Y):
-    net = mp.Sequential(pipe.layers, pipe.loss)
-    J = net.forward_backward(X, Y)
-    same_cost = pipe.forward_backward(X, Y) == J
-    pairs = zip(leaves(net.gradients), leaves(pipe.gradients), strict=True)
-    return bool(same_cost and all((one == other).all() for one, other in pairs if one is not None))
-
-
-def up_to_a_factor(one, other):
-    quotients = {float(a / b) for a, b in zip(one.flat, other.flat) if b != 0}
-    return len(quotients) <= 1
-
-
-def gradients_up_to_a_factor(pipe, X, Y):
-    net = mp.Sequential(pipe.layers, pipe.loss)
-    net.forward_backward(X, Y)
-    pipe.forward_backward(X, Y)
-    return all(up_to_a_factor(*pair) for pair in zip(leaves(net.gradients), leaves(pipe.gradients))
-               if pair[0] is not None)
 
 
 def rule(late_0, late_1, moved=1, sign=1):
@@ -48,19 +24,12 @@ def rule(late_0, late_1, moved=1, sign=1):
 
 
 test_solutions = are_right({
-    broken.check_healthy: [by_hand],
     check_next_weights: [
         rule(1, 0),
         lambda h, g, eta: np.array(h[-1]) - eta * np.array(g(h[max(0, len(h) - 2)][0], h[-1][1])),
     ],
 })
 test_mistakes = are_named({
-    broken.check_healthy: [
-        (lambda pipe, X, Y: True, "It lets a pipeline pass whose gradients are M times too large"),
-        (gradients_up_to_a_factor, "It lets a pipeline pass whose gradients are M times too large"),
-        (lambda pipe, X, Y: False, "It calls a healthy pipeline broken"),
-        (lambda pipe, X, Y: pipe.forward_backward(X, Y), "Return True or False: this is a Rational"),
-    ],
     check_next_weights: [
         (rule(0, 0), "That is the synchronous rule"),
         (rule(1, 1), "That is vertical sync"),
@@ -78,28 +47,6 @@ test_mistakes = are_named({
         (lambda h, g, eta: rule(1, 0)(h, g, eta) if len(h) > 1 else h[0], "not for the first update"),
     ],
 })
-
-
-def test_each_case_is_a_bug_with_a_letter_of_its_own():
-    assert list(broken.CASES) == list(range(1, 13)) and set(broken.CASES.values()) <= set(BUGS)
-    assert len(set(broken.letters(*broken.CASES))) == 12
-    assert broken.letters(1, 5) == ["P", "E"]
-
-
-def test_a_bug_is_in_for_a_block_and_its_check_turns_red_there():
-    images = np.ones((2, 4))
-    net = mp.Pipeline([mp.Linear(2, 2)], mp.MeanSquaredError(), 1, 2)
-    right = net.forward_backward(images, images)
-    with broken.case(1):
-        assert net.forward_backward(images, images) == 2 * right
-    assert net.forward_backward(images, images) == right
-    assert "test_turns_red[dtype_promotion]: red with the bug, green without" in broken.proof(5)
-
-
-def test_copies_agree_with_a_bug_in_all_of_them():
-    net = mp.DataParallel([mp.Linear(2, 2)], mp.MeanSquaredError(), 2)
-    net.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
-    assert broken.agree(net)
 
 
 def test_past_half_a_step_eager_1f1b_no_longer_hides_its_links():

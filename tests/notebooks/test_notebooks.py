@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imsave
 from notebooks import refresh
-from notebooks.template import CORE, NOTEBOOKS, PLANNED, ROOT, cells_of, source
+from notebooks.template import CORE, ELECTIVES, NOTEBOOKS, PLANNED, ROOT, cells_of, source
 
 RUNS = [pytest.mark.notebooks, pytest.mark.slow]
 
@@ -48,7 +48,7 @@ def test_their_readme_lists_the_core():
 
 
 def test_links_name_the_number_of_the_file():
-    for path in NOTEBOOKS:
+    for path in CORE + ELECTIVES:
         texts = [source(cell) for cell in cells_of(path) if cell["cell_type"] == "markdown"]
         for label, stem in re.findall(r"\[(\d\d)[^\]]*\]\((\w+)\.ipynb", "\n".join(texts)):
             assert stem in {*PLANNED, *(other.stem for other in NOTEBOOKS)}

@@ -11,7 +11,7 @@ from compared import J_and_gradients, assert_equals_full_batch, assert_same, ass
 
 import minipipe as mp
 from minipipe import network
-from minipipe.arrays import leaves
+from minipipe.arrays import leaves, scaled
 from minipipe.cluster import mail
 from minipipe.exact import Rational, rational
 from minipipe.layers.activations import Elementwise
@@ -317,7 +317,7 @@ def weight_decay_by_scaling_the_loss(monkeypatch):
     def with_scaled_gradients(self, layers, gradients):
         rate = self.learning_rate
         self.first_rate = self.learning_rate = getattr(self, "first_rate", rate)
-        update(self, layers, [tuple(part * (rate / self.first_rate) for part in pair) for pair in gradients])
+        update(self, layers, scaled(gradients, rate / self.first_rate))
         self.learning_rate = rate
 
     monkeypatch.setattr(mp.SGD, "update", with_scaled_gradients)

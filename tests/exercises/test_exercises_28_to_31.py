@@ -1,0 +1,54 @@
+"""Exercises of notebooks 28 to 31: other solutions than the notebooks', and what the checkers say to typical
+wrong answers.
+"""
+
+import numpy as np
+from notebooks.checkers import are_named, are_right
+from pitfalls.bugs import BUGS
+
+import minipipe as mp
+from exercises import suspects
+
+
+def joined(epochs):
+    return [sum(shards, []) for shards in epochs]
+
+
+def all_once(epochs, m):
+    return all(sorted(order) == list(range(m)) for order in joined(epochs))
+
+
+def all_differ(orders):
+    return len({tuple(order) for order in orders}) == len(orders)
+
+
+test_solutions = are_right({
+    suspects.check_healthy_epochs: [
+        lambda epochs, m: np.bool_(all_once(epochs, m) and all_differ(joined(epochs))),
+    ],
+})
+test_mistakes = are_named({
+    suspects.check_healthy_epochs: [
+        (lambda epochs, m: all_once(epochs, m), "two epochs in one order, bug F: [[[2, 0], [3, 1]], [[2,"),
+        (lambda epochs, m: all_differ(joined(epochs)), "in which sample 0 comes twice and 3 never"),
+        (lambda epochs, m: all_once(epochs[:1], m) and all_differ(joined(epochs)), "a bad second epoch"),
+        (lambda epochs, m: all(set(order) == set(range(m)) for order in joined(epochs))
+         and all_differ(joined(epochs)), "in which all samples come, but sample 1 twice"),
+        (lambda epochs, m: all(order == list(range(m)) for order in joined(epochs)),
+         "It calls two healthy epochs broken"),
+        (lambda epochs, m: epochs[0] != epochs[1] and all_once(epochs, m), "stopped with IndexError"),
+        (lambda epochs, m: len(epochs) > 1 and all_once(epochs, m), "It calls a single healthy epoch broken"),
+        (lambda epochs, m: joined(epochs), "Return True or False: this is [[2, 0, 3, 1]"),
+    ],
+})
+
+
+def test_a_suspect_is_in_for_a_block_by_letter_or_by_name():
+    assert set(suspects.BUGS.values()) <= set(BUGS)
+    images = np.ones((2, 4))
+    net = mp.Pipeline([mp.Linear(2, 2)], mp.MeanSquaredError(), 1, 2)
+    right = net.forward_backward(images, images)
+    for name in ("B", "gradient_scale"):
+        with suspects.bug(name):
+            assert net.forward_backward(images, images) == 2 * right
+        assert net.forward_backward(images, images) == right
