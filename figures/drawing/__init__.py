@@ -5,9 +5,7 @@ takes longer, and is done only if its name is given: {name: function that return
 print}.
 """
 
-from functools import partial
-
-from .batch_sizes import error_against_batch_size, learning_rates, steps_against_batch_size
+from .batch_sizes import error_against_batch_size, steps_against_batch_size
 from .beside_pytorch import beside_pytorch
 from .cut import cuts
 from .hero import hero
@@ -17,14 +15,12 @@ from .published import tables
 from .slow_links import slow_links
 from .splits import splits
 from .throughput import throughput
-from .timelines import TIMELINES, one_timeline, schedules, zoo
+from .timelines import zoo
 
 __all__ = ["ASKED_FOR", "FIGURES"]
 
 FIGURES = {
     "hero": hero,
-    **{name: partial(one_timeline, name) for name in TIMELINES},
-    "schedules": schedules,
     "zoo": zoo,
     "slow_links": slow_links,
     "memory": memory_over_time,
@@ -32,7 +28,6 @@ FIGURES = {
     "cut": cuts,
     "splits": splits,
     "memory_by_devices": memory_by_devices,
-    "learning_rates": learning_rates,
     "steps_against_batch_size": steps_against_batch_size,
 }
 ASKED_FOR = {

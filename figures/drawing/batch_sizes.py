@@ -1,13 +1,12 @@
-"""The pictures of large mini-batches: the test error, the learning rates, and the steps to a target."""
+"""The pictures of large mini-batches: the test error, and the steps to a target."""
 
 import numpy as np
 
-from minipipe import SGD, Sequential, SoftmaxCrossEntropy, plots
+from minipipe import SGD, Sequential, SoftmaxCrossEntropy
 from minipipe.datasets import digits
 from minipipe.experiments import Recipe, mean_and_spread, measured_noise, train, with_batch_norm
 from minipipe.models import mlp
 from minipipe.plots.canvas import label, new_figure
-from minipipe.rates import ConstantWarmUp, GradualWarmUp, StepDecay
 from minipipe.watching import with_progress
 
 TARGET, TARGET_RATES, TARGET_SIZES = 0.1, (0.1, 0.2, 0.4, 0.8, 1.6), (4, 8, 16, 32, 64, 128, 256, 512, 1437)
@@ -71,21 +70,6 @@ def error_against_batch_size():
     ax.legend(frameon=False, loc="upper left", fontsize=10)
     title = f"{data.train[0].shape[-1]:,} digits, mlp, {recipe.epochs} epochs, {N_SEEDS} seeds"
     label(ax, title, "samples in a mini-batch", "test error, % (mean and standard deviation)")
-    return figure
-
-
-def learning_rates():
-    """The rates of Goyal et al. for 8,192 samples, with and without the two warm-ups."""
-    drops = [30, 60, 80]
-    steps = StepDecay(3.2, drops)
-    curves = {
-        "no warm-up": steps, "constant warm-up": ConstantWarmUp(steps, 0.1),
-        "gradual warm-up": GradualWarmUp(steps, 0.1), "256 samples": StepDecay(0.1, drops),
-    }
-    figure = new_figure(8, 3.6)
-    ax = figure.subplots()
-    title = "Learning rates for 8,192 samples in a mini-batch, and for 256"
-    plots.learning_rates(curves, 90, 157, ax, title)
     return figure
 
 

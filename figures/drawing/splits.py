@@ -15,6 +15,7 @@ from minipipe.plots.boxes import rows_of
 from minipipe.plots.canvas import EDGE, STYLES, label, new_figure
 
 SIZES, N, SAMPLES, BANDWIDTH = (64, 128, 128, 64, 10), 4, 32, 2 ** 14
+TIMES = 8  # how many times as large the second mini-batch is
 PART, SAMPLE, SENDS = "#8D7CC1", "#D0D7DE", "#5F5F5F"  # colours of what a device holds, is given, and does
 FORWARD, BACKWARD = 16, 32  # ticks of the whole network
 SPLITS = {  # the title of a panel, and what its devices send
@@ -29,25 +30,21 @@ ARROW = {"arrowstyle": "<|-|>", "color": "#202020", "linewidth": 1.6, "mutation_
 
 
 def splits():
-    """A matplotlib `Figure`: above, what each device holds of each W; below, the step of each split."""
-    runs = split_runs()
-    alone = runs.pop("one device").trace.makespan
-    figure = new_figure(14, 8)
-    upper, lower = figure.subplots(2, len(runs), height_ratios=(5, 4))
-    longest = max(net.trace.makespan for net in runs.values())
-    for ax, (name, net) in zip(upper, runs.items()):
+    """Return a matplotlib `Figure`: above, what each device holds of each W; below, steps of each split.
+
+    The first step is of `SAMPLES` samples, the second of `TIMES` times as many.
+    """
+    figure = new_figure(14, 12)
+    upper, *lower = figure.subplots(3, len(SPLITS), height_ratios=(5, 4, 4))
+    for ax, (name, net) in zip(upper, split_runs().items()):
         _draw_parts(ax, name, net)
         ax.set_title(SPLITS[name][0], fontsize=LARGE, fontweight="bold", loc="left")
-    for ax, net in zip(lower, runs.values()):
-        timeline(net.trace, ax, legend=False, longest=longest)
-        for text in list(ax.texts):
-            text.remove()
-        _draw_sends(ax, net.trace)
-        n_bytes = sum(message.n_bytes for message in net.trace.messages)
-        ticks = f"{float(net.trace.makespan):.1f} ticks instead of {alone}"
-        label(ax, None, f"time (ticks)\n{ticks}\n{n_bytes:,} bytes travel")
-        ax.xaxis.label.set_size(LARGE)
-        ax.tick_params(labelsize=SMALL)
+    for axes, times in zip(lower, (1, TIMES)):
+        runs, alone = split_runs(times), (FORWARD + BACKWARD) * times
+        longest = max(net.trace.makespan for net in runs.values())
+        for ax, net in zip(axes, runs.values()):
+            _draw_step(ax, net.trace, longest, alone)
+        axes[0].set_title(f"a step of {times * SAMPLES} samples", fontsize=LARGE, loc="left")
     handles = [Patch(facecolor=STYLES[kind]["facecolor"], **EDGE) for kind in "FBA"]
     handles.append(Patch(facecolor=SENDS))
     figure.legend(
@@ -57,22 +54,34 @@ def splits():
     return figure
 
 
-def split_runs():
-    """{how it is split: the network after a step of it}, all with the same samples."""
+def _draw_step(ax, trace, longest, alone):
+    """Draw a step: its boxes, and below them when messages travel. alone: the ticks of one device."""
+    timeline(trace, ax, legend=False, longest=longest)
+    for text in list(ax.texts):
+        text.remove()
+    _draw_sends(ax, trace)
+    n_bytes = sum(message.n_bytes for message in trace.messages)
+    ticks = f"{float(trace.makespan):.1f} ticks instead of {alone}"
+    label(ax, None, f"time (ticks)\n{ticks}\n{n_bytes:,} bytes travel")
+    ax.xaxis.label.set_size(LARGE)
+    ax.tick_params(labelsize=SMALL)
+
+
+def split_runs(times=1):
+    """Return {how it is split: the network after a step}, all with the same `times * SAMPLES` samples."""
     rng = np.random.default_rng(0)
     linears = [Linear(n_prev, n) for n_prev, n in zip(SIZES, SIZES[1:])]
     layers = [linears[0]] + [layer for linear in linears[1:] for layer in (ReLU(), linear)]
     layers, loss = Sequential(layers, None).layers, MeanSquaredError()
-    wires, costs = ports(N, BANDWIDTH), Costs(F=Fraction(FORWARD, N), B=Fraction(BACKWARD, N))
-    quarters = Costs(F=Fraction(FORWARD, N * N), B=Fraction(BACKWARD, N * N))
+    F, B, wires = Fraction(FORWARD * times, N), Fraction(BACKWARD * times, N), ports(N, BANDWIDTH)
+    costs, quarters = Costs(F, B), Costs(F / N, B / N)
     runs = {
-        "one device": Pipeline(layers, loss, 1, 1, costs=Costs(F=FORWARD, B=BACKWARD)),
         "network split": Pipeline(
             layers, loss, Cut([2, 2, 2, 1]), N, schedule="gpipe", costs=quarters, ports=wires),
         "layer split": TensorParallel(layers, loss, N, costs=costs, ports=wires),
         "data split": DataParallel(layers, loss, N, costs=costs, ports=wires),
     }
-    X, Y = rng.standard_normal((SIZES[0], SAMPLES)), rng.standard_normal((SIZES[-1], SAMPLES))
+    X, Y = (rng.standard_normal((n, times * SAMPLES)) for n in (SIZES[0], SIZES[-1]))
     for net in runs.values():
         net.forward_backward(X, Y)
     return runs
