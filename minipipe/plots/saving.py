@@ -222,8 +222,11 @@ def save(trace: Trace, path, title=None) -> None:
 
 def write_picture(figure, path: Path) -> None:
     """Write a matplotlib `Figure` into a file, whole or not at all, in the format that the ending says."""
+    from matplotlib import rc_context
+
     file = BytesIO()  # Pillow writes half a .jpg to a full disk, and does not tell
-    figure.savefig(file, format=path.suffix[1:].lower(), dpi=DOTS_PER_INCH)
+    with rc_context({"svg.fonttype": "none"}):  # text stays text, which slides can edit
+        figure.savefig(file, format=path.suffix[1:].lower(), dpi=DOTS_PER_INCH)
     write_whole(path, lambda beside: beside.write_bytes(file.getvalue()))
 
 
