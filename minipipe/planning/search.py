@@ -95,24 +95,25 @@ class Plan:
         best = self.best
         nodes, used = best.nodes, best.n_bytes / best.nodes.gpu.memory
         kinds = ", ".join(f"{kind} {n_bytes / 1e9:.1f}" for kind, n_bytes in best.memory.items() if n_bytes)
-        parts = ", ".join(f"{part} {_seconds(x)}" for part, x in best.parts.items() if x >= 5e-4 * best.step)
+        parts = {part: text_of_seconds(x) for part, x in best.parts.items() if x >= 5e-4 * best.step}
         lines = [
             f"{best.model.name}, {best.batch} x {best.model.seq} tokens on "
             f"{nodes.nodes} x {nodes.gpus} {nodes.gpu.name}: the best of {self.ways:,} ways",
             "",
             f"  {best.choice}",
-            f"  {_seconds(best.step)} s a step, {best.tokens_per_second:,.0f} tokens/s, MFU {best.mfu:.1%}, "
-            f"{best.n_bytes / 1e9:.0f} GB ({used:.0%})",
+            f"  {text_of_seconds(best.step)} s a step, {best.tokens_per_second:,.0f} tokens/s, "
+            f"MFU {best.mfu:.1%}, {best.n_bytes / 1e9:.0f} GB ({used:.0%})",
             "",
             f"  GB: {kinds}",
-            f"  seconds: {parts}",
+            f"  seconds: {', '.join(f'{part} {x}' for part, x in parts.items())}",
             "",
             *(f"  {neighbour.name:22}{neighbour.reason}" for neighbour in self.neighbours),
         ]
         return "\n".join(lines)
 
 
-def _seconds(x):
+def text_of_seconds(x):
+    """Return seconds for a reader, with three or four digits."""
     return f"{x:.4g}" if x < 1 else f"{x:.2f}" if x < 100 else f"{x:,.0f}"
 
 

@@ -334,6 +334,14 @@ def layers_of_stages(model, choice):
     return share - 1, share, share - 1
 
 
+def layers_of_each(model, choice):
+    """Return how many layers each of K v stages has, as in `layers_of_stages`."""
+    L, n = model.layers, choice.K * choice.v
+    if L % n == 0:
+        return [L // n] * n
+    return [(L + 2) // n - (stage == 0) - (stage == n - 1) for stage in range(n)]
+
+
 def parameters_of(model, choice, last):
     """Return the parameters of the first or the last stage on one GPU."""
     of_first, _, of_last = layers_of_stages(model, choice)

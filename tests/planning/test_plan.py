@@ -14,11 +14,14 @@ import pytest
 from house.test_without_numpy import without_numpy
 
 from minipipe.cli.main import main
-from minipipe.cluster import Link, ports
+from minipipe.cluster import Bytes, Cluster, Link, ports
+from minipipe.cluster.links import in_nodes
+from minipipe.collectives import Group, all_reduce
 from minipipe.order import Costs, simulate
 from minipipe.planning import (
-    GPU, GPUS, MODELS, Choice, Nodes, Recipe, Software, Transformer, estimate, plan,
+    GPU, GPUS, MODELS, Choice, Nodes, Recipe, Software, Transformer, confirm, estimate, plan,
 )
+from minipipe.planning.hardware import half_ring
 from minipipe.planning.search import every_way, simplicity
 from minipipe.planning.seconds import pipeline
 from minipipe.schedules import build, interleaved_one_f_one_b
@@ -184,6 +187,51 @@ def test_copies_exchange_what_zero_says():
     )):
         found = estimate(LLAMA, ETHERNET, 64, Choice(8, 1, 1, 2, M, zero=zero), software=Software(overlap=0))
         assert found.parts["copies"] == pytest.approx(seconds, rel=1e-12), f"ZeRO-{zero}"
+
+
+CONFIRMED = [  # nodes, a choice or the best one, how far the engine may be from the formulas
+    (TWO_NODES, None, 0.01), (ETHERNET, None, 0.02), (TWO_NODES, Choice(2, 2, 2, 1, 32), 0.005),
+    (TWO_NODES, Choice(4, 2, 1, 1, 16, zero=1), 0.01), (TWO_NODES, Choice(8, 1, 1, 1, 8, zero=3), 0.01),
+    (TWO_NODES, Choice(2, 1, 4, 1, 32, "interleaved", 2), 0.005), (ETHERNET, Choice(8, 1, 1, 2, 4), 0.01),
+    (ETHERNET, Choice(2, 1, 4, 1, 32, inner="K"), 0.025), (ETHERNET, Choice(8, 1, 1, 2, 4, zero=3), 0.03),
+]
+
+
+def test_the_engine_confirms_the_seconds_of_the_formulas():
+    """7B: the best on NVLink and on Ethernet, T, K and D above 1, and exchanges that nothing hides."""
+    for nodes, choice, limit in CONFIRMED:
+        found = plan(LLAMA, nodes, 64).best if choice is None else estimate(LLAMA, nodes, 64, choice)
+        run = confirm(found)
+        assert run.asked == run.run == found and run.makespan == run.trace.makespan
+        assert abs(run.makespan / found.step - 1) < limit, f"{nodes}: {run}"
+        assert f"{found.step:.2f} s by formulas, {run.makespan:.2f} s on the engine" in str(run)
+        assert run.trace.n_devices == found.choice.D * found.choice.K
+        if found.choice == Choice(8, 1, 1, 2, 4):  # two halves of a ring, of all gradients
+            sent = sum(message.n_bytes for message in run.trace.messages if message.source == 0)
+            n_bytes = 4 * (LLAMA.layers * LLAMA.layer + 2 * LLAMA.table)
+            assert sent == pytest.approx(2 * 7 / 8 * n_bytes, rel=1e-6)
+    with pytest.raises(ValueError, match="found=3 must be an Estimate"):
+        confirm(3)
+
+
+def test_half_a_ring_takes_the_ticks_that_the_engine_counts():
+    """An all-reduce of 32 MB on 2 x 4 GPUs, in two levels: latency and bytes of NVLink and of the NIC."""
+    nodes, n_bytes = replace(TWO_NODES, nvlink_share=1, nic_share=1), 32_000_000
+    wide = ports(8, nodes.inward, within=4) + ports(8, nodes.outward, between=4)
+    links = in_nodes(8, 4, Link(nodes.nvlink_latency), Link(nodes.nic_latency))
+    programs = [all_reduce(Group(rank, range(8)), Bytes(n_bytes), "two-level", 4) for rank in range(8)]
+    ticks = Cluster(programs, link=links, ports=wide).run().makespan
+    assert ticks == pytest.approx(2 * half_ring(nodes, n_bytes, 8, 4), rel=1e-12)
+
+
+def test_a_large_plan_is_confirmed_by_fewer_micro_batches_and_replicas():
+    model = MODELS["gpt2-xl"]
+    found = estimate(model, Nodes(64, 1, H100, 450e9, 50e9), 64 * 194, Choice(64, 1, 1, 1, 194))
+    run = confirm(found)
+    assert run.asked == found and run.run.choice == Choice(32, 1, 1, 1, 97) and run.run.nodes.n == 32
+    assert f"M=194, run as {run.run.choice}: " in str(run) and abs(run.makespan / run.run.step - 1) < 0.1
+    with pytest.raises(ValueError, match="computations and messages, and at most 100,000 are run"):
+        confirm(estimate(model, Nodes(3, 1, H100, 450e9, 50e9), 300_003, Choice(3, 1, 1, 1, 100_001)))
 
 
 def test_the_best_is_the_simplest_of_all_ways_within_one_percent():

@@ -1,0 +1,305 @@
+"""A choice on the exact engine: its order, with messages and exchanges on NVLink and NICs."""
+
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
+from math import gcd
+
+from ..checks import shown
+from ..cluster import SECONDS, Bytes, Compute, Label, Link, Receive, Send, Trace, ports
+from ..collectives.group import ring_gather
+from ..order import Costs, costs_in_segments, in_copies, in_segments, with_all_reduce
+from ..order.programs import Wires, cluster_of, perform_without_numbers, programs_of_schedule
+from ..schedules import build, interleaved_one_f_one_b
+from .hardware import half_ring
+from .search import Estimate, text_of_seconds
+from .seconds import layer, logits, optimizer, times
+from .transformer import layers_of_each
+
+SEGMENTS = 8  # of a stage, whose gradients travel one after the other
+MOST_STEPS = 100_000  # computations and messages of a run: some seconds
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A step by formulas and on the engine; it prints both.
+
+    Args:
+        asked: the `Estimate` that was to be confirmed.
+        run: the `Estimate` of what was run: the same, or one with fewer micro-batches or
+            replicas.
+        trace: the `Trace` of the run, in seconds. Each device stands for T GPUs.
+    """
+
+    asked: Estimate
+    run: Estimate
+    trace: Trace
+
+    @property
+    def makespan(self):
+        """Seconds of a step on the engine."""
+        return float(self.trace.makespan)
+
+    def __str__(self):
+        formula, engine = self.run.step, self.makespan
+        smaller = "" if self.run == self.asked else f", run as {self.run.choice}"
+        return (
+            f"{self.asked.choice}{smaller}: {text_of_seconds(formula)} s by formulas, "
+            f"{text_of_seconds(engine)} s on the engine ({engine / formula - 1:+.1%})"
+        )
+
+    def plot(self, ax=None):
+        """Draw the timeline of the run; return the matplotlib axes."""
+        return self.trace.plot(ax, title=str(self))
+
+    def save(self, path):
+        """Write the timeline into a file, as `Trace.save` does."""
+        self.trace.save(path, str(self))
+
+
+def confirm(found):
+    """Return `Confirmed`: the step of a plan on the exact engine, beside the formulas.
+
+    An action takes the seconds of the formulas, those of T's exchanges included. The
+    engine finds out who waits for whom: for messages between stages, and for exchanges
+    of replicas, in a node first and then between nodes. Each GPU has a port in and out
+    for NVLink and others for its NIC. The gradients of a stage travel in 8 segments, each
+    as soon as its backward is done; with ZeRO, parameters are gathered when a step
+    begins.
+
+    A run has at most 100,000 computations and messages, which take some seconds. Of a
+    larger one, half as many micro-batches are run until fewer than 4 K are left, and
+    then half as many replicas on half the nodes, beside the formulas for as many.
+
+    Args:
+        found: an `Estimate`, such as `plan(...).best`.
+
+    Raises:
+        ValueError: for anything else, and for a step that stays too large.
+
+    >>> from minipipe.planning import GPUS, MODELS, Nodes, plan
+    >>> found = plan(MODELS["llama-7b"], Nodes(2, 4, GPUS["h100"], 450e9, 50e9), batch=64)
+    >>> print(confirm(found.best))
+    D=8 T=1 K=1 b=2 M=4 ZeRO-2: 2.91 s by formulas, 2.94 s on the engine (+0.9%)
+    """
+    if not isinstance(found, Estimate):
+        raise ValueError(f"found={shown(found)} must be an Estimate, such as plan(...).best")
+    run = small_enough(found)
+    model, nodes, choice, recipe = run.model, run.nodes, run.choice, run.recipe
+    whole, n_segments = order_of(choice), segments_of(model, choice)
+    schedule = with_exchanges(in_segments(whole, n_segments), choice)
+    costs = costs_in_segments(costs_of_stages(run), whole, n_segments)
+    numbers = [n / n_segments for n in parameters_of_stages(model, choice) for _ in range(n_segments)]
+    near, stages = replicas_in_node(run), {}
+    waiting = {action for order in schedule.devices for action in needing_gathers(order, choice.zero)}
+    for device, order in enumerate(schedule.devices):
+        for stage in {action.stage for action in order}:
+            told_of = [action for action in order if action in waiting and action.stage == stage]
+            n = numbers[stage]
+            stages[stage, device] = OnTheWire(n * recipe.wire, n * recipe.parameter, near, told_of, device)
+    perform_on = waiting_for_gathers(perform_without_numbers(costs, schedule.n_stages), waiting)
+    programs = programs_of_schedule(Wires(schedule), perform_on, stages)
+    for device, lanes in enumerate(programs):
+        n = sum(numbers[stage] for stage, place in stages if place == device)
+        lanes["compute"] = updated(lanes["compute"], optimizer(nodes.gpu, choice, recipe, n))
+    size = nodes.gpus // choice.T  # devices of a node
+    ways = ports(len(programs), nodes.inward, within=size) + ports(len(programs), nodes.outward, between=size)
+    trace = cluster_of(programs, schedule, costs, links_of(run), ports=ways).run()
+    if choice.D > 1 and choice.K > 1:
+        places = (place(choice, device) for device in range(len(programs)))
+        trace.names = [f"device {device}: d{d} p{k}" for device, (d, k) in enumerate(places)]
+    return Confirmed(found, run, trace)
+
+
+def place(choice, device):
+    """Return the replica and the place in the pipeline of a device."""
+    if choice.inner == "K":
+        return divmod(device, choice.K)
+    k, d = divmod(device, choice.D)
+    return d, k
+
+
+def segments_of(model, choice):
+    """Return in how many segments a stage is cut: one, where nothing is exchanged."""
+    return min(SEGMENTS, max(1, model.layers // choice.K // choice.v)) if choice.D > 1 else 1
+
+
+def small_enough(found):
+    """Return an `Estimate` whose run takes seconds, of fewer micro-batches and replicas if need be."""
+    while steps_of(found) > MOST_STEPS:
+        choice, nodes, batch = found.choice, found.nodes, found.batch
+        if choice.M % (2 * choice.K) == 0 and choice.M >= 4 * choice.K:
+            choice = choice._replace(M=choice.M // 2)
+        elif choice.D % 2 == 0 and nodes.nodes % 2 == 0:
+            choice, nodes = choice._replace(D=choice.D // 2), replace(nodes, nodes=nodes.nodes // 2)
+        else:
+            raise ValueError(
+                f"a run of {choice} has {steps_of(found):,} computations and messages, and at most "
+                f"{MOST_STEPS:,} are run: confirm a choice of fewer GPUs or micro-batches"
+            )
+        found = replace(found, choice=choice, nodes=nodes, batch=batch // 2)
+    return found
+
+
+def steps_of(found):
+    """Return how many computations and messages a run has, about."""
+    choice, near = found.choice, replicas_in_node(found)
+    exchanges = 2 * (near - 1 + choice.D // near - 1) * (choice.M if choice.zero > 1 else 1)
+    return choice.D * choice.K * choice.v * segments_of(found.model, choice) * (3 * choice.M + exchanges)
+
+
+def replicas_in_node(found):
+    """Return how many replicas of a stage are next to each other in each node."""
+    choice, size = found.choice, found.nodes.gpus // found.choice.T
+    if choice.inner == "K":
+        size = size // choice.K if size % choice.K == 0 else 1
+    return gcd(choice.D, size)
+
+
+def order_of(choice):
+    """Return the `Schedule` of all replicas, with the devices of a node next to each other."""
+    if choice.v > 1:
+        order = interleaved_one_f_one_b(choice.K, choice.M, choice.v)
+    else:
+        order = build(choice.schedule, choice.K, choice.M)
+    order = in_copies(order, choice.D)
+    places = (place(choice, device) for device in range(choice.D * choice.K))
+    return replace(order, devices=tuple(order.devices[d * choice.K + k] for d, k in places))
+
+
+def with_exchanges(schedule, choice):
+    """Return `schedule` with the exchanges of replicas: all-reduces, or what ZeRO has instead.
+
+    ZeRO scatters gradients (S) after the last backward of a segment, with 2 and 3 after
+    each, and gathers parameters (G) when a step begins, with 3 before each piece of work,
+    one piece ahead.
+    """
+    zero = choice.zero
+    if choice.D == 1:
+        return schedule
+    schedule, devices = with_all_reduce(schedule), []
+    for order in schedule.devices if zero else ():
+        gathers = [action._replace(kind="G") for action in needing_gathers(order, zero)]
+        ahead = 1 if zero == 3 else len(gathers)
+        steps, gathers = gathers[:ahead], iter(gathers[ahead:])
+        for action in order:
+            if action.kind != "A":
+                steps += [*islice(gathers, 1), action]
+            if action.kind == ("A" if zero == 1 else "B"):
+                steps.append(action._replace(kind="S"))
+        devices.append(tuple(steps))
+    return replace(schedule, devices=tuple(devices) or schedule.devices)
+
+
+def needing_gathers(order, zero):
+    """Return the actions of a device before which parameters are gathered."""
+    if zero == 3:
+        return [action for action in order if action.kind in "FB"]
+    first = {}
+    for action in order if zero else ():
+        if action.kind == "F":
+            first.setdefault(action.stage, action)
+    return list(first.values())
+
+
+def costs_of_stages(found):
+    """Return the `Costs` of a replica's stages, in seconds."""
+    model, nodes, choice = found.model, found.nodes, found.choice
+    of_layer = layer(model, nodes, choice, found.recipe, found.software)
+    layers, seconds = layers_of_each(model, choice), []
+    for stage, n in enumerate(layers, 1):
+        parts = times(of_layer, n, logits(model, nodes.gpu, choice) if stage == len(layers) else {})
+        seconds.append(list(map(sum, zip(*parts.values(), strict=True))))
+    F, I, W = map(list, zip(*seconds, strict=True))
+    halves = {"I": I, "W": W} if choice.schedule == "zb-h1" else {}
+    n_bytes = 2 * model.seq * choice.b * model.hidden / choice.T
+    return Costs(F=F, B=list(map(sum, zip(I, W))), **halves, message_bytes=round(n_bytes), unit=SECONDS)
+
+
+def parameters_of_stages(model, choice):
+    """Return how many parameters a GPU has of each stage, tables included."""
+    found = [n * model.layer for n in layers_of_each(model, choice)]
+    found[0] += model.embedding
+    found[-1] += 0 if choice.K == 1 and model.tied else model.table
+    return [n / choice.T for n in found]
+
+
+def links_of(found):
+    """Return {(source, to): `Link`} with the latency of a message.
+
+    Without `sequence` the T receivers of a stage gather what T senders have sent.
+    """
+    choice, nodes = found.choice, found.nodes
+    n_bytes = 2 * found.model.seq * choice.b * found.model.hidden
+    gather = 0.0 if choice.sequence else half_ring(nodes, n_bytes, choice.T, choice.T)
+    size, links = nodes.gpus // choice.T, {}
+    for source, to in permutations(range(choice.D * choice.K), 2):
+        latency = nodes.nvlink_latency if source // size == to // size else nodes.nic_latency
+        if place(choice, source)[1] != place(choice, to)[1]:
+            latency += gather
+        links[source, to] = Link(latency)
+    return links
+
+
+class OnTheWire:
+    """The gradients and parameters of a segment on one device, as exchanges of replicas.
+
+    Args:
+        gradients, parameters: bytes.
+        near: how many replicas are next to each other in each node.
+        told_of: the actions that wait for its gathers, in order.
+        device: of this one.
+    """
+
+    def __init__(self, gradients, parameters, near, told_of, device):
+        self.gradients, self.parameters, self.near = gradients, parameters, near
+        self.told_of, self.device = iter(told_of), device
+
+    def all_reduce(self, i, group, algorithm):
+        """A program: scatter gradients, and gather their sums."""
+        label = group.begin("all-reduce")
+        yield from self._half(group, self.gradients, f"{label}: scatter")
+        yield from self._half(group, self.gradients, f"{label}: gather")
+
+    def reduce_scatter(self, i, group):
+        """A program: scatter gradients."""
+        yield from self._half(group, self.gradients, group.begin("reduce-scatter"))
+
+    def gather(self, group):
+        """A program: gather parameters, and let the work begin that waits for them."""
+        yield from self._half(group, self.parameters, group.begin("gather of parameters"))
+        yield Send(told(next(self.told_of)), None, self.device)
+
+    def _half(self, group, n_bytes, label):
+        """A program: half a ring in a node and between nodes; a scatter sends what a gather does."""
+        node, place = divmod(group.rank, self.near)
+        inside = group.part(range(node * self.near, (node + 1) * self.near))
+        between = group.part(range(place, group.size, self.near))
+        for ring, size, where in ((inside, self.near, "in a node"), (between, group.size, "between nodes")):
+            chunks = [Bytes(round(n_bytes / size))] * ring.size
+            yield from ring_gather(ring, chunks, ring.rank, f"{label} {where}")
+
+
+def told(action):
+    """Return the label by which an action is told that its parameters are there."""
+    return f"the parameters for {action}"
+
+
+def waiting_for_gathers(perform_on_without, waiting):
+    """Return a `perform_on` for `programs_of_schedule`, in which actions wait for parameters."""
+    def perform_on(device):
+        perform_at_once = perform_on_without(device)
+
+        def perform(action, inputs):
+            if action in waiting:
+                yield Receive(told(action), device)
+            return (yield from perform_at_once(action, inputs))
+
+        return perform
+
+    return perform_on
+
+
+def updated(program, seconds):
+    """A program: `program`, and then the update of a device's parameters."""
+    yield from program
+    yield Compute(Label("update", "U"), ticks=seconds)
