@@ -65,7 +65,9 @@ class Comparison(Mapping):
         for name, trace in self.items():
             lines.append(f"{name:{width}}{''.join(f'{text_of(trace):>{n}}' for _, n, text_of in columns)}")
         of_ticks = [] if self.tick_is is None else [f"{self.tick_is}."]
-        return "\n".join([*lines, "", *of_ticks, *notes])
+        first, *others = self.values()
+        rival = min(others, key=lambda trace: trace.makespan, default=None)
+        return "\n".join([*lines, "", first.sentence(rival), "", *of_ticks, *notes])
 
     def _repr_html_(self) -> str:
         table = f"<pre>{escape(repr(self))}</pre>"

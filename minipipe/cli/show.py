@@ -37,7 +37,7 @@ def show(options):
         schedule = with_recompute(schedule, "always")
     costs, link = machine_of(options)
     trace, title = simulate(schedule, costs, link, as_far_as_it_goes=True), title_of(schedule)
-    print(title)
+    print(f"{title}\n{trace.sentence()}\n")
     if trace.stop is not None:
         standing = [each.words for each in trace.stop.standing.values()]
         print(f"{text(trace)}\n\nHere it stops:", *standing, sep="\n- ")

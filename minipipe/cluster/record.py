@@ -33,15 +33,20 @@ TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 
 
 def ticks(number):
-    """A number of ticks for a reader: fractions as they are, floats with six digits."""
-    return f"{number:.6g}" if isinstance(number, float) else str(number)
+    """Return a number of ticks as text, with six digits; a fraction with more digits as it is.
+
+    >>> ticks(1 / 3), ticks(Fraction(1, 2)), ticks(Fraction(1, 3))
+    ('0.333333', '0.5', '1/3')
+    """
+    is_short = isinstance(number, Fraction) and Fraction(f"{float(number):.6g}") == number
+    return f"{float(number):.6g}" if is_short or isinstance(number, float) else str(number)
 
 
 def duration(number, unit):
-    """A time with its unit.
+    """Return a time with its unit, "ticks" or "seconds".
 
-    >>> duration(1, "ticks"), duration(0.00123456789, "seconds")
-    ('1 tick', '0.00123457 seconds')
+    >>> duration(1, "ticks"), duration(Fraction(1, 2), "ticks"), duration(0.00123456789, "seconds")
+    ('1 tick', '0.5 ticks', '0.00123457 seconds')
     """
     return f"{ticks(number)} {unit[:-1] if number == 1 else unit}"
 
@@ -62,6 +67,7 @@ class Record:
     begins.
 
     unit: of all times, "ticks" or "seconds".
+    title: what sentences call the run, such as "1F1B", or "".
     names: what pictures call each device; empty, and it is its number.
     tick_is: what a tick stands for, a `OneTick`; None, if that is unknown.
     even: a function that returns the `Trace` of this run with equal stages; None if they are equal, or if
@@ -70,7 +76,8 @@ class Record:
     """
 
     def __init__(self, lanes, shares, unit=TICKS):
-        self.unit, self.names, self.tick_is, self.even, self.stop = unit, [], None, None, None
+        self.unit, self.title, self.names = unit, "", []
+        self.tick_is = self.even = self.stop = None
         self.lanes = lanes    # (device, name) of each lane, device by device
         self.shares = shares  # for each device, how many parts a micro-batch has on it
         self.spans = []     # rows of lane, label, start, end

@@ -1,5 +1,7 @@
 """What happened in a run: the one source of every picture, metric and test."""
 
+from __future__ import annotations  # a `Trace` may name itself
+
 from functools import cached_property
 from numbers import Integral
 from pathlib import PurePath
@@ -28,6 +30,7 @@ class Trace:
     exchanges: when devices summed gradients over copies, gathered parameters or summed over shards.
     lanes: who did it.
     makespan: ticks from 0 to the end of the last span or program.
+    title: what sentences call the run, such as "1F1B", or "".
     unit: "ticks"; or "seconds" in a run on real hardware, where all that is called ticks is seconds.
     tick_is: which share of the network a tick stands for, and for how many samples, a `OneTick` to be
         printed; None where that is unknown, as for a program of your own, a list of costs or seconds.
@@ -43,7 +46,7 @@ class Trace:
     """
 
     def __init__(self, record):
-        self._record, self.names = record, record.names
+        self._record, self.title, self.names = record, record.title, record.names
         self.n_devices, self.shares, self.unit = record.n_devices, record.shares, record.unit
         self.tick_is, self.even, self.stop = record.tick_is, record.even, record.stop
         ends = [tick for tick in record.finished if tick is not None]
@@ -293,6 +296,20 @@ class Trace:
         title: above a picture.
         """
         SHOWS.load()["save"](self, path, title)
+
+    def sentence(self, rival: Trace | None = None, longer: Trace | None = None) -> str:
+        """Return in one to three sentences how long the run takes, and the largest cause of its idle time.
+
+        Args:
+            rival: the trace of another run in the same unit, with which its makespan is compared.
+            longer: the trace of the same run with more micro-batches, whose idle share is said as well.
+
+        >>> from minipipe import simulate
+        >>> simulate("1f1b", devices=4, microbatches=8).sentence()      # doctest: +NORMALIZE_WHITESPACE
+        '1F1B takes 33 ticks and is idle 27 % of the time. Device 0 waits 6 ticks for 1B0, the gradient
+        of micro-batch 0, which first passes through devices 3, 2 and 1.'
+        """
+        return SHOWS.load()["sentence"](self, rival, longer)
 
     def to_text(self):
         """The timeline in characters, written by `minipipe.plots.text`."""

@@ -186,6 +186,10 @@ class Explanation:
         waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
+    def blamed(self, idle: Idle) -> list[Span | Message | Exchange]:
+        """Return all that is to blame for one of `Trace.idle`, in the order of time."""
+        return list(dict.fromkeys(part.blame for part in self.parts[idle] if part.blame is not None))
+
     def describe(self, idle):
         """Return one of `Trace.idle` in words: who waits how long, for what, and what was to blame."""
         name = in_a_sentence(lane_name(idle.device, COMPUTE, self.trace.names))

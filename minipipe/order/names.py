@@ -42,6 +42,7 @@ class ScheduleFacts:
     alive: the most micro-batches whose activations a device keeps: a function of K, M and `device`, or of K
         and M for the fullest device; None as for `makespan`.
     source: the paper, or "no known paper".
+    title: what a sentence calls it, such as "Zero Bubble ZB-H1"; left out, its name.
     also: {another name that the field has for it: where that is used}. It will do, with a warning.
     stages_per_device: how many stages each device has.
     copies: how many copies of the network share the devices.
@@ -52,6 +53,7 @@ class ScheduleFacts:
     makespan: Callable | None
     alive: Callable | None
     source: str
+    title: str = ""
     also: dict[str, str] = field(default_factory=dict)
     stages_per_device: int = 1
     copies: int = 1
@@ -137,6 +139,27 @@ def name_of(name):
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ValueError(f"unknown schedule {shown(name)}: {hint}there are {', '.join(SCHEDULES)}")
     return found
+
+
+def title_of(name: str) -> str:
+    """Return what a sentence calls the schedule of this name; a name that is not in `SCHEDULES` as it is.
+
+    >>> title_of("zb-h1"), title_of("mine"), title_of("custom")
+    ('Zero Bubble ZB-H1', 'mine', 'Your order')
+    """
+    facts = SCHEDULES.load().facts.get(name)
+    if facts is not None and facts.title:
+        return facts.title
+    return "Your order" if name == "custom" else name
+
+
+def family_of(name: str) -> str:
+    """Return the family of a schedule with a name, which is the file that has it.
+
+    >>> family_of("zb-h1")
+    'zero bubble'
+    """
+    return SCHEDULES.load()[name].__module__.rpartition(".")[2].replace("_", " ")
 
 
 def _other_names():

@@ -12,6 +12,7 @@ from ..collectives import (
 )
 from ..sums import TreeSum
 from .actions import CLOSING, MEETING, RULES, SUMMED, Action, adding
+from .names import title_of
 
 
 # What travels between the stages.
@@ -342,6 +343,7 @@ def cluster_of(
     )
     n_shards = len(programs) // len(schedule.devices)
     cluster.record.tick_is = costs.tick_of(schedule.sharing, samples, n_shards)
+    cluster.record.title = title_of(schedule.name)
     return cluster
 
 

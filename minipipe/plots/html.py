@@ -58,7 +58,7 @@ def page_pieces(trace, title=None):
     texts = {
         "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
-        "why": f"{trace.explain()}\n\nthe critical path:\n{path}",
+        "why": f"{trace.sentence()}\n\n{trace.explain()}\n\nthe critical path:\n{path}",
     }
     return {name: escaped(text) for name, text in texts.items()} | {"figures": _figures(trace)}
 

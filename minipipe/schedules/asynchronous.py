@@ -21,7 +21,7 @@ def _alive(K, M, device):
     return min(M, K - device)
 
 
-@SCHEDULES("pipedream", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
+@SCHEDULES("pipedream", title="PipeDream", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
 def pipedream(devices, microbatches, vertical_sync=False):
     """1F1B without an end: each micro-batch is a whole mini-batch, and each backward brings an update.
 
@@ -47,7 +47,10 @@ def pipedream(devices, microbatches, vertical_sync=False):
     return _endless(name, devices, microbatches, 1, versions)
 
 
-@SCHEDULES("pipedream-vertical", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
+@SCHEDULES(
+    "pipedream-vertical", title="PipeDream with vertical sync", makespan=_without_end, alive=_alive,
+    source=PIPEDREAM, flush=False,
+)
 def pipedream_vertical(devices, microbatches):
     """PipeDream with vertical sync: every stage uses the version of stage 0.
 
@@ -59,7 +62,7 @@ def pipedream_vertical(devices, microbatches):
 
 
 @SCHEDULES(
-    "pipedream-2bw",
+    "pipedream-2bw", title="PipeDream-2BW",
     makespan=_without_end,
     alive=_alive,
     source="Narayanan et al. 2020, arXiv 2006.09503",

@@ -15,7 +15,7 @@ from .zero_bubble import Turns
 
 
 @SCHEDULES(
-    "dualpipe-v",
+    "dualpipe-v", title="DualPipeV",
     makespan=lambda K, M, F, I, W: (
         M * (F + I + W) + Fraction(K - 1, 2) * (F + 2 * I - W) if F == I >= W else None
     ),
@@ -49,7 +49,7 @@ def dualpipe_v(devices, microbatches):
 
 
 @SCHEDULES(
-    "dualpipe",
+    "dualpipe", title="DualPipe",
     # if F&B takes F + B, all devices are idle equally long
     makespan=lambda K, M, F, I, W: (
         M * (F + I + W) + Fraction(K - 2, 2) * (F + 2 * I - W) if F == I >= W else None
@@ -95,7 +95,7 @@ def _alive_in_chimera(K, M, device):
 
 
 @SCHEDULES(
-    "chimera",
+    "chimera", title="Chimera",
     makespan=_of_chimera,
     alive=_alive_in_chimera,
     source="Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5",

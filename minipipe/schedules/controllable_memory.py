@@ -19,7 +19,7 @@ PERIOD = 6  # slots: F, I and W of two stages
 
 
 @SCHEDULES(
-    "v-half",
+    "v-half", title="V-Half",
     makespan=lambda K, M, F, I, W: (
         3 * M * F + max(Fraction(3 * K - (4 if K % 2 else 7), 2), Fraction(K - 1, 2)) * F
         if M >= K > 1 and F == I == W else None
@@ -45,7 +45,7 @@ def v_half(devices, microbatches):
 
 
 @SCHEDULES(
-    "v-min",
+    "v-min", title="V-Min",
     makespan=lambda K, M, F, I, W: (
         3 * M * F + (Fraction(4 * K - 5, 2) - (K % 3 == 0)) * F
         if K > 1 and (M >= K or K % 3) and F == I == W else None

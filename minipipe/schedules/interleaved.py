@@ -15,7 +15,7 @@ from .one_stage_each import in_turn
 
 
 @SCHEDULES(
-    "interleaved",
+    "interleaved", title="Interleaved 1F1B",
     makespan=lambda K, M, F, B, I, c: (
         (M + Fraction(K - 1, 2)) * (F + B) + 2 * (2 * K - 1) * c
         if M % K == 0 and c <= min(F, I) / 2 else None
@@ -48,7 +48,7 @@ def interleaved_one_f_one_b(devices, microbatches, v=2):
 
 
 @SCHEDULES(
-    "looped",
+    "looped", title="Looped BFS",
     makespan=lambda K, M, F, B: (M + Fraction(K - 1, 2)) * (F + B) if M >= K else None,
     alive=lambda K, M, device: M,
     source="Lamy-Poirier 2022, arXiv 2211.05953",

@@ -29,7 +29,7 @@ def in_turn(forwards, backwards, warm_up):
 
 
 @SCHEDULES(
-    "naive",
+    "naive", title="Naive model parallelism",
     makespan=lambda K, M, F, B, c: M * (K * (F + B) + 2 * (K - 1) * c),
     alive=lambda K, M, device: 1,
     source="Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on",
@@ -71,7 +71,7 @@ def waits_for_gradients(K, M):
 
 
 @SCHEDULES(
-    "gpipe",
+    "gpipe", title="GPipe",
     makespan=filled_and_drained,
     alive=lambda K, M, device: M,
     source="Huang et al. 2018, arXiv 1811.06965",
@@ -96,7 +96,7 @@ def gpipe(stages, microbatches):
 
 
 @SCHEDULES(
-    "gpipe-fifo",
+    "gpipe-fifo", title="GPipe FIFO",
     makespan=filled_and_drained,
     alive=lambda K, M, device: M,
     source="Huang et al. 2018, arXiv 1811.06965",
@@ -119,7 +119,7 @@ def gpipe_fifo(stages, microbatches):
 
 
 @SCHEDULES(
-    "1f1b",
+    "1f1b", title="1F1B",
     makespan=lambda K, M, F, B, c: filled_and_drained(K, M, F, B, c) + 2 * waits_for_gradients(K, M) * c,
     alive=lambda K, M, device: min(M, K - device),
     source="Narayanan et al. 2020, arXiv 2006.09503; Fan et al. 2020, arXiv 2007.01045",
@@ -147,7 +147,7 @@ def one_f_one_b(stages, microbatches):
 
 
 @SCHEDULES(
-    "eager-1f1b",
+    "eager-1f1b", title="Eager 1F1B",
     makespan=lambda K, M, F, B, c: filled_and_drained(K, M, F, B, c) if 2 * c <= F + B else None,
     alive=lambda K, M, device: min(M, 2 * (K - device) - 1),
     source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",

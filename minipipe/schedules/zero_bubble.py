@@ -54,7 +54,7 @@ def _of_zb_h1(K, M, F, I, W, c):
 
 
 @SCHEDULES(
-    "zb-h1",
+    "zb-h1", title="Zero Bubble ZB-H1",
     makespan=_of_zb_h1,
     alive=lambda K, M, device: min(M, K),
     source=PAPER,
@@ -81,7 +81,7 @@ def zero_bubble_h1(devices, microbatches):
 
 
 @SCHEDULES(
-    "zb-h2",
+    "zb-h2", title="Zero Bubble ZB-H2",
     makespan=lambda K, M, F, I, W: 3 * M * F + (K - 1) * F if M >= 2 * K - 1 and F == I == W else None,
     alive=lambda K, M, device: min(M, 2 * K - 1),
     source=PAPER,
@@ -145,7 +145,7 @@ class Turns:
 
 
 @SCHEDULES(
-    "zb-v",
+    "zb-v", title="Zero Bubble ZB-V",
     makespan=lambda K, M, F, I, W: (
         3 * M * F + Fraction(K - 1, 2) * F if M >= 2 * K - 1 and F == I == W else None
     ),
@@ -184,7 +184,7 @@ def zero_bubble_v(devices, microbatches):
 
 
 @SCHEDULES(
-    "interleaved-zb",
+    "interleaved-zb", title="Interleaved Zero Bubble",
     makespan=lambda K, M, F, I, W: 3 * M * F + Fraction(K - 1, 2) * F if M % K == 0 and F == I == W else None,
     alive=lambda K, M, device: K if M % K == 0 else None,
     source=f"PyTorch's ScheduleInterleavedZeroBubble; {PAPER}",
@@ -251,7 +251,8 @@ def _of_late_w(K, M, F, I, W):
 
 
 @SCHEDULES(
-    "gpipe-late-w", makespan=_of_late_w, alive=lambda K, M, device: M, source="no known paper", late_w=True
+    "gpipe-late-w", title="GPipe with late W", makespan=_of_late_w, alive=lambda K, M, device: M,
+    source="no known paper", late_w=True,
 )
 def gpipe_late_w(stages, microbatches):
     """GPipe with late W: what goes back are input gradients alone, and W* fills the drain.
@@ -267,7 +268,8 @@ def gpipe_late_w(stages, microbatches):
 
 
 @SCHEDULES(
-    "1f1b-late-w", makespan=_of_late_w, alive=lambda K, M, device: M, source="no known paper", late_w=True
+    "1f1b-late-w", title="1F1B with late W", makespan=_of_late_w, alive=lambda K, M, device: M,
+    source="no known paper", late_w=True,
 )
 def one_f_one_b_late_w(stages, microbatches):
     """1F1B with late W: the makespan of `gpipe_late_w`, with fewer caches.

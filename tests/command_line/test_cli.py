@@ -115,7 +115,7 @@ def test_show_writes_what_the_ending_says(capsys, tmp_path, ending):
         assert json.loads(path.read_text()) == mp.simulate(build("zb-v", 2, 2)).to_chrome_trace()
     if ending in ("csv", "txt"):
         again = run(capsys, f"show {path}")[1]
-        assert again.partition("\n")[2] == out.partition("\n")[2].partition("written")[0], "the same run"
+        assert again.partition("\n\n")[2] == out.partition("\n\n")[2].partition("written")[0], "the same run"
 
 
 @pytest.mark.parametrize("name", ["chimera", "dualpipe"])

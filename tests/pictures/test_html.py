@@ -172,7 +172,8 @@ def test_title_figures_and_reasons_need_no_script():
     assert f'aria-label="Timeline of 2 devices over {trace.makespan} ticks"' in page
     for of, words in BUBBLES.items():
         assert f"<dt>bubble: {escape(words)}</dt><dd>{100 * trace.bubble(of):.1f} %</dd>" in page
-    reasons = f"{trace.explain()}\n\nthe critical path:\n{describe_path(trace.critical_path())}"
+    path = describe_path(trace.critical_path())
+    reasons = f"{trace.sentence()}\n\n{trace.explain()}\n\nthe critical path:\n{path}"
     assert f"<pre>{escape(reasons)}</pre>" in page and "imbalance" in reasons
 
 
@@ -423,7 +424,7 @@ def test_labels_of_any_kind_are_drawn(tmp_path):
     assert f"0F1&1B0, {parts}" in seen["tips"][0]
     assert "1U0, update after micro-batch 0 on stage 1\nat tick 3" in seen["tips"][1]
     assert "1F1, forward" in seen["tips"][1]
-    assert "</script><b>a long name that fits no box</b>, work\ntick 0 to 1/2 (1/2 ticks)" in seen["tips"][2]
+    assert "</script><b>a long name that fits no box</b>, work\ntick 0 to 0.5 (0.5 ticks)" in seen["tips"][2]
     assert "('a', 1), work" in seen["tips"][3]
     assert seen["halves"] == [bytes_of(shade(*each, 2)) for each in (("F", 0), ("B", 1), ("F", 1))]
     assert seen["bold"] == 0

@@ -323,3 +323,39 @@ def test_a_drain_has_words_of_its_own():
     trace = mp.simulate(build("gpipe", 2, 2))
     drain = next(idle for idle in trace.idle if idle.reason == "drain")
     assert trace.explain().describe(drain) == "device 1 is done and idle for 2 ticks, from 7 to 9"
+
+
+FIRST = "1F1B takes {} and is idle {} % of the time. "
+WAIT = (
+    "Device 0 waits 6 ticks for 1B0, the gradient of micro-batch 0, which first passes through devices 3, 2 "
+    "and 1."
+)
+
+
+@pytest.mark.parametrize("name, costs, link, words", [
+    ("1f1b", {}, 0, FIRST.format("33 ticks", 27) + WAIT),
+    ("1f1b", {"F": [1, 1, 9, 1], "B": [2, 2, 9, 2]}, 0, FIRST.format("150 ticks", 64) + (
+        "Devices wait 293 ticks in all for work that takes longer than their own on device 2."
+    )),
+    ("1f1b", {}, 3, FIRST.format("81 ticks", 70) + (
+        "Devices wait 106 ticks in all for messages that are under way, 24 of them from device 2 to device 1."
+    )),
+    ("zb-h2", {}, 0, (
+        "Zero Bubble ZB-H2 takes 27 ticks and is idle 11 % of the time. Devices are idle for 12 ticks before "
+        "their first work and after their last: the pipeline fills and drains."
+    )),
+])
+def test_a_sentence_names_the_largest_cause_of_what_is_idle(name, costs, link, words):
+    assert mp.simulate(build(name, 4, 8), mp.Costs(**costs), mp.Link(link)).sentence() == words
+
+
+def test_a_sentence_compares_two_runs_and_looks_at_more_micro_batches():
+    sizes = [("1f1b", 4, 8), ("gpipe", 4, 8), ("1f1b", 4, 16)]
+    trace, rival, longer = (mp.simulate(build(*of)) for of in sizes)
+    assert trace.sentence(rival, longer) == (
+        "1F1B takes 33 ticks, as many as GPipe, and is idle 27 % of the time. It keeps 4 micro-batches at "
+        f"once, and not 8. {WAIT} With 16 micro-batches it would be idle 16 % of the time."
+    )
+    assert ", 6 fewer than 1F1B, and is" in mp.simulate(build("zb-h1", 4, 8)).sentence(trace)
+    idle = max(trace.idle, key=lambda idle: (idle.end - idle.start, -idle.device))
+    assert [str(span.label) for span in trace.explain().blamed(idle)] == ["3B0", "2B0", "1B0"]
