@@ -3,22 +3,15 @@ say to typical wrong answers.
 """
 
 from fractions import Fraction
-from math import prod
 
 import numpy as np
 from notebooks.checkers import are_named, are_not_solved_yet, are_right, edits, judge_of
 from notebooks.template import solutions
 
 import minipipe as mp
-from exercises.cnn import (
-    check_average_pool_backward, check_backward_by_forward, check_max_pool_backward, check_parameters,
-)
 from exercises.normalization import check_dropout, check_put_together, check_running
 from exercises.transformer import check_attention_backward, check_shares, check_tied_gradient
 
-max_pool_backward = solutions("16").max_pool_backward
-average_pool_backward = solutions("16").average_pool_backward
-backward_by_forward, n_parameters = solutions("17").backward_by_forward, solutions("18").n_parameters
 put_together, update_running = solutions("19").put_together, solutions("19").update_running
 dropout, shares = solutions("20").dropout, solutions("21").shares
 tied_gradient = solutions("22").tied_gradient
@@ -49,8 +42,10 @@ def receptive_field(layers):
 """
 
 
-def max_pool_backward_by_hand(dA, A_prev, size, stride):
-    """Without NumPy's argmax; lists instead of an array."""
+MAX_POOL, BY_FORWARD = judge_of("max_pool_backward"), judge_of("backward_by_forward")
+# without NumPy's argmax; lists instead of an array
+BY_HAND = """
+def max_pool_backward(dA, A_prev, size, stride):
     dA_prev = [[0.0] * A_prev.shape[1] for _ in A_prev]
     for (p, q), da in np.ndenumerate(dA):
         best = p * stride, q * stride
@@ -61,6 +56,15 @@ def max_pool_backward_by_hand(dA, A_prev, size, stride):
                     best = here
         dA_prev[best[0]][best[1]] += da
     return dA_prev
+"""
+WINDOW_BY_WINDOW = """
+def backward_by_forward(dZ, W):
+    O, C, k, l = W.shape
+    dA_prev = np.zeros((C, dZ.shape[1] + k - 1, dZ.shape[2] + l - 1, dZ.shape[3]))
+    for o, p, q in np.ndindex(dZ.shape[:3]):
+        dA_prev[:, p:p + k, q:q + l] += W[o][..., None] * dZ[o, p, q]
+    return dA_prev
+"""
 
 
 def by_squares(sizes, means, variances):
@@ -96,8 +100,8 @@ test_solutions = are_right({
     CONV_BACKWARD: [WITH_SLICES],
     UNFOLD: [WITH_LOOPS],
     RECEPTIVE_FIELD: [BACK_FROM_THE_OUTPUT],
-    check_max_pool_backward: [max_pool_backward_by_hand],
-    check_average_pool_backward: [lambda *given: average_pool_backward(*given).tolist()],
+    MAX_POOL: [BY_HAND],
+    BY_FORWARD: [WINDOW_BY_WINDOW],
     check_put_together: [by_squares],
     check_running: [
         lambda *a: [Fraction(part) for part in update_running(*a)],
@@ -116,16 +120,6 @@ test_stubs = are_not_solved_yet({
     check_dropout: [lambda A_prev, D, p, training: dropout(A_prev, D, p, training) if training else None],
     check_attention_backward: [lambda dO, Q, K, V, P: (None, None, dO @ P.T)],
 })
-
-
-def convolved(padding):
-    """dZ convolved with the right kernels, and so many zeros around it."""
-    def wrong(dZ, W):
-        kernels = W[:, :, ::-1, ::-1].swapaxes(0, 1)
-        conv = mp.Conv2d(kernels.shape[1], kernels.shape[0], kernels.shape[2:], padding=padding, bias=False)
-        conv.W = kernels
-        return conv.forward(dZ)
-    return wrong
 
 
 def in_training(wrong):
@@ -199,34 +193,19 @@ test_mistakes = are_named({
         ("(k - 1) * d", "k * d - 1", "Your kernel covers too much"),
         ("reversed(layers)", "layers", "receptive_field([(3, 2, 1), (3, 1, 2)]): yours is 7, it must be 11"),
     ),
-    check_max_pool_backward: [
-        (lambda *given: -max_pool_backward(*given), "dA_prev has the wrong sign: dA goes to the place"),
-        (lambda dA, *_: dA,
-         "dA_prev has the shape of the derivative that came in, (2, 3): it must have that of A_prev, (4,"),
-        (lambda *given: max_pool_backward(*given).T, "dA_prev has shape (6, 4), but it must have shape (4,"),
-        (lambda *given: max_pool_backward(*given) + 1, "dA_prev at (0, 0) should be"),
-        (lambda dA, A_prev, size, stride: A_prev @ dA,
-         "You were given dA (2, 3), A_prev (4, 6), size 2, stride 2."),
-    ],
-    check_average_pool_backward: [
-        (lambda dA, shape, size, stride: average_pool_backward(dA, shape, size, stride) * size**2 / 4,
-         "With windows that overlap: dA_prev at (0, 0) should be"),
-        (lambda dA, shape, size, stride: np.kron(dA, np.ones((size, size))) / size ** 2,
-         "With numbers behind the last window: dA_prev has shape (4, 4), but it must have shape (5, 5)"),
-        (lambda dA, shape, size, stride: np.zeros(3) @ dA,
-         "You were given dA (2, 3), shape (4, 6), size 2, stride 2."),
-    ],
-    check_backward_by_forward: [
-        (convolved(0),
-         "dA_prev has shape (2, 1, 2, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
-        (convolved(1),
-         "dA_prev has shape (2, 3, 4, 1), but it must have shape (2, 5, 6, 1): put kernel size"),
-        (convolved(2),
-         "dA_prev has shape (2, 7, 6, 2), but it must have shape (2, 5, 6, 2)"),
-        (lambda dZ, W: dZ, "put kernel size - 1 zeros around dZ"),
-        (lambda dZ, W: W @ dZ,
-         "You were given dZ (2, 3, 4, 1), W (2, 2, 3, 3); dA_prev should become (2, 5, 6, 1)"),
-    ],
+    MAX_POOL: edits(
+        BY_HAND,
+        ("A_prev[here] > A_prev[best]", "A_prev[here] >= A_prev[best]", "Of equal numbers, your last one"),
+        ("+= da", "= da", "overwritten where windows share"),
+        ("+= da", "-= da", "dA_prev with all numbers different: yours is [[0, -4.75, 0,"),
+        ("return dA_prev", "return np.transpose(dA_prev)", "yours has shape (6, 4), it must be (4, 6)"),
+    ),
+    BY_FORWARD: edits(
+        WINDOW_BY_WINDOW,
+        ("W[o]", "W[o, :, ::-1, ::-1]", "Your kernels are not turned"),
+        ("+=", "=", "dA_prev, with W (2, 2, 3, 3) and dZ (2, 3, 4, 1): yours is"),
+        ("return dA_prev", "return dZ", "yours has shape (2, 3, 4, 1), it must be (2, 5, 6, 1)"),
+    ),
     check_put_together: [
         (lambda sizes, means, variances: (means[0], put_together(sizes, means, variances)[1]),
          "mean should be 4.5, yours is 2: (mean, var) of sizes [2, 2]"),
@@ -304,10 +283,3 @@ test_mistakes = are_named({
         (lambda tokens, dE, A, dZ: dZ @ A.T, "The shapes are tokens (3, 4), dE (2, 3, 4)"),
     ],
 })
-
-
-def test_the_last_solution_is_told_the_number_of_lenet():
-    assert check_parameters(n_parameters).endswith("LeNet-5 has 61,706.")
-    shapes = [shape for layer in mp.models.lenet5() for shape in layer.parameter_shapes()
-              if shape is not None]
-    assert sum(map(prod, shapes)) == 61_706

@@ -10,7 +10,6 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import minipipe as mp
-from exercises import cnn_pictures as cnn
 from exercises import convolution_pictures as convolution
 from exercises import crowd_pictures as crowd
 from exercises import landscape_pictures as landscape
@@ -153,18 +152,6 @@ def test_a_crowd_has_somebody_where_it_says_and_frames_there():
     scores[tuple(np.transpose(places))] = 1
     above = crowd.found(sheet, scores, n=2).axes[0]
     assert {(frame.get_y() + 1, frame.get_x() + 1) for frame in above.patches} == set(places)
-
-
-def test_maps_stand_side_by_side_and_signed_ones_have_white_at_0(ax):
-    A = np.arange(1.0, 13).reshape(3, 2, 2)
-    cnn.maps(ax, A, n_columns=2, title="three")
-    sheet = ax.images[0].get_array()
-    assert sheet.shape == (2 + 1 + 2, 2 + 1 + 2) and ax.get_title(loc="left") == "three"
-    for channel, (top, left) in zip(A, ((0, 0), (0, 3), (3, 0))):
-        assert np.array_equal(sheet[top:top + 2, left:left + 2], channel)
-    assert np.ma.count(sheet) == A.size
-    cnn.maps(ax, np.array([[[-3.0, 1.0]]]), signed=True)
-    assert ax.images[1].get_clim() == (-3, 3)
 
 
 @pytest.mark.parametrize("layer, groups", [

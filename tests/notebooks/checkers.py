@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from exercises import cnn, transformer
+from exercises import transformer
 from exercises.judging import judged, part_named
 
 JUNK = [
@@ -51,10 +51,9 @@ LISTS = {transformer.check_shares: transformer._MISTAKES_OF_SHARES}
 def formulas_of(check, solution):
     """Return [(wrong function, sentence)] that `check` compares an answer with; [] if it has no such list.
 
-    Most checkers hand theirs to `judged`; those of two numbers to `_judge_pair`, a list for each number;
-    those of CNNs to `_judge`, in each case the wrong arrays, with sentences that may name sizes.
+    Most checkers hand theirs to `judged`; those of two numbers to `_judge_pair`, a list for each number.
     """
-    module, found, cases = sys.modules[check.__module__], list(LISTS.get(check, ())), []
+    module, found = sys.modules[check.__module__], list(LISTS.get(check, ()))
 
     def judged(function, names, cases, right, mistakes):
         found.extend(mistakes)
@@ -63,15 +62,9 @@ def formulas_of(check, solution):
         for place, name in enumerate(mistakes):
             found.extend((_with(place, wrong, right), sentence) for wrong, sentence in mistakes[name])
 
-    def judge(name, value, right, dA, mistakes, rule):
-        cases.append(mistakes)
-
-    with (patch.object(module, "judged", judged, create=True), patch.object(cnn, "_judge", judge),
+    with (patch.object(module, "judged", judged, create=True),
           patch.object(module, "_judge_pair", judge_pair, create=True)):
         check(solution)
-    for of_cases in zip(*cases, strict=True):
-        arrays, sentences = zip(*of_cases)
-        found.append((lambda *given, left=iter(arrays): next(left), sentences))
     return found
 
 
