@@ -1,8 +1,12 @@
-"""Pictures for notebook 19: drawings that would be too long for a cell. Each draws into the matplotlib axes
-`ax`.
+"""Pictures for notebook 16: groups of norms, parts of a variance, masks. Functions with an `ax` draw into
+these matplotlib axes, the others return a figure.
 """
 
 import numpy as np
+
+from minipipe.arrays import even_slices
+
+from .convolution_pictures import _axes
 
 INK, PALE = "#404040", "#F2F2F2"
 # Okabe and Ito's, some paler
@@ -29,6 +33,16 @@ def groups_of(layer, A_prev, slices):
     return found
 
 
+def under_the_knife(norms, numbers, slices):
+    """Return a figure of the groups of {name: norm} if the micro-batches `slices` of `numbers` go through."""
+    figure, axes = _axes(len(norms), (11, 3.4))
+    for ax, (name, norm) in zip(axes, norms.items()):
+        norm.initialize(np.random.default_rng(0))
+        groups(ax, groups_of(norm, numbers, slices), slices, name)
+    axes[0].set_ylabel("unit")
+    return figure
+
+
 def groups(ax, found, slices, title):
     """Draw the `groups_of` a layer: neighbours of one group have one colour, and no line between them."""
     from matplotlib.patches import Rectangle
@@ -48,7 +62,7 @@ def groups(ax, found, slices, title):
     _frameless(ax)
 
 
-def masks(ax, kept, slices, title):
+def draw_masks(ax, kept, slices, title):
     """Draw where a mask `kept` (n, m) is not 0, with a line between the micro-batches `slices`."""
     from matplotlib.colors import ListedColormap
 
@@ -62,10 +76,34 @@ def masks(ax, kept, slices, title):
     _frameless(ax)
 
 
-def spread(ax, numbers, slices):
-    """Draw the `numbers` (n,) micro-batch by micro-batch, with each one's mean and its distance from the mean
-    of all.
+def cut_masks(masks):
+    """Return a figure of masks of 12 units and 8 samples: cut in three ways, and those of the next step."""
+    figure, axes = _axes(4, (11, 4.1))
+    titles = ("8", "4 + 4", "3 + 3 + 2", "8, after an update")
+    for ax, M, key, title in zip(axes, (1, 2, 3, 1), (0, 0, 0, 1), titles):
+        slices = even_slices(8, M)
+        kept = [masks(key, part.start, part.stop - part.start, 12, 0.5) for part in slices]
+        draw_masks(ax, np.concatenate(kept, axis=1), slices, title)
+    axes[0].set_ylabel("unit: kept (dark), set to 0 (pale)")
+    return figure
+
+
+def against_measured(cases):
+    """Return a figure of {name: (measured derivatives, dW of the backward)}; equal ones are on the line."""
+    figure, axes = _axes(len(cases), (11, 3.9))
+    for ax, (name, (measured, dW)) in zip(axes, cases.items()):
+        ax.axline((0, 0), slope=1, color=INK, linewidth=1, zorder=1)
+        ax.scatter(measured, dW, s=35, color=COLOURS[0], edgecolor=INK, zorder=2)
+        ax.set(title=name, xlabel="measured", aspect="equal", xlim=(-0.3, 0.3), ylim=(-0.3, 0.3))
+    axes[0].set_ylabel("backward: entries of $dW$")
+    return figure
+
+
+def spread(numbers, slices):
+    """Return a figure of `numbers` (n,) micro-batch by micro-batch, with each one's mean and its distance
+    from the mean of all.
     """
+    figure, ax = _axes(1, (6.5, 3))
     mean = np.mean(numbers)
     ax.axvline(mean, color=INK, linestyle="--", linewidth=1.2, label="mean of all")
     for row, part in enumerate(slices):
@@ -78,21 +116,7 @@ def spread(ax, numbers, slices):
            yticklabels=[f"micro-batch {row}" for row in range(len(slices))])
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
     ax.tick_params(axis="y", length=0)
-
-
-def shares(ax, within, between):
-    """Draw how the squared distances of all numbers fall into those `within` each micro-batch, and those
-    `between` means.
-    """
-    left = 0
-    for row, (name, parts) in enumerate((("within", within), ("between", between))):
-        for part, colour in zip(parts, COLOURS):
-            ax.barh(0, part, left=left, color=colour, edgecolor=INK, hatch="//" if row else None)
-            left += part
-        ax.text(left - sum(parts) / 2, 0.52, f"{name}: {sum(parts):g}", ha="center")
-    ax.set(xlabel="squared distances from the mean of all, added up", yticks=[], ylim=(-0.5, 0.75),
-           xlim=(0, left))
-    ax.spines["left"].set_visible(False)
+    return figure
 
 
 def _cuts(ax, slices, n):

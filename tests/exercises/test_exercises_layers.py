@@ -2,18 +2,14 @@
 say to typical wrong answers.
 """
 
-from fractions import Fraction
-
 import numpy as np
 from notebooks.checkers import are_named, are_not_solved_yet, are_right, edits, judge_of
 from notebooks.template import solutions
 
 import minipipe as mp
-from exercises.normalization import check_dropout, check_put_together, check_running
 from exercises.transformer import check_attention_backward, check_shares, check_tied_gradient
 
-put_together, update_running = solutions("19").put_together, solutions("19").update_running
-dropout, shares = solutions("20").dropout, solutions("21").shares
+shares = solutions("21").shares
 tied_gradient = solutions("22").tied_gradient
 
 
@@ -67,10 +63,19 @@ def backward_by_forward(dZ, W):
 """
 
 
-def by_squares(sizes, means, variances):
+PUT_TOGETHER, MASKS = judge_of("put_together"), judge_of("masks")
+BY_SQUARES = """
+def put_together(sizes, means, variances):
     weights = np.array(sizes) / sum(sizes)
     mean = weights @ means
-    return np.float64(mean), weights @ (np.array(variances) + np.array(means) ** 2) - mean ** 2
+    return [mean, weights @ (np.array(variances) + np.array(means) ** 2) - mean ** 2]
+"""
+SKIPPED = """
+def masks(key, first, m, n, p):
+    rng = np.random.default_rng(key)
+    rng.random((first, n))
+    return (rng.random((m, n)) > p).T.tolist()
+"""
 
 
 def derived(dO, Q, K, V, P, of_dP=lambda P, dP: P * (dP - (dP * P).sum(axis=0)), scale=2, part="dQ"):
@@ -102,32 +107,15 @@ test_solutions = are_right({
     RECEPTIVE_FIELD: [BACK_FROM_THE_OUTPUT],
     MAX_POOL: [BY_HAND],
     BY_FORWARD: [WINDOW_BY_WINDOW],
-    check_put_together: [by_squares],
-    check_running: [
-        lambda *a: [Fraction(part) for part in update_running(*a)],
-        lambda rm, rv, n, mean, var, p: (rm + p * (mean - rm), rv + p * (n * var / (n - 1) - rv)),
-    ],
-    check_dropout: [
-        lambda A_prev, D, p, training: np.where(D, A_prev / (1 - p), 0) if training else A_prev.tolist(),
-    ],
+    PUT_TOGETHER: [BY_SQUARES],
+    MASKS: [SKIPPED],
     check_attention_backward: [derived],
     check_shares: [with_minus_infinity],
     check_tied_gradient: [with_one_hot],
 })
 test_stubs = are_not_solved_yet({
-    check_put_together: [lambda *a: (put_together(*a)[0], None)],
-    check_running: [lambda *a: (update_running(*a)[0], None)],
-    check_dropout: [lambda A_prev, D, p, training: dropout(A_prev, D, p, training) if training else None],
     check_attention_backward: [lambda dO, Q, K, V, P: (None, None, dO @ P.T)],
 })
-
-
-def in_training(wrong):
-    return lambda A_prev, D, p, training: wrong(A_prev, D, p) if training else A_prev
-
-
-def in_prediction(wrong):
-    return lambda A_prev, D, p, training: A_prev * D / (1 - p) if training else wrong(A_prev, D, p)
 
 
 def scores(Q, K):
@@ -206,40 +194,21 @@ test_mistakes = are_named({
         ("+=", "=", "dA_prev, with W (2, 2, 3, 3) and dZ (2, 3, 4, 1): yours is"),
         ("return dA_prev", "return dZ", "yours has shape (2, 3, 4, 1), it must be (2, 5, 6, 1)"),
     ),
-    check_put_together: [
-        (lambda sizes, means, variances: (means[0], put_together(sizes, means, variances)[1]),
-         "mean should be 4.5, yours is 2: (mean, var) of sizes [2, 2]"),
-        (lambda *a: (put_together(*a)[0], 7.25),
-         "var should be 7.2, yours is 7.25: (mean, var) of sizes [3, 3, 2, 2]"),
-        (lambda *a: put_together(*a)[0], "Return two things: mean, var."),
-        (lambda *a: (put_together(*a)[0], [1, 2]), "var has shape (2,)"),
-    ],
-    check_running: [
-        (lambda *a: (0.5, update_running(*a)[1]),
-         "running_mean should be 1.625, yours is 0.5: the result for running_mean = 2.0"),
-        (lambda *a: 3.0, "Return two things: running_mean, running_var."),
-    ],
-    check_dropout: [
-        (lambda A, D, p, training: A * D if training else A * (1 - p), "That is dropout's first form"),
-        (in_training(lambda A, D, p: A * D),
-         "In training: the division by 1 - p is missing: with p = 0.25 the expected value of A is only 0.75"),
-        (in_training(lambda A, D, p: A * D * (1 - p)), "In training: you multiplied by 1 - p"),
-        (in_training(lambda A, D, p: A * D / p), "In training: you divided by p"),
-        (in_training(lambda A, D, p: A * (1 - D) / (1 - p)), "In training: the mask is turned round"),
-        (in_training(lambda A, D, p: A * (1 - D) / p), "In training: the mask is turned round"),
-        (in_training(lambda A, D, p: A / (1 - p)), "In training: D is missing"),
-        (lambda A, D, p, training: A if training else A * D / (1 - p),
-         "In training: nothing happens: A = A_prev D / (1 - p) there. Is training"),
-        (in_training(lambda A, D, p: D / (1 - p)), "In training: A_prev is missing"),
-        (in_training(lambda A, D, p: A + D), "In training, with p = 0.25, A should be"),
-        (in_training(lambda A, D, p: A * D / 0.75), "In training, with p = 0.5, A should be"),
-        (in_prediction(lambda A, D, p: A * D / (1 - p)), "At prediction time: numbers are still set to 0"),
-        (in_prediction(lambda A, D, p: A * D), "At prediction time: numbers are still set to 0"),
-        (in_prediction(lambda A, D, p: A * (1 - p)), "At prediction time: you multiplied by 1 - p"),
-        (in_prediction(lambda A, D, p: A / (1 - p)), "At prediction time: you divided by 1 - p"),
-        (in_prediction(lambda A, D, p: A + 1), "At prediction time A is A_prev"),
-        (lambda A, D, p, training: A[:2], "A has shape (2, 4), but it must have shape (3, 4)"),
-    ],
+    PUT_TOGETHER: edits(
+        BY_SQUARES,
+        (" + np.array(means) ** 2", "", "var, with sizes [2, 2], means [2.0, 7.0]"),
+        ("np.array(sizes) / sum(sizes)", "np.ones(len(sizes)) / len(sizes)", "mean, with sizes [3, 3, 2, 2]"),
+        ("return [mean, ", "return [[mean], ", "mean, with sizes [2, 2], means [2.0, 7.0] and"),
+        ("[mean, weights", "[weights", "values that put_together returns: yours is 1, it must be 2"),
+    ),
+    MASKS: edits(
+        SKIPPED,
+        ("    rng.random((first, n))\n", "", "Your samples are counted from the start of the micro-batch"),
+        ("default_rng(key)", "default_rng(0)", "Your key counts nowhere"),
+        ("> p", "<= p", "Your mask is turned round"),
+        ("default_rng(key)", "default_rng()", "Your dice fall differently each time"),
+        ("(rng.random((m, n)) > p).T", "np.tile(rng.random(n) > p, (m, 1)).T", "one mask"),
+    ),
     check_attention_backward: [
         (lambda dO, Q, K, V, P: (Q, K, dO @ P), "it is turned round, dO P^T"),
         (lambda dO, Q, K, V, P: (Q, K, V), "dV[0, 0] should be"),

@@ -177,27 +177,20 @@ def test_a_line_stands_between_different_groups_only(ax):
 
 
 def test_a_mask_is_dark_where_it_is_not_0(ax):
-    normalization.masks(ax, np.array([[0.0, 2.0], [2.0, 2.0]]), [slice(0, 1), slice(1, 2)], "1 + 1")
+    normalization.draw_masks(ax, np.array([[0.0, 2.0], [2.0, 2.0]]), [slice(0, 1), slice(1, 2)], "1 + 1")
     assert ax.images[0].get_array().tolist() == [[False, True], [True, True]]
     assert [to_hex(colour).upper() for colour in ax.images[0].cmap.colors] == [
         normalization.PALE, normalization.KEPT]
     assert [tuple(line.get_xdata()) for line in ax.lines] == [(0.5, 0.5)]
 
 
-def test_the_spread_shows_each_number_and_each_mean(ax):
-    normalization.spread(ax, np.array([1.0, 3.0, 8.0]), [slice(0, 2), slice(2, 3)])
+def test_the_spread_shows_each_number_and_each_mean():
+    [ax] = normalization.spread(np.array([1.0, 3.0, 8.0]), [slice(0, 2), slice(2, 3)]).axes
     assert [dots.get_offsets().tolist() for dots in ax.collections] == [[[1, 0], [3, 0]], [[8, 1]]]
     lines = [(tuple(line.get_xdata()), tuple(line.get_ydata())) for line in ax.lines[1:]]
     assert lines == [((2, 4), (0, 0)), ((2, 2), (-0.32, 0.32)), ((8, 4), (1, 1)),
                      ((8, 8), (1 - 0.32, 1 + 0.32))]
     assert tuple(ax.lines[0].get_xdata()) == (4, 4)
-
-
-def test_the_shares_stand_end_to_end(ax):
-    normalization.shares(ax, np.array([2.0, 1.0]), np.array([4.0, 5.0]))
-    bars = [(patch.get_x(), patch.get_width(), patch.get_hatch()) for patch in ax.patches]
-    assert bars == [(0, 2, None), (2, 1, None), (3, 4, "//"), (7, 5, "//")]
-    assert [text.get_text() for text in ax.texts] == ["within: 3", "between: 9"]
 
 
 def test_hidden_shares_are_hatched_and_few_have_numbers(ax):

@@ -51,31 +51,16 @@ LISTS = {transformer.check_shares: transformer._MISTAKES_OF_SHARES}
 def formulas_of(check, solution):
     """Return [(wrong function, sentence)] that `check` compares an answer with; [] if it has no such list.
 
-    Most checkers hand theirs to `judged`; those of two numbers to `_judge_pair`, a list for each number.
+    Most checkers hand theirs to `judged`.
     """
     module, found = sys.modules[check.__module__], list(LISTS.get(check, ()))
 
     def judged(function, names, cases, right, mistakes):
         found.extend(mistakes)
 
-    def judge_pair(function, where, cases, right, mistakes):
-        for place, name in enumerate(mistakes):
-            found.extend((_with(place, wrong, right), sentence) for wrong, sentence in mistakes[name])
-
-    with (patch.object(module, "judged", judged, create=True),
-          patch.object(module, "_judge_pair", judge_pair, create=True)):
+    with patch.object(module, "judged", judged, create=True):
         check(solution)
     return found
-
-
-def _with(place, wrong, right):
-    """Return the function that gives the right pair, but for one of its two numbers."""
-    def function(*arguments):
-        arrays = [np.array(argument) for argument in arguments]
-        pair = list(right(*arrays))
-        pair[place] = wrong(*arrays)
-        return pair
-    return function
 
 
 def judge_of(title):

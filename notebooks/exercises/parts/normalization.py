@@ -1,0 +1,97 @@
+"""What notebook 16 asks for: the moments of a mini-batch, and masks that can be drawn twice."""
+
+import numpy as np
+
+from ..judging import Part
+from .convolution import as_array
+from .layers import how_many
+
+
+def of_put_together(my):
+    """Yield mean and variance of mini-batches, with equal and with ragged micro-batches."""
+    cases = (
+        ([2, 2], [2.0, 7.0], [1.0, 4.0]),
+        ([3, 3, 2, 2], [2.0, 9.0, 5.0, 13.5], [0.5, 4.0, 1.0, 6.25]),
+        ([5, 1], [1.0, 7.0], [2.5, 0.0]),
+    )
+    for case in cases:
+        handed = my.put_together(*case)
+        yield "The number of values that put_together returns", how_many(handed)
+        for name, value in zip(("mean", "var"), handed):
+            yield f"{name}, with sizes {case[0]}, means {case[1]} and variances {case[2]}", value
+
+
+def of_masks(my):
+    """Yield what must be equal, and what must not, among masks; their numbers are up to the learner."""
+    whole = as_array(my.masks(3, 0, 8, 200, 0.25))
+    yield "The shape of masks(3, 0, 8, 200, 0.25)", np.shape(whole)
+    yield "The numbers that occur in a mask", np.unique(whole).astype(float).tolist()
+    again = as_array(my.masks(3, 0, 8, 200, 0.25))
+    yield "Whether masks are the same if they are asked for twice", np.array_equal(whole, again)
+    for first, m in ((0, 3), (3, 3), (6, 2)):
+        part = as_array(my.masks(3, first, m, 200, 0.25))
+        words = f"Whether samples {first} to {first + m - 1} of 8 have the same masks as a micro-batch"
+        yield words, np.array_equal(part, whole[:, first:first + m])
+    is_new = (whole[:, 1:] != whole[:, :-1]).any(axis=0)
+    yield "Whether neighbouring samples have different masks", bool(is_new.all())
+    other = as_array(my.masks(4, 0, 8, 200, 0.25))
+    yield "Whether another key gives other masks", not np.array_equal(whole, other)
+    one, next_one = (as_array(my.masks(key, 1 - shift, 1, 200, 0.25)) for key, shift in ((3, 0), (4, 1)))
+    yield "Whether sample 1 of a key and sample 0 of the next key differ", not np.array_equal(one, next_one)
+    yield "The share of ones for p = 0.25, to one digit", round(float(np.mean(whole)) * 4) / 4
+
+
+VAR, MEAN = "size * (v + (m - mean) ** 2)", "sum(size * m for size, m in zip(sizes, means)) / n"
+DRAWN = "np.random.default_rng([key, first + j]).random(n)"
+
+PARTS = [
+    Part(
+        "put_together", 16, of_put_together,
+        (
+            (VAR, "size * v",
+             "Your variance has only what is within each micro-batch. Their means differ, too."),
+            (VAR, "size * (m - mean) ** 2",
+             "Your variance has only what is between the means. Numbers also differ within a micro-batch."),
+            (VAR, "(v + (m - mean) ** 2) * n / len(sizes)",
+             "In your variance all micro-batches count the same: weight each with its size."),
+            (MEAN, "sum(means) / len(means)",
+             "Your mean is that of the means. With unequal sizes, weight each with its size."),
+            (VAR, "size * v + (m - mean) ** 2",
+             "Your squared distances of the means count once for each micro-batch: once for each of its "
+             "numbers."),
+            (VAR, "size * (v + abs(m - mean))", "Your distances of the means are not squared."),
+            (") / n\n    return", ") / (n - 1)\n    return",
+             "Your variance divides by n - 1. Here it is the mean squared distance: by n."),
+            ("return mean, var", "return mean, var ** 0.5",
+             "You return the root: the variance itself is asked for."),
+            ("return mean, var", "return var, mean", "The order is mean, var."),
+        ),
+        "within and between, each micro-batch with its size.",
+        kept=False,
+    ),
+    Part(
+        "masks", 16, of_masks,
+        (
+            ("first + j", "j",
+             "Your samples are counted from the start of the micro-batch. Their number in the mini-batch "
+             "is first + j."),
+            ("[key, first + j]", "[first + j]",
+             "Your key counts nowhere: each step and each layer would drop the same."),
+            ("[key, first + j]", "[key, first]",
+             "All samples of your micro-batch have one mask: each needs a generator of its own."),
+            ("[key, first + j]", "[key]",
+             "All your samples have one mask: each needs a generator of its own."),
+            ("[key, first + j]", "key + first + j",
+             "Your key and sample are added, so sample 1 of key 0 has the mask of sample 0 of key 1. Take "
+             "a pair."),
+            (DRAWN, "np.random.random(n)",
+             "Your dice fall differently each time: draw from a generator of key and sample."),
+            (">= p", "< p", "Your mask is turned round: a number is 0 with probability p."),
+            ("1.0 * (np.stack(columns, axis=1) >= p)", "(np.stack(columns, axis=1) >= p) / (1 - p)",
+             "You have divided already. A mask has zeros and ones, the layer divides."),
+            ("axis=1", "axis=0", "Your masks are turned round: a sample is a column, (n, m)."),
+        ),
+        "a mask depends on key and sample, and on nothing else.",
+        kept=False,
+    ),
+]
