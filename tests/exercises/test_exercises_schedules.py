@@ -1,15 +1,11 @@
-"""Exercises about broken pipelines and stale weights, in notebooks 26 to 30: other solutions than the
+"""An exercise about stale weights, in notebook 29: other solutions than the
 notebooks', and what the checkers say to typical wrong answers.
 """
-
-from fractions import Fraction
 
 import numpy as np
 from notebooks.checkers import are_named, are_right
 
-import minipipe as mp
 from exercises.asynchronous import check_next_weights
-from minipipe.schedules import eager_one_f_one_b
 
 
 def rule(late_0, late_1, moved=1, sign=1):
@@ -47,16 +43,3 @@ test_mistakes = are_named({
         (lambda h, g, eta: rule(1, 0)(h, g, eta) if len(h) > 1 else h[0], "not for the first update"),
     ],
 })
-
-
-def test_past_half_a_step_eager_1f1b_no_longer_hides_its_links():
-    def more_ticks(K, F, B, c):
-        M, n = 4 * K, 2 * K - 1
-        few, many = (mp.simulate(eager_one_f_one_b(K, m), mp.Costs(F, B), mp.Link(c)).makespan
-                     for m in (M, M + n))
-        return many - few - n * (F + B)
-
-    for K in (2, 3, 5):
-        for F, B in [(1, 2), (3, 1)]:
-            half = Fraction(F + B, 2)
-            assert more_ticks(K, F, B, half) == 0 and more_ticks(K, F, B, half + Fraction(1, 100)) > 0
