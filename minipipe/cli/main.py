@@ -130,7 +130,7 @@ SAID_ELSEWHERE = {  # what others call a command, or an earlier version did: wha
     **dict.fromkeys(["train", "run", "launch"], f"{TYPE} --schedule 1f1b"),
     "threads": f"{TYPE} --engine threads", "mpi": f"mpiexec -n 4 {TYPE} --engine mpi",
     **dict.fromkeys(["fit", "memory", "estimate"], "mp.footprints in Python, see notebook 34"),
-    "server": "mp.ParameterServer in Python, see notebook 44",
+    "server": "mp.ParameterServer in Python, see notebook 21",
     "federated": "mp.FederatedAveraging in Python, see notebook 45",
     "papers": "python3 figures/draw.py throughput",
     "batch-size": "python3 figures/draw.py error_against_batch_size",

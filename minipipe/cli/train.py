@@ -39,7 +39,7 @@ LAYER_SIZES = (64, 64, 48, 48, 32, 32, 32, 32, 10)  # eight layers with paramete
 N_RUNS = 7  # on threads or ranks, of which the one with the median makespan is shown
 NO_PROOF = """\
 No proof: {} updates weights while micro-batches are under way. So a gradient is one of older weights, and not
-the full batch's; notebook 29 says of which."""
+the full batch's; notebook 21 says of which."""
 NEXT = """next: python3 -m minipipe compare naive gpipe 1f1b zb-h1      schedules on the same devices
       python3 -m minipipe check                               proofs for all of them
       python3 -m minipipe --help                              all that there is"""
