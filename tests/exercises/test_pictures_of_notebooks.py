@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import minipipe as mp
 from exercises import convolution_pictures as convolution
+from exercises import copies
 from exercises import crowd_pictures as crowd
 from exercises import landscape_pictures as landscape
 from exercises import layers_pictures as layers
@@ -88,6 +89,17 @@ def test_a_ring_ends_with_all_terms_in_each_chunk_of_each_device():
             terms.setdefault(text.get_position()[0], []).append(int(text.get_text()))
     assert [sorted(terms[step]) for step in range(5)] == [
         [1] * 9, [1] * 6 + [2] * 3, [1] * 3 + [2] * 3 + [3] * 3, [2] * 3 + [3] * 6, [3] * 9]
+
+
+def test_a_copy_keeps_all_parts_of_a_shelf_or_its_own():
+    whole = {"gradients": 2, "parameters": 6}
+    left, right = copies.shelves({"all": whole, "some": {"gradients": 1, "parameters": 6}}, 2).axes
+    kept = [[patch for patch in ax.patches if to_hex(patch.get_facecolor()) != "#ffffff"]
+            for ax in (left, right)]
+    assert [len(patches) for patches in kept] == [2 * 2 * 2, 2 * 2 + 2]
+    assert sorted({round(patch.get_height() + 0.01, 2) for patch in kept[0]}) == [0.25, 0.75]
+    own = [patch.get_x() for patch in kept[1] if patch.get_y() == 0]
+    assert own == [0, 1 + 0.85 / 2]  # part 0 of copy 0, part 1 of copy 1
 
 
 def test_misread_images_are_those_that_differ():
