@@ -2,6 +2,8 @@
 
 from notebooks.checkers import are_named, are_right
 
+import minipipe as mp
+from exercises import memory
 from exercises.sums import check_all_gather
 
 ALL_GATHER = """
@@ -56,3 +58,15 @@ test_mistakes = are_named({
         (sends_all_that_it_has, "With 3 ranks: the ranks send 216 bytes; 144 are enough"),
     ],
 })
+
+
+def test_ledgers_are_drawn_on_one_scale_below_one_limit():
+    layers = [mp.Linear(8, 8) for _ in range(4)]
+    sizes = mp.footprints(layers, mp.MeanSquaredError(), 2, (8,), 4)
+    runs = {name: mp.simulate(mp.schedules.build(name, 2, 6), footprints=sizes) for name in ("gpipe", "1f1b")}
+    figure = memory.ledgers(runs, 2048)
+    assert [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes] == ["gpipe", "1f1b"]
+    assert [set(ax.lines[-1].get_ydata()) for ax in figure.axes] == [{2}, {2}]
+    left, right = (ax.get_ylim() for ax in figure.axes)
+    assert left == right and left[1] >= max(run.peak_bytes()[0] for run in runs.values()) / 1024
+    assert {"caches", "parameters"} <= {text.get_text() for text in figure.legends[0].texts}
