@@ -2,7 +2,6 @@
 notebooks', and what the checkers say to typical wrong answers.
 """
 
-import numpy as np
 from notebooks.checkers import are_named, are_right
 from notebooks.template import solutions
 
@@ -10,9 +9,6 @@ import minipipe as mp
 from exercises.federated import check_average
 from exercises.gpipe_by_numbers import check_memory, check_relative
 from exercises.real_processes import check_swap
-from exercises.shards import check_rows_of_packed
-
-ROWS = solutions("41").rows_of_packed
 
 
 def listens_first(rank, value):
@@ -47,7 +43,6 @@ def raises(rank, value):
 
 test_solutions = are_right({
     check_swap: [listens_first],
-    check_rows_of_packed: [lambda d, T, rank: np.arange(3 * d).reshape(3, T, d // T)[:, rank].ravel()],
 })
 test_mistakes = are_named({
     check_swap: [
@@ -56,14 +51,6 @@ test_mistakes = are_named({
         (returns_its_own, "Rank 0 must return what the other rank had, [1.0, 1.0]"),
         (lambda rank, value: value, "must `yield` its send and its receive"),
         (raises, "Your program stopped with IndexError"),
-    ],
-    check_rows_of_packed: [
-        (lambda d, T, rank: range(3 * d // T * rank, 3 * d // T * (rank + 1)), "all of q and half of k"),
-        (lambda d, T, rank: range(d // T * rank, d // T * (rank + 1)), "Those are its rows of q"),
-        (lambda d, T, rank: ROWS(d, T, rank)[::-1], "but in another order"),
-        (lambda d, T, rank: ROWS(d, T, 0), "With d = 4 and T = 2, device 1 has 6 rows, [2, 3, 6] and so on"),
-        (lambda d, T, rank: 3, "Return the numbers of the rows"),
-        (lambda d, T, rank: [[0, 1], [4, 5]], "Return the numbers of the rows"),
     ],
     check_average: [
         (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),

@@ -1,9 +1,11 @@
 """What checkers say to answers about many devices, notebooks 23 to 27: other right ones, and mistakes."""
 
+import numpy as np
 from notebooks.checkers import are_named, are_right
 
 import minipipe as mp
-from exercises import memory
+from exercises import layer_split, memory
+from exercises.layer_split import check_rows_of_packed
 from exercises.sums import check_all_gather
 
 ALL_GATHER = """
@@ -44,7 +46,14 @@ def sends_all_that_it_has(group, part):
     return [parts[rank] for rank in range(group.size)]
 
 
-test_solutions = are_right({check_all_gather: [gather_by_sending_to_all]})
+def rows(d, T, rank):
+    return np.arange(3 * d).reshape(3, T, d // T)[:, rank].ravel()
+
+
+test_solutions = are_right({
+    check_all_gather: [gather_by_sending_to_all],
+    check_rows_of_packed: [rows],
+})
 test_mistakes = are_named({
     check_all_gather: [
         (lambda group, part: [part], "must `yield` each of its sends and receives"),
@@ -56,6 +65,14 @@ test_mistakes = are_named({
         (edited("return parts", "return parts[0]"), "rank 0 must return a list of 2 parts"),
         (edited("parts[group.rank] = part", "1 / 0"), "Your program stopped with ZeroDivisionError"),
         (sends_all_that_it_has, "With 3 ranks: the ranks send 216 bytes; 144 are enough"),
+    ],
+    check_rows_of_packed: [
+        (lambda d, T, rank: range(3 * d // T * rank, 3 * d // T * (rank + 1)), "all of q and half of k"),
+        (lambda d, T, rank: range(d // T * rank, d // T * (rank + 1)), "Those are its rows of q"),
+        (lambda d, T, rank: rows(d, T, rank)[::-1], "but in another order"),
+        (lambda d, T, rank: rows(d, T, 0), "With d = 4 and T = 2, device 1 has 6 rows, [2, 3, 6] and so on"),
+        (lambda d, T, rank: 3, "Return the numbers of the rows"),
+        (lambda d, T, rank: [[0, 1], [4, 5]], "Return the numbers of the rows"),
     ],
 })
 
@@ -70,3 +87,13 @@ def test_ledgers_are_drawn_on_one_scale_below_one_limit():
     left, right = (ax.get_ylim() for ax in figure.axes)
     assert left == right and left[1] >= max(run.peak_bytes()[0] for run in runs.values()) / 1024
     assert {"caches", "parameters"} <= {text.get_text() for text in figure.legends[0].texts}
+
+
+def test_f_and_g_are_drawn_as_mirrors():
+    """One of them adds forward and the other backward; what is whole stands once, what is not, twice."""
+    one, two = np.array([[1.0]]), [np.array([[2.0]]), np.array([[-3.0]])]
+    texts = [[text.get_text() for text in ax.texts] for ax in
+             layer_split.mirrors([one, two, two, one], [one, two, two, one]).axes]
+    signs = [[text.split("\n") for text in found if text.startswith(("$f$", "$g$"))] for found in texts]
+    assert signs == [[["$f$", "copy"], ["$g$", "sum"]], [["$f$", "sum"], ["$g$", "copy"]]]
+    assert [[found.count(f"{number:2d}") for number in (1, 2, -3)] for found in texts] == [[2, 2, 2]] * 2
