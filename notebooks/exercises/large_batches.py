@@ -1,6 +1,51 @@
-"""Checkers for notebook 46, large mini-batches."""
+"""The one-hour paper's table, the picture of notebook 28, and its two checkers."""
 
-from . import judged
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from . import called, judged, numbers, same
+
+GOYAL = {  # samples in a mini-batch: (top-1 error of ResNet-50 in %, its deviation over 5 runs)
+    128: (23.49, 0.12), 256: (23.60, 0.12), 512: (23.48, 0.09), 1024: (23.53, 0.08), 2048: (23.49, 0.11),
+    4096: (23.56, 0.12), 8192: (23.74, 0.09), 16384: (24.79, 0.27), 32768: (27.55, 0.28),
+    65536: (33.96, 0.80),
+}  # Goyal et al. 2017, figure 1
+STYLE = {"figure.dpi": 110, "font.size": 12, "axes.spines.top": False, "axes.spines.right": False,
+         "figure.constrained_layout.use": True}
+
+
+def cliffs(own: dict[int, list[float]]) -> Figure:
+    """Draw the test error against the size of the mini-batch: the paper's, and one's own.
+
+    own: {samples in a mini-batch: the errors in % of some trainings}.
+    """
+    with plt.rc_context(STYLE):
+        fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
+        means, spreads = zip(*GOYAL.values())
+        left.errorbar([*GOYAL], means, spreads, fmt="o-", color="#0072B2", capsize=3)
+        left.set(title="ImageNet (Goyal et al. 2017)", ylabel="test error (%)", ylim=(20, 36))
+        right.plot([*own], [np.mean(errors) for errors in own.values()], "o-", color="#D55E00")
+        for size, errors in own.items():
+            right.plot([size] * len(errors), errors, ".", color="#D55E00", alpha=0.5)
+        right.set(title="1,437 digits (yours)", ylim=(0, 100))
+        for ax, ticks in ((left, (256, 2048, 8192, 65536)), (right, own)):
+            ax.set(xscale="log", xlabel="samples in a mini-batch")
+            ax.set_xticks([*ticks], [f"{size:,}" for size in ticks])
+            ax.minorticks_off()
+    return fig
+
+
+def curves(costs: dict[str, np.ndarray]) -> Figure:
+    """Draw costs over epochs: {what was trained: its costs}."""
+    with plt.rc_context(STYLE):
+        fig, ax = plt.subplots(figsize=(7, 3))
+        for (name, values), style, colour in zip(costs.items(), ("-", "-", "--", ":"),
+                                                 ("k", "#0072B2", "#009E73", "#D55E00")):
+            ax.semilogy(range(1, 1 + len(values)), values, style, color=colour, label=name, linewidth=2)
+        ax.set(xlabel="epochs", ylabel="cost J", ylim=(0.08, 12))
+        ax.legend(frameon=False, ncols=2)
+    return fig
 
 
 def check_rate(rate):
@@ -27,26 +72,35 @@ def check_rate(rate):
         "Right: it begins where the small mini-batch is at home, and ends at k times that.")
 
 
-def check_noise(noise):
-    """Judge `noise(b, B, small, large)`: the noise scale from |g|^2 for mini-batches of b and of B samples.
+def check_average(average):
+    """Judge `average(clients)`: the weights that federated averaging makes of a list of (n, w).
 
-    >>> check_noise(lambda b, B, small, large: (small - large) / (1 / b - 1 / B))
-    'That is tr(Sigma), the noise of one sample. Divide it by |G|^2.'
+    >>> check_average(lambda clients: sum(w for n, w in clients) / len(clients))
+    'That is the plain mean. A client with three times the samples counts three times as much.'
     """
-    cases = [(1, 4, 5.0, 2.0), (2, 4, 3.0, 2.0), (4, 16, 8.0, 5.0), (1, 2, 4.0, 3.0)]
-
-    def right(b, B, small, large):
-        return (small - large) / (1 / b - 1 / B) * (B - b) / (B * large - b * small)
-
-    mistakes = [
-        (lambda b, B, small, large: (small - large) / (1 / b - 1 / B),
-         "That is tr(Sigma), the noise of one sample. Divide it by |G|^2."),
-        (lambda b, B, small, large: (small - large) / (1 / b - 1 / B) / large,
-         "You take |g|^2 of the large mini-batch for |G|^2; it still has noise in it, tr(Sigma) / B."),
-        (lambda b, B, small, large: (small - large) / (1 / b - 1 / B) / small,
-         "You take |g|^2 of the small mini-batch for |G|^2; that has the most noise in it, tr(Sigma) / b."),
-        (lambda b, B, small, large: 1 / right(b, B, small, large),
-         "Upside down: tr(Sigma) stands above the line."),
+    cases = [[(10, 1.0), (30, 2.0)], [(1, 0.0), (2, 3.0), (5, -1.0)], [(7, 2.5)]]
+    right = [sum(n * w for n, w in case) / sum(n for n, _ in case) for case in cases]
+    rules = [
+        (lambda case: sum(w for _, w in case) / len(case),
+         "That is the plain mean. A client with three times the samples counts three times as much."),
+        (lambda case: sum(n * w for n, w in case),
+         "That is the sum of n w: divide it by the samples of all these clients."),
+        (lambda case: sum(n * w for n, w in case) / len(case),
+         "Divide by the samples of all these clients, not by how many clients there are."),
+        (lambda case: sum(w for _, w in case), "That is the plain sum of the weights."),
     ]
-    return judged(noise, ("b", "B", "small", "large"), cases, [right(*case) for case in cases], mistakes) or (
-        "Right: and both unknowns come without the gradient of all samples.")
+    answers = []
+    for case in cases:
+        value, sentence = called(average, case)
+        if sentence is None:
+            value, sentence = numbers("the average", value, ())
+        if sentence is not None:
+            return sentence
+        answers.append(value)
+    if all(map(same, answers, right)):
+        return "Right: sum of n w over sum of n. After full steps, it is gradient descent on all samples."
+    for rule, sentence in rules:
+        if all(map(same, answers, map(rule, cases))):
+            return sentence
+    place = next(place for place, pair in enumerate(zip(answers, right)) if not same(*pair))
+    return f"Of {cases[place]} the average is {right[place]:g}, yours is {answers[place]:g}."

@@ -7,7 +7,7 @@ from notebooks.checkers import are_named, are_right
 from pitfalls.bugs import BUGS
 
 import minipipe as mp
-from exercises import suspects
+from exercises import large_batches, suspects
 
 
 def joined(epochs):
@@ -28,6 +28,13 @@ test_solutions = are_right({
     ],
 })
 test_mistakes = are_named({
+    large_batches.check_average: [
+        (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),
+        (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
+        (lambda clients: sum(n * w for n, w in clients) / len(clients), "not by how many clients"),
+        (lambda clients: sum(w for _, w in clients), "the plain sum"),
+        (lambda clients: 1.75, "Of [(1, 0.0), (2, 3.0), (5, -1.0)] the average is 0.125, yours is 1.75."),
+    ],
     suspects.check_healthy_epochs: [
         (lambda epochs, m: all_once(epochs, m), "two epochs in one order, bug F: [[[2, 0], [3, 1]], [[2,"),
         (lambda epochs, m: all_differ(joined(epochs)), "in which sample 0 comes twice and 3 never"),

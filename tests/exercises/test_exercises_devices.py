@@ -6,7 +6,6 @@ from notebooks.checkers import are_named, are_right
 from notebooks.template import solutions
 
 import minipipe as mp
-from exercises.federated import check_average
 from exercises.gpipe_by_numbers import check_memory, check_relative
 from exercises.real_processes import check_swap
 
@@ -51,13 +50,6 @@ test_mistakes = are_named({
         (returns_its_own, "Rank 0 must return what the other rank had, [1.0, 1.0]"),
         (lambda rank, value: value, "must `yield` its send and its receive"),
         (raises, "Your program stopped with IndexError"),
-    ],
-    check_average: [
-        (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),
-        (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
-        (lambda clients: sum(n * w for n, w in clients) / len(clients), "not by how many clients"),
-        (lambda clients: sum(w for _, w in clients), "the plain sum"),
-        (lambda clients: 1.75, "Of [(1, 0.0), (2, 3.0), (5, -1.0)] the average is 0.125, yours is 1.75."),
     ],
 })
 
