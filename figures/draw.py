@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from figures.drawing import ASKED_FOR, FIGURES
+from minipipe.cluster import Trace
 from minipipe.plots.saving import write_picture
 from minipipe.watching import say, watched, with_progress
 
@@ -20,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def main(arguments=None):
-    """Write each picture that was asked for as a PNG file; print a table."""
+    """Write each picture that was asked for as a PNG file, a film as a GIF; print a table."""
     known = FIGURES | ASKED_FOR
     parser = argparse.ArgumentParser(
         description="Draw the pictures of this folder from runs of the package.",
@@ -39,8 +40,12 @@ def main(arguments=None):
             if isinstance(drawn, str):
                 say(drawn)
                 continue
-            path = options.folder / f"{name}.png"
-            write_picture(drawn, path)
+            if isinstance(drawn, Trace):
+                path = options.folder / f"{name}.gif"
+                drawn.save(path)
+            else:
+                path = options.folder / f"{name}.png"
+                write_picture(drawn, path)
             say(f"written: {path}")
 
 

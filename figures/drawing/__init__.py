@@ -1,8 +1,8 @@
 """The functions that draw the pictures, and one that writes tables.
 
 `FIGURES` names each one, and the function that draws it as a matplotlib `Figure`. What is in `ASKED_FOR`
-takes longer, and is done only if its name is given: {name: function that returns a `Figure`, or a text to
-print}.
+takes longer, and is done only if its name is given: {name: function that returns a `Figure`, a text to
+print, or a `Trace` for a film}.
 """
 
 from .batch_sizes import error_against_batch_size, steps_against_batch_size
@@ -15,12 +15,13 @@ from .published import tables
 from .slow_links import slow_links
 from .splits import splits
 from .throughput import throughput
-from .timelines import zoo
+from .timelines import film, zoo
 
 __all__ = ["ASKED_FOR", "FIGURES"]
 
 FIGURES = {
     "hero": hero,
+    "1f1b": film,
     "zoo": zoo,
     "slow_links": slow_links,
     "memory": memory_over_time,

@@ -1,4 +1,4 @@
-"""The picture of seven schedules as timelines on one time axis."""
+"""The picture of seven schedules as timelines on one time axis, and the film of one of them."""
 
 from minipipe import Link, simulate
 from minipipe.plots import compare
@@ -19,6 +19,11 @@ ZOO = {
 def zoo():
     """A matplotlib `Figure`: seven schedules on one time axis."""
     return compare({label: run_of(name, K, M) for name, label in ZOO.items()})
+
+
+def film():
+    """Return the `Trace` of 1F1B, which is saved as a film."""
+    return run_of("1f1b", K, M)
 
 
 def run_of(name, n_devices, n_microbatches, link=Link()):

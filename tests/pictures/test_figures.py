@@ -17,7 +17,7 @@ from minipipe.order import peak_microbatches
 from minipipe.plots import saving
 
 FOLDER = Path(draw.__file__).parent
-KEPT = {path.stem for path in FOLDER.glob("*.png")}
+KEPT = {path.stem for path in FOLDER.glob("*.[pg]*[gf]")}
 SLOW_ONES = {"error_against_batch_size", "beside_pytorch"}  # drawn only if asked for
 
 
@@ -50,14 +50,15 @@ def test_the_script_draws_one_of_them_from_any_folder(tmp_path):
 def test_an_unknown_name_is_refused_before_anything_is_drawn(capsys, tmp_path):
     with pytest.raises(SystemExit):
         draw.main(["zoo", "zo", "--folder", str(tmp_path)])
-    assert "there is no picture 'zo': choose from hero, zoo, " in capsys.readouterr().err
+    assert "there is no picture 'zo': choose from hero, 1f1b, zoo, " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 def test_the_list_has_a_row_for_each():
     lines = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
-    listed = [line.partition("](")[2].partition(".png)")[0] for line in lines if line.startswith("| [")]
+    listed = [line.partition("](")[2].partition(".")[0] for line in lines if line.startswith("| [")]
     assert sorted(listed) == sorted(KEPT) and {*draw.FIGURES} == KEPT - SLOW_ONES
+    assert (FOLDER / "1f1b.gif").stat().st_size < 500_000
 
 
 def test_the_readmes_four_runs_have_its_ticks_and_memory():
