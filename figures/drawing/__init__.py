@@ -11,6 +11,7 @@ from .cut import cuts
 from .hero import hero
 from .memory_by_devices import memory_by_devices
 from .memory_over_time import memory_over_time
+from .plan import plan
 from .published import tables
 from .slow_links import slow_links
 from .splits import splits
@@ -28,6 +29,7 @@ FIGURES = {
     "throughput": throughput,
     "cut": cuts,
     "splits": splits,
+    "plan": plan,
     "memory_by_devices": memory_by_devices,
     "steps_against_batch_size": steps_against_batch_size,
 }

@@ -189,6 +189,10 @@ def add_plan(parser):
     parser.add_argument("--no-flash", action="store_true", help="store attention scores: no fused kernel")
     parser.add_argument("--launch", type=number, default=0, metavar="SECONDS",
                         help="of a kernel's launch that nothing hides, such as 18e-6 (default: %(default)s)")
+    parser.add_argument("--confirm", action="store_true",
+                        help="run the best way on the exact engine, exchanges included, beside the formulas")
+    parser.add_argument("--output", metavar="FILE",
+                        help="write the plan and its neighbours as a picture: .png, .svg or .pdf")
 
 
 def add_site(parser):
@@ -255,7 +259,7 @@ examples:
 Seconds and bytes are those of closed formulas, held to published runs: most are within 10 %.
 
 examples:
-  python3 -m minipipe plan --model llama-7b --gpus 2x4xh100 --batch 64
+  python3 -m minipipe plan --model llama-7b --gpus 2x4xh100 --batch 64 --confirm --output plan.png
   python3 -m minipipe plan --model llama-7b --gpus 8x1xh100 --batch 64 --nic 12.5e9
   python3 -m minipipe plan --config config.json --gpus 16x8xa100 --batch 512 --seq 2048
 """,

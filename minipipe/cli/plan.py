@@ -4,16 +4,21 @@ import re
 from dataclasses import replace
 
 from ..checks import shown
-from ..planning import GPUS, MODELS, Nodes, Software, Transformer, plan
+from ..planning import GPUS, MODELS, Nodes, Software, Transformer, confirm, plan
 from ..planning.hardware import LINKS, OTHER_LINKS
 
 CLUSTER = "nodes x GPUs of a node x the GPU, such as 2x4xh100"
 
 
 def print_plan(options):
-    """Print the best way, and what each neighbour costs more or why it does not fit."""
+    """Print the best way and why its neighbours lose; run it on the engine and draw it, if asked."""
     software = Software(flash=not options.no_flash, launch=options.launch)
-    print(plan(model_of(options), nodes_of(options), options.batch, software=software))
+    found = plan(model_of(options), nodes_of(options), options.batch, software=software)
+    print(found)
+    if options.confirm:
+        print(f"\n{confirm(found.best)}")
+    if options.output:
+        found.save(options.output)
 
 
 def model_of(options):

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from ..checks import one_of, shown, truth, whole_number
+from ..cluster import SHOWS
 from .hardware import LARGEST, Nodes
 from .seconds import step
 from .transformer import RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Software, Transformer, memory
@@ -90,6 +91,14 @@ class Plan:
     fastest: Estimate
     neighbours: list
     ways: int
+
+    def plot(self):
+        """Return a matplotlib `Figure`: parts of a step, and kinds of bytes, beside neighbours."""
+        return SHOWS.load()["plan"](self)
+
+    def save(self, path):
+        """Write the picture into a file, such as "plan.svg", "plan.png" or "plan.pdf"."""
+        SHOWS.load()["save_plan"](self, path)
 
     def __str__(self):
         best = self.best
@@ -292,7 +301,7 @@ def neighbours_of(best, ways):
     """Return a `Neighbour` for twice and half T, K and b, D alone, and other settings.
 
     Where an axis changes, the rest is the best for it; where a setting changes, the
-    rest stays.
+    rest stays, but for the stages on each device, which are the best for a schedule.
 
     Args:
         best: an `Estimate`.
@@ -303,32 +312,34 @@ def neighbours_of(best, ways):
     for axis, size in (("T", choice.T), ("K", choice.K), ("b", choice.b)):
         for other in (2 * size, size // 2):
             families[f"{axis}={other}"] = {"T": choice.T, "K": choice.K, axis: other}
-    found = []
-    for name, sizes in families.items():
-        family = [way for way in ways if all(getattr(way.choice, axis) == n for axis, n in sizes.items())]
-        fitting = [way for way in family if way.fits]
-        if family:
-            other = min(fitting, key=in_seconds) if fitting else min(family, key=in_bytes)
-            found.append(_neighbour(name, other, best))
+    groups = {
+        name: [way for way in ways if all(getattr(way.choice, axis) == n for axis, n in sizes.items())]
+        for name, sizes in families.items()
+    }
     for setting in ("schedule", "zero", "recompute"):
         for way in ways:
-            other = way.choice
-            same = other._replace(**{setting: getattr(choice, setting)})
+            same = way.choice._replace(**{setting: getattr(choice, setting)})
             if setting == "schedule":
                 same = same._replace(v=choice.v)
-            if same == choice != other:
-                found.append(_neighbour(_name_of(setting, other), way, best))
+            if same == choice != way.choice:
+                groups.setdefault((setting, getattr(way.choice, setting)), []).append(way)
+    found = []
+    for name, group in groups.items():
+        fitting = [way for way in group if way.fits]
+        if group:
+            other = min(fitting, key=in_seconds) if fitting else min(group, key=in_bytes)
+            found.append(_neighbour(name if isinstance(name, str) else _name_of(*name, other), other, best))
     if choice.T > 1:
         other = replace(best, choice=choice._replace(sequence=not choice.sequence))
         found.append(_neighbour("without sequence", other, best))
     return found
 
 
-def _name_of(setting, choice):
-    """Return what a neighbour is called that differs in this setting."""
+def _name_of(setting, value, found):
+    """Return what a neighbour is called that has another value of this setting."""
     if setting == "schedule":
-        return f"{choice.schedule} v={choice.v}" if choice.v > 1 else choice.schedule
-    return f"ZeRO-{choice.zero}" if setting == "zero" else f"recompute {choice.recompute}"
+        return f"{value} v={found.choice.v}" if found.choice.v > 1 else value
+    return f"ZeRO-{value}" if setting == "zero" else f"recompute {value}"
 
 
 def _neighbour(name, found, best):

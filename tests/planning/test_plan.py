@@ -197,6 +197,23 @@ CONFIRMED = [  # nodes, a choice or the best one, how far the engine may be from
 ]
 
 
+def test_the_picture_has_all_seconds_and_bytes_of_a_plan():
+    """The ends of bars are the sums of parts; a way that does not fit has no bar of seconds."""
+    found = plan(LLAMA, ETHERNET, 64)
+    rows = [found.best, *(neighbour.estimate for neighbour in found.neighbours)]
+    seconds, gigabytes = found.plot().axes
+    steps, n_bytes = [one.step if one.fits else 0 for one in rows], [one.n_bytes / 1e9 for one in rows]
+    for ax, ends in ((seconds, steps), (gigabytes, n_bytes)):
+        drawn = [0.0] * len(rows)
+        for bar in ax.patches:
+            drawn[round(bar.get_y() + bar.get_height() / 2)] += bar.get_width()
+        assert drawn == pytest.approx(ends, rel=1e-9)
+    words = [text.get_text() for text in seconds.texts]
+    assert words[0] == "3.58 s" and words.count("does not fit") == sum(not one.fits for one in rows) > 0
+    names = [label.get_text() for label in seconds.get_yticklabels()]
+    assert names == ["best", *(neighbour.name for neighbour in found.neighbours)]
+
+
 def test_the_engine_confirms_the_seconds_of_the_formulas():
     """7B: the best on NVLink and on Ethernet, T, K and D above 1, and exchanges that nothing hides."""
     for nodes, choice, limit in CONFIRMED:
@@ -415,7 +432,13 @@ def test_the_command_prints_the_plan_or_one_line(capsys, tmp_path):
     ):
         assert main(["plan", *words.split()]) == 0
         assert capsys.readouterr().out == f"{found}\n"
+    picture = tmp_path / "plan.svg"
+    assert main(["plan", *f"--gpus 2x4xh100 --batch 64 --confirm --output {picture}".split()]) == 0
+    found = plan(LLAMA, TWO_NODES, 64)
+    assert capsys.readouterr().out == f"{found}\n\n{confirm(found.best)}\n"
+    assert picture.read_text(encoding="utf-8").count("<svg") == 1
     for words, sentence in (
+        ("--gpus 2x4xh100 --batch 64 --output plan.csv", "plan.csv"),
         ("--gpus 8xh100 --batch 64", "'8xh100' is not a cluster: type nodes x GPUs"),
         ("--gpus 1x8xb200 --batch 64", "'b200' is not one of h100"),
         ("--gpus 1x8xh100 --batch 64 --model llama", "--model 'llama' is not one of llama-7b"),
