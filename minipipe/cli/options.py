@@ -200,6 +200,11 @@ def add_site(parser):
                         help="where to write it: a new or an empty folder, or a site to be written again")
     parser.add_argument("--notebooks", metavar="FOLDER",
                         help="where the notebooks are (default: notebooks, if there is such a folder)")
+    parser.add_argument("--pyodide", metavar="FOLDER",
+                        help="the folder `package` out of `npm pack pyodide`, for a playground without a "
+                        "network (default: browsers load it from jsdelivr.net)")
+    parser.add_argument("--serve", action="store_true",
+                        help="then serve the site to this computer alone, as its playground needs")
 
 
 COMMANDS = {
@@ -267,12 +272,13 @@ examples:
         Command(
             "site", "Write a web site: runs of all schedules to step through, the reference, the notebooks.",
             "show.site", add_site, """\
-The site needs no server and no network: open DIR/index.html. The reference, a page for each public name,
-needs pdoc: pip install -e ".[docs]". The notebooks become pages if nbconvert and latex2mathml are installed:
-pip install -e ".[notebooks]".
+All but the playground needs no server and no network: open DIR/index.html. The reference, a page for each
+public name, needs pdoc: pip install -e ".[docs]". The notebooks become pages if nbconvert and latex2mathml
+are installed: pip install -e ".[notebooks]".
 
 example:
   python3 -m minipipe site public
+  python3 -m minipipe site public --pyodide package --serve
 """,
         ),
     )

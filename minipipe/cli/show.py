@@ -12,7 +12,7 @@ from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build
 from ..plots import text
 from ..plots.saving import checked_path, picture_formats
-from ..site import write_site
+from ..site import serve, write_site
 from .options import DEVICES, MICROBATCHES
 
 DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # of `compare`
@@ -137,9 +137,11 @@ def print_proof(found, halves, memory):
 
 
 def site(options):
-    """Write the web site."""
+    """Write the web site, and serve it if asked to."""
     default = NOTEBOOKS if Path(NOTEBOOKS).is_dir() else None
-    write_site(options.folder, options.notebooks or default)
+    write_site(options.folder, options.notebooks or default, pyodide=options.pyodide)
+    if options.serve:
+        serve(options.folder)
 
 
 # What options say of a schedule and of its machine, and what is printed of a run.

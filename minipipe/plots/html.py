@@ -13,11 +13,12 @@ from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
 from .boxes import UNNUMBERED, ends_of, rows_of, spans_and_exchanges, stage_places
-from .canvas import OTHER, styles_of
+from .canvas import OTHER, parts_of, styles_of
 from .curves import counts_bytes
 from .timeline import timeline_figure
 
 LONG = 10_000
+MOST_WORDS = 400  # idle periods whose words and blame stand in a picture: of more, a page asks one by one
 MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second and a half
 
 
@@ -134,6 +135,122 @@ def page_data(trace):
         "memory": [[[_to_json(tick), _to_json(amount)] for tick, amount in curve] for curve in memory],
         "unit": unit,
     } | ({"lanes": lanes} if len(lanes) > trace.n_devices or trace.names else {})
+
+
+def picture(trace):
+    """Return what a page draws of `trace`: columns of plain numbers, strings and lists, as JSON has them.
+
+    Columns of one table have equal lengths. Times are in `unit`s.
+
+    kinds: {kind of work: [its colour, that of the device's last stage, its name]}; "" is other work.
+    rows: [device, name] of each lane, from the top down; the first of a device is the one that computes.
+    spans: a row for each part of each span and exchange, by start. label: of what is not a schedule's
+        action, else null. copy: which copy of the network it works on. place: where its stage stands among
+        those of its device. part: [which part it is, of how many at once]. exchange: 1 for an exchange.
+    idle: causes: [[cause, ticks]]. words, blame, links: what `blamed` returns, or null if there are more
+        than `MOST_WORDS`.
+    messages: source and to are rows; arrived is null of a message that is under way.
+    path: the critical path. Work has its row twice, a message the rows of its two ends.
+    memory: for each device, the ticks of the changes and the amounts from there on.
+    """
+    places, styles = stage_places(trace), styles_of([trace])
+    rows = {lane: number for number, lane in enumerate(rows_of(trace))}
+    spans = []
+    for span in spans_and_exchanges(trace):
+        parts = parts_of(span.label)
+        for number, part in enumerate(parts):
+            kind = part.kind if getattr(part, "kind", None) in styles else ""
+            stage, microbatch = getattr(part, "stage", None), getattr(part, "microbatch", None)
+            label, copy = (str(part) if microbatch is None else None), 0
+            if microbatch is not None:
+                at = places.copy_at[span.device, stage]
+                copy = at if kind in UNNUMBERED else places.copy_of[microbatch]
+            spans.append((
+                rows[span.device, span.lane], *_from_to(span), kind, stage, microbatch, label, copy,
+                places.of.get((span.device, stage), 0), (number, len(parts)), int(type(span) is Exchange),
+            ))
+    causes, look = trace.explain(), len(trace.idle) <= MOST_WORDS
+    blamed = blame_finder(trace)
+    idle = [
+        (rows[each.device, each.lane], *_from_to(each), _sums(causes.parts[each]),
+         *(blamed(each) if look else (None, None, None)))
+        for each in trace.idle
+    ]
+    messages = [
+        (str(message.label), *(rows[end] for end in ends_of(message, rows)), _to_json(message.sent),
+         None if message.arrived is None else _to_json(message.arrived))
+        for message in trace.messages
+    ]
+    path = [
+        (*(rows[end] for end in _ends_of_step(step, rows)), *_from_to(step)) for step in trace.critical_path()
+    ]
+    curves, unit = _memory(trace)
+    changes = [tuple(zip(*((_to_json(tick), _to_json(n)) for tick, n in curve))) for curve in curves]
+    used = {row[3] for row in spans}
+    return {
+        "devices": trace.n_devices,
+        "makespan": _to_json(trace.makespan), "exact": str(trace.makespan), "unit": trace.unit[:-1],
+        "step": _step(trace) if trace.makespan else 1,
+        "bubble": float(trace.bubble()) if any(trace.busy_ticks()) else None,
+        "most_stages": places.n,
+        "kinds": {
+            kind: [style["facecolor"], style["dark"], style["label"]]
+            for kind, style in (styles | {"": OTHER}).items() if kind in used
+        },
+        "rows": [[device, row.name] for (device, _), row in rows_of(trace).items()],
+        "spans": _columns(
+            "row start end kind stage microbatch label copy place part exchange", spans
+        ),
+        "idle": _columns("row start end causes words blame links", idle),
+        "messages": _columns("label source to sent arrived", messages),
+        "path": _columns("source to start end", path),
+        "memory": {
+            "unit": unit, "ticks": [each[0] if each else [] for each in changes],
+            "amounts": [each[1] if each else [] for each in changes],
+            "peaks": [max(each[1]) if each else 0 for each in changes],
+        },
+    }
+
+
+def blame_finder(trace):
+    """Return a function from one of `trace.idle` to (its words, [spans], [messages] that are to blame).
+
+    Spans and messages are numbers of rows in the columns of `picture`.
+    """
+    causes, spans = trace.explain(), {}
+    number = 0
+    for span in spans_and_exchanges(trace):
+        spans[span] = number
+        number += len(parts_of(span.label))
+    messages = {message: number for number, message in enumerate(trace.messages)}
+
+    def blamed(idle):
+        found = dict.fromkeys(part.blame for part in causes.parts[idle])
+        return (
+            causes.describe(idle), [spans[each] for each in found if each in spans],
+            [messages[each] for each in found if each in messages],
+        )
+
+    return blamed
+
+
+def _columns(names, table):
+    """Return {name: column} of the rows of a table. names: in one text."""
+    names = names.split()
+    return dict(zip(names, map(list, zip(*table)) if table else ([] for _ in names)))
+
+
+def _sums(parts):
+    """Return [[cause, ticks]] of `IdlePart`s."""
+    sums = {}
+    for start, end, cause, _ in parts:
+        sums[cause] = sums.get(cause, 0) + end - start
+    return [[cause, _to_json(total)] for cause, total in sums.items()]
+
+
+def _ends_of_step(step, rows):
+    what = step.what
+    return [(what.device, what.lane)] * 2 if type(what) is Span else ends_of(what, rows)
 
 
 def _title(span, parts, styles, n_copies, unit):

@@ -1,5 +1,6 @@
-"""The static site: runs to choose and step through, schedules, public names and notebooks as pages."""
+"""The static site: the playground, schedules, public names and notebooks as pages."""
 
+from .playground import serve
 from .writing import write_site
 
-__all__ = ["write_site"]
+__all__ = ["serve", "write_site"]

@@ -18,7 +18,7 @@ from ..plots.html import filled, page_data, page_pieces, template
 from ..plots.saving import plain
 from ..schedules import SCHEDULES, build
 from . import notebooks as notebooks_as_pages
-from . import reference
+from . import playground, reference
 from .pages import PARTS, Shell, as_html, resource, style_of_code, what_is_missing
 
 
@@ -88,10 +88,10 @@ UNFINISHED = f"""<!doctype html>{MARK}<title>An unfinished site</title>
 STANDARD = (4, 8)  # K and M on the page of a schedule; if the grid has others, its first ones
 ASSETS = ("site.css", "site.js")
 NO_NOTEBOOKS = "no folder of notebooks was found: pass --notebooks FOLDER"
-FOLDERS = ("data", *PARTS)
+FOLDERS = ("data", *PARTS, "live")
 
 
-def write_site(folder, notebooks=None, grid=Grid(), report=print):
+def write_site(folder, notebooks=None, grid=Grid(), report=print, pyodide=None):
     """Write the site of the runs in `grid` to `folder`; it needs no server and no network.
 
     Args:
@@ -102,6 +102,8 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
             installed; without it, or without them, the site has no such pages.
         grid: the settings of its runs.
         report: is called with a line for each thing that is done or left out.
+        pyodide: the folder of the unpacked npm package `pyodide`, which the playground's engine then comes
+            from; without it, browsers load it from the public address in `playground.PYODIDE`.
 
     The reference has a page for each public name if pdoc is installed.
 
@@ -112,6 +114,7 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     function("report", report)
     folder = checked_folder(folder)
     paths = checked_notebooks(notebooks, folder)
+    pyodide = pyodide and playground.checked_pyodide(pyodide)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "index.html", UNFINISHED)
     for name in FOLDERS:
@@ -132,6 +135,9 @@ def write_site(folder, notebooks=None, grid=Grid(), report=print):
     numbers, standard = write_runs(folder, grid)
     n_runs = sum(len(runs) for sizes in numbers.values() for runs in sizes.values())
     report(f"runs                  {n_runs}")
+    size = playground.write_playground(folder / "live", pyodide)
+    source = "this folder" if pyodide else playground.PYODIDE
+    report(f"playground            {size / 1e6:.1f} MB for its engine, from {source}")
     write_schedules(folder, grid, standard, shell)
     report(f"pages of schedules    {len(grid.names)}")
     pages = {
