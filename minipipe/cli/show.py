@@ -12,7 +12,8 @@ from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build
 from ..plots import text
 from ..plots.saving import checked_path, picture_formats
-from ..site import serve, write_site
+from ..site import write_site
+from ..site.playground import serve
 from .options import DEVICES, MICROBATCHES
 
 DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # of `compare`

@@ -234,19 +234,30 @@ def gather_parameters(group, part):
 
 
 class WithoutNumbers:
-    """Stand for a stage in a run that has only ticks: its messages have no bytes."""
+    """Stand for a stage in a run that has only ticks.
+
+    n_bytes: of its gradients, and of its parameters.
+    """
+
+    def __init__(self, n_bytes=0):
+        self._n_bytes = n_bytes
 
     def all_reduce(self, i, group, algorithm):
         """A program: send the messages of an all-reduce of gradients."""
-        return all_reduce_sum_and_gather(group, TreeSum(1), (), algorithm)
+        return all_reduce_sum_and_gather(group, self._total(group), (), algorithm)
 
     def reduce_scatter(self, i, group):
         """A program: send the messages of a reduce-scatter of gradients."""
-        return reduce_scatter_sum_and_gather(group, TreeSum(1), ())
+        return reduce_scatter_sum_and_gather(group, self._total(group), ())
 
     def gather(self, group):
         """A program: send the messages of a gather of parameters."""
-        return gather_parameters(group, ())
+        return gather_parameters(group, [Bytes(self._n_bytes // group.size)])
+
+    def _total(self, group):
+        total = TreeSum(group.size)
+        total.add(group.rank, Bytes(self._n_bytes))
+        return total
 
 
 # The programs.

@@ -341,12 +341,17 @@ def player(run: Trace | Schedule) -> str:
             f'{made}.save("run.png") for the picture.'
         )
         return f"<div>{escaped(words)}<dl>{_figures(trace)}</dl></div>"
-    picture = b64encode(_png(trace, title)).decode()
+    image = b64encode(_png(trace, title)).decode()
+    alone = f'<img alt="{escape(repr(run))}" style="max-width: 100%" src="data:image/png;base64,{image}">'
+    return framed(trace, title, alone)
+
+
+def framed(trace, title, alone="<p>The picture needs JavaScript.</p>"):
+    """Return HTML with the page of `trace` in a frame of its own; where no script runs, `alone` is seen."""
     page = html(trace, title=title).replace("&", "&amp;").replace('"', "&quot;")
     return (
-        f'<div><img alt="{escape(repr(run))}" style="max-width: 100%" src="data:image/png;base64,{picture}">'
-        f'<iframe class="minipipe" title="Player" style="width: 100%; height: 0; border: 0" srcdoc="{page}">'
-        "</iframe></div>"
+        f'<div>{alone}<iframe class="minipipe" title="Player" style="width: 100%; height: 0; border: 0" '
+        f'srcdoc="{page}"></iframe></div>'
     )
 
 

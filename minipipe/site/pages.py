@@ -26,7 +26,8 @@ class Shell:
 
     def page(self, title: str, body: str, head: str = "", root: str = "") -> str:
         """Return a whole page. root: the way from it to the folder of the site, "" or "../"."""
-        links = {"index.html": "Runs"} | {f"{part}/index.html": PARTS[part] for part in self.parts}
+        links = {"live/index.html": "Playground", "index.html": "Schedules"}
+        links |= {f"{part}/index.html": PARTS[part] for part in self.parts if part != "schedules"}
         nav = "".join(f'<a href="{root}{page}">{name}</a>' for page, name in links.items())
         pieces = {"title": escape(title), "head": head, "root": root, "nav": nav, "body": body}
         return filled(self.template, pieces)

@@ -113,8 +113,8 @@ def archive_of_modules():
     )
     paths = map(Path, told.stdout.splitlines())
     names = {path: path.relative_to(PACKAGE.parent).as_posix() for path in paths}
-    for path in (PACKAGE / "plots").glob("*.[hj]*"):  # the player's page and its painter
-        names[path] = f"minipipe/plots/{path.name}"
+    for name in ("timeline.html", "paint.js"):  # the player, for its export
+        names[PACKAGE / "plots" / name] = f"minipipe/plots/{name}"
     names[LIVE / "lab.py"] = "lab.py"
     file = BytesIO()
     with ZipFile(file, "w") as archive:

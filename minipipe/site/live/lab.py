@@ -9,7 +9,6 @@ import json
 import re
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from io import StringIO
 from itertools import pairwise, product
 from math import lcm
@@ -17,24 +16,18 @@ from typing import NamedTuple
 
 from minipipe import __version__
 from minipipe.checks import whole_number
-from minipipe.cluster import COMPUTE, Bytes, Compute, Counted, Link, Trace
-from minipipe.collectives import (
-    Group, all_reduce, all_reduce_sum_and_gather, reduce_scatter_sum_and_gather,
-)
+from minipipe.cluster import COMPUTE, Link, Trace
 from minipipe.order import (
     Costs, Schedule, ScheduleError, best_schedule, greedy_schedule, in_copies, simulate, with_all_reduce,
     with_zero,
 )
-from minipipe.order.actions import RULES, works_on
-from minipipe.order.programs import Wires, cluster_of, gather_parameters, programs_of_schedule
+from minipipe.order.volumes import Volumes, simulate_volumes
 from minipipe.plots.canvas import parts_of
 from minipipe.plots.html import blame_finder, picture
 from minipipe.plots.saving import plain
 from minipipe.schedules import SCHEDULES, build
-from minipipe.sums import TreeSum
 
 OWN, GREEDY = "own", {"greedy": False, "greedy-halves": True}  # what a schedule may be, beside a name
-EXCHANGING = "FRBI"  # kinds of work within which shards exchange activations or their gradients
 FIRST = {
     "schedule": "1f1b", "own": "", "K": 4, "M": 8, "F": "1", "I": "1", "W": "1", "latency": "0",
     "transfer": "0", "alive": None, "D": 1, "zero": 0, "gradients": "0", "T": 1, "activations": "0",
@@ -98,31 +91,7 @@ def costs_of(settings):
     return Costs(**given)
 
 
-# What copies and shards exchange, and the bytes of a profile.
-
-class Gradients:
-    """Stand for a stage of which several copies exchange gradients and parameters: so many bytes."""
-
-    def __init__(self, n_bytes):
-        self._gradients = Bytes(n_bytes)
-
-    def _total(self, group):
-        total = TreeSum(group.size)
-        total.add(group.rank, self._gradients)
-        return total
-
-    def all_reduce(self, i, group, algorithm):
-        """A program: send the messages of an all-reduce of gradients."""
-        return all_reduce_sum_and_gather(group, self._total(group), (), algorithm)
-
-    def reduce_scatter(self, i, group):
-        """A program: send the messages of a reduce-scatter of gradients."""
-        return reduce_scatter_sum_and_gather(group, self._total(group), ())
-
-    def gather(self, group):
-        """A program: send the own part of the parameters, which are as many bytes as the gradients."""
-        return gather_parameters(group, [Bytes(self._gradients.nbytes // group.size)])
-
+# A table of layers.
 
 class Profile:
     """The ticks and bytes of each stage, out of a table with a row for each layer.
@@ -148,67 +117,6 @@ class Profile:
             setattr(self, name, [each[-1] if name == "sent" else sum(each) for each in column])
 
 
-class Machine:
-    """What the devices of a schedule hold and exchange, where there are copies, shards or a profile.
-
-    schedule: of all copies.
-    costs: of its stages.
-    T: how many devices stand for one of the schedule.
-    shared, gradients: for each stage, the bytes that shards exchange in each forward and backward, and those
-        of its gradients.
-    profile: a `Profile`, or None.
-    """
-
-    def __init__(self, schedule, costs, T, shared, gradients, profile):
-        self.schedule, self.T, self._shared, self._gradients = schedule, T, shared, gradients
-        self._sent, self._profile = costs.bytes_sent(schedule.n_stages), profile
-        self._held = [Counted(parameters=0, activations=0) for _ in range(T * len(schedule.devices))]
-
-    def programs(self):
-        """Return the programs of all devices; the T shards of a device follow each other."""
-        n = len(self._held)
-        programs = [None] * n
-        for shard in range(self.T):
-            wires = Wires(self.schedule, ranks=range(shard, n, self.T))
-            places = [(stage, device) for device in wires.ranks for stage in wires.stages_on(device)]
-            stages = {(stage, device): Gradients(self._gradients[stage]) for stage, device in places}
-            programs[shard::self.T] = programs_of_schedule(wires, self._perform_on, stages)
-            for stage, device in places if self._profile else ():
-                self._held[device]["parameters"] += self._profile.parameters[stage]
-        return programs
-
-    def holdings(self):
-        """Return for each device a function that returns {kind: bytes}; None without a profile."""
-        return [partial(Counted, held) for held in self._held] if self._profile else None
-
-    def _perform_on(self, device):
-        first = device - device % self.T
-        group = Group(device - first, range(first, first + self.T), f"shards of device {device // self.T}: ")
-
-        def perform(action, inputs):
-            self._hold(device, action, 1)
-            yield Compute(action, self._hold, device, action, -1)
-            for part in action.parts if self.T > 1 else ():
-                if part.kind in EXCHANGING:
-                    yield from all_reduce(group, Bytes(self._shared[part.stage]))
-            return [self._outlet(part) for part in action.parts]
-
-        return perform
-
-    def _hold(self, device, action, sign):
-        """Count what an action keeps, before it (sign = 1), or what it lets go (sign = -1)."""
-        for part in action.parts if self._profile else ():
-            if part.alive * sign > 0:
-                n = len(works_on(part, self.schedule.copy_of))
-                self._held[device]["activations"] += sign * n * self._profile.activations[part.stage]
-
-    def _outlet(self, part):
-        """Return (what an action sends on, {}), for `program`."""
-        way = RULES[part.kind].way
-        has_neighbour = way and 0 <= part.stage + way < self.schedule.n_stages
-        return Bytes(self._sent[min(part.stage, part.stage + way)]) if has_neighbour else None, {}
-
-
 # A run.
 
 class Shown(NamedTuple):
@@ -225,36 +133,38 @@ def traced(settings, longer=1):
 
     longer: how many times the micro-batches of the settings.
     """
-    D, T, zero = (settings[name] for name in ("D", "T", "zero"))
+    D, T, latency, transfer = (settings[name] for name in ("D", "T", "latency", "transfer"))
     costs = costs_of(settings)
     base = order_of(settings | {"M": settings["M"] * longer}, costs)
-    sent, profile = [settings["transfer"]], None
+    # a link carries `unit` bytes in a tick, so that messages and the parts of exchanges are whole bytes
+    ticks = [transfer, settings["activations"], settings["gradients"]]
+    unit = Fraction(lcm(*(Fraction(each).denominator for each in ticks)) * lcm(*base.sharing) * D * T)
+    sent, profile, held = int(unit * transfer), None, ()
     if settings["profile"]:
         profile = Profile(settings["profile"], base.n_stages)
-        costs, sent = Costs(profile.F, I=profile.I, W=profile.W), profile.sent
-    of_gradients, of_shards = settings["gradients"], settings["activations"]
-    # a link carries `unit` bytes in a tick, so that messages and the parts of exchanges are whole bytes
-    ticks = [Fraction(each) for each in (*sent, of_gradients, of_shards)]
-    unit = lcm(*(each.denominator for each in ticks)) * lcm(*base.sharing) * D * T
-    sizes = [int(unit * each) for each in sent]
-    costs = replace(costs, message_bytes=sizes if profile else sizes[0])
-    link = Link(settings["latency"], Fraction(unit)) if any(ticks) else Link(settings["latency"])
+        costs, held = Costs(profile.F, I=profile.I, W=profile.W), (profile.activations, profile.parameters)
+        if any(profile.sent) and transfer:  # bytes of its own; the largest message takes the ticks
+            sent, unit = profile.sent, Fraction(max(profile.sent)) / transfer
+    costs = replace(costs, message_bytes=sent)
+    link = Link(latency, unit) if any(ticks) else Link(latency)
     if D == T == 1 and not profile:
         return base, simulate(base, costs, link, as_far_as_it_goes=True)
-    schedule = in_copies(base.validate(), D)
-    if zero:
-        if profile:
-            raise ValueError("the bytes of a profile are counted without ZeRO: leave one of the two out")
-        schedule = with_zero(schedule, zero)
-    elif D > 1 and "U" not in schedule.kinds:
-        schedule = with_all_reduce(schedule)
-    exchanged = ([int(unit * each / n) for n in base.sharing] for each in (of_shards, of_gradients))
-    machine = Machine(schedule, costs, T, *exchanged, profile)
-    shares = [n_stages for n_stages in schedule.stages_on for _ in range(T)]
-    cluster = cluster_of(machine.programs(), schedule, costs, link, machine.holdings(), shares=shares)
-    trace = cluster.run()
+    exchanged = ([int(unit * each / n) for n in base.sharing] for each in ticks[1:])
+    schedule = copies_of(base.validate(), settings)
+    trace = simulate_volumes(schedule, costs, link, Volumes(*exchanged, *held), T)
     trace.names = names_of(D, T, len(base.devices))
     return base, trace
+
+
+def copies_of(schedule, settings):
+    """Return the order of all copies of the network, with their exchanges."""
+    D, level = settings["D"], settings["zero"]
+    if level and settings["profile"]:
+        raise ValueError("the bytes of a profile are counted without ZeRO: leave one of the two out")
+    schedule = in_copies(schedule, D)
+    if level:
+        return with_zero(schedule, level)
+    return with_all_reduce(schedule) if D > 1 and "U" not in schedule.kinds else schedule
 
 
 def names_of(D, T, K):
