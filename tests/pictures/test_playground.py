@@ -1,0 +1,257 @@
+"""The playground: its engine answers as the package does, in Python and in a browser; and its page works."""
+
+import json
+import random
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+import minipipe as mp
+from minipipe.cluster import Exchange, Link
+from minipipe.order import in_copies, peak_microbatches, simulate, with_all_reduce, with_zero
+from minipipe.plots.boxes import rows_of, spans_and_exchanges
+from minipipe.schedules import SCHEDULES, build
+from minipipe.site.live import lab
+
+NAMES = [*SCHEDULES.load()]
+HALVES = {"I", "W", "W*"}
+
+
+def ask(name, **given):
+    """The answer of the engine, from text to text."""
+    return json.loads(lab.answer(name, json.dumps(given)))
+
+
+def exact(number):
+    """A number or a text as an int, or else as a fraction."""
+    fraction = Fraction(number)
+    return int(fraction) if fraction.denominator == 1 else fraction
+
+
+def run(settings):
+    """The run of one side, alone."""
+    return ask("run", sides=[settings, None])["runs"][0]
+
+
+# ---- every box, gap, message and number is that of the package ----
+
+def same(picture, trace):
+    """Assert that a picture is the one of `trace`, read off the trace itself."""
+    rows = {lane: number for number, lane in enumerate(rows_of(trace))}
+    spans, expected = picture["spans"], []
+    for span in spans_and_exchanges(trace):
+        place = rows[span.device, span.lane], float(span.start), float(span.end)
+        for number, part in enumerate(span.label.parts):
+            which = [number, len(span.label.parts)], int(type(span) is Exchange)
+            expected.append((*place, *part, *which))
+    columns = ("row", "start", "end", "kind", "stage", "microbatch", "part", "exchange")
+    assert list(zip(*(spans[name] for name in columns))) == expected
+    idle, causes = picture["idle"], trace.explain()
+    assert list(zip(idle["row"], idle["start"], idle["end"])) == [
+        (rows[each.device, each.lane], float(each.start), float(each.end)) for each in trace.idle
+    ]
+    if idle["words"] and idle["words"][0] is not None:
+        assert idle["words"] == [causes.describe(each) for each in trace.idle]
+    assert picture["messages"]["sent"] == [float(message.sent) for message in trace.messages]
+    assert picture["exact"] == str(trace.makespan) and picture["makespan"] == float(trace.makespan)
+    assert picture["bubble"] == float(trace.bubble())
+    assert picture["causes"] == {name: float(ticks) for name, ticks in causes.totals().items()}
+    assert sum(picture["busy"].values()) == pytest.approx(float(sum(trace.busy_ticks())), rel=1e-12)
+    steps = trace.critical_path()
+    assert picture["path"]["end"] == [float(step.end) for step in steps]
+
+
+def grid():
+    """The settings of the 1,400 runs: K, M, W's share of a backward and latency of every schedule."""
+    for name, K, M in product(NAMES, (2, 4, 8), (4, 8, 16)):
+        try:
+            schedule = build(name, K, M)
+        except ValueError as error:
+            yield {"schedule": name, "K": K, "M": M}, str(error), None
+            continue
+        shares = ("0.25", "0.375", "0.5") if HALVES & schedule.kinds else ("0.5",)
+        for share, latency in product(shares, ("0", "0.5", "1", "2")):
+            W = exact(2 * Fraction(share))
+            asked = {"schedule": name, "K": K, "M": M, "I": str(2 - W), "W": str(W), "latency": latency}
+            yield asked, schedule, (mp.Costs(F=1, I=2 - W, W=W), Link(exact(latency)))
+
+
+@pytest.mark.slow
+def test_the_engine_gives_the_1400_runs_of_the_package():
+    n_runs = n_refused = 0
+    for asked, schedule, machine in grid():
+        found = run(asked)
+        if machine is None:
+            assert found == {"refused": schedule}
+            n_refused += 1
+            continue
+        trace = simulate(schedule, *machine)
+        same(found, trace)
+        assert found["memory"]["peaks"] == [float(peak) for peak in peak_microbatches(trace)]
+        n_runs += 1
+    assert (n_runs, n_refused) == (1400, 18), (n_runs, n_refused)
+
+
+def random_settings(draw):
+    """Settings as a visitor may make them: copies, limits, links, costs by device, orders of one's own."""
+    name, K, M = draw.choice([*NAMES, "greedy"]), draw.randint(1, 5), draw.randint(1, 9)
+    asked = {"schedule": name, "K": K, "M": M, "latency": draw.choice(["0", "0", "0.5", "1/7"])}
+    for kind in "FIW":
+        asked[kind] = " ".join(draw.choices(["1", "2", "0.1", "1/3", "0.75"], k=draw.choice([1, 1, K])))
+    asked["transfer"] = draw.choice(["0", "0", "0.2"])
+    asked["alive"] = draw.choice([None, None, "2", "3.5"])
+    asked["D"] = draw.choice([1, 1, 1, 2, 3])
+    asked["zero"] = draw.choice([0, 1, 2, 3]) if asked["D"] > 1 else 0
+    if draw.random() < 0.25:
+        try:
+            words = [list(map(str, order)) for order in build(name, K, M).devices]
+        except ValueError:
+            return asked
+        line = draw.choice(words)
+        i, j = (draw.randrange(len(line)) for _ in range(2))
+        line[i], line[j] = line[j], line[i]
+        asked |= {"schedule": "own", "own": "\n".join(map(" ".join, words))}
+    return asked
+
+
+def by_hand(asked):
+    """The trace of settings without shards, made by the package's own functions."""
+    numbers = {kind: [exact(word) for word in asked[kind].split()] for kind in "FIW"}
+    length = max(map(len, numbers.values()))
+    costs = {kind: found if len(found) == length else found * length for kind, found in numbers.items()}
+    if length == 1:
+        costs = {kind: cost for kind, [cost] in costs.items()}
+    transfer, latency = exact(asked["transfer"]), exact(asked["latency"])
+    costs = mp.Costs(**costs, message_bytes=transfer, by="stage" if length == 1 else "device")
+    link = Link(latency, Fraction(1)) if transfer else Link(latency)
+    limits = asked["alive"] and exact(asked["alive"])
+    if asked["schedule"] == "own":
+        schedule = build(asked["own"].splitlines())
+    elif asked["schedule"] == "greedy":
+        schedule = mp.greedy_schedule(asked["K"], asked["M"], costs, most_alive=limits, latency=latency)
+    else:
+        schedule = build(asked["schedule"], asked["K"], asked["M"])
+    stops = bool(schedule.faults())
+    if asked["D"] > 1 and not stops:
+        schedule = in_copies(schedule, asked["D"])
+        if asked["zero"]:
+            schedule = with_zero(schedule, asked["zero"])
+        elif "U" not in schedule.kinds:
+            schedule = with_all_reduce(schedule)
+    return simulate(schedule, costs, link, as_far_as_it_goes=True), schedule.faults()
+
+
+@pytest.mark.slow
+def test_the_engine_equals_the_package_in_300_random_settings():
+    draw, seen = random.Random(0), {"refused": 0, "faults": 0, "makespan": 0}
+    for _ in range(300):
+        asked = random_settings(draw)
+        found = run(asked)
+        seen[next(each for each in seen if each in found)] += 1
+        try:
+            trace, faults = by_hand(asked)
+        except ValueError as error:
+            assert found == {"refused": str(error)}, asked
+            continue
+        if faults:
+            assert [each["words"] for each in found["faults"]] == faults, asked
+            found = found["stopped"]
+        if trace.spans:
+            same(found, trace)
+    assert min(seen.values()) > 15, seen
+
+
+# ---- an order of one's own, copies and shards, bytes, files ----
+
+DEADLOCK = "F0 F1 F2 B0 B1 B2\nF0 B0 F1 F2 B1 B2\nF0 F1 F2 B1 B0 B2"
+MENDED = "F0 F1 F2 B0 B1 B2\nF0 F1 F2 B0 B1 B2\nF0 B0 F1 B1 F2 B2"
+
+
+def test_an_order_that_cannot_run_says_where_and_goes_as_far_as_it_can():
+    found = run({"schedule": "own", "own": DEADLOCK})
+    (fault,), stopped = found["faults"], found["stopped"]
+    assert fault["words"].startswith("deadlock: device 1 cannot start 1B0 before 2B0 on device 2")
+    assert (stopped["makespan"], stopped["left"]) == (3, 13)
+    where = [(each["device"], each["position"], each["action"], each["waits"]) for each in stopped["stop"]]
+    assert where == [(0, 3, "0B0", "1B0"), (1, 1, "1B0", "2B0"), (2, 1, "2F1", "1F1")]
+    words = run({"schedule": "own", "own": "F0 B0 Q7\nF0 X B0"})
+    assert [(each["device"], each["position"]) for each in words["faults"]] == [(0, 2), (1, 1)]
+    assert words["stopped"] is None
+    mended = run({"schedule": "own", "own": MENDED, "K": 9, "M": 9})
+    assert (mended["K"], mended["M"], mended["spans"]["action"][:4]) == (3, 3, [0, 1, 0, 2])
+    assert ask("lines", side=0)["lines"] == MENDED
+
+
+def test_a_limit_of_memory_that_is_broken_is_named():
+    found = run({"schedule": "gpipe", "K": 2, "M": 4, "alive": "3 4"})
+    assert found["memory"]["limits"] == [3, 4] and len(found["over"]) == 1
+    assert "above the limit of 3" in found["over"][0]
+
+
+def test_what_cannot_be_had_is_refused_in_the_words_of_the_package():
+    for asked, words in (
+        ({"schedule": "chimera", "K": 3}, "chimera needs an even number of devices"),
+        ({"F": "fast"}, "'fast' is not a number: write for instance 2, 0.1 or 1/3"),
+        ({"K": 0}, "K=0 must be at least 1"),
+        ({"I": " "}, "a number is missing: write one, or one for each device"),
+        ({"profile": "F,I\n1,1"}, "a profile needs the columns F, I, W and a row for each layer, at least 4"),
+        ({"D": 2, "zero": 1, "K": 1, "profile": "F,I,W\n1,1,1"}, "counted without ZeRO"),
+    ):
+        assert words in run(asked)["refused"], asked
+
+
+def test_copies_and_shards_exchange_in_lanes_and_for_so_many_ticks():
+    """A copy sends an N-th of its gradients to each other one and gets an N-th back: links do so at once."""
+    alone = run({"K": 2, "M": 2})
+    copies = run({"K": 2, "M": 2, "D": 4, "gradients": 2})
+    assert [each[1] for each in copies["rows"]][:2] == ["device 0: d0 p0", "communication"]
+    assert copies["makespan"] == alone["makespan"] + 2 * 2 / 4 and "A" in copies["kinds"]
+    zero = run({"K": 2, "M": 2, "D": 2, "zero": 3, "gradients": 2})
+    assert {"S", "G", "X", "U"} <= set(zero["kinds"])
+    shards = run({"K": 1, "M": 3, "T": 2, "activations": "0.5"})
+    assert shards["makespan"] == 3 * (1 + 2 + 2 * 0.5) and len(shards["rows"]) == 2
+    assert shards["spans"]["exchange"].count(1) == 2 * 3 * 2
+
+
+def test_a_profile_of_layers_gives_ticks_and_bytes():
+    table = "F, I, W, activations, parameters, sent\n1,1,1,10,100,7\n2,1,1,10,200,7\n1,1,2,1,1000,0\n"
+    found = run({"schedule": "gpipe", "K": 3, "M": 2, "profile": table})
+    stages = mp.Costs(F=[1, 2, 1], I=[1, 1, 1], W=[1, 1, 2])
+    assert found["makespan"] == simulate(build("gpipe", 3, 2), stages).makespan
+    assert found["memory"]["unit"] == "bytes"
+    assert found["memory"]["peaks"] == [100 + 2 * 10, 200 + 2 * 10, 1000 + 2 * 1]
+    two = run({"schedule": "gpipe", "K": 2, "M": 2, "profile": table})
+    assert two["memory"]["peaks"] == [100 + 2 * 10, 1200 + 2 * 11]
+    sent = run({"schedule": "gpipe", "K": 2, "M": 2, "profile": table, "transfer": 1})
+    assert sent["makespan"] == two["makespan"] + 2
+
+
+def test_gaps_orders_and_files_come_one_by_one():
+    found = run({"schedule": "zb-h1", "K": 3, "M": 3})
+    trace = simulate(build("zb-h1", 3, 3), mp.Costs(F=1, I=1, W=1))
+    for i, (words, blame) in enumerate(zip(found["idle"]["words"], found["idle"]["blame"])):
+        told = ask("describe", side=0, i=i)
+        assert (told["words"], told["blame"]) == (words, blame)
+        assert words == trace.explain().describe(trace.idle[i])
+    text = ask("lines", side=0)["lines"]
+    assert build(text.splitlines()).devices == build("zb-h1", 3, 3).devices
+    table = ask("export", side=0, **{"as": "csv"})
+    assert mp.Schedule.from_csv(table["text"]).devices == build("zb-h1", 3, 3).devices
+    assert "<!doctype html>" in ask("export", side=0, **{"as": "html"})["text"]
+    events = json.loads(ask("export", side=0, **{"as": "json"})["text"])["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == len(trace.spans)
+    run({"schedule": "pipedream", "K": 2, "M": 2})
+    assert "PyTorch" in ask("export", side=0, **{"as": "csv"})["refused"]
+
+
+def test_a_search_proves_its_order():
+    found = ask("search", settings={"K": 3, "M": 4, "alive": "3"}, halves=True, nodes=1000)
+    assert (found["makespan"], found["bound"], found["proved"]) == (14, 14, True)
+    assert run({"schedule": "own", "own": found["lines"]})["makespan"] == 14
+
+
+def test_many_gaps_are_described_one_by_one():
+    found = run({"schedule": "1f1b", "K": 8, "M": 96, "F": "1 2 1 2 1 2 1 2"})
+    assert len(found["idle"]["row"]) > 400 and set(found["idle"]["words"]) == {None}
+    assert ask("describe", side=0, i=300)["words"].startswith("device ")
