@@ -21,6 +21,7 @@ from minipipe.order import (
     Costs, Schedule, ScheduleError, best_schedule, greedy_schedule, in_copies, simulate, with_all_reduce,
     with_zero,
 )
+from minipipe.order import names
 from minipipe.order.volumes import Volumes, simulate_volumes
 from minipipe.plots.canvas import parts_of
 from minipipe.plots.html import blame_finder, picture
@@ -28,12 +29,13 @@ from minipipe.plots.saving import plain
 from minipipe.schedules import SCHEDULES, build
 
 OWN, GREEDY = "own", {"greedy": False, "greedy-halves": True}  # what a schedule may be, beside a name
+TITLES = {OWN: "Your order", "greedy": "Greedy", "greedy-halves": "Greedy in halves"}
 FIRST = {
     "schedule": "1f1b", "own": "", "K": 4, "M": 8, "F": "1", "I": "1", "W": "1", "latency": "0",
     "transfer": "0", "alive": None, "D": 1, "zero": 0, "gradients": "0", "T": 1, "activations": "0",
     "profile": None,
 }
-LONGER, MOST_FOR_LONGER = 2, 512  # a run with twice the micro-batches is made for the sentence up to this K M
+LONGER, MOST_FOR_LONGER = 2, 512  # up to this K M, the sentence tells of a run with twice the micro-batches
 
 latest = [None, None]  # the `Shown` of each side of the page
 
@@ -117,6 +119,11 @@ class Profile:
             setattr(self, name, [each[-1] if name == "sent" else sum(each) for each in column])
 
 
+def title_of(name):
+    """Return what a sentence calls a schedule."""
+    return TITLES.get(name) or names.title_of(name)
+
+
 # A run.
 
 class Shown(NamedTuple):
@@ -134,7 +141,7 @@ def traced(settings, longer=1):
     longer: how many times the micro-batches of the settings.
     """
     D, T, latency, transfer = (settings[name] for name in ("D", "T", "latency", "transfer"))
-    costs = costs_of(settings)
+    costs, title = costs_of(settings), title_of(settings["schedule"])
     base = order_of(settings | {"M": settings["M"] * longer}, costs)
     # a link carries `unit` bytes in a tick, so that messages and the parts of exchanges are whole bytes
     ticks = [transfer, settings["activations"], settings["gradients"]]
@@ -148,11 +155,13 @@ def traced(settings, longer=1):
     costs = replace(costs, message_bytes=sent)
     link = Link(latency, unit) if any(ticks) else Link(latency)
     if D == T == 1 and not profile:
-        return base, simulate(base, costs, link, as_far_as_it_goes=True)
+        trace = simulate(base, costs, link, as_far_as_it_goes=True)
+        trace.title = title
+        return base, trace
     exchanged = ([int(unit * each / n) for n in base.sharing] for each in ticks[1:])
     schedule = copies_of(base.validate(), settings)
     trace = simulate_volumes(schedule, costs, link, Volumes(*exchanged, *held), T)
-    trace.names = names_of(D, T, len(base.devices))
+    trace.title, trace.names = title, names_of(D, T, len(base.devices))
     return base, trace
 
 
@@ -215,7 +224,7 @@ def pictured(settings, schedule, trace):
             kind = "&".join(part.kind for part in parts_of(span.label))
             busy[kind] = busy.get(kind, 0) + span.end - span.start
     return found | {
-        "name": schedule.name, "title": schedule.name, "family": "",
+        "name": schedule.name, "title": trace.title,
         "K": K, "M": schedule.n_microbatches, "D": settings["D"], "T": settings["T"],
         "stages": schedule.n_stages,
         "busy": {kind: plain(ticks) for kind, ticks in busy.items()},
@@ -257,7 +266,20 @@ def run(sides):
     for side, asked in enumerate(sides):
         if asked is None or latest[side] is None or latest[side].asked != asked:
             latest[side] = asked and shown(asked)
-    return {"runs": [each and each.answer for each in latest], "sentence": ""}
+    return {"runs": [each and each.answer for each in latest], "sentence": sentence()}
+
+
+def sentence():
+    """Return what the first side's run shows, beside the other one and beside a longer one; "" without it."""
+    first, second = latest
+    if first.trace is None or not first.trace.spans:
+        return ""
+    rival = second and second.trace
+    settings, longer = read(first.asked), None
+    is_short = settings["K"] * settings["M"] <= MOST_FOR_LONGER
+    if is_short and settings["schedule"] != OWN and settings["D"] == 1:
+        _, longer = traced(settings, LONGER)
+    return first.trace.sentence(rival if rival and rival.stop is None else None, longer)
 
 
 def describe(side, i):
@@ -316,12 +338,13 @@ def known():
     """Return what the page lists before the first run: the schedules, and the version."""
     facts = SCHEDULES.load().facts
     schedules = [
-        {"name": name, "title": name, "family": "", "source": each.source,
+        {"name": name, "title": title_of(name), "family": names.family_of(name), "source": each.source,
          "stages_per_device": each.stages_per_device}
         for name, each in facts.items()
     ]
     schedules += [
-        {"name": name, "title": name, "family": "Made by rules", "source": "", "stages_per_device": 1}
+        {"name": name, "title": title_of(name), "family": "Made by rules", "source": "",
+         "stages_per_device": 1}
         for name in GREEDY
     ]
     return {"schedules": schedules, "version": __version__}
