@@ -2,12 +2,15 @@
 wrong answers.
 """
 
+from statistics import mean, median
+
 import numpy as np
+import pytest
 from notebooks.checkers import are_named, are_right
 from pitfalls.bugs import BUGS
 
 import minipipe as mp
-from exercises import large_batches, suspects
+from exercises import clocks, large_batches, suspects
 
 
 def joined(epochs):
@@ -22,12 +25,55 @@ def all_differ(orders):
     return len({tuple(order) for order in orders}) == len(orders)
 
 
+def timed(warm=1, waits=True, of=median, late=False):
+    """Return a `seconds` with so many runs to warm up, which waits or not, and returns `of` what it found.
+
+    late: whether it reads the clock after it has asked.
+    """
+    def seconds(start, wait, clock, n):
+        found = []
+        for _ in range(warm + n):
+            begin = clock()
+            start()
+            begin = clock() if late else begin
+            if waits:
+                wait()
+            found.append(clock() - begin)
+        return of(found[warm:])
+    return seconds
+
+
+def first_run(start, wait, clock, n):
+    return timed(warm=0)(start, wait, clock, 1)
+
+
+def all_at_once(start, wait, clock, n):
+    start()
+    begin = clock()
+    for _ in range(n):
+        start()
+    wait()
+    return (clock() - begin) / n
+
+
 test_solutions = are_right({
+    clocks.check_seconds: [timed(), timed(of=lambda found: np.median(found))],
     suspects.check_healthy_epochs: [
         lambda epochs, m: np.bool_(all_once(epochs, m) and all_differ(joined(epochs))),
     ],
 })
 test_mistakes = are_named({
+    clocks.check_seconds: [
+        (timed(warm=0), "The first run is in it"),
+        (timed(waits=False), "how long it takes to *ask* for a run"),
+        (timed(of=mean), "That is the mean"),
+        (timed(of=min), "That is the fastest run"),
+        (timed(of=max), "Without the first one the median is 2.001, yours is 9.001."),
+        (timed(late=True), "Read the clock before you ask"),
+        (first_run, "That is the first run alone"),
+        (all_at_once, "Without the first one the median is 2.001"),
+        (lambda start, wait, clock, n: [1.0], "must have shape ()"),
+    ],
     large_batches.check_average: [
         (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),
         (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
@@ -59,3 +105,12 @@ def test_a_suspect_is_in_for_a_block_by_letter_or_by_name():
         with suspects.bug(name):
             assert net.forward_backward(images, images) == 2 * right
         assert net.forward_backward(images, images) == right
+
+
+def test_the_machine_is_drawn_beside_the_book():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    own = {name: 2 * book for name, (book, _) in clocks.ROWS.items()}
+    fig = clocks.beside_the_book(own)
+    book, here = (line.get_xdata() for line in fig.axes[0].lines)
+    assert list(here) == [own[name] for name in clocks.ROWS] == [2 * x for x in book]
+    plt.close(fig)

@@ -2,10 +2,8 @@
 
 import re
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from engines.jobs import on_ranks
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -17,7 +15,6 @@ from exercises import landscape_pictures as landscape
 from exercises import layers_pictures as layers
 from exercises import micro_batches_pictures as micro_batches
 from exercises import normalization_pictures as normalization
-from exercises import real_processes_pictures as real_processes
 from exercises import sums_pictures as sums
 from exercises import transformer_pictures as transformer
 from exercises import whole_pictures as whole
@@ -239,30 +236,3 @@ def test_messages_are_arrows_from_sender_to_receiver(ax):
     detours = [message for message in pipe.trace.messages if str(message.label).endswith(" a")]
     assert arrows == {(message.sent, message.source, message.arrived, message.to) for message in detours}
     assert [(message.source, message.to) for message in detours] == [(0, 2), (0, 2), (2, 0), (2, 0)]
-
-
-def test_the_recorded_picture_stands_in_where_there_is_no_mpi(monkeypatch):
-    monkeypatch.setattr(real_processes, "find_spec", lambda name: None)
-    assert np.array_equal(real_processes.on_ranks(2, ["--size", "8"]), plt.imread(real_processes.RECORDED))
-
-
-@pytest.mark.slow
-@on_ranks
-def test_ranks_draw_a_picture_of_their_own():
-    picture = real_processes.on_ranks(2, ["--size", "8", "--epochs", "1"])
-    assert picture.ndim == 3 and not np.array_equal(picture, plt.imread(real_processes.RECORDED))
-
-
-@on_ranks
-def test_what_goes_wrong_on_ranks_is_said():
-    with pytest.raises(RuntimeError, match="-D 3 -T 1 -K 1 are 3 devices"):
-        real_processes.on_ranks(2, ["--replicas", "3"])
-
-
-def test_shares_of_a_run_add_up(ax):
-    trace = mp.simulate(mp.schedules.gpipe(2, 2))
-    real_processes.shares(ax, {"run": trace})
-    widths = np.array([bar.get_width() for bar in ax.patches]).reshape(3, 2)
-    assert abs(widths.sum(axis=0) - 100).max() <= 100 * 6 * 2**-53  # six roundings
-    assert abs(widths[0] - 100 * 2 / 3).max() <= 100 * 2 * 2**-53
-    assert tick_labels(ax.yaxis) == ["run, device 0", "run, device 1"]

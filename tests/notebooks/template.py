@@ -349,8 +349,8 @@ def run(code, names=None):
 def solutions(number):
     """What the solutions in the notebook with that number define, each under its name.
 
-    >>> solutions("35").fewest(4, 0.25)
-    9.0
+    >>> solutions("28").rate(5, 5, 0.5, 8)
+    4.0
     """
     paths = [path for path in NOTEBOOKS if path.name.startswith(number)]
     found = {}
