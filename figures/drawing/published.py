@@ -1,12 +1,11 @@
 """GPipe's tables 1, 2 and 3 and Zero Bubble's as text, each published cell beside the one of this package."""
 
 from minipipe.papers import (
-    blocks_that_fit, table_1, table_2, table_3, text_of_cells, text_of_largest, text_of_rates,
-    torchgpipe_table, zero_bubble_table,
+    blocks_that_fit, table_1, table_2, table_3, text_of_cells, text_of_largest, torchgpipe_table,
 )
 from minipipe.papers.gpipe import BOUNDS, M
 
-ZERO_BUBBLE_BOUND = 0.002  # a larger difference from a published bubble rate gets a star
+from .zero_bubble import bubble_rates
 
 
 def tables():
@@ -66,18 +65,3 @@ GPipe's table 3: throughput on P100s without NVLink relative to K = 2; AmoebaNet
 24 layers
 
 {text_of_cells(table_3(), BOUNDS["table 3"])}"""
-
-
-def bubble_rates():
-    """Return Zero Bubble's tables 5, 8 and 9."""
-    return f"""\
-Zero Bubble's tables 5, 8 and 9: (T - work) / T, where T is the longest device span
-
-{text_of_rates(zero_bubble_table(), ZERO_BUBBLE_BOUND)}
-* above the published one by more than {ZERO_BUBBLE_BOUND}
-
-ZB-1p, ZB-2p and ZB-V were searched, there and here, in the memory of p, 2p and p micro-batches; W needs the
-share 32 h / (34 h + 5 a s) of it, 0.37 for 1.5B and 0.43 for the others. Behind such a row stands what was
-found. The first ZB-2p cannot be below 0.0433: from the first device to the last and back it takes 264.7 ms,
-and the last device can put off W to fill 214.8 of them. If a device had to keep all of a micro-batch until W,
-it could put off 16 of 24, and no schedule would be below 0.1015."""

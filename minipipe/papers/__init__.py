@@ -1,11 +1,9 @@
 """Published results, as data with their sources, and the same results by simulation.
 
-tables: the cells of GPipe's tables 1 to 4, of torchgpipe and of Zero Bubble's tables; and all of them as
-    text, which `python3 figures/draw.py tables` prints.
+tables: the cells of GPipe's tables 1 to 4 and of torchgpipe; and all of them as text, which
+    `python3 figures/draw.py tables` prints, with those of Zero Bubble.
 devices: the accelerators behind them; and latencies and bandwidths that every programmer should know, each
     row of which gives a `Link`.
-formulas: the bubbles that papers state, costs from the times that they profile, and the bubble rates of Zero
-    Bubble's tables, simulated and searched.
 gpipe: table 1 by `describe` and `footprints`, tables 2 and 3 by `simulate`.
 
 What comes out: GPipe's "3.5 times on four times the devices" is 6.3/1.8, and 3.52 here. All cells of its
@@ -13,27 +11,19 @@ table 3 are met within 5 %, with one free number (the share of its peak speed th
 choice (when it recomputes). 12 of table 2's 18 cells are missed: AmoebaNet-D by -26 to +71 %, the
 Transformer by -13 to -37 % where M is 1 or 4, since batch sizes were adjusted and stages were not equal in
 time; its row M = 32 is met within 5 %. Table 1's parameters are met within 3 %; its activation memory is not:
-32 to 52 % less is counted here with GPipe, 2.8 and 5.8 times as much without. Zero Bubble's rates of 1F1B,
-ZB-H1 and ZB-H2 are met to all four digits, those of its searched schedules within 0.002.
+32 to 52 % less is counted here with GPipe, 2.8 and 5.8 times as much without.
 """
 
 from .devices import HARDWARE, P100, TPU_V2, TPU_V3, Accelerator, Hardware
-from .formulas import (
-    chimera_bubble, costs_of, gpipe_bubble, megatron_bubble, zero_bubble_h1_idle, zero_bubble_h2_idle,
-    zero_bubble_table,
-)
 from .gpipe import (
     Compared, Estimate, blocks_that_fit, equal_stages, table_1, table_2, table_3, torchgpipe_table,
 )
 from .tables import (
-    ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, ZERO_BUBBLE, text_of_cells, text_of_hardware,
-    text_of_largest, text_of_rates,
+    ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, text_of_cells, text_of_hardware, text_of_largest,
 )
 
 __all__ = [
     "ACCURACIES", "Accelerator", "Compared", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1",
-    "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "ZERO_BUBBLE", "blocks_that_fit",
-    "chimera_bubble", "costs_of", "equal_stages", "gpipe_bubble", "megatron_bubble", "table_1", "table_2",
-    "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "text_of_rates", "torchgpipe_table",
-    "zero_bubble_h1_idle", "zero_bubble_h2_idle", "zero_bubble_table",
+    "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "blocks_that_fit", "equal_stages", "table_1",
+    "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "torchgpipe_table",
 ]

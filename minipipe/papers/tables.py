@@ -1,9 +1,8 @@
 """The cells of published tables, as they are printed, and the tables as text.
 
-GPipe: Huang et al. 2018, arXiv 1811.06965 v5. Zero Bubble: Qi et al. 2023, arXiv 2401.10241.
+GPipe: Huang et al. 2018, arXiv 1811.06965 v5.
 """
 
-from fractions import Fraction
 from typing import NamedTuple
 
 
@@ -109,53 +108,6 @@ TORCHGPIPE = {
 }
 
 
-class Profile(NamedTuple):
-    """A row of Zero Bubble's tables 5, 8 and 9: a Transformer, its measured times and its bubble rates.
-
-    model: by its number of parameters.
-    h, a, s: its features, heads and tokens.
-    p, m: devices and micro-batches.
-    v: stages on each device, of which the times are; two are placed in a V.
-    T_F, T_B, T_W, T_comm: milliseconds of a stage's forward, input gradient and weight gradient for a
-        micro-batch, and of a message.
-    rates: {schedule: bubble rate}.
-    """
-
-    model: str
-    h: int
-    a: int
-    s: int
-    p: int
-    m: int
-    v: int
-    T_F: float
-    T_B: float
-    T_W: float
-    T_comm: float
-    rates: dict
-
-    @property
-    def kept_for_W(self):
-        """The share of a micro-batch's activations that W needs, 32 s b h of s b (34 h + 5 a s) bytes."""
-        return Fraction(32 * self.h, 34 * self.h + 5 * self.a * self.s)
-
-
-ZERO_BUBBLE = (
-    Profile("1.5B", 2304, 24, 1024, 8, 24, 1, 18.522, 18.086, 9.337, 0.601,
-            {"1F1B": 0.2431, "ZB-H1": 0.1585, "ZB-H2": 0.1083, "ZB-1p": 0.1585, "ZB-2p": 0.0433}),
-    Profile("1.5B", 2304, 24, 1024, 8, 32, 1, 18.513, 18.086, 9.331, 0.626,
-            {"1F1B": 0.1985, "ZB-H1": 0.1242, "ZB-H2": 0.0837, "ZB-1p": 0.1242, "ZB-2p": 0.0039}),
-    Profile("6.2B", 4096, 32, 1024, 8, 24, 1, 29.718, 29.444, 19.927, 0.527,
-            {"1F1B": 0.2347, "ZB-H1": 0.1323, "ZB-H2": 0.0698, "ZB-2p": 0.0029}),
-    Profile("14.6B", 5120, 40, 1024, 16, 48, 1, 11.347, 11.248, 8.132, 0.377,
-            {"1F1B": 0.2552, "ZB-H1": 0.1397, "ZB-H2": 0.0672, "ZB-2p": 0.0066}),
-    Profile("6.2B", 4096, 32, 1024, 16, 48, 2, 14.407, 14.38, 9.676, 1.61,
-            {"1F1B": 0.2668, "ZB-H1": 0.1536, "ZB-H2": 0.0823, "ZB-V": 0.0697}),
-    Profile("28.3B", 6144, 48, 1024, 32, 96, 2, 9.458, 9.748, 7.288, 0.879,
-            {"1F1B": 0.2676, "ZB-H1": 0.1429, "ZB-H2": 0.0629, "ZB-V": 0.0593}),
-)
-
-
 # The tables as text, each published number beside the one of this package.
 #
 # `python3 figures/draw.py tables` and notebooks 35 to 37 print them.
@@ -188,29 +140,6 @@ def text_of_cells(cells, bound=None):
         lines.append(f"{cell.family:13}{numbers}  {mark}{cell.explained_by}".rstrip())
     if bound is not None:
         lines.append(f"* off by more than {100 * bound:g} %")
-    return "\n".join(lines)
-
-
-def text_of_rates(rates, bound):
-    """Return a line for each `Rate` of a bubble: published, found here, and the difference.
-
-    A star marks what is above the published one by more than `bound`.
-
-    >>> from minipipe.papers import ZERO_BUBBLE, zero_bubble_table
-    >>> print(text_of_rates(zero_bubble_table(ZERO_BUBBLE[:1]), bound=0.002))
-    model   p   m           published    here  difference
-    1.5B    8  24  1F1B        0.2431  0.2431     +0.0000
-    1.5B    8  24  ZB-H1       0.1585  0.1585     +0.0000
-    1.5B    8  24  ZB-H2       0.1083  0.1083     +0.0000
-    1.5B    8  24  ZB-1p       0.1585  0.1585     +0.0000  zb-h1
-    1.5B    8  24  ZB-2p       0.0433  0.0436     +0.0003  greedy
-    """
-    lines = [f"{'model':6}{'p':>3}{'m':>4}{'':9}{'published':>12}{'here':>8}{'difference':>12}"]
-    for rate in rates:
-        row, name = rate.profile, "" if rate.schedule == rate.column.lower() else rate.schedule
-        mark = "  *" if rate.difference > bound else ""
-        numbers = f"{rate.published:>12.4f}{rate.found:>8.4f}{round(rate.difference, 4) + 0:>+12.4f}"
-        lines.append(f"{row.model:6}{row.p:>3}{row.m:>4}  {rate.column:7}{numbers}  {name}{mark}".rstrip())
     return "\n".join(lines)
 
 

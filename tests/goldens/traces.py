@@ -15,6 +15,8 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
+from figures.drawing.zero_bubble import ZERO_BUBBLE
+
 import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.order import in_copies, with_all_reduce, with_recompute, with_updates
@@ -203,7 +205,9 @@ FILES = {  # that the commands find in their folder
     "sound.csv": build("1f1b", 4, 8).to_csv(),
     "faulty.csv": "0F0,0B0\n1B0,1F0\n",
 }
-PUBLISHED = ("TABLE_1", "TABLE_2", "TABLE_3", "ACCURACIES", "TORCHGPIPE", "ZERO_BUBBLE")
+PUBLISHED = {
+    name: getattr(published, name) for name in ("TABLE_1", "TABLE_2", "TABLE_3", "ACCURACIES", "TORCHGPIPE")
+} | {"ZERO_BUBBLE": ZERO_BUBBLE}
 SECONDS = re.compile(r"\d+(\.\d+)? (s|ms)\b")  # of a clock
 
 
@@ -223,7 +227,7 @@ def text_parts(case):
     if case in (COMMANDS + OF_FLOATS).splitlines():
         return _said(case)
     if case == "published":
-        return {name: str(vars(published)[name]).split("), ") for name in PUBLISHED}
+        return {name: str(cells).split("), ") for name, cells in PUBLISHED.items()}
     name, K, M = case.split()
     schedule = schedule_of(name, int(K), int(M))
     footprints = footprints_of(name, schedule.n_stages)

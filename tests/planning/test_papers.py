@@ -10,14 +10,13 @@ from functools import cache
 
 import pytest
 from figures import draw
+from figures.drawing.zero_bubble import ZERO_BUBBLE, zero_bubble_table
 
 import minipipe as mp
 from minipipe.order import peak_microbatches
 from minipipe.papers import (
-    HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, ZERO_BUBBLE,
-    blocks_that_fit, chimera_bubble, costs_of, equal_stages, gpipe_bubble, megatron_bubble,
-    table_1, table_2, table_3, text_of_cells, torchgpipe_table, zero_bubble_h1_idle, zero_bubble_h2_idle,
-    zero_bubble_table,
+    HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, blocks_that_fit, equal_stages,
+    table_1, table_2, table_3, text_of_cells, torchgpipe_table,
 )
 from minipipe.papers.gpipe import (
     BOUNDS, MEMORY_UNIT, Largest, _estimate, _makespan, _relative, samples_per_second, share_of_slowest,
@@ -196,35 +195,31 @@ def test_the_share_of_the_peak_matters_as_little_as_is_said(family, size, device
 @pytest.mark.parametrize("K, M", [(2, 4), (4, 8), (4, 16), (8, 16)])
 @pytest.mark.parametrize("T_F, T_B, T_W", [(1, 1, 1), (2, 2, 1), (3, 3, 2)])
 def test_published_bubbles_are_those_of_the_runs(K, M, T_F, T_B, T_W):
-    costs, equal = costs_of(T_F, T_B, T_W)[0], costs_of(2, 1, 1)[0]  # Chimera's paper has F = B
+    """GPipe, section 2.3; Megatron-LM, arXiv 2104.04473, section 2.2; Chimera, arXiv 2107.06925, table 2."""
+    costs, equal = mp.Costs(F=T_F, I=T_B, W=T_W), mp.Costs(F=2, B=2)  # Chimera's paper has F = B
     for name in ("gpipe", "1f1b"):
         trace = mp.simulate(build(name, K, M), costs)
-        assert trace.bubble("total") == float(gpipe_bubble(K, M))
-        assert trace.bubble("ideal") == float(megatron_bubble(K, M))
+        assert trace.bubble("total") == (K - 1) / (M + K - 1)
+        assert trace.bubble("ideal") == (K - 1) / M
     interleaved = mp.simulate(interleaved_one_f_one_b(K, M, 2), costs)
-    assert interleaved.bubble("ideal") == float(megatron_bubble(K, M, 2))
-    assert mp.simulate(build("chimera", K, M), equal).bubble("total") == float(chimera_bubble(K, M))
+    assert interleaved.bubble("ideal") == (K - 1) / (2 * M)
+    assert mp.simulate(build("chimera", K, M), equal).bubble("total") == (K - 2) / (2 * M + K - 2)
 
 
 @pytest.mark.parametrize("K, M", [(2, 4), (4, 8), (4, 16), (8, 16)])
 def test_the_bubbles_of_zero_bubble_are_those_of_the_runs(K, M):
     """With a weight gradient that is shorter than the two other passes, as the paper has it, and longer."""
     for times in [(1, 1, 1), (2, 2, 1), (3, 3, 2), (4, 1, 3), (1, 3, 2), (1, 2, 4), (Fraction(5, 2), 2, 9)]:
-        costs, work = costs_of(*times)[0], M * sum(times)
+        T_F, T_B, T_W = times
+        costs, work = mp.Costs(F=T_F, I=T_B, W=T_W), M * sum(times)
         trace = mp.simulate(build("zb-h1", K, M), costs)
-        assert trace.makespan - work == zero_bubble_h1_idle(K, *times)
+        assert trace.makespan - work == (K - 1) * (T_F + T_B - min(times))
         assert max(peak_microbatches(trace)) == K
         trace = mp.simulate(build("zb-h2", K, M), costs)
         spans = [trace.spans_of(device) for device in range(K)]
         longest = max(of_one[-1].end - of_one[0].start for of_one in spans)
-        assert longest - work == zero_bubble_h2_idle(K, *times)
+        assert longest - work == (K - 1) * max(T_F + T_B - 2 * T_W, T_B - T_F, 0)
         assert max(peak_microbatches(trace)) == 2 * K - 1
-
-
-def test_a_profile_of_a_paper_can_be_typed_in():
-    costs, link = costs_of(T_F=[3, 5], T_B=2, T_W=[1, 2], T_comm=4)
-    trace = mp.simulate(gpipe(2, 1), costs, link)
-    assert trace.makespan == 3 + 4 + 5 + (2 + 2) + 4 + (2 + 1)
 
 
 def test_hardware_has_units_sources_and_links():
@@ -292,7 +287,7 @@ def test_zb_v_is_found_within_0_002_of_the_published_rate():
 
 @pytest.mark.slow
 def test_the_tables_are_printed_with_every_cell(capsys, monkeypatch):
-    monkeypatch.setattr("figures.drawing.published.zero_bubble_table", lambda: rates(0, 1, 2, 3).values())
+    monkeypatch.setattr("figures.drawing.zero_bubble.zero_bubble_table", lambda: rates(0, 1, 2, 3).values())
     draw.main(["tables"])
     out = capsys.readouterr().out
     for rate in rates(0, 1, 2, 3).values():
