@@ -81,13 +81,6 @@ def counts_for(stages, layers, loss, sample):
     return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
 
 
-def skips_across(layers):
-    """Return (names of Forks whose Join is not among these layers, names of Joins whose Fork is not)."""
-    forks = [layer.fork for layer in layers if layer.fork]
-    joins = [layer.join for layer in layers if layer.join]
-    return [name for name in forks if name not in joins], [name for name in joins if name not in forks]
-
-
 def sends_back(pattern):
     """Return the kind of action in `pattern` whose result goes back to the stage before.
 
@@ -97,22 +90,20 @@ def sends_back(pattern):
     return next(kind for kind in pattern if RULES[kind].way < 0)
 
 
-def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
+def one_micro_batch(stages, pattern, X, Y):
     """Return {(kind, stage): Performed} of a micro-batch on which each stage does the actions of `pattern`.
 
-    stages: consecutive `Stage`s, all or some.
-    pattern: the kinds of their actions in order.
-    X, Y: the samples, for stage 0, and their labels, for the last stage.
-    A_prev, dA: what arrives from the stages before and behind these, if there are any.
-    skips: {(message, name): what arrives from there by skip connections}.
+    Args:
+        stages: the `Stage`s of a network.
+        pattern: the kinds of their actions in order.
+        X, Y: the samples, for stage 0, and their labels, for the last stage.
     """
-    performed, on_the_way = {}, dict(skips)
+    performed, on_the_way = {}, {}
     line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
         stage.begin(line, recomputed=[(stage.index, 0)] if "R" in pattern else ())
     for kind in pattern:
-        rule = RULES[kind]
-        incoming = {"F": A_prev, "B": dA}.get(rule.message)
+        rule, incoming = RULES[kind], None
         for stage in stages if rule.way > 0 else reversed(stages):
             arriving, leaving = _skips(stage, rule.way)
             entering = {name: on_the_way.pop((rule.message, name)) for name in arriving}
@@ -125,10 +116,11 @@ def one_micro_batch(stages, pattern, X, Y, A_prev=None, dA=None, skips=()):
 
 def _skips(stage, way):
     """Return (names of skip connections that arrive from other stages, names of those that leave)."""
-    if way == 0:
-        return [], []
-    forks, joins = skips_across(stage.layers)
-    return (joins, forks) if way > 0 else (forks, joins)
+    forks = [layer.fork for layer in stage.layers if layer.fork]
+    joins = [layer.join for layer in stage.layers if layer.join]
+    begun = [name for name in forks if name not in joins]
+    ended = [name for name in joins if name not in forks]
+    return {1: (ended, begun), 0: ([], []), -1: (begun, ended)}[way]
 
 
 def _performed(stage, work, arguments, leaving):
@@ -157,11 +149,15 @@ def received(sent):
     return sent.copy()
 
 
-def footprint(stage, performed, optimizer=None):
+def footprint(stage, performed, optimizer, start):
     """Return the `Footprint` of a stage that has just worked on a micro-batch, and has its gradients.
 
-    performed: {pattern: {(kind, stage): Performed}}, as `one_micro_batch` gives for each pattern.
-    optimizer: what it keeps counts, too.
+    Args:
+        stage: the `Stage`.
+        performed: {pattern: {(kind, stage): Performed}}, as `one_micro_batch` gives for
+            each pattern.
+        optimizer: what it keeps counts, too; None: nothing.
+        start: the place of the stage's first layer in the network.
     """
     by_kind = {
         pattern: {kind: actions[kind, stage.index] for kind in pattern}
@@ -188,7 +184,7 @@ def footprint(stage, performed, optimizer=None):
         },
         tied={
             (layer.tie, place): dW.nbytes
-            for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.gradients()))
+            for place, (layer, (dW, _)) in enumerate(zip(stage.layers, stage.gradients()), start)
             if layer.tie
         },
         actions={
@@ -201,13 +197,10 @@ def footprint(stage, performed, optimizer=None):
     )
 
 
-def in_network(of_stages, counts):
-    """Return the footprints with each tied layer's place in the network instead of that in its stage."""
-    placed = []
-    for start, of_stage in zip(accumulate([0, *counts]), of_stages):
-        tied = {(name, start + place): n_bytes for (name, place), n_bytes in of_stage.tied.items()}
-        placed.append(of_stage._replace(tied=tied))
-    return placed
+def footprints_of(stages, performed, optimizer):
+    """Return the `Footprint` of each stage, as `footprint` does."""
+    starts = accumulate([0, *(len(stage.layers) for stage in stages)])
+    return [footprint(stage, performed, optimizer, start) for stage, start in zip(stages, starts)]
 
 
 def n_bytes_of(sent):
@@ -270,7 +263,7 @@ def measure(layers, loss, stages, X, Y, dtype=None, optimizer=None, rounds=5, at
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
     times = {kind: [median(seconds[kind, stage]) for stage in range(len(alone))] for kind in TIMED_KINDS}
-    footprints = in_network([footprint(stage, performed, optimizer) for stage in alone], counts)
+    footprints = footprints_of(alone, performed, optimizer)
     sent = [of_stage.sent["F"] for of_stage in footprints]
     return Measured(Costs(**times, message_bytes=sent, unit=SECONDS), footprints)
 

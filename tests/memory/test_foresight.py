@@ -182,7 +182,7 @@ def test_measured_footprints_know_skips_and_ties_too():
 
 def test_several_that_measure_at_once_give_their_mean(monkeypatch):
     """Each thread has layers of its own; of what they have measured, each number is the mean."""
-    networks, seconds = [], iter([1.0, 3.0])
+    networks, seconds, foreseen = [], iter([1.0, 3.0]), mp.footprints(LAYERS, LOSS, 2, (5,), 4)
     one_micro_batch = measuring.one_micro_batch
 
     def timed(stages, pattern, X, Y):
@@ -198,7 +198,7 @@ def test_several_that_measure_at_once_give_their_mean(monkeypatch):
     first, second = ({id(part) for stage in stages for part in (*stage.parts, stage.loss)}
                      for stages, _ in networks)
     assert first & second == {id(None)}
-    assert measured.footprints == mp.footprints(LAYERS, LOSS, 2, (5,), 4)
+    assert measured.footprints == foreseen
     assert measured.costs.message_bytes == [footprint.sent["F"] for footprint in measured.footprints]
 
 
