@@ -197,9 +197,10 @@ EXCEPTIONS = {
 
 # plain records that the package makes, and nobody hands in; and what holds a run together
 RECORDS = {
-    "Cell", "Compared", "Confirmed", "Counted", "Dataset", "Estimate", "Exchange", "Explanation", "First",
-    "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds", "Measured",
-    "Message", "Neighbour", "Pair", "Plan", "Round", "Span", "Step", "Text", "Times", "Trace", "Update",
+    "Cell", "Compared", "Confirmed", "Counted", "Dataset", "Estimate", "Exchange", "Explanation", "Fault",
+    "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds",
+    "Measured", "Message", "Neighbour", "Pair", "Plan", "Round", "Span", "Standing", "Step", "Stop", "Text",
+    "Times", "Trace", "Update",
 }
 
 

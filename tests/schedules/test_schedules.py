@@ -124,6 +124,7 @@ def test_a_fault_knows_its_place_and_a_deadlock_is_drawn_up_to_where_it_stops():
         ("0F0", 0), ("0F1", 1), ("1F0", 1), ("0F2", 2), ("2F0", 2)
     ]
     stop = trace.stop
+    assert "drain" not in [idle.reason for idle in trace.idle]
     assert (stop.n_done, stop.circle, str(stop)) == ([3, 1, 1], [1, 2], stop.faults[0])
     assert [(str(each.action), str(each.needs), each.source) for each in stop.standing.values()] == [
         ("0B0", "1B0", 1), ("1B0", "2B0", 2), ("2F1", "1F1", 1)
