@@ -324,7 +324,8 @@ def costs_in_segments(costs, schedule, n, shards=1):
     """
     n = _for_each_stage(n, checked_schedule(schedule).n_stages)
     check_number_of_actions(sum(n))
-    checked_costs(costs).table(schedule.sharing)
+    costs = checked_costs(costs).by_stage(schedule.placement, schedule.stages_on)
+    costs.table(schedule.sharing)
     sent = costs.bytes_sent(schedule.n_stages)
     segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}
     for name in (field.name for field in fields(costs)):

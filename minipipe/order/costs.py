@@ -102,12 +102,12 @@ def limits_of(most_alive, stages_on, microbatches):
 
 
 FIELDS = {"W*": "late_W"}  # of the kinds whose names are none for a field
-NO_COSTS = ("unit", "share")  # fields of `Costs` that say what the costs are
+NO_COSTS = ("unit", "share", "by")  # fields of `Costs` that say what the costs are
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Ticks of each kind of action: a number for a device's share of the network, or a list, one per stage.
+    """Ticks of each kind of action: a number for a device's share of the network, or a list.
 
     A number is divided evenly among the stages of a device: F=1 means that each device takes a tick for a
     forward, whether it has one stage or three, of a third of a tick each. Whole numbers and fractions are
@@ -128,6 +128,9 @@ class Costs:
     unit: the unit of all costs, "ticks" or "seconds"; the trace of a run says so, too.
     share: the share of the forward of the whole network that a device works through in one tick, see
         `Trace.tick_is`. Left out, it follows from F, if F is a number: F = 1 on 4 devices is 1/4.
+    by: "stage": a list has the ticks of each stage. "device": a list has the ticks of each device for its
+        share of the network, so a device can be slow, also where copies of a stage are on two devices.
+        message_bytes are by stage in any case.
 
     A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them. An S
     and a G take the time of their messages.
@@ -152,6 +155,7 @@ class Costs:
     message_bytes: float | Sequence[float] = 0
     unit: str = field(default="ticks", repr=False)
     share: Fraction | None = field(default=None, repr=False)
+    by: str = field(default="stage", repr=False)
 
     def __post_init__(self):
         for each in fields(self):
@@ -162,6 +166,7 @@ class Costs:
         if self.B is None:
             object.__setattr__(self, "B", _whole_backward(self.I, self.W))
         one_of("unit", self.unit, ["ticks", "seconds"])
+        one_of("by", self.by, ["stage", "device"])
         if self.share is not None:
             share = real_number("share", self.share, above=0, note=" of the network in a tick")
             object.__setattr__(self, "share", _exact(share))
@@ -169,8 +174,8 @@ class Costs:
 
     @classmethod
     def from_text(cls, text):
-        """Return the costs in a text such as "F=1,B=2"; "F=1/1/3" gives F stage by stage."""
-        names = [each.name for each in fields(cls) if each.name not in NO_COSTS]
+        """Return the costs in a text such as "F=1,B=2"; "F=1/1/3" gives F by stage, or with "by=device"."""
+        names = [each.name for each in fields(cls) if each.name not in ("unit", "share")]
         costs = {}
         for part in checked_name("costs", text).split(","):
             name, _, value = part.partition("=")
@@ -180,6 +185,9 @@ class Costs:
                     f"costs {text!r}: {part!r} is not one cost of {', '.join(names)}: write for instance "
                     "F=1,B=2,R=1"
                 )
+            if name == "by":
+                costs[name] = value.strip()
+                continue
             numbers = [_number(word, text) for word in value.split("/")]
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
@@ -195,7 +203,8 @@ class Costs:
         if given["message_bytes"] == [0]:
             del given["message_bytes"]
         texts = {name: "/".join(str(as_float(one)) for one in cost) for name, cost in given.items()}
-        return ",".join(f"{name}={text}" for name, text in texts.items())
+        by = {"by": "device"} if self.by == "device" else {}
+        return ",".join(f"{name}={text}" for name, text in (texts | by).items())
 
     def table(self, sharing, beside=()):
         """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that no clock can keep.
@@ -228,15 +237,45 @@ class Costs:
             return table
         return {kind: list(map(as_float, ticks)) for kind, ticks in table.items()}
 
-    def duration(self, sharing, beside=(), copies=()):
+    def duration(self, schedule, beside=()):
         """Return a function from an `Action` or `Overlap` to its ticks, which a run calls for each action.
 
-        sharing, beside: as for `table`.
-        copies: as for `works_on`.
+        schedule: a `Schedule`, whose actions they are.
+        beside: as for `table`.
         """
-        n_stages = len(sharing)
-        table = {kind: [0] * n_stages for kind in CLOSING} | self.table(sharing, beside)
-        return partial(_action_ticks, table, copies)  # not a closure: a network that has run can be pickled
+        free = {kind: [0] * schedule.n_stages for kind in CLOSING}
+        # not a closure: a network that has run can be pickled
+        if self.by == "stage":
+            return partial(_action_ticks, free | self.table(schedule.sharing, beside), schedule.copy_of)
+        tables = []
+        for placement in schedule.placements:
+            sharing = [1 if device is None else schedule.stages_on[device] for device in placement]
+            costs = self.by_stage(placement, schedule.stages_on)
+            tables.append(free | costs.table(sharing, beside))
+        return partial(_ticks_in_copies, tables, schedule.copies)
+
+    def by_stage(self, placement, stages_on):
+        """Return the same costs with lists by stage.
+
+        placement: for each stage, its device; None for a stage that an order with faults leaves out.
+        stages_on: for each device, how many stages share it.
+
+        >>> Costs(F=[1, 3], B=2, by="device").by_stage([0, 1, 1, 0], [2, 2]).to_text()
+        'F=0.5/1.5/1.5/0.5,B=2'
+        """
+        if self.by == "stage":
+            return self
+        lists = {}
+        for name, cost in self._lists().items():
+            costs = one_for_each(name, cost, "costs", len(stages_on), "device")
+            shares = [divide_exactly(*pair) for pair in zip(costs, stages_on, strict=True)]
+            lists[name] = [shares[device or 0] for device in placement]
+        return replace(self, by="stage", **lists)
+
+    def _lists(self):
+        """Return {name: list} of the ticks that are given as a list."""
+        names = [each.name for each in fields(self) if each.name not in (*NO_COSTS, "message_bytes")]
+        return {name: getattr(self, name) for name in names if hasattr(getattr(self, name), "__len__")}
 
     def tick_of(self, sharing, samples=None, shards=1):
         """Return what a tick is, a `OneTick`; None for seconds, and for a list F without `share`.
@@ -264,8 +303,7 @@ class Costs:
         >>> Costs(F=[1, 2, 3]).even([1, 1, 1]).F
         2
         """
-        names = [each.name for each in fields(self) if each.name not in (*NO_COSTS, "message_bytes")]
-        lists = {name: getattr(self, name) for name in names if hasattr(getattr(self, name), "__len__")}
+        lists = self._lists()
         if all(len(set(cost)) == 1 for cost in lists.values()):
             return None
         n_devices = int(sum(Fraction(1, n) for n in sharing))
@@ -289,6 +327,13 @@ def _action_ticks(table, copies, action):
         return table["F"][forward] + table["B"][backward] if together is None else together[forward]
     kind, stage, _ = action
     return table[kind][stage] if kind != "W*" else table[kind][stage] * len(works_on(action, copies))
+
+
+def _ticks_in_copies(tables, copies, action):
+    """Return the ticks of an action, from a table for each copy of the network."""
+    if action.__class__ is Overlap and "FB" not in tables[0]:
+        return sum(_ticks_in_copies(tables, copies, part) for part in action)
+    return _action_ticks(tables[copies[action.parts[0].microbatch]], copies, action)
 
 
 def checked_costs(costs):

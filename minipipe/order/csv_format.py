@@ -82,7 +82,7 @@ def script_text(schedule, costs, makespan):
             f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch runs "
             "one: export an order of one copy"
         )
-    ticks = costs.table(schedule.sharing)
+    ticks = costs.by_stage(schedule.placement, schedule.stages_on).table(schedule.sharing)
     if ticks["B"] != [for_input + for_weight for for_input, for_weight in zip(ticks["I"], ticks["W"])]:
         raise ScheduleError("PyTorch's backward is both of its halves: give costs with B = I + W")
     words = {

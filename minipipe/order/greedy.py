@@ -290,7 +290,8 @@ def request_of(
     placement = _placement(devices, v, placement)
     stages_on = [placement.count(device) for device in range(devices)]
     limits = limits_of(most_alive, stages_on, microbatches)
-    table = checked_costs(costs).table([stages_on[device] for device in placement], [latency])
+    costs = checked_costs(costs).by_stage(placement, stages_on)
+    table = costs.table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
     one_of("objective", objective, OBJECTIVES)
     kinds = "FIW" if truth("halves", halves) else "FB"

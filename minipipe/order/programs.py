@@ -349,8 +349,8 @@ def cluster_of(
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
     times |= {port.bandwidth for port in ports}
     cluster = Cluster(
-        programs, costs.duration(schedule.sharing, times, schedule.copy_of), links, holdings, memory_limit,
-        ports, shares=shares or schedule.stages_on, unit=costs.unit,
+        programs, costs.duration(schedule, times), links, holdings, memory_limit, ports,
+        shares=shares or schedule.stages_on, unit=costs.unit,
     )
     n_shards = len(programs) // len(schedule.devices)
     cluster.record.tick_is = costs.tick_of(schedule.sharing, samples, n_shards)

@@ -209,7 +209,7 @@ def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mappin
         stream = partial(_changed_stream, stream, units, options)
     order, counts, costs = in_units(order, units, options.costs, options.shards)
     order = changed(order, recompute, zero, buckets)
-    costs.table(order.sharing)  # raises ValueError for costs of another number of stages
+    costs.duration(order)  # raises ValueError for costs of another number of stages
     return Ordered(order, stream, counts, costs)
 
 

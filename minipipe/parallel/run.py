@@ -82,7 +82,7 @@ class Run:
         if "S" in order.kinds:
             all_tied = [tied_in_parts(*pair, layout.memory) for pair in zip(all_tied, wires, strict=True)]
         self._is_shared = options.engine == MPI  # by several processes, of which this is one
-        self._ticks, self._wires = options.costs.duration(order.sharing, copies=order.copy_of), wires
+        self._ticks, self._wires = options.costs.duration(order), wires
         self.stages, programs, shares = {}, {}, {}
         for shard, of_shard, tied in zip(wires, shards, all_tied, strict=True):
             if self._is_shared:

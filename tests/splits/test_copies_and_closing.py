@@ -279,9 +279,9 @@ def test_pytorchs_table_leaves_all_reduces_and_updates_out():
 def test_costs_of_all_reduces_and_updates():
     both = Overlap(Action("F", 0, 1), Action("B", 1, 0))
     order = [Action("A", 1, 0), Action("U", 0, 0), Action("F", 1, 3), both]
-    assert list(map(Costs().duration([1, 1]), order)) == [0, 0, 1, 3]
-    assert list(map(Costs(F=[1, 5], A=[4, 0.5], U=3).duration([1, 1]), order)) == [0.5, 3, 5, 3]
-    assert Costs(FB=[7, 8], A=0).duration([1, 1])(order[-1]) == 7
+    assert list(map(Costs().duration(gpipe(2, 4)), order)) == [0, 0, 1, 3]
+    assert list(map(Costs(F=[1, 5], A=[4, 0.5], U=3).duration(gpipe(2, 4)), order)) == [0.5, 3, 5, 3]
+    assert Costs(FB=[7, 8], A=0).duration(gpipe(2, 4))(order[-1]) == 7
     assert Costs.from_text("A=1/2,U=0") == Costs(A=[1, 2], U=0)
     for text in ("all_reduce=1", "A=1,A=2"):
         with pytest.raises(ValueError, match="one cost of F, B, R, I, W, late_W, FB, A, U, message_bytes"):

@@ -357,5 +357,6 @@ def test_a_sentence_compares_two_runs_and_looks_at_more_micro_batches():
         f"once, and not 8. {WAIT} With 16 micro-batches it would be idle 16 % of the time."
     )
     assert ", 6 fewer than 1F1B, and is" in mp.simulate(build("zb-h1", 4, 8)).sentence(trace)
+    assert rival.sentence().endswith("micro-batch 7, which first passes through devices 3, 2 and 1.")
     idle = max(trace.idle, key=lambda idle: (idle.end - idle.start, -idle.device))
     assert [str(span.label) for span in trace.explain().blamed(idle)] == ["3B0", "2B0", "1B0"]

@@ -343,3 +343,30 @@ def test_schedules_on_fewer_devices_are_compared_in_one_unit():
     assert "1 tick: the forward of 1/4 of the network for a micro-batch.\n" in repr(found)
     assert found.plot().axes[-1].get_xlabel() == f"time ({found.tick_is})"
     assert mp.compare("gpipe", "1f1b").tick_is is None
+
+
+@pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb-v", "chimera", "dualpipe"])
+def test_a_slow_device_is_slow_for_each_copy_of_its_stages(name):
+    """Costs by device: each F of device 1 takes three times what it takes elsewhere, whatever its stage."""
+    schedule = build(name, 4, 8)
+    costs = mp.Costs(F=[1, 3, 1, 1], B=[2, 5, 2, 2], by="device")
+    trace, equal = mp.simulate(schedule, costs), mp.simulate(schedule)
+    assert trace.makespan > equal.makespan and mp.Costs.from_text(costs.to_text()) == costs
+    for device in range(4):
+        found, usual = (
+            {str(span.label): span.end - span.start for span in of.spans_of(device)} for of in (trace, equal)
+        )
+        F, B = (3, 5) if device == 1 else (1, 2)
+        for action in schedule.devices[device]:
+            ticks = {"F": F, "B": B, "I": Fraction(B, 2), "W": Fraction(B, 2), "F&B": F + B}[action.kind]
+            assert found[str(action)] == ticks / schedule.stages_on[device]
+        assert device == 1 or found == usual
+    if name == "1f1b":
+        assert trace == mp.simulate(schedule, mp.Costs(F=[1, 3, 1, 1], B=[2, 5, 2, 2]))
+        assert trace.even().makespan == mp.simulate(schedule, mp.Costs(F=1.5, B=2.75)).makespan
+    with pytest.raises(ValueError, match="F has 3 costs for 4 devices: give one number, or one per device"):
+        mp.simulate(schedule, mp.Costs(F=[1, 1, 1], by="device"))
+    layers = [mp.Linear(2, 2) for _ in range(schedule.n_stages)]
+    pipe = mp.Pipeline(layers, mp.MeanSquaredError(), schedule.n_stages, 8, schedule=name, costs=costs)
+    pipe.forward_backward(np.ones((2, 8)), np.ones((2, 8)))
+    assert pipe.trace.makespan == trace.makespan
