@@ -48,6 +48,12 @@ def with_progress(things, what):
     return _shown(things, what) if _line.watched and not _line.taken else things
 
 
+def show(text):
+    """Show `text` as the progress of work, where somebody watches; an empty text wipes the line."""
+    if _line.watched and not _line.taken:
+        _line.show(text)
+
+
 def say(text):
     """Print `text` where the line of the progress may stand."""
     _line.show("")

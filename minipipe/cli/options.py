@@ -167,6 +167,7 @@ def add_search(parser):
                         help="with --greedy: stage s is on device s mod K (default: %(default)s)")
     parser.add_argument("--most-nodes", type=whole, default=20_000, metavar="N",
                         help="give up the proof after so many partial schedules (default: %(default)s)")
+    parser.add_argument("--seconds", type=number, metavar="S", help="give up the proof after S seconds")
     parser.add_argument("--output", metavar="FILE.csv", help="write it as a table that PyTorch loads")
 
 
@@ -250,7 +251,7 @@ examples:
         Command(
             "search", "Search the fastest schedule with one stage a device, with a proof where time allows.",
             "show.search", add_search, """\
-The time that a search takes grows fast with the devices and micro-batches; --most-nodes limits it.
+The time of a search grows fast with the devices and micro-batches; --most-nodes and --seconds limit it.
 
 examples:
   python3 -m minipipe search -K 3 -M 4 --most-alive 3 2 1

@@ -3,7 +3,7 @@
 from inspect import signature
 from pathlib import Path
 
-from .. import comparison
+from .. import comparison, watching
 from ..checks import write_text
 from ..cluster import BUBBLES, Link, describe_path, duration, ticks
 from ..order import Costs, best_schedule, greedy_schedule, peak_microbatches, simulate, with_recompute
@@ -109,7 +109,10 @@ def search(options):
     if options.greedy:
         found, schedule = None, greedy_schedule(K, M, v=options.stages_per_device, **given)
     else:
-        found = best_schedule(K, M, most_nodes=options.most_nodes, **given)
+        found = best_schedule(
+            K, M, most_nodes=options.most_nodes, seconds=options.seconds, on_progress=show_found, **given
+        )
+        watching.show("")
         schedule = found.schedule
     print(title_of(schedule))
     print_trace(simulate(schedule, costs, Link(options.latency)))
@@ -123,6 +126,14 @@ def search(options):
         print(f"written: {options.output}")
 
 
+def show_found(found):
+    """Show what a search has found so far, where somebody watches."""
+    watching.show(
+        f"{found.n_nodes:,} partial schedules: {ticks(found.makespan)} ticks found, "
+        f"none takes fewer than {ticks(found.bound)}"
+    )
+
+
 def print_proof(found, halves, memory):
     """Print what the search has shown. memory: what is said of a limit."""
     backwards = "backwards in halves" if halves else "whole backwards"
@@ -132,7 +143,7 @@ def print_proof(found, halves, memory):
         print(f"proved: {none} {ticks(found.makespan)} ticks{memory} ({looked_at})")
     else:
         print(f"not proved: {ticks(found.makespan)} ticks is the best found, and {none} {ticks(found.bound)}"
-              f"{memory}; {looked_at}, --most-nodes allows more")
+              f"{memory}; {looked_at}, --most-nodes and --seconds allow more")
     if not halves:
         print("backwards split into I and W may be faster: add --halves")
 

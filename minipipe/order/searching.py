@@ -1,12 +1,13 @@
 """The best schedule there is, for a few stages and micro-batches: with a proof that none does better."""
 
 import math
+import time
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ..checks import whole_number
-from ..watching import with_progress
+from .. import watching
+from ..checks import function, real_number, whole_number
 from .actions import Action, before
 from .costs import Costs
 from .greedy import greedy_answer, request_of, timed
@@ -30,7 +31,8 @@ class Found:
 
 
 def best_schedule(
-    devices, microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000
+    devices, microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000,
+    seconds=None, on_progress=None,
 ):
     """Return the schedule with the smallest makespan of all with one stage on each device, as `Found`.
 
@@ -40,6 +42,8 @@ def best_schedule(
         of W: a number, or one for each device; None for no limit.
     halves: whether to split each backward into I and W.
     latency: ticks of a message on its way.
+    seconds: give up the proof after this time as well; None for no limit.
+    on_progress: a function that is called about four times a second with what is `Found` so far, or None.
     most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with
         `proved=False`. To look at one takes some microseconds for each action that a schedule has. The search
         starts from the answer of `greedy_schedule`, so it never loses to that one, or to one with a name.
@@ -75,23 +79,43 @@ def best_schedule(
         raise ValueError("the search orders F, B, I and W only: leave A and U out of its costs")
     whole, unit = request.in_whole_ticks()
     known, shortest = greedy_answer(whole)
-    found, bound, n_nodes = _search(_Problem(whole), shortest, most_nodes)
-    schedule = found or known
-    proved = bound == timed(whole, schedule.devices).cost()
-    makespan = timed(request, schedule.devices).cost()
-    return Found(schedule, makespan, makespan if proved else bound / unit, proved, n_nodes)
+    problem = _Problem(whole)
+
+    def found(best, bound, n_nodes):
+        schedule = known if best is None else problem.schedule(best)
+        proved = bound == timed(whole, schedule.devices).cost()
+        makespan = timed(request, schedule.devices).cost()
+        return Found(schedule, makespan, makespan if proved else bound / unit, proved, n_nodes)
+
+    seconds = math.inf if seconds is None else real_number("seconds", seconds, above=0, infinite=True)
+    tell = None if on_progress is None else function("on_progress", on_progress)
+    for state in _search(problem, shortest, most_nodes, time.perf_counter() + seconds):
+        last = found(*state)
+        if tell is not None:
+            tell(last)
+    return last
 
 
-def _search(problem, shortest, most_nodes):
-    """Return (a schedule shorter than `shortest` or None, a lower bound of all, nodes looked at)."""
+def _search(problem, shortest, most_nodes, deadline):
+    """Yield (best node or None, a lower bound of all, nodes looked at) from time to time, and at the end.
+
+    problem: a `_Problem`.
+    shortest: the makespan that a node must beat.
+    most_nodes, deadline: the nodes and the clock's seconds at which the search gives up.
+    """
     root = _Node(0, (0,) * len(problem.limits), (None,) * len(problem.actions))
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
     best, n_nodes = None, 0
     seen = {}  # what is done -> times of the partial schedules with that done, none better than another
-    for _ in with_progress(range(most_nodes), "partial schedules at most"):
-        if not open_nodes:
+    due = time.perf_counter() + watching.PAUSE
+    while open_nodes and n_nodes < most_nodes:
+        now = time.perf_counter()
+        if now >= deadline:
             break
+        if now >= due:
+            due = now + watching.PAUSE
+            yield best, min([shortest] + [bound for bound, *_ in open_nodes]), n_nodes
         bound, node, starts = open_nodes.pop()
         n_nodes += 1
         if bound >= shortest:
@@ -110,7 +134,7 @@ def _search(problem, shortest, most_nodes):
                     children.append((bound, "WFBI".index(problem.actions[task].kind), child, starts_then))
         children.sort(key=lambda child: (-child[0], child[1]))  # the last one is looked at next
         open_nodes += [(bound, child, starts_then) for bound, _, child, starts_then in children]
-    return best and problem.schedule(best), min([shortest] + [bound for bound, *_ in open_nodes]), n_nodes
+    yield best, min([shortest] + [bound for bound, *_ in open_nodes]), n_nodes
 
 
 def _is_new(known, times):

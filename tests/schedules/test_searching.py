@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -142,6 +143,18 @@ def test_a_search_that_gives_up_says_so():
     assert (short.proved, short.bound, short.makespan, short.n_nodes) == (False, 52, 60, 1)
     assert simulated(short.schedule.validate(2), costs) == 60
     assert (full.proved, full.bound, full.makespan) == (True, 52, 52)
+
+
+def test_a_search_has_a_limit_of_time_and_tells_what_it_has_found(monkeypatch):
+    """A clock that goes on by a second for each look at it, and a report at each."""
+    monkeypatch.setattr(time, "perf_counter", itertools.count().__next__)
+    costs, told = Costs(F=[2, 5, 3], B=[12, 5, 2], I=[7, 3, 1]), []
+    found = best_schedule(3, 3, costs, 2, halves=True, seconds=20, on_progress=told.append)
+    assert told[-1] == found and (found.proved, len(told)) == (False, 19)
+    assert [each.n_nodes for each in told[:-1]] == [*range(18)]
+    makespans = [each.makespan for each in told]
+    assert makespans == sorted(makespans, reverse=True) and makespans[0] == 60
+    assert all(each.bound == 52 and simulated(each.schedule, costs) == each.makespan for each in told)
 
 
 def test_nodes_are_bounded_before_the_first_complete_schedule():
