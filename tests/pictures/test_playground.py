@@ -42,9 +42,9 @@ def same(picture, trace):
     spans, expected = picture["spans"], []
     for span in spans_and_exchanges(trace):
         place = rows[span.device, span.lane], float(span.start), float(span.end)
-        for number, part in enumerate(span.label.parts):
-            which = [number, len(span.label.parts)], int(type(span) is Exchange)
-            expected.append((*place, *part, *which))
+        parts = getattr(span.label, "parts", [(span.label.kind, None, None)])  # of an exchange
+        for number, part in enumerate(parts):
+            expected.append((*place, *part, [number, len(parts)], int(type(span) is Exchange)))
     columns = ("row", "start", "end", "kind", "stage", "microbatch", "part", "exchange")
     assert list(zip(*(spans[name] for name in columns))) == expected
     idle, causes = picture["idle"], trace.explain()
@@ -90,7 +90,7 @@ def test_the_engine_gives_the_1400_runs_of_the_package():
         same(found, trace)
         assert found["memory"]["peaks"] == [float(peak) for peak in peak_microbatches(trace)]
         n_runs += 1
-    assert (n_runs, n_refused) == (1400, 18), (n_runs, n_refused)
+    assert (n_runs, n_refused) == (1400, 7)
 
 
 def random_settings(draw):
@@ -129,17 +129,19 @@ def by_hand(asked):
     if asked["schedule"] == "own":
         schedule = build(asked["own"].splitlines())
     elif asked["schedule"] == "greedy":
-        schedule = mp.greedy_schedule(asked["K"], asked["M"], costs, most_alive=limits, latency=latency)
+        schedule = mp.order.greedy_schedule(asked["K"], asked["M"], costs, most_alive=limits, latency=latency)
     else:
         schedule = build(asked["schedule"], asked["K"], asked["M"])
-    stops = bool(schedule.faults())
+    stops, K = bool(schedule.faults()), len(schedule.devices)
     if asked["D"] > 1 and not stops:
         schedule = in_copies(schedule, asked["D"])
         if asked["zero"]:
             schedule = with_zero(schedule, asked["zero"])
         elif "U" not in schedule.kinds:
             schedule = with_all_reduce(schedule)
-    return simulate(schedule, costs, link, as_far_as_it_goes=True), schedule.faults()
+    trace = simulate(schedule, costs, link, as_far_as_it_goes=True)
+    trace.names = [] if stops else lab.names_of(asked["D"], 1, K)
+    return trace, schedule.faults()
 
 
 @pytest.mark.slow
@@ -246,7 +248,7 @@ def test_gaps_orders_and_files_come_one_by_one():
 
 
 def test_a_search_proves_its_order():
-    found = ask("search", settings={"K": 3, "M": 4, "alive": "3"}, halves=True, nodes=1000)
+    found = ask("search", settings={"K": 3, "M": 4, "alive": "3"}, halves=True, nodes=1000, seconds=9)
     assert (found["makespan"], found["bound"], found["proved"]) == (14, 14, True)
     assert run({"schedule": "own", "own": found["lines"]})["makespan"] == 14
 

@@ -87,10 +87,11 @@ def costs_of(settings):
     """Return the `Costs` of F, I and W; if one of them is a list, all are, with a number for each device."""
     given = {kind: settings[kind] for kind in "FIW"}
     lengths = [len(cost) for cost in given.values() if isinstance(cost, list)]
+    if not lengths:
+        return Costs(**given)
     for kind, cost in given.items():
-        if lengths and not isinstance(cost, list):
-            given[kind] = [cost] * lengths[0]
-    return Costs(**given)
+        given[kind] = cost if isinstance(cost, list) else [cost] * lengths[0]
+    return Costs(**given, by="device")
 
 
 # A table of layers.
@@ -217,7 +218,8 @@ def pictured(settings, schedule, trace):
     """Return the picture of a run, and what the page says beside it."""
     found, limits, K = picture(trace), settings["alive"], len(schedule.devices)
     found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule, settings)
-    found["memory"]["limits"] = limits and (limits if isinstance(limits, list) else [limits] * K)
+    if limits:
+        found["memory"]["limits"] = [*map(plain, limits if isinstance(limits, list) else [limits] * K)]
     causes, busy = trace.explain(), {}
     for span in trace.spans:
         if span.lane == COMPUTE:
@@ -318,7 +320,7 @@ EXPORTS = {
 }
 
 
-def search(settings, halves, nodes):
+def search(settings, halves, nodes, seconds):
     """Return the shortest order with one stage on each device, and what is proved of it."""
     try:
         settings = read(settings)
