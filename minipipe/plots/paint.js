@@ -213,7 +213,8 @@ class Picture {
     });
   }
 
-  drawMeans(row, items, alphaOf) {  // boxes narrower than 2 pixels: the mean colour of each pixel, or stripes would deceive
+  // Boxes narrower than 2 pixels: each pixel has the mean colour of those nearby, or stripes would show what is not there.
+  drawMeans(row, items, alphaOf) {
     const first = Math.floor(this.left), n = Math.ceil(this.right) - first, track = channels(this.tone.track.trim());
     const sums = Array.from({length: n}, () => [0, 0, 0, 0]);  // red, green, blue and the share of the pixel
     for (const item of items) {
@@ -225,8 +226,10 @@ class Picture {
         sums[i][3] += share;
       }
     }
-    const colours = sums.map(([r, g, b, share]) => share &&
-      `rgb(${[r, g, b].map((value, j) => Math.round(value + (1 - share) * track[j]))})`);
+    const colours = sums.map(([, , , share], i) => {
+      const near = sums.slice(Math.max(0, i - 5), i + 6).reduce((all, each) => all.map((value, j) => value + each[j]));
+      return share && `rgb(${[0, 1, 2].map(j => Math.round(share * near[j] / near[3] + (1 - share) * track[j]))})`;
+    });
     for (let i = 0, j; i < n; i = j) {
       for (j = i + 1; j < n && colours[j] === colours[i]; j++);
       if (colours[i]) this.pen.box(first + i, row.top, j - i, row.box, colours[i]);
