@@ -6,10 +6,11 @@ deficiency", table 1 (severity 1.0); IEC 61966-2-1 for sRGB; CIE 1976 for L*a*b*
 
 import itertools
 import re
+from importlib import resources
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 
 from minipipe.plots.canvas import OTHER, STYLES, TRACK, ink, shade
 from minipipe.plots.curves import COLOURS, MEMORY_KINDS
@@ -54,16 +55,21 @@ def lab(colour, sight="normal"):
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
+def tones():
+    """Return {page, theme: {variable: colour}}, from the styles of the player and of the playground."""
+    playground = resources.files("minipipe").joinpath("site/live/style.css").read_text(encoding="utf-8")
+    found = {}
+    for page, style in (("player", template()), ("playground", playground)):
+        rules = re.findall(r":root(?:\[[^{]*)? \{(.*?)\}", style, flags=re.DOTALL)
+        for theme, rule in zip(("light", "dark"), rules, strict=True):
+            found[page, theme] = dict(re.findall(r"--(\w+): (#\w{6});", rule))
+    assert found["player", "light"]["track"].upper() == TRACK, "as in matplotlib"
+    return found
+
+
 def papers():
-    """Return {name: colour} of what boxes stand on: paper and idle time of the page, in both themes."""
-    light, dark = (
-        dict(re.findall(r"--(paper|track): (#\w+);", rule))
-        for rule in re.findall(r":root(?:\[[^{]*)? \{(.*?)\}", template(), flags=re.DOTALL)
-    )
-    assert light["track"].upper() == TRACK, "the page and matplotlib have one colour for idle time"
-    found = {f"{name}, light": colour for name, colour in light.items()}
-    found |= {f"{name}, dark": colour for name, colour in dark.items()}
-    return {name: colour if len(colour) == 7 else f"#{colour[1:] * 2}" for name, colour in found.items()}
+    """Return {name: colour} of what boxes stand on: paper and idle time of the pages, in both themes."""
+    return {(name, *page): tone[name] for page, tone in tones().items() for name in ("paper", "track")}
 
 
 def boxes():
@@ -112,6 +118,27 @@ def test_the_second_stage_is_darker_and_its_numbers_white(kind):
     light, dark = shade(kind, 0, 2), shade(kind, 1, 2)
     assert luminance(light) - luminance(dark) > 0.15 and (ink(light), ink(dark)) == ("black", "white")
     assert len({shade(kind, place, 4) for place in range(4)}) == 4
+
+
+def test_all_text_of_the_pages_stands_out():
+    """By 4.5 to 1, as WCAG 2.2 asks at level AA; inverse text is on a pressed button, a tip and a tag."""
+    low = []
+    for page, tone in tones().items():
+        pairs = [(text, paper) for text in ("ink", "soft", "alarm") for paper in ("paper", "field", "track")]
+        for text, paper in [*pairs, ("paper", "ink"), ("paper", "alarm"), ("paper", "accent")]:
+            if text in tone and paper in tone and contrast(tone[text], tone[paper]) < 4.5:
+                low.append((page, text, paper, round(contrast(tone[text], tone[paper]), 2)))
+    assert low == []
+    on_boxes = {colour: contrast(to_hex(ink(colour)), colour) for colour in boxes().values()}
+    assert min(on_boxes.values()) >= 4.5, on_boxes
+
+
+def contrast(one, other):
+    """Return the ratio of two colours' luminances, as WCAG 2 defines it: 1 to 21."""
+    encoded = np.array([to_rgb(one), to_rgb(other)])
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    low, high = sorted(linear @ XYZ_OF_RGB[1])
+    return (high + 0.05) / (low + 0.05)
 
 
 def luminance(colour):

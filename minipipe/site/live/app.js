@@ -277,7 +277,7 @@ function refuse(words) {  // the old picture stays, faded
 
 function headline(words, alarm = false) {
   const names = Object.values(titles).sort((a, b) => b.length - a.length).map(name => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const parts = new RegExp(`\\b(\\d+[FBIWR]\\d+)\\b|(${names.join("|")}|[\\d.]+(?:/\\d+)? (?:ticks?(?: more| fewer| less)?|%)|It does not fit:?)`, "g");
+  const parts = new RegExp(`\\b(\\d+[FBIWR]\\d+)\\b|(${names.join("|")}|[\\d.]+(?:/\\d+)? (?:ticks?|%)|[\\d.]+(?:/\\d+)? (?:more|fewer)|It does not fit:?)`, "g");
   let from = 0;
   $("sentence").replaceChildren();
   $("sentence").classList.toggle("alarm", alarm);
