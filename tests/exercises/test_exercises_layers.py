@@ -3,13 +3,12 @@ say to typical wrong answers.
 """
 
 import numpy as np
-from notebooks.checkers import are_named, are_not_solved_yet, are_right, edits, judge_of
+from notebooks.checkers import are_named, are_right, edits, judge_of
 from notebooks.template import solutions
 
 import minipipe as mp
-from exercises.transformer import check_attention_backward, check_shares, check_tied_gradient
+from exercises.transformer import check_tied_gradient
 
-shares = solutions("21").shares
 tied_gradient = solutions("22").tied_gradient
 
 
@@ -78,21 +77,23 @@ def masks(key, first, m, n, p):
 """
 
 
-def derived(dO, Q, K, V, P, of_dP=lambda P, dP: P * (dP - (dP * P).sum(axis=0)), scale=2, part="dQ"):
-    """The right answer with another softmax's derivative, another scale or another product."""
-    dS = of_dP(P, V.T @ dO) / scale
-    return (K @ dS.T if part == "turned" else K @ dS), Q @ dS.T, dO @ P.T
-
-
-def changed(**how):
-    return lambda *arrays: derived(*arrays, **how)
-
-
-def with_minus_infinity(Q, K):
+SHARES, ATTENTION = judge_of("shares"), judge_of("attention_backward")
+WITH_MINUS_INFINITY = """
+def shares(Q, K):
     S = K.T @ Q / len(Q) ** 0.5
     S[np.tril_indices(len(S), -1)] = -np.inf
     E = np.exp(S - S.max(axis=0))
     return (E / E.sum(axis=0)).tolist()
+"""
+COLUMN_BY_COLUMN = """
+def attention_backward(dO, Q, K, V, P):
+    scale = len(Q) ** 0.5
+    dS = np.zeros_like(P)
+    for t, p in enumerate(P.T):
+        jacobian = np.diag(p) - np.outer(p, p)
+        dS[:, t] = jacobian @ (V.T @ dO[:, t])
+    return [K @ dS / scale, Q @ dS.T / scale, dO @ P.T]
+"""
 
 
 def with_one_hot(tokens, dE, A, dZ):
@@ -109,27 +110,10 @@ test_solutions = are_right({
     BY_FORWARD: [WINDOW_BY_WINDOW],
     PUT_TOGETHER: [BY_SQUARES],
     MASKS: [SKIPPED],
-    check_attention_backward: [derived],
-    check_shares: [with_minus_infinity],
+    SHARES: [WITH_MINUS_INFINITY],
+    ATTENTION: [COLUMN_BY_COLUMN],
     check_tied_gradient: [with_one_hot],
 })
-test_stubs = are_not_solved_yet({
-    check_attention_backward: [lambda dO, Q, K, V, P: (None, None, dO @ P.T)],
-})
-
-
-def scores(Q, K):
-    return K.T @ Q / np.sqrt(len(Q))
-
-
-def softmax(E, axis=0):
-    return E / E.sum(axis=axis, keepdims=True)
-
-
-def strictly(Q, K):
-    E = np.triu(np.exp(scores(Q, K)), 1)
-    with np.errstate(invalid="ignore"):  # the first column has no sum
-        return E / E.sum(axis=0)
 
 
 def part_of_embedding(tokens, dE, dZ):
@@ -209,30 +193,24 @@ test_mistakes = are_named({
         ("default_rng(key)", "default_rng()", "Your dice fall differently each time"),
         ("(rng.random((m, n)) > p).T", "np.tile(rng.random(n) > p, (m, 1)).T", "one mask"),
     ),
-    check_attention_backward: [
-        (lambda dO, Q, K, V, P: (Q, K, dO @ P), "it is turned round, dO P^T"),
-        (lambda dO, Q, K, V, P: (Q, K, V), "dV[0, 0] should be"),
-        (changed(scale=1), "dQ is wrong. The division by sqrt(d_h) is missing"),
-        (changed(scale=4), "You divided by d_h"),
-        (changed(part="turned"), "dS is turned round"),
-        (changed(of_dP=lambda P, dP: P * dP), "the others of its column shrink"),
-        (changed(of_dP=lambda P, dP: P * (dP - (dP * P).sum(axis=1, keepdims=True))), "runs along the rows"),
-        (changed(of_dP=lambda P, dP: P * (dP - dP.sum(axis=0))), "not of dP alone"),
-        (changed(of_dP=lambda P, dP: dP), "dQ[0, 0] should be"),
-        (lambda dO, Q, K, V, P: (derived(dO, Q, K, V, P)[0], K, dO @ P.T), "dK[0, 0] should be"),
-        (lambda dO, Q, K, V, P: dO @ P.T, "Return three things"),
-        (lambda dO, Q, K, V, P: (Q.T, K, dO @ P.T), "dQ has shape (3, 4), but it must have shape (4, 3)"),
-        (lambda dO, Q, K, V, P: dO @ Q, "All are (4, 3), but P (3, 3)."),
-    ],
-    check_shares: [
-        (strictly, "Column 0 is not a number"),
-        (lambda Q, K: softmax(np.triu(np.exp(scores(Q, K)) + 1)), "P[0, 1] should be"),
-        (lambda Q, K: 2 * shares(Q, K), "The columns of P must add up to 1, yours add up to [2.0, 2.0, 2.0]"),
-        (lambda Q, K: shares(Q, K) if len(Q) == 4 else softmax(np.triu(np.exp(K.T @ Q / 2))),
-         "for d_h = 2 and T = 5"),
-        (lambda Q, K: shares(Q, K)[:2], "P has shape (2, 3), but it must have shape (3, 3)"),
-        (lambda Q, K: K @ Q, "The shapes are Q (4, 3), K (4, 3)."),
-    ],
+    SHARES: edits(
+        WITH_MINUS_INFINITY,
+        ("-np.inf", "0", "e^0 = 1: a hidden place still gets a share"),
+        ("(len(S), -1)", "(len(S))", "Your mask hides j = t, too"),
+        ("len(Q) ** 0.5", "2", "P, with d_h = 2 and T = 5: yours is"),
+        ("E.sum(axis=0)).tolist", "E.sum(axis=0)).T.tolist", "Your P is turned round"),
+        ("tril_indices(len(S), -1)", "triu_indices(len(S), 1)", "You hide the wrong triangle"),
+        ("K.T @ Q", "K @ Q", "`shares` stopped with ValueError"),
+    ),
+    ATTENTION: edits(
+        COLUMN_BY_COLUMN,
+        ("np.diag(p) - np.outer(p, p)", "np.diag(p)", "the others of its column shrink"),
+        ("np.diag(p) - np.outer(p, p)", "np.outer(p, p) - np.diag(p)", "Your dS has the wrong sign"),
+        ("len(Q) ** 0.5", "len(Q)", "You divide by d_h"),
+        ("len(Q) ** 0.5", "1", "Your division by the root of d_h is missing"),
+        ("K @ dS /", "K @ dS.T /", "dQ, with d_h = 4 and T = 3: yours is"),
+        ("[K @ dS / scale, ", "[", "values that attention_backward returns: yours is 2, it must be 3"),
+    ),
     check_tied_gradient: [
         (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ), "That is the Embedding's part only"),
         (lambda tokens, dE, A, dZ: part_of_linear(A, dZ), "That is the last Linear's part only"),

@@ -11,7 +11,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from exercises import transformer
 from exercises.judging import judged, part_named
 
 JUNK = [
@@ -24,11 +23,6 @@ JUNK = [
 def are_right(solutions):
     """Return a test that each check calls its `solutions` right: {check: answers}."""
     return _each(_alone(solutions), lambda sentence: sentence.startswith("Right: "))
-
-
-def are_not_solved_yet(stubs):
-    """Return a test that each check calls its `stubs` not solved yet: {check: answers}."""
-    return _each(_alone(stubs), lambda sentence: sentence.startswith("Not solved yet: "))
 
 
 def are_named(wrong):
@@ -45,15 +39,12 @@ def names_a_mistake(sentence):
     return ends and "\n" not in sentence and not sentence.startswith("Right: ")
 
 
-LISTS = {transformer.check_shares: transformer._MISTAKES_OF_SHARES}
-
-
 def formulas_of(check, solution):
     """Return [(wrong function, sentence)] that `check` compares an answer with; [] if it has no such list.
 
     Most checkers hand theirs to `judged`.
     """
-    module, found = sys.modules[check.__module__], list(LISTS.get(check, ()))
+    module, found = sys.modules[check.__module__], []
 
     def judged(function, names, cases, right, mistakes):
         found.extend(mistakes)

@@ -1,0 +1,101 @@
+"""What notebook 17 asks for: the shares of one head, and its backward pass."""
+
+import numpy as np
+
+from ..judging import Part
+from .convolution import as_array
+from .layers import how_many
+
+
+def of_shares(my):
+    """Yield P of heads that are higher than wide, and wider than high."""
+    rng = np.random.default_rng(8)
+    for d_h, T in ((4, 3), (2, 5)):
+        Q, K = (rng.integers(-4, 5, (d_h, T)) / 2 for _ in range(2))
+        P = as_array(my.shares(Q, K))
+        yield f"P, with d_h = {d_h} and T = {T}", P
+        yield f"The sums of its columns, with d_h = {d_h} and T = {T}", P.sum(axis=0)
+
+
+def of_attention_backward(my):
+    """Yield dQ, dK and dV of two heads."""
+    rng = np.random.default_rng(10)
+    for d_h, T in ((4, 3), (2, 5)):
+        dO, Q, K, V = (rng.integers(-4, 5, (d_h, T)) / 2 for _ in range(4))
+        E = np.triu(np.exp(K.T @ Q / np.sqrt(d_h)))
+        handed = my.attention_backward(dO, Q, K, V, E / E.sum(axis=0))
+        yield "The number of values that attention_backward returns", how_many(handed)
+        for name, value in zip(("dQ", "dK", "dV"), handed):
+            yield f"{name}, with d_h = {d_h} and T = {T}", as_array(value)
+
+
+EXPONENTIALS, SHARES = "np.triu(np.exp(K.T @ Q / np.sqrt(len(Q))))", "E / E.sum(axis=0)"
+BLAME = "dS = P * (dP - (P * dP).sum(axis=0)) / np.sqrt(len(Q))"
+PRODUCTS, RETURNED = "dV, dP = dO @ P.T, V.T @ dO", "return K @ dS, Q @ dS.T, dV"
+
+PARTS = [
+    Part(
+        "shares", 17, of_shares,
+        (
+            (EXPONENTIALS, EXPONENTIALS.replace("triu", "tril"),
+             "You hide the wrong triangle. Row j is the key, column t the query: the future is j > t, "
+             "below the diagonal."),
+            (EXPONENTIALS, "np.exp(K.T @ Q / np.sqrt(len(Q)))",
+             "Your mask is missing: P[j, t] must be 0 for j > t."),
+            (EXPONENTIALS, EXPONENTIALS.replace("np.exp(K.T @ Q / np.sqrt(len(Q)))",
+             "np.exp(K.T @ Q / np.sqrt(len(Q))), 1"),
+             "Your mask hides j = t, too. A place sees itself."),
+            (SHARES, "E / E.sum(axis=1, keepdims=True)",
+             "Your rows add up to 1. Each query, a column, hands out shares of 1."),
+            (EXPONENTIALS, "np.triu(np.exp(K.T @ Q))",
+             "Your scores are not divided by the root of d_h: with d_h rows, products are that much "
+             "larger."),
+            (EXPONENTIALS, EXPONENTIALS.replace("np.sqrt(len(Q))", "len(Q)"),
+             "You divide by d_h: it is its square root."),
+            (EXPONENTIALS, EXPONENTIALS.replace("/", "*"), "You multiply by the root of d_h: divide by it."),
+            (EXPONENTIALS, EXPONENTIALS.replace("len(Q)", "Q.shape[1]"),
+             "You divide by the root of T: d_h is the number of rows of Q."),
+            (f"{EXPONENTIALS}\n    return {SHARES}",
+             "np.exp(K.T @ Q / np.sqrt(len(Q)))\n    return np.triu(E / E.sum(axis=0))",
+             "You mask after the softmax, so your columns no longer add up to 1: mask before you divide."),
+            (EXPONENTIALS, "np.exp(np.triu(K.T @ Q / np.sqrt(len(Q))))",
+             "Your hidden scores are 0, but e^0 = 1: a hidden place still gets a share. Mask e^S."),
+            (EXPONENTIALS, EXPONENTIALS.replace("K.T @ Q", "Q.T @ K"),
+             "Your Q and K are exchanged: S[j, t] is how well key j fits query t, K^T Q."),
+            (SHARES, "(E / E.sum(axis=0)).T",
+             "Your P is turned round: a column for each query. (Many papers have rows.)"),
+            (SHARES, "np.triu(K.T @ Q / np.sqrt(len(Q)))", "Those are the scores: the softmax is missing."),
+            (SHARES, "E", "Your exponentials are not divided by the sum of their column."),
+        ),
+        "each column adds up to 1, and nothing comes from the future.",
+        kept=False,
+    ),
+    Part(
+        "attention_backward", 17, of_attention_backward,
+        (
+            (PRODUCTS, "dV, dP = dO @ P, V.T @ dO",
+             "Your dV goes the way that P went forward. On the way back it is turned round: dO P^T."),
+            (BLAME, BLAME.replace(" / np.sqrt(len(Q))", ""),
+             "Your division by the root of d_h is missing: S has it."),
+            (BLAME, BLAME.replace("np.sqrt(len(Q))", "len(Q)"),
+             "You divide by d_h: it is its square root, once."),
+            (RETURNED, "return K @ dS.T, Q @ dS, dV",
+             "Your dS is turned round: S = K^T Q, so dQ = K dS, and dK = Q dS^T."),
+            (RETURNED, "return Q @ dS, K @ dS.T, dV",
+             "Your Q and K are exchanged: dQ needs K, and dK needs Q."),
+            (BLAME, "dS = P * dP / np.sqrt(len(Q))",
+             "In your dS the sum is missing: a share can grow only if the others of its column shrink."),
+            (BLAME, BLAME.replace("sum(axis=0)", "sum(axis=1, keepdims=True)"),
+             "The sum in your dS runs along the rows: each column of P is a softmax of its own."),
+            (BLAME, BLAME.replace("(P * dP).sum", "dP.sum"),
+             "The sum in your dS is of P * dP, not of dP alone."),
+            (BLAME, BLAME.replace("P * (dP - (P", "P * ((P").replace(".sum(axis=0))", ".sum(axis=0) - dP)"),
+             "Your dS has the wrong sign: dP less its mean."),
+            (BLAME, BLAME.replace("P * (dP", "(dP"), "Your dS lacks the factor P in front: P (dP - mean)."),
+            (RETURNED, "return dV, K @ dS, Q @ dS.T", "The order is dQ, dK, dV."),
+        ),
+        "four products and a softmax. Where P is 0, dS is 0: nothing comes from the future, on the way "
+        "back either.",
+        kept=False,
+    ),
+]
