@@ -4,13 +4,6 @@ say to typical wrong answers.
 
 import numpy as np
 from notebooks.checkers import are_named, are_right, edits, judge_of
-from notebooks.template import solutions
-
-import minipipe as mp
-from exercises.transformer import check_tied_gradient
-
-tied_gradient = solutions("22").tied_gradient
-
 
 CONV_BACKWARD, UNFOLD, RECEPTIVE_FIELD = map(judge_of, ("conv_backward", "unfold", "receptive_field"))
 # loops over the kernel only; lists instead of arrays; db as an array without axes
@@ -96,12 +89,6 @@ def attention_backward(dO, Q, K, V, P):
 """
 
 
-def with_one_hot(tokens, dE, A, dZ):
-    V = len(dZ)
-    flat = [array.reshape(len(array), -1) for array in (mp.one_hot(tokens, V), dE, A, dZ)]
-    return flat[0] @ flat[1].T + flat[3] @ flat[2].T
-
-
 test_solutions = are_right({
     CONV_BACKWARD: [WITH_SLICES],
     UNFOLD: [WITH_LOOPS],
@@ -112,33 +99,7 @@ test_solutions = are_right({
     MASKS: [SKIPPED],
     SHARES: [WITH_MINUS_INFINITY],
     ATTENTION: [COLUMN_BY_COLUMN],
-    check_tied_gradient: [with_one_hot],
 })
-
-
-def part_of_embedding(tokens, dE, dZ):
-    return mp.one_hot(tokens, len(dZ)).reshape(len(dZ), -1) @ dE.reshape(len(dE), -1).T
-
-
-def part_of_linear(A, dZ):
-    return np.einsum("vtk,itk->vi", dZ, A)
-
-
-def repeated_once(tokens, dE, A, dZ):
-    dW = part_of_linear(A, dZ)
-    dW[tokens] += np.moveaxis(dE, 0, -1)
-    return dW
-
-
-def assigned(tokens, dE, A, dZ):
-    dW = np.zeros((len(dZ), len(dE)))
-    dW[tokens] = np.moveaxis(dE, 0, -1)
-    return dW
-
-
-def mean_over_places(tokens, dE, A, dZ):
-    counts = np.maximum(np.bincount(tokens.ravel(), minlength=len(dZ)), 1)[:, None]
-    return part_of_embedding(tokens, dE, dZ) / counts + part_of_linear(A, dZ)
 
 
 test_mistakes = are_named({
@@ -211,22 +172,4 @@ test_mistakes = are_named({
         ("K @ dS /", "K @ dS.T /", "dQ, with d_h = 4 and T = 3: yours is"),
         ("[K @ dS / scale, ", "[", "values that attention_backward returns: yours is 2, it must be 3"),
     ),
-    check_tied_gradient: [
-        (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ), "That is the Embedding's part only"),
-        (lambda tokens, dE, A, dZ: part_of_linear(A, dZ), "That is the last Linear's part only"),
-        (lambda *a: tied_gradient(*a) / 2, "That is the mean of the two parts"),
-        (lambda tokens, dE, A, dZ: part_of_embedding(tokens, dE, dZ) - part_of_linear(A, dZ),
-         "The parts are subtracted"),
-        (lambda tokens, dE, A, dZ: part_of_linear(A, dZ) - part_of_embedding(tokens, dE, dZ),
-         "The parts are subtracted"),
-        (repeated_once, "counts only once: `dW[tokens] += ...` keeps the last one"),
-        (assigned, "And the last Linear's part is missing"),
-        (mean_over_places, "The Embedding's part is a mean over the places of a token"),
-        (lambda tokens, *a: tied_gradient(tokens, *a) / tokens.shape[1], "Did you divide by m?"),
-        (lambda tokens, *a: tied_gradient(tokens, *a) / tokens.size, "Did you divide by T m?"),
-        (lambda *a: tied_gradient(*a).T, "dW has shape (2, 4), turned round"),
-        (lambda *a: tied_gradient(*a) + 1, "dW should be [["),
-        (lambda *a: tied_gradient(*a)[:-1], "dW has shape (3, 2), but it must have shape (4, 2)"),
-        (lambda tokens, dE, A, dZ: dZ @ A.T, "The shapes are tokens (3, 4), dE (2, 3, 4)"),
-    ],
 })

@@ -11,6 +11,7 @@ import minipipe as mp
 from exercises import convolution_pictures as convolution
 from exercises import copies
 from exercises import crowd_pictures as crowd
+from exercises import journey_pictures as journey
 from exercises import landscape_pictures as landscape
 from exercises import layers_pictures as layers
 from exercises import micro_batches_pictures as micro_batches
@@ -216,22 +217,37 @@ def test_hidden_shares_are_hatched_and_few_have_numbers(ax):
     assert not large.texts and tick_labels(large.yaxis) == list("012345")
 
 
-def test_a_sampled_text_is_darker_where_it_was_more_probable(ax):
-    transformer.sampled(ax, "a b\n$", [0.1, 0.9, 0.5, 0.2, 0.0], per_line=3)
+class Writer:
+    """Writes 0, 1, 2 in turn, and is sure of it."""
+
+    def predict(self, tokens):
+        Z = np.zeros((3, *tokens.shape))
+        Z[(tokens[-1, 0] + 1) % 3, -1, 0] = 40
+        return Z
+
+    def encode(self, text):
+        return np.array([int(character) for character in text])
+
+    def decode(self, ids):
+        return "".join("a \n"[number] for number in ids)
+
+
+def test_a_written_text_is_darker_where_it_was_more_probable():
+    model = Writer()
+    _, ax = journey.written(model, [model, model], "0", T=4, n=5).axes
     texts = {text.get_position(): text.get_text() for text in ax.texts}
-    assert texts == {(0, 0): "a", (1, 0): "\u00b7", (2, 0): "b", (0, 1): "\u21b5", (1, 1): "$"}
-    brightness = [sum(patch.get_facecolor()[:3]) for patch in ax.patches]
-    assert np.argsort(brightness).tolist() == [1, 2, 3, 0, 4]
-    assert [text.get_color() for text in ax.texts] == ["black", "white", "black", "black", "black"]
-    ax.figure.canvas.draw()                           # a lone $ begins no formula
+    assert list(texts.values()) == ["\u00b7", "\u21b5", "a", "\u00b7", "\u21b5"] and (4, 0) in texts
+    assert len({patch.get_facecolor() for patch in ax.patches}) == 1
+    assert sum(ax.patches[0].get_facecolor()) < 2                 # dark
+    assert {text.get_color() for text in ax.texts} == {"white"}
 
 
-def test_messages_are_arrows_from_sender_to_receiver(ax):
+def test_messages_are_arrows_from_sender_to_receiver():
     layers = [mp.Linear(2, 2), mp.Fork("a"), mp.Tanh(), mp.Join("a"), mp.Linear(2, 2)]
     pipe = mp.Pipeline(
         layers, mp.MeanSquaredError(), mp.Cut([2, 1, 2]), 2, link=mp.Link(latency=1))
     pipe.forward_backward(np.ones((2, 2)), np.ones((2, 2)))
-    transformer.messages(ax, pipe.trace, {" a": "detour"})
+    [ax] = journey.journeys(pipe.trace, {" a": "detour"}).axes
     arrows = {(*note.xyann, *note.xy) for note in ax.texts if note.get_text() == ""}
     detours = [message for message in pipe.trace.messages if str(message.label).endswith(" a")]
     assert arrows == {(message.sent, message.source, message.arrived, message.to) for message in detours}
