@@ -4,7 +4,7 @@ import numpy as np
 from notebooks.checkers import are_named, are_right
 
 import minipipe as mp
-from exercises import layer_split, memory
+from exercises import layer_split, memory, three_splits
 from exercises.layer_split import check_rows_of_packed
 from exercises.sums import check_all_gather
 
@@ -97,3 +97,14 @@ def test_f_and_g_are_drawn_as_mirrors():
     signs = [[text.split("\n") for text in found if text.startswith(("$f$", "$g$"))] for found in texts]
     assert signs == [[["$f$", "copy"], ["$g$", "sum"]], [["$f$", "sum"], ["$g$", "copy"]]]
     assert [[found.count(f"{number:2d}") for number in (1, 2, -3)] for found in texts] == [[2, 2, 2]] * 2
+
+
+def test_lines_of_a_numbering_join_the_devices_of_a_group():
+    """An axis that crosses the nodes is bent, over the gap between them."""
+    groups = {"tp": [[0, 1], [2, 3]], "dp": [[0, 2], [1, 3]], "pp": []}
+    ax = three_splits.nodes({"tp-dp": groups}, 2).axes[0]
+    lines = [(text.xy, text.xyann, text.arrowprops) for text in ax.texts if text.get_text() == ""]
+    drawn = {(one, other): (arrow["color"], arrow["connectionstyle"]) for other, one, arrow in lines}
+    tp, dp = three_splits.AXES["tp"], three_splits.AXES["dp"]
+    assert drawn == {((0, 0), (1, 0)): (tp, "arc3,rad=0"), ((2.6, 0), (3.6, 0)): (tp, "arc3,rad=0"),
+                     ((0, 0), (2.6, 0)): (dp, "arc3,rad=-0.35"), ((1, 0), (3.6, 0)): (dp, "arc3,rad=-0.35")}
