@@ -10,7 +10,7 @@ from notebooks.checkers import are_named, are_right
 from pitfalls.bugs import BUGS
 
 import minipipe as mp
-from exercises import clocks, large_batches, suspects
+from exercises import clocks, large_batches, suspects, tasks
 
 
 def joined(epochs):
@@ -63,6 +63,16 @@ test_solutions = are_right({
     ],
 })
 test_mistakes = are_named({
+    tasks.check_must_wait: [
+        (lambda one, two: bool(one[1] & two[0]), "write over what an earlier one has still to read"),
+        (lambda one, two: bool(one[0] & two[1]), "start before what it reads is written"),
+        (lambda one, two: bool(one[1] & two[0] or one[0] & two[1]), "two calls write one array"),
+        (lambda one, two: bool(set.union(*one) & set.union(*two)), "Two calls may read the same array"),
+        (lambda one, two: True, "Two calls may read the same array"),
+        (lambda one, two: len(one[1]) == 1 and bool(one[1] & (two[0] | two[1]) or one[0] & two[1]),
+         "one that is read is enough: earlier reads nothing and writes a, b"),
+        (lambda one, two: one[1] & two[0], "Return True or False: this is {'c'}."),
+    ],
     clocks.check_seconds: [
         (timed(warm=0), "The first run is in it"),
         (timed(waits=False), "how long it takes to *ask* for a run"),
