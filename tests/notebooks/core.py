@@ -20,7 +20,7 @@ from exercises.predict import ASK, plain
 BUDGET = {"words": 750, "lines": 45, "minutes": 23, "guesses": (2, 4), "exercises": (1, 2)}
 ELECTIVE = {"words": 1350, "lines": 80, "minutes": 35, "guesses": (3, 8), "exercises": (0, 2)}
 START = BUDGET | {"minutes": 12, "guesses": (0, 4), "exercises": (0, 2)}
-MEASURED, SLOWER = {7: 45, 8: 45}, 1.75                 # of two readers: 8 hours for 4.5 by the rule
+MEASURED, SLOWER = {7: 45, 8: 45}, 1.75                 # the core takes 8 hours, not the rule's 4.5
 ANSWER = re.compile(r"\A\*\*(?P<answer>.+?)\*\*", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 CHECKED = re.compile(  # the name of what the learner writes, and which version of it, as in "with recompute"

@@ -41,10 +41,20 @@ def test_notebook_runs_and_its_outputs_are_fresh(path, run):
         assert texts[0] == texts[1], remedy
 
 
-def test_their_readme_lists_the_core():
+def test_their_readme_lists_all_notebooks():
     readme = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(\w+)\]\((\w+)\.ipynb\) \|", readme, re.MULTILINE)
-    assert rows[:len(CORE)] == [(path.stem, path.stem) for path in CORE]
+    assert rows == [(stem, stem) for stem in [*(path.stem for path in CORE), *PLANNED]]
+    assert f"are {len(rows)} notebooks" in readme
+
+
+def test_each_idea_of_their_readme_is_where_it_says():
+    """Each row has the words that tell of the idea, as they stand in a notebook."""
+    readme = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+) \| \[\d\d\]\((\w+)\.ipynb\) \| (.+) \|$", readme, re.MULTILINE)
+    texts = {path.stem: " ".join(" ".join(map(source, cells_of(path))).split()) for path in NOTEBOOKS}
+    lost = [f"{stem}: {words}" for _, stem, words in rows if words not in texts.get(stem, words)]
+    assert len(rows) == 32 and not lost
 
 
 def test_links_name_the_number_of_the_file():
