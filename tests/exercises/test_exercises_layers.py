@@ -2,7 +2,6 @@
 say to typical wrong answers.
 """
 
-import numpy as np
 from notebooks.checkers import are_named, are_right, edits, judge_of
 
 CONV_BACKWARD, UNFOLD, RECEPTIVE_FIELD = map(judge_of, ("conv_backward", "unfold", "receptive_field"))
