@@ -13,7 +13,7 @@ from ..schedules import build, interleaved_one_f_one_b
 from .hardware import half_ring
 from .search import Estimate, text_of_seconds
 from .seconds import layer, logits, optimizer, times
-from .transformer import layers_of_each
+from .transformer import layers_of_stages, parameters_of_stages
 
 SEGMENTS = 8  # of a stage, whose gradients travel one after the other
 MOST_STEPS = 100_000  # computations and messages of a run: some seconds
@@ -205,7 +205,7 @@ def costs_of_stages(found):
     """Return the `Costs` of a replica's stages, in seconds."""
     model, nodes, choice = found.model, found.nodes, found.choice
     of_layer = layer(model, nodes, choice, found.recipe, found.software)
-    layers, seconds = layers_of_each(model, choice), []
+    layers, seconds = layers_of_stages(model, choice), []
     for stage, n in enumerate(layers, 1):
         parts = times(of_layer, n, logits(model, nodes.gpu, choice) if stage == len(layers) else {})
         seconds.append(list(map(sum, zip(*parts.values(), strict=True))))
@@ -213,14 +213,6 @@ def costs_of_stages(found):
     halves = {"I": I, "W": W} if choice.schedule == "zb-h1" else {}
     n_bytes = 2 * model.seq * choice.b * model.hidden / choice.T
     return Costs(F=F, B=list(map(sum, zip(I, W))), **halves, message_bytes=round(n_bytes), unit=SECONDS)
-
-
-def parameters_of_stages(model, choice):
-    """Return how many parameters a GPU has of each stage, tables included."""
-    found = [n * model.layer for n in layers_of_each(model, choice)]
-    found[0] += model.embedding
-    found[-1] += 0 if choice.K == 1 and model.tied else model.table
-    return [n / choice.T for n in found]
 
 
 def links_of(found):

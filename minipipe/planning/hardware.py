@@ -4,7 +4,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, fields
 from math import ceil, inf, log2
 
-from ..checks import checked_name, items_of, real_number, shown, whole_number
+from ..checks import checked_name, items_of, real_number, shown, truth, whole_number
 
 # Z = A W^T with A (rows, d) and W (n, d) on one NVIDIA H200, bf16, PyTorch 2.11 with CUDA 13, November 2026,
 # medians of three: {(d, n): {rows: (F, I, W)}} in 10^12 operations a second. F = A W^T, I = dZ W, W = dZ^T A.
@@ -27,12 +27,11 @@ MEASURED_TOP = 690e12  # what large products reach there
 LARGEST = 10**9  # of a size or a count: no product of several leaves the floats
 
 
-def checked(thing, whole=(), least=(), infinite=(), below_one=()):
-    """Check the numbers of a frozen dataclass, and keep them as Python's own.
+def checked(thing, least=(), infinite=(), below_one=()):
+    """Check the texts and numbers of a frozen dataclass by their types, and keep Python's own.
 
     Args:
         thing: the object. Its numbers are finite and above 0, unless said otherwise.
-        whole: names of fields that are whole numbers.
         least: {name: smallest value that is allowed}.
         infinite: names of fields that may be infinite.
         below_one: names of shares, which are at most 1.
@@ -40,21 +39,21 @@ def checked(thing, whole=(), least=(), infinite=(), below_one=()):
     Raises:
         ValueError: for the first field that does not hold.
     """
-    least = dict(least)
     for field in fields(thing):
         value, name = getattr(thing, field.name), f"{type(thing).__name__}.{field.name}"
-        if field.type in (str, "str"):
+        lowest = dict(least).get(field.name)
+        if field.type is str:
             checked_name(name, value)
-        elif field.name in whole:
-            value = whole_number(name, value, least.get(field.name, 1), LARGEST)
-            object.__setattr__(thing, field.name, value)
-        elif field.type in (float, "float"):
-            lowest = least.get(field.name)
-            value = real_number(
+        elif field.type is bool:
+            value = truth(name, value)
+        elif field.type is int:
+            value = whole_number(name, value, 1 if lowest is None else lowest, LARGEST)
+        elif field.type is float:
+            value = float(real_number(
                 name, value, least=lowest, above=0 if lowest is None else None,
                 most=1 if field.name in below_one else None, infinite=field.name in infinite,
-            )
-            object.__setattr__(thing, field.name, float(value))
+            ))
+        object.__setattr__(thing, field.name, value)
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class Nodes:
         if not isinstance(self.gpu, GPU):
             raise ValueError(f"Nodes.gpu={shown(self.gpu)} must be a GPU: one of GPUS, or GPU(...)")
         checked(
-            self, whole=("nodes", "gpus"), least={"rails": 1, "nvlink_latency": 0, "nic_latency": 0},
+            self, least={"rails": 1, "nvlink_latency": 0, "nic_latency": 0},
             infinite=("nvlink", "nic", "rails"), below_one=("nvlink_share", "nic_share"),
         )
 

@@ -2,7 +2,7 @@
 
 from ..schedules import SCHEDULES
 from .hardware import half_ring, product
-from .transformer import along, layers_of_stages, parameters_of
+from .transformer import along, layers_of_stages, on_devices, parameters_of_stages
 
 KERNELS = 22, 60  # launches of a layer, forward and backward
 LOGITS = 22  # bytes that the loss moves for each logit, forward and backward; inferred from published runs
@@ -108,6 +108,11 @@ def times(parts, n, more=()):
     }
 
 
+def seconds_of(parts):
+    """Return the sum of {part: (F, I, W)}."""
+    return sum(map(sum, parts.values()))
+
+
 def message(model, nodes, choice):
     """Return (c, o): seconds of a message between stages, and those on the wire.
 
@@ -205,17 +210,13 @@ def optimizer(gpu, choice, recipe, n):
 
 def step(model, nodes, choice, recipe, software):
     """Return {part: seconds} of a step; their sum is the step."""
-    of_layer = layer(model, nodes, choice, recipe, software)
-    of_first, of_middle, of_last = layers_of_stages(model, choice)
-    last = times(of_layer, of_last, logits(model, nodes.gpu, choice))
-    t_last, t_layer = (sum(map(sum, parts.values())) for parts in (last, of_layer))
-    slowest = last
-    if choice.K > 2 and of_middle * t_layer > t_last:
-        slowest = times(of_layer, of_middle)
-    n_layers = of_first + of_last + max(0, choice.K - 2) * of_middle if choice.K > 1 else of_last
-    total = n_layers * t_layer + t_last - of_last * t_layer
+    of_layer, of_logits = layer(model, nodes, choice, recipe, software), logits(model, nodes.gpu, choice)
+    _, of_middle, of_last = on_devices(choice, layers_of_stages(model, choice))
+    last, middle = times(of_layer, of_last, of_logits), times(of_layer, of_middle)
+    total = seconds_of(times(of_layer, model.layers, of_logits))
+    slowest = middle if choice.K > 2 and seconds_of(middle) > seconds_of(last) else last
     F, I, W = map(sum, zip(*slowest.values(), strict=True))
-    n = parameters_of(model, choice, last=True)
+    n = parameters_of_stages(model, choice)[0]
     if choice.K > 1:
         n = (of_middle * model.layer + model.table) / choice.T  # of the fullest stage
     t, S = F + I + W, total - F - I - W

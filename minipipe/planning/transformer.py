@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..checks import shown, truth, whole_number
+from ..schedules import SCHEDULES as ORDERS
 from .hardware import checked
 
 SCHEDULES = "1f1b", "gpipe", "interleaved", "zb-h1"
@@ -51,10 +52,7 @@ class Transformer:
     biases: bool = True
 
     def __post_init__(self):
-        sizes = "layers", "hidden", "heads", "vocab", "seq", "kv_heads", "ffn"
-        checked(self, whole=sizes, least={"kv_heads": 0, "ffn": 0})
-        for name in ("gated", "tied", "places", "dropout", "biases"):
-            object.__setattr__(self, name, truth(f"Transformer.{name}", getattr(self, name)))
+        checked(self, least={"kv_heads": 0, "ffn": 0})
         object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
         object.__setattr__(self, "ffn", self.ffn or 4 * self.hidden)
         for small, large in (("heads", "hidden"), ("kv_heads", "heads")):
@@ -221,8 +219,6 @@ class Software:
     def __post_init__(self):
         least = {"overlap": 0, "hidden_T": 0, "launch": 0}
         checked(self, least=least, below_one=("scores", "overlap", "hidden_T"))
-        for name in ("flash", "behind_w"):
-            object.__setattr__(self, name, truth(f"Software.{name}", getattr(self, name)))
 
 
 class Choice(NamedTuple):
@@ -308,51 +304,48 @@ def recomputed_layer(model, software, choice):
 def alive(choice, last):
     """Return the micro-batches alive on the first or last device, in shares of a device.
 
-    GPipe M; 1F1B min(M, K), its last stage 1; interleaved min(M, K + (K - 1)/v), on the
-    last device K - (K - 1)/v; ZB-H1 min(M, K) on all.
+    Interleaved min(M, K + (K - 1)/v), on the last device K - (K - 1)/v; else as the
+    schedule states.
 
-    Source: Narayanan et al. 2021; Qi et al. 2023.
+    Source: Narayanan et al. 2021; the schedules' own.
     """
     K, M, v = choice.K, choice.M, choice.v
-    if choice.schedule == "gpipe":
-        return M
     if choice.schedule == "interleaved":
         return min(M, K - (K - 1) / v if last else K + (K - 1) / v)
-    return 1 if last and choice.schedule == "1f1b" else min(M, K)
+    return ORDERS.load().facts[choice.schedule].alive(K, M, K - 1 if last else 0)
 
 
 def layers_of_stages(model, choice):
-    """Return the layers of the first stage, of one in the middle and of the last.
+    """Return how many layers each of K v stages has.
 
-    L/K, or, where K v divides L + 2 only, (L + 2)/K with embedding and logits as a
+    L / (K v), or, where that is not whole, (L + 2) / (K v) with embedding and logits as a
     layer each (Llama 3).
     """
-    L, n = model.layers, choice.K * choice.v
-    if L % n == 0:
-        return (L / choice.K,) * 3
-    share = (L + 2) / choice.K
-    return share - 1, share, share - 1
+    n = choice.K * choice.v
+    if model.layers % n == 0:
+        return [model.layers // n] * n
+    found = [(model.layers + 2) // n] * n
+    found[0] -= 1
+    found[-1] -= 1
+    return found
 
 
-def layers_of_each(model, choice):
-    """Return how many layers each of K v stages has, as in `layers_of_stages`."""
-    L, n = model.layers, choice.K * choice.v
-    if L % n == 0:
-        return [L // n] * n
-    return [(L + 2) // n - (stage == 0) - (stage == n - 1) for stage in range(n)]
+def parameters_of_stages(model, choice):
+    """Return how many parameters a GPU has of each stage, tables included."""
+    found = [n * model.layer for n in layers_of_stages(model, choice)]
+    found[0] += model.embedding
+    found[-1] += 0 if choice.K == 1 and model.tied else model.table
+    return [n / choice.T for n in found]
 
 
-def parameters_of(model, choice, last):
-    """Return the parameters of the first or the last stage on one GPU."""
-    of_first, _, of_last = layers_of_stages(model, choice)
-    tables = model.table if last else model.embedding
-    if choice.K == 1:
-        tables = model.embedding + (0 if model.tied else model.table)
-    return ((of_last if last else of_first) * model.layer + tables) / choice.T
+def on_devices(choice, of_stages):
+    """Return the sums over the stages of the first device, of one in the middle and of the last."""
+    K = choice.K
+    return [sum(of_stages[k::K]) for k in (0, min(1, K - 1), K - 1)]
 
 
-def state(model, recipe, choice, last):
-    """Return {kind: bytes} of what a GPU keeps of its parameters.
+def state(model, recipe, choice, n):
+    """Return {kind: bytes} of what a GPU keeps of its n parameters.
 
     ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest
     layer or table is there as a whole: its gradient with 2, its parameters twice with
@@ -360,7 +353,7 @@ def state(model, recipe, choice, last):
 
     Source: Rajbhandari et al. 2020.
     """
-    n, zero, D = parameters_of(model, choice, last), choice.zero, choice.D
+    zero, D = choice.zero, choice.D
     largest = max(model.layer, model.table) / choice.T
     return {
         "parameters": recipe.parameter * (n / D + 2 * largest if zero == 3 else n),
@@ -374,17 +367,18 @@ def memory(model, nodes, choice, recipe, software):
 
     Logits keep 10 s b V/T, and the last norm 4 s b h.
     """
-    model_bytes = []
+    of_devices = []
     kept, workspace = recomputed_layer(model, software, choice)
-    first, _, last = layers_of_stages(model, choice)
-    for is_last in (False, True)[choice.K == 1:]:
-        tokens = model.seq * choice.b
+    layers = on_devices(choice, layers_of_stages(model, choice))
+    numbers = on_devices(choice, parameters_of_stages(model, choice))
+    for place in (0, -1)[choice.K == 1:]:
+        tokens, last = model.seq * choice.b, place == -1
         logits = tokens * (10 * model.vocab / choice.T + 4 * model.hidden / along(choice))
-        model_bytes.append({
-            **state(model, recipe, choice, is_last),
-            "activations": (last if is_last else first) * alive(choice, is_last) * kept,
+        of_devices.append({
+            **state(model, recipe, choice, numbers[place]),
+            "activations": layers[place] * alive(choice, last) * kept,
             "workspace": workspace,
-            "logits": logits if is_last else 0.0,
+            "logits": logits if last else 0.0,
             "reserved": nodes.gpu.reserved,
         })
-    return max(model_bytes, key=lambda kinds: sum(kinds.values()))
+    return max(of_devices, key=lambda kinds: sum(kinds.values()))
