@@ -1,11 +1,12 @@
 """A choice on the exact engine: its order, with messages and exchanges on NVLink and NICs."""
 
 from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from itertools import islice
 from math import gcd
 
 from ..checks import shown
 from ..cluster import SECONDS, Bytes, Compute, Label, Link, Receive, Send, Trace, ports
+from ..cluster.links import in_nodes
 from ..collectives.group import ring_gather
 from ..order import Costs, costs_in_segments, in_copies, in_segments, with_all_reduce
 from ..order.programs import Wires, cluster_of, perform_without_numbers, programs_of_schedule
@@ -46,14 +47,6 @@ class Confirmed:
             f"{self.asked.choice}{smaller}: {text_of_seconds(formula)} s by formulas, "
             f"{text_of_seconds(engine)} s on the engine ({engine / formula - 1:+.1%})"
         )
-
-    def plot(self, ax=None):
-        """Draw the timeline of the run; return the matplotlib axes."""
-        return self.trace.plot(ax, title=str(self))
-
-    def save(self, path):
-        """Write the timeline into a file, as `Trace.save` does."""
-        self.trace.save(path, str(self))
 
 
 def confirm(found):
@@ -102,8 +95,9 @@ def confirm(found):
         n = sum(numbers[stage] for stage, place in stages if place == device)
         lanes["compute"] = updated(lanes["compute"], optimizer(nodes.gpu, choice, recipe, n))
     size = nodes.gpus // choice.T  # devices of a node
+    links = in_nodes(len(programs), size, Link(nodes.nvlink_latency), Link(nodes.nic_latency))
     ways = ports(len(programs), nodes.inward, within=size) + ports(len(programs), nodes.outward, between=size)
-    trace = cluster_of(programs, schedule, costs, links_of(run), ports=ways).run()
+    trace = cluster_of(programs, schedule, costs, links, ports=ways).run()
     if choice.D > 1 and choice.K > 1:
         places = (place(choice, device) for device in range(len(programs)))
         trace.names = [f"device {device}: d{d} p{k}" for device, (d, k) in enumerate(places)]
@@ -210,26 +204,13 @@ def costs_of_stages(found):
         parts = times(of_layer, n, logits(model, nodes.gpu, choice) if stage == len(layers) else {})
         seconds.append(list(map(sum, zip(*parts.values(), strict=True))))
     F, I, W = map(list, zip(*seconds, strict=True))
+    n_bytes = 2 * model.seq * choice.b * model.hidden
+    if not choice.sequence:  # whoever receives a message gathers the parts of T senders first
+        gather = half_ring(nodes, n_bytes, choice.T, choice.T)
+        F[1:], I[:-1] = ([x + gather for x in of_stages] for of_stages in (F[1:], I[:-1]))
     halves = {"I": I, "W": W} if choice.schedule == "zb-h1" else {}
-    n_bytes = 2 * model.seq * choice.b * model.hidden / choice.T
-    return Costs(F=F, B=list(map(sum, zip(I, W))), **halves, message_bytes=round(n_bytes), unit=SECONDS)
-
-
-def links_of(found):
-    """Return {(source, to): `Link`} with the latency of a message.
-
-    Without `sequence` the T receivers of a stage gather what T senders have sent.
-    """
-    choice, nodes = found.choice, found.nodes
-    n_bytes = 2 * found.model.seq * choice.b * found.model.hidden
-    gather = 0.0 if choice.sequence else half_ring(nodes, n_bytes, choice.T, choice.T)
-    size, links = nodes.gpus // choice.T, {}
-    for source, to in permutations(range(choice.D * choice.K), 2):
-        latency = nodes.nvlink_latency if source // size == to // size else nodes.nic_latency
-        if place(choice, source)[1] != place(choice, to)[1]:
-            latency += gather
-        links[source, to] = Link(latency)
-    return links
+    B, n_bytes = list(map(sum, zip(I, W))), round(n_bytes / choice.T)
+    return Costs(F=F, B=B, **halves, message_bytes=n_bytes, unit=SECONDS)
 
 
 class OnTheWire:
