@@ -5,7 +5,6 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate
 from statistics import fmean, median
 from typing import NamedTuple
@@ -98,44 +97,25 @@ def one_micro_batch(stages, pattern, X, Y):
         pattern: the kinds of their actions in order.
         X, Y: the samples, for stage 0, and their labels, for the last stage.
     """
-    performed, on_the_way = {}, {}
+    performed, on_the_way = {}, {}  # by skip connections
     line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
         stage.begin(line, recomputed=[(stage.index, 0)] if "R" in pattern else ())
     for kind in pattern:
         rule, incoming = RULES[kind], None
         for stage in stages if rule.way > 0 else reversed(stages):
-            arriving, leaving = _skips(stage, rule.way)
-            entering = {name: on_the_way.pop((rule.message, name)) for name in arriving}
-            work = partial(run_alone, stage.act(Action(kind, stage.index, 0), incoming, entering))
-            done = _performed(stage, work, (incoming, entering), leaving)
-            performed[kind, stage.index], incoming = done, received(done.sent)
-            on_the_way |= {(rule.message, name): received(array) for name, array in done.skips.items()}
+            ends = [(rule.message, layer.join if rule.way > 0 else layer.fork) for layer in stage.layers]
+            arguments = incoming, {end[1]: on_the_way.pop(end) for end in ends if end in on_the_way}
+            before = _held(stage, arguments)["work"]
+            begin = time.perf_counter()
+            result = run_alone(stage.act(Action(kind, stage.index, 0), *arguments))
+            seconds = time.perf_counter() - begin
+            held = _held(stage, (arguments, result))
+            sent, skips = result
+            performed[kind, stage.index] = Performed(seconds, before, held, sent, skips)
+            incoming = received(sent)
+            on_the_way |= {(rule.message, name): received(array) for name, array in skips.items()}
     return performed
-
-
-def _skips(stage, way):
-    """Return (names of skip connections that arrive from other stages, names of those that leave)."""
-    forks = [layer.fork for layer in stage.layers if layer.fork]
-    joins = [layer.join for layer in stage.layers if layer.join]
-    begun = [name for name in forks if name not in joins]
-    ended = [name for name in joins if name not in forks]
-    return {1: (ended, begun), 0: ([], []), -1: (begun, ended)}[way]
-
-
-def _performed(stage, work, arguments, leaving):
-    """Call `work`; return what it took, as `Performed`.
-
-    arguments: what the action is given, for those who count bytes.
-    leaving: the names of what goes on by skip connections.
-    """
-    before = _held(stage, arguments)["work"]
-    begin = time.perf_counter()
-    result = work()
-    seconds = time.perf_counter() - begin
-    sent, skips = result
-    held = _held(stage, (arguments, result))
-    return Performed(seconds, before, held, sent, {name: skips.get(name) for name in leaving})
 
 
 def _held(stage, work):
