@@ -7,7 +7,7 @@ import numpy as np
 from ..arrays import floats
 from ..checks import listed, one_of, shown, whole_number
 from ..description import describe
-from ..layers import Layer, every_layer
+from ..layers import Layer
 from ..layers.layer import checked_layers
 from ..meta import MetaArray
 from ..optimizers import checked_optimizer
@@ -84,17 +84,18 @@ def footprints(
 
     counts = counts_for(stages, layers, loss, sample(1))
     layers = [layer.copy(dtype.type) for layer in layers]
-    for layer in every_layer(layers):
-        say_who_fails(layer, ("initialize", "forward", "backward_input", "backward_weight"))
-    say_who_fails(loss, ("forward", "backward"), "the loss")
-    for layer in layers:
-        layer.initialize(NoNumbers(), dtype)
     of_stages = stages_of(cut_into_stages(layers, counts), loss)
-    performed = {pattern: one_micro_batch(of_stages, pattern, *sample(m)) for pattern in patterns}
+    try:
+        for layer in layers:
+            layer.initialize(NoNumbers(), dtype)
+        performed = {pattern: one_micro_batch(of_stages, pattern, *sample(m)) for pattern in patterns}
+    except (TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"a layer or the loss cannot be counted without numbers: {error}. Use functions that arrays "
+            "without numbers know, see minipipe.meta, or mp.measure, which runs the layers with numbers"
+        ) from error
     return footprints_of(of_stages, performed, optimizer)
 
-
-# What a network without numbers needs: a generator that draws nothing, and errors that name the layer.
 
 class NoNumbers:
     """A generator of random numbers that draws none."""
@@ -104,26 +105,3 @@ class NoNumbers:
 
     def __getattr__(self, name):
         return getattr(np.random.default_rng(0), name)
-
-
-def say_who_fails(owner, methods, name=None):
-    """Wrap `methods` of a layer or loss: a `ValueError` names the one that needs numbers, with a remedy.
-
-    name: of the owner in the error; None: its code.
-    Of layers within layers, the innermost is named: the `ValueError` that it raises passes through the
-    others.
-    """
-    def saying(method):
-        def called(*arguments):
-            try:
-                return method(*arguments)
-            except (TypeError, AttributeError, IndexError) as error:
-                who = name or repr(owner)
-                raise ValueError(
-                    f"{who} cannot be counted without numbers: {error}. Use functions that arrays without "
-                    "numbers know, see minipipe.meta, or mp.measure, which runs the layers with numbers"
-                ) from error
-        return called
-
-    for method in methods:
-        setattr(owner, method, saying(getattr(owner, method)))

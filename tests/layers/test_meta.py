@@ -116,7 +116,7 @@ def test_arrays_without_numbers_share_memory_as_numpys_do():
 def test_what_depends_on_numbers_or_does_not_fit_is_refused():
     A = MetaArray((3, 4))
     assert_refused([
-        (lambda: A[A > 0], "how many numbers a mask leaves is not known ...: multiply by the mask"),
+        (lambda: A[A > 0], "a mask leaves is not known ...: multiply by the mask"),
         (lambda: np.array(A),
          "MetaArray((3, 4), float64) has no numbers that NumPy could read: make arrays ... with np"),
         (lambda: bool(A.max()), "whether MetaArray((), float64) is true depends on its numbers"),
@@ -254,27 +254,24 @@ class OwnLoss(mp.MeanSquaredError):
 SORTING_BACKWARD = Own(lambda A: A * 1, back=np.sort)
 
 
-def test_what_cannot_be_counted_is_named_with_a_remedy():
+def test_what_cannot_be_counted_is_refused_with_a_remedy():
     def counted(layer, loss):
         mp.footprints([mp.Linear(3, 3), layer, mp.Tanh()], loss, 2, (3,), 4, dtype=np.float32)
 
     cannot = [
-        (Own(lambda A: np.sort(A, axis=0)), LOSS,
-         "Own(<lambda>) cannot be counted without numbers: "
-         "no implementation found for 'numpy.sort'... or mp.measure"),
-        (Own(lambda A: A - A.std()), LOSS,
-         "'MetaArray' object has no attribute 'std'... or mp.measure, which runs the layers with numbers"),
-        (Own(lambda A: A[A > 0]), LOSS,
-         "how many numbers a mask leaves is not known ...: multiply by the mask. Use functions"),
-        (Own(lambda A: A[7]), LOSS,
-         "Own(<lambda>) cannot be counted without numbers: index 7 is out of bounds"),
-        (mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)), LOSS,
-         "^Own(<lambda>) cannot be counted without numbers...numpy.einsum"),
+        (Own(lambda A: np.sort(A, axis=0)), LOSS, "no implementation found for 'numpy.sort'"),
+        (Own(lambda A: A - A.std()), LOSS, "'MetaArray' object has no attribute 'std'"),
+        (Own(lambda A: A[A > 0]), LOSS, "a mask leaves is not known ...: multiply by the mask"),
+        (Own(lambda A: A[7]), LOSS, "index 7 is out of bounds"),
+        (mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)), LOSS, "numpy.einsum"),
         (Own(None, lambda rng: np.linalg.qr(rng.standard_normal(size=(3, 3), dtype=np.float32))[0]), LOSS,
-         "Own(None, draw=<lambda>) cannot ...numpy.linalg.qr"),
-        (SORTING_BACKWARD, LOSS, "^Own(...) cannot be counted ...numpy.sort"),
-        (mp.Residual(SORTING_BACKWARD), LOSS, "^Own(...) cannot be counted ...numpy.sort"),
-        (mp.ReLU(), OwnLoss(), "^the loss cannot be counted ...numpy.sort"),
+         "numpy.linalg.qr"),
+        (SORTING_BACKWARD, LOSS, "numpy.sort"),
+        (mp.ReLU(), OwnLoss(), "numpy.sort"),
+    ]
+    cannot = [
+        (layer, loss, f"^a layer or the loss cannot be counted without numbers: ...{words}... or mp.measure")
+        for layer, loss, words in cannot
     ]
     assert_refused([(partial(counted, layer, loss), words) for layer, loss, words in cannot])
 
