@@ -8,7 +8,7 @@ from html import escape
 from importlib import resources
 from io import BytesIO
 
-from ..cluster import BUBBLES, SHOWS, Exchange, Span, Trace, describe_path, duration, ticks
+from ..cluster import BUBBLES, SHOWS, Exchange, Span, Trace, describe_path, duration
 from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
@@ -38,8 +38,9 @@ def html(trace: Trace, title=None) -> str:
     '<!doctype html>'
     """
     check_trace(trace)
+    data = json.dumps(picture(trace, most_words=None), allow_nan=False, separators=(",", ":"))
     # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
-    data = json.dumps(page_data(trace), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    data = data.replace("<", "\\u003c")
     return filled(template(), page_pieces(trace, title) | {"data": data})
 
 
@@ -69,75 +70,7 @@ def filled(template, pieces):
     return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
 
 
-def page_data(trace):
-    """Return what the page knows of `trace`, in plain numbers, strings, lists and dicts.
-
-    lanes: [device, name] of each row, if a device has more than one, or a name; otherwise, rows are devices.
-    spans: [row, start, end, label, parts, title], and 1 for an exchange; each part [kind, stage, micro-batch,
-        copy, position]: which copy of the network it works on, and where its stage stands among those of its
-        device. A label that is not of a schedule has no parts, but one of its kind alone, if it has a kind.
-    idle: [row, start, end, title].
-    messages: [label, row of the sender, row of the receiver, sent, arrived]; messages whose arrival is not
-        known are left out.
-    path: the critical path, [row, row, start, end] for each step: work has its row twice, a message the rows
-        of its two ends.
-    time: what one unit of time is called.
-    memory: for each device, [tick, amount] from each change on.
-    """
-    places, styles = stage_places(trace), styles_of([trace])
-    rows = {lane: number for number, lane in enumerate(rows_of(trace))}
-
-    def part_row(part, device):
-        if not hasattr(part, "microbatch"):
-            return [part.kind, None, None, 0, 0]
-        copy = (
-            places.copy_at[device, part.stage] if part.kind in UNNUMBERED else places.copy_of[part.microbatch]
-        )
-        return [part.kind, part.stage, part.microbatch, copy, places.of[device, part.stage]]
-
-    def span_row(span):
-        of_other_work = (span.label,) if getattr(span.label, "kind", None) in styles else ()
-        parts = [part_row(part, span.device) for part in getattr(span.label, "parts", of_other_work)]
-        title = _title(span, parts, styles, places.n_copies, trace.unit)
-        row = [rows[span.device, span.lane], *_from_to(span), str(span.label), parts, title]
-        return [*row, 1] if type(span) is Exchange else row
-
-    def step_row(step):
-        what = step.what
-        ends = [(what.device, what.lane)] * 2 if type(what) is Span else ends_of(what, rows)
-        return [*(rows[end] for end in ends), *_from_to(step)]
-
-    memory, unit = _memory(trace)
-    causes = trace.explain()
-    lanes = [[device, row.name] for (device, _), row in rows_of(trace).items()]
-    return {
-        "devices": trace.n_devices,
-        "makespan": _to_json(trace.makespan),
-        "time": trace.unit[:-1],
-        "step": _step(trace),
-        "most_stages": places.n,
-        "kinds": {
-            kind: [style["facecolor"], style["dark"], style["label"]]
-            for kind, style in (styles | {"": OTHER}).items()
-        },
-        "spans": [span_row(span) for span in spans_and_exchanges(trace)],
-        "idle": [
-            [rows[idle.device, idle.lane], *_from_to(idle), causes.predicate(idle)]
-            for idle in trace.idle
-        ],
-        "messages": [
-            [str(message.label), *(rows[end] for end in ends_of(message, rows)),
-             _to_json(message.sent), _to_json(message.arrived)]
-            for message in trace.messages
-            if message.arrived is not None
-        ],
-        "path": [step_row(step) for step in trace.critical_path()],
-        "memory": [[[_to_json(tick), _to_json(amount)] for tick, amount in curve] for curve in memory],
-        "unit": unit,
-    } | ({"lanes": lanes} if len(lanes) > trace.n_devices or trace.names else {})
-
-
-def picture(trace):
+def picture(trace, most_words=MOST_WORDS):
     """Return what a page draws of `trace`: columns of plain numbers, strings and lists, as JSON has them.
 
     Columns of one table have equal lengths. Times are in `unit`s.
@@ -148,7 +81,7 @@ def picture(trace):
         action, else null. copy: which copy of the network it works on. place: where its stage stands among
         those of its device. part: [which part it is, of how many at once]. exchange: 1 for an exchange.
     idle: causes: [[cause, ticks]]. words, blame, links: what `blamed` returns, or null if there are more
-        than `MOST_WORDS`.
+        than `most_words` (None: any number).
     messages: source and to are rows; arrived is null of a message that is under way.
     path: the critical path. Work has its row twice, a message the rows of its two ends.
     memory: for each device, the ticks of the changes and the amounts from there on. limits: who knows of
@@ -170,7 +103,7 @@ def picture(trace):
                 rows[span.device, span.lane], *_from_to(span), kind, stage, microbatch, label, copy,
                 places.of.get((span.device, stage), 0), (number, len(parts)), int(type(span) is Exchange),
             ))
-    causes, look = trace.explain(), len(trace.idle) <= MOST_WORDS
+    causes, look = trace.explain(), most_words is None or len(trace.idle) <= most_words
     blamed = blame_finder(trace)
     idle = [
         (rows[each.device, each.lane], *_from_to(each), _sums(causes.parts[each]),
@@ -252,23 +185,6 @@ def _sums(parts):
 def _ends_of_step(step, rows):
     what = step.what
     return [(what.device, what.lane)] * 2 if type(what) is Span else ends_of(what, rows)
-
-
-def _title(span, parts, styles, n_copies, unit):
-    """Return in words what a box is, and when."""
-    words = []
-    for kind, stage, microbatch, copy, _ in parts:
-        name = styles.get(kind, OTHER)["label"]
-        if microbatch is not None:
-            of_copy = f" of copy {copy}" if n_copies > 1 else ""
-            after = {"U": f"after micro-batch {microbatch}", "W*": "micro-batches"}
-            name += f" {after.get(kind, f'of micro-batch {microbatch}')} on stage {stage}{of_copy}"
-        words.append(name)
-    start, end = ticks(span.start), ticks(span.end)
-    when = f"at {unit[:-1]} {start}"
-    if span.end > span.start:
-        when = f"{unit[:-1]} {start} to {end} ({duration(span.end - span.start, unit)})"
-    return f"{span.label}, {' and, at once, '.join(words) or 'work'}\n{when}"
 
 
 def _figures(trace):

@@ -112,15 +112,76 @@ function lastAt(list, time) {  // the place of the last item that has started at
 
 const amountAt = (memory, time) => (memory[lastAt(memory, time)] || {amount: 0}).amount;
 
+// Give a run, as `picture` in plots/html.py writes it, what drawing needs; all lists are by start.
+// lanes: [{device, name, work, marks, idle, beside, last}]. beside: it is not the lane that computes; last: the device's memory
+//   is below it. Of work and marks, which take no time: {start, end, label, exchange, parts}; of idle: {i, start, end, words, ...}.
+// items: the work of each row of `spans`; memories: [{start, amount}] of each device; arrows: messages; steps: the critical path.
+function readRun(run) {
+  const {spans, idle, memory, messages, path, rows} = run;
+  run.lanes = rows.map(([device, name], i) => ({
+    device, name, work: [], marks: [], idle: [], beside: i > 0 && rows[i - 1][0] === device,
+    last: i + 1 === rows.length || rows[i + 1][0] !== device,
+  }));
+  run.items = spans.row.map((number, i) => {
+    const lane = run.lanes[number], at = column => spans[column][i], [kind, stage, microbatch] = ["kind", "stage", "microbatch"].map(at);
+    const part = {kind, stage, microbatch, copy: at("copy"), place: at("place"), name: at("label") ?? `${stage}${kind}${microbatch}`};
+    if (at("part")[0] > 0) {  // a further part of an overlap
+      const item = lane.work.at(-1);
+      item.parts.push(part);
+      return item;
+    }
+    const item = {lane, start: at("start"), end: at("end"), label: at("label") ?? "", parts: [part], exchange: at("exchange"), action: spans.action?.[i]};
+    lane[item.end > item.start ? "work" : "marks"].push(item);
+    return item;
+  });
+  idle.row.forEach((number, i) => {
+    const gap = {i, lane: run.lanes[number]};
+    for (const column of ["start", "end", "causes", "words", "blame"]) gap[column] = idle[column][i];
+    gap.lane.idle.push(gap);
+  });
+  run.memories = memory.ticks.map((ticks, device) => ticks.map((start, i) => ({start, amount: memory.amounts[device][i]})));
+  run.arrows = messages.label.map((label, i) => ({
+    label, source: messages.source[i], to: messages.to[i], start: messages.sent[i], end: messages.arrived[i],
+  })).filter(({end}) => end !== null);
+  run.steps = path.source.map((source, i) => [source, path.to[i], path.start[i], path.end[i]]);
+  run.hasCopies = spans.copy.some(copy => copy > 0);
+  const digits = clamp(3 - Math.floor(Math.log10(run.step)), 0, 20);
+  run.text = time => String(+time.toFixed(digits));
+  run.picture = new Picture({rows: run.lanes, kinds: run.kinds, nPlaces: run.most_stages, end: run.makespan});
+  return run;
+}
+
+function exactly(time, {text}) {  // a decimal, or the fraction that it has been
+  const isWhole = value => Math.abs(value - Math.round(value)) < 1e-9;
+  const below = isWhole(1000 * time) ? 0 : Array.from({length: 60}, (_, i) => i + 3).find(each => isWhole(time * each) && time * each > 0.5);
+  return below ? `${Math.round(time * below)}/${below}` : text(time);
+}
+
+const duration = (time, run) => `${exactly(time, run)} ${run.unit}${time === 1 ? "" : "s"}`;
+
+function amountText(amount, {memory, text}) {
+  if (memory.unit !== "bytes") return text(amount);
+  const power = clamp(Math.floor(Math.log2(amount || 1) / 10), 0, 4);
+  return `${+(amount / 1024 ** power).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
+}
+
+function describe(item, run) {  // in words what a box is, and when; of a gap, why
+  if (!item.parts) return item.words ?? "...";
+  const names = item.parts.map(({kind, stage, microbatch, copy}) => {
+    const name = kind ? run.kinds[kind][2] : "work", of = {U: ` after micro-batch ${microbatch}`, "W*": " micro-batches"};
+    return microbatch === null ? name : `${name}${of[kind] ?? ` of micro-batch ${microbatch}`} on stage ${stage}${run.hasCopies ? ` of copy ${copy}` : ""}`;
+  });
+  const when = item.end === item.start ? `at ${run.unit} ${exactly(item.start, run)}`
+    : `${run.unit} ${exactly(item.start, run)} to ${exactly(item.end, run)} (${duration(item.end - item.start, run)})`;
+  return `${item.parts.map(({name}) => name).join("&")}, ${names.join(" and, at once, ")}\n${when}`;
+}
+
 // ---- the picture ----
 
-const NO_PARTS = [["", null, null, 0, 0]];
+const WITHOUT_NUMBER = new Set(["A", "S", "U", "G", "X", "W*"]);  // kinds of work that is not of one micro-batch
 
 class Picture {
-  // rows: [{device, beside, last, work, marks, memory, ...}], lists by start. beside: it is a lane below that of its device;
-  //   last: the memory of the device is below it. Of work: {start, end, label, parts, exchange}, each part
-  //   [kind, stage, micro-batch, copy, place of the stage on its device].
-  // kinds: {kind: [bright, dark, name]}; nPlaces: the most stages of a device; end: the last tick.
+  // rows: the lanes of a run; kinds: {kind: [bright, dark, name]}; nPlaces: the most stages of a device; end: the last tick.
   constructor({rows, kinds, nPlaces, end}) {
     Object.assign(this, {rows, kinds, nPlaces, end, fills: new Map()});
   }
@@ -128,7 +189,7 @@ class Picture {
   fillOf(kind, place) {  // the first stage of a device has the kind's colour, the last one its dark one
     const key = `${kind} ${place}`;
     if (!this.fills.has(key)) {
-      const [bright, dark] = (this.kinds[kind] || this.kinds[""]).map(channels);
+      const [bright, dark] = this.kinds[kind].map(channels);
       const rgb = mixed(bright, dark, this.nPlaces > 1 ? place / (this.nPlaces - 1) : 0);
       this.fills.set(key, {box: `rgb(${rgb})`, text: inkOn(rgb), rgb});
     }
@@ -159,13 +220,14 @@ class Picture {
   boxOf({start, end, parts, exchange}, row) {  // two parts that overlap share the height, as they share the time
     const box = exchange ? this.beside : row.box, top = row.top + (row.box - box) / 2;  // lower, where a device waits for it
     const left = this.x(start), room = this.x(end) - left, width = Math.max(0.6, room > 4 ? room - 1 : room);
-    const height = box / (parts.length || 1), size = Math.min(12, height - 2);
+    const height = box / parts.length, size = Math.min(12, height - 2);
     return {left, top, width, height, size, fits: Math.floor((width - 1) / (0.65 * size))};  // characters
   }
 
-  wordsOf([kind, stage, microbatch]) {  // of an action, the longest first
+  wordsOf({kind, stage, microbatch}) {  // of an action, the longest first
     const short = [`${kind}${microbatch}`, `${microbatch}`];
-    return this.onlyNumbers ? [short[1]] : this.nPlaces > 1 ? [`${stage}${short[0]}`, ...short] : short;
+    if (this.onlyNumbers) return [WITHOUT_NUMBER.has(kind) ? "" : short[1]];
+    return this.nPlaces > 1 ? [`${stage}${short[0]}`, ...short] : short;
   }
 
   lengthOfWords(items, row) {  // which of the words of their actions all boxes of a row have room for; none: 3
@@ -173,7 +235,7 @@ class Picture {
     for (const item of items) {
       const {fits} = this.boxOf(item, row);
       for (const part of item.parts) {
-        if (part[2] === null) continue;
+        if (part.microbatch === null) continue;
         const words = this.wordsOf(part);
         while (found < 3 && !(found < words.length && words[found].length <= fits)) found++;
       }
@@ -205,10 +267,10 @@ class Picture {
   drawWork(item, row, length) {
     const {left, top, width, height, size, fits} = this.boxOf(item, row), {label, parts} = item;
     const radius = Math.min(3, width / 6, height / 6);
-    (parts.length ? parts : NO_PARTS).forEach((part, i) => {
-      const fill = this.fillOf(part[0], part[4]);
+    parts.forEach((part, i) => {
+      const fill = this.fillOf(part.kind, part.place);
       this.pen.box(left, top + i * height, width, height, fill.box, radius);
-      const words = part[2] !== null ? this.wordsOf(part)[length] : label.length <= fits ? label : `${label.slice(0, fits - 1)}\u2026`;
+      const words = part.microbatch !== null ? this.wordsOf(part)[length] : this.onlyNumbers ? "" : label.length <= fits ? label : `${label.slice(0, fits - 1)}\u2026`;
       if (words && fits >= 1) this.pen.words(words, left + width / 2, top + (i + 0.5) * height + 1, fill.text, size);
     });
   }
@@ -219,7 +281,7 @@ class Picture {
     const sums = Array.from({length: n}, () => [0, 0, 0, 0]);  // red, green, blue and the share of the pixel
     for (const item of items) {
       const [start, end] = [this.x(item.start) - first, this.x(item.end) - first], alpha = alphaOf ? alphaOf(item) : 1;
-      const {rgb} = this.fillOf(...(item.parts.length ? [item.parts[0][0], item.parts[0][4]] : ["", 0]));
+      const {rgb} = this.fillOf(item.parts[0].kind, item.parts[0].place);
       for (let i = Math.max(0, Math.floor(start)); i < Math.min(n, end); i++) {
         const share = alpha * (Math.min(i + 1, end) - Math.max(i, start));
         rgb.forEach((value, j) => sums[i][j] += share * value);
@@ -239,7 +301,7 @@ class Picture {
   drawMark({start, parts}, {top, box}) {
     const left = this.x(start), middle = top + box - 6, corners = [[0, -6], [6, 0], [0, 6], [-6, 0], [0, -6]];
     const points = corners.map(([dx, dy]) => [left + dx, middle + dy]);
-    this.pen.shape(points, this.fillOf(...(parts.length ? [parts[0][0], parts[0][4]] : ["", 0])).box);
+    this.pen.shape(points, this.fillOf(parts[0].kind, parts[0].place).box);
     this.pen.line(points, this.tone.ink, 1);
   }
 
@@ -315,4 +377,4 @@ class Picture {
   }
 }
 
-export {CanvasPen, Picture, SvgPen, amountAt, clamp, lastAt};
+export {CanvasPen, SvgPen, amountAt, amountText, clamp, describe, duration, lastAt, readRun};

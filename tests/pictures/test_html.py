@@ -22,8 +22,8 @@ from minipipe.order import Action, Overlap, Schedule, peak_microbatches
 from minipipe.plots import html
 from minipipe.plots.boxes import stage_places
 from minipipe.plots.canvas import STYLES, ink, shade
-from minipipe.plots.html import page_data
-from minipipe.schedules import build, interleaved_one_f_one_b
+from minipipe.plots.html import picture
+from minipipe.schedules import build
 
 
 def trace_of(*spans, n_devices=1):
@@ -43,35 +43,40 @@ def data_in(page):
     )
 
 
+def table(columns, names):
+    """The rows of some columns."""
+    return list(zip(*(columns[name] for name in names.split()), strict=True))
+
+
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zb-v"])
 def test_the_page_holds_the_trace(name):
     trace = mp.simulate(build(name, 4, 8), mp.Costs(F=1, B=2), mp.Link(latency=1))
     data = data_in(trace.to_html())
-    assert [(device, start, end, label) for device, start, end, label, *_ in data["spans"]] == [
-        (span.device, span.start, span.end, str(span.label)) for span in trace.spans
-    ]
-    assert [tuple(parts[0][:3]) for *_, parts, _ in data["spans"]] == [span.label for span in trace.spans]
+    spans = [(span.device, span.start, span.end, *span.label) for span in trace.spans]
+    assert table(data["spans"], "row start end kind stage microbatch") == spans
     explanation = trace.explain()
-    assert [(device, start, end, f"device {device} {why}") for device, start, end, why in data["idle"]] == [
+    assert table(data["idle"], "row start end words") == [
         (idle.device, idle.start, idle.end, explanation.describe(idle)) for idle in trace.idle
     ]
-    assert [(step[2], step[3]) for step in data["path"]] == [(s.start, s.end) for s in trace.critical_path()]
-    assert [tuple(message) for message in data["messages"]] == [
+    steps = [(step.start, step.end) for step in trace.critical_path()]
+    assert table(data["path"], "start end") == steps
+    assert table(data["messages"], "label source to sent arrived") == [
         (str(message.label), message.source, message.to, message.sent, message.arrived)
         for message in trace.messages
     ]
     assert data["makespan"] == trace.makespan and data["devices"] == trace.n_devices
-    assert [max(alive for _, alive in curve) for curve in data["memory"]] == peak_microbatches(trace)
-    assert all(curve[-1][1] == 0 for curve in data["memory"]) and data["unit"] == "micro-batches alive"
+    memory = data["memory"]
+    assert memory["peaks"] == list(map(max, memory["amounts"])) == peak_microbatches(trace)
+    assert all(amounts[-1] == 0 for amounts in memory["amounts"]) and memory["unit"] == "micro-batches alive"
 
 
 def test_stages_and_copies_of_a_device_are_told_apart():
-    two_stages = page_data(mp.simulate(build("zb-v", 2, 4)))
-    places = {(device, part[1], part[4]) for device, *_, parts, _ in two_stages["spans"] for part in parts}
+    two_stages = picture(mp.simulate(build("zb-v", 2, 4)))
+    places = set(table(two_stages["spans"], "row stage place"))
     assert places == {(0, 0, 0), (0, 3, 1), (1, 1, 0), (1, 2, 1)}
     both_ways = Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=(0, 1))
-    two_copies = page_data(mp.simulate(both_ways))
-    assert {tuple(part[1:]) for *_, parts, _ in two_copies["spans"] for part in parts} == {
+    two_copies = picture(mp.simulate(both_ways))
+    assert set(table(two_copies["spans"], "stage microbatch copy place")) == {
         # stage, micro-batch, copy, place on its device
         (0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1),
     }
@@ -79,11 +84,11 @@ def test_stages_and_copies_of_a_device_are_told_apart():
 
 
 def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
-    page = page_data(with_all_reduces(mp.simulate(build("chimera", 4, 4))))
-    assert page["most_stages"] == 2 and page["lanes"][:2] == [[0, "device 0"], [0, "communication"]]
+    page = picture(with_all_reduces(mp.simulate(build("chimera", 4, 4))))
+    assert page["most_stages"] == 2 and page["rows"][:2] == [[0, "device 0"], [0, "communication"]]
     for row, kinds in ((0, "FB"), (1, "A")):
-        parts = [part for number, *_, parts, _ in page["spans"] if number == row for part in parts]
-        found = {(kind, stage, *where) for kind, stage, _, *where in parts}
+        spans = table(page["spans"], "row kind stage copy place")
+        found = {tuple(part) for number, *part in spans if number == row}
         assert found == {(kind, stage, stage // 3, stage // 3) for kind in kinds for stage in (0, 3)}
 
 
@@ -91,17 +96,17 @@ def test_an_all_reduce_belongs_to_the_copy_that_its_device_has():
 def test_page_and_picture_agree_on_the_stages_of_a_device(devices_swapped):
     schedule = build("chimera", 4, 8)
     trace = mp.simulate(replace(schedule, devices=schedule.devices[::-1]) if devices_swapped else schedule)
-    spans = page_data(trace)["spans"]
-    places = {(device, part[1]): part[4] for device, *_, parts, _ in spans for part in parts}
+    spans = table(picture(trace)["spans"], "row stage place")
+    places = {(device, stage): place for device, stage, place in spans}
     assert places == stage_places(trace).of
 
 
 def test_an_overlap_has_two_parts_and_both_count():
     overlap = Overlap(Action("F", 0, 1), Action("B", 0, 0))
     trace = trace_of((0, Action("F", 0, 0), 0, 1), (0, overlap, 1, 4), (0, Action("B", 0, 1), 4, 6))
-    data = page_data(trace)
-    assert [[part[0] for part in parts] for *_, parts, _ in data["spans"]] == [["F"], ["F", "B"], ["B"]]
-    assert data["memory"] == [[[0, 1], [1, 2], [4, 1], [6, 0]]]
+    data = picture(trace)
+    assert table(data["spans"], "kind part") == [("F", (0, 1)), ("F", (0, 2)), ("B", (1, 2)), ("B", (0, 1))]
+    assert table(data["memory"], "ticks amounts") == [((0, 1, 4, 6), (1, 2, 1, 0))]
 
 
 def test_a_run_with_arrays_shows_its_bytes():
@@ -110,8 +115,8 @@ def test_a_run_with_arrays_shows_its_bytes():
     X, Y = mp.datasets.digits().train
     pipe.forward_backward(X[:4, :6], Y[:2, :6])
     data = data_in(pipe.trace.to_html())
-    assert data["unit"] == "bytes"
-    curves = [[tuple(point) for point in curve] for curve in data["memory"]]
+    assert data["memory"]["unit"] == "bytes"
+    curves = [list(zip(*curve)) for curve in table(data["memory"], "ticks amounts")]
     assert curves == [pipe.trace.memory(device) for device in (0, 1)]
 
 
@@ -122,7 +127,7 @@ def test_times_may_be_fractions_and_actions_may_take_none():
         (0, Action("U", 0, 0), Fraction(3, 4), Fraction(3, 4)),
     )
     data = data_in(trace.to_html())
-    assert [span[1:3] for span in data["spans"]] == [[0, 0.25], [0.25, 0.75], [0.75, 0.75]]
+    assert table(data["spans"], "start end") == [(0, 0.25), (0.25, 0.75), (0.75, 0.75)]
     assert (data["makespan"], data["step"]) == (0.75, 0.25)
 
 
@@ -131,12 +136,13 @@ def test_times_may_be_fractions_and_actions_may_take_none():
     (0.3, 0.001), (2e-6, 1e-8),
 ])
 def test_the_step_suits_the_length_of_the_run(end, step):
-    assert math.isclose(page_data(trace_of((0, "work", 0, end)))["step"], step)
+    assert math.isclose(picture(trace_of((0, "work", 0, end)))["step"], step)
 
 
 def test_a_run_of_which_nothing_has_happened_yet():
     data = data_in(trace_of(n_devices=2).to_html())
-    assert (data["makespan"], data["spans"], data["memory"], data["path"]) == (0, [], [], [])
+    columns = data["spans"]["row"], data["memory"]["ticks"], data["path"]["start"]
+    assert (data["makespan"], *columns) == (0, [], [], [])
     page = trace_of(n_devices=2).to_html()
     assert "(nothing has been computed yet)" in page and "bubble: " not in page
 
@@ -148,7 +154,7 @@ def test_a_run_of_which_nothing_has_happened_yet():
 def test_labels_and_titles_cannot_leave_the_data(nasty):
     page = trace_of((0, nasty, 0, 1)).to_html(title=nasty)
     data = data_in(page)
-    assert data["spans"][0][3] == nasty and data["spans"][0][5].startswith(f"{nasty}, work")
+    assert data["spans"]["label"] == [nasty]
     title = unescape(re.search(r"<title>(.*?)</title>", page, re.DOTALL)[1])
     assert title == nasty.replace("\ud800", "\ufffd"), "half a pair of UTF-16 is no character"
     assert page.encode()
@@ -177,13 +183,6 @@ def test_title_figures_and_reasons_need_no_script():
     assert f"<pre>{escape(reasons)}</pre>" in page and "imbalance" in reasons
 
 
-def test_titles_have_exact_fractions():
-    trace = mp.simulate(Schedule.from_text(["0F0 1F0 2F0 2B0 1B0 0B0"]))
-    titles = [title for *_, title in page_data(trace)["spans"]]
-    assert titles[1] == "1F0, forward of micro-batch 0 on stage 1\ntick 1/3 to 2/3 (1/3 ticks)"
-    assert titles[3] == "2B0, backward of micro-batch 0 on stage 2\ntick 1 to 5/3 (2/3 ticks)"
-
-
 def test_every_step_of_a_run_has_a_page():
     pipe = mp.Pipeline(
         [mp.Linear(2, 2) for _ in range(4)], mp.MeanSquaredError(), 4, 3, schedule="zb-v",
@@ -191,9 +190,9 @@ def test_every_step_of_a_run_has_a_page():
     )
     pipe.start(np.ones((2, 6)), np.ones((2, 6)))
     while pipe.tick():
-        data = page_data(pipe.trace)
-        assert all(row[-1] for row in data["spans"] + data["idle"])
-        assert not data["path"] or data["path"][-1][3] == data["makespan"]
+        data = picture(pipe.trace)
+        assert all(data["spans"]["kind"]) and all(data["idle"]["words"])
+        assert not data["path"]["end"] or data["path"]["end"][-1] == data["makespan"]
 
 
 # ---- in a browser ----
@@ -272,7 +271,7 @@ results.plays = [playing, $("play").textContent];
 setTimeout(() => {
   key(" ");
   results.played = [now, playing, $("play").textContent];
-  goTo(data.makespan - 2);
+  goTo(makespan - 2);
   key(" ");
   setTimeout(() => { results.over = [now, playing, $("play").textContent]; report(); }, 1000);
 }, 1500);
@@ -292,7 +291,7 @@ def test_a_reader_can_walk_through_a_run(tmp_path):
     assert seen["slid"][3].startswith(f"Tick 7: {busy} of 4 devices compute, {travelling} message")
     places = [(0, 0.5), (2, 1.5), (0, 25.5), (3, 31.5), (0, 12.5), (3, 47.5)]
     for (device, time), tip in zip(places, seen["hover"], strict=True):
-        assert tip.startswith(f"device {device}: {answer(trace, device, time)}")
+        assert tip.startswith(answer(trace, device, time))
     assert seen["left"] is None and seen["blurred"] is None
     assert seen["clicked"] == [9, 2]
     assert answer(trace, 3, 10) in seen["focus"][0]
@@ -322,13 +321,14 @@ def answer(trace, device, time):
     """What the page must say of a device at a time."""
     for span in trace.spans_of(device):
         if span.start <= time < span.end:
-            name = {"F": "forward", "B": "backward"}[span.label.kind]
+            kind, stage, microbatch = span.label
+            name = {"F": "forward", "B": "backward"}[kind]
             return (
-                f"{span.label}, {name} of micro-batch {span.label.microbatch} on stage {span.label.stage}\n"
+                f"device {device}: {span.label}, {name} of micro-batch {microbatch} on stage {stage}\n"
                 f"tick {span.start} to {span.end} ({span.end - span.start} tick"
             )
     idle = next(idle for idle in trace.idle if idle.device == device and idle.start <= time < idle.end)
-    return trace.explain().predicate(idle)
+    return trace.explain().describe(idle)
 
 
 PATH = """
@@ -365,7 +365,7 @@ def test_the_critical_path_is_outlined_and_the_end_is_quiet(tmp_path):
 
 
 SCRUB = """
-results.boxes = data.spans.length;
+results.boxes = run.items.length;
 const time = [];
 key("Home");
 for (let i = 0; i < 60; i++) {
@@ -416,6 +416,7 @@ def test_labels_of_any_kind_are_drawn(tmp_path):
       [...pen.getImageData(picture.x(time), rowTop(device) + down, 1, 1).data].slice(0, 3);
     probe = null; draw();
     results.halves = [pixel(0, 0.1, 2), pixel(0, 0.1, 28), pixel(0, 3.1, 2)];
+    results.fraction = describe({parts: rows[0].work[0].parts, start: 1 / 3, end: 1}, run).split("\\n")[1];
     results.bold = document.querySelectorAll("b").length;
     report();
     """
@@ -427,7 +428,7 @@ def test_labels_of_any_kind_are_drawn(tmp_path):
     assert "</script><b>a long name that fits no box</b>, work\ntick 0 to 0.5 (0.5 ticks)" in seen["tips"][2]
     assert "('a', 1), work" in seen["tips"][3]
     assert seen["halves"] == [bytes_of(shade(*each, 2)) for each in (("F", 0), ("B", 1), ("F", 1))]
-    assert seen["bold"] == 0
+    assert seen["fraction"] == "tick 1/3 to 1 (2/3 ticks)" and seen["bold"] == 0
 
 
 def bytes_of(colour):
@@ -438,11 +439,13 @@ def bytes_of(colour):
 def test_the_page_has_the_colours_of_the_pictures(tmp_path):
     """Of each kind of work, in each of three stages of a device, and black or white for the number in it."""
     script = """
-    const named = Object.keys(data.kinds).filter(kind => kind);
+    const named = Object.keys(run.kinds);
     results.fills = named.map(kind => [kind, [0, 1, 2].map(place => picture.fillOf(kind, place))]);
     report();
     """
-    seen = browse(tmp_path, mp.simulate(interleaved_one_f_one_b(2, 4, 3)).to_html(), script)
+    actions = [Action(kind, stage, 0) for kind in STYLES for stage in range(3)]
+    trace = trace_of(*((0, action, i, i + 1) for i, action in enumerate(actions)))
+    seen = browse(tmp_path, trace.to_html(), script)
     assert [kind for kind, _ in seen["fills"]] == list(STYLES)
     for kind, fills in seen["fills"]:
         for place, fill in enumerate(fills):

@@ -17,7 +17,7 @@ from minipipe.cluster import Label
 from minipipe.order import ScheduleError, in_copies
 from minipipe.plots import saving
 from minipipe.plots.boxes import rows_of
-from minipipe.plots.html import page_data
+from minipipe.plots.html import picture
 from minipipe.schedules import build, gpipe
 
 TRACE = mp.simulate(gpipe(2, 2))
@@ -275,7 +275,7 @@ def test_rows_of_several_axes_say_the_place_along_each(sizes, engine, numbering)
         assert rows == names == [row.name for row in rows_of(one).values()]
     threads = [event["args"].get("name") for event in trace.to_chrome_trace()["traceEvents"]
                if event["name"] == "thread_name"]
-    assert threads == names and [name for _, name in page_data(trace).get("lanes", enumerate(names))] == names
+    assert threads == names and [name for _, name in picture(trace)["rows"]] == names
 
 
 def test_rows_of_a_round_have_the_names_of_its_clients():

@@ -11,7 +11,7 @@ import minipipe as mp
 from minipipe.cluster import COMPUTE
 from minipipe.order import Action, in_copies, with_all_reduce
 from minipipe.plots.boxes import boxes, rows_of
-from minipipe.plots.html import page_data
+from minipipe.plots.html import picture
 from minipipe.schedules import build
 
 LINK = mp.Link(latency=Fraction(3, 2))
@@ -80,7 +80,9 @@ def test_all_views_show_an_exchange_from_first_send_to_last_arrival(name):
     assert {(box.left, box.right) for box in drawn} == {each[:2] for each in long}  # and no mark at the end
     middles = {round((box.top + box.bottom) / 2, 6) for box in drawn}
     assert middles == {round(rows[names[row]].middle, 6) for _, _, row in long}
-    page = [(start, end, row) for row, start, end, *rest in page_data(trace)["spans"] if len(rest) == 4]
+    spans = picture(trace)["spans"]
+    columns = zip(*(spans[name] for name in ("start", "end", "row", "exchange")))
+    page = [row[:3] for row in columns if row[3]]
     assert sorted(page) == sorted(long)
     events = [event for event in trace.to_chrome_trace()["traceEvents"] if event["ph"] == "X"]
     shown = [(each["args"]["start"], each["args"]["end"], each["tid"] - 1) for each in events]

@@ -1,5 +1,5 @@
 // The playground: settings in the address, minipipe's own engine in a worker, two runs in one picture.
-import {CanvasPen, Picture, SvgPen, amountAt, clamp, lastAt} from "./paint.js";
+import {CanvasPen, SvgPen, amountAt, amountText, clamp, describe, duration, lastAt, readRun} from "./paint.js";
 
 const $ = id => document.getElementById(id);
 const form = $("rail"), canvas = $("picture"), root = document.documentElement;
@@ -179,68 +179,14 @@ function list(schedules) {  // the names to choose from, by family
   }
 }
 
-// ---- a run, as the picture wants it ----
-
-const WITHOUT_NUMBER = new Set(["A", "S", "U", "G", "X", "W*"]);
-
-function prepare(run, side) {
-  run.title = titles[state[side ? "vs" : "s"]] ?? run.title;
-  const {spans, idle, memory, messages, path} = run;
-  run.lanes = run.rows.map(([device, name], i) => ({
-    device, name, work: [], marks: [], idle: [], beside: i > 0 && run.rows[i - 1][0] === device,
-    last: i + 1 === run.rows.length || run.rows[i + 1][0] !== device,
-  }));
-  run.items = spans.row.map((number, i) => {
-    const lane = run.lanes[number], [kind, stage, microbatch] = [spans.kind[i], spans.stage[i], spans.microbatch[i]];
-    const name = spans.label?.[i] ?? `${stage ?? ""}${kind}${microbatch ?? ""}`;
-    const part = [kind, stage, WITHOUT_NUMBER.has(kind) || spans.exchange[i] ? null : microbatch, spans.copy[i], spans.place[i]];
-    const said = {name, kind, stage, microbatch, copy: spans.copy[i]};
-    if (spans.part[i][0] > 0) {  // the lower half of an overlap
-      const item = lane.work.at(-1);
-      item.parts.push(part);
-      item.said.push(said);
-      return item;
-    }
-    const item = {start: spans.start[i], end: spans.end[i], label: "", parts: [part], said: [said], lane, exchange: spans.exchange[i],
-                  action: spans.action[i]};
-    (item.end > item.start ? lane.work : lane.marks).push(item);
-    return item;
-  });
-  idle.row.forEach((number, i) => run.lanes[number].idle.push({
-    i, lane: run.lanes[number], start: idle.start[i], end: idle.end[i], causes: idle.causes[i],
-    words: idle.words?.[i] ?? null, blame: idle.blame?.[i] ?? null,
-  }));
-  run.memories = memory.ticks.map((ticks, device) => ticks.map((start, i) => ({start, amount: memory.amounts[device][i]})));
-  run.arrows = messages.label.map((label, i) => ({
-    label, source: messages.source[i], to: messages.to[i], start: messages.sent[i], end: messages.arrived[i] ?? run.makespan,
-    microbatch: +(/\d+$/.exec(label) || [-1])[0],
-  }));
-  run.steps = path.source.map((source, i) => [source, path.to[i], path.start[i], path.end[i]]);
-  run.picture = new Picture({rows: run.lanes, kinds: {...run.kinds, "": run.kinds[""] || ["#C0C0C0", "#707070", "other work"]},
-                             nPlaces: run.most_stages, end: run.makespan});
-  run.picture.onlyNumbers = true;
-  return run;
-}
-
 const text = time => String(+time.toFixed(3));
-const ticks = (time, run) => `${text(time)} ${run.unit}${time === 1 ? "" : "s"}`;
 const percent = share => share === null ? "-" : `${100 * share < 10 ? +(100 * share).toFixed(1) : Math.round(100 * share)} %`;
 const peakOf = ({memory}) => Math.max(0, ...memory.peaks);
 
-function amount(value, {memory}) {
-  if (memory.unit !== "bytes") return text(value);
-  const power = clamp(Math.floor(Math.log2(value || 1) / 10), 0, 4);
-  return `${+(value / 1024 ** power).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
-}
-
-function describe(item, run) {
-  if (item.causes) return item.words ?? "...";
-  const of = item.said.map(({kind, stage, microbatch, copy}) => (run.kinds[kind]?.[2] ?? "work") +
-    (microbatch === null ? "" : ` of micro-batch ${microbatch}`) + (stage === null ? "" : ` on stage ${stage}`) +
-    (run.D > 1 || run.copies ? ` of copy ${copy}` : ""));
-  const when = item.end > item.start ? `${run.unit} ${text(item.start)} to ${text(item.end)} (${ticks(item.end - item.start, run)})`
-    : `at ${run.unit} ${text(item.start)}`;
-  return `${item.said.map(({name}) => name).join(" & ")}: ${of.join(" and, at once, ")}\n${when}`;
+function prepare(run, side) {
+  run.title = titles[state[side ? "vs" : "s"]] ?? run.title;
+  readRun(run).picture.onlyNumbers = true;
+  return run;
 }
 
 // ---- the page around the picture ----
@@ -321,7 +267,7 @@ function showNumbers() {
   const numbers = run.stopped ? [["tick at which nothing goes on", text(run.makespan)], ["actions not done", left]] : [
     ["makespan", text(run.makespan), rival && text(rival.makespan)],
     ["of all time idle", percent(run.bubble), rival && percent(rival.bubble)],
-    [peak, amount(peakOf(run), run), rival && amount(peakOf(rival), rival), run.over?.length > 0],
+    [peak, amountText(peakOf(run), run), rival && amountText(peakOf(rival), rival), run.over?.length > 0],
   ];
   $("numbers").replaceChildren(...numbers.map(([name, value, other, alarm]) => {
     const group = element("div"), number = element("dd", value, {className: alarm ? "alarm" : ""});
@@ -338,7 +284,7 @@ function showNumbers() {
 function kindsShown() {  // {kind: [fill, words]} of all runs
   const found = {};
   for (const run of runs) for (const kind of new Set(run.spans.kind))
-    found[kind] ??= [run.picture.fillOf(kind, 0), `${kind.length === 1 ? `${kind} ` : ""}${run.picture.kinds[kind]?.[2] ?? kind}`];
+    found[kind] ??= [run.picture.fillOf(kind, 0), `${kind.length === 1 ? `${kind} ` : ""}${run.kinds[kind][2]}`];
   const darker = runs.find(run => run.most_stages > 1);
   if (darker) found.darker = [darker.picture.fillOf("F", darker.most_stages - 1), "darker: a further stage of the device"];
   return Object.values(found);
@@ -358,12 +304,14 @@ function showBars() {
     const bar = element("div", "", {className: "bar"}), all = run.makespan * run.devices;
     const parts = [...Object.entries(run.busy).map(each => [...each, true]), ...Object.entries(run.causes)];
     for (const [name, value, isWork] of parts.filter(([, value]) => value > 0)) {
-      const button = element("button", "", {title: `${name}: ${ticks(value, run)}, ${percent(value / all)}`, type: "button"});
+      const button = element("button", "", {title: `${name}: ${duration(value, run)}, ${percent(value / all)}`, type: "button"});
       button.setAttribute("aria-label", `${run.title}, ${button.title}`);
       button.style.flexGrow = value;
       Object.assign(button.dataset, {long: `${name} ${text(value)}`, short: name});
-      if (isWork) Object.assign(button.style, {background: run.picture.fillOf(name, 0).box, color: run.picture.fillOf(name, 0).text});
-      else {
+      if (isWork) {
+        const fill = run.picture.fillOf(name.split("&")[0], 0);
+        Object.assign(button.style, {background: fill.box, color: fill.text});
+      } else {
         button.onpointerenter = button.onfocus = () => { cause = [run, name]; draw(); };
         button.onpointerleave = button.onblur = () => { cause = null; draw(); };
       }
@@ -386,7 +334,7 @@ function showTable() {
   const rows = [
     ["makespan", run => run.exact.includes("/") ? `${run.exact} = ${text(run.makespan)}` : run.exact],
     ["idle", run => percent(run.bubble)],
-    [`peak by device, ${runs[0].memory.unit}`, run => run.memory.peaks.map(peak => amount(peak, run)).join(", ")],
+    [`peak by device, ${runs[0].memory.unit}`, run => run.memory.peaks.map(peak => amountText(peak, run)).join(", ")],
     ["messages", run => run.messages.label.length],
     ...kinds.map(kind => [`ticks of ${kind}`, run => text(run.busy[kind] || 0)]),
     ...causes.map(name => [`idle ticks: ${name}`, run => text(run.causes[name] || 0)]),
@@ -413,7 +361,7 @@ const fontOf = box => clamp(box - 1, 6, 13);
 function place(width) {  // where everything is; returns the height
   const names = runs.flatMap(run => run.lanes.map(({name}) => name.length)), narrow = width < 620;
   const left = narrow ? 30 : clamp(6.7 * Math.max(...names) + 14, 72, 150);
-  const peaks = Math.max(...runs.map(run => amount(peakOf(run), run).length)) * 7 + 22, [{stopped, makespan}] = runs;
+  const peaks = Math.max(...runs.map(run => amountText(peakOf(run), run).length)) * 7 + 22, [{stopped, makespan}] = runs;
   const ends = Math.max(peaks, stopped ? 118 - (1 - makespan / whole()) * (width - left - peaks) : 0);  // the tags need room
   let top = 0;
   for (const run of runs) {
@@ -443,7 +391,7 @@ function draw() {
   context.clearRect(0, 0, width, height);
   paint(new CanvasPen(context), at, tone());
   const [run] = runs;
-  canvas.setAttribute("aria-label", `Timeline of ${runs.map(run => `${run.title}: ${run.devices} devices, ${ticks(run.makespan, run)}`).join("; ")}`);
+  canvas.setAttribute("aria-label", `Timeline of ${runs.map(run => `${run.title}: ${run.devices} devices, ${duration(run.makespan, run)}`).join("; ")}`);
   return run;
 }
 
@@ -484,8 +432,8 @@ function alphaFor(side) {
     const blamed = new Set(item.blame?.map(i => runs[asked.side].items[i]));
     return asked.side === side ? each => blamed.has(each) ? 1 : PALE : null;
   }
-  const same = item.said.filter(({microbatch}) => microbatch !== null);
-  return each => each === item || each.said.some(({microbatch, copy}) =>
+  const same = item.parts.filter(({microbatch}) => microbatch !== null);
+  return each => each === item || each.parts.some(({microbatch, copy}) =>
     same.some(other => other.microbatch === microbatch && other.copy === copy)) ? 1 : PALE;
 }
 
@@ -493,8 +441,8 @@ function arrowsOf(side) {  // all, if they are few, or those of the micro-batch 
   if (!showMessages) return [];
   const {arrows} = runs[side], {from, to} = view || {from: 0, to: Infinity}, asked = focus ?? found(chosen);
   const inView = arrows.filter(({start, end}) => end >= from && start <= to && (now === null || (start <= now && now <= end)));
-  const lit = new Set(asked && !asked.item.causes ? asked.item.said.map(({microbatch}) => microbatch) : []);
-  return lit.size ? inView.filter(({microbatch}) => lit.has(microbatch)) : inView.length <= 150 ? inView : [];
+  const lit = new Set(asked && !asked.item.causes ? asked.item.parts.map(({microbatch}) => `${microbatch}`) : []);
+  return lit.size ? inView.filter(({label}) => lit.has(/\d*$/.exec(label)[0])) : inView.length <= 150 ? inView : [];
 }
 
 function drawGaps(run, side, tone) {  // that are asked for: one, or all of a cause
@@ -545,7 +493,7 @@ function drawMemories(run, tone, right) {
     const bottom = axis + 12 + (device + 1) * pitch, limit = memory.limits?.[device] ?? null, isOver = limit !== null && memory.peaks[device] > limit;
     if (strip >= 6) pen.line([[picture.x(picture.from), bottom], [end, bottom]], tone.line);
     picture.drawMemory(curve, bottom, strip, peak, {limit});
-    if (strip >= 6 && !view) pen.words(amount(memory.peaks[device], run), end + (run.stopped ? 6 : 8), bottom - strip / 2 + 1, isOver ? tone.alarm : tone.soft,
+    if (strip >= 6 && !view) pen.words(amountText(memory.peaks[device], run), end + (run.stopped ? 6 : 8), bottom - strip / 2 + 1, isOver ? tone.alarm : tone.soft,
                                        clamp(strip, 9, 11.5), "left", 600);
   });
 }
@@ -599,7 +547,7 @@ function tell() {  // the words beside the pointer
   $("tip").hidden = !focus || drag?.moved;
   if ($("tip").hidden) return;
   const run = runs[focus.side], {lane} = focus.item, curve = run.memories[lane.device];
-  const held = curve?.length ? `\n${run.memory.unit}: ${amount(amountAt(curve, focus.time), run)}` : "";
+  const held = curve?.length ? `\n${run.memory.unit}: ${amountText(amountAt(curve, focus.time), run)}` : "";
   $("tip").textContent = describe(focus.item, run) + (focus.item.causes ? "" : held);
   const {offsetWidth, offsetHeight} = $("tip"), x = clamp(run.picture.x(focus.time) + 14, 0, canvas.clientWidth - offsetWidth);
   const above = lane.top - offsetHeight - 10;
@@ -681,12 +629,12 @@ function drop(undo = false) {
 }
 
 function drawGhost(pen, tone) {  // the box under the pointer
-  const {picture} = drag.run, {item, time, x, nowX, nowY} = drag, [part] = item.parts, fill = picture.fillOf(part[0], part[4]);
+  const {picture} = drag.run, {item, time, x, nowX, nowY} = drag, [part] = item.parts, fill = picture.fillOf(part.kind, part.place);
   const width = (item.end - item.start) * picture.scale - 1, left = nowX - (x - picture.x(item.start)), {box} = item.lane;
   const top = clamp(nowY - box / 2, item.lane.top - box / 2, item.lane.top + box / 2);
   pen.box(left, top, width, box, fill.box, Math.min(3, box / 6));
   pen.line([[left, top], [left + width, top], [left + width, top + box], [left, top + box], [left, top]], tone.ink, 2);
-  pen.words(item.said[0].name, left + width / 2, top + box / 2 + 1, fill.text, Math.min(12, box - 4), "center", 600);
+  pen.words(part.name, left + width / 2, top + box / 2 + 1, fill.text, Math.min(12, box - 4), "center", 600);
   return time;
 }
 
@@ -809,10 +757,10 @@ function certify({refused, makespan, bound, proved, nodes, lines}, run) {
   const isOver = run.over?.length > 0, isShorter = makespan < run.makespan - 1e-9;
   better = isShorter || isOver ? lines : "";
   $("show").hidden = !better;
-  const rest = proved ? "No order of these actions is shorter." : `None can be shorter than ${ticks(bound, run)}; ${nodes.toLocaleString("en")} steps of the search did not settle the rest.`;
-  if (isOver) return `This order is over the limit. Within it, the shortest order found takes ${ticks(makespan, run)}. ${rest}`;
-  if (isShorter) return `Yes: one takes ${ticks(makespan, run)}, ${text(run.makespan - makespan)} fewer. ${rest}`;
-  return proved ? `No: this is proved to be the shortest order of these actions, ${ticks(run.makespan, run)}.` : `None was found. ${rest}`;
+  const rest = proved ? "No order of these actions is shorter." : `None can be shorter than ${duration(bound, run)}; ${nodes.toLocaleString("en")} steps of the search did not settle the rest.`;
+  if (isOver) return `This order is over the limit. Within it, the shortest order found takes ${duration(makespan, run)}. ${rest}`;
+  if (isShorter) return `Yes: one takes ${duration(makespan, run)}, ${text(run.makespan - makespan)} fewer. ${rest}`;
+  return proved ? `No: this is proved to be the shortest order of these actions, ${duration(run.makespan, run)}.` : `None was found. ${rest}`;
 }
 
 // ---- files ----
