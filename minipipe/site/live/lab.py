@@ -259,7 +259,12 @@ def answer(ask, text, news=None):
         text: the arguments, as JSON.
         news: a function that a search calls with what it has found so far, as JSON.
     """
-    found = ANSWERS[ask](**json.loads(text))
+    given = json.loads(text) | ({"news": news} if ask == "search" else {})
+    return as_text(ANSWERS[ask](**given))
+
+
+def as_text(found):
+    """Return an answer as JSON."""
     return json.dumps(found, allow_nan=False, separators=(",", ":"))
 
 
@@ -320,16 +325,23 @@ EXPORTS = {
 }
 
 
-def search(settings, halves, nodes, seconds):
-    """Return the shortest order with one stage on each device, and what is proved of it."""
+def search(settings, halves, nodes, seconds, news=None):
+    """Return the shortest order with one stage on each device, and what is proved of it.
+
+    news: a function that is called with the same as JSON, of what is found so far.
+    """
     try:
         settings = read(settings)
-        found = best_schedule(
+        return certificate(best_schedule(
             settings["K"], settings["M"], costs_of(settings), settings["alive"], halves, settings["latency"],
-            nodes,
-        )
+            nodes, seconds, news and (lambda found: news(as_text(certificate(found)))),
+        ))
     except ValueError as error:
         return {"refused": str(error)}
+
+
+def certificate(found):
+    """Return what a search has found, and what it has proved."""
     return {
         "makespan": plain(found.makespan), "exact": str(found.makespan), "bound": plain(found.bound),
         "proved": found.proved, "nodes": found.n_nodes, "lines": text_of(found.schedule),
