@@ -288,8 +288,11 @@ class Picture {
         sums[i][3] += share;
       }
     }
-    const colours = sums.map(([, , , share], i) => {
-      const near = sums.slice(Math.max(0, i - 5), i + 6).reduce((all, each) => all.map((value, j) => value + each[j]));
+    const near = [0, 0, 0, 0], add = (i, sign) => sums[i]?.forEach((value, j) => near[j] += sign * value);
+    for (let i = 0; i < 5; i++) add(i, 1);
+    const colours = sums.map(([, , , share], i) => {  // `near` is the sum of pixels i - 5 to i + 5
+      add(i + 5, 1);
+      add(i - 6, -1);
       return share && `rgb(${[0, 1, 2].map(j => Math.round(share * near[j] / near[3] + (1 - share) * track[j]))})`;
     });
     for (let i = 0, j; i < n; i = j) {

@@ -22,7 +22,7 @@ const FIELDS = {
   own: {first: "", pattern: /\S/}, theme: {first: "", pattern: /^(light|dark)$/},
 };
 const WELCOME = "#vs=zb-h1";  // an empty address
-const OWN = {name: "own", title: "Your own order"};
+const OWN = {name: "own", title: "Your order"};
 const titles = {own: OWN.title};
 const state = {};
 let profile = null, before = "1f1b", told = "";  // text of a CSV, or null; the schedule before an order of one's own; the note
@@ -395,6 +395,9 @@ function draw() {
   return run;
 }
 
+let planned = 0;
+const drawSoon = () => planned ||= requestAnimationFrame(() => { planned = 0; draw(); });  // once a frame, however fast the pointer
+
 function paint(pen, {left, right}, tone) {
   const {from, to} = view || {from: 0, to: whole()};
   const longest = Math.max(...runs.map(run => run.makespan));
@@ -402,7 +405,7 @@ function paint(pen, {left, right}, tone) {
     const {picture, lanes} = run, alphaOf = alphaFor(side);
     picture.look(pen, tone, {left, right, from, to});
     if (pen.context) clipTo(pen.context, left - 3, run.top, right - left + (view ? 6 : 200), 1e4);
-    const length = Math.max(...lanes.map(lane => picture.lengthOfWords(picture.visible(lane.work), lane)));
+    const length = lanes.reduce((most, lane) => most || picture.lengthOfWords(picture.visible(lane.work), lane), 0);
     for (const lane of lanes) picture.drawLane(lane, {alphaOf, length});
     if (showPath && !run.stopped) picture.drawPath(run.steps);
     for (const arrow of arrowsOf(side)) picture.drawMessage(arrow, now, 1.2);
@@ -536,9 +539,9 @@ async function blame({side, item}) {  // the words and the boxes to blame of a g
 async function ask(asked) {
   if (asked?.item !== focus?.item) {
     focus = asked;
-    draw();
+    drawSoon();
     if (asked) await blame(asked);
-    if (asked === focus && asked?.item.causes) draw();
+    if (asked === focus && asked?.item.causes) drawSoon();
   } else focus = asked;
   tell();
 }
@@ -617,7 +620,7 @@ function dragTo(event) {
     drag.to = to;
     keep(moved(drag.order, lane.device, action, to));
   }
-  draw();
+  drawSoon();
 }
 
 function drop(undo = false) {
@@ -705,7 +708,7 @@ function zoom(factor, middle = null) {
 function pan(by) {
   const {from, to} = view, begin = clamp(from + by, 0, whole() - (to - from));
   view = {from: begin, to: begin + to - from};
-  draw();
+  drawSoon();
 }
 
 function press(id, on) {
