@@ -76,17 +76,10 @@ def cone(ax, derivatives, kernel_size, dilations):
     _frameless(ax)
 
 
-def all_windows(w, A_prev, Z):
-    """Return a figure of a kernel at each of its places, as `windows` draws it."""
-    figure, ax = _axes(1, (7, 3.6))
-    windows(ax, w, A_prev, Z)
-    return figure
-
-
-def two_strides(A_prev, *layers):
-    """Return a figure of `Conv1d` layers with one channel and no bias, each at all its places on `A_prev`."""
-    figure, axes = _axes(len(layers), (13, 4.6))
-    for ax, layer in zip(axes, layers):
+def at_all_places(A_prev, *layers):
+    """Return a figure of `Conv1d` layers with one channel, each at all its places on the numbers `A_prev`."""
+    figure, axes = _axes(len(layers), (6.5 * len(layers), 1.6 + 3 * len(layers) ** 0.5))
+    for ax, layer in zip(np.atleast_1d(axes), layers):
         Z, box = layer.forward(A_prev.reshape(1, -1, 1)).ravel(), layer.windows
         (stride,), (k,), padding = box.stride, box.kernel_size, box.padding[0][0]
         windows(ax, layer.W.ravel(), A_prev, Z, stride, padding)

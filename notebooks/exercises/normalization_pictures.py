@@ -6,9 +6,8 @@ import numpy as np
 
 from minipipe.arrays import even_slices
 
-from .convolution_pictures import _axes
+from .convolution_pictures import INK, PALE, _axes, _frameless
 
-INK, PALE = "#404040", "#F2F2F2"
 # Okabe and Ito's, some paler
 COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#F0E442", "#D9A0C0", "#BBBBBB", "#F4B183")
 KEPT = "#0072B2"
@@ -123,9 +122,3 @@ def _cuts(ax, slices, n):
     """Thick lines between micro-batches."""
     for part in slices[1:]:
         ax.plot([part.start - 0.5] * 2, [-0.8, n - 0.2], color="black", linewidth=3.5)
-
-
-def _frameless(ax):
-    ax.tick_params(length=0)
-    for side in ax.spines.values():
-        side.set_visible(False)

@@ -81,6 +81,8 @@ PARTS = [
              "channel c: stack along axis 1."),
             (STACK, STACK.replace("reshape(len(A) * k, -1)", "reshape(-1, len(A) * k).T"),
              "Your numbers are filled in column by column. A row is one entry of all windows."),
+            (STACK, STACK.replace("axis=1", "axis=-1"),
+             "Your entries of the kernel are the last axis. They are rows: windows and samples come after."),
             (STACK, STACK + ".T", "Your matrix is turned round: a window is a column."),
             (STACK, STACK.replace("i:i + n_windows", "i:i + n_windows - 1"),
              "Your last window is missing: there are L - k + 1."),

@@ -84,6 +84,8 @@ PARTS = [
              "Your kernels are flipped along the rows only: both axes."),
             (TURN, "W[:, :, :, ::-1].swapaxes(0, 1)",
              "Your kernels are flipped along the columns only: both axes."),
+            (TURN, "W.transpose(1, 0, 3, 2)",
+             "Your kernels are transposed: rows and columns are exchanged. Turn them, with [::-1, ::-1]."),
             (TURN, "W[:, :, ::-1, ::-1]",
              "Input and output channels are not exchanged: dZ has O channels, dA_prev has C."),
             (TURN, "W[::-1, ::-1, ::-1, ::-1].swapaxes(0, 1)",
