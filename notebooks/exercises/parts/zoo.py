@@ -43,6 +43,7 @@ PARTS = [
             (" - min(F, I, W)", "",
              "Subtract what is done meanwhile: a device waits (K - 1)(F + I) ticks, but has work of other "
              "micro-batches for a part of them."),
+            ("min(F, I, W)", "2 * W", "That subtracts W twice, as in the paper's bubble of ZB-H2."),
             (" - min(F, I, W)", " + W", "That is 1F1B's, whose way down is made of whole backwards."),
             ("(K - 1) * (F + I - min(F, I, W))", "(K - 1) * F", "That is ZB-H2's, for F = I = W."),
             (RULE, "(K - 1) * (F + I - min(F, I, W))",
@@ -68,6 +69,7 @@ PARTS = [
             ("<= room", "< room", "A run that keeps exactly `room` alive fits, too."),
             ("runs[name][1] <= room", "runs[name][0] <= room",
              "You compare the ticks with the room. What needs room is the second number of a pair."),
+            (FASTEST, "fitting", "Those are all that fit. Return the name of the fastest one."),
             (FASTEST, "min(runs[name] for name in fitting)",
              "You return the pair of numbers. Asked for is the name."),
         ),
