@@ -17,7 +17,6 @@ from exercises import layers_pictures as layers
 from exercises import micro_batches_pictures as micro_batches
 from exercises import normalization_pictures as normalization
 from exercises import sums_pictures as sums
-from exercises import transformer_pictures as transformer
 from exercises import whole_pictures as whole
 from minipipe.arrays import even_slices
 from minipipe.collectives import Group, all_reduce
@@ -201,20 +200,6 @@ def test_the_spread_shows_each_number_and_each_mean():
     assert lines == [((2, 4), (0, 0)), ((2, 2), (-0.32, 0.32)), ((8, 4), (1, 1)),
                      ((8, 8), (1 - 0.32, 1 + 0.32))]
     assert tuple(ax.lines[0].get_xdata()) == (4, 4)
-
-
-def test_hidden_shares_are_hatched_and_few_have_numbers(ax):
-    P = np.array([[1.0, 0.25, 0.2], [0.0, 0.75, 0.3], [0.0, 0.0, 0.5]])
-    transformer.shares(ax, P, names="abc", title="title", largest=0.8)
-    assert np.array_equal(ax.images[0].get_array(), P) and ax.images[0].get_clim() == (0, 0.8)
-    hidden = {(patch.get_x() + 0.5, patch.get_y() + 0.5) for patch in ax.patches}
-    assert hidden == {(0, 1), (0, 2), (1, 2)} and all(patch.get_hatch() for patch in ax.patches)
-    texts = {text.get_position(): text.get_text() for text in ax.texts}
-    assert (texts[0, 0], texts[1, 0], texts[0, 2]) == ("1", "0.25", "0") and len(texts) == 9
-    assert tick_labels(ax.xaxis) == ["a", "b", "c"] and ax.get_title() == "title"
-    large = Figure().add_subplot()
-    transformer.shares(large, np.eye(6))
-    assert not large.texts and tick_labels(large.yaxis) == list("012345")
 
 
 class Writer:
