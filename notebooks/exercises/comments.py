@@ -55,4 +55,12 @@ COMMENTS = {
     "21f": {54: "Nobody works alone: three gradients are computed at the same time."},
     "22a": {346.5: "That is what equal stages would take. The slowest sets the pace."},
     "22b": {495: "Between twelve layers there are eleven places, and three are chosen."},
+    "23b": {44: "That is a third more, as if no device had to wait. But many do."},
+    "24a": {20: "That is as if all three could enter at once.", 30: "That is one way: the sums come back."},
+    "24b": {7.5: "That is the first half: then each device has one chunk of the sum."},
+    "25a": {(4, 8, 12): "That is with all of it at the end."},
+    "26b": {(17, 10): "That is the right row. But here b2 is added on both devices."},
+    "26c": {2: "That is the first number of the whole dX."},
+    "26d": {16384: "Those are the bytes of the array: an all-reduce sends 2 (T - 1)/T times as many."},
+    "26e": {2: "Those of one direction."},
 }

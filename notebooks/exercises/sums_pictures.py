@@ -35,7 +35,7 @@ def ring(trace: Trace) -> Figure:
         for device in range(N):
             _chunks(ax, step + 1, device, terms[device])
     ax.axvline(N - 1, color=INK, linestyle=":")
-    for half, words in enumerate(("add", "hand round")):
+    for half, words in enumerate(("add: reduce-scatter", "pass on: all-gather")):
         ax.text((half + 0.5) * (N - 1), -0.62, words, ha="center", fontsize=13)
     ax.set(xlim=(-WIDE, n_steps + WIDE), ylim=(N - 0.5, -0.9), xlabel="steps", yticks=range(N),
            yticklabels=[f"device {device}" for device in range(N)])
