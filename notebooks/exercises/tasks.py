@@ -1,4 +1,6 @@
-"""Checkers for notebook 30, what may run at once."""
+"""How many cores a call keeps busy, and the checkers of notebook 30, what may run at once."""
+
+from time import perf_counter, process_time
 
 import numpy as np
 
@@ -13,6 +15,16 @@ PAIRS = [  # (what the earlier call reads and writes, what the later one does, w
     ("a", "a", "b", "b", False, "It makes a call wait for one with which it shares nothing"),
     ("", "ab", "b", "", True, "A call may write several arrays: one that is read is enough"),
 ]
+
+
+def cores_busy(work):
+    """Return how many cores `work` keeps busy: the most of three calls, after one that is not counted."""
+    def once():
+        wall, cpu = perf_counter(), process_time()
+        work()
+        return (process_time() - cpu) / (perf_counter() - wall)
+
+    return max([once() for _ in range(4)][1:])
 
 
 def check_must_wait(must_wait):
