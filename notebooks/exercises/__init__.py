@@ -56,25 +56,6 @@ def _is_a_cell(file):
     return len(entry) == 4 and entry[1] is None  # (size, time of the last change, lines, name)
 
 
-def predicted(yours, right):
-    """One sentence about a prediction, for what then came out.
-
-    yours: the learner's; None if there is none yet.
-    right: a number, a word, or a list of them. A fraction counts as met if it is two percent off or less.
-
-    >>> predicted(None, 96), predicted(96, 96)
-    ('You have not predicted it: it is 96.', 'As you predicted: 96.')
-    >>> predicted([1, 2], np.array([1, 3]))
-    'You predicted [1, 2], but it is [1, 3].'
-    """
-    right = plain(right)
-    if nothing_in(yours):
-        return f"You have not predicted it: it is {right}."
-    if is_met(yours, right):
-        return f"As you predicted: {right}."
-    return f"You predicted {short(yours)}, but it is {right}."
-
-
 def plain(value):
     """`value` without NumPy's types; fractions with four digits, tuples as lists."""
     if isinstance(value, (np.ndarray, np.generic)):

@@ -9,8 +9,7 @@ import re
 
 from notebooks import template
 from notebooks.template import (
-    COLLAPSED, GUESS, HINT, is_exercise, last_cell, long, reading_of, said, source, told_first, value_of,
-    without_magic,
+    GUESS, HINT, is_exercise, last_cell, long, reading_of, said, source, told_first, value_of, without_magic,
 )
 
 from exercises.folds import FOLD
@@ -40,7 +39,7 @@ def faults(name, cells):
     for place, cell in enumerate(cells):
         after = cells[place + 1] if place + 1 < len(cells) else None
         before = cells[place - 1] if place else None
-        rules = [*guesses(cell, after), *pictures(cell), *stubs(before, cell), *collapsed(cell)]
+        rules = [*guesses(cell, after), *pictures(cell), *stubs(before, cell)]
         found += [f"cell {place}: {fault}" for fault in rules]
     return found + [*told(cells)]
 
@@ -166,12 +165,6 @@ def stubs(before, cell):
         text = "" if before is None else source(before)
         if not HINT.search(text) or f"<summary>{title}</summary>" not in text:
             yield f"the cell above has a hint and, behind it, a fold '{title}'"
-
-
-def collapsed(cell):
-    """The faults of a cell that hides its outputs: those of a guess are a prompt, all others are seen."""
-    if any(key in cell["metadata"] for key in COLLAPSED):
-        yield "its outputs are collapsed: what comes out after a guess is not saved, all else is seen"
 
 
 def code_of(cells):

@@ -21,7 +21,6 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 DECIMAL = re.compile(r"\d+\.\d*(?:e[+-]?\d+)?")
 VARIES = re.compile(r"\bat 0x[0-9a-f]+")                            # where an object happens to lie in memory
-COVER = {"data": {"text/plain": ["What came out:"]}, "metadata": {}, "output_type": "display_data"}
 
 
 def run(path):
@@ -44,16 +43,7 @@ def run(path):
             cell["outputs"] = merged(cell["outputs"])
             for output in cell["outputs"]:
                 without_player(output.get("data", {}))
-            if is_collapsed(cell):
-                cell["outputs"].insert(0, COVER)
     return fresh
-
-
-def is_collapsed(cell):
-    """Whether its outputs are folded away when JupyterLab opens the notebook. Of these it shows the first
-    line, which is `COVER` in a saved file, and gives nothing away.
-    """
-    return cell["metadata"].get("jupyter", {}).get("outputs_hidden", False)
 
 
 def without_player(data):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from notebooks.template import NOTEBOOKS, run
 
-from exercises import called, mine, predicted
+from exercises import called, mine
 from exercises import judged as judged_in_all_cases
 from exercises.judging import (
     all_parts, empty_function, judged, known, part_named, returning, same,
@@ -227,31 +227,7 @@ JUDGED = [
     (lambda n, k: n / 0, "Your function stopped with ZeroDivisionError: division by zero"),
     (8, "Pass the function itself: this is 8, which cannot be called."),
 ]
-PREDICTED = [
-    (None, 96, "You have not predicted it: it is 96."),
-    ((None, None), (96, 0.75), "You have not predicted it: it is [96, 0.75]."),
-    ([np.int64(96)], [np.int64(96)], "As you predicted: [96]."),
-    (96, 96, "As you predicted: 96."),
-    (96.0001, 96, "You predicted 96.0001, but it is 96."),
-    (0.26, 3 / 11, "You predicted 0.26, but it is 0.2727."),
-    (0.27, 3 / 11, "As you predicted: 0.2727."),
-    ([1, 2, 3], [1, 2], "You predicted [1, 2, 3], but it is [1, 2]."),
-    ([1, [2]], [1, 2], "You predicted [1, [2]], but it is [1, 2]."),
-    ([[1], "b"], [[1.01], "B"], "As you predicted: [[1.01], 'B']."),
-    ([1, 2], 3, "You predicted [1, 2], but it is 3."),
-    (np.ones(2), 1.0, "You predicted [1. 1.], but it is 1.0."),
-    ("GPipe ", "gpipe", "As you predicted: gpipe."),
-    ("many", 3, "You predicted many, but it is 3."),
-    (False, True, "You predicted False, but it is True."),
-]
-
-
 def test_a_function_of_numbers_is_judged_in_all_cases():
     mistakes = [(lambda n, k: n + k, "Multiply them.")]
     for function, sentence in JUDGED:
         assert judged_in_all_cases(function, "nk", [(8, 1), (9, 2)], [8, 18], mistakes) == sentence
-
-
-def test_a_prediction_is_compared_with_what_came_out():
-    for yours, right, words in PREDICTED:
-        assert predicted(yours, right) == words

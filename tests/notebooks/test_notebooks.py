@@ -1,7 +1,7 @@
 """Every notebook runs from top to bottom without an error, and its saved outputs are those of the run; the
 command that saves them anew changes nothing else.
 
-The runs have the marker `notebooks`. What can be told without a run is in `test_template.py`.
+The runs have the marker `notebooks`. What can be told without a run is in `test_core.py`.
 """
 
 import json
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imsave
 from notebooks import refresh
-from notebooks.template import CORE, ELECTIVES, NOTEBOOKS, PLANNED, ROOT, cells_of, source
+from notebooks.template import NOTEBOOKS, ROOT, cells_of, source
 
 RUNS = [pytest.mark.notebooks, pytest.mark.slow]
 
@@ -44,7 +44,7 @@ def test_notebook_runs_and_its_outputs_are_fresh(path, run):
 def test_their_readme_lists_all_notebooks():
     readme = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(\w+)\]\((\w+)\.ipynb\) \|", readme, re.MULTILINE)
-    assert rows == [(stem, stem) for stem in [*(path.stem for path in CORE), *PLANNED]]
+    assert rows == [(path.stem, path.stem) for path in NOTEBOOKS]
     assert f"are {len(rows)} notebooks" in readme
 
 
@@ -53,15 +53,15 @@ def test_each_idea_of_their_readme_is_where_it_says():
     readme = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+) \| \[\d\d\]\((\w+)\.ipynb\) \| (.+) \|$", readme, re.MULTILINE)
     texts = {path.stem: " ".join(" ".join(map(source, cells_of(path))).split()) for path in NOTEBOOKS}
-    lost = [f"{stem}: {words}" for _, stem, words in rows if words not in texts.get(stem, words)]
+    lost = [f"{stem}: {words}" for _, stem, words in rows if words not in texts[stem]]
     assert len(rows) == 32 and not lost
 
 
 def test_links_name_the_number_of_the_file():
-    for path in CORE + ELECTIVES:
+    for path in NOTEBOOKS:
         texts = [source(cell) for cell in cells_of(path) if cell["cell_type"] == "markdown"]
         for label, stem in re.findall(r"\[(\d\d)[^\]]*\]\((\w+)\.ipynb", "\n".join(texts)):
-            assert stem in {*PLANNED, *(other.stem for other in NOTEBOOKS)}
+            assert stem in {other.stem for other in NOTEBOOKS}
             assert label == stem[:2], f"{path.name}: the link to {stem} is called {label}"
 
 
