@@ -131,7 +131,7 @@ SAID_ELSEWHERE = {  # what others call a command, or an earlier version did: wha
     "threads": f"{TYPE} --engine threads", "mpi": f"mpiexec -n 4 {TYPE} --engine mpi",
     "server": "mp.ParameterServer in Python, see notebook 21",
     **dict.fromkeys(["fit", "memory", "estimate"], "mp.footprints in Python, see notebook 23"),
-    "federated": "mp.FederatedAveraging in Python, see notebook 45",
+    "federated": "mp.FederatedAveraging in Python, see notebook 28",
     "papers": "python3 figures/draw.py throughput",
     "batch-size": "python3 figures/draw.py error_against_batch_size",
 }

@@ -110,7 +110,7 @@ TORCHGPIPE = {
 
 # The tables as text, each published number beside the one of this package.
 #
-# `python3 figures/draw.py tables` and notebooks 35 to 37 print them.
+# `python3 figures/draw.py tables` prints them; notebook 31 asks what they are worth.
 
 GIB = 2 ** 30
 

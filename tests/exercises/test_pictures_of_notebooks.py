@@ -34,10 +34,6 @@ def cells(ax):
     return colours, {text.get_position(): text.get_text() for text in ax.texts}
 
 
-def tick_labels(axis):
-    return [label.get_text() for label in axis.get_ticklabels()]
-
-
 def test_a_dragged_path_is_inside_the_axes_with_its_costs():
     (left, right), (bottom, top) = landscape.W, landscape.B
     corners = [(left, bottom), (right, top), (left, top), (right, bottom)]
