@@ -465,7 +465,8 @@ def test_boxes_of_a_row_have_words_of_one_length_left_free(tmp_path):
         n_devices=2,
     )
     script = """
-    results.words = rows.map(row => picture.wordsOf(row.work[1].parts[0])[picture.lengthOfWords(row.work, row)] ?? null);
+    const wordsIn = row => picture.wordsOf(row.work[1].parts[0])[picture.lengthOfWords(row.work, row)];
+    results.words = rows.map(row => wordsIn(row) ?? null);
     const zoomed = (from, to) => { lookAt(from, to - from); draw(); };
     zoomed(20, 30);
     results.zoomed = picture.lengthOfWords([...picture.visible(rows[1].work)], rows[1]);
