@@ -87,8 +87,8 @@ def test_a_run_is_shown_in_ticks_without_four_bubbles(monkeypatch):
     monkeypatch.setattr(display, "display", lambda thing, metadata: shown.append(thing))
     trace = mp.simulate(mp.schedules.gpipe(2, 2))
     picture(trace, "two rows")
-    assert "bubble" in trace._repr_html_() and repr(shown[0]) == repr(trace)
-    assert "bubble" not in shown[0]._repr_html_() and "9 ticks" in shown[0]._repr_html_()
+    assert "<dt>bubble" in trace._repr_html_() and repr(shown[0]) == repr(trace)
+    assert "<dt>bubble" not in shown[0]._repr_html_() and "9 ticks" in shown[0]._repr_html_()
     assert shown[0]._repr_png_() == trace._repr_png_()
 
 
