@@ -1,14 +1,13 @@
 """A choice on the exact engine: its order, with messages and exchanges on NVLink and NICs."""
 
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import gcd
 
 from ..checks import shown
-from ..cluster import SECONDS, Bytes, Compute, Label, Link, Receive, Send, Trace, ports
+from ..cluster import SECONDS, Bytes, Compute, Label, Link, Trace, ports
 from ..cluster.links import in_nodes
 from ..collectives.group import ring_gather
-from ..order import Costs, costs_in_segments, in_copies, in_segments, with_all_reduce
+from ..order import Costs, costs_in_segments, in_copies, in_segments, with_all_reduce, with_zero
 from ..order.programs import Wires, cluster_of, perform_without_numbers, programs_of_schedule
 from ..schedules import build, interleaved_one_f_one_b
 from .hardware import half_ring
@@ -82,14 +81,12 @@ def confirm(found):
     schedule = with_exchanges(in_segments(whole, n_segments), choice)
     costs = costs_in_segments(costs_of_stages(run), whole, n_segments)
     numbers = [n / n_segments for n in parameters_of_stages(model, choice) for _ in range(n_segments)]
-    near, stages = replicas_in_node(run), {}
-    waiting = {action for order in schedule.devices for action in needing_gathers(order, choice.zero)}
-    for device, order in enumerate(schedule.devices):
-        for stage in {action.stage for action in order}:
-            told_of = [action for action in order if action in waiting and action.stage == stage]
-            n = numbers[stage]
-            stages[stage, device] = OnTheWire(n * recipe.wire, n * recipe.parameter, near, told_of, device)
-    perform_on = waiting_for_gathers(perform_without_numbers(costs, schedule.n_stages), waiting)
+    near = replicas_in_node(run)
+    stages = {
+        (stage, device): OnTheWire(numbers[stage] * recipe.wire, numbers[stage] * recipe.parameter, near)
+        for device, order in enumerate(schedule.devices) for stage in {action.stage for action in order}
+    }
+    perform_on = perform_without_numbers(costs, schedule.n_stages)
     programs = programs_of_schedule(Wires(schedule), perform_on, stages)
     for device, lanes in enumerate(programs):
         n = sum(numbers[stage] for stage, place in stages if place == device)
@@ -164,35 +161,26 @@ def with_exchanges(schedule, choice):
     """Return `schedule` with the exchanges of replicas: all-reduces, or what ZeRO has instead.
 
     ZeRO scatters gradients (S) after the last backward of a segment, with 2 and 3 after
-    each, and gathers parameters (G) when a step begins, with 3 before each piece of work,
-    one piece ahead.
+    each. It gathers parameters (G) when a step begins, with 3 before each piece of work;
+    what needs them waits, and frees them (X).
     """
-    zero = choice.zero
     if choice.D == 1:
         return schedule
-    schedule, devices = with_all_reduce(schedule), []
-    for order in schedule.devices if zero else ():
-        gathers = [action._replace(kind="G") for action in needing_gathers(order, zero)]
-        ahead = 1 if zero == 3 else len(gathers)
-        steps, gathers = gathers[:ahead], iter(gathers[ahead:])
+    changed = with_zero(schedule, 3) if choice.zero == 3 else with_all_reduce(schedule)
+    if choice.zero == 0:
+        return changed
+    devices = []
+    for order in changed.devices:
+        first = {action.stage: action for action in reversed(order) if action.kind == "F"}
+        firsts = first.values() if choice.zero < 3 else ()  # of each segment, the last one first
+        steps = [action._replace(kind="G") for action in reversed(firsts)]
         for action in order:
-            if action.kind != "A":
-                steps += [*islice(gathers, 1), action]
-            if action.kind == ("A" if zero == 1 else "B"):
+            if action.kind not in ("A", "S", "U"):
+                steps.append(action)
+            if action.kind == ("A" if choice.zero == 1 else "B"):
                 steps.append(action._replace(kind="S"))
-        devices.append(tuple(steps))
-    return replace(schedule, devices=tuple(devices) or schedule.devices)
-
-
-def needing_gathers(order, zero):
-    """Return the actions of a device before which parameters are gathered."""
-    if zero == 3:
-        return [action for action in order if action.kind in "FB"]
-    first = {}
-    for action in order if zero else ():
-        if action.kind == "F":
-            first.setdefault(action.stage, action)
-    return list(first.values())
+        devices.append((*steps, *(action._replace(kind="X") for action in firsts)))
+    return replace(changed, devices=tuple(devices))
 
 
 def costs_of_stages(found):
@@ -219,13 +207,10 @@ class OnTheWire:
     Args:
         gradients, parameters: bytes.
         near: how many replicas are next to each other in each node.
-        told_of: the actions that wait for its gathers, in order.
-        device: of this one.
     """
 
-    def __init__(self, gradients, parameters, near, told_of, device):
+    def __init__(self, gradients, parameters, near):
         self.gradients, self.parameters, self.near = gradients, parameters, near
-        self.told_of, self.device = iter(told_of), device
 
     def all_reduce(self, i, group, algorithm):
         """A program: scatter gradients, and gather their sums."""
@@ -238,9 +223,8 @@ class OnTheWire:
         yield from self._half(group, self.gradients, group.begin("reduce-scatter"))
 
     def gather(self, group):
-        """A program: gather parameters, and let the work begin that waits for them."""
+        """A program: gather parameters."""
         yield from self._half(group, self.parameters, group.begin("gather of parameters"))
-        yield Send(told(next(self.told_of)), None, self.device)
 
     def _half(self, group, n_bytes, label):
         """A program: half a ring in a node and between nodes; a scatter sends what a gather does."""
@@ -250,26 +234,6 @@ class OnTheWire:
         for ring, size, where in ((inside, self.near, "in a node"), (between, group.size, "between nodes")):
             chunks = [Bytes(round(n_bytes / size))] * ring.size
             yield from ring_gather(ring, chunks, ring.rank, f"{label} {where}")
-
-
-def told(action):
-    """Return the label by which an action is told that its parameters are there."""
-    return f"the parameters for {action}"
-
-
-def waiting_for_gathers(perform_on_without, waiting):
-    """Return a `perform_on` for `programs_of_schedule`, in which actions wait for parameters."""
-    def perform_on(device):
-        perform_at_once = perform_on_without(device)
-
-        def perform(action, inputs):
-            if action in waiting:
-                yield Receive(told(action), device)
-            return (yield from perform_at_once(action, inputs))
-
-        return perform
-
-    return perform_on
 
 
 def updated(program, seconds):

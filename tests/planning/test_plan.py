@@ -194,7 +194,7 @@ def test_copies_exchange_what_zero_says():
 
 CONFIRMED = [  # nodes, a choice or the best one, how far the engine may be from the formulas
     (TWO_NODES, None, 0.01), (ETHERNET, None, 0.005), (TWO_NODES, Choice(2, 2, 2, 1, 32), 0.005),
-    (TWO_NODES, Choice(4, 2, 1, 1, 16, zero=1), 0.01), (TWO_NODES, Choice(8, 1, 1, 1, 8, zero=3), 0.01),
+    (TWO_NODES, Choice(4, 2, 1, 1, 16, zero=1), 0.01), (TWO_NODES, Choice(8, 1, 1, 1, 8, zero=3), 0.06),
     (TWO_NODES, Choice(2, 1, 4, 1, 32, "interleaved", 2), 0.005), (ETHERNET, Choice(8, 1, 1, 2, 4), 0.01),
     (TWO_NODES, Choice(1, 4, 2, 1, 64, sequence=False), 0.005),
     (ETHERNET, Choice(2, 1, 4, 1, 32, inner="K"), 0.025), (ETHERNET, Choice(8, 1, 1, 2, 4, zero=3), 0.03),
