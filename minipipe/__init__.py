@@ -45,7 +45,7 @@ _PLACES = {  # module -> the names that are handed on from there
     "parallel.options": ["Cut", "Sums"],
     "partitioning": ["partition"],
     "servers": ["FederatedAveraging", "ParameterServer"],
-    "planning": ["footprints", "measure"],
+    "planning.measuring": ["footprints", "measure"],
     "training": ["fit"],
     "verification": ["check"],
 }

@@ -81,7 +81,7 @@ from .parallel.one_axis import TensorParallel as TensorParallel
 from .parallel.options import Cut as Cut
 from .parallel.options import Sums as Sums
 from .partitioning.partition import partition as partition
-from .planning.footprints import footprints as footprints
+from .planning.measuring import footprints as footprints
 from .planning.measuring import measure as measure
 from .servers.federated_averaging import FederatedAveraging as FederatedAveraging
 from .servers.parameter_server import ParameterServer as ParameterServer

@@ -25,8 +25,7 @@ from ..order import Schedule, simulate, with_recompute
 from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build, names_for, said_by
 from ..parallel import Parallel
-from ..planning import measure
-from ..planning.measuring import TIMED_KINDS, mean_of
+from ..planning.measuring import TIMED_KINDS, mean_of, measure
 from ..plots import compare, text
 from ..plots.saving import checked_path, picture_formats, write_picture
 from ..training import Epoch, fit, shuffled

@@ -15,7 +15,7 @@ from ..order import Costs, simulate, with_recompute
 from ..partitioning import equal_counts, histogram
 from ..partitioning.partition import cut_into_stages
 from ..parallel.options import Cut
-from ..planning import footprints
+from ..planning.measuring import footprints
 from ..schedules import gpipe
 from .devices import P100, TPU_V2, TPU_V3
 from .tables import MEMORY_UNIT, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, Largest

@@ -4,9 +4,8 @@ Where to read: `transformer` has a model, the ways to split it, and its bytes; `
 the time of a step; `hardware` GPUs and links, with what was measured; `search` prices
 all ways and answers; `confirming` runs an answer on the exact engine.
 
-For networks in NumPy, `measuring` passes a micro-batch through stages, and counts its
-bytes and seconds; `footprints` counts the bytes alone, with arrays without numbers;
-`foresight` makes of them the bytes of a run.
+For networks in NumPy, `measuring` passes a micro-batch through the stages and counts its
+bytes and seconds, or the bytes alone; `foresight` makes of them the bytes of a run.
 """
 
 from .confirming import Confirmed, confirm
@@ -18,12 +17,3 @@ __all__ = [
     "GPU", "GPUS", "MODELS", "Choice", "Confirmed", "Estimate", "Neighbour", "Nodes", "Plan", "Recipe",
     "Software", "Transformer", "confirm", "estimate", "plan",
 ]
-
-try:
-    from .footprints import footprints
-    from .measuring import Footprint, Measured, measure
-except ModuleNotFoundError as error:  # formulas need no NumPy
-    if error.name != "numpy":
-        raise
-else:
-    __all__ += ["Footprint", "Measured", "footprints", "measure"]

@@ -21,8 +21,7 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.order import in_copies, with_all_reduce, with_recompute, with_updates
 from minipipe.papers import tables as published
-from minipipe.planning import Footprint
-from minipipe.planning.measuring import PATTERNS
+from minipipe.planning.measuring import PATTERNS, Footprint
 from minipipe.schedules import SCHEDULES, build, names_having
 
 # A list of its own, so that a new schedule breaks nothing: put it here, too, when its order is settled.

@@ -15,7 +15,8 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.order import RECOMPUTE, Action, Schedule, in_copies, with_all_reduce, with_updates, with_zero
 from minipipe.parallel.batches import MicroBatches
-from minipipe.planning import Measured, measuring
+from minipipe.planning import measuring
+from minipipe.planning.measuring import Measured
 from minipipe.schedules import build, data_parallel, names_having, pipedream
 
 LAYERS = [

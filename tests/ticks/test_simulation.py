@@ -13,7 +13,7 @@ import pytest
 import minipipe as mp
 from minipipe.cluster import OneTick
 from minipipe.order import alive_microbatches, greedy_schedule, peak_microbatches
-from minipipe.planning import footprints
+from minipipe.planning.measuring import footprints
 from minipipe.plots import in_one_unit
 from minipipe.schedules import SCHEDULES, build, names_for
 
