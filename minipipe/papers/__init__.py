@@ -16,14 +16,14 @@ time; its row M = 32 is met within 5 %. Table 1's parameters are met within 3 %;
 
 from .devices import HARDWARE, P100, TPU_V2, TPU_V3, Accelerator, Hardware
 from .gpipe import (
-    Compared, Estimate, blocks_that_fit, equal_stages, table_1, table_2, table_3, torchgpipe_table,
+    Compared, Computed, blocks_that_fit, equal_stages, table_1, table_2, table_3, torchgpipe_table,
 )
 from .tables import (
     ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, text_of_cells, text_of_hardware, text_of_largest,
 )
 
 __all__ = [
-    "ACCURACIES", "Accelerator", "Compared", "Estimate", "HARDWARE", "Hardware", "P100", "TABLE_1",
+    "ACCURACIES", "Accelerator", "Compared", "Computed", "HARDWARE", "Hardware", "P100", "TABLE_1",
     "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "blocks_that_fit", "equal_stages", "table_1",
     "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "torchgpipe_table",
 ]

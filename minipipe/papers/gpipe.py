@@ -65,7 +65,7 @@ N_SAMPLES = {"AmoebaNet-D": 128, "Transformer": 32}
 ACCELERATOR_OF = {"AmoebaNet-D": TPU_V2, "Transformer": TPU_V3}
 
 
-class Estimate(NamedTuple):
+class Computed(NamedTuple):
     """A column of table 1: what is published, and what is computed for the same network.
 
     published: the column, a `Largest`.
@@ -85,8 +85,8 @@ class Estimate(NamedTuple):
     limit: int
 
 
-def table_1() -> list[Estimate]:
-    """Return an `Estimate` for each column of the table."""
+def table_1() -> list[Computed]:
+    """Return `Computed` for each column of the table."""
     return [_estimate(column) for column in TABLE_1]
 
 
@@ -99,7 +99,7 @@ def _estimate(column):
     printed = column.parameters, column.parameter_memory, column.activation_memory
     errors = tuple(here / there - 1 for here, there in zip(computed, printed))
     fullest = max(map(sum, zip(parameters, activations)))
-    return Estimate(column, *computed, errors, fullest, ACCELERATOR_OF[column.family].memory)
+    return Computed(column, *computed, errors, fullest, ACCELERATOR_OF[column.family].memory)
 
 
 def _stage_bytes(family, size, counts, M):

@@ -144,7 +144,7 @@ def text_of_cells(cells, bound=None):
 
 
 def text_of_largest(estimates):
-    """Return a line for each `Estimate` of table 1.
+    """Return a line for each `Computed` of table 1.
 
     It has parameters, their memory, activations, and the fullest device.
     """

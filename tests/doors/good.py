@@ -197,10 +197,10 @@ EXCEPTIONS = {
 
 # plain records that the package makes, and nobody hands in; and what holds a run together
 RECORDS = {
-    "Cell", "Compared", "Confirmed", "Counted", "Dataset", "Estimate", "Exchange", "Explanation", "Fault",
-    "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later", "Listed", "LowerBounds",
-    "Measured", "Message", "Neighbour", "Pair", "Plan", "Round", "Span", "Standing", "Step", "Stop", "Text",
-    "Times", "Trace", "Update",
+    "Cell", "Compared", "Computed", "Confirmed", "Counted", "Dataset", "Estimate", "Exchange",
+    "Explanation", "Fault", "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later",
+    "Listed", "LowerBounds", "Measured", "Message", "Neighbour", "Pair", "Plan", "Round", "Span",
+    "Standing", "Step", "Stop", "Text", "Times", "Trace", "Update",
 }
 
 
