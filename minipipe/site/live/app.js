@@ -5,6 +5,7 @@ const $ = id => document.getElementById(id);
 const form = $("rail"), canvas = $("picture"), root = document.documentElement;
 const fields = name => form.elements[name] || document.getElementsByName(name)[0];
 const stored = JSON.parse($("stored").textContent);
+const KINDS = Object.assign({}, ...Object.values(stored.runs).map(({kinds}) => kinds));  // {kind: [bright, dark, name]}
 
 function element(tag, words = "", more = {}) {
   return Object.assign(document.createElement(tag), {textContent: words}, more);
@@ -197,13 +198,15 @@ function show(answers, sentence) {
   if (first.refused) return refuse(first.refused);
   const run = first.faults ? first.stopped : first, faults = first.faults || [];
   showFaults(faults);
-  if (faults.length) headline(`${faults[0].words[0].toUpperCase()}${faults[0].words.slice(1)}.`, true); else headline(sentence);
+  if (faults.length) headline(faults[0].words, true); else headline(sentence);
   if (!run) {
     $("numbers").replaceChildren();
     return $("stage").classList.add("old");
   }
   run.stopped = faults.length > 0;
-  if (second?.refused) say(`${titles[state.vs]}: ${second.refused}`);
+  const said = [told, run.over?.length && `It does not fit: ${run.over[0]}.`, second?.refused && `${titles[state.vs]}: ${second.refused}.`];
+  say(said.filter(Boolean).join(" "));
+  $("note").classList.toggle("alarm", Boolean(said[1] || said[2]));
   runs = [run, second && second.spans ? second : null].filter(Boolean).map(prepare);
   focus = null;
   if (chosen) choose(chosen);
@@ -222,8 +225,9 @@ function refuse(words) {  // the old picture stays, faded
 }
 
 function headline(words, alarm = false) {
+  if (alarm) words = `${words[0].toUpperCase()}${words.slice(1)}.`;  // an error of the package has no capital and no full stop
   const names = Object.values(titles).sort((a, b) => b.length - a.length).map(name => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  const parts = new RegExp(`\\b(\\d+[FBIWR]\\d+)\\b|(${names.join("|")}|[\\d.]+(?:/\\d+)? (?:ticks?|%)|[\\d.]+(?:/\\d+)? (?:more|fewer)|It does not fit:?)`, "g");
+  const parts = new RegExp(`\\b(\\d+[FBIWR]\\d+)\\b|(${names.join("|")}|[\\d.]+(?:/\\d+)? (?:ticks?|%)|[\\d.]+(?:/\\d+)? (?:more|fewer))`, "g");
   let from = 0;
   $("sentence").replaceChildren();
   $("sentence").classList.toggle("alarm", alarm);
@@ -235,9 +239,8 @@ function headline(words, alarm = false) {
 }
 
 function chip(action) {  // an action in the colour of its box
-  const made = element("mark", action), kinds = ready || stored ? stored.runs["1f1b"].kinds : {};
-  const [colour] = runs[0]?.kinds[action.match(/[A-Z]/)[0]] ?? kinds[action.match(/[A-Z]/)[0]] ?? ["#C0C0C0"];
-  Object.assign(made.style, {background: colour, color: "#000"});
+  const made = element("mark", action);
+  Object.assign(made.style, {background: KINDS[action.match(/[A-Z]/)[0]]?.[0] ?? "#C0C0C0", color: "#000"});
   return made;
 }
 
@@ -390,9 +393,7 @@ function draw() {
   context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
   context.clearRect(0, 0, width, height);
   paint(new CanvasPen(context), at, tone());
-  const [run] = runs;
   canvas.setAttribute("aria-label", `Timeline of ${runs.map(run => `${run.title}: ${run.devices} devices, ${duration(run.makespan, run)}`).join("; ")}`);
-  return run;
 }
 
 let planned = 0;
@@ -553,8 +554,8 @@ function tell() {  // the words beside the pointer
   const held = curve?.length ? `\n${run.memory.unit}: ${amountText(amountAt(curve, focus.time), run)}` : "";
   $("tip").textContent = describe(focus.item, run) + (focus.item.causes ? "" : held);
   const {offsetWidth, offsetHeight} = $("tip"), x = clamp(run.picture.x(focus.time) + 14, 0, canvas.clientWidth - offsetWidth);
-  const above = lane.top - offsetHeight - 10;
-  $("tip").style.transform = `translate(${x}px, ${above > -90 ? above : lane.top + lane.box + 12}px)`;
+  const [first] = run.lanes, under = lane.top - first.top < 240 ? first : lane;  // above the run, where it hides no box of it
+  $("tip").style.transform = `translate(${x}px, ${under.top - offsetHeight - 8}px)`;
 }
 
 function found(place) {  // {side, item, time} of a chosen {side, lane, action or index}, or null
@@ -722,7 +723,7 @@ let searcher = null, searching = false, better = "";
 
 function offerSearch() {
   const [run] = runs;
-  $("search").hidden = !ready || run.stopped || state.K * state.M > 64 || state.D * state.T > 1;
+  $("certificate").hidden = !ready || run.stopped || state.K * state.M > 64 || state.D * state.T > 1;
   $("show").hidden = true;
   if (!searching) $("found").textContent = "";
 }
@@ -774,31 +775,32 @@ function download(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-function drawFile(pen, width) {  // the picture with its legend, as it is seen; returns its height
-  const colours = tone(), {height} = place(width);
+function drawFrame(pen, width, height) {  // paper and legend of a picture that is saved
+  const colours = tone();
   let left = 14;
-  pen.box(0, 0, width, height + 58, colours.paper);
+  pen.box(0, 0, width, height, colours.paper);
   for (const [fill, words] of kindsShown()) {
     pen.box(left, 16, 13, 13, fill.box, 3);
     pen.words(words, left + 20, 23, colours.soft, 13, "left");
     left += 44 + 7 * words.length;
   }
-  return height + 58;
 }
 
 async function save(as) {
   const name = `minipipe-${state.s}-${state.K}x${state.M}`, width = Math.max(700, canvas.clientWidth);
+  const height = place(width).height + 58;
   if (as === "svg") {
-    const pen = new SvgPen(), height = drawFile(pen, width);
+    const pen = new SvgPen();
+    drawFrame(pen, width, height);
     pen.parts.push(`<g transform="translate(0 44)">`);
     paint(pen, place(width), tone());
     pen.parts.push("</g>");
     download(`${name}.svg`, "image/svg+xml", pen.file(width, height, canvas.getAttribute("aria-label")));
   } else if (as === "png") {
-    const picture = element("canvas"), context = picture.getContext("2d"), pen = new CanvasPen(context), height = drawFile(pen, width);
+    const picture = element("canvas"), context = picture.getContext("2d"), pen = new CanvasPen(context);
     Object.assign(picture, {width: 2 * width, height: 2 * height});
     context.scale(2, 2);
-    drawFile(pen, width);
+    drawFrame(pen, width, height);
     context.translate(0, 44);
     paint(pen, place(width), tone());
     picture.toBlob(blob => download(`${name}.png`, "image/png", blob));
@@ -944,8 +946,7 @@ if (innerWidth <= 820) $("costs").open = false;
 
 list(stored.schedules);
 $("rail").querySelectorAll("i[data-kind]").forEach(icon => {
-  const [colour] = {...stored.runs["1f1b"].kinds, ...stored.runs["zb-h1"].kinds}[icon.dataset.kind];
-  Object.assign(icon.style, {background: colour, color: "#000"});
+  Object.assign(icon.style, {background: KINDS[icon.dataset.kind][0], color: "#000"});
 });
 update({}, {runs: false, note: take()});
 showStored();
