@@ -70,6 +70,7 @@ function update(changes, {runs = true, note = ""} = {}) {  // the one way in whi
 }
 
 const say = words => $("note").textContent = words;
+const LARGE = 8000, MOST_BOXES = 100_000;  // a large run is made when a slider is let go
 const boxesOf = ({K, M, D, T, vs}) => 3 * K * M * D * T * (vs === "none" ? 1 : 2);  // about
 
 function fill() {  // the form, from the state
@@ -85,7 +86,7 @@ function fill() {  // the form, from the state
   for (const key of ["zero", "grad"]) fields(key).disabled = state.D === 1;
   fields("act").disabled = state.T === 1;
   $("unprofile").hidden = profile === null;
-  $("large").hidden = boxesOf(state) <= 8000;
+  $("large").hidden = boxesOf(state) <= LARGE;
   $("own").hidden = state.s !== "own";
   $("edit").textContent = state.s === "own" ? `Back to ${titles[before]}` : "Edit this order";
   const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -144,7 +145,9 @@ function hear({progress, words, ready: isReady, text: answer, failed: why}) {
 
 async function run() {
   if (!ready) return showStored();
-  const {s, vs} = state;
+  const {s, vs} = state, [boxes, most] = [boxesOf(state), MOST_BOXES].map(number => number.toLocaleString("en"));
+  if (boxesOf(state) > MOST_BOXES)
+    return refuse(`about ${boxes} boxes are more than the page draws, ${most}: take fewer devices, micro-batches, copies or shards`);
   try {
     const answer = await engine.ask("run", {sides: [settingsOf(s), vs === "none" ? null : settingsOf(vs)]});
     if (answer) show(answer.runs, answer.sentence);
@@ -603,8 +606,8 @@ function keep(own) {
 
 const mayMove = (side, item) => ready && side === 0 && state.D * state.T === 1 && !item.causes && item.action != null;
 
-async function grab({side, item, time}, event) {
-  const picked = drag = {item, side, time, x: event.offsetX, y: event.offsetY, moved: false, whole: whole(), was: {...state}, run: runs[0], to: item.action};
+async function grab({side, item}, event) {
+  const picked = drag = {item, side, x: event.offsetX, moved: false, whole: whole(), was: {...state}, run: runs[0], to: item.action};
   canvas.setPointerCapture(event.pointerId);
   picked.order = await lines();
 }
@@ -633,13 +636,12 @@ function drop(undo = false) {
 }
 
 function drawGhost(pen, tone) {  // the box under the pointer
-  const {picture} = drag.run, {item, time, x, nowX, nowY} = drag, [part] = item.parts, fill = picture.fillOf(part.kind, part.place);
+  const {picture} = drag.run, {item, x, nowX, nowY} = drag, [part] = item.parts, fill = picture.fillOf(part.kind, part.place);
   const width = (item.end - item.start) * picture.scale - 1, left = nowX - (x - picture.x(item.start)), {box} = item.lane;
   const top = clamp(nowY - box / 2, item.lane.top - box / 2, item.lane.top + box / 2);
   pen.box(left, top, width, box, fill.box, Math.min(3, box / 6));
   pen.line([[left, top], [left + width, top], [left + width, top + box], [left, top + box], [left, top]], tone.ink, 2);
   pen.words(part.name, left + width / 2, top + box / 2 + 1, fill.text, Math.min(12, box - 4), "center", 600);
-  return time;
 }
 
 async function moveChosen(by) {  // Alt and an arrow
@@ -832,7 +834,7 @@ form.oninput = ({target}) => {
   update({[name]: low === undefined ? value : +value}, {runs: type !== "range" || !isLargeWith(name, +value)});
 };
 form.onchange = ({target: {type, name}}) => { if (type === "range" && isLargeWith(name, state[name])) run(); };
-const isLargeWith = (name, value) => boxesOf({...state, [name]: value}) > 8000;
+const isLargeWith = (name, value) => boxesOf({...state, [name]: value}) > LARGE;
 
 fields("own").oninput = event => update({own: event.target.value});
 fields("own").onkeydown = event => {
