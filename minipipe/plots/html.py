@@ -15,6 +15,7 @@ from ..order.simulate import simulate
 from .boxes import UNNUMBERED, ends_of, rows_of, spans_and_exchanges, stage_places
 from .canvas import OTHER, parts_of, styles_of
 from .curves import counts_bytes
+from .sentence import sentence
 from .timeline import timeline_figure
 
 LONG = 10_000
@@ -60,7 +61,7 @@ def page_pieces(trace, title=None):
     texts = {
         "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
-        "why": f"{trace.sentence()}\n\n{trace.explain()}\n\nthe critical path:\n{path}",
+        "why": f"{sentence(trace)}\n\n{trace.explain()}\n\nthe critical path:\n{path}",
     }
     return {name: escaped(text) for name, text in texts.items()} | {"figures": _figures(trace)}
 

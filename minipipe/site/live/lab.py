@@ -1,7 +1,7 @@
 """The playground's engine: settings come in as JSON; pictures, words and files go out as JSON.
 
-The page runs this file in a worker, with the modules of minipipe that it imports. A picture is that of
-`simulate`: what is computed here is what copies and shards exchange, and the bytes of a profile.
+The page runs this file in a worker, with the modules of minipipe that it imports, none of which needs NumPy.
+All numbers are those of the package; what is decided here is what the settings mean.
 """
 
 import csv
@@ -24,8 +24,9 @@ from minipipe.order import (
 from minipipe.order import names
 from minipipe.order.volumes import Volumes, simulate_volumes
 from minipipe.plots.canvas import parts_of
-from minipipe.plots.html import blame_finder, picture
-from minipipe.plots.saving import plain
+from minipipe.plots import sentence
+from minipipe.plots.html import blame_finder, html, picture
+from minipipe.plots.saving import chrome_trace, plain
 from minipipe.schedules import SCHEDULES, build
 
 OWN, GREEDY = "own", {"greedy": False, "greedy-halves": True}  # what a schedule may be, beside a name
@@ -273,10 +274,10 @@ def run(sides):
     for side, asked in enumerate(sides):
         if asked is None or latest[side] is None or latest[side].asked != asked:
             latest[side] = asked and shown(asked)
-    return {"runs": [each and each.answer for each in latest], "sentence": sentence()}
+    return {"runs": [each and each.answer for each in latest], "sentence": headline()}
 
 
-def sentence():
+def headline():
     """Return what the first side's run shows, beside the other one and beside a longer one; "" without it."""
     first, second = latest
     if first.trace is None or not first.trace.spans:
@@ -286,7 +287,7 @@ def sentence():
     is_short = settings["K"] * settings["M"] <= MOST_FOR_LONGER
     if is_short and settings["schedule"] != OWN and settings["D"] == 1:
         _, longer = traced(settings, LONGER)
-    return first.trace.sentence(rival if rival and rival.stop is None else None, longer)
+    return sentence.sentence(first.trace, rival if rival and rival.stop is None else None, longer)
 
 
 def describe(side, i):
@@ -320,8 +321,8 @@ def export(side, **how):
 
 EXPORTS = {
     "csv": ("text/csv", lambda one: one.schedule.to_csv()),
-    "html": ("text/html", lambda one: one.trace.to_html(one.schedule.name)),
-    "json": ("application/json", lambda one: json.dumps(one.trace.to_chrome_trace())),
+    "html": ("text/html", lambda one: html(one.trace, one.trace.title)),
+    "json": ("application/json", lambda one: json.dumps(chrome_trace(one.trace))),
 }
 
 

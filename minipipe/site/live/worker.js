@@ -3,7 +3,7 @@
 const here = new URL(".", import.meta.url);
 const megabytes = bytes => (bytes / 1e6).toFixed(1);
 
-async function loaded(report) {
+async function loaded(report, giveUp) {
   const engine = await (await fetch(new URL("engine.json", here))).json();
   const home = new URL(engine.pyodide, here).href, plainFetch = self.fetch.bind(self);
   const sizes = Object.values(engine.files).map(({bytes}) => bytes), total = sizes.reduce((a, b) => a + b, 0);
@@ -16,8 +16,10 @@ async function loaded(report) {
   const get = async (address, options) => {
     const name = String(address).startsWith(home) ? String(address).slice(home.length) : "";
     if (!engine.files[name]) return plainFetch(address, options);
-    const response = await plainFetch(address, {...options, integrity: engine.files[name].integrity});
-    if (!response.ok) throw Error(`${address}: ${response.status} ${response.statusText}`);
+    const response = await plainFetch(address, {...options, integrity: engine.files[name].integrity}).catch(error => {
+      giveUp(Error(`${address}: ${error.message}`));  // Pyodide itself would wait for ever
+      throw error;
+    });
     const counted = new TransformStream({transform(piece, out) { count(piece.byteLength); out.enqueue(piece); }});
     return new Response(response.body.pipeThrough(counted), {headers: response.headers});  // wasm compiles as it comes
   };
@@ -66,8 +68,8 @@ async function work() {
 }
 
 const begin = performance.now();
-loaded(postMessage.bind(self)).then(loadedAnswer => {
-  answer = loadedAnswer;
+new Promise((ready, giveUp) => loaded(message => postMessage(message), giveUp).then(ready, giveUp)).then(made => {
+  answer = made;
   postMessage({ready: true, seconds: (performance.now() - begin) / 1000, text: answer("known", "{}")});
   work();
 }, error => postMessage({failed: error.message}));
