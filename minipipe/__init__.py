@@ -11,7 +11,8 @@ In the order in which one meets them:
     servers     ParameterServer; FederatedAveraging
     proof       check, of a layer, a network or a schedule; more is in the module verification
     schedules   Schedule, simulate, compare; the modules schedules, order and plots
-    planning    describe, partition, footprints, measure
+    planning    describe, partition, footprints, measure; the module planning has plan, the best way
+                to train a Transformer on a cluster by formulas, and confirm, its run on the engine
 
 Every module is reached by its name, also those that `dir(minipipe)` does not list:
 

@@ -143,11 +143,13 @@ def test_a_plan_needs_no_numpy_and_is_quick():
     """16,384 GPUs; about 0.1 s of one core, ten times that on a busy one."""
     code = """
 import sys
-from minipipe.planning import GPUS, MODELS, Nodes, plan
-print(plan(MODELS["llama-7b"], Nodes(2, 4, GPUS["h100"], 450e9, 50e9), 64))
+from minipipe.planning import GPUS, MODELS, Nodes, confirm, plan
+found = plan(MODELS["llama-7b"], Nodes(2, 4, GPUS["h100"], 450e9, 50e9), 64)
+print(found, confirm(found.best), sep="\\n")
 assert not [name for name in sys.modules if name.startswith("numpy.")]
 """
-    assert without_numpy(code) == f"{plan(LLAMA, TWO_NODES, 64)}\n"
+    found = plan(LLAMA, TWO_NODES, 64)
+    assert without_numpy(code) == f"{found}\n{confirm(found.best)}\n"
     start = process_time()
     found = plan(MODELS["llama3-405b"], Nodes(2048, 8, H100, 450e9, 50e9), 16_384)
     assert process_time() - start < 1.5 and found.best.choice.T == 8
@@ -363,6 +365,18 @@ HOSTILE = [  # text of a config, and what the sentence says
     (json.dumps(CONFIG | {"num_key_value_heads": 5}), "kv_heads=5 must divide heads=32"),
     (json.dumps(CONFIG | {"head_dim": 256}), "head_dim=256, but hidden / heads = 4096 / 32 = 128"),
     (json.dumps(CONFIG | {"tie_word_embeddings": "no"}), "tie_word_embeddings='no' must be True or False"),
+    (json.dumps(CONFIG | {"tie_word_embeddings": 2}), "tie_word_embeddings=2 must be True or False"),
+    ("\ufeff" + json.dumps(CONFIG), "is not JSON"), (json.dumps(CONFIG)[:-1], "is not JSON"),
+    ('"llama"', "a config is an object"), ("NaN", "a config is an object"),
+    ('{"model_type": "mixtral", "num_local_experts": 8}', "model_type='mixtral': there are formulas for"),
+    ('{"model_type": "deepseek_v3"}', "model_type='deepseek_v3'"),
+    ('{"model_type": null}', "model_type=None"),
+    (json.dumps(CONFIG | {"num_hidden_layers": None}), "has no num_hidden_layers"),
+    (json.dumps(CONFIG | {"num_hidden_layers": 0}), "num_hidden_layers=0 must be at least 1"),
+    (json.dumps(CONFIG | {"num_hidden_layers": 32.5}), "num_hidden_layers=32.5 must be a whole number"),
+    (json.dumps(CONFIG | {"vocab_size": 10**30}), "must be at most 1,000,000,000"),
+    (json.dumps(CONFIG | {"intermediate_size": [11_008]}), "intermediate_size=[11008] must be a whole"),
+    (json.dumps(GPT2 | {"n_head": 7}), "heads=7 must divide hidden=1600"),
 ]
 REFUSED = [  # what is asked, and what the sentence says
     (lambda: Nodes(0, 8, H100, 450e9, 50e9), "Nodes.nodes=0 must be at least 1"),
