@@ -307,39 +307,30 @@ def neighbours_of(best, ways):
         best: an `Estimate`.
         ways: the `Estimate` of every way.
     """
-    choice = best.choice
-    families = {"D alone": {"T": 1, "K": 1}} if choice.T * choice.K > 1 else {}
+    choice, same = best.choice, best.choice._asdict()
+    names = {"D alone": {"T": 1, "K": 1}} if choice.T * choice.K > 1 else {}
     for axis, size in (("T", choice.T), ("K", choice.K), ("b", choice.b)):
         for other in (2 * size, size // 2):
-            families[f"{axis}={other}"] = {"T": choice.T, "K": choice.K, axis: other}
-    groups = {
-        name: [way for way in ways if all(getattr(way.choice, axis) == n for axis, n in sizes.items())]
-        for name, sizes in families.items()
-    }
-    for setting in ("schedule", "zero", "recompute"):
-        for way in ways:
-            same = way.choice._replace(**{setting: getattr(choice, setting)})
-            if setting == "schedule":
-                same = same._replace(v=choice.v)
-            if same == choice != way.choice:
-                groups.setdefault((setting, getattr(way.choice, setting)), []).append(way)
+            names[f"{axis}={other}"] = {"T": choice.T, "K": choice.K, axis: other}
+    for schedule in SCHEDULES:
+        names[schedule] = {name: same[name] for name in same if name != "v"} | {"schedule": schedule}
+    names |= {f"ZeRO-{zero}": same | {"zero": zero} for zero in range(4)}
+    names |= {f"recompute {recompute}": same | {"recompute": recompute} for recompute in RECOMPUTATIONS}
     found = []
-    for name, group in groups.items():
+    for name, fixed in names.items():
+        group = [
+            way for way in ways
+            if way.choice != choice and all(getattr(way.choice, field) == x for field, x in fixed.items())
+        ]
         fitting = [way for way in group if way.fits]
         if group:
             other = min(fitting, key=in_seconds) if fitting else min(group, key=in_bytes)
-            found.append(_neighbour(name if isinstance(name, str) else _name_of(*name, other), other, best))
+            stages = f" v={other.choice.v}" if name in SCHEDULES and other.choice.v > 1 else ""
+            found.append(_neighbour(name + stages, other, best))
     if choice.T > 1:
         other = replace(best, choice=choice._replace(sequence=not choice.sequence))
         found.append(_neighbour("without sequence", other, best))
     return found
-
-
-def _name_of(setting, value, found):
-    """Return what a neighbour is called that has another value of this setting."""
-    if setting == "schedule":
-        return f"{value} v={found.choice.v}" if found.choice.v > 1 else value
-    return f"ZeRO-{value}" if setting == "zero" else f"recompute {value}"
 
 
 def _neighbour(name, found, best):
