@@ -54,7 +54,7 @@ def plan(found):
         words = f"{text_of_seconds(one.step)} s{more}" if one.fits else "does not fit"
         seconds.text(at + 0.01 * longest, place, words, va="center", fontsize=SMALL)
         n = one.n_bytes / 1e9
-        at = min(n + 0.02 * limit, 0.9 * top)  # a bar may go beyond
+        at = n + 0.02 * limit if n < 0.93 * top else 0.9 * top  # a bar may go beyond
         gigabytes.text(at, place, f"{n:,.0f}", va="center", fontsize=SMALL, bbox=PAPER)
     gigabytes.axvline(limit, color="#202020", linewidth=1.6)
     name = f" at most {limit:.0f} of {best.nodes.gpu.memory / 1e9:.0f} GB"

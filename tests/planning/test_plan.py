@@ -238,13 +238,15 @@ def test_the_engine_confirms_the_seconds_of_the_formulas():
 
 
 def test_half_a_ring_takes_the_ticks_that_the_engine_counts():
-    """An all-reduce of 32 MB on 2 x 4 GPUs, in two levels: latency and bytes of NVLink and of the NIC."""
-    nodes, n_bytes = replace(TWO_NODES, nvlink_share=1, nic_share=1), 32_000_000
-    wide = ports(8, nodes.inward, within=4) + ports(8, nodes.outward, between=4)
-    links = in_nodes(8, 4, Link(nodes.nvlink_latency), Link(nodes.nic_latency))
-    programs = [all_reduce(Group(rank, range(8)), Bytes(n_bytes), "two-level", 4) for rank in range(8)]
-    ticks = Cluster(programs, link=links, ports=wide).run().makespan
-    assert ticks == pytest.approx(2 * half_ring(nodes, n_bytes, 8, 4), rel=1e-12)
+    """All-reduces on 2 x 4 GPUs, in two levels: latency and bytes of NVLink and of the NIC."""
+    for n_bytes, latency, microseconds in ((1_000_000, 0, 26.3), (32_000_000, 10e-6, 304.7)):
+        nodes = replace(TWO_NODES, nvlink_share=1, nic_share=1, nic_latency=latency)
+        wide = ports(8, nodes.inward, within=4) + ports(8, nodes.outward, between=4)
+        links = in_nodes(8, 4, Link(nodes.nvlink_latency), Link(nodes.nic_latency))
+        programs = [all_reduce(Group(rank, range(8)), Bytes(n_bytes), "two-level", 4) for rank in range(8)]
+        ticks = Cluster(programs, link=links, ports=wide).run().makespan
+        assert ticks == pytest.approx(2 * half_ring(nodes, n_bytes, 8, 4), rel=1e-12)
+        assert round(1e6 * ticks, 1) == microseconds
 
 
 def test_a_large_plan_is_confirmed_by_fewer_micro_batches_and_replicas():
