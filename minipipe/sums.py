@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from functools import partial
-from numbers import Number
 
 from .checks import shown
 
@@ -64,30 +63,6 @@ class TreeSum:
             level, place, last = level + 1, place >> 1, last >> 1
         pending[level, place] = term
 
-    def add_run(self, run, total):
-        """Add the sum of a run of terms, none of which was added before. run: the range of their numbers.
-
-        Where no node of the tree has just these terms, several have: the largest gets
-        the sum, the others 0.
-
-        >>> total = TreeSum(6)
-        >>> total.add_run(range(3), 10.0)
-        >>> total.pending
-        {(1, 0): 10.0, (0, 2): 0.0}
-        """
-        nodes, start = [], run.start
-        while start < run.stop:
-            level = 0
-            while start % (2 << level) == 0 and min(self.n, start + (2 << level)) <= run.stop:
-                if 1 << level >= self.n:
-                    break
-                level += 1
-            nodes.append((level, start >> level))
-            start += 1 << level
-        largest = max(nodes)
-        for node in nodes:
-            self.add(node[1], total if node == largest else _zeros(total), node[0])
-
     def absorb(self, pending):
         """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
         for (level, place), term in pending.items():
@@ -132,10 +107,6 @@ class RunningSum:
         """Add term `i`, a number from 0 to n - 1 that was not added before."""
         self._put(1, term)
 
-    def add_run(self, run, total):
-        """Add the sum of a run of terms, none of which was added before. run: the range of their numbers."""
-        self._put(len(run), total)
-
     def absorb(self, pending):
         """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
         for n_added, term in pending.items():
@@ -173,15 +144,6 @@ def _complete(total, last):
     if list(total.pending) != [last]:
         raise RuntimeError(f"the sum of {total.n} terms is not complete: add the others first")
     return total.pending[last]
-
-
-def _zeros(total):
-    """Return 0 in the form of a total."""
-    if type(total) in (list, tuple):
-        return type(total)(map(_zeros, total))
-    if isinstance(total, Number):
-        return type(total)(0)
-    return total - total if hasattr(total, "__sub__") else total  # None, or bytes without numbers
 
 
 def _sum(a, b, in_place):

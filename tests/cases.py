@@ -16,7 +16,7 @@ from minipipe.layers.activations import Elementwise
 from minipipe.collectives import ALL_REDUCES
 from minipipe.layers.attention import can_recompute
 from minipipe.order import Action, Overlap, Schedule, in_copies, in_segments, with_all_reduce
-from minipipe.schedules import build, names_for, with_late_W
+from minipipe.schedules import build, names_for
 
 LABELS = {type(loss): labels for loss, labels in mp.losses.LOSSES.examples().values()}
 LOSSES = [loss for loss, _ in mp.losses.LOSSES.examples().values()]
@@ -305,7 +305,7 @@ def pipelines(draw, case, number, nothing_rounds):
 
 @st.composite
 def orders(draw, n_stages, n_microbatches, n_copies):
-    """Any schedule that can run, or one with a name, in segments; with late W, or in copies."""
+    """Any schedule that can run, or one with a name, in segments; and in copies."""
     if draw(st.booleans()):
         schedule = draw(valid_schedules(n_stages, n_microbatches))
     else:
@@ -313,8 +313,6 @@ def orders(draw, n_stages, n_microbatches, n_copies):
         sizes = dict(stages=n_stages // n_segments, microbatches=n_microbatches)
         schedule = build(draw(st.sampled_from(names_for(**sizes))), **sizes)
         schedule = in_segments(schedule, n_segments)
-    if n_copies == schedule.n_copies == 1 and not draw(st.booleans()):
-        schedule = with_late_W(schedule)
     schedule = in_copies(schedule, n_copies)
     return with_all_reduce(schedule) if draw(st.booleans()) else schedule
 

@@ -17,14 +17,14 @@ from minipipe.layers import ReLU, every_layer
 from minipipe.order import in_copies, with_updates
 from minipipe.schedules import build, data_parallel, names_having
 
-ASYNCHRONOUS, LATE_W = names_having(flush=False), names_having(late_w=True)
+ASYNCHRONOUS = names_having(flush=False)
 OPTIONS = {  # name: its values; a row that leaves a name out has the first
     "network": ("perceptron", "image", "normal", "image normal", "tokens", "signal"),
     "ties": (False, True),
     "dropout": (False, True),
     "dtype": ("rational", "float64", "float32"),
-    "schedule": ("1f1b", *(name for name in names_having(flush=True, late_w=False) if name != "1f1b"),
-                 "data-parallel", *LATE_W, *ASYNCHRONOUS),
+    "schedule": ("1f1b", *(name for name in names_having(flush=True) if name != "1f1b"),
+                 "data-parallel", *ASYNCHRONOUS),
     "D": (1, 2, 3),                      # copies of the network
     "T": (1, 2, 3),                      # shards of each layer
     "K": (1, 2, 3, 4),                   # stages
@@ -300,7 +300,7 @@ def by_train(row, net, optimizer, batches, found):
 def by_fit(row, net, optimizer, batches, found):
     """Let `fit` train for an epoch, with data that its shuffling puts into these mini-batches."""
     X, Y = (np.concatenate(arrays, axis=-1) for arrays in zip(*batches))
-    order = np.argsort(np.random.default_rng([0, 1]).permutation(X.shape[-1]))
+    order = np.argsort(np.random.default_rng([0, optimizer.n_epochs + 1]).permutation(X.shape[-1]))
     X, Y, size = X[..., order], Y[..., order], batches[0][0].shape[-1]
     epoch, = mp.fit(net, X, Y, optimizer, 1, size, report=None, clip=clip_of(row))
     found[f"mean J up to mini-batch {net.n_steps}"] = epoch.J

@@ -22,8 +22,8 @@ network and one full-width batch; J and every parameter.
   ==       equal in rational arithmetic (with BatchNorm, whose statistics are the micro-batches' own, to a
            plain loop over these instead of the full batch)
   dyadic   equal bits in float32 and float64 on numbers that need no rounding; - where exp or tanh must round
-  bits     float32 and float64, any numbers: equal bits to GPipe on one device, with late W to that; - where
-           layers are in parts, which add in another order
+  bits     float32 and float64, any numbers: equal bits to GPipe on one device; - where layers are in parts,
+           which add in another order
 """
 ROW = "{:40}{:>6}{:>8}{:>8}{:>8}"
 WORDS = {True: "yes", False: "NO", None: "-"}
@@ -65,9 +65,9 @@ def table():
     3 and 5 micro-batches do not divide 8 samples; a power of 2 keeps dyadic numbers exact.
     """
     linear, conv, attention = EXAMPLES[0], EXAMPLES[4], EXAMPLES[-1]
-    rows, late = {}, names_having(late_w=True)
+    rows = {}
     sizes = (4, 5), (2, 3), (4, 4), (2, 4)
-    of_sizes = {(K, M): [*names_for(stages=K, microbatches=M), *late] for K, M in sizes}
+    of_sizes = {(K, M): names_for(stages=K, microbatches=M) for K, M in sizes}
     for name in names_having(flush=True):
         sizes = [size for size, names in of_sizes.items() if name in names]
         (K, M), (K_last, M_last) = sizes[0], sizes[-1]

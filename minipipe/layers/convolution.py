@@ -25,7 +25,6 @@ class Kernel(Layer):
     """
 
     n_axes = None
-    joins_samples = True
 
     def __init__(self, in_channels, out_channels, windows, groups, bias):
         in_channels = whole_number("in_channels", in_channels, 1)

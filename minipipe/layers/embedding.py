@@ -42,7 +42,6 @@ class Embedding(Layer):
     """
 
     can_overflow = False
-    joins_samples = True
     takes = "tokens"
     splits: ClassVar = {"tokens": {"W": 0}}
 

@@ -236,7 +236,6 @@ class Layer(AsCode):
     layers = ()          # the layers that this one is made of
     fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
     tie = None           # layers with the same `tie` share one W
-    joins_samples = False  # whether the cache that backward_weight reads is an array with the samples last
     statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
     training, step, first_sample = True, 0, 0
     index = None         # in its network's list, as errors name it; layers within a layer have its own

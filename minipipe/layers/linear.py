@@ -51,7 +51,6 @@ class Linear(Layer):
     (array([[4., 2.]]), array([[3.]]))
     """
 
-    joins_samples = True
     splits: ClassVar = {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}}
 
     def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None, bias=True):

@@ -25,7 +25,6 @@ class Rule(NamedTuple):
     message: the kind in the label of its message. An I sends as B does, so that a receiver need not know
         whether the backward is in halves.
     alive: by how many micro-batches more its device keeps activations after it.
-    wide: whether it does this for all micro-batches of the mini-batch at once, the last of which names it.
     meets: whether it only starts an exchange, which is over when all devices with the stage have come to it.
     whole: in an order with `S`, whether its device must have all of the stage's parameters before it (True),
         or only its own part (False); None: that does not matter.
@@ -39,7 +38,6 @@ class Rule(NamedTuple):
     way: int = 0
     message: str = ""
     alive: int = 0
-    wide: bool = False
     meets: bool = False
     whole: bool | None = None
     leaves: bool | None = None
@@ -57,7 +55,6 @@ RULES = {
     ),
     "I": Rule("input gradient", FORWARD, INPUT | WEIGHT, INPUT, way=-1, message="B", whole=True),
     "W": Rule("weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1, whole=True),
-    "W*": Rule("late weight gradient", INPUT, WEIGHT, WEIGHT, alive=-1, wide=True, whole=True),
     "R": Rule("recomputation", FORWARD, INPUT | AGAIN, AGAIN, whole=True),
     "A": Rule("all-reduce", WEIGHT, SUMMED | UPDATED, SUMMED, meets=True),
     "S": Rule("reduce-scatter", WEIGHT, SUMMED | UPDATED, SUMMED, meets=True),
@@ -77,15 +74,12 @@ REPEATED = frozenset(kind for kind, rule in RULES.items() if not rule.adds)
 # The kinds that start an exchange between the devices that have a stage.
 MEETING = frozenset(kind for kind, rule in RULES.items() if rule.meets)
 
-# The kinds that do their work for all micro-batches at once.
-WIDE = frozenset(kind for kind, rule in RULES.items() if rule.wide)
-
 
 def adding(bits, kinds=RULES):
     """Return the kinds among `kinds` that add any of `bits`.
 
     >>> adding(WEIGHT), adding(INPUT, "FIW")
-    (['B', 'W', 'W*'], ['I'])
+    (['B', 'W'], ['I'])
     """
     return [kind for kind in kinds if RULES[kind].adds & bits]
 
@@ -104,20 +98,6 @@ def before(kind, stage, microbatch, kinds=RULES):
     own = [(other, stage, microbatch) for other in adding(rule.needs, kinds)]
     senders = [other for other in kinds if rule.way and RULES[other].message == rule.message]
     return own + [(other, stage - rule.way, microbatch) for other in senders]
-
-
-def works_on(action, copies=()):
-    """Return the micro-batches that an action of a stage works on: one, or all of a copy up to that one.
-
-    copies: for each micro-batch, the copy of the network that it passes through; empty, if there is one.
-
-    >>> works_on(("W", 0, 2)), works_on(("W*", 0, 2)), works_on(("W*", 0, 2), [0, 1, 1])
-    ([2], [0, 1, 2], [1, 2])
-    """
-    kind, _, last = action
-    if kind not in WIDE:
-        return [last]
-    return [i for i in range(last + 1) if not copies or copies[i] == copies[last]]
 
 
 def join_with_or(words):
@@ -171,7 +151,6 @@ class Action(NamedTuple):
     kind: one of these; what each of them needs and gives is in `RULES`.
         "F" forward;
         "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights);
-        "W*" late W: the weight gradients of all micro-batches in one product;
         "R" recompute the forward for a backward that follows;
         "A" start the all-reduce: add up the stage's gradients over all copies of the network;
         "S" start the reduce-scatter: as "A", but each device gets, and keeps, only its own part of the sum;
@@ -180,9 +159,8 @@ class Action(NamedTuple):
         "X" free the stage's parameters, all but the device's own part.
     stage: the part of the network, counted from 0.
     microbatch: counted from 0. An `A`, an `S` and a `U` take in the gradients of all micro-batches since the
-        stage's last update, and have the number of the last of these; so has a `G` after a `U`. A `W*` makes
-        the gradients of all micro-batches, and has the last number, too. A `G` and an `X` around the work on
-        a micro-batch have its number.
+        stage's last update, and have the number of the last of these; so has a `G` after a `U`. A `G` and an
+        `X` around the work on a micro-batch have its number.
     """
 
     kind: str
@@ -196,10 +174,7 @@ class Action(NamedTuple):
 
     @property
     def alive(self):
-        """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind.
-
-        An action that works on all micro-batches at once counts as one.
-        """
+        """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind."""
         rule = RULES.get(self.kind)
         return 0 if rule is None else rule.alive
 
@@ -256,7 +231,7 @@ def parse(word, device):
 
 
 def _parse_part(part, word, device):
-    match = re.fullmatch(r"(\d{0,9})([A-Za-z]\*?)(\d{1,9})", part, re.ASCII)
+    match = re.fullmatch(r"(\d{0,9})([A-Za-z])(\d{1,9})", part, re.ASCII)
     if not match or match[2].upper() not in RULES:
         raise ScheduleError(
             f"device {device}: {shown(word)} is not an action: "

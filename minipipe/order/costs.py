@@ -10,7 +10,7 @@ from numbers import Integral, Rational
 
 from ..checks import checked_name, items_of, one_of, python_number, real_number, shown, whole_number
 from ..cluster import TICKS, OneTick
-from .actions import CLOSING, MOST_ACTIONS, Overlap, works_on
+from .actions import CLOSING, MOST_ACTIONS, Overlap
 
 
 # Parts of a device's share of the network: exact where they can be.
@@ -101,7 +101,6 @@ def limits_of(most_alive, stages_on, microbatches):
     return [int(n * min(limit, microbatches)) for limit, n in zip(limits, stages_on)]
 
 
-FIELDS = {"W*": "late_W"}  # of the kinds whose names are none for a field
 NO_COSTS = ("unit", "share", "by")  # fields of `Costs` that say what the costs are
 
 
@@ -116,7 +115,6 @@ class Costs:
     F, B: forward and backward. B left out is I + W where both are given, else 2.
     R: recompute; left out, it is F, since a recompute is a forward again.
     I, W: the halves of a backward; left out, each is B / 2. If one is given, the other is the rest of B.
-    late_W: the ticks of a `W*` for each micro-batch; left out, it is W: the wide product saves nothing.
     FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage plus
         B of the other, so that the overlap saves nothing.
     A: adding up a stage's gradients over all copies, on the communication lane; left out, it is 0.
@@ -148,7 +146,6 @@ class Costs:
     R: float | Sequence[float] | None = None
     I: float | Sequence[float] | None = None
     W: float | Sequence[float] | None = None
-    late_W: float | Sequence[float] | None = None
     FB: float | Sequence[float] | None = None
     A: float | Sequence[float] | None = None
     U: float | Sequence[float] | None = None
@@ -220,18 +217,18 @@ class Costs:
 
     def _table(self, sharing, beside):
         table, n_stages = {}, len(sharing)
-        for kind in ("F", "B", "R", "I", "W", "W*", "FB", "A", "U"):
-            cost = self._given(kind)
+        for kind in ("F", "B", "R", "I", "W", "FB", "A", "U"):
+            cost = getattr(self, kind)
             if cost is not None or kind in ("F", "B"):
-                ticks = _per_stage(FIELDS.get(kind, kind), cost, n_stages, may_be_0=kind in CLOSING)
+                ticks = _per_stage(kind, cost, n_stages, may_be_0=kind in CLOSING)
                 table[kind] = ticks if hasattr(cost, "__len__") else list(map(divide_exactly, ticks, sharing))
         B, I, W = (table.get(kind) for kind in "BIW")
         if I is None:
             I = [divide_exactly(b, 2) for b in B] if W is None else _difference("I = B - W", B, W)
         if W is None:
             W = _difference("W = B - I", B, I)
-        table = {"R": table["F"], "W*": W} | table | {"I": I, "W": W}
-        given = [cost for kind in table for cost in _as_list(self._given(kind))]
+        table = {"R": table["F"]} | table | {"I": I, "W": W}
+        given = [cost for kind in table for cost in _as_list(getattr(self, kind))]
         are_exact = all(map(adds_up_in_floats, chain(*table.values(), beside)))  # sums of them as floats
         if not are_exact or any(isinstance(number, Fraction) for number in given):
             return table
@@ -246,7 +243,7 @@ class Costs:
         free = {kind: [0] * schedule.n_stages for kind in CLOSING}
         # not a closure: a network that has run can be pickled
         if self.by == "stage":
-            return partial(_action_ticks, free | self.table(schedule.sharing, beside), schedule.copy_of)
+            return partial(_action_ticks, free | self.table(schedule.sharing, beside))
         tables = []
         for placement in schedule.placements:
             sharing = [1 if device is None else schedule.stages_on[device] for device in placement]
@@ -311,29 +308,26 @@ class Costs:
             self, **{name: as_float(divide_exactly(sum(cost), n_devices)) for name, cost in lists.items()}
         )
 
-    def _given(self, kind):
-        return getattr(self, FIELDS.get(kind, kind))
-
     def bytes_sent(self, stages):
         """Return for each stage the bytes of the message that it sends on."""
         return _per_stage("message_bytes", self.message_bytes, stages, may_be_0=True, unit="bytes")
 
 
-def _action_ticks(table, copies, action):
+def _action_ticks(table, action):
     """Return the ticks of an action, from those of each kind in each stage."""
     if action.__class__ is Overlap:
         forward, backward = action[0][1], action[1][1]
         together = table.get("FB")
         return table["F"][forward] + table["B"][backward] if together is None else together[forward]
     kind, stage, _ = action
-    return table[kind][stage] if kind != "W*" else table[kind][stage] * len(works_on(action, copies))
+    return table[kind][stage]
 
 
 def _ticks_in_copies(tables, copies, action):
     """Return the ticks of an action, from a table for each copy of the network."""
     if action.__class__ is Overlap and "FB" not in tables[0]:
         return sum(_ticks_in_copies(tables, copies, part) for part in action)
-    return _action_ticks(tables[copies[action.parts[0].microbatch]], copies, action)
+    return _action_ticks(tables[copies[action.parts[0].microbatch]], action)
 
 
 def checked_costs(costs):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from itertools import accumulate
 
-from .actions import RULES, WEIGHT, WIDE, works_on
+from .actions import RULES, WEIGHT
 from .costs import as_float, divide_exactly
 from .schedule import checked_schedule
 
@@ -26,8 +26,7 @@ def alive_microbatches(trace, device):
     for part, tick in starts.items():
         changes[tick] += part.alive
     for part, tick in ends.items():
-        is_wide = part.kind in WIDE  # it takes in all micro-batches of its stage here
-        changes[tick] -= sum(other.stage == part.stage for other in starts) if is_wide else -part.alive
+        changes[tick] += part.alive
     ticks = sorted(changes)
     alive = accumulate(changes[tick] for tick in ticks)
     share = trace.shares[device]
@@ -54,7 +53,7 @@ def updates(schedule):
         if kind == "U":
             rows.append((device, stage, i, without_update.pop((device, stage), [])))
         elif RULES[kind].adds & WEIGHT:
-            without_update.setdefault((device, stage), []).extend(works_on(part, schedule.copy_of))
+            without_update.setdefault((device, stage), []).append(i)
     return rows
 
 

@@ -27,10 +27,6 @@ FOREIGN = {  # kind -> (what a schedule with it does, what to do about it)
         "recomputes",
         "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint",
     ),
-    "W*": (
-        "makes the weight gradients of all micro-batches in one product",
-        "PyTorch makes those of each by itself, so export an order with B, or I and W",
-    ),
     "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
 }
 MOST_CHARACTERS = 16_000_000  # of a file: its table takes up to 2.5 GB of memory
@@ -43,7 +39,7 @@ def table_text(schedule):
 
     What closes a mini-batch is left out.
     """
-    foreign = next((kind for kind in ("R", "W*") if kind in schedule.kinds), "U")
+    foreign = "R" if "R" in schedule.kinds else "U"
     if foreign != "U" or schedule.asynchronous:
         what, remedy = FOREIGN[foreign]
         first = next(part for _, part, _ in schedule.walk() if part.kind == foreign)

@@ -5,7 +5,7 @@ from numbers import Integral
 
 from .actions import (
     CLOSING, FORWARD, INPUT, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, Fault, adding,
-    join_with_or, works_on,
+    join_with_or,
 )
 from .costs import as_float, divide_exactly, one_for_each
 from .playing import Stop, play
@@ -113,7 +113,7 @@ def _closing_faults_of_stage(schedule, parts):
                 )
             gradients, summed, updated = [], None, part
         elif RULES[kind].adds & WEIGHT:
-            gradients += works_on(part, schedule.copy_of)
+            gradients.append(i)
             if summed and summed not in refused:
                 refused.add(summed)
                 yield summed, (
@@ -196,7 +196,7 @@ def faults(schedule, most_alive=None):
         device, part, words = fault  # part: the action at which it is wrong, or None
         return Fault(f"device {device}: {words}", device, schedule.position_of.get((device, part)))
 
-    found = list(wrong_form(schedule)) or list(_late_W_out_of_place(schedule))
+    found = list(wrong_form(schedule))
     if not found:
         progress = play(schedule)
         if progress is not None:
@@ -263,23 +263,6 @@ def wrong_form(schedule):
         )
 
 
-def _late_W_out_of_place(schedule):
-    """Yield a fault for each `W*` whose micro-batches do not follow each other, or have unequal weights."""
-    if "W*" not in schedule.kinds:
-        return
-    copies, why = list(schedule.copies), ""
-    if schedule.versions:
-        why = "versions say that weights change on the way"
-    elif copies != sorted(copies):
-        why = "copy_of says that those of a copy do not follow each other"
-    for device, part, _ in schedule.walk():
-        if part.kind == "W*" and (why or len(schedule.holders(part.stage)) < schedule.n_copies):
-            yield device, part, (
-                f"{part} makes the weight gradients of all micro-batches in one product, "
-                f"but {why or 'copies of the network share the device'}: use a W for each micro-batch"
-            )
-
-
 def is_count(number):
     """Tell whether this is a whole number of at least 0; a boolean is not."""
     return isinstance(number, Integral) and not isinstance(number, bool) and number >= 0
@@ -297,11 +280,6 @@ def _unknown(schedule):
             yield device, part, f"{part} is unknown: stages are 0..{schedule.n_stages - 1}"
         elif not _is_known(part, schedule):
             yield device, part, f"{part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
-        elif part != _at(schedule, *part):
-            yield device, part, (
-                f"{part} leaves out micro-batches behind {part.microbatch}, but takes in "
-                f"all: write {_at(schedule, *part)}"
-            )
 
 
 def _on_two_devices(schedule):
@@ -321,17 +299,16 @@ def _on_two_devices(schedule):
 def _wrong_count(schedule):
     """Yield a fault for each action of a stage and a micro-batch that is done too often, or never."""
     place = schedule.position_of.get
-    counts = Counter(_at(schedule, *part) for _, part, _ in schedule.walk() if part.kind in RULES)
+    counts = Counter(part for _, part, _ in schedule.walk() if part.kind in RULES)
     for stage in range(schedule.n_stages):
         for microbatch, copy in enumerate(schedule.copies):
             device = schedule.device_of[copy].get(stage)
             who = "no device" if device is None else f"device {device}"
             never = "no device does" if device is None else f"device {device} never does"
-            actions = {kind: _at(schedule, kind, stage, microbatch) for kind in RULES}
+            actions = {kind: Action(kind, stage, microbatch) for kind in RULES}
             count = {kind: counts[action] for kind, action in actions.items()}
             for action in actions.values():
-                is_once = action.microbatch == microbatch and action.kind not in REPEATED
-                if counts[action] > 1 and is_once:
+                if counts[action] > 1 and action.kind not in REPEATED:
                     words = f"{who} does {action} {counts[action]} times (duplicated): once is enough"
                     yield Fault(words, device, place((device, action)))
             missing = [kind for kind in "FBIW" if not any(count[other] for other in adding(RULES[kind].adds))]
@@ -340,13 +317,10 @@ def _wrong_count(schedule):
             for kind in missing:
                 every = f"F and B (or I and W) of micro-batches 0..{schedule.n_microbatches - 1}"
                 yield Fault(f"{never} {stage}{kind}{microbatch} (missing): every stage needs {every}", device)
-            halves = [actions[kind] for kind in ("I", "W", "W*") if count[kind]]
+            halves = [actions[kind] for kind in ("I", "W") if count[kind]]
             if count["B"] and halves:
                 also = f"and also its half {halves[0]} (duplicated): use B, or I and W"
                 yield Fault(f"{who} does {stage}B{microbatch} {also}", device, place((device, halves[0])))
-            elif count["W"] and count["W*"]:
-                also = f"and also {halves[-1]}, which takes it in (duplicated): use one of them"
-                yield Fault(f"{who} does {stage}W{microbatch} {also}", device, place((device, halves[-1])))
 
 
 def _wrong_order(schedule):
@@ -358,7 +332,7 @@ def _wrong_order(schedule):
                 positions.setdefault(part, position)
         for part, position in positions.items():
             rule = RULES[part.kind]
-            needed = [other for other in _others(schedule, part, rule.needs) if other in positions]
+            needed = [other for other in _others(part, rule.needs) if other in positions]
             first = next((other for other in needed if position < positions[other]), None)
             if first is not None:
                 what = f"the gradient of micro-batch {part.microbatch} is complete"
@@ -367,27 +341,19 @@ def _wrong_order(schedule):
                 elif rule.needs == INPUT:
                     what = f"{first}, the other half, which it needs"
                 yield device, part, f"{part} comes before {what}"
-            for other in _others(schedule, part, rule.forbids):
+            for other in _others(part, rule.forbids):
                 said = RULES[other.kind].needs & rule.adds  # of `other`, which comes before what it needs
                 if other in positions and position > positions[other] and not said:
                     yield device, part, f"{part} comes after {other}, which needs it"
 
 
-def _others(schedule, part, bits):
-    """Return the actions that add any of `bits` for the stage and micro-batches of `part`.
+def _others(part, bits):
+    """Return the actions that add any of `bits` for the stage and micro-batch of `part`.
 
     Actions that repeat the work of `part` are left out: they are a wrong count, not a wrong order.
     """
     kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
-    actions = [_at(schedule, kind, part.stage, i) for kind in kinds for i in works_on(part, schedule.copy_of)]
-    return dict.fromkeys(actions)
-
-
-def _at(schedule, kind, stage, microbatch):
-    """Return the action of this kind that works on a micro-batch; a `W*` has the last number of its copy."""
-    if RULES[kind].wide and 0 <= microbatch < schedule.n_microbatches:
-        microbatch = schedule.last_of_copy[schedule.copies[microbatch]]
-    return Action(kind, stage, microbatch)
+    return [Action(kind, part.stage, part.microbatch) for kind in kinds]
 
 
 def _weights_too_new(schedule):

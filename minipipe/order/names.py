@@ -47,7 +47,6 @@ class ScheduleFacts:
     stages_per_device: how many stages each device has.
     copies: how many copies of the network share the devices.
     flush: whether it ends each mini-batch before the next begins; without, gradients are of older weights.
-    late_w: whether dW is one wide product of all micro-batches, whose bits are not those of their sum.
     """
 
     makespan: Callable | None
@@ -58,7 +57,6 @@ class ScheduleFacts:
     stages_per_device: int = 1
     copies: int = 1
     flush: bool = True
-    late_w: bool = False
 
     def __post_init__(self):
         check_parameters("makespan", self.makespan, "of the costs", COSTS)
@@ -104,8 +102,8 @@ SCHEDULES = Registry("minipipe.schedules", ScheduleFacts)  # name -> function (n
 def names_having(**facts):
     """Return the names of the schedules that have all these facts, in the order of all lists.
 
-    >>> names_having(copies=2), names_having(late_w=True)
-    (['dualpipe', 'chimera'], ['gpipe-late-w', '1f1b-late-w'])
+    >>> names_having(copies=2)
+    ['dualpipe', 'chimera']
     """
     return [
         name for name, of_name in SCHEDULES.load().facts.items()

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .actions import RULES, WEIGHT, Action, Fault, Overlap, before, works_on
+from .actions import RULES, WEIGHT, Action, Fault, Overlap, before
 
 
 class Standing(NamedTuple):
@@ -92,10 +92,8 @@ class Progress:
         exists = rule and 0 <= stage < len(done) and 0 <= i < schedule.n_microbatches
         if not exists or schedule.device_of[schedule.copies[i]].get(stage) != device:
             return False
-        looked_at = rule.needs | rule.forbids
-        for j in works_on(part, schedule.copy_of) if rule.wide else (i,):
-            if done[stage][j] & looked_at != rule.needs:
-                return False
+        if done[stage][i] & (rule.needs | rule.forbids) != rule.needs:
+            return False
         source = stage - rule.way
         if source != stage and 0 <= source < len(done) and not done[source][i] & rule.handed_on:
             self._waiting[rule.handed_on, source, i] = device
@@ -110,8 +108,7 @@ class Progress:
         """Do an action; return the devices that can perhaps go on."""
         kind, stage, i = part
         rule = RULES[kind]
-        for j in works_on(part, self._schedule.copy_of) if rule.wide else (i,):
-            self.done[stage][j] |= rule.adds
+        self.done[stage][i] |= rule.adds
         if self._whole is not None and rule.leaves is not None:
             self._whole[device, stage] = rule.leaves
         if kind == "U":

@@ -201,19 +201,18 @@ def _number_of_parameters(function, name):
 def names_for(devices=None, microbatches=None, *, stages=None):
     """Return the names of the schedules that exist for these sizes; `build` says why the others do not.
 
-    They are those of one mini-batch whose dW are sums over micro-batches: no schedule without a flush, and
-    none with a late W.
+    They are those of one mini-batch: no schedule without a flush.
 
     Args:
         devices, microbatches, stages: as for `build`.
 
-    >>> everything = names_having(flush=True, late_w=False)
+    >>> everything = names_having(flush=True)
     >>> sorted(set(everything) - set(names_for(4, 7)))
     ['chimera', 'dualpipe', 'dualpipe-v']
     """
     sizes = _checked_sizes(devices, microbatches, stages)
     found = []
-    for name in names_having(flush=True, late_w=False):
+    for name in names_having(flush=True):
         try:
             build(name, **sizes)
         except ValueError:  # it does not exist for these sizes

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..cluster import Bytes, Compute, Counted, Link, Trace
 from ..collectives import Group, all_reduce
-from .actions import RULES, works_on
+from .actions import RULES
 from .costs import Costs
 from .programs import Wires, WithoutNumbers, cluster_of, programs_of_schedule
 
@@ -52,8 +52,7 @@ def simulate_volumes(schedule, costs: Costs, link: Link, volumes: Volumes, shard
         """Count what an action keeps, before it (sign = 1), or what it lets go (sign = -1)."""
         for part in action.parts if counts else ():
             if part.alive * sign > 0:
-                n_microbatches = len(works_on(part, schedule.copy_of))
-                held[device]["activations"] += sign * n_microbatches * volumes.activations[part.stage]
+                held[device]["activations"] += sign * volumes.activations[part.stage]
 
     def outlet(kind, stage, _):
         """Return (what an action sends to the next stage, or back; {})."""

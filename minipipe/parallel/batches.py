@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import even_slices, grains_of
-from ..order.actions import WIDE, works_on
 
 
 # A micro-batch passes a stage in one go, or cut into grains: samples are the last axis of its arrays.
@@ -75,8 +74,6 @@ class MicroBatches:
         grain: None, or the samples of a grain; all mini-batches then have the same m.
         n_takers: how many stages take the samples of each: the first one of each shard
             of the network.
-        copies: for each micro-batch, the copy of the network that it passes through;
-            empty, if there is one.
 
     >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
@@ -84,8 +81,8 @@ class MicroBatches:
     ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))
     """
 
-    def __init__(self, batches, n, step, grain=None, n_takers=1, copies=()):
-        self.grain, self.n_grains, self._copies = grain, n, copies
+    def __init__(self, batches, n, step, grain=None, n_takers=1):
+        self.grain, self.n_grains = grain, n
         self.inputs, self.labels, self.origins, self.grains = [], [], [], []
         for t, (X, Y) in enumerate(batches):
             m, first = X.shape[-1], len(self.origins)
@@ -99,12 +96,6 @@ class MicroBatches:
             self.grains += [range(first + of.start, first + of.stop) for of in even_slices(len(parts), n)]
         self._n_left = [n_takers] * len(self.inputs)
         self.n_samples = sum(X.shape[-1] for X, _ in batches)
-
-    def grains_of(self, part):
-        """Return the numbers of the grains on which a part of an action works."""
-        if part.kind in WIDE:
-            return [j for i in works_on(part, self._copies) for j in self.grains[i]]
-        return self.grains[part.microbatch]
 
     def edges(self, grains):
         """Return where these grains in a row begin, counted from the first, and the end of the last."""

@@ -419,7 +419,7 @@ class Parallel(Network):
         elif self._memory:
             memories = parts(self._layout.memory, self._memory)
         n_takers = len(in_shards.stages)
-        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, n_takers, order.copy_of)
+        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, n_takers)
         self._optimizer = optimizer
         self._run = Run(
             self._wires, in_shards, line, optimizer, memories, self.ties, self._layout, self._options

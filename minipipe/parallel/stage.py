@@ -13,7 +13,7 @@ from ..layers.through import (
 from ..order.programs import NOTHING, gather_parameters
 from .batches import MicroBatches, in_grains, side_by_side
 from .layout import Owned
-from .totals import Totals, Versions, late_gradients
+from .totals import Totals, Versions
 
 PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
 
@@ -109,7 +109,7 @@ class Stage:
     def n_exchanges(self, part):
         """Return how often layers talk to other devices in this part of an action."""
         n = self._n_exchanges[part.kind] if part.kind in PASSING else 0
-        return n * len(self.line.grains_of(part)) if n else 0
+        return n * len(self.line.grains[part.microbatch]) if n else 0
 
     def act(self, part, incoming, skips):
         """A program that does a part of an action, grain by grain, and returns (outgoing, skips)."""
@@ -123,13 +123,11 @@ class Stage:
                 results.append((yield from self._pass(part, j, *of_grain)))
             return tuple(map(side_by_side, zip(*results, strict=True)))
         if part.kind == "U":
-            self.update(self.line.grains_of(part)[-1])
+            self.update(self.line.grains[part.microbatch][-1])
         elif part.kind == "X":
             self.owned.free()
-        elif part.kind == "W*" and self.line.grain is None:
-            self.late_weight_gradients(self.line.grains_of(part))
         else:
-            for j in self.line.grains_of(part):  # a W* as well, so that the bits do not depend on M
+            for j in self.line.grains[part.microbatch]:
                 self.backward_weight(j)
         return NOTHING
 
@@ -207,16 +205,6 @@ class Stage:
         for index, half in self.halves.pop(i).items():
             self._add_gradient(i, index, half)
         self._used_version(i)
-
-    def late_weight_gradients(self, microbatches):
-        """The second half of these micro-batches at once: the sum of their weight gradients."""
-        halves, gradients = [self.halves.pop(i) for i in microbatches], {}
-        self._use_version_of(microbatches[0])
-        for index in halves[0]:
-            gradients[index] = late_gradients(self.layers[index], [half[index] for half in halves])
-        self.totals.add_run(range(microbatches[0], microbatches[-1] + 1), gradients)
-        for i in microbatches:
-            self._used_version(i)
 
     def update(self, i):
         """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.

@@ -3,12 +3,9 @@
 from collections import Counter, defaultdict
 from functools import partial
 
-import numpy as np
 
 from ..collectives import all_reduce_sum_and_gather, reduce_scatter_sum_and_gather
-from ..layers.through import weight_gradients
-from ..sums import SUMS, SumForEach, TreeSum
-from .batches import side_by_side
+from ..sums import SUMS, SumForEach
 
 
 class Totals:
@@ -36,11 +33,6 @@ class Totals:
     def add(self, i, index, gradient):
         """Add (dW, db) of micro-batch i to those of the layer at `index`."""
         self._gradients[index].add(i, gradient)
-
-    def add_run(self, run, gradients):
-        """Add {index of a layer: (dW, db)}, the sums over a run of micro-batches. run: their range."""
-        for index, gradient in gradients.items():
-            self._gradients[index].of(run.start).add_run(run, gradient)
 
     def add_cost(self, i, J):
         """Add the cost of micro-batch i, its part of the whole."""
@@ -112,36 +104,6 @@ class Totals:
         """How many partial sums are kept: (of the gradients of a layer, of statistics)."""
         of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
         return of_gradients, self._statistics.n_pending
-
-
-# The weight gradients that a late W makes.
-
-def late_gradients(layer, halves):
-    """(dW, db) of a layer for all samples of a mini-batch.
-
-    Args:
-        layer: one with parameters.
-        halves: what it has `put_aside`, one for each micro-batch in order.
-
-    A layer that `joins_samples` gets the A_prev and dZ of all micro-batches side by
-    side, so its dW = dZ A_prev^T is one product over the whole mini-batch, and its bits
-    do not depend on where that was cut. So does each of the layers that a block is made
-    of. The gradients of any other layer, such as a normalization, which has summed over
-    the samples of a micro-batch already, are made for each micro-batch and summed along
-    the fixed tree.
-    """
-    caches = [cache for _, cache in halves]
-    if layer.joins_samples and all(isinstance(cache, np.ndarray) for cache in caches):
-        return weight_gradients(layer, (side_by_side([dZ for dZ, _ in halves]), side_by_side(caches)))
-    if layer.layers and all(hasattr(cache, "halves") for cache in caches):
-        pairs = []
-        for inner, *of_inner in zip(layer.layers, *[cache.halves for cache in caches], strict=True):
-            pairs.append((inner.W, inner.b) if of_inner[0] is None else late_gradients(inner, of_inner))
-        return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
-    total = TreeSum(len(halves))
-    for i, half in enumerate(halves):
-        total.add(i, weight_gradients(layer, half))
-    return total.value
 
 
 # The versions of its weights that a stage keeps, where updates do not wait for all micro-batches.

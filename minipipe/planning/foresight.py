@@ -5,7 +5,7 @@ from collections import Counter
 from ..checks import shown
 from ..cluster import Bytes, Compute, Counted
 from ..collectives.group import cut_into_chunks
-from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT, works_on
+from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT
 from ..order.counting import check_versions, updates
 from ..order.programs import NOTHING, Wires, gather_parameters
 from ..order.simulate import FORESIGHTS
@@ -56,9 +56,6 @@ class StandIn:
 
     def act(self, kind, i):
         """Count the results of an action in place of its arguments, and what the stage keeps after it."""
-        if kind == "W*":
-            self._act_late()
-            return
         if kind == "X":
             self._held["parameters"] = self._own_bytes
             return
@@ -79,16 +76,6 @@ class StandIn:
             self.totals.forget(i)
         if self._versions is not None:
             self._change_versions(adds, i)
-
-    def _act_late(self):
-        """Count a late W: one sum of gradients is held, and what it has read of each micro-batch is freed."""
-        microbatches = sorted(self._kept)
-        self.totals.add_run(range(microbatches[0], microbatches[-1] + 1), {0: self._gradients})
-        for i in microbatches:
-            for name, n_bytes in self._kept.pop(i, {}).items():
-                self._held[name] -= n_bytes
-            if self._versions is not None:
-                self._change_versions(WEIGHT, i)
 
     def let_go(self):
         """Drop the results of an action that is over: they are sent, or not needed."""
@@ -284,14 +271,13 @@ def _for_each_microbatch(schedule, footprints):
 def _patterns(schedule, footprints):
     """Return {(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, without closing ones.
 
-    A late W, `W*`, counts as the W of each micro-batch: it reads the same. Raise `ValueError` for a pattern
-    that the footprints do not have.
+    Raise `ValueError` for a pattern that the footprints do not have.
     """
     patterns = {}
     for _, part, _ in schedule.walk():
         if part.kind not in CLOSING:
-            for i in works_on(part, schedule.copy_of):
-                patterns[part.stage, i] = patterns.get((part.stage, i), "") + part.kind[0]
+            place = part.stage, part.microbatch
+            patterns[place] = patterns.get(place, "") + part.kind
     for (stage, i), pattern in patterns.items():
         known = footprints[i][stage].actions
         if pattern not in known:

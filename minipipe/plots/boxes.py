@@ -134,7 +134,7 @@ def stage_places(trace):
 
 # The boxes.
 
-UNNUMBERED = ("A", "S", "U", "G", "W*")  # they take in many micro-batches at once
+UNNUMBERED = ("A", "S", "U", "G")  # they take in many micro-batches at once
 MARK_HEIGHT = 0.94       # of a line, which stands for work without duration; a box has HEIGHT
 
 

@@ -14,7 +14,6 @@ STYLES = {
     "B": {"label": "backward", "facecolor": "#E06915", "dark": "#651F00"},
     "I": {"label": "input gradient", "facecolor": "#EBA203", "dark": "#7D5404"},
     "W": {"label": "weight gradient", "facecolor": "#069D72", "dark": "#295730"},
-    "W*": {"label": "weight gradients of all", "facecolor": "#069D72", "dark": "#295730"},
     "R": {"label": "recompute", "facecolor": "#F3E948", "dark": "#77743F"},
     "A": {"label": "all-reduce", "facecolor": "#CD8FBF", "dark": "#742665"},
     "S": {"label": "reduce-scatter", "facecolor": "#8D7CC1", "dark": "#612FA3"},

@@ -168,7 +168,7 @@ function amountText(amount, {memory, text}) {
 function describe(item, run) {  // in words what a box is, and when; of a gap, why
   if (!item.parts) return item.words ?? "...";
   const names = item.parts.map(({kind, stage, microbatch, copy}) => {
-    const name = kind ? run.kinds[kind][2] : "work", of = {U: ` after micro-batch ${microbatch}`, "W*": " micro-batches"};
+    const name = kind ? run.kinds[kind][2] : "work", of = {U: ` after micro-batch ${microbatch}`};
     return microbatch === null ? name : `${name}${of[kind] ?? ` of micro-batch ${microbatch}`} on stage ${stage}${run.hasCopies ? ` of copy ${copy}` : ""}`;
   });
   const when = item.end === item.start ? `at ${run.unit} ${exactly(item.start, run)}`
@@ -178,7 +178,7 @@ function describe(item, run) {  // in words what a box is, and when; of a gap, w
 
 // ---- the picture ----
 
-const WITHOUT_NUMBER = new Set(["A", "S", "U", "G", "X", "W*"]);  // kinds of work that is not of one micro-batch
+const WITHOUT_NUMBER = new Set(["A", "S", "U", "G", "X"]);  // kinds of work that is not of one micro-batch
 
 class Picture {
   // rows: the lanes of a run; kinds: {kind: [bright, dark, name]}; nPlaces: the most stages of a device; end: the last tick.

@@ -8,7 +8,7 @@ no name. What a `Schedule` is, and what can be made of one, is in `minipipe.orde
 from .one_stage_each import data_parallel, eager_one_f_one_b, gpipe, gpipe_fifo, naive, one_f_one_b
 from .interleaved import interleaved_one_f_one_b, looped_breadth_first
 from .zero_bubble import (
-    gpipe_late_w, interleaved_zero_bubble, one_f_one_b_late_w, with_late_W, zero_bubble_h1, zero_bubble_h2,
+    interleaved_zero_bubble, zero_bubble_h1, zero_bubble_h2,
     zero_bubble_v,
 )
 from .controllable_memory import v_half, v_min
@@ -23,10 +23,10 @@ globals().update(_BUILT)
 
 __all__ = [
     "SCHEDULES", "build", "chimera", "data_parallel", "dualpipe",
-    "dualpipe_v", "eager_one_f_one_b", "gpipe", "gpipe_fifo", "gpipe_late_w", "interleaved_one_f_one_b",
+    "dualpipe_v", "eager_one_f_one_b", "gpipe", "gpipe_fifo", "interleaved_one_f_one_b",
     "interleaved_zero_bubble", "is_name", "looped_breadth_first", "naive", "name_of", "names_for",
-    "names_having", "one_f_one_b", "one_f_one_b_late_w", "pipedream", "pipedream_2bw",
-    "pipedream_vertical", "stages_per_device", "v_half", "v_min", "with_late_W",
+    "names_having", "one_f_one_b", "pipedream", "pipedream_2bw",
+    "pipedream_vertical", "stages_per_device", "v_half", "v_min",
     "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]
 __all__ += sorted(_BUILT.keys() - {*__all__})

@@ -1,17 +1,12 @@
-"""Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble.
+"""Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble."""
 
-At the end those with late W: the weight gradients of all micro-batches in one wide product, in the drain.
-"""
-
-from dataclasses import replace
 from fractions import Fraction
 
 from ..order.actions import Action, Overlap
-from ..order.changes import refuse
 from ..order.names import SCHEDULES
 from ..order.schedule import make_schedule
 from .interleaved import group_of, in_groups
-from .one_stage_each import forwards_and_backwards, gpipe, in_turn, one_f_one_b, waits_for_gradients
+from .one_stage_each import forwards_and_backwards, in_turn, waits_for_gradients
 
 PAPER = "Qi et al. 2023, arXiv 2401.10241"
 
@@ -205,80 +200,3 @@ def interleaved_zero_bubble(devices, microbatches, v=2):
         return halved(in_turn(*in_groups(devices, microbatches, v, group, r), warm_up), delay=r)
 
     return make_schedule("interleaved-zb", devices, microbatches, order, v)
-
-
-# Late W.
-
-def with_late_W(schedule):
-    """Return `schedule` with a `W*` for each stage, behind all else that its device does, and no W before it.
-
-        device 0: 0F0 0F1 0B1 0B0    becomes    0F0 0F1 0I1 0I0 0W*1
-
-    Each B becomes an I. Until its last I a device makes what others wait for; after it come the W*, those of
-    later stages first. Its product is as wide as the mini-batch: faster than M narrow ones, with one pass
-    over dW instead of M. For that, a stage keeps what W reads of all M micro-batches: every A_prev and dZ.
-    With recomputation, only its other caches are saved.
-
-    Given the same A_prev and dZ, dW has the same bits for any M, any cut and any order of the rest; they are
-    not those of a sum over micro-batches. Which layers have such a product, and what others do, is in
-    `minipipe.parallel.totals`.
-
-    Overlaps are taken apart. A schedule with several copies of the network is refused, and so is one that has
-    W*, A or U already.
-
-    >>> print(with_late_W(gpipe(1, 2)))
-    device 0: 0F0 0F1 0I1 0I0 0W*1
-    """
-    refuse(schedule, "W*", "has late W already: use it as it is")
-    for kind in "ASUG":
-        refuse(schedule, kind, f"has {kind}, which takes in gradients that a late W makes later: add it last")
-    if schedule.n_copies > 1:
-        raise ValueError(
-            f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and a late W "
-            "takes in all micro-batches of one: use W instead"
-        )
-    last, devices = schedule.n_microbatches - 1, []
-    for device in range(len(schedule.devices)):
-        parts = [part for part in schedule.parts(device) if part.kind != "W"]
-        order = [part._replace(kind="I") if part.kind == "B" else part for part in parts]
-        stages = sorted({part.stage for part in parts}, reverse=True)
-        devices.append((*order, *(Action("W*", stage, last) for stage in stages)))
-    return replace(schedule, devices=tuple(devices), name=f"{schedule.name}-late-w")
-
-
-def _of_late_w(K, M, F, I, W):
-    return (M + K - 1) * (F + I) + M * W
-
-
-@SCHEDULES(
-    "gpipe-late-w", title="GPipe with late W", makespan=_of_late_w, alive=lambda K, M, device: M,
-    source="no known paper", late_w=True,
-)
-def gpipe_late_w(stages, microbatches):
-    """GPipe with late W: what goes back are input gradients alone, and W* fills the drain.
-
-        F0 F1 F2             I2 I1 I0 W*------
-           F0 F1 F2       I2 I1 I0 W*------
-              F0 F1 F2 I2 I1 I0 W*------
-
-    Makespan (M + K - 1)(F + I) + M late_W ticks, with late_W for each micro-batch of a W*: (K - 1) W less
-    than GPipe if late_W = W. M micro-batches are alive on every device, from their I on as what W reads.
-    """
-    return with_late_W(gpipe(stages, microbatches))
-
-
-@SCHEDULES(
-    "1f1b-late-w", title="1F1B with late W", makespan=_of_late_w, alive=lambda K, M, device: M,
-    source="no known paper", late_w=True,
-)
-def one_f_one_b_late_w(stages, microbatches):
-    """1F1B with late W: the makespan of `gpipe_late_w`, with fewer caches.
-
-        F0 F1 F2       I0    I1    I2 W*------
-           F0 F1    I0 F2 I1    I2 W*------
-              F0 I0 F1 I1 F2 I2 W*------
-
-    Makespan (M + K - 1)(F + I) + M late_W ticks. M micro-batches are alive on every device; but of those on
-    device r only min(M, K - r) have more than what W reads.
-    """
-    return with_late_W(one_f_one_b(stages, microbatches))

@@ -64,8 +64,8 @@ def same_bits(pipe, X, Y):
     """Tell whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
     Must hold for any floats: the same micro-batches, added along the same tree, with
-    one number of threads in BLAS (see `minipipe.arrays.blas_threads`). With late W, so
-    has the one stage; with a `grain`, the reference is `Sequential` with that grain.
+    one number of threads in BLAS (see `minipipe.arrays.blas_threads`). With a `grain`,
+    the reference is `Sequential` with that grain.
     """
     return difference_in_words(*against_one_device(pipe, X, Y)) is None
 
@@ -73,8 +73,7 @@ def same_bits(pipe, X, Y):
 def against_one_device(pipe, X, Y):
     """Return (J, gradients) of `pipe` and (J, gradients) of one device with its micro-batches or grains."""
     if pipe.grain is None:
-        schedule = "gpipe-late-w" if "W*" in pipe.schedule.kinds else "gpipe"
-        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule=schedule)
+        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule="gpipe")
     else:
         one_device = Sequential(pipe.layers, pipe.loss, grain=pipe.grain)
     reference = _run(_like(pipe, one_device), X, Y)

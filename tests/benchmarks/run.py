@@ -232,7 +232,6 @@ def beside_products(layer, A_prev):
 # ---- two devices of this computer beside one ----
 
 SIZE, DEPTH, M = 1024, 8, 8
-LATE = "1f1b-late-w"
 
 
 def least(name):
@@ -245,8 +244,6 @@ CASES = [  # what, beside what, the smallest ratio that is possible, case, engin
     for what, *others in [
         ("1F1B, K = 2, M = 8, threads", "K = 1", least("1f1b"), "pipeline", "threads"),
         ("1F1B, K = 2, M = 8, MPI", "K = 1", least("1f1b"), "pipeline", "mpi"),
-        ("the same with late W, threads", "full batch", least(LATE), "late", "threads"),
-        ("the same with late W, MPI", "full batch", least(LATE), "late", "mpi"),
         ("data parallel, D = 2, threads", "full batch", 1 / 2, "data", "threads"),
         ("data parallel, D = 2, MPI", "full batch", 1 / 2, "data", "mpi"),
         ("half of it in each of two processes at once", "full batch", 1 / 2, "halves", "mpi"),
@@ -268,7 +265,7 @@ def alone(case, size):
 
 
 def together(case, engine, size):
-    """The function that runs it on two: a pipeline, one with late weight gradients, or copies.
+    """The function that runs it on two: a pipeline, or copies.
 
     Or what bounds these: the same work without a message.
     """
@@ -283,8 +280,7 @@ def together(case, engine, size):
         return apart
     if case == "data":
         return DataParallel(*setting, 2, dtype=np.float32, engine=engine).forward_backward
-    name = LATE if case == "late" else "1f1b"
-    return Pipeline(*setting, 2, M, schedule=name, dtype=np.float32, engine=engine).forward_backward
+    return Pipeline(*setting, 2, M, schedule="1f1b", dtype=np.float32, engine=engine).forward_backward
 
 
 def measured(case, engine, n_rounds, size=SIZE):

@@ -308,7 +308,7 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
     assert out.count("idle, of all") == 1
     assert float(out.split("test accuracy ")[1].split(" %")[0]) >= 90
     assert "rational numbers, m = 11 in 8 ragged micro-batches: equal (==); only exp and log are round" in out
-    n_names = len(names_having(flush=True, late_w=False))
+    n_names = len(names_having(flush=True))
     assert f"the bits of {n_names} schedules and of one device are equal (==)" in out
     assert float(re.search(r"at most (\S+) units in the last place", out)[1]) < 100
     assert "device 3  ......F0B0--F1B1--" in out and "makespan                                33 ticks" in out

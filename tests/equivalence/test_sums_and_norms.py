@@ -168,7 +168,6 @@ class DenseInHalves(Handing):  # A = W A_prev + b; dW and db are views of one ar
 KINDS = Offset, TwoOffsets, OffsetAndItsInput, DenseInHalves
 SETTINGS = (  # M, K, schedule, how gradients are summed
     (8, 1, "gpipe", "tree"), (8, 3, "1f1b", "running"), (4, 2, "zb-h1", "tree"),
-    (8, 3, "gpipe-late-w", "tree"),
 )
 
 

@@ -373,26 +373,6 @@ class TwoFormulas(mp.Tanh):
         return dA * (1 - self.cache) * (1 + self.cache)
 
 
-class JoinsNothing(Layer):  # says that caches can be put side by side, which have the samples first
-    joins_samples = True
-
-    def __init__(self):
-        self.W = np.ones((2, 3))
-
-    def output_shape(self, shape):
-        return 2, *shape[1:]
-
-    def forward(self, A_prev):
-        self.cache = A_prev.T
-        return self.W.astype(A_prev.dtype) @ A_prev
-
-    def backward_input(self, dZ):
-        return self.W.astype(dZ.dtype).T @ dZ
-
-    def backward_weight(self, dZ):
-        return dZ @ self.cache, None
-
-
 class Overflows(mp.Softmax):
     def forward(self, Z):
         self.cache = np.exp(Z) / np.exp(Z).sum(axis=0, keepdims=True)
@@ -470,7 +450,6 @@ WRONG = [  # (layer, shape of a sample, a piece of the promise, a piece of the s
     (DropsItsCache(3, 2), (3,), HALVES, "what backward_input has left in cache, and nothing else"),
     (WholeOfALinear(3, 2), (3,), SLOPES, "db is 2 times the slope"),
     (TwoFormulas(), (3,), HALVES, "both compute what backward does, by one formula"),
-    (JoinsNothing(), (3,), PIPELINES, "gpipe-late-w, recompute='never'; is cache an array with the samples"),
     (ForgetsItsBound(), (3,), SLOPES, "but the slope is 0, where A_prev[0, 4] = 7"),
     (EachOfThePositive(), (3,), SLOPES, "where entries are equal, does each of them get the whole dZ?"),
     (ReusesItsGradient(), (3,), ARRAYS, "the next micro-batch has changed dZ of this one"),

@@ -120,7 +120,6 @@ NETWORKS = {
     "one device": mp.Sequential,
     "pipeline": lambda layers, loss: mp.Pipeline(layers, loss, min(2, len(layers)), 2),
     "pipeline with a grain": lambda layers, loss: with_a_grain(layers, loss, 1, 2, grain=2),
-    "late W": lambda layers, loss: mp.Pipeline(layers, loss, 1, 2, schedule="gpipe-late-w"),
     "replicas": lambda layers, loss: mp.DataParallel(layers, loss, 2),
     "replicas by a ring": lambda layers, loss: mp.DataParallel(layers, loss, 2, sums=RING),
     "shards": lambda layers, loss: mp.TensorParallel(layers, loss, 2),

@@ -22,7 +22,7 @@ from minipipe.layers.through import put_aside
 from minipipe.losses import Loss
 from minipipe.optimizers import Optimizer
 from minipipe.order import RECOMPUTE, Action, Schedule
-from minipipe.schedules import names_for, names_having
+from minipipe.schedules import names_for
 
 
 class Tiny(mp.Layer):
@@ -109,7 +109,7 @@ def assert_two_updates_equal_full_batch(net):
     assert_same(two_updates(net, sgd()), FULL_BATCH)
 
 
-SCHEDULES = [*names_for(stages=4, microbatches=6), *names_having(late_w=True)]
+SCHEDULES = names_for(stages=4, microbatches=6)
 
 
 @pytest.mark.parametrize("schedule, recompute", one_in(5, SCHEDULES, RECOMPUTE))
@@ -226,20 +226,6 @@ def test_a_subclass_with_its_own_backward_is_what_runs(name, schedule):
         own = with_backward(layer, backward)
         assert_same(gradients_of(own, shape, schedule), expected)
         assert len(own.calls) >= 6
-
-
-@pytest.mark.parametrize("schedule", names_having(late_w=True))
-def test_a_subclass_with_its_own_backward_runs_with_late_W(schedule):
-    class Tripled(mp.Linear):
-        def backward(self, dZ):
-            dA_prev, dW, db = super().backward(dZ)
-            return dA_prev, 3 * dW, 3 * db
-
-    W, b = fractions(3, 2, seed=0), fractions(3, 1, seed=1)
-    plain, own = (mp.Pipeline([kind(2, 3, W=W, b=b), mp.Linear(3, 2, W=W.T)], LOSS, 2, 3, schedule=schedule)
-                  for kind in (mp.Linear, Tripled))
-    assert own.forward_backward(X, Y) == plain.forward_backward(X, Y)
-    assert_same(own.gradients[0], [3 * gradient for gradient in plain.gradients[0]])
 
 
 def test_an_overridden_half_is_what_backward_calls():

@@ -104,7 +104,7 @@ def n_calls(schedule, M, **options):
 
 @pytest.mark.parametrize("schedule, recompute, count_bytes", [
     ("gpipe", "never", False), ("gpipe", "always", False), ("1f1b", "never", False),
-    ("gpipe-late-w", "never", False), ("gpipe", "never", True), ("gpipe", "always", True),
+    ("gpipe", "never", True), ("gpipe", "always", True),
 ])
 def test_the_first_mini_batch_is_linear_in_its_micro_batches(schedule, recompute, count_bytes):
     """Of twice as many micro-batches it has twice as many calls, also if bytes are counted."""

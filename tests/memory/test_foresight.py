@@ -122,10 +122,8 @@ MACHINE = dict(
 
 @pytest.mark.parametrize("schedule, M, m, layers, options", [
     ("1f1b", 6, 13, CONNECTED, dict(recompute="sqrt")),
-    ("gpipe-late-w", 4, 38, LAYERS, {}),
     (TWO_COPIES, 8, 17, CONNECTED, dict(recompute="always", sums=RUNNING)),
     (with_all_reduce(in_copies(build("zb-v", 2, 4), 2)), 8, 17, LAYERS, dict(**MACHINE)),
-    (with_updates(build("1f1b-late-w", 4, 5)), 5, 11, LAYERS, dict(optimizer=ADAM)),
     (with_updates(build("chimera", 4, 4)), 4, 9, LAYERS, dict(optimizer=ADAM, **MACHINE)),
     slow(with_zero(TWO_COPIES, 1), 8, 17, LAYERS, dict(optimizer=ADAM, **MACHINE)),
     slow(with_zero(THREE_COPIES, 2), 8, 40, LAYERS, dict(optimizer=ADAM, **MACHINE)),

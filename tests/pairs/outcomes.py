@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from pairs.reference import Loop
-from settings import ASYNCHRONOUS, LATE_W, DEFAULTS, OPTIONS, filled, trained
+from settings import ASYNCHRONOUS, DEFAULTS, OPTIONS, filled, trained
 
 
 NOT_IN_BITS = "place", "checkpoint", "engine", "links", "zero"
@@ -66,7 +66,7 @@ def oracle_of(row):
         return "a plain loop", Loop(row).train()
     how = row["how"] if row["how"] == "fit" else "forward_backward"
     ordered = row["accumulate"] == "tree" and row["all_reduce"] == "owners"
-    ordered = ordered and row["schedule"] not in (*LATE_W, *ASYNCHRONOUS)
+    ordered = ordered and row["schedule"] not in ASYNCHRONOUS
     plainer = row | {"how": how, "updates": "step"}
     plainer["again"] = row["again"] or row["checkpoint"]  # as many calls
     plainer |= {name: OPTIONS[name][0] for name in NOT_IN_BITS + NOT_ALONG_THE_TREE * ordered}

@@ -18,7 +18,6 @@ from minipipe.plots.html import template
 
 LEAST = 15  # Delta E of CIE 1976
 # both are weight gradients, and no run has both
-ONE_COLOUR = [(("W", shade), ("W*", shade)) for shade in ("bright", "dark")]
 # what an eye of each kind makes of linear red, green and blue
 SIGHTS = {
     "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
@@ -87,7 +86,7 @@ def too_near(colours, papers):
     both = {**colours, **papers}
     for (one, other), sight in itertools.product(pairs, SIGHTS):
         distance = delta_e(both[one], both[other], sight)
-        if distance < LEAST and (one, other) not in ONE_COLOUR:
+        if distance < LEAST:
             yield sight, one, other, round(distance, 1)
 
 

@@ -30,7 +30,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr(import_module("minipipe.plots.html"), "_png", lambda trace, title: b"PNG")
 
 
-@pytest.mark.parametrize("name", one_in(4, sorted(mp.schedules.names_having(flush=True, late_w=False))))
+@pytest.mark.parametrize("name", one_in(4, sorted(mp.schedules.names_having(flush=True))))
 def test_every_schedule_shows_its_run_with_standard_costs(name, undrawn):
     schedule = mp.schedules.build(name, 4, 8)
     assert page_in(schedule._repr_html_()) == html(mp.simulate(schedule), title=name)

@@ -27,7 +27,7 @@ from minipipe.site.live import lab
 from minipipe.site.playground import Handler, write_playground
 
 NAMES = [*SCHEDULES.load()]
-HALVES = {"I", "W", "W*"}
+HALVES = {"I", "W"}
 
 
 def ask(name, **given):

@@ -178,7 +178,7 @@ def test_updates_are_lines_and_those_that_take_time_are_boxes():
     assert len(ax.texts) == 8, "an all-reduce and an update belong to no micro-batch: they have no number"
 
 
-@pytest.mark.parametrize("name", one_in(6, sorted(names_having(flush=True, late_w=False))))
+@pytest.mark.parametrize("name", one_in(6, sorted(names_having(flush=True))))
 def test_every_action_is_a_box_of_its_kind_with_its_number(name):
     """Of an overlap, the upper half of the box is the forward, the lower one the backward."""
     trace = mp.simulate(build(name, 4, 8))

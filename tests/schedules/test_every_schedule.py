@@ -98,7 +98,6 @@ def test_its_orders_are_what_its_decorator_says(name):
         assert (len(order.devices), order.n_stages) == (K, K * facts.stages_per_device)
         assert order.n_copies == (facts.copies if M > 1 else 1)
         assert ("U" not in order.kinds) == facts.flush
-        assert ("W*" in order.kinds) == facts.late_w
     assert re.search(r"\d{4}|^no known paper$", facts.source), f"{facts.source!r} names no year"
 
 
@@ -213,7 +212,6 @@ WITHOUT = pytest.mark.parametrize("name", names_having(flush=False))
 
 @pytest.mark.parametrize("name, recompute", one_in(2, names_having(flush=True), ["never", "always"]))
 def test_a_run_has_the_bits_of_gpipe(name, recompute):
-    """With a late W, dW is one wide product: then the bits are those of GPipe with a late W."""
     K, M = sizes_of(name)[-1]
     pipe = pipeline(name, K, M, recompute=recompute, dtype=np.float32)
     X, Y = (A.astype(np.float32) for A in mini_batch(2 * M + 1))
@@ -251,7 +249,7 @@ def test_it_comes_back_from_its_text(name):
 @EVERY
 def test_it_comes_back_from_pytorchs_table_if_that_can_hold_it(name):
     for order in orders_of(name).values():
-        if order.asynchronous or FACTS[name].late_w:
+        if order.asynchronous:
             with pytest.raises(ScheduleError):
                 order.to_csv()
             continue

@@ -181,7 +181,7 @@ WRONG = [
     (lambda K, M: [], "<lambda>(2, 3) returns []: a function (K, M) returns a Schedule, such as gpipe(K, M)"),
     (lambda device, K, M: ["F0", ("Q", 0)][:1 + device],
      "device 1: item 1 of <lambda>(1, 2, 3) is ('Q', 0), which is not an action: write (\"F\", 0) or "
-     "\"F0\"; (\"F\", 2, 0) or \"2F0\" for stage 2; for F also B, I, W, W*"),
+     "\"F0\"; (\"F\", 2, 0) or \"2F0\" for stage 2; for F also B, I, W, R"),
     *((lambda device, K, M, item=item: [item], f"item 0 of <lambda>(0, 2, 3) is {item!r}, which is not an")
       for item in ("F", "B0 B1", 7, None, ("F",), ("F", -1), ("F", 0.5), ("F", True), ("F", "0"), [])),
     ("1f1", "unknown schedule '1f1': did you mean '1f1b'?"),

@@ -284,7 +284,7 @@ def test_costs_of_all_reduces_and_updates():
     assert Costs(FB=[7, 8], A=0).duration(gpipe(2, 4))(order[-1]) == 7
     assert Costs.from_text("A=1/2,U=0") == Costs(A=[1, 2], U=0)
     for text in ("all_reduce=1", "A=1,A=2"):
-        with pytest.raises(ValueError, match="one cost of F, B, R, I, W, late_W, FB, A, U, message_bytes"):
+        with pytest.raises(ValueError, match="one cost of F, B, R, I, W, FB, A, U, message_bytes"):
             Costs.from_text(text)
     assert costs_in_segments(Costs(A=[4, 3]), gpipe(2, 1), [1, 2]).A == [4, Fraction(3, 2), Fraction(3, 2)]
 

@@ -21,7 +21,7 @@ from minipipe.exact import Rational
 from minipipe.order import (
     Action, Schedule, ScheduleError, in_copies, with_all_reduce, with_recompute, with_updates, with_zero,
 )
-from minipipe.schedules import build, data_parallel, with_late_W
+from minipipe.schedules import build, data_parallel
 
 LOSS = mp.MeanSquaredError()
 LAYERS = mp.Sequential(
@@ -216,7 +216,7 @@ def test_exchanges_in_other_orders_are_a_deadlock_that_names_both(level, kind, w
 
 
 @pytest.mark.parametrize("make", [
-    with_all_reduce, with_updates, with_late_W, lambda order: with_zero(order, 1),
+    with_all_reduce, with_updates, lambda order: with_zero(order, 1),
 ])
 def test_all_reduces_and_updates_are_not_added_to_zero(make):
     with pytest.raises(ValueError, match=r"(reduce-scatters|updates|gathers) already|has S, which"):
