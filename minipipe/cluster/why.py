@@ -31,7 +31,6 @@ Where several causes would do, an exchange of the device itself comes first, the
 is always the link's fault.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
@@ -415,13 +414,13 @@ def critical_path(trace):
 
 
 MOST_NAMES = 6    # that are shown of a stay on a device: of more, the first and the last ones
-MOST_LINES = 256  # of a round that repeats itself
+MOST_LINES = 40   # of a path: of more, the first and the last ones
 
 
 def describe_path(path, unit=TICKS, names=()):
     """Return the path in words: a line for each stay on a device and each message that takes time; the sums.
 
-    Where the path goes the same way again and again, with other micro-batches, the first round is shown.
+    Of a long path, the lines in the middle are left out.
 
     path: what `critical_path` has returned.
     unit, names: those of the trace.
@@ -430,41 +429,21 @@ def describe_path(path, unit=TICKS, names=()):
         what = step.what
         return f"link {_where(what)}" if type(what) is Message else lane_name(what.device, what.lane, names)
 
-    rows, alike = [], []
+    rows = []
     for where, steps in groupby((step for step in path if step.end > step.start), key=place):
         steps = list(steps)
         labels = [str(step.what.label) for step in steps]
-        alike.append((where, re.sub(r"\d+", "#", " ".join(labels))))
         if len(labels) > MOST_NAMES:
             shown = MOST_NAMES // 2
             labels = [*labels[:shown], f"... {len(labels) - 2 * shown} more ...", *labels[-shown:]]
         rows.append((where, " ".join(labels), steps[0].start, steps[-1].end))
-    rows = [(*words, f"{ticks(start)} to {ticks(end)}") for *words, start, end in _folded(rows, alike)]
+    if len(rows) > MOST_LINES:
+        shown = MOST_LINES // 2
+        left_out = rows[shown:-shown]
+        rows[shown:-shown] = [("...", f"{len(left_out)} more lines", left_out[0][2], left_out[-1][3])]
+    rows = [(*words, f"{ticks(start)} to {ticks(end)}") for *words, start, end in rows]
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     work = sum(step.end - step.start for step in path if type(step.what) is Span)
     links = sum(step.end - step.start for step in path if type(step.what) is Message)
     lines = [f"{where:{widths[0]}}  {labels:{widths[1]}}  {when}" for where, labels, when in rows]
     return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} {unit}"])
-
-
-def _folded(rows, alike):
-    """Return rows (where, names, start, end); one row stands for all further rounds of a repeated pattern.
-
-    alike: for each row, a key: rows of two rounds that differ in the micro-batch alone have the same key.
-    """
-    found, at = [], 0
-    while at < len(rows):
-        length, folded = 1, 0  # of a round; rows that repeat it
-        for n in range(2, min(MOST_LINES, len(rows) - at - 1) + 1):
-            end = at + n
-            while end < len(rows) and alike[end] == alike[at] and alike[end:end + n] == alike[at:at + n]:
-                end += n
-            if end - at - n > max(folded, n):
-                length, folded = n, end - at - n
-        found += rows[at:at + length]
-        if folded:
-            again = rows[at + length:at + length + folded]
-            words = f"{folded // length} more rounds of these {length} lines"
-            found.append(("...", words, again[0][2], again[-1][3]))
-        at += length + folded
-    return found

@@ -266,24 +266,21 @@ def test_unequal_stages_are_compared_with_equal_ones():
         assert trace.even is None and "with equal stages" not in str(trace.explain())
 
 
-def test_a_path_that_goes_round_and_round_shows_one_round():
+def test_a_long_path_leaves_out_the_lines_in_its_middle():
     def lines(name, K, M):
         trace = mp.simulate(build(name, K, M), link=Link(1))
         return [re.split("  +", line) for line in describe_path(trace.critical_path()).splitlines()]
 
-    four = lines("naive", 2, 4)
-    assert four[:6] == [
+    assert lines("naive", 2, 4)[:5] == [
         ["device 0", "0F0", "0 to 1"], ["link 0 -> 1", "0F0", "1 to 2"], ["device 1", "1F0 1B0", "2 to 5"],
         ["link 1 -> 0", "1B0", "5 to 6"], ["device 0", "0B0 0F1", "6 to 9"],
-        ["...", "2 more rounds of these 4 lines", "9 to 25"],
     ]
-    assert [line[0] for line in four[6:-1]] == ["link 0 -> 1", "device 1", "link 1 -> 0", "device 0"]
-    assert not any("rounds" in line[1] for line in lines("naive", 2, 3)[:-1])
-    for name, K, M in (("1f1b", 4, 64), ("zb-v", 4, 32)):
+    for name, K, M in (("naive", 2, 4), ("1f1b", 4, 64), ("zb-v", 4, 32)):
         *path, total = lines(name, K, M)
         times = [line[2].split(" to ") for line in path]
         assert [begin for begin, _ in times] == ["0", *(end for _, end in times[:-1])], name
-        assert total[0].endswith(f"= {times[-1][1]} ticks") and len(path) < 20 * K, name
+        assert total[0].endswith(f"= {times[-1][1]} ticks")
+        assert len(path) <= 41 and (name != "1f1b" or path[20][0] == "..."), name
 
 
 def test_a_path_may_end_with_a_message():
