@@ -1,14 +1,23 @@
-"""The run of a schedule whose devices exchange and hold so many bytes, without a network that has them."""
+"""The run of a schedule in copies and shards, which exchange and hold so many bytes, without a network."""
 
+import csv
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from functools import partial
+from io import StringIO
+from itertools import pairwise, product
+from math import lcm
 from typing import NamedTuple
 
+from ..checks import whole_number
 from ..cluster import Bytes, Compute, Counted, Link, Trace
 from ..collectives import Group, all_reduce
 from .actions import RULES
+from .changes import in_copies, with_all_reduce, with_zero
 from .costs import Costs
 from .programs import Wires, WithoutNumbers, cluster_of, programs_of_schedule
+from .simulate import simulate
 
 EXCHANGING = "FRBI"  # kinds of work within which shards exchange activations, or the gradients of these
 
@@ -85,3 +94,103 @@ def simulate_volumes(schedule, costs: Costs, link: Link, volumes: Volumes, shard
     holdings = [partial(Counted, each) for each in held] if counts else None
     shares = [n_stages for n_stages in schedule.stages_on for _ in range(shards)]
     return cluster_of(programs, schedule, costs, link, holdings, shares=shares).run()
+
+
+# The same by ticks instead of bytes, and by a table of layers.
+
+COLUMNS = ("F", "I", "W", "sent", "activations", "parameters")  # of a profile; the first three it must have
+
+
+def stages_of_profile(text: str, n_stages: int) -> dict[str, list]:
+    """Return {column: its number for each stage} of a CSV with a row for each layer.
+
+    Args:
+        text: has the `COLUMNS` F, I and W, in ticks, and may have the others, in bytes: what a layer sends on
+            and what it keeps of a micro-batch, and what it always holds.
+        n_stages: each gets equally many layers, as nearly as they can be cut.
+
+    >>> stages_of_profile("F, I, W, sent\\n1, 1, 1, 8\\n2, 1, 0.5, 4", 1)["W"]
+    [Fraction(3, 2)]
+    """
+    rows = list(csv.DictReader(StringIO(text.strip()), skipinitialspace=True))
+    names = set(rows[0]) if rows else set()
+    if not set(COLUMNS[:3]) <= names or len(rows) < n_stages:
+        raise ValueError(
+            f"a profile needs the columns F, I, W and a row for each layer, at least {n_stages}: it has "
+            f"{len(rows)} rows, with {', '.join(map(str, names)) or 'no column'}; others that count are "
+            f"{', '.join(COLUMNS[3:])}"
+        )
+    cuts = [stage * len(rows) // n_stages for stage in range(n_stages + 1)]
+    found = {}
+    for name in COLUMNS:
+        layers = [Fraction(row.get(name) or 0) for row in rows]
+        of_stages = [layers[start:end] for start, end in pairwise(cuts)]
+        found[name] = [each[-1] if name == "sent" else sum(each) for each in of_stages]
+    return found
+
+
+def simulate_split(
+    schedule, costs: Costs, latency=0, transfer=0, *, copies: int = 1, zero: int = 0, shards: int = 1,
+    gradients=0, activations=0, profile: str | None = None,
+) -> Trace:
+    """Return the `Trace` of a schedule in several copies and shards, by the ticks that exchanges take.
+
+    Args:
+        schedule: a `Schedule` of one copy of the network. Alone, it is run as far as it goes; in copies or
+            shards it must have no faults.
+        costs: the ticks of each action.
+        latency: ticks of each message on its way.
+        transfer: ticks for which a message between stages fills its link.
+        copies: of the network, D. They sum gradients by all-reduces.
+        zero: the level of ZeRO among the copies; 0: none.
+        shards: of each layer, T.
+        gradients: ticks for which all gradients of a device would fill a link.
+        activations: ticks for which what a device's shards sum in a forward would fill a link.
+        profile: a CSV as for `stages_of_profile`: the costs are then its own, devices hold bytes, and
+            `transfer` is of the largest message.
+
+    >>> from ..schedules import gpipe
+    >>> print(simulate_split(gpipe(2, 4), Costs(), copies=2, gradients=4).makespan)
+    19
+    """
+    copies, shards = whole_number("copies", copies, 1), whole_number("shards", shards, 1)
+    # a link carries `unit` bytes in a tick, so that messages and the parts of exchanges are whole bytes
+    ticks = (transfer, gradients, activations)
+    unit = Fraction(
+        lcm(*(Fraction(each).denominator for each in ticks)) * lcm(*schedule.sharing) * copies * shards
+    )
+    sent, held = int(unit * transfer), ()
+    if profile:
+        if zero:
+            raise ValueError("the bytes of a profile are counted without ZeRO: leave one of the two out")
+        stages = stages_of_profile(profile, schedule.n_stages)
+        costs = Costs(**{kind: stages[kind] for kind in "FIW"})
+        held = stages["activations"], stages["parameters"]
+        if any(stages["sent"]) and transfer:
+            sent, unit = stages["sent"], max(stages["sent"]) / transfer
+    costs, link = replace(costs, message_bytes=sent), Link(latency, unit) if any(ticks) else Link(latency)
+    if copies == shards == 1 and not profile:
+        return simulate(schedule, costs, link, as_far_as_it_goes=True)
+    whole = in_copies(schedule.validate(), copies)
+    if zero:
+        whole = with_zero(whole, zero)
+    elif copies > 1 and "U" not in whole.kinds:
+        whole = with_all_reduce(whole)
+    shared, summed = ([int(unit * each / n) for n in schedule.sharing] for each in (activations, gradients))
+    trace = simulate_volumes(whole, costs, link, Volumes(shared, summed, *held), shards)
+    trace.names = names_in_split(copies, len(schedule.devices), shards)
+    return trace
+
+
+def names_in_split(copies: int, devices: int, shards: int) -> list[str]:
+    """Return what rows are called, by copy (d), device of a copy (p) and shard (t); [] for one such axis.
+
+    >>> names_in_split(1, 2, 2)
+    ['device 0: p0 t0', 'device 1: p0 t1', 'device 2: p1 t0', 'device 3: p1 t1']
+    """
+    axes = [(letter, size) for letter, size in zip("dpt", (copies, devices, shards)) if size > 1]
+    if len(axes) < 2:
+        return []
+    places = product(*(range(size) for _, size in axes))
+    words = (" ".join(f"{letter}{n}" for (letter, _), n in zip(axes, place)) for place in places)
+    return [f"device {number}: {word}" for number, word in enumerate(words)]

@@ -4,38 +4,29 @@ The page runs this file in a worker, with the modules of minipipe that it import
 All numbers are those of the package; what is decided here is what the settings mean.
 """
 
-import csv
 import json
 import re
-from dataclasses import replace
 from fractions import Fraction
-from io import StringIO
-from itertools import pairwise, product
-from math import lcm
+from functools import partial
 from typing import NamedTuple
 
 from minipipe import __version__
-from minipipe.checks import whole_number
-from minipipe.cluster import COMPUTE, Link, Trace
-from minipipe.order import (
-    Costs, Schedule, ScheduleError, best_schedule, greedy_schedule, in_copies, simulate, with_all_reduce,
-    with_zero,
-)
-from minipipe.order import names
-from minipipe.order.volumes import Volumes, simulate_volumes
+from minipipe.cluster import COMPUTE, Trace
+from minipipe.order import Costs, Schedule, ScheduleError, best_schedule, greedy_schedule
+from minipipe.order.names import SCHEDULES, family_of, title_of
+from minipipe.order.volumes import simulate_split
 from minipipe.plots.canvas import parts_of
-from minipipe.plots import sentence
 from minipipe.plots.html import blame_finder, html, picture
 from minipipe.plots.saving import chrome_trace, plain
-from minipipe.schedules import SCHEDULES, build
+from minipipe.plots.sentence import sentence
+from minipipe.schedules import build
 
 OWN, GREEDY = "own", {"greedy": False, "greedy-halves": True}  # what a schedule may be, beside a name
 TITLES = {OWN: "Your order", "greedy": "Greedy", "greedy-halves": "Greedy in halves"}
-FIRST = {
-    "schedule": "1f1b", "own": "", "K": 4, "M": 8, "F": "1", "I": "1", "W": "1", "latency": "0",
-    "transfer": "0", "alive": None, "D": 1, "zero": 0, "gradients": "0", "T": 1, "activations": "0",
-    "profile": None,
-}
+WORDS = {"schedule": "1f1b", "own": "", "profile": None, "alive": None}  # the settings that are no numbers
+FIRST = WORDS | dict(
+    K=4, M=8, F=1, I=1, W=1, latency=0, transfer=0, D=1, zero=0, gradients=0, T=1, activations=0
+)
 LONGER, MOST_FOR_LONGER = 2, 512  # up to this K M, the sentence tells of a run with twice the micro-batches
 
 latest = [None, None]  # the `Shown` of each side of the page
@@ -44,33 +35,23 @@ latest = [None, None]  # the `Shown` of each side of the page
 # Settings.
 
 def number_of(text):
-    """Return 2, "0.1" or "1/3" as the number that it is written as: an int or a `Fraction`."""
+    """Return 2, "0.1" or "1/3" as an int or a `Fraction`, and "1 1 2 1" as a list of them."""
+    words = str(text).replace(",", " ").split()
     try:
-        number = Fraction(str(text).strip())
+        fractions = list(map(Fraction, words))
     except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{text!r} is not a number: write for instance 2, 0.1 or 1/3") from None
-    return number.numerator if number.denominator == 1 else number
-
-
-def numbers_of(text):
-    """Return "1 1 2 1" as a list of numbers; of one number, that number."""
-    numbers = [number_of(word) for word in str(text).replace(",", " ").split()]
-    if not numbers:
-        raise ValueError("a number is missing: write one, or one for each device, such as 1 1 2 1")
+        fractions = []
+    if not fractions:
+        raise ValueError(f"{text!r} is not a number: write 2, 0.1 or 1/3, or one for each device: 1 1 2 1")
+    numbers = [each.numerator if each.denominator == 1 else each for each in fractions]
     return numbers[0] if len(numbers) == 1 else numbers
 
 
 def read(asked):
     """Return the settings with numbers for texts, and with those of `FIRST` that are not given."""
     settings = FIRST | asked
-    for name in ("K", "M", "D", "T", "zero"):
-        settings[name] = whole_number(name, number_of(settings[name]), 0 if name == "zero" else 1)
-    for name in ("latency", "transfer", "gradients", "activations"):
-        settings[name] = number_of(settings[name])
-    for name in "FIW":
-        settings[name] = numbers_of(settings[name])
-    settings["alive"] = None if settings["alive"] in (None, "") else numbers_of(settings["alive"])
-    return settings
+    numbers = {name: number_of(settings[name]) for name in FIRST if name not in WORDS}
+    return settings | numbers | {"alive": number_of(settings["alive"]) if settings["alive"] else None}
 
 
 def order_of(settings, costs):
@@ -95,37 +76,6 @@ def costs_of(settings):
     return Costs(**given, by="device")
 
 
-# A table of layers.
-
-class Profile:
-    """The ticks and bytes of each stage, out of a table with a row for each layer.
-
-    Every stage has equally many layers, as nearly as they can be cut.
-    """
-
-    COLUMNS = ("F", "I", "W", "sent", "activations", "parameters")
-
-    def __init__(self, text, n_stages):
-        rows = list(csv.DictReader(StringIO(text.strip()), skipinitialspace=True))
-        names = set(rows[0]) if rows else set()
-        if not {"F", "I", "W"} <= names or len(rows) < n_stages:
-            raise ValueError(
-                f"a profile needs the columns F, I, W and a row for each layer, at least {n_stages}: it has "
-                f"{len(rows)} rows, with {', '.join(map(str, names)) or 'no column'}; others that count are "
-                f"{', '.join(self.COLUMNS[3:])}"
-            )
-        cuts = [stage * len(rows) // n_stages for stage in range(n_stages + 1)]
-        stages = [rows[start:end] for start, end in pairwise(cuts)]
-        for name in self.COLUMNS:
-            column = [[number_of(row.get(name) or 0) for row in layers] for layers in stages]
-            setattr(self, name, [each[-1] if name == "sent" else sum(each) for each in column])
-
-
-def title_of(name):
-    """Return what a sentence calls a schedule."""
-    return TITLES.get(name) or names.title_of(name)
-
-
 # A run.
 
 class Shown(NamedTuple):
@@ -142,50 +92,13 @@ def traced(settings, longer=1):
 
     longer: how many times the micro-batches of the settings.
     """
-    D, T, latency, transfer = (settings[name] for name in ("D", "T", "latency", "transfer"))
-    costs, title = costs_of(settings), title_of(settings["schedule"])
-    base = order_of(settings | {"M": settings["M"] * longer}, costs)
-    # a link carries `unit` bytes in a tick, so that messages and the parts of exchanges are whole bytes
-    ticks = [transfer, settings["activations"], settings["gradients"]]
-    unit = Fraction(lcm(*(Fraction(each).denominator for each in ticks)) * lcm(*base.sharing) * D * T)
-    sent, profile, held = int(unit * transfer), None, ()
-    if settings["profile"]:
-        profile = Profile(settings["profile"], base.n_stages)
-        costs, held = Costs(profile.F, I=profile.I, W=profile.W), (profile.activations, profile.parameters)
-        if any(profile.sent) and transfer:  # bytes of its own; the largest message takes the ticks
-            sent, unit = profile.sent, Fraction(max(profile.sent)) / transfer
-    costs = replace(costs, message_bytes=sent)
-    link = Link(latency, unit) if any(ticks) else Link(latency)
-    if D == T == 1 and not profile:
-        trace = simulate(base, costs, link, as_far_as_it_goes=True)
-        trace.title = title
-        return base, trace
-    exchanged = ([int(unit * each / n) for n in base.sharing] for each in ticks[1:])
-    schedule = copies_of(base.validate(), settings)
-    trace = simulate_volumes(schedule, costs, link, Volumes(*exchanged, *held), T)
-    trace.title, trace.names = title, names_of(D, T, len(base.devices))
-    return base, trace
-
-
-def copies_of(schedule, settings):
-    """Return the order of all copies of the network, with their exchanges."""
-    D, level = settings["D"], settings["zero"]
-    if level and settings["profile"]:
-        raise ValueError("the bytes of a profile are counted without ZeRO: leave one of the two out")
-    schedule = in_copies(schedule, D)
-    if level:
-        return with_zero(schedule, level)
-    return with_all_reduce(schedule) if D > 1 and "U" not in schedule.kinds else schedule
-
-
-def names_of(D, T, K):
-    """Return what rows are called where there are copies (d) or shards (t) of the K devices (p); else []."""
-    axes = [(letter, size) for letter, size in zip("dpt", (D, K, T)) if size > 1]
-    if D == T == 1 or len(axes) < 2:
-        return []
-    places = product(*(range(size) for _, size in axes))
-    words = (" ".join(f"{letter}{n}" for (letter, _), n in zip(axes, place)) for place in places)
-    return [f"device {number}: {word}" for number, word in enumerate(words)]
+    costs = costs_of(settings)
+    schedule = order_of(settings | {"M": settings["M"] * longer}, costs)
+    given = {name: settings[name] for name in ("zero", "gradients", "activations", "profile")}
+    split = {"copies": settings["D"], "shards": settings["T"]}
+    trace = simulate_split(schedule, costs, settings["latency"], settings["transfer"], **split, **given)
+    trace.title = TITLES.get(settings["schedule"]) or title_of(settings["schedule"])
+    return schedule, trace
 
 
 def shown(asked):
@@ -264,9 +177,7 @@ def answer(ask, text, news=None):
     return as_text(ANSWERS[ask](**given))
 
 
-def as_text(found):
-    """Return an answer as JSON."""
-    return json.dumps(found, allow_nan=False, separators=(",", ":"))
+as_text = partial(json.dumps, allow_nan=False, separators=(",", ":"))
 
 
 def run(sides):
@@ -287,7 +198,7 @@ def headline():
     is_short = settings["K"] * settings["M"] <= MOST_FOR_LONGER
     if is_short and settings["schedule"] != OWN and settings["D"] == 1:
         _, longer = traced(settings, LONGER)
-    return sentence.sentence(first.trace, rival if rival and rival.stop is None else None, longer)
+    return sentence(first.trace, rival if rival and rival.stop is None else None, longer)
 
 
 def describe(side, i):
@@ -351,18 +262,12 @@ def certificate(found):
 
 def known():
     """Return what the page lists before the first run: the schedules, and the version."""
-    facts = SCHEDULES.load().facts
-    schedules = [
-        {"name": name, "title": title_of(name), "family": names.family_of(name), "source": each.source,
-         "stages_per_device": each.stages_per_device}
-        for name, each in facts.items()
+    families = {name: family_of(name) for name in SCHEDULES.load()} | dict.fromkeys(GREEDY, "made by rules")
+    rows = [
+        {"name": name, "title": TITLES.get(name) or title_of(name), "family": family}
+        for name, family in families.items()
     ]
-    schedules += [
-        {"name": name, "title": title_of(name), "family": "Made by rules", "source": "",
-         "stages_per_device": 1}
-        for name in GREEDY
-    ]
-    return {"schedules": schedules, "version": __version__}
+    return {"schedules": rows, "version": __version__}
 
 
 ANSWERS = {
