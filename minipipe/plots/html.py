@@ -85,8 +85,7 @@ def picture(trace, most_words=MOST_WORDS):
         than `most_words` (None: any number).
     messages: source and to are rows; arrived is null of a message that is under way.
     path: the critical path. Work has its row twice, a message the rows of its two ends.
-    memory: for each device, the ticks of the changes and the amounts from there on. limits: who knows of
-        any, puts them in.
+    memory: for each device, the ticks of the changes and the amounts from there on.
     """
     places, styles = stage_places(trace), styles_of([trace])
     rows = {lane: number for number, lane in enumerate(rows_of(trace))}
@@ -142,7 +141,7 @@ def picture(trace, most_words=MOST_WORDS):
         "memory": {
             "unit": unit, "ticks": [each[0] if each else [] for each in changes],
             "amounts": [each[1] if each else [] for each in changes],
-            "peaks": [max(each[1]) if each else 0 for each in changes], "limits": None,
+            "peaks": [max(each[1]) if each else 0 for each in changes],
         },
     }
 

@@ -132,8 +132,8 @@ def pictured(settings, schedule, trace):
     """Return the picture of a run, and what the page says beside it."""
     found, limits, K = picture(trace), settings["alive"], len(schedule.devices)
     found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule, settings)
-    if limits:
-        found["memory"]["limits"] = [*map(plain, limits if isinstance(limits, list) else [limits] * K)]
+    each_limit = limits if isinstance(limits, list) else [limits] * K
+    found["memory"]["limits"] = limits and [*map(plain, each_limit)]
     causes, busy = trace.explain(), {}
     for span in trace.spans:
         if span.lane == COMPUTE:
