@@ -130,7 +130,8 @@ function readRun(run) {
       item.parts.push(part);
       return item;
     }
-    const item = {lane, start: at("start"), end: at("end"), label: at("label") ?? "", parts: [part], exchange: at("exchange"), action: spans.action?.[i]};
+    const item = {lane, label: at("label") ?? "", parts: [part], action: spans.action?.[i]};
+    for (const column of ["start", "end", "exchange"]) item[column] = at(column);
     lane[item.end > item.start ? "work" : "marks"].push(item);
     return item;
   });
@@ -169,7 +170,8 @@ function describe(item, run) {  // in words what a box is, and when; of a gap, w
   if (!item.parts) return item.words ?? "...";
   const names = item.parts.map(({kind, stage, microbatch, copy}) => {
     const name = kind ? run.kinds[kind][2] : "work", of = {U: ` after micro-batch ${microbatch}`};
-    return microbatch === null ? name : `${name}${of[kind] ?? ` of micro-batch ${microbatch}`} on stage ${stage}${run.hasCopies ? ` of copy ${copy}` : ""}`;
+    if (microbatch === null) return name;
+    return `${name}${of[kind] ?? ` of micro-batch ${microbatch}`} on stage ${stage}${run.hasCopies ? ` of copy ${copy}` : ""}`;
   });
   const when = item.end === item.start ? `at ${run.unit} ${exactly(item.start, run)}`
     : `${run.unit} ${exactly(item.start, run)} to ${exactly(item.end, run)} (${duration(item.end - item.start, run)})`;
@@ -270,7 +272,8 @@ class Picture {
     parts.forEach((part, i) => {
       const fill = this.fillOf(part.kind, part.place);
       this.pen.box(left, top + i * height, width, height, fill.box, radius);
-      const words = part.microbatch !== null ? this.wordsOf(part)[length] : this.onlyNumbers ? "" : label.length <= fits ? label : `${label.slice(0, fits - 1)}\u2026`;
+      const short = label.length <= fits ? label : `${label.slice(0, fits - 1)}\u2026`;
+      const words = part.microbatch !== null ? this.wordsOf(part)[length] : this.onlyNumbers ? "" : short;
       if (words && fits >= 1) this.pen.words(words, left + width / 2, top + (i + 0.5) * height + 1, fill.text, size);
     });
   }

@@ -187,12 +187,6 @@ const text = time => String(+time.toFixed(3));
 const percent = share => share === null ? "-" : `${100 * share < 10 ? +(100 * share).toFixed(1) : Math.round(100 * share)} %`;
 const peakOf = ({memory}) => Math.max(0, ...memory.peaks);
 
-function prepare(run, side) {
-  run.title = titles[state[side ? "vs" : "s"]] ?? run.title;
-  readRun(run).picture.onlyNumbers = true;
-  return run;
-}
-
 // ---- the page around the picture ----
 
 function show(answers, sentence) {
@@ -210,7 +204,9 @@ function show(answers, sentence) {
   const said = [told, run.over?.length && `It does not fit: ${run.over[0]}.`, second?.refused && `${titles[state.vs]}: ${second.refused}.`];
   say(said.filter(Boolean).join(" "));
   $("note").classList.toggle("alarm", Boolean(said[1] || said[2]));
-  runs = [run, second && second.spans ? second : null].filter(Boolean).map(prepare);
+  runs = [run, second && second.spans ? second : null].filter(Boolean).map(readRun);
+  for (const {picture} of runs) picture.onlyNumbers = true;
+  if (view && view.to > whole()) view = null;
   focus = null;
   if (chosen) choose(chosen);
   showNumbers();
@@ -268,9 +264,10 @@ function select(device, position) {  // an action in the text of the order
 }
 
 function showNumbers() {
-  const [run, rival] = runs, left = run.left?.length ?? run.left;
+  const [run, rival] = runs;
   const peak = run.memory.unit === "bytes" ? "peak memory of a device" : "micro-batches at the peak";
-  const numbers = run.stopped ? [["tick at which nothing goes on", text(run.makespan)], ["actions not done", left]] : [
+  const stop = [["tick at which nothing goes on", text(run.makespan)], ["actions not done", run.left]];
+  const numbers = run.stopped ? stop : [
     ["makespan", text(run.makespan), rival && text(rival.makespan)],
     ["of all time idle", percent(run.bubble), rival && percent(rival.bubble)],
     [peak, amountText(peakOf(run), run), rival && amountText(peakOf(rival), rival), run.over?.length > 0],
@@ -359,8 +356,8 @@ let focus = null, chosen = null, cause = null, drag = null;  // {side, item, tim
 const whole = () => Math.max(1e-9, drag?.whole ?? 0, ...runs.map(run => run.makespan));
 const sizesOf = ({devices, memory}) => {
   const place = [4, 8, 16, 32, Infinity].findIndex(most => devices <= most);
-  return {box: [31, 26, 17, 11, 7][place], gap: (showMessages ? [18, 14, 8, 4, 1] : [4, 4, 3, 2, 1])[place], beside: [18, 14, 11, 8, 5][place], apart: 2,
-          strip: memory.unit ? [memory.limits ? 22 : 15, memory.limits ? 15 : 11, 7, 5, 4][place] : 0};
+  const strips = memory.limits ? [22, 15, 7, 5, 4] : [15, 11, 7, 5, 4], gaps = showMessages ? [18, 14, 8, 4, 1] : [4, 4, 3, 2, 1];
+  return {box: [31, 26, 17, 11, 7][place], beside: [18, 14, 11, 8, 5][place], gap: gaps[place], apart: 2, strip: memory.unit ? strips[place] : 0};
 };
 const fontOf = box => clamp(box - 1, 6, 13);
 
@@ -387,7 +384,8 @@ function tone() {
 
 function draw() {
   if (!runs.length || !canvas.clientWidth) return;
-  const width = canvas.clientWidth, at = place(width), height = at.height, [wide, high] = [width, height].map(size => Math.round(size * devicePixelRatio));
+  const width = canvas.clientWidth, at = place(width), {height} = at;
+  const [wide, high] = [width, height].map(size => Math.round(size * devicePixelRatio));
   if (canvas.width !== wide || canvas.height !== high) {
     Object.assign(canvas, {width: wide, height: high});
     canvas.style.height = `${height}px`;
@@ -396,7 +394,9 @@ function draw() {
   context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
   context.clearRect(0, 0, width, height);
   paint(new CanvasPen(context), at, tone());
-  canvas.setAttribute("aria-label", `Timeline of ${runs.map(run => `${run.title}: ${run.devices} devices, ${duration(run.makespan, run)}`).join("; ")}`);
+  const said = runs.map(run => `${run.title}: ${run.devices} devices, ${duration(run.makespan, run)}`);
+  canvas.setAttribute("aria-label", `Timeline of ${said.join("; ")}`);
+  showNow();
 }
 
 let planned = 0;
@@ -500,8 +500,9 @@ function drawMemories(run, tone, right) {
     const bottom = axis + 12 + (device + 1) * pitch, limit = memory.limits?.[device] ?? null, isOver = limit !== null && memory.peaks[device] > limit;
     if (strip >= 6) pen.line([[picture.x(picture.from), bottom], [end, bottom]], tone.line);
     picture.drawMemory(curve, bottom, strip, peak, {limit});
-    if (strip >= 6 && !view) pen.words(amountText(memory.peaks[device], run), end + (run.stopped ? 6 : 8), bottom - strip / 2 + 1, isOver ? tone.alarm : tone.soft,
-                                       clamp(strip, 9, 11.5), "left", 600);
+    if (strip < 6 || view) return;
+    const colour = isOver ? tone.alarm : tone.soft;
+    pen.words(amountText(memory.peaks[device], run), end + 8, bottom - strip / 2 + 1, colour, clamp(strip, 9, 11.5), "left", 600);
   });
 }
 
@@ -666,6 +667,10 @@ function moveTyped(by) {  // the word at the cursor of the text
 
 function playUntil(time) {
   now = time;
+  if (showMessages) draw(); else showNow();
+}
+
+function showNow() {  // what is still to come is pale
   $("future").hidden = $("now").hidden = now === null;
   if (now !== null) {
     const {picture} = runs[0], x = picture.x(clamp(now, picture.from, picture.to)), top = runs[0].lanes[0].top - 4;
@@ -673,7 +678,6 @@ function playUntil(time) {
     $("now").textContent = text(Math.floor(now / runs[0].step) * runs[0].step);
     $("now").style.left = `${x}px`;
   }
-  if (showMessages) draw();
 }
 
 function play(on = !playing) {
@@ -723,9 +727,9 @@ function press(id, on) {
 
 let searcher = null, searching = false, better = "";
 
-function offerSearch() {
-  const [run] = runs;
-  $("certificate").hidden = !ready || run.stopped || state.K * state.M > 64 || state.D * state.T > 1;
+function offerSearch() {  // of orders with one stage on each device, a flush, and links that are never full
+  const [run] = runs, isPlain = Object.keys(run.kinds).every(kind => "FBIW".includes(kind)) && run.stages === run.K && run.most_stages === 1;
+  $("certificate").hidden = !ready || run.stopped || state.K * state.M > 64 || !isPlain || +state.tr !== 0 || profile !== null;
   $("show").hidden = true;
   if (!searching) $("found").textContent = "";
 }
@@ -763,7 +767,8 @@ function certify({refused, makespan, bound, proved, nodes, lines}, run) {
   const isOver = run.over?.length > 0, isShorter = makespan < run.makespan - 1e-9;
   better = isShorter || isOver ? lines : "";
   $("show").hidden = !better;
-  const rest = proved ? "No order of these actions is shorter." : `None can be shorter than ${duration(bound, run)}; ${nodes.toLocaleString("en")} steps of the search did not settle the rest.`;
+  const open = `None can be shorter than ${duration(bound, run)}; ${nodes.toLocaleString("en")} steps of the search did not settle the rest.`;
+  const rest = proved ? "No order of these actions is shorter." : open;
   if (isOver) return `This order is over the limit. Within it, the shortest order found takes ${duration(makespan, run)}. ${rest}`;
   if (isShorter) return `Yes: one takes ${duration(makespan, run)}, ${text(run.makespan - makespan)} fewer. ${rest}`;
   return proved ? `No: this is proved to be the shortest order of these actions, ${duration(run.makespan, run)}.` : `None was found. ${rest}`;
@@ -790,6 +795,8 @@ function drawFrame(pen, width, height) {  // paper and legend of a picture that 
 
 async function save(as) {
   const name = `minipipe-${state.s}-${state.K}x${state.M}`, width = Math.max(700, canvas.clientWidth);
+  const seen = view;
+  view = null;
   const height = place(width).height + 58;
   if (as === "svg") {
     const pen = new SvgPen();
@@ -810,6 +817,7 @@ async function save(as) {
     const answer = await engine.ask("export", {side: 0, as});
     if (answer.refused) say(answer.refused); else download(answer.name, answer.type, answer.text);
   }
+  view = seen;
   draw();
   $("save").parentNode.open = false;
 }
@@ -827,7 +835,8 @@ form.onsubmit = event => event.preventDefault();
 form.oninput = ({target}) => {
   const {name, type, value} = target;
   if (!(name in FIELDS)) return;
-  const {low, high, pattern} = FIELDS[name], isRight = pattern ? value === FIELDS[name].first || pattern.test(value) : low === undefined || (value >= low && value <= high && value !== "");
+  const {first, low, high, pattern} = FIELDS[name];
+  const isRight = pattern ? value === first || pattern.test(value) : low === undefined || (value !== "" && value >= low && value <= high);
   target.classList.toggle("wrong", !isRight);
   if (!isRight) return;
   if (name === "s" && value === "own") return edit();
@@ -960,7 +969,8 @@ try {
 window.playground = {  // for tests, and for the curious
   state, get runs() { return runs; },
   at(side, device, action) {  // the middle of a box, in pixels of the window
-    const run = runs[side], item = run.items.find(each => each.lane.device === device && each.action === action), box = canvas.getBoundingClientRect();
+    const run = runs[side], box = canvas.getBoundingClientRect();
+    const item = run.items.find(each => each.lane.device === device && each.action === action);
     return {x: box.left + run.picture.x((item.start + item.end) / 2), y: box.top + item.lane.top + item.lane.box / 2};
   },
 };
