@@ -3,11 +3,14 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 import time
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from html import unescape
 from io import BytesIO
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from matplotlib.figure import Figure
@@ -262,3 +265,19 @@ def test_the_page_of_a_schedule_shows_its_run(small, tmp_path):
     seen = browse(folder, page, script, "--virtual-time-budget=200000")
     makespan = mp.simulate(build("zb-v", 4, 8)).makespan
     assert seen == {"title": "zb-v: 4 devices, 8 micro-batches", "makespan": makespan}
+
+
+@pytest.mark.slow
+def test_a_site_is_served_to_this_computer_alone(tmp_path):
+    words = [sys.executable, "-m", "minipipe", "site", str(tmp_path / "site"), "--serve"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            line = next(line for line in server.stdout if line.startswith("serving"))
+            address = re.match(r"serving (http://127\.0\.0\.1:\d+/) ", line)[1]
+            with urlopen(f"{address}live/worker.js") as answer:
+                assert answer.headers["Content-Type"] == "text/javascript"
+        finally:
+            server.terminate()
+    engine = json.loads((tmp_path / "site" / "live" / "engine.json").read_text())
+    assert engine["pyodide"].startswith("https://cdn.jsdelivr.net/npm/pyodide@")
+    assert all(len(b64decode(each["integrity"][7:])) == 48 for each in engine["files"].values())
