@@ -1,7 +1,7 @@
-"""Other drivers of the programs that a cluster runs: on real hardware, in measured seconds.
+"""Engines that run the programs of a cluster on real hardware, in measured seconds.
 
-Where to read: `threads` and `mpi` run programs, and `world` has what all processes do
-together.
+Where to read: `threads` and `mpi` run programs; `world` has the calls that all MPI
+ranks make together.
 """
 
 from .mpi import Mpi, check_size

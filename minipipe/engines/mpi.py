@@ -1,4 +1,4 @@
-"""The programs of a cluster on MPI ranks: one process a device, on one computer or many."""
+"""Run the programs of a cluster on MPI ranks: one process per device, on one computer or many."""
 
 import pickle
 from collections import deque
@@ -12,31 +12,31 @@ from ..cluster.record import SENT, Record, rows
 from .threads import OVERHEAD, keep_memory, out_of_patience, patience
 from .world import Pause, world
 
-MESSAGE = 2  # the tag of messages
+MESSAGE = 2  # the MPI tag of messages
 
 
 class Mpi:
-    """The device of this process among those that run programs at once, each in a process of its own.
+    """Run one device of a list of programs in this process, while other processes run the others.
 
     Args:
         programs: as for `Cluster`, the same list on all ranks. Rank r runs the lanes of
-            device r, and no others.
-        synchronous: whether MPI may not store messages, but hands each over when the
-            other process takes it, as with `issend`. Programs do not notice.
+            device r only.
+        synchronous: whether MPI transfers each message only when the receiver takes it
+            (`issend`), instead of storing it (`isend`). Programs do not notice.
         shares: as for `Cluster`.
-        labels: those of the spans of all devices that are more than a text and a kind,
-            such as actions.
+        labels: the labels of all devices' spans that are not just a text and a kind,
+            such as actions. The trace shows them in the place of their texts.
 
-    `run()` runs them to their end. In `trace`, which all ranks must ask for, ticks are
-    seconds from the start, on the clock of rank 0. Lanes take turns in one thread:
-    another one goes on after each Compute, and whenever one waits. A Compute takes as
-    long as its function; what the process does in between is a span called "engine".
-    Values travel as mpi4py's pickles: a large array is not copied, and arrives as it
-    lies.
+    `run()` runs the programs until all are done. `trace` is a call that all ranks make;
+    its ticks are seconds since the start, on the clock of rank 0. The lanes of a rank
+    take turns in one thread: the next lane runs after each Compute, and whenever a lane
+    waits. A Compute takes as long as its function; the time between two requests is a
+    span called "engine". Values are sent as mpi4py's out-of-band pickles: a large array
+    is not copied, and keeps its memory layout.
 
-    An exception on one rank is raised on all of them, so that all may go on; what
-    nobody catches ends the job, see `World`. If a message does not come for too long,
-    `TimeoutError` says which, see `Threads`.
+    If one rank raises an exception, all ranks raise it, so that all may continue after
+    catching it; an exception that is not caught ends the job, see `World`. If a message
+    does not arrive in time, `TimeoutError` names it, see `Threads`.
     """
 
     def __init__(self, programs, synchronous=False, shares=None, labels=()):
@@ -52,40 +52,42 @@ class Mpi:
         self._send_message = comm.issend if truth("synchronous", synchronous) else comm.isend
         self._sending, self._end = [], None  # requests
         self._ready = deque(self._lanes)
-        self._half, self._labels = Half(), {str(label): label for label in listed("labels", labels, least=0)}
+        self._record = RankRecord()
+        self._labels = {str(label): label for label in listed("labels", labels, least=0)}
         self._patience, self._read = patience(), self._world.clock.read
         self._trace = self._begin = None
         self.done, self.failure = False, None
 
     def __getstate__(self):
-        """Return what a copy or a pickle of a finished run has: what has happened, and no devices."""
+        """Return the state for a copy or a pickle: the recorded events, without devices and MPI objects."""
         names = "_device", "_lanes", "_ready", "_sending", "_send_message", "_read", "_end"
         nothing = dict.fromkeys(names, ())
         return self.__dict__ | nothing | {"_world": None}
 
     @property
     def trace(self):
-        """The `Trace` of all devices, in seconds: a call that all ranks make."""
+        """The `Trace` of all devices, in seconds. All ranks must ask for it."""
         if not self.done:
-            raise RuntimeError("the programs have not been run to their end")
+            raise RuntimeError("the programs have not finished: call run() first")
         if self._trace is None:
             self._world.gathered(None, "the trace")
             self._world.clock.compare()
-            mine = self._half.in_common_time(self._world.clock)
-            halves = self._world.gathered(mine, "the trace")
-            self._trace = Trace(merged(halves, self._all_lanes, self._shares, self._labels))
+            mine = self._record.in_rank0_time(self._world.clock)
+            records = self._world.gathered(mine, "the trace")
+            self._trace = Trace(merged(records, self._all_lanes, self._shares, self._labels))
         return self._trace
 
-    def run(self, alike=None):
-        """Run the programs of this rank to their end, while the other ranks run theirs.
+    def run(self, equal=None):
+        """Run the programs of this rank until they are done, while the other ranks run theirs.
 
         Args:
-            alike: what must be the same on all ranks, as for `World.check_alike`.
+            equal: {name: value} that must be equal on all ranks, see
+                `World.check_equal`.
         """
         if self._begin is not None:
             raise RuntimeError("these programs have been run: make new ones")
         keep_memory()
-        self._world.check_alike({"devices": str(self._n_devices), **(alike or {})}, "the begin of a run")
+        self._world.check_equal({"devices": str(self._n_devices), **(equal or {})}, "the begin of a run")
         self._world.clock.compare(begin=True)
         self._world.n_runs += 1
         self._number = self._world.n_runs
@@ -103,16 +105,17 @@ class Mpi:
         self.done = True
 
     def _leave(self, error):
-        """Leave a run that has failed here, and let the other ranks raise the error, too.
+        """Leave a run that has failed on this rank, and send the error to the other ranks.
 
-        Messages that no rank has received stay on their way: the next run drops them,
-        by their run's number.
+        Messages that were not received stay in flight. The next run drops them, since
+        they carry the number of this run.
         """
         if self._end is None:
-            others = [] if hasattr(error, "of_rank") else range(self._n_devices)  # else they know it
+            # an error with `of_rank` came from another rank, which has sent it to all
+            others = [] if hasattr(error, "of_rank") else range(self._n_devices)
             try:
                 error = pickle.loads(pickle.dumps(error))
-            except Exception:  # of a class of the user's, for example
+            except Exception:  # it cannot be pickled: a class of the user's, for example
                 error = RuntimeError(f"{type(error).__name__}: {error}")
             notice = self._number, None, 0, error
             self._sending += [self._send_message(notice, to, MESSAGE) for to in others if to != self.rank]
@@ -120,7 +123,7 @@ class Mpi:
         self._world.unsent += [*self._sending, self._end]
 
     def _serve_all(self):
-        """Serve the lanes in turn, and messages in between; at the end wait until all ranks have theirs."""
+        """Serve lanes in turn and take messages in between; then wait until all ranks are done."""
         n_running, pause = len(self._lanes), None
         while self._end is None or not self._end.Test():
             moved = self._take_messages()
@@ -137,19 +140,19 @@ class Mpi:
             try:
                 self._world.check_wait(pause, "a run")
             except TimeoutError:
-                if n_running:  # a lane of this rank waits, which says more
+                if n_running:  # a lane of this rank waits: name its message
                     raise out_of_patience(self._lanes, self._patience) from None
                 raise
             pause()
 
     def _serve(self, lane):
-        """Serve a lane up to its next Compute, or until it waits; whether it has come to its end."""
+        """Serve a lane up to its next Compute, or until it waits; return whether its program is done."""
         while True:
             answer, lane.answer = lane.answer, None
             try:
                 request = lane.resume(answer)
             except StopIteration:
-                self._half.finish(lane, self._until_now(lane))
+                self._record.finish(lane, self._record_overhead(lane))
                 return True
             if type(request) is Compute:
                 self._compute(lane, request)
@@ -164,29 +167,29 @@ class Mpi:
                 return False
 
     def _compute(self, lane, request):
-        start = self._until_now(lane)
+        start = self._record_overhead(lane)
         lane.answer = None if request.function is None else request.function(*request.args)
         lane.since = self._read()
-        self._half.span(lane, request.label, start, lane.since)
+        self._record.span(lane, request.label, start, lane.since)
 
     def _send(self, lane, request):
-        sent, to, label = self._until_now(lane), request.to, request.label
+        sent, to, label = self._record_overhead(lane), request.to, request.label
         if to not in range(self._n_devices):
             words = f"devices are 0..{self._n_devices - 1}"
             raise ValueError(f"device {self.rank} sends {label} to device {to}: {words}")
         value = request.value
         n_bytes = request.n_bytes if value is None else sent_bytes(value)
-        row = self._half.sends(lane, label, to, sent, n_bytes)
+        row = self._record.sends(lane, label, to, sent, n_bytes)
         if to == self.rank:
             self._file(self.rank, str(label), row, own(value)[0])
             return
-        # a large array is sent from where it lies, so one that may be overwritten is copied
+        # MPI reads a large array in place, so one that the program may overwrite is copied
         value = value if request.stays else own(value)[0]
         self._sending.append(self._send_message((self._number, str(label), row, value), to, MESSAGE))
 
     def _receive(self, lane, request):
-        """Tell whether the message is there; if not, the lane will go on when it arrives."""
-        lane.since, label, source = self._until_now(lane), str(request.label), request.source
+        """Hand the message over if it has arrived, and return True; otherwise let the lane wait for it."""
+        lane.since, label, source = self._record_overhead(lane), str(request.label), request.source
         if source is not ANY and source not in range(self._n_devices):
             words = f"device {self.rank} waits for {label} from device {source}"
             raise ValueError(f"{words}: devices are 0..{self._n_devices - 1}")
@@ -207,9 +210,10 @@ class Mpi:
         return False
 
     def _take_messages(self):
-        """File all messages that have arrived, but those of a run that has failed; return whether any came.
+        """File all messages that have arrived; return whether there were any.
 
-        Raise the error of a rank that has left this run.
+        Messages of an earlier run that failed are dropped. A message without a label
+        carries the exception of a rank that has left this run, which is raised here.
         """
         MPI, moved = self._world.MPI, False
         while True:
@@ -228,7 +232,11 @@ class Mpi:
             moved = True
 
     def _file(self, source, label, row, value):
-        """Put a message into the inbox, or hand it to the lane that waits for it."""
+        """Put a message into the inbox, or hand it to the lane that waits for it.
+
+        Args:
+            row: the index of the message among those that `source` has sent.
+        """
         key, device = (source, label), self._device
         if key in device.inbox:
             raise ValueError(sent_twice(source, label, self.rank))
@@ -239,19 +247,19 @@ class Mpi:
             lane = device.choosing.pop(label)
         if lane is not None:
             since, lane.waits_for, lane.since = lane.since, None, self._read()
-            self._half.waits(lane, since, lane.since, (source, row))
+            self._record.waits(lane, since, lane.since, (source, row))
             self._hand_over(lane, key, from_any, lane.since)
             self._ready.append(lane)
 
     def _hand_over(self, lane, key, from_any, now):
         row, value, arrived = self._device.inbox.pop(key)
-        self._half.receives((key[0], row), min(arrived, now), now, lane)
+        self._record.receives((key[0], row), min(arrived, now), now, lane)
         lane.answer = (key[0], value) if from_any else value
 
-    def _until_now(self, lane):
-        """Return the time, and record the lane's time since its last row as the engine's own."""
+    def _record_overhead(self, lane):
+        """Record the time since the lane's last span as overhead of the engine; return the time now."""
         now = self._read()
-        self._half.span(lane, OVERHEAD, lane.since, now)
+        self._record.span(lane, OVERHEAD, lane.since, now)
         lane.since = now
         return now
 
@@ -266,46 +274,49 @@ def check_size(world, devices):
         )
 
 
-# What each process writes down, and the trace of them all.
+# The record of each process, and the trace that is made of all of them.
 
-class Half:
-    """What one process has seen of a run, by its own clock; lanes have the numbers of all devices' lanes.
+class RankRecord:
+    """The events of a run in one process, with times of its own clock.
 
-    A message is named by its sender, and by the place of its row among those that this
-    one has sent.
+    A lane is named by its number among the lanes of all devices; a message by its
+    sender and its index among the sender's messages.
     """
 
     def __init__(self):
         self.spans = []     # rows of lane, label, start, end
         self.sent = []      # rows of label, to, sent, bytes, lane
-        self.received = []  # rows of sender, its row, arrived, received, lane
-        self.waited = []    # rows of lane, start, end, sender, its row
+        self.received = []  # rows of sender, index of the message, arrived, received, lane
+        self.waited = []    # rows of lane, start, end, sender, index of the message
         self.finished = []  # rows of lane, time
 
     def span(self, lane, label, start, end):
-        """Record that the lane has worked."""
+        """Record that `lane` worked from `start` to `end`."""
         self.spans += (lane.number, label, start, end)
 
     def sends(self, lane, label, to, sent, n_bytes):
-        """Record that the lane sends a message; return the place of its row."""
+        """Record a message that `lane` sends; return its index among this rank's messages."""
         self.sent += (label, to, sent, n_bytes, lane.number)
         return len(self.sent) // 5 - 1
 
     def receives(self, message, arrived, received, lane):
-        """Record that the lane gets a message."""
+        """Record that `lane` receives `message`, a pair (sender, index)."""
         self.received += (*message, arrived, received, lane.number)
 
     def waits(self, lane, start, end, message):
-        """Record that the lane has waited for a message."""
+        """Record that `lane` waited from `start` to `end` for `message`, a pair (sender, index)."""
         self.waited += (lane.number, start, end, *message)
 
     def finish(self, lane, time):
-        """Record that the program of the lane is over."""
+        """Record that the program of `lane` is done at `time`."""
         self.finished += (lane.number, time)
 
-    def in_common_time(self, clock):
-        """Return tables of numbers, with times of rank 0's clock, and the texts and kinds of the labels."""
-        when, known = clock.common, {}  # (text, kind) of a label -> its number
+    def in_rank0_time(self, clock):
+        """Return {table: array of its rows}, with times of rank 0's clock, and the distinct "labels".
+
+        Rows have the index of their label in the list "labels", of pairs (text, kind).
+        """
+        when, known = clock.to_rank0_time, {}  # (text, kind) of a label -> its number
 
         def number_of(label):
             kind = getattr(label, "kind", None)
@@ -325,38 +336,39 @@ class Half:
         return {name: np.array(table, float) for name, table in tables.items()} | {"labels": list(known)}
 
 
-def merged(halves, lanes, shares, labels):
-    """Return the `Record` of a run on all processes.
+def merged(records, lanes, shares, labels):
+    """Return the `Record` of a run, made of the records of all processes.
 
     Args:
-        halves: for each rank what `Half.in_common_time` has given there.
+        records: for each rank, the result of `RankRecord.in_rank0_time`.
         lanes, shares: as for `Record`.
-        labels: {text: label} of the labels that are more than a text and a kind.
+        labels: {text: label} of the labels that are not just a text and a kind.
     """
     record, index_of = Record(lanes, shares, SECONDS), {}
     labels = {**labels, OVERHEAD.text: OVERHEAD}
-    zero = float(min(half["spans"][:, 2].min() for half in halves))
+    zero = float(min(recorded["spans"][:, 2].min() for recorded in records))
     named = [
-        [labels.get(text) or (text if kind is None else Label(text, kind)) for text, kind in half["labels"]]
-        for half in halves
+        [labels.get(text) or (text if kind is None else Label(text, kind)) for text, kind in own["labels"]]
+        for own in records
     ]
-    for rank, half in enumerate(halves):
+    for rank, recorded in enumerate(records):
         begun = set()
-        for lane, label, start, end in half["spans"].tolist():
-            start = start - zero if lane in begun else 0.0  # a process that began later had not come so far
+        for lane, label, start, end in recorded["spans"].tolist():
+            start = start - zero if lane in begun else 0.0  # overhead until a late process begins
             begun.add(lane)
             record.spans += (int(lane), named[rank][int(label)], start, end - zero)
-        for row, (label, to, sent, n_bytes, lane) in enumerate(half["sent"].tolist()):
+        for row, (label, to, sent, n_bytes, lane) in enumerate(recorded["sent"].tolist()):
             label = named[rank][int(label)]
             index_of[rank, row] = record.sends(label, rank, int(to), sent - zero, int(n_bytes), int(lane))
-        for lane, time in half["finished"].tolist():
+        for lane, time in recorded["finished"].tolist():
             record.finished[int(lane)] = time - zero
-    for half in halves:
-        for source, row, arrived, received, lane in half["received"].tolist():
+    for recorded in records:
+        for source, row, arrived, received, lane in recorded["received"].tolist():
             index = index_of[source, row]
-            arrived = max(arrived - zero, record.messages[index + SENT])  # clocks agree to a microsecond
+            # clocks agree to about a microsecond, so a message may seem to arrive before it was sent
+            arrived = max(arrived - zero, record.messages[index + SENT])
             record.arrives(index, min(arrived, received - zero))
             record.receives(index, received - zero, int(lane))
-        for lane, start, end, source, row in half["waited"].tolist():
+        for lane, start, end, source, row in recorded["waited"].tolist():
             record.waits += (int(lane), start - zero, end - zero, index_of[source, row])
     return record

@@ -1,8 +1,7 @@
-"""The programs of a cluster on threads of this computer: the same numbers, in measured seconds.
+"""Run the programs of a cluster on threads of this computer: the same results, in measured seconds.
 
-First what MPI ranks need, too: how a trace calls what an engine does for itself, how
-long a program may wait, memory that stays with the process, and how long a message
-takes.
+The first sections serve MPI ranks, too: the label of an engine's overhead, the time
+limit of waits, the reuse of freed memory, and the measurement of a link.
 """
 
 import contextvars
@@ -29,14 +28,14 @@ from ..state import uninterrupted
 OVERHEAD = Label("engine", "overhead")  # a span in which a lane copies a message, or waits for its turn
 
 
-# How long a program may wait on real hardware before the run gives up.
+# How long a program may wait on real hardware before the run fails.
 
-PATIENCE_VARIABLE = "MINIPIPE_PATIENCE"  # the variable of the environment with the seconds
+PATIENCE_VARIABLE = "MINIPIPE_PATIENCE"  # the environment variable with the seconds
 DEFAULT_PATIENCE = 600
 
 
 def patience():
-    """Return the seconds that a wait may take: those of the variable `MINIPIPE_PATIENCE`, or 600."""
+    """Return how many seconds a wait may take: the environment variable `MINIPIPE_PATIENCE`, or 600."""
     text = os.environ.get(PATIENCE_VARIABLE)
     if text is None:
         return DEFAULT_PATIENCE
@@ -49,35 +48,36 @@ def patience():
 
 
 def out_of_patience(lanes, seconds):
-    """Return a `TimeoutError` that names the waits which took too long, and the work of the others.
+    """Return a `TimeoutError` that names the lanes that wait, and the work of those that compute.
 
     Args:
-        lanes: `Lane`s that are not over; `starts` of one that computes is its Compute.
+        lanes: the `Lane`s. `starts` of a lane that computes is its Compute.
+        seconds: how long the wait took.
     """
     waits = [str(Wait(lane.device, lane.name, *lane.waits_for)) for lane in lanes if lane.waits_for]
     works = [f"device {lane.device} works on {lane.starts.label}" for lane in lanes if lane.starts]
     return TimeoutError(
         f"{', '.join(waits + works)}: for more than {seconds:g} seconds. "
-        f"If that is no mistake, set {PATIENCE_VARIABLE} to more seconds"
+        f"If that is not a mistake, set {PATIENCE_VARIABLE} to more seconds"
     )
 
 
-# Memory that one micro-batch has freed stays with the process, for the next one.
+# Memory that one micro-batch frees stays with the process, for the next micro-batch.
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
-LARGEST_MMAP_THRESHOLD = 2**25  # bytes, what glibc takes at most
+LARGEST_MMAP_THRESHOLD = 2**25  # bytes, the most that glibc accepts
 
 
 @cache
 def keep_memory():
-    """Keep the memory that this process frees for its next arrays, but for arrays above 32 MiB.
+    """Keep freed memory in this process for its next arrays, except arrays above 32 MiB.
 
-    By default, the C library of Linux gives it back as soon as some of it is free at
-    the end of the heap. The next micro-batch then asks for it again, and the system
-    fills each page with zeros at its first use. With 8 layers of 1,024 units and 512
-    samples, that takes 2 to 7 % of a step of two processes, which share the way to the
-    memory; with four simulated copies of the MLP 784-512-512-10, 15 to 27 %. Other C
-    libraries have no such setting, so nothing happens there.
+    By default, glibc returns free memory at the end of the heap to the system. The next
+    micro-batch asks for it again, and the system fills each page with zeros at its
+    first use. With 8 layers of 1,024 units and 512 samples, that takes 2 to 7 % of a
+    step of two processes, which share the memory bandwidth; with four simulated
+    replicas of the MLP 784-512-512-10, 15 to 27 %. Other C libraries have no such
+    setting, so nothing happens there.
 
     Source: mallopt(3).
     """
@@ -87,23 +87,23 @@ def keep_memory():
         mallopt(MMAP_THRESHOLD, LARGEST_MMAP_THRESHOLD)
 
 
-# How long a message takes, as the programs of a run notice it.
+# How long a message takes, as programs see it.
 
-ROUND_TRIPS = 20  # of each size
+ROUND_TRIPS = 20  # messages of each size, there and back
 
 
 def measured_link(engine, devices, n_bytes):
-    """Return the `Link` over which messages go as they do from device 0 to 1 and back, in seconds.
+    """Measure messages between devices 0 and 1; return their latency and bandwidth as a `Link`, in seconds.
 
     Args:
-        engine: what runs the programs: `Mpi`, where all ranks make this call, or
-            `Threads`.
-        devices: as many as there are.
-        n_bytes: the size of the larger messages; the others have one byte.
+        engine: the class that runs the programs: `Threads`, or `Mpi`, where all ranks
+            make this call.
+        devices: the number of devices.
+        n_bytes: the size of the larger messages; the smaller ones have one byte.
 
-    A message of n bytes takes latency + n / bandwidth, which is half of a round trip,
-    in the median of 20: the copy that the sender makes, the way, and the time until the
-    program that waits goes on.
+    A message of n bytes takes latency + n / bandwidth. It is measured as half of a
+    round trip, in the median of 20. It includes the sender's copy, the transfer, and
+    the time until the receiving program continues.
 
     >>> from ..cluster import Cluster
     >>> from functools import partial
@@ -127,7 +127,7 @@ def measured_link(engine, devices, n_bytes):
 
 
 def _there_and_back(device, labels):
-    """Send messages between devices 0 and 1, as a program. labels: {their bytes: one for each of them}."""
+    """Send messages from device 0 to 1 and back, as a program. labels: {bytes: a label per round trip}."""
     for n_bytes, of_size in labels.items():
         value = np.zeros(n_bytes, np.uint8)
         for label in of_size:
@@ -141,30 +141,33 @@ def _there_and_back(device, labels):
 
 # The threads.
 
-CHECK_INTERVAL = 0.05  # seconds after which the main thread looks whether somebody has lost patience
+CHECK_INTERVAL = 0.05  # seconds after which the main thread looks whether a lane has timed out
 
 
 class Threads:
-    """Devices that run programs at once, each lane in a thread of its own.
+    """Run the programs of several devices at once, each lane in a thread of its own.
 
     Args:
-        programs: as for `Cluster`. What they compute has the same bits.
+        programs: as for `Cluster`. Their results have the same bits as there.
         synchronous: whether a send to another device waits until its message is
-            received, as MPI's `Ssend` does. Programs that rely on messages being stored
-            then deadlock, as large messages make them do with MPI.
+            received, as MPI's `Ssend` does. Programs that rely on stored messages then
+            deadlock, as they may with large messages in MPI.
         shares: as for `Cluster`.
 
-    `run()` runs them to their end. In `trace`, ticks are seconds from the start. A
-    Compute takes as long as its function, and a message as long as it takes to copy it;
-    what a lane does in between is a span called "engine". NumPy lets other threads go
-    on while it works on large arrays, but the Python code of two threads takes turns.
-    Links, ports and bytes belong to the simulation.
+    Attributes:
+        failure: the exception that has stopped the run, or None.
 
-    An exception in one program stops all of them, and is raised by `run`. If all
-    programs wait, `DeadlockError` says for what; if one of them waits too long for
-    another that works, `TimeoutError` does, after the seconds of the variable
-    `MINIPIPE_PATIENCE` or else 600. The work then goes on in its thread, and what it
-    works with is of no use any more.
+    `run()` runs the programs until all are done. In `trace`, ticks are seconds since
+    the start. A Compute takes as long as its function, and a message as long as its
+    copy; the time between two requests of a lane is a span called "engine". NumPy lets
+    other threads run while it works on large arrays, but the Python code of two threads
+    takes turns. Links, ports and byte counts exist only in the simulation.
+
+    An exception in one program stops all programs, and `run` raises it. If all programs
+    wait, `DeadlockError` names the messages that they wait for. If a program waits too
+    long for another that still computes, `TimeoutError` names both; the limit is the
+    environment variable `MINIPIPE_PATIENCE` in seconds, or 600. The computation then
+    continues in its thread, but nothing reads its result.
 
     >>> def left():
     ...     yield Send("news", "hello", to=1)
@@ -180,21 +183,21 @@ class Threads:
         lanes = [(lane.device, lane.name) for lane in self._lanes]
         self._record = Record(lanes, shares_of(shares, len(self._devices)), SECONDS)
         self._patience = patience()
-        self._lock = threading.Lock()  # for all that several threads change
-        self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake one of them
+        self._lock = threading.Lock()  # guards everything that several threads change
+        self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake a single lane
         self._spans = [[] for _ in self._lanes]
         self._held = {}  # row of a message -> the lane that waits until it is received
         self._begin = None
         self.failure = None  # the exception that has stopped the run
 
     def __getstate__(self):
-        """Return what a copy or a pickle of a finished run has: what has happened, and no devices."""
+        """Return the state for a copy or a pickle: the recorded events, without devices and locks."""
         nothing = dict.fromkeys(("_devices", "_lanes", "_lock", "_changed", "_held"), ())
         return self.__dict__ | nothing
 
     @property
     def done(self):
-        """Whether all programs have come to their end."""
+        """Whether all programs are done."""
         return None not in self._record.finished
 
     @property
@@ -203,13 +206,13 @@ class Threads:
         return Trace(self._record.snapshot())
 
     def run(self):
-        """Run all programs to their end, and return the trace."""
+        """Run all programs until they are done; return the trace."""
         if self._begin is not None:
             raise RuntimeError("these programs have been run: make new ones")
         keep_memory()
         threads = []
         for lane in self._lanes:
-            context = contextvars.copy_context()  # what NumPy does about overflows is the caller's wish
+            context = contextvars.copy_context()  # threads keep the caller's np.errstate
             threads.append(threading.Thread(target=context.run, args=(self._drive, lane), daemon=True))
         self._begin = perf_counter()
         try:
@@ -219,7 +222,7 @@ class Threads:
             for thread in threads:
                 while thread.is_alive() and not isinstance(self.failure, TimeoutError):
                     thread.join(CHECK_INTERVAL)
-        except BaseException as error:  # the user's interrupt: what is being computed comes to its end
+        except BaseException as error:  # Ctrl-C: wait until the running computations are done
             self._stop(error)
             for thread in threads:
                 if thread.is_alive():
@@ -237,7 +240,7 @@ class Threads:
         return self.trace
 
     def _drive(self, lane):
-        """Serve the requests of one program, to its end or to that of the run."""
+        """Serve the requests of one lane until its program is done or the run stops."""
         serve, answer = {Compute: self._compute, Send: self._send, Receive: self._receive}, None
         try:
             while True:
@@ -255,7 +258,7 @@ class Threads:
 
     def _compute(self, lane, request):
         self._check_running()
-        start = self._until_now(lane)
+        start = self._record_overhead(lane)
         lane.starts = request
         answer = None if request.function is None else request.function(*request.args)
         lane.starts = None
@@ -264,11 +267,11 @@ class Threads:
         return answer
 
     def _send(self, lane, request):
-        sent = self._until_now(lane)
+        sent = self._record_overhead(lane)
         source, to, label = lane.device, request.to, request.label
         if to not in range(len(self._devices)):
             raise ValueError(f"device {source} sends {label} to device {to}: {which_devices(self._devices)}")
-        # a copy: what has been sent belongs to the receiver, and the sender may write into its own
+        # a copy for the receiver: the sender may write into its array after the send
         value, n_bytes = (None, request.n_bytes) if request.value is None else own(request.value)
         with self._lock:
             self._check_running()
@@ -288,14 +291,14 @@ class Threads:
                 self._record.blocked += (lane.number, sent, lane.since, row)
 
     def _receive(self, lane, request):
-        since = self._until_now(lane)
+        since = self._record_overhead(lane)
         source, label, device = request.source, request.label, self._devices[lane.device]
         if source is not ANY and source not in range(len(self._devices)):
             words = f"device {lane.device} waits for {label} from device {source}"
             raise ValueError(f"{words}: {which_devices(self._devices)}")
         with self._lock:
             self._check_running()
-            found, now = _taken(device, source, label), since
+            found, now = _take_message(device, source, label), since
             if found is None:
                 if label in {*device.choosing, *(name for _, name in device.waiting)}:
                     raise ValueError(two_wait(lane.device, label))
@@ -304,9 +307,9 @@ class Threads:
                 else:
                     device.waiting[source, label] = lane
                 self._wait(lane, label, source, False)
-                found = _taken(device, source, label)
+                found = _take_message(device, source, label)
             row, answer = found
-            if self._record.messages[row + ARRIVED] > since:  # it waited: to be woken, or for the lock
+            if self._record.messages[row + ARRIVED] > since:  # it has waited, for the message or the lock
                 lane.since = now = self._now()
                 self._record.waits += (lane.number, since, now, row)
             self._record.receives(row, now, lane.number)
@@ -315,13 +318,13 @@ class Threads:
         return answer
 
     def _finish(self, lane):
-        self._until_now(lane)
+        self._record_overhead(lane)
         with self._lock:
             self._record.finished[lane.number] = lane.since
             self._check_not_all_wait()
 
     def _wait(self, lane, label, other, asked):
-        """Wait until another lane wakes this one, see `Wait`."""
+        """Wait until another lane wakes this one, or the run stops. Arguments: see `Wait`."""
         lane.waits_for = label, other, asked
         self._check_not_all_wait()
         moves = self._changed[lane.number].wait_for(
@@ -345,7 +348,7 @@ class Threads:
             raise _Stopped
 
     def _stop(self, error):
-        """End the run with this error, and wake all lanes that wait."""
+        """Stop the run with this error, and wake all lanes that wait."""
         with self._lock:
             if self.failure is None:
                 self.failure = error
@@ -355,8 +358,8 @@ class Threads:
     def _now(self):
         return perf_counter() - self._begin
 
-    def _until_now(self, lane):
-        """Return the time, and record the lane's time since its last row as the engine's own."""
+    def _record_overhead(self, lane):
+        """Record the time since the lane's last span as overhead of the engine; return the time now."""
         now = self._now()
         self._spans[lane.number] += (lane.number, OVERHEAD, lane.since, now)
         lane.since = now
@@ -364,11 +367,11 @@ class Threads:
 
 
 class _Stopped(Exception):
-    """Another program has failed."""
+    """Ends a lane because another lane has failed."""
 
 
-def _taken(device, source, label):
-    """Take the message that a Receive asks for out of the inbox: (row, answer), or None without it."""
+def _take_message(device, source, label):
+    """Remove the message that a Receive asks for from the inbox; return (row, answer), or None."""
     if source is not ANY:
         return device.inbox.pop((source, label), None)
     rows = [(row, sender) for (sender, name), (row, _) in device.inbox.items() if name == label]

@@ -1,4 +1,4 @@
-"""All processes that `mpiexec` has started, as the engine sees them."""
+"""The processes that `mpiexec` has started: what they do together, how they end, and their clocks."""
 
 import atexit
 import faulthandler
@@ -9,38 +9,38 @@ import re
 import struct
 import sys
 import time
-import traceback
 import zlib
 from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 from time import perf_counter
+from traceback import format_exception
 
 import numpy as np
 
 from .threads import patience
 
-INTERRUPTED = 130      # what a shell reports of a program that Ctrl-C has ended: 128 + SIGINT
-STATUS = 2             # of a job that has ended by a mistake
+INTERRUPTED = 130      # exit status of a program that Ctrl-C has ended: 128 + SIGINT
+STATUS = 2             # exit status of a job that an error has ended
 MISTAKES = ValueError, RuntimeError, MemoryError, OSError, ArithmeticError  # errors with a sentence for users
-# seconds: in which a lower rank may speak first; that words need; after which a job ends in any case
-GRACE, SPOKEN, ABORT_AFTER = 0.5, 0.3, 10
-FAILED, ENDED = 1, 3   # the tags of empty messages: a rank ends the job; the program of a rank has ended
+GRACE = 0.5            # seconds for which a failing rank lets lower ranks print their message first
+SPOKEN = 0.3           # seconds until mpiexec has passed a printed message on
+ABORT_AFTER = 10       # seconds after which a rank aborts the job in any case
+FAILED, ENDED = 1, 3   # tags of empty messages: "this rank ends the job", "this rank's program has ended"
 STARTED = 60           # seconds that each rank may take to start, at least
-LAST_WORDS = 2         # seconds in which what a rank has sent before its end may still arrive
-SPIN, NAP = 0.002, 5e-5  # seconds of asking without a rest, and of each rest after that
-SMALL = 244            # bytes of a value that needs no message of its own
-HEAD = f"=Iq{SMALL}s"  # what each rank sends first: which call it makes, the size of its value, a small value
-HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-LONGEST = 90           # letters of a text or a line in an error
+LAST_WORDS = 2         # seconds in which messages that a rank sent before its end may still arrive
+SPIN, NAP = 0.002, 5e-5  # seconds of busy polling; then of each sleep between polls
+SMALL = 244            # bytes: a value of at most this size travels in the head
+HEAD = f"=Iq{SMALL}s"  # each rank sends first: checksum of the call's name, size of the value, small value
+LONGEST = 90           # characters of a text that an error shows
 
 
 @cache
 def world():
-    """Return the `World` of this process; raise `RuntimeError` where no MPI is installed."""
-    # MPICH otherwise prints lines of its own beside ours
+    """Return the `World` of this process; raise `RuntimeError` if no MPI is installed."""
+    # MPICH otherwise prints messages of its own next to ours
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
-    # MPI waits for all ranks in C, for ever if one has ended before its first call of MPI
+    # MPI's start waits in C, for ever if another rank has ended before it
     faulthandler.dump_traceback_later(max(patience(), STARTED), exit=True, file=sys.__stderr__)
     try:
         from mpi4py import MPI
@@ -57,24 +57,24 @@ def world():
 
 
 class World:
-    """The ranks of a job, and what they do together. Each of these methods is called by all of them.
+    """The ranks of a job, with the collective calls that all of them make.
 
     Args:
         MPI: the module `mpi4py.MPI`.
-        Intracomm: the class of a communicator that sends a large array by itself, and
-            not as a part of a pickle.
+        Intracomm: mpi4py's class of a communicator with out-of-band pickles, which
+            sends a large array without copying it into the pickle.
 
     Attributes:
-        rank: the number of this process, from 0 on.
-        size: how many there are.
+        rank: the number of this process, 0 to size - 1.
+        size: the number of processes.
         clock: the `Clock` of this process.
-        n_runs, n_networks: how many runs and networks of all ranks this process has
-            begun.
-        unsent: requests of messages that a failed run has left; MPI still reads their
-            arrays.
+        n_runs, n_networks: how many runs this process has begun, and how many networks
+            with `engine="mpi"` it has made.
+        unsent: requests of messages that failed runs have left in flight; they keep
+            alive the arrays that MPI still reads.
 
-    Each collective call has a name, `what`. The ranks compare the names before any
-    value travels. An exception that nobody has caught ends the whole job.
+    Each collective call has a name, `what`. The ranks compare the names before they
+    exchange a value. An exception that is not caught ends the whole job.
     """
 
     def __init__(self, MPI, Intracomm):
@@ -84,26 +84,37 @@ class World:
         self.n_runs = self.n_networks = 0
         self.unsent = []
         if self.size > 1:
-            sys.excepthook = self._end_by
+            sys.excepthook = self._end_by_uncaught
             atexit.register(self._notify, ENDED)
 
     def gathered(self, value, what):
-        """Return the values of all ranks, in their order. what: the words for an error."""
+        """Return the list of all ranks' values, in the order of the ranks.
+
+        Args:
+            value: this rank's value, anything that can be pickled.
+            what: the name of the call, which errors show.
+        """
         mine = pickle.dumps(value)
         heads = self._heads(mine, what)
         sizes = [size for _, size, _ in heads]
         if max(sizes) <= SMALL:
-            return [pickle.loads(small) for _, _, small in heads]  # which ignores the zeros at the end
+            return [pickle.loads(small) for _, _, small in heads]  # pickle ignores the padding at the end
         everything, begins = np.empty(sum(sizes), np.uint8), [0, *accumulate(sizes[:-1])]
         self.wait(self.comm.Iallgatherv(mine, [everything, (sizes, begins), self.MPI.BYTE]), what)
         return [pickle.loads(everything[begin:begin + n]) for begin, n in zip(begins, sizes, strict=True)]
 
-    def brought_together(self, mine, what):
-        """Return the dicts of all ranks as one. what: as for `gathered`."""
+    def gathered_dict(self, mine, what):
+        """Return one dict with the entries of all ranks' dicts. what: as for `gathered`."""
         return {key: value for of_rank in self.gathered(mine, what) for key, value in of_rank.items()}
 
     def broadcast(self, value, root, what):
-        """Return the value of the rank `root`, on all ranks. what: as for `gathered`."""
+        """Return the value of rank `root` on all ranks.
+
+        Args:
+            value: what `root` sends; the other ranks' values are not read.
+            root: the sender.
+            what: as for `gathered`.
+        """
         mine = pickle.dumps(value) if self.rank == root else b""
         _, size, received = self._heads(mine, what)[root]
         if size > SMALL:
@@ -112,10 +123,13 @@ class World:
         return value if self.rank == root else pickle.loads(received)
 
     def _heads(self, mine, what):
-        """Return what each rank sends first, see `HEAD`; raise `RuntimeError` if ranks make different calls.
+        """Exchange the heads of all ranks' values, see `HEAD`; return them.
+
+        Raise `RuntimeError` if the ranks make different calls.
 
         Args:
             mine: the bytes of this rank's value.
+            what: as for `gathered`.
         """
         head = struct.pack(HEAD, zlib.crc32(what.encode()), len(mine), mine)
         received = bytearray(self.size * len(head))
@@ -123,7 +137,7 @@ class World:
         heads = list(struct.iter_unpack(HEAD, received))
         if len({call for call, _, _ in heads}) > 1:
             calls = {}
-            for rank, call in enumerate(self.gathered(f"{_line_of_user()}{what}", "the comparison of calls")):
+            for rank, call in enumerate(self.gathered(what, "the comparison of calls")):
                 calls.setdefault(call, []).append(str(rank))
             told = "; ".join(f"rank {' and '.join(ranks)}: {call}" for call, ranks in calls.items())
             raise RuntimeError(
@@ -131,15 +145,15 @@ class World:
             )
         return heads
 
-    def check_alike(self, things, what):
-        """Raise `ValueError` unless all ranks have the same things.
+    def check_equal(self, things, what):
+        """Raise `ValueError` unless things are equal on all ranks.
 
         Args:
-            things: {what it is: a text, or a list of arrays, or None on a rank that
-                need not have it}.
+            things: {name: a text or a list of arrays; or None on a rank that does not
+                take part in the comparison}.
             what: as for `gathered`.
         """
-        things = {  # an address says nothing
+        things = {  # addresses of objects differ between processes
             name: re.sub(" at 0x[0-9A-Fa-f]+", "", thing) if isinstance(thing, str) else thing
             for name, thing in things.items()
         }
@@ -155,11 +169,13 @@ class World:
                 )
 
     def wait(self, request, what, all_take_part=True):
-        """Return the value of an MPI request when it is done; raise an error if that takes too long.
+        """Wait for an MPI request; return its value. Raise the errors of `check_wait`.
 
         Args:
-            all_take_part: whether all ranks are in this call already, for none of them
-                then can be missing.
+            request: an mpi4py request.
+            what: as for `gathered`.
+            all_take_part: whether all ranks are known to have reached this call, so
+                that a rank whose program has ended since is not missing from it.
         """
         pause, (done, value) = Pause(), request.test()
         while not done:
@@ -169,7 +185,16 @@ class World:
         return value
 
     def check_wait(self, pause, what, all_take_part=False):
-        """Raise `TimeoutError` if a wait takes too long, `RuntimeError` if a rank has ended its program."""
+        """Raise an error if a wait cannot succeed any more.
+
+        Args:
+            pause: the `Pause` of this wait.
+            what, all_take_part: as for `wait`.
+
+        Raises:
+            TimeoutError: if the wait exceeds the seconds of `patience`.
+            RuntimeError: if the program of a rank has ended.
+        """
         if pause.seconds() > patience():
             raise TimeoutError(
                 f"rank {self.rank} waits for the other ranks in {what} for more than {patience():g} "
@@ -187,43 +212,40 @@ class World:
 
     @contextmanager
     def job(self):
-        """End all processes with one sentence if a mistake happens on any rank in this `with` block."""
+        """End all processes with one sentence if an error happens on any rank in this `with` block."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
             self.end(error, f"minipipe: error: {_words(error)}")
 
-    def _end_by(self, kind, error, trace):
-        """End the job by an exception that nobody has caught: this is its `sys.excepthook`."""
-        report = traceback.TracebackException.from_exception(error)
-        frames = [frame for frame in report.stack if not _is_internal(frame)]
+    def _end_by_uncaught(self, kind, error, trace):
+        """End the job because of an uncaught exception: the `sys.excepthook` of this process."""
         source = getattr(error, "of_rank", self.rank)
-        if source != self.rank or isinstance(error, MISTAKES) or frames[-1:] == report.stack[-1:]:
-            report.stack = traceback.StackSummary.from_list(frames)  # else it is a mistake of ours
-        self.end(error, f"minipipe: an error of rank {source} ends the job\n{''.join(report.format())}")
+        report = "".join(format_exception(error))
+        self.end(error, f"minipipe: an error of rank {source} ends the job\n{report}")
 
-    def end(self, error, words):
-        """End the job, all of its processes, by an error; only the lowest rank that does so says `words`.
+    def end(self, error, message):
+        """End all processes of the job because of `error`; one of them prints `message`.
 
-        A rank that has the error from another one leaves the words to that one, if it
-        ends the job, too.
+        Of several ranks with an error, the lowest prints. A rank that has received the
+        error from another rank lets that rank print, if it ends the job, too.
         """
         source = getattr(error, "of_rank", None)
         is_said = source is not None and self._ends_job([source], 2 * GRACE)
         if not is_said:
-            sent = self._notify(FAILED)  # noqa: F841 (MPI reads it until the end)
+            sent = self._notify(FAILED)  # noqa: F841 (MPI reads the arrays of these requests)
             is_said = self._ends_job(range(self.rank), GRACE)
         sys.stdout.flush()
         is_interrupt = isinstance(error, KeyboardInterrupt)
         if is_said:
-            time.sleep(ABORT_AFTER)  # whoever has spoken ends this process, too
+            time.sleep(ABORT_AFTER)  # the rank that has printed ends this process, too
         else:
-            print("minipipe: stopped" if is_interrupt else words.rstrip(), file=sys.stderr, flush=True)
-            time.sleep(SPOKEN)  # until mpiexec has passed it on
+            print("minipipe: stopped" if is_interrupt else message.rstrip(), file=sys.stderr, flush=True)
+            time.sleep(SPOKEN)
         self.MPI.COMM_WORLD.Abort(INTERRUPTED if is_interrupt else STATUS)
 
     def _ends_job(self, ranks, seconds):
-        """Tell whether one of these ranks has ended the job, or does so in the next seconds."""
+        """Tell whether one of these ranks ends the job, waiting at most these seconds for its notice."""
         pause = Pause()
         while ranks and pause.seconds() < seconds:
             if any(self._notices.Iprobe(rank, FAILED) for rank in ranks):
@@ -232,7 +254,7 @@ class World:
         return False
 
     def _notify(self, tag):
-        """Send an empty message to all other ranks; return the requests."""
+        """Send an empty message with `tag` to all other ranks; return the requests."""
         if self.MPI.Is_finalized():
             return []
         others = (other for other in range(self.size) if other != self.rank)
@@ -240,7 +262,7 @@ class World:
 
 
 def check_sum(arrays):
-    """Return a number by which processes find out whether they have the same arrays, or the same text.
+    """Return a checksum of a list of arrays, or of a text, which processes compare.
 
     >>> check_sum([np.arange(4)]) == check_sum([np.arange(4)]) != check_sum([np.array([0, 1, 3, 2])])
     True
@@ -249,22 +271,26 @@ def check_sum(arrays):
         return zlib.crc32(arrays.encode())
     total = 0
     for array in arrays:
-        # the bytes of a fraction would be its address
+        # an array of Python objects holds addresses, which differ between processes
         content = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array)
         for part in (f"{array.dtype} {array.shape}".encode(), content):
             total = zlib.crc32(part, total)
     return total
 
 
-# What errors say.
+# The messages of errors.
 
 def _words(error):
-    """Return the sentence of a mistake that we have found; of any other error its kind, too."""
+    """Return the message of `error`, with its type unless it is one of `MISTAKES`."""
     return str(error) if isinstance(error, MISTAKES) and str(error) else f"{type(error).__name__}: {error}"
 
 
 def _difference(values, *ranks):
-    """Return the texts of two ranks in words, of long ones the part where they differ; nothing for arrays."""
+    """Return ": ... on rank r, ... on rank s" with the two texts, or "" for arrays.
+
+    Of long texts, such as those of schedules, it shows the part where they first
+    differ.
+    """
     texts = [values[rank] for rank in ranks]
     if not any(texts):
         return ""
@@ -273,52 +299,44 @@ def _difference(values, *ranks):
     return ": " + ", ".join(f"{values[rank][part] or 'none'} on rank {rank}" for rank in ranks)
 
 
-def _is_internal(frame):
-    """Tell whether a line of a traceback is not the user's, but of this package or of what started it."""
-    return frame.filename.startswith((HERE, "<frozen")) or "mpi4py" in frame.filename
-
-
-def _line_of_user():
-    """Return the line of the user's program that this process is at, in words; "" if there is none."""
-    frame = next((frame for frame in reversed(traceback.extract_stack()) if not _is_internal(frame)), None)
-    if frame is None:
-        return ""
-    return f"{frame.line[:LONGEST]} ({os.path.basename(frame.filename)}, line {frame.lineno}), for "
-
-
 class Pause:
-    """What a process does that waits: ask again and again at first, later with rests, for others to work."""
+    """The pauses of a process that polls: none at first, later short sleeps that let other processes work.
+
+    Attributes:
+        since_end: when this process noticed that another rank's program has ended, or
+            None.
+    """
 
     def __init__(self):
-        self._begin, self.since_end = time.monotonic(), None  # when the end of another rank was noticed
+        self._begin, self.since_end = time.monotonic(), None
 
     def __call__(self):
         time.sleep(0 if self.seconds() < SPIN else NAP)
 
     def seconds(self):
-        """Return how long it has waited."""
+        """Return the seconds since the wait began."""
         return time.monotonic() - self._begin
 
 
-# The clocks of several computers, read as one.
+# The clocks of several computers, converted to that of rank 0.
 
 N_ROUND_TRIPS = 200
-CLOCK = 4  # the tag of questions and answers
+CLOCK = 4  # the MPI tag of questions and answers
 
 
 class Clock:
-    """The clock of this process, and what rank 0's shows at the same time.
+    """The clock of this process, and how far rank 0's clock is ahead of it.
 
     Args:
         comm: an MPI communicator.
         read: the function that reads the clock, in seconds.
 
-    At each `compare`, all other ranks ask rank 0 for its time. If the answer t1 took
-    from t0 to t2, then the clock of rank 0 is ahead by t1 - (t0 + t2)/2, with an error
-    of at most half the round trip; of some hundred, the shortest counts. Clocks run at
-    speeds of their own, so between two comparisons the lead moves in a straight line.
-    Ranks of one computer share its clock, and need not ask. Source: Cristian 1989,
-    Distributed Computing 3.
+    At each `compare`, all other ranks ask rank 0 for its time. If a rank asks at t0 and
+    gets the answer t1 at t2, then the clock of rank 0 is ahead by t1 - (t0 + t2)/2,
+    with an error of at most half the round trip. The shortest of 200 round trips
+    counts. Clocks differ in speed, so the lead is interpolated linearly between two
+    comparisons. Ranks on one computer share its clock and do not ask. Source: Cristian
+    1989, Distributed Computing 3.
     """
 
     def __init__(self, comm, read=perf_counter):
@@ -330,10 +348,10 @@ class Clock:
         self._leads = [(0.0, 0.0)]  # (time of this clock, lead of rank 0's)
 
     def compare(self, begin=False):
-        """Compare the clocks, at the begin and at the end of a run: a call that all ranks make.
+        """Compare the clocks. All ranks call it, at the begin and at the end of a run.
 
         Args:
-            begin: whether this is the first of the two calls.
+            begin: whether this is the call at the begin.
         """
         if self._is_shared:
             return
@@ -355,8 +373,8 @@ class Clock:
                 middle = sent + length / 2
                 self._leads = [*([] if begin else self._leads[:1]), (middle, answered - middle)]
 
-    def common(self, time):
-        """Return what the clock of rank 0 shows when this one shows `time`."""
+    def to_rank0_time(self, time):
+        """Return the time on rank 0's clock at which this clock shows `time`."""
         (begin, lead), (end, last_lead) = self._leads[0], self._leads[-1]
         if end > begin:
             lead += (last_lead - lead) * (time - begin) / (end - begin)

@@ -101,7 +101,7 @@ class MicroBatches:
         """Return where these grains in a row begin, counted from the first, and the end of the last."""
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
 
-    def alike(self):
+    def equal_on_all_ranks(self):
         """Return {name: value} of what must be equal on all ranks: mini-batches, number of the step."""
         step = str(self.origins[0].step)
         return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}

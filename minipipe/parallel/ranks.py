@@ -101,9 +101,9 @@ class Ranks:
         found, memory = copy.copy(optimizer), optimizer.memory
         words = f"collecting the optimizer state of {self._network}"
         if in_parts:
-            found.memory = MemoryInParts(memory.pieces, world().brought_together(memory.parts, words))
+            found.memory = MemoryInParts(memory.pieces, world().gathered_dict(memory.parts, words))
         else:
-            found.memory = world().brought_together(memory, words)
+            found.memory = world().gathered_dict(memory, words)
         return found
 
     def once(self, function: Callable[[], None], what: str) -> None:
@@ -118,7 +118,7 @@ class Ranks:
         if not self.are_several:
             return
         python = ".".join(map(str, sys.version_info[:2]))
-        world().check_alike({
+        world().check_equal({
             "versions": f"minipipe {__version__}, NumPy {np.__version__}, Python {python}",
             "layers": str(list(self._all_layers)), "loss": repr(loss),
             "cut": str(list(map(len, self._layers))),
@@ -131,7 +131,7 @@ class Ranks:
         """Raise `ValueError` unless all ranks make the same step."""
         if self.are_several:
             things = self.to_compare(optimizer) | {"clip": repr(clip)}
-            world().check_alike(things, f"a step of {self._network}")
+            world().check_equal(things, f"a step of {self._network}")
 
     def check_state(self, state: State, optimizer: Optimizer | None) -> None:
         """Raise `ValueError` unless all ranks resume the same state."""
@@ -139,13 +139,13 @@ class Ranks:
             return
         *counts, memory = state.optimizer or [{}]
         remembered = [array for key in sorted(memory) for array in memory[key]]
-        world().check_alike({
+        world().check_equal({
             "optimizer": repr(optimizer), "state": f"{state.n_steps} steps, {counts}",
             "arrays of the state": [*(state.arrays[name] for name in sorted(state.arrays)), *remembered],
         }, f"loading the state of {self._network}")
 
     def to_compare(self, optimizer: Optimizer | None = None) -> dict:
-        """Return {name: value} of what all ranks must have alike when they go on, see `World.check_alike`.
+        """Return {name: value} of what all ranks must have alike when they go on, see `World.check_equal`.
 
         Args:
             optimizer: the one that updates, if it is known by now.

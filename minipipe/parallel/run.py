@@ -135,7 +135,7 @@ class Run:
             if not self._is_shared:
                 self.cluster.run()
                 return
-            self.cluster.run(self._line.alike() | alike)
+            self.cluster.run(self._line.equal_on_all_ranks() | alike)
         # all ranks get the costs of the mini-batches from one that has the last stage
         costs = None
         if world().rank == self._root:
@@ -208,7 +208,7 @@ class Run:
                          for device in holders if (index, device) in self.stages}
                 vectors = {device: own.vectors for device, own in owned.items()}
                 if self._is_shared:  # a call of all ranks, in the order of the stages, also without a part
-                    vectors = world().brought_together(vectors, "the parts of the parameters")
+                    vectors = world().gathered_dict(vectors, "the parts of the parameters")
                 for own in owned.values():
                     own.gather([vectors[device] for device in holders])
 
@@ -285,7 +285,7 @@ class Run:
                 if (stage.index, device) in self.stages:
                     found[stage.index, device] = of_stage(stage)
         if self._is_shared:
-            found = world().brought_together(found, "bringing the parts of layers together")
+            found = world().gathered_dict(found, "bringing the parts of layers together")
         return found
 
 

@@ -297,10 +297,10 @@ def clocks():
     trips.append(shortest_round_trip())
     # of one computer, whose ranks share perf_counter; clocks of 10^5 seconds and more round, some ten times
     bound = max(trips) / 2 + (after - before) + 10 * 2**-53 * (1e5 + 2 * after)
-    assert_within(clock.common(inside), before, bound=bound, because="half a round trip is not known")
+    assert_within(clock.to_rank0_time(inside), before, bound=bound, because="half a round trip is not known")
     same = Clock(world().comm)
     same.compare()
-    assert same.common(5.0) == 5.0
+    assert same.to_rank0_time(5.0) == 5.0
 
 
 def command(*arguments):
@@ -413,13 +413,13 @@ DIFFERENCES = {
                 key: [-array for array in arrays] for key, arrays in optimizer.memory.items()}))),
         ("number of the step: 2 on rank 0, 7 on rank", lambda: changed(
             lambda net, _: setattr(net, "n_steps", 7))),
-        ("for collecting the parameters of network", lambda: calls(
+        (": collecting the parameters of network", lambda: calls(
             lambda net: net.gradients, lambda net: net.predict(DATA[0]))),
-        ("for the trace", lambda: calls(
+        (": the trace", lambda: calls(
             lambda net: net.trace, lambda net: net.forward_backward(*DATA))),
-        ("for a step of network", lambda: calls(
+        (": a step of network", lambda: calls(
             lambda net: net.forward_backward(*DATA), lambda net: net.step(mp.SGD(0.1)))),
-        ("for loading the state of network", lambda: calls(
+        (": loading the state of network", lambda: calls(
             lambda net: net.state(), lambda net: mp.load(file(0), net))),
     ],
 }
