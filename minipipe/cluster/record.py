@@ -1,6 +1,7 @@
 """What the engine writes down while it runs, and the spans that the trace of a run reads from it."""
 
 import re
+from collections.abc import Sequence
 from copy import copy
 from fractions import Fraction
 from typing import NamedTuple
@@ -8,7 +9,7 @@ from typing import NamedTuple
 COMPUTE = "compute"  # the lane of a device that runs one program
 
 
-def lane_name(device, lane, names=()):
+def lane_name(device: int, lane: str, names: Sequence[str] = ()) -> str:
     """Return what a text calls a lane; the one that computes is the device.
 
     names: what pictures call the devices, or [].
@@ -20,7 +21,7 @@ def lane_name(device, lane, names=()):
     return name if lane == COMPUTE else f"{name} {lane}"
 
 
-def in_a_sentence(name):
+def in_a_sentence(name: str) -> str:
     """Return the name of a device as a sentence has it, whose colon comes later.
 
     >>> in_a_sentence("device 0: d0 p0"), in_a_sentence("server")
@@ -32,7 +33,7 @@ def in_a_sentence(name):
 TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 
 
-def ticks(number):
+def ticks(number: float) -> str:
     """Return a number of ticks as text, with six digits; a fraction with more digits as it is.
 
     >>> ticks(1 / 3), ticks(Fraction(1, 2)), ticks(Fraction(1, 3))
@@ -42,7 +43,7 @@ def ticks(number):
     return f"{float(number):.6g}" if is_short or isinstance(number, float) else str(number)
 
 
-def duration(number, unit):
+def duration(number: float, unit: str) -> str:
     """Return a time with its unit, "ticks" or "seconds".
 
     >>> duration(1, "ticks"), duration(Fraction(1, 2), "ticks"), duration(0.00123456789, "seconds")

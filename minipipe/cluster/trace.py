@@ -2,15 +2,16 @@
 
 from __future__ import annotations  # a `Trace` may name itself
 
+from collections.abc import Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import PurePath
 
 from ..checks import listed, real_number, shown
 from ..registry import Registry
-from .exchanges import exchanges_of
-from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Span, duration, lane_name, rows
-from .why import critical_path, explain
+from .exchanges import Exchange, exchanges_of
+from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, OneTick, Span, duration, lane_name, rows
+from .why import Explanation, Step, critical_path, explain
 
 BUBBLES = {  # the four, as tables and pages call them
     "total": "idle / total time",
@@ -53,21 +54,21 @@ class Trace:
         self.makespan = max([*record.spans[3::4], *ends], default=0)
 
     @cached_property
-    def lanes(self):
+    def lanes(self) -> dict[tuple[int, str], None]:
         """{(device, lane): None}, a row of a picture each: where devices compute, and other lanes in use."""
         used = set(self._record.spans[::4])
         lanes = enumerate(self._record.lanes)
         return {lane: None for number, lane in lanes if lane[1] == COMPUTE or number in used}
 
     @cached_property
-    def spans(self):
+    def spans(self) -> list[Span]:
         """All `Span`s, by start and device."""
         lanes, table = self._record.lanes, rows(self._record.spans, 4)
         spans = [Span(lanes[number][0], *row, lanes[number][1]) for number, *row in table]
         return sorted(spans, key=lambda span: (span.start, span.device))
 
     @cached_property
-    def messages(self):
+    def messages(self) -> list[Message]:
         """All `Message`s from one device to another, by the tick in which they were sent."""
         messages = (message for message in self._message_at.values() if message.source != message.to)
         return sorted(messages, key=lambda message: (message.sent, message.source))
@@ -82,7 +83,7 @@ class Trace:
         return found
 
     @cached_property
-    def exchanges(self):
+    def exchanges(self) -> list[Exchange]:
         """All `Exchange`s that are over, by start and device: from the first message to the last arrival.
 
         Each device that takes part has one. Where it has a lane for them, the span of an action, which takes
@@ -91,25 +92,25 @@ class Trace:
         return exchanges_of(self, self._record)
 
     @cached_property
-    def queued(self):
+    def queued(self) -> dict[Message, float]:
         """{message: the tick at which its way was free}, for each `Message` that had to queue."""
         messages, table = self._message_at, rows(self._record.queued, 3)
         return {messages[index]: tick for index, tick, _ in table}
 
     @cached_property
-    def in_front(self):
+    def in_front(self) -> dict[Message, Message]:
         """{message: the one behind which it queued last}, for each of `queued`."""
         messages, table = self._message_at, rows(self._record.queued, 3)
         return {messages[index]: messages[other] for index, _, other in table}
 
     @cached_property
-    def asked(self):
+    def asked(self) -> dict[Message, tuple[float, int, str]]:
         """{message: (tick, device, lane) that asked for it}, for each `Message` that was held until then."""
         lanes, messages, table = self._record.lanes, self._message_at, rows(self._record.asked, 5)
         return {messages[index]: (end, *lanes[number]) for _, _, end, index, number in table}
 
     @cached_property
-    def awaited(self):
+    def awaited(self) -> dict[Idle, Message]:
         """{`Idle`: the `Message` that ended it, as it came or was asked for}, for all but the drains."""
         record, lanes, first_start = self._record, self._record.lanes, {}
         for number, start in zip(record.spans[::4], record.spans[2::4], strict=True):
@@ -133,7 +134,7 @@ class Trace:
         return found
 
     @cached_property
-    def idle(self):
+    def idle(self) -> list[Idle]:
         """All `Idle` spans of `lanes` that are over.
 
         In a finished run, they and `spans` cover each lane from 0 to the makespan.
@@ -146,7 +147,7 @@ class Trace:
         waits = [idle for idle in self.awaited if (idle.device, idle.lane) in self.lanes]
         return sorted(waits + drains, key=lambda idle: (idle.start, idle.device))
 
-    def spans_of(self, device, lane=None):
+    def spans_of(self, device: int, lane: str | None = None) -> list[Span]:
         """The `Span`s of one device, by start; those of one of its lanes alone, if that is given."""
         self._check_device(device)
         names = [name for owner, name in self._record.lanes if owner == device]
@@ -162,7 +163,7 @@ class Trace:
             spans[span.device].append(span)
         return spans
 
-    def busy_ticks(self):
+    def busy_ticks(self) -> list[float]:
         """Return for each device the ticks in which it computed."""
         busy = [0] * self.n_devices
         for number, _, start, end in rows(self._record.spans, 4):
@@ -171,7 +172,7 @@ class Trace:
                 busy[device] += end - start
         return busy
 
-    def bubble(self, of="total"):
+    def bubble(self, of: str = "total") -> float:
         """The share of time that devices do not compute. Four shares go by the name of bubble, see `BUBBLES`:
 
         of="total": idle / (devices * makespan), summed over devices. GPipe's (K - 1)/(M + K - 1).
@@ -196,15 +197,15 @@ class Trace:
             return (sum(own) - busy) / sum(own)
         return max((span - work) / span for span, work in zip(own, self.busy_ticks()) if span)
 
-    def explain(self):
+    def explain(self) -> Explanation:
         """Return an `Explanation` of why the devices were idle, tick by tick; see `minipipe.cluster.why`."""
         return explain(self)
 
-    def critical_path(self):
+    def critical_path(self) -> list[Step]:
         """Return the work and transfers that add up to the makespan, a list of `Step`s in order of time."""
         return critical_path(self)
 
-    def ledger(self, device):
+    def ledger(self, device: int) -> list[tuple[float, dict[str, int]]]:
         """Return what a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
 
         A kind without bytes is left out. `ValueError` for a run that has not counted what devices hold: a
@@ -249,11 +250,11 @@ class Trace:
         table = sorted(rows(self._record.memory, 3), key=lambda row: row[:2])
         return [(*place, {kind: n for kind, n in held.items() if n}) for *place, held in table]
 
-    def memory(self, device):
+    def memory(self, device: int) -> list[tuple[float, int]]:
         """Return the memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
-    def peak_bytes(self, kinds=None):
+    def peak_bytes(self, kinds: str | Sequence[str] | None = None) -> list[int]:
         """For each device, the most bytes that it held at once: at the start or the end of a Compute.
 
         What the work of a Compute needs for a moment in between is not counted.
@@ -289,7 +290,7 @@ class Trace:
             shows["critical_path"](self, ax)
         return ax
 
-    def save(self, path, title=None):
+    def save(self, path: str | PurePath, title: str | None = None) -> None:
         """Write the timeline into a file, whole or not at all, as its ending says, by `minipipe.plots.save`.
 
         path: .png, .pdf, .svg and other pictures; .gif, a film; .html, a page; .json, for ui.perfetto.dev.
@@ -311,15 +312,15 @@ class Trace:
         """
         return SHOWS.load()["sentence"](self, rival, longer)
 
-    def to_text(self):
+    def to_text(self) -> str:
         """The timeline in characters, written by `minipipe.plots.text`."""
         return SHOWS.load()["text"](self)
 
-    def to_html(self, title=None):
+    def to_html(self, title: str | None = None) -> str:
         """The timeline as the text of an interactive page, made by `minipipe.plots.html`."""
         return SHOWS.load()["html"](self, title)
 
-    def to_chrome_trace(self):
+    def to_chrome_trace(self) -> dict:
         """The timeline for ui.perfetto.dev: a dict, made by `minipipe.plots.chrome_trace`."""
         return SHOWS.load()["chrome_trace"](self)
 
@@ -331,7 +332,7 @@ class Trace:
         """The picture of `plot`, which stands in for the player on GitHub and in exports."""
         return SHOWS.load()["still"](self)
 
-    def stretched(self, factor, tick_is=None):
+    def stretched(self, factor: float, tick_is: OneTick | None = None) -> Trace:
         """Return the trace with all times multiplied by `factor`, as `in_one_unit` needs it.
 
         tick_is: what a tick then is, a `OneTick`.
@@ -379,7 +380,7 @@ class Tick(int):
         return f"tick {self.now}: {', '.join(words)}{'' if self else '. All is done'}"
 
 
-def check_trace(trace):
+def check_trace(trace: object) -> None:
     """Raise `ValueError` for what is not a `Trace`, such as a schedule."""
     if not isinstance(trace, Trace):
         raise ValueError(

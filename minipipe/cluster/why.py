@@ -33,10 +33,11 @@ is always the link's fault.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .exchanges import AXES, Exchange, call_of, times_of_exchanges
 from .record import COMPUTE, TICKS, Idle, Message, Span, duration, in_a_sentence, lane_name, ticks, way_of
@@ -145,10 +146,10 @@ class Explanation:
     imbalance 2 (device 1: 1F1 1F2)
     """
 
-    trace: object
+    trace: Any
     parts: dict[Idle, list[IdlePart]]
 
-    def table(self):
+    def table(self) -> dict[int, dict[str, float]]:
         """Return {device: {cause: ticks}}, with the causes that occur anywhere, in the order of `CAUSES`."""
         table = self._by_lane()
         return {device: table[device, COMPUTE] for device in range(self.trace.n_devices)}
@@ -164,12 +165,12 @@ class Explanation:
                 table[idle.device, idle.lane][part.cause] += part.end - part.start
         return table
 
-    def totals(self):
+    def totals(self) -> dict[str, float]:
         """Return {cause: ticks} over all devices, where they compute."""
         table = self.table()
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
-    def exchanges(self):
+    def exchanges(self) -> dict[str, dict[str, float]]:
         """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}, summed over devices.
 
         Axes: "tp", exchanges among shards; "dp", among copies; "pp", messages between stages; those in use.
@@ -180,7 +181,7 @@ class Explanation:
         """
         return times_of_exchanges(self.trace, self.parts)
 
-    def longest_waits(self, most=3):
+    def longest_waits(self, most: int = 3) -> list[Idle]:
         """Return the longest waits of lanes that compute, without fills and drains, out of `Trace.idle`."""
         waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
@@ -189,12 +190,12 @@ class Explanation:
         """Return all that is to blame for one of `Trace.idle`, in the order of time."""
         return list(dict.fromkeys(part.blame for part in self.parts[idle] if part.blame is not None))
 
-    def describe(self, idle):
+    def describe(self, idle: Idle) -> str:
         """Return one of `Trace.idle` in words: who waits how long, for what, and what was to blame."""
         name = in_a_sentence(lane_name(idle.device, COMPUTE, self.trace.names))
         return f"{name if idle.lane == COMPUTE else f'{name} {idle.lane}'} {self.predicate(idle)}"
 
-    def predicate(self, idle):
+    def predicate(self, idle: Idle) -> str:
         """Return the sentence of `describe` without its subject: 'waits 6 ticks, from 3 to 9, ...'."""
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
         length = duration(idle.end - idle.start, self.trace.unit)
@@ -269,7 +270,7 @@ def _table(rows):
     ]
 
 
-def explain(trace):
+def explain(trace) -> Explanation:
     """Return the `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
 
     Takes n log n time in the number of spans, and time in proportion to the number of parts that come out.
@@ -355,7 +356,7 @@ class Step(NamedTuple):
     end: float
 
 
-def critical_path(trace):
+def critical_path(trace) -> list[Step]:
     """Return a list of `Step`s in the order of time, each of which begins where the one before it ends.
 
     The first begins at tick 0 and the last ends at the makespan, so their durations add up to the makespan.
@@ -417,7 +418,7 @@ MOST_NAMES = 6    # that are shown of a stay on a device: of more, the first and
 MOST_LINES = 40   # of a path: of more, the first and the last ones
 
 
-def describe_path(path, unit=TICKS, names=()):
+def describe_path(path: list[Step], unit: str = TICKS, names: Sequence[str] = ()) -> str:
     """Return the path in words: a line for each stay on a device and each message that takes time; the sums.
 
     Of a long path, the lines in the middle are left out.

@@ -1,7 +1,7 @@
 """The kinds of work, what each of them needs and gives, and the actions of which an order is made."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..checks import shown
@@ -100,7 +100,7 @@ def before(kind, stage, microbatch, kinds=RULES):
     return own + [(other, stage - rule.way, microbatch) for other in senders]
 
 
-def join_with_or(words):
+def join_with_or(words: Iterable[str]) -> str:
     """Return `words` as a sentence lists them.
 
     >>> join_with_or("FBU")
@@ -120,6 +120,9 @@ class Fault(str):
         device: the device whose line is wrong; None if that is not one device alone.
         position: the index of the wrong action in this line; None if an action is missing.
     """
+
+    device: int | None
+    position: int | None
 
     def __new__(cls, words: str, device: int | None = None, position: int | None = None):
         """Return the sentence, which knows its place."""
@@ -212,7 +215,7 @@ class Overlap(NamedTuple):
         return f"{self.forward}&{self.backward}"
 
 
-def parse(word, device):
+def parse(word: str, device: int) -> Action | Overlap:
     """Return the action that `word` stands for; raise `ScheduleError` if it stands for none.
 
     device: gives an action its stage where the word has none.
@@ -246,7 +249,7 @@ def _parse_part(part, word, device):
 MOST = 20  # faults that a message shows
 
 
-def listing(faults):
+def listing(faults: Sequence[str]) -> str:
     """Return `faults`, one a line; of more than 20, some of each kind, and how many more there are.
 
     Faults are of one kind if they differ only in their numbers and actions.

@@ -1,5 +1,6 @@
 """Functions that change a schedule: recomputation, overlaps, copies, all-reduces, updates, ZeRO, segments."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import accumulate, chain, zip_longest
 
@@ -8,14 +9,14 @@ from .actions import CLOSING, INPUT, MEETING, RULES, WEIGHT, Action, Overlap
 from .costs import (
     NO_COSTS, Costs, check_number_of_actions, checked_costs, divide_exactly, one_for_each,
 )
-from .schedule import checked_schedule
+from .schedule import Schedule, checked_schedule
 
 
 # mode -> what it adds to a schedule's name
 RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute except last"}
 
 
-def with_recompute(schedule, mode="always"):
+def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
     """Return `schedule` with an `R` before each `B` or `I`: the forward again, from the stashed input.
 
     An R needs no gradient, so a device that waits for one has its R done before it arrives.
@@ -53,7 +54,7 @@ def with_recompute(schedule, mode="always"):
     return replace(schedule, devices=tuple(devices), name=schedule.name + RECOMPUTE[mode])
 
 
-def without_overlaps(schedule):
+def without_overlaps(schedule: Schedule) -> Schedule:
     """Return `schedule` with the forward of each overlap before its backward; each starts when it can.
 
     >>> from .schedule import Schedule
@@ -66,7 +67,7 @@ def without_overlaps(schedule):
     return replace(schedule, devices=devices, name=schedule.name + "+apart")
 
 
-def in_copies(schedule, n, per=None):
+def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     """Return `n` copies of the network, each on devices of its own that work by `schedule`: data parallelism.
 
     per: how many micro-batches a copy has of each mini-batch, where the schedule has several mini-batches
@@ -120,7 +121,7 @@ def in_copies(schedule, n, per=None):
     )
 
 
-def with_all_reduce(schedule):
+def with_all_reduce(schedule: Schedule) -> Schedule:
     """Return `schedule` with an `A` for each stage of each copy: it travels while other stages compute.
 
         device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
@@ -149,7 +150,7 @@ def with_all_reduce(schedule):
     return replace(schedule, devices=tuple(devices), name=schedule.name + "+all-reduce")
 
 
-def with_updates(schedule):
+def with_updates(schedule: Schedule) -> Schedule:
     """Return `schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
 
     Each U comes right after the stage's last backward. Where there are all-reduces, a device has its updates
@@ -176,7 +177,7 @@ def with_updates(schedule):
     return replace(schedule, devices=tuple(devices), name=schedule.name + "+updates")
 
 
-def refuse(schedule, kind, why):
+def refuse(schedule: Schedule, kind: str, why: str) -> None:
     """Raise `ValueError` if the schedule has actions of this kind."""
     if kind in checked_schedule(schedule).kinds:
         raise ValueError(f"the schedule {schedule.name!r} {why}")
@@ -203,7 +204,7 @@ def _with(order, additions):
 
 # Orders in which each copy of the network has a part of what all copies need: ZeRO.
 
-def with_zero(schedule, level, prefetch=1):
+def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
     """Return `schedule` with what ZeRO 1, 2 or 3 adds to it: each copy updates a part of a stage.
 
         S   reduce-scatter: each device gets the sum of its own part of the gradients, and drops the others
@@ -281,7 +282,7 @@ def _in_parts(order, prefetch):
 
 # Recomputation in smaller pieces: a device's stage cut into several.
 
-def in_segments(schedule, n):
+def in_segments(schedule: Schedule, n: int | Sequence[int]) -> Schedule:
     """Return `schedule` with each stage cut into `n` consecutive ones, which do its work on its device.
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
@@ -311,7 +312,9 @@ def in_segments(schedule, n):
     return replace(schedule, devices=devices, n_stages=sum(n), name=name, versions=versions)
 
 
-def costs_in_segments(costs, schedule, n, shards=1):
+def costs_in_segments(
+    costs: Costs, schedule: Schedule, n: int | Sequence[int], shards: int = 1
+) -> Costs:
     """Return the `Costs` of the stages that `in_segments` makes: equal shares of each whole stage's.
 
     The last segment of a stage sends the message of the whole, the others send to their own device. A tick

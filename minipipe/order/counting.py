@@ -3,12 +3,13 @@
 from collections import defaultdict
 from itertools import accumulate
 
+from ..cluster import Trace
 from .actions import RULES, WEIGHT
 from .costs import as_float, divide_exactly
-from .schedule import checked_schedule
+from .schedule import Schedule, checked_schedule
 
 
-def alive_microbatches(trace, device):
+def alive_microbatches(trace: Trace, device: int) -> list[tuple[float, float]]:
     """Return how many micro-batches are alive on a device: [(tick, number)], each valid until the next.
 
     A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W
@@ -33,7 +34,7 @@ def alive_microbatches(trace, device):
     return [(tick, as_float(divide_exactly(count, share))) for tick, count in zip(ticks, alive)]
 
 
-def peak_microbatches(trace):
+def peak_microbatches(trace: Trace) -> list[float]:
     """Return for each device the most micro-batches alive at once, as `alive_microbatches` counts them.
 
     >>> from minipipe import simulate
@@ -45,7 +46,7 @@ def peak_microbatches(trace):
     return [max((alive for _, alive in curve), default=0) for curve in curves]
 
 
-def updates(schedule):
+def updates(schedule: Schedule) -> list[tuple[int, int, int, list[int]]]:
     """Return rows (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
     rows, without_update = [], {}
     for device, part, _ in schedule.walk() if "U" in schedule.kinds else ():
@@ -57,7 +58,7 @@ def updates(schedule):
     return rows
 
 
-def staleness(schedule):
+def staleness(schedule: Schedule) -> list[list[int]]:
     """Return for each stage and micro-batch how many updates its gradient is behind the weights.
 
     That is the number of updates of the stage before the one that applies this gradient, less those in the
@@ -76,7 +77,7 @@ def staleness(schedule):
     return stale
 
 
-def check_versions(schedule):
+def check_versions(schedule: Schedule) -> None:
     """Raise `ScheduleError` for faults, `ValueError` for updates without `versions`."""
     checked_schedule(schedule).validate()
     if "U" in schedule.kinds and not schedule.versions:
@@ -86,7 +87,7 @@ def check_versions(schedule):
         )
 
 
-def peak_versions(schedule):
+def peak_versions(schedule: Schedule) -> list[int]:
     """Return for each stage the most versions of its weights that it must keep at once.
 
     A version is needed from the update that makes it, at least until the next one, to the last backward that

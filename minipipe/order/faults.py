@@ -181,7 +181,7 @@ def _text_of(numbers):
 
 # All faults; and those of sizes, of counts, of what comes before what, and of limits.
 
-def faults(schedule, most_alive=None):
+def faults(schedule, most_alive=None) -> list[Fault]:
     """Return a list of the `Fault`s of an order, in time proportional to the number of its actions.
 
     Args:
@@ -210,7 +210,7 @@ def faults(schedule, most_alive=None):
     return list(map(placed, found))
 
 
-def stop_of(schedule):
+def stop_of(schedule) -> Stop | None:
     """Return the `Stop` of an order that cannot come to its end, or None.
 
     Raises:
@@ -263,7 +263,7 @@ def wrong_form(schedule):
         )
 
 
-def is_count(number):
+def is_count(number: object) -> bool:
     """Tell whether this is a whole number of at least 0; a boolean is not."""
     return isinstance(number, Integral) and not isinstance(number, bool) and number >= 0
 

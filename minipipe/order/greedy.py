@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -362,9 +363,11 @@ def _in_kinds(schedule, kinds):
 # The search: all drafts of an order, each timed with its W in several places.
 
 def greedy_schedule(
-    devices, microbatches, costs=Costs(), most_alive=None, halves=False, v=1, placement=None, latency=0,
-    kept_for_W=1, objective="makespan",
-):
+    devices: int, microbatches: int, costs: Costs = Costs(),
+    most_alive: float | Sequence[float] | None = None, halves: bool = False, v: int = 1,
+    placement: Sequence[int] | None = None, latency: float = 0, kept_for_W: float = 1,
+    objective: str = "makespan",
+) -> Schedule:
     """Return a good schedule for these stages, costs and memory: the best that rules make or that has a name.
 
     devices, microbatches: at least 1 each.

@@ -62,7 +62,9 @@ class ScheduleFacts:
         check_parameters("makespan", self.makespan, "of the costs", COSTS)
         check_parameters("alive", self.alive, "of the others", ("device",))
 
-    def ticks(self, K, M, F=1, I=1, W=1, c=0):
+    def ticks(
+        self, K: int, M: int, F: float = 1, I: float = 1, W: float = 1, c: float = 0
+    ) -> float | None:
         """Return the makespan by the closed form, or None if it does not hold. B = I + W.
 
         c: the ticks of a message, on the way and as latency, where none waits for another: if it is on the
@@ -79,7 +81,7 @@ class ScheduleFacts:
             return None
         return self.makespan(K, M, **{name: costs[name] for name in needed})
 
-    def peaks(self, K, M):
+    def peaks(self, K: int, M: int) -> list[float] | None:
         """Return the most micro-batches alive on each device by the closed form, or None, as for `ticks`.
 
         Where only that of the fullest device has a closed form, the list has that one number.
@@ -99,7 +101,7 @@ class ScheduleFacts:
 SCHEDULES = Registry("minipipe.schedules", ScheduleFacts)  # name -> function (n_devices, n_microbatches)
 
 
-def names_having(**facts):
+def names_having(**facts: object) -> list[str]:
     """Return the names of the schedules that have all these facts, in the order of all lists.
 
     >>> names_having(copies=2)
@@ -113,7 +115,7 @@ def names_having(**facts):
 
 # A schedule by its name.
 
-def name_of(name):
+def name_of(name: str) -> str:
     """Return the name in `SCHEDULES` that a text spells: case, spaces, "_" and "-" do not matter.
 
     For another name that the field has for a schedule, such as "DAPPLE", a `ScheduleWarning` says what it is
@@ -183,7 +185,7 @@ def _with_note(name):
     return ours
 
 
-def stages_per_device(name):
+def stages_per_device(name: object) -> int:
     """Return how many stages the schedule called `name` has on each device; 1 for what is not a name.
 
     >>> stages_per_device("zb-v"), stages_per_device("1f1b")
@@ -192,7 +194,7 @@ def stages_per_device(name):
     return SCHEDULES.facts[name_of(name)].stages_per_device if is_name(name) else 1
 
 
-def is_name(name):
+def is_name(name: object) -> bool:
     """Tell whether a schedule is called `name`, as `name_of` reads it; it may be anything.
 
     >>> is_name("1F1B"), is_name("dapple"), is_name("1f2b"), is_name(7)

@@ -21,7 +21,9 @@ KINDS = "|".join(map(re.escape, RULES))
 LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+[\s,&])", re.IGNORECASE)  # the begin of a device's line
 
 
-def build(what, devices=None, microbatches=None, *, stages=None):
+def build(
+    what: object, devices: int | None = None, microbatches: int | None = None, *, stages: int | None = None
+) -> Schedule:
     """Return the `Schedule` that `what` says. Networks, `compare`, `simulate` and `check` read it by this.
 
     Args:
@@ -94,7 +96,7 @@ def said_by(what):
     return Schedule.from_text(what) if is_text else SCHEDULES[name_of(what)]
 
 
-def may_say_a_schedule(what):
+def may_say_a_schedule(what: object) -> bool:
     """Tell whether this is a `Schedule`, a text, a path, a function, or a list of one line a device."""
     if isinstance(what, (list, tuple)):
         return len(what) > 0 and all(isinstance(line, (str, list, tuple)) for line in what)
@@ -102,7 +104,7 @@ def may_say_a_schedule(what):
     return is_function or isinstance(what, (Schedule, str, PurePath))
 
 
-def registered_name(builder):
+def registered_name(builder: object) -> str | None:
     """Return the name that a builder has in `SCHEDULES`, or None."""
     return next((name for name, one in SCHEDULES.load().items() if one is builder), None)
 
@@ -198,7 +200,9 @@ def _number_of_parameters(function, name):
 
 # Sizes.
 
-def names_for(devices=None, microbatches=None, *, stages=None):
+def names_for(
+    devices: int | None = None, microbatches: int | None = None, *, stages: int | None = None
+) -> list[str]:
     """Return the names of the schedules that exist for these sizes; `build` says why the others do not.
 
     They are those of one mini-batch: no schedule without a flush.

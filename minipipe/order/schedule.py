@@ -1,7 +1,10 @@
 """The order of work: for each device, the list of its actions."""
 
+from __future__ import annotations  # a `Schedule` may name itself
+
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -9,6 +12,7 @@ from numbers import Integral
 from operator import attrgetter
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from ..checks import items_of, listed, shown, write_text
 from ..cluster import SHOWS
@@ -161,7 +165,10 @@ class Schedule:
         )
 
     @classmethod
-    def from_text(cls, lines, microbatches=None, name="custom", copy_of=(), versions=()):
+    def from_text(
+        cls, lines: str | Sequence[str], microbatches: int | None = None, name: str = "custom",
+        copy_of: Sequence[int] = (), versions: Sequence[Sequence[int]] = (),
+    ) -> Schedule:
         """Return the schedule in a text, one line of actions a device; raise `ScheduleError` for any other.
 
         lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
@@ -181,7 +188,10 @@ class Schedule:
         return cls.of_devices(lines_of(lines), microbatches, name, copy_of, versions)
 
     @classmethod
-    def from_csv(cls, source, microbatches=None, name=None, copy_of=()):
+    def from_csv(
+        cls, source: str | PathLike, microbatches: int | None = None, name: str | None = None,
+        copy_of: Sequence[int] = (),
+    ) -> Schedule:
         """Return the schedule in a table that `to_csv` or PyTorch wrote (`_dump_csv(path, "compute_only")`).
 
         source: a path, or the table itself: a string with a comma or a line break is that. One row per
@@ -245,12 +255,12 @@ class Schedule:
             )
         return cls(devices, n_stages, microbatches, name, copy_of, versions)
 
-    def parts(self, device):
+    def parts(self, device: int) -> list[Action]:
         """Return the `Action`s of a device in order, with overlaps taken apart."""
         return [part for action in self.devices[device] for part in action.parts]
 
     @cached_property
-    def position_of(self):
+    def position_of(self) -> dict[tuple[int, Action], int]:
         """For each (device, `Action`), the index of the action in the device's line; the last of several."""
         lines = enumerate(self.devices)
         return {(r, part): at for r, line in lines for at, action in enumerate(line) for part in action.parts}
@@ -264,23 +274,23 @@ class Schedule:
                 updates[part.stage] += part.kind == "U"
 
     @property
-    def n_copies(self):
+    def n_copies(self) -> int:
         """How many copies of the network there are."""
         return 1 + max(self.copy_of, default=0)
 
     @cached_property
-    def copies(self):
+    def copies(self) -> tuple[int, ...]:
         """For each micro-batch, the copy of the network that it passes through."""
         return self.copy_of or (0,) * self.n_microbatches
 
     @cached_property
-    def last_of_copy(self):
+    def last_of_copy(self) -> list[int]:
         """For each copy of the network, the last of its micro-batches."""
         last = {copy: i for i, copy in enumerate(self.copies)}
         return [last.get(copy, 0) for copy in range(self.n_copies)]
 
     @cached_property
-    def devices_of(self):
+    def devices_of(self) -> list[dict[int, set[int]]]:
         """For each copy of the network, {stage: a set of its devices}; several only in a faulty schedule."""
         found = [{} for _ in range(self.n_copies)]
         for device in range(len(self.devices)):
@@ -291,59 +301,59 @@ class Schedule:
         return found
 
     @cached_property
-    def device_of(self):
+    def device_of(self) -> list[dict[int, int]]:
         """For each copy of the network, {stage: device}; the last of several in a faulty schedule."""
         return [{stage: max(devices) for stage, devices in found.items()} for found in self.devices_of]
 
-    def holders(self, stage):
+    def holders(self, stage: int) -> list[int]:
         """Return the devices that have a copy of the stage, in order."""
         return sorted({device_of[stage] for device_of in self.device_of if stage in device_of})
 
     @cached_property
-    def has_copied_stages(self):
+    def has_copied_stages(self) -> bool:
         """Whether a stage is on several devices, each of which has a copy of it."""
         return any(len(self.holders(stage)) > 1 for stage in range(self.n_stages))
 
     @cached_property
-    def placements(self):
+    def placements(self) -> list[list[int | None]]:
         """For each copy of the network, a list of its stages' devices; None for a stage without a device."""
         if any(wrong_form(self)):
             self.validate()
         return [list(map(device_of.get, range(self.n_stages))) for device_of in self.device_of]
 
     @property
-    def placement(self):
+    def placement(self) -> list[int | None]:
         """For each stage, the device that works on it, in the first copy of the network."""
         return self.placements[0]
 
     @cached_property
-    def stages_on(self):
+    def stages_on(self) -> list[int]:
         """For each device, how many stages share it; those of the copy with the most on it, if of several."""
         counts = [Counter(placement) for placement in self.placements]
         return [max(1, *(count[device] for count in counts)) for device in range(len(self.devices))]
 
     @cached_property
-    def sharing(self):
+    def sharing(self) -> list[int]:
         """For each stage, how many stages share its device, in the first copy of the network."""
         return [1 if device is None else self.stages_on[device] for device in self.placement]
 
     @cached_property
-    def kinds(self):
+    def kinds(self) -> frozenset[str]:
         """The kinds of action that occur, those within overlaps too."""
         names = set(map(attrgetter("kind"), chain(*self.devices)))
         return frozenset(kind for name in names for kind in name.split("&"))
 
     @cached_property
-    def recomputed(self):
+    def recomputed(self) -> frozenset[tuple[int, int]]:
         """The (stage, micro-batch) whose forward is computed again, a frozenset."""
         return frozenset((part.stage, part.microbatch) for _, part, _ in self.walk() if part.kind == "R")
 
     @cached_property
-    def asynchronous(self):
+    def asynchronous(self) -> bool:
         """Whether some stage works on a micro-batch after an update of its weights."""
         return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
 
-    def faults(self, most_alive=None):
+    def faults(self, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
         """Return every fault in words, in a list; a schedule with an empty list runs to its end.
 
         most_alive: the micro-batches that a device can keep the activations of at once: a number, or one for
@@ -351,14 +361,14 @@ class Schedule:
         """
         return faults(self, most_alive)
 
-    def validate(self, most_alive=None):
+    def validate(self, most_alive: float | Sequence[float] | None = None) -> Schedule:
         """Return this schedule, or raise `ScheduleError` with its faults: at most 20, some of each kind."""
         found = self.faults(most_alive)
         if found:
             raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}", found)
         return self
 
-    def to_csv(self, path=None):
+    def to_csv(self, path: str | PathLike | None = None) -> str | None:
         """Return the table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, or write it to `path`.
 
         Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
@@ -378,7 +388,7 @@ class Schedule:
             return text
         write_text(Path(path), text)
 
-    def plot(self, ax=None, title=None):
+    def plot(self, ax: Any = None, title: str | None = None) -> Any:
         """Draw its run with the standard costs; return the matplotlib axes. `simulate` takes other costs.
 
         ax: matplotlib axes; new ones if None.

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -31,9 +32,11 @@ class Found:
 
 
 def best_schedule(
-    devices, microbatches, costs=Costs(), most_alive=None, halves=False, latency=0, most_nodes=10_000,
-    seconds=None, on_progress=None,
-):
+    devices: int, microbatches: int, costs: Costs = Costs(),
+    most_alive: float | Sequence[float] | None = None, halves: bool = False, latency: float = 0,
+    most_nodes: int = 10_000, seconds: float | None = None,
+    on_progress: Callable[[Found], object] | None = None,
+) -> Found:
     """Return the schedule with the smallest makespan of all with one stage on each device, as `Found`.
 
     devices, microbatches: at least 1 each.

@@ -1,11 +1,12 @@
 """The run of a schedule without any arithmetic."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from ..checks import one_of
-from ..cluster import DeadlockError, Link, UnreceivedError
+from ..cluster import DeadlockError, Link, Port, Trace, UnreceivedError
 from ..collectives import ALL_REDUCES, OWNERS
 from ..registry import Registry
 from .costs import Costs, checked_costs
@@ -26,9 +27,10 @@ FORESIGHTS = Registry("minipipe.planning", ForesightFacts)
 
 
 def simulate(
-    schedule, costs=Costs(), link=Link(), footprints=None, all_reduce=OWNERS, ports=(), *, devices=None,
-    microbatches=None, as_far_as_it_goes=False,
-):
+    schedule: object, costs: Costs = Costs(), link: Link | dict = Link(), footprints: object = None,
+    all_reduce: str = OWNERS, ports: Port | Sequence[Port] = (), *, devices: int | None = None,
+    microbatches: int | None = None, as_far_as_it_goes: bool = False,
+) -> Trace:
     """Return the `Trace` of `schedule`: when each action starts and ends, and why a device waits.
 
     It is the run of the programs that a pipeline runs, without their functions.

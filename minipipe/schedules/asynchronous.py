@@ -7,7 +7,7 @@ Those have used older weights. Each builder says which weights a stage uses for 
 from ..checks import whole_number
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
-from ..order.schedule import make_schedule
+from ..order.schedule import Schedule, make_schedule
 from .one_stage_each import forwards_and_backwards, in_turn
 
 PIPEDREAM = "Harlap et al. 2018, arXiv 1806.03377; Narayanan et al. 2019, SOSP"
@@ -22,7 +22,7 @@ def _alive(K, M, device):
 
 
 @SCHEDULES("pipedream", title="PipeDream", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
-def pipedream(devices, microbatches, vertical_sync=False):
+def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> Schedule:
     """1F1B without an end: each micro-batch is a whole mini-batch, and each backward brings an update.
 
         F0 F1 F2 F3             B0 U F4    B1 U F5    B2 U         (device 0 of 4)
@@ -51,7 +51,7 @@ def pipedream(devices, microbatches, vertical_sync=False):
     "pipedream-vertical", title="PipeDream with vertical sync", makespan=_without_end, alive=_alive,
     source=PIPEDREAM, flush=False,
 )
-def pipedream_vertical(devices, microbatches):
+def pipedream_vertical(devices: int, microbatches: int) -> Schedule:
     """PipeDream with vertical sync: every stage uses the version of stage 0.
 
     Stage 0 of K works with the weights after t - K + 1 updates, and so does every other stage: a micro-batch
@@ -68,7 +68,7 @@ def pipedream_vertical(devices, microbatches):
     source="Narayanan et al. 2020, arXiv 2006.09503",
     flush=False,
 )
-def pipedream_2bw(devices, microbatches, per_update=None):
+def pipedream_2bw(devices: int, microbatches: int, per_update: int | None = None) -> Schedule:
     """PipeDream with an update after every `per_update` micro-batches, K if left out; it keeps two versions.
 
         w(t + 1) = w(t) - learning_rate * grad f(w(t - 1))

@@ -10,7 +10,7 @@ from fractions import Fraction
 from ..order.actions import Action
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
-from ..order.schedule import make_schedule
+from ..order.schedule import Schedule, make_schedule
 from .zero_bubble import Turns
 
 
@@ -23,7 +23,7 @@ from .zero_bubble import Turns
     source="Sea AI Lab's and DeepSeek's DualPipeV; the V of Qi et al. 2024, arXiv 2405.15362",
     stages_per_device=2,
 )
-def dualpipe_v(devices, microbatches):
+def dualpipe_v(devices: int, microbatches: int) -> Schedule:
     """DualPipe cut in half: one copy of the network in a V, whose arms are DualPipe's two directions.
 
         F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
@@ -58,7 +58,7 @@ def dualpipe_v(devices, microbatches):
     source="DeepSeek-V3, arXiv 2412.19437, section 3.2.1",
     copies=2,
 )
-def dualpipe(devices, microbatches):
+def dualpipe(devices: int, microbatches: int) -> Schedule:
     """A forward in one direction runs together with a backward in the other: each hides the other's messages.
 
         F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
@@ -101,7 +101,7 @@ def _alive_in_chimera(K, M, device):
     source="Li and Hoefler 2021, arXiv 2107.06925, sections 3.1 and 3.5",
     copies=2,
 )
-def chimera(devices, microbatches):
+def chimera(devices: int, microbatches: int) -> Schedule:
     """Two 1F1B pipelines in opposite directions, each of which works in the gaps of the other.
 
         F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: large letters are copy 0, small ones copy 1)

@@ -28,7 +28,7 @@ PERIOD = 6  # slots: F, I and W of two stages
     source=PAPER,
     stages_per_device=2,
 )
-def v_half(devices, microbatches):
+def v_half(devices: int, microbatches: int) -> Schedule:
     """About half of 1F1B's memory, in less time: the forward takes two slots a device out, and one back.
 
         F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's
@@ -54,7 +54,7 @@ def v_half(devices, microbatches):
     source=PAPER,
     stages_per_device=2,
 )
-def v_min(devices, microbatches):
+def v_min(devices: int, microbatches: int) -> Schedule:
     """About a third of 1F1B's memory, the least that a V allows: one slot a device, out and back.
 
         F . . f i . . I        (the block of 2 devices)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from ..order.actions import Action
 from ..order.costs import check_sizes
 from ..order.names import SCHEDULES
-from ..order.schedule import make_schedule
+from ..order.schedule import Schedule, make_schedule
 from .one_stage_each import in_turn
 
 
@@ -25,7 +25,7 @@ from .one_stage_each import in_turn
     also={"Interleaved1F1B": "PyTorch"},
     stages_per_device=2,
 )
-def interleaved_one_f_one_b(devices, microbatches, v=2):
+def interleaved_one_f_one_b(devices: int, microbatches: int, v: int = 2) -> Schedule:
     """1F1B over v stages a device, in groups of g micro-batches that pass one stage before the next.
 
         F0 F1 f0 f1 F2 b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3        (device 0 of 2, M = 4)
@@ -55,7 +55,7 @@ def interleaved_one_f_one_b(devices, microbatches, v=2):
     also={"LoopedBFS": "PyTorch", "breadth-first": "Lamy-Poirier 2022, arXiv 2211.05953"},
     stages_per_device=2,
 )
-def looped_breadth_first(devices, microbatches, v=2):
+def looped_breadth_first(devices: int, microbatches: int, v: int = 2) -> Schedule:
     """All micro-batches through a device's first stage, then through its second, ...; and all the way back.
 
         F0 F1 F2 F3 f0 f1 f2 f3    b3 b2 b1 b0 B3 B2 B1 B0        (device 0 of 2, M = 4)

@@ -11,12 +11,12 @@ from ..order.names import SCHEDULES
 from ..order.schedule import Schedule, make_schedule
 
 
-def forwards_and_backwards(stage, microbatches):
+def forwards_and_backwards(stage: int, microbatches: int) -> list[list[Action]]:
     """Return two lists: the stage's F of all micro-batches, and its B."""
     return [[Action(kind, stage, i) for i in range(microbatches)] for kind in "FB"]
 
 
-def in_turn(forwards, backwards, warm_up):
+def in_turn(forwards: list[Action], backwards: list[Action], warm_up: int) -> list[Action]:
     """Return `warm_up` forwards; then in turn a forward, while there is one, and a backward.
 
     >>> print(*in_turn(*forwards_and_backwards(0, 3), warm_up=1))
@@ -34,7 +34,7 @@ def in_turn(forwards, backwards, warm_up):
     alive=lambda K, M, device: 1,
     source="Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on",
 )
-def naive(stages, microbatches):
+def naive(stages: int, microbatches: int) -> Schedule:
     """One device works at a time: each micro-batch goes all the way up and down before the next.
 
         F0          B0 F1          B1
@@ -77,7 +77,7 @@ def waits_for_gradients(K, M):
     source="Huang et al. 2018, arXiv 1811.06965",
     also={"F-then-B": "PaddlePaddle", "AFAB": "nanotron", "all-forward-all-backward": "nanotron"},
 )
-def gpipe(stages, microbatches):
+def gpipe(stages: int, microbatches: int) -> Schedule:
     """All forwards, then all backwards (fill and drain).
 
         F0 F1 F2             B2 B1 B0
@@ -101,7 +101,7 @@ def gpipe(stages, microbatches):
     alive=lambda K, M, device: M,
     source="Huang et al. 2018, arXiv 1811.06965",
 )
-def gpipe_fifo(stages, microbatches):
+def gpipe_fifo(stages: int, microbatches: int) -> Schedule:
     """GPipe with the first micro-batch back first.
 
         F0 F1 F2             B0 B1 B2
@@ -128,7 +128,7 @@ def gpipe_fifo(stages, microbatches):
         "DAPPLE": "Fan et al. 2020, arXiv 2007.01045",
     },
 )
-def one_f_one_b(stages, microbatches):
+def one_f_one_b(stages: int, microbatches: int) -> Schedule:
     """Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).
 
         F0 F1 F2       B0 F3 B1    B2    B3
@@ -152,7 +152,7 @@ def one_f_one_b(stages, microbatches):
     alive=lambda K, M, device: min(M, 2 * (K - device) - 1),
     source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",
 )
-def eager_one_f_one_b(stages, microbatches):
+def eager_one_f_one_b(stages: int, microbatches: int) -> Schedule:
     """1F1B with as many forwards ahead as a gradient takes to come back: for links that are slow.
 
         F0 F1 F2 F3    B0       B1    B2    B3
@@ -170,7 +170,7 @@ def eager_one_f_one_b(stages, microbatches):
     return make_schedule("eager-1f1b", stages, microbatches, order)
 
 
-def data_parallel(devices, microbatches, stages=1):
+def data_parallel(devices: int, microbatches: int, stages: int = 1) -> Schedule:
     """Each device has the whole network, and takes a run of the micro-batches, one after the other.
 
         0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from ..order.actions import Action, Overlap
 from ..order.names import SCHEDULES
-from ..order.schedule import make_schedule
+from ..order.schedule import Schedule, make_schedule
 from .interleaved import group_of, in_groups
 from .one_stage_each import forwards_and_backwards, in_turn, waits_for_gradients
 
@@ -54,7 +54,7 @@ def _of_zb_h1(K, M, F, I, W, c):
     alive=lambda K, M, device: min(M, K),
     source=PAPER,
 )
-def zero_bubble_h1(devices, microbatches):
+def zero_bubble_h1(devices: int, microbatches: int) -> Schedule:
     """1F1B's order, with I where it has B and W delayed by r on device r: a smaller bubble.
 
         F0 F1 F2    I0 W0 F3 I1 W1    I2 W2 I3 W3        (device 0 of 3, M = 4)
@@ -81,7 +81,7 @@ def zero_bubble_h1(devices, microbatches):
     alive=lambda K, M, device: min(M, 2 * K - 1),
     source=PAPER,
 )
-def zero_bubble_h2(devices, microbatches):
+def zero_bubble_h2(devices: int, microbatches: int) -> Schedule:
     """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
 
     Device r of K has the order of eager 1F1B, with I where that has B, and delays its W by 2r. Makespan M (F
@@ -149,7 +149,7 @@ class Turns:
     also={"ZBVZeroBubble": "PyTorch"},
     stages_per_device=2,
 )
-def zero_bubble_v(devices, microbatches):
+def zero_bubble_v(devices: int, microbatches: int) -> Schedule:
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
     The last device has both middle stages, the first one the first and the last: a micro-batch's backward
@@ -186,7 +186,7 @@ def zero_bubble_v(devices, microbatches):
     also={"InterleavedZeroBubble": "PyTorch"},
     stages_per_device=2,
 )
-def interleaved_zero_bubble(devices, microbatches, v=2):
+def interleaved_zero_bubble(devices: int, microbatches: int, v: int = 2) -> Schedule:
     """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
 
     Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that
