@@ -18,7 +18,7 @@ from minipipe.plots import saving
 
 FOLDER = Path(draw.__file__).parent
 KEPT = {path.stem for path in FOLDER.glob("*.[pg]*[gf]")}
-SLOW_ONES = {"error_against_batch_size", "beside_pytorch"}  # drawn only if asked for
+SLOW_ONES = {"error_against_batch_size", "beside_pytorch", "playground"}  # if asked for, or a screenshot
 
 
 @pytest.mark.slow
