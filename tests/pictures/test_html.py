@@ -397,6 +397,20 @@ def test_a_large_run_scrubs_smoothly(tmp_path):
 
 
 @in_a_browser
+def test_boxes_below_two_pixels_have_their_mean_colour(tmp_path):
+    """Else each pixel has the colour of its own box, and stripes show what is not there."""
+    trace = trace_of(*((0, Action("FB"[i % 2], 0, i // 2), i, i + 1) for i in range(1000)))
+    script = """
+    const pixel = time => [...pen.getImageData(picture.x(time), rowTop(0) + 3, 1, 1).data].slice(0, 3);
+    results.colours = [100, 301, 502.5, 803].map(pixel);
+    report();
+    """
+    mean = np.mean([bytes_of(STYLES[kind]["facecolor"]) for kind in "FB"], axis=0)
+    for colour in browse(tmp_path, trace.to_html(), script)["colours"]:
+        assert np.abs(colour - mean).max() < 20, (colour, mean)
+
+
+@in_a_browser
 def test_labels_of_any_kind_are_drawn(tmp_path):
     trace = trace_of(
         (0, Overlap(Action("F", 0, 1), Action("B", 1, 0)), 0, 3),

@@ -90,11 +90,9 @@ function fill() {  // the form, from the state
   $("own").hidden = state.s !== "own";
   $("edit").textContent = state.s === "own" ? `Back to ${titles[before]}` : "Edit this order";
   const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  if (root.dataset.theme !== (dark ? "dark" : "light")) {
-    root.dataset.theme = dark ? "dark" : "light";
-    $("theme").textContent = dark ? "Light" : "Dark";
-    draw();
-  }
+  root.dataset.theme = dark ? "dark" : "light";
+  $("theme").textContent = dark ? "Light" : "Dark";
+  draw();
 }
 
 function settingsOf(schedule) {
@@ -351,7 +349,7 @@ function showTable() {
 // ---- the picture ----
 
 let view = null, now = null, playing = false, showPath = false, showMessages = false;  // view: {from, to}, or null for all
-let focus = null, chosen = null, cause = null, drag = null;  // {side, item, time}; {side, lane, action}; [run, name]; see `grab`
+let focus = null, chosen = null, cause = null, drag = null;  // {side, item, time}; {side, lane, index}; [run, name]; see `grab`
 
 const whole = () => Math.max(1e-9, drag?.whole ?? 0, ...runs.map(run => run.makespan));
 const sizesOf = ({devices, memory}) => {
@@ -562,8 +560,8 @@ function tell() {  // the words beside the pointer
   $("tip").style.transform = `translate(${x}px, ${under.top - offsetHeight - 8}px)`;
 }
 
-function found(place) {  // {side, item, time} of a chosen {side, lane, action or index}, or null
-  const item = place && runs[place.side]?.lanes[place.lane]?.[place.list][place.index];
+function found(place) {  // {side, item, time} of a chosen {side, lane, index}, or null
+  const item = place && runs[place.side]?.lanes[place.lane]?.work[place.index];
   return item ? {side: place.side, item, time: item.start} : null;
 }
 
@@ -575,14 +573,14 @@ function choose(place) {
 }
 
 function stepTo({lanes = 0, boxes = 0}) {  // the box that the arrow keys choose: the next one, or the one below at that time
-  if (!found(chosen)) choose({side: 0, lane: 0, list: "work", index: 0});
+  if (!found(chosen)) choose({side: 0, lane: 0, index: 0});
   else if (boxes) choose({...chosen, index: clamp(chosen.index + boxes, 0, runs[chosen.side].lanes[chosen.lane].work.length - 1)});
   else {
     const {item} = found(chosen), all = runs.flatMap((run, side) => run.lanes.map((_, lane) => ({side, lane})));
     const i = all.findIndex(({side, lane}) => side === chosen.side && lane === chosen.lane) + lanes;
     if (!all[i]) return;
     const {work} = runs[all[i].side].lanes[all[i].lane];
-    choose({...all[i], list: "work", index: clamp(lastAt(work, item.start), 0, work.length - 1)});
+    choose({...all[i], index: clamp(lastAt(work, item.start), 0, work.length - 1)});
   }
   draw();
 }
@@ -912,7 +910,7 @@ canvas.onpointerup = event => {
     drop();
     if (hasMoved) return;
     const lane = runs[side].lanes.indexOf(item.lane);
-    choose({side, lane, list: "work", index: item.lane.work.indexOf(item)});
+    choose({side, lane, index: item.lane.work.indexOf(item)});
   }
   drag = null;
 };
