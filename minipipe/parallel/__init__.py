@@ -1,8 +1,9 @@
-"""Networks that several simulated devices train together: in stages, in copies, and in shards of layers.
+"""Networks that several simulated devices train together: pipeline, data and tensor parallel.
 
-Where to read: `options` is what a network can be told, and `rules` which pairs of that
-are refused; `orders` makes the order of its actions, `stage` does them, `run` has one
-run; `ranks` is what MPI ranks have of a network; `network` is where all of it meets.
+Where to read: `options` has the options of a network, and `rules` the pairs of options
+that are refused. `orders` makes the order of the actions, `stage` executes them, and
+`run` is one run of an order. `ranks` compares and collects what MPI ranks have.
+`network` combines all of this.
 """
 
 from ..cluster.links import in_nodes

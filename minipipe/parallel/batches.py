@@ -1,4 +1,4 @@
-"""Mini-batches cut into micro-batches, and these into grains, as the stages are handed them."""
+"""Cut mini-batches into micro-batches, and micro-batches into grains."""
 
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -8,13 +8,14 @@ import numpy as np
 from ..arrays import even_slices, grains_of
 
 
-# A micro-batch passes a stage in one go, or cut into grains: samples are the last axis of its arrays.
+# A micro-batch passes a stage as a whole, or grain by grain. Samples are the last axis of its arrays.
 
 def in_grains(value, edges):
-    """Return for each grain a copy of its samples in `value`: an array, a dict of arrays, or None.
+    """Return, for each grain, a copy of its samples in `value`.
 
     Args:
-        edges: where the grains begin, and the end of the last.
+        value: an array, a dict of arrays, or None, which stays None.
+        edges: the index of the first sample of each grain, and the end of the last.
 
     >>> in_grains({"skip": np.array([[1, 2, 3]])}, [0, 2, 3])
     [{'skip': array([[1, 2]])}, {'skip': array([[3]])}]
@@ -31,7 +32,7 @@ def _samples(value, part):
 
 
 def side_by_side(values):
-    """Return one value of the values that `in_grains` has cut it into.
+    """Concatenate values along the samples: the inverse of `in_grains`.
 
     >>> side_by_side([np.array([[1, 2]]), np.array([[3]])])
     array([[1, 2, 3]])
@@ -45,12 +46,12 @@ def side_by_side(values):
 
 
 class Origin(NamedTuple):
-    """Where a micro-batch, or a grain of it, comes from.
+    """The mini-batch of a micro-batch or grain, and its place in it.
 
     Args:
-        m: the samples of its whole mini-batch.
-        step: the number of updates before that one.
-        first_sample: the index of its first sample there.
+        m: the number of samples in the whole mini-batch.
+        step: the number of updates before the mini-batch.
+        first_sample: the index of the first sample in the mini-batch.
     """
 
     m: int
@@ -59,21 +60,25 @@ class Origin(NamedTuple):
 
 
 class MicroBatches:
-    """Mini-batches in one line, each cut along the samples into micro-batches with sizes at most one apart.
+    """A sequence of mini-batches, each cut into micro-batches whose sizes differ by at most one sample.
 
-    Micro-batch i is part i mod n of mini-batch i // n. It is one grain; or, with a
-    `grain`, as many as the others or one more, `grains[i]`, a range of numbers. Grain j
-    has `inputs[j]` and `labels[j]`, arrays of their own, and an `origins[j]`; each
-    mini-batch has `n_grains` of them. All have `n_samples` together.
+    Micro-batch i is part i mod n of mini-batch i // n. Without a `grain`, it is one
+    grain. With a `grain`, each micro-batch is a run of grains, whose numbers differ by
+    at most one.
 
     Args:
-        batches: a list of (X, Y), X (n[0], m) and Y (n[L], m), each with an m of its
-            own.
-        n: the micro-batches of each.
-        step: the number of updates before the first.
+        batches: a list of (X, Y), X (n[0], m) and Y (n[L], m); m may differ.
+        n: the number of micro-batches in each mini-batch.
+        step: the number of updates before the first mini-batch.
         grain: None, or the samples of a grain; all mini-batches then have the same m.
-        n_takers: how many stages take the samples of each: the first one of each shard
-            of the network.
+        n_takers: how many stages read each input: the first stage of each shard.
+
+    Attributes:
+        inputs, labels, origins: for each grain, its samples, its labels (arrays of
+            their own) and its `Origin`.
+        grains: for each micro-batch, the range of its grains' indices.
+        n_grains: the number of grains in each mini-batch.
+        n_samples: the number of samples in all mini-batches together.
 
     >>> import numpy as np
     >>> line = MicroBatches([(np.array([[1, 2, 3]]), np.array([[0, 1, 0]]))], n=2, step=7)
@@ -88,7 +93,7 @@ class MicroBatches:
             m, first = X.shape[-1], len(self.origins)
             parts = even_slices(m, n) if grain is None else grains_of(m, grain)
             for part in parts:
-                # copies: a view would keep the whole mini-batch alive until its last micro-batch is through
+                # copies: a view would keep the whole mini-batch alive until its last micro-batch is done
                 self.inputs.append(X[..., part].copy())
                 self.labels.append(Y[..., part].copy())
                 self.origins.append(Origin(m, step + t, part.start))
@@ -98,29 +103,34 @@ class MicroBatches:
         self.n_samples = sum(X.shape[-1] for X, _ in batches)
 
     def edges(self, grains):
-        """Return where these grains in a row begin, counted from the first, and the end of the last."""
+        """Return the sample at which each of these consecutive grains begins, and the end of the last.
+
+        The first grain begins at 0.
+        """
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
 
     def equal_on_all_ranks(self):
-        """Return {name: value} of what must be equal on all ranks: mini-batches, number of the step."""
+        """Return {name: value} of what must be equal on all ranks: the mini-batches and the step number."""
         step = str(self.origins[0].step)
         return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}
 
     def take_inputs(self, j):
-        """Return the samples of grain j, and forget them when the last of `n_takers` has asked."""
+        """Return the samples of grain j; drop them once all `n_takers` stages have asked."""
         inputs = self.inputs[j]
         self._n_left[j] -= 1
         if not self._n_left[j]:
-            self.inputs[j] = None  # from here on they live as long as a stage's cache needs them
+            self.inputs[j] = None  # from now on only the caches of stages keep them alive
         return inputs
 
 
 def checked_batches(network, batches, in_one_run=False):
-    """Return a list of (X, Y) that can train `network` in micro-batches; raise `ValueError` for others.
+    """Return `batches` as a list of (X, Y), checked; raise `ValueError` if they cannot be cut.
 
     Args:
-        in_one_run: whether they go through the pipeline in one run; with a grain, they
-            then are of one size.
+        network: the `Parallel` that they train.
+        batches: mini-batches (X, Y).
+        in_one_run: whether all mini-batches pass the pipeline in one run. With a grain,
+            they must then have the same size.
     """
     batches = network.checked_batches(batches)
     sizes, n = sorted(X.shape[-1] for X, _ in batches), network.n_microbatches
@@ -136,7 +146,13 @@ def checked_batches(network, batches, in_one_run=False):
 
 
 def _check_grains(grain, n, smallest, largest):
-    """Raise `ValueError` unless n micro-batches can be cut at the edges of grains."""
+    """Raise `ValueError` unless mini-batches can be cut into n micro-batches at the edges of grains.
+
+    Args:
+        grain: the samples of a grain.
+        n: the number of micro-batches.
+        smallest, largest: the samples of the smallest and the largest mini-batch.
+    """
     n_grains = len(grains_of(smallest, grain))
     if n > n_grains:
         raise ValueError(

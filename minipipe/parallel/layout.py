@@ -1,4 +1,4 @@
-"""Where the numbers of each parameter lie, the way from the whole to its parts and back, and ZeRO's parts."""
+"""Which device has which part of each parameter, how parts are cut and joined, and ZeRO's shards."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -9,23 +9,24 @@ from ..collectives.group import begin, flattened, join_chunks
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
 
-Key = tuple[int, str, int]    # of a parameter: as in the memory of an optimizer, see `parameters_with`
+Key = tuple[int, str, int]    # names a parameter, as in the memory of an optimizer, see `parameters_with`
 Place = tuple[int, int]       # (stage, device)
-Arrays = dict[Key, list]      # for each parameter some arrays, such as what an optimizer remembers for it
+Arrays = dict[Key, list]      # for each parameter a list of arrays, such as its optimizer state
 
 
 class Piece(NamedTuple):
-    """The numbers of a parameter that a device has.
+    """The part of a parameter that a device has: a block along one axis, or a range of its flat entries.
 
     Args:
-        parameter: its key in the network.
-        axis: along which shards have it in blocks; None, if each of them has all of it.
-        shape: of the block that the device has.
-        block: its range along this axis, in the whole.
-        numbers: None, if it has all numbers of the block; or their range, if these
-            stand one after another.
-        counts: whether the whole is made of this piece; not, if it is made of another
-            with the same numbers.
+        parameter: the key of the parameter in the network.
+        axis: the axis along which tensor parallelism splits the parameter; None, if
+            each shard has all of it.
+        shape: the shape of the block.
+        block: the range of the block along `axis`.
+        numbers: None, if the device has the whole block; otherwise, with ZeRO, the
+            range of its entries in the flattened block.
+        counts: whether `join_pieces` reads this piece. Of several devices with equal
+            pieces only one counts.
     """
 
     parameter: Key
@@ -36,7 +37,7 @@ class Piece(NamedTuple):
     counts: bool = True
 
     def of(self, array):
-        """Return the numbers of this piece, out of an array of the parameter's shape; it itself, if all."""
+        """Cut this piece out of an array of the parameter's shape; return `array` itself, if it is all."""
         if self.axis is not None:
             along = slice(self.block.start, self.block.stop)
             array = array[(slice(None),) * self.axis + (along,)].copy()  # a view would keep all of it
@@ -45,16 +46,16 @@ class Piece(NamedTuple):
         return array
 
 
-Pieces = dict[Place, dict[Key, Piece]]  # for each stage on a device: its keys, and what it has under them
+Pieces = dict[Place, dict[Key, Piece]]  # for each stage on a device: {key in the stage: piece}
 
 
 class Layout(NamedTuple):
-    """Where the parameters of a network lie, by stage and device.
+    """The pieces of a network's parameters that each stage on each device has.
 
     Args:
-        work: the pieces with which layers compute, blocks of parameters.
-        memory: those for which an optimizer keeps something; with ZeRO ranges of these
-            blocks.
+        work: the pieces with which layers compute: blocks.
+        memory: the pieces for which the device keeps optimizer state; with ZeRO, ranges
+            of these blocks.
     """
 
     work: Pieces
@@ -62,10 +63,12 @@ class Layout(NamedTuple):
 
 
 def held_by(layers: Sequence[Layer], origin_of) -> dict[Key, Piece]:
-    """Return {key: `Piece`} of the parameters of a stage; in which block it is says `layout_of`.
+    """Return {key: `Piece`} of a stage's parameters, without their `block`, which `layout_of` sets.
 
     Args:
-        origin_of: origin_of(key, layer that has it) is (key in the network, axis).
+        layers: the layers of the stage.
+        origin_of: a function of (key in the stage, layer with the parameter) that
+            returns (key in the network, axis of the split).
     """
     parameters = parameters_with(layers, pairs_of_layers(layers))
     return {key: Piece(*origin_of(key, owner), array.shape) for key, (owner, array, _) in parameters.items()}
@@ -75,13 +78,16 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
     """Return the `Layout` of a network.
 
     Args:
-        shards: for each shard of the network, for each of its stages, {key: `Piece`},
-            see `held_by`.
-        holders: likewise, the devices that have this stage, in the order of the copies.
-        in_ranges: whether each of these devices updates a range of the stage's numbers:
-            ZeRO.
+        shards: for each shard of the network and each stage, {key: `Piece`}, see
+            `held_by`.
+        holders: for each shard and stage, the devices that have the stage, in the order
+            of the replicas.
+        in_ranges: whether each of these devices updates a range of the stage's
+            parameters only: ZeRO.
     """
-    work, memory, first = {}, {}, {}  # first: parameter -> how many entries the shards before this one have
+    work: Pieces = {}
+    memory: Pieces = {}
+    first: dict[Key, int] = {}  # parameter -> where the next shard's block begins
     for t, (stages, devices_of_stages) in enumerate(zip(shards, holders, strict=True)):
         for s, (of_stage, devices) in enumerate(zip(stages, devices_of_stages, strict=True)):
             blocks = {}
@@ -95,7 +101,8 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
             sizes = {key: int(np.prod(piece.shape, dtype=int)) for key, piece in blocks.items()}
             for rank, device in enumerate(devices):
                 work[s, device] = {
-                    key: piece._replace(counts=piece.counts and rank == 0) for key, piece in blocks.items()
+                    key: piece._replace(counts=piece.counts and rank == 0)
+                    for key, piece in blocks.items()
                 }
                 memory[s, device] = work[s, device]
                 if in_ranges:
@@ -105,10 +112,15 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
 
 
 def ranges_of(sizes: Mapping[Key, int], rank: int, size: int) -> dict[Key, range]:
-    """Return the part of `rank` of all numbers in a row, in `size` parts as equal as can be.
+    """Divide the entries of all parameters, in one row, equally among ranks; return the range of `rank`.
 
     Args:
-        sizes: how many numbers each parameter has, in the order of the row.
+        sizes: {key: number of entries of the parameter}, in the order of the row.
+        rank, size: which of how many ranks.
+
+    Returns:
+        {key: range of the rank's entries in the flattened parameter}, without
+        parameters of which it has none.
 
     >>> ranges_of({"W": 4, "b": 2}, 0, 2), ranges_of({"W": 4, "b": 2}, 1, 2)
     ({'W': range(0, 3)}, {'W': range(3, 4), 'b': range(0, 2)})
@@ -124,7 +136,7 @@ def ranges_of(sizes: Mapping[Key, int], rank: int, size: int) -> dict[Key, range
 
 
 def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
-    """Return for each stage on a device its parts of `arrays`, which have the shapes of the parameters."""
+    """Cut `arrays`, which have the shapes of the parameters, into the `pieces` of each stage on a device."""
     return {
         place: {
             key: [piece.of(array) for array in arrays[piece.parameter]]
@@ -135,7 +147,7 @@ def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
 
 
 def join_pieces(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
-    """Return the arrays of which `parts` has made these; it is enough to have the pieces that count."""
+    """Join the pieces of whole arrays: the inverse of `parts`. Only pieces that count must be there."""
     found: dict[Key, list] = {}  # parameter -> [(piece, its arrays)]
     for place, here in pieces.items():
         arrays = of_places.get(place, {})
@@ -146,8 +158,8 @@ def join_pieces(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
 
 
 def _joined(rows: list) -> list:
-    """Return the arrays of a parameter. rows: [(`Piece`, its arrays)], all that it is made of."""
-    blocks: dict[int, list] = {}  # beginning of a block -> its rows
+    """Return the whole arrays of one parameter. rows: [(`Piece`, its arrays)] of all its pieces."""
+    blocks: dict[int, list] = {}  # first index of a block -> its rows
     for piece, arrays in sorted(rows, key=lambda row: row[0].block.start):
         blocks.setdefault(piece.block.start, []).append((piece, arrays))
     of_blocks = []
@@ -166,15 +178,16 @@ def _in_a_row(arrays: Sequence, axis: int | None):
 
 
 class MemoryInParts(Mapping):
-    """What an optimizer remembers, in the parts that devices keep; put together when somebody reads it.
+    """Optimizer state that devices keep in pieces, joined to whole arrays at the first read.
 
     Args:
-        pieces: what they are parts of.
-        parts: for each stage on a device, its `Arrays`.
+        pieces: what each stage on a device has.
+        parts: for each stage on a device, the `Arrays` of its pieces.
     """
 
     def __init__(self, pieces: Pieces, parts: dict[Place, Arrays]) -> None:
-        self.pieces, self.parts, self._whole = pieces, parts, None
+        self.pieces, self.parts = pieces, parts
+        self._whole: Arrays | None = None
 
     def __getitem__(self, key: Key) -> list:
         return self._read()[key]
@@ -191,7 +204,7 @@ class MemoryInParts(Mapping):
                          if place not in self.parts and any(piece.counts for piece in here.values())]
             if elsewhere:
                 raise RuntimeError(
-                    f"what this optimizer remembers lies on {len(elsewhere)} other MPI ranks, too: "
+                    f"{len(elsewhere)} pieces of this optimizer's state are on other MPI ranks: "
                     "use the optimizer that net.collect(optimizer) returns, a call that all ranks make"
                 )
             self._whole = join_pieces(self.pieces, self.parts)
@@ -199,9 +212,9 @@ class MemoryInParts(Mapping):
 
 
 def memories_in(pieces: Pieces, optimizer, layers: Sequence[Layer]) -> dict[Place, Arrays]:
-    """Return for each stage on a device its part of what an optimizer remembers, in these pieces.
+    """Cut the state of `optimizer` into `pieces`, for each stage on a device.
 
-    Raise `ValueError` if it remembers another network than that of these layers.
+    Raise `ValueError` if the state does not belong to these layers.
     """
     memory = optimizer.memory
     if isinstance(memory, MemoryInParts) and memory.pieces == pieces:
@@ -212,9 +225,10 @@ def memories_in(pieces: Pieces, optimizer, layers: Sequence[Layer]) -> dict[Plac
 
 
 def pairs_of(layers: Sequence[Layer], arrays: Arrays) -> list[tuple]:
-    """Return a list over `layers` of (dW, db), tuples for a layer made of layers.
+    """Return the list over `layers` of (dW, db); for a layer made of layers, dW and db are tuples.
 
     Args:
+        layers: the network's.
         arrays: {key of a parameter: [its gradient]}.
     """
     rest = iter(sorted(arrays))
@@ -232,26 +246,30 @@ def _nested(like, arrays: Arrays, rest: Iterator[Key]):
     return arrays[next(rest)][0]
 
 
-# The part of a stage's parameters that one of several devices with the stage updates, or has: ZeRO.
+# ZeRO: the shard of a stage's parameters that one of several devices with the stage updates, or has.
 
-def put_together(layers, parts):
-    """Write the parts of all ranks into the parameters of `layers`, which are returned as vectors."""
+def write_shards(layers, parts):
+    """Write the shards of all ranks into the parameters of `layers`; return these as flat vectors."""
     vectors = flattened(pairs_of_layers(layers))
     for vector, new in zip(vectors, join_chunks(parts, vectors), strict=True):
         vector[...] = new
     return vectors
 
 
-class Owned:
-    """What a device owns of the parameters of a stage: its own part, a list of `vectors`.
+class ParameterShard:
+    """The shard of a stage's parameters that a device owns: a list of flat `vectors`.
 
     Args:
-        layers: of the stage.
-        rank, size: which of how many parts is this device's own, see `ranges_of`.
-        has_all: whether the layers have all numbers from the beginning, among which
-            then are those of the `vectors`. If not, they hold arrays that look like
-            their parameters, without numbers, until `gather` gives them all, which then
-            are `whole`; after `free` they have none again.
+        layers: the layers of the stage.
+        rank, size: which of how many shards is this device's, see `ranges_of`.
+        has_all: whether the layers always have all parameters (ZeRO 1 and 2); the
+            `vectors` are then views of them. Otherwise (ZeRO 3) the layers have
+            parameters only from `gather` to `free`, and before and after it arrays of
+            the same shapes that take no memory.
+
+    Attributes:
+        vectors: for each parameter of which the device owns a range, this range.
+        whole: with ZeRO 3 and after `gather`, all parameters as flat vectors.
     """
 
     def __init__(self, layers, rank, size, has_all):
@@ -265,17 +283,19 @@ class Owned:
             self.free()
 
     def update(self, optimizer, gradients):
-        """Update the own part, for which alone the optimizer keeps something.
+        """Update this shard with `optimizer`, which keeps state for this shard only.
 
         Args:
-            gradients: of this part, vectors.
+            optimizer: one that updates each entry by itself: without
+                `needs_whole_parameters`.
+            gradients: the gradients of the `vectors`.
 
-        The optimizer must take each number by itself, as all do that do not say
-        `needs_whole_parameters`.
+        Raises:
+            ValueError: if a layer has returned None as the gradient of a parameter.
         """
         if len(gradients) != len(self.vectors):
             raise ValueError(
-                f"{len(gradients)} gradients for {len(self.vectors)} parameters of a device's part: with "
+                f"{len(gradients)} gradients for {len(self.vectors)} parameters of a device's shard: with "
                 "zero above 0, a layer must return a gradient for each parameter; for frozen ones, use zero=0"
             )
         own = {
@@ -293,19 +313,19 @@ class Owned:
             vector[...] = numbers
 
     def gather(self, parts):
-        """Write the parts of all ranks into the layers."""
+        """Write the shards of all ranks into the layers. parts: for each rank, its `vectors`."""
         if not self.has_all:
             _make_new(self._layers)
-        self.whole = put_together(self._layers, parts)
+        self.whole = write_shards(self._layers, parts)
 
     def free(self):
-        """Drop all numbers but those of the own part."""
+        """Drop all parameters except this shard."""
         for layer in _with_parameters(self._layers):
-            layer.W, layer.b = map(_without_numbers, (layer.W, layer.b))
+            layer.W, layer.b = map(_without_memory, (layer.W, layer.b))
         self.whole = []
 
     def _views(self):
-        """The own part, as views of the arrays that the layers have now."""
+        """Return this shard as views of the arrays that the layers have now."""
         return [
             getattr(self._owners[key], key[1]).reshape(-1)[numbers.start:numbers.stop]
             for key, numbers in self._ranges.items()
@@ -313,18 +333,18 @@ class Owned:
 
 
 def _make_new(layers):
-    """Put a copy in the place of each parameter: messages and twins of the stage may have the old one."""
+    """Replace each parameter by a copy: messages and twins of the stage may still use the old array."""
     for layer in _with_parameters(layers):
         layer.W, layer.b = (None if array is None else array.copy() for array in (layer.W, layer.b))
 
 
 def _with_parameters(layers):
-    """Return the layers, nested ones included, that have arrays; W and b of a block are tuples of theirs."""
+    """Return all layers that have arrays, nested ones included, but no `Block`: its W and b are tuples."""
     return [layer for layer in every_layer(layers) if layer.arrays]
 
 
-def _without_numbers(array):
-    """Return an array of the same shape and dtype that takes no memory; whoever reads it gets NaN."""
+def _without_memory(array):
+    """Return an array of the same shape and dtype that takes no memory and reads as NaN."""
     if not isinstance(array, np.ndarray):
-        return array  # None, or without numbers anyway
+        return array  # None or a meta array
     return np.broadcast_to(np.array(np.nan, array.dtype), array.shape)

@@ -42,48 +42,50 @@ class Parallel(Network):
             stages on a device runs on K / v devices.
         microbatches: M, the parts of each mini-batch, of all replicas together; left out, D. They may be
             ragged.
-        schedule: whatever says a schedule, see `minipipe.schedules.build`: for one replica, of K stages and
-            M / D micro-batches; or a `Schedule` of all replicas and M micro-batches.
-        recompute: what devices do not keep. "never"; "always", keep only each stage's input, and compute its
-            forward again before the backward; "except_last", for all but the last micro-batch; "sqrt",
+        schedule: a name, text, file or function, see `minipipe.schedules.build`: for one replica, of K stages
+            and M / D micro-batches; or a `Schedule` of all replicas and M micro-batches.
+        recompute: which forwards are computed again before their backward. "never"; "always", devices keep
+            only each stage's input; "except_last", the same for all but the last micro-batch; "sqrt",
             always, but keep an input for every sqrt(L) of a stage's L layers, which then are about sqrt(L)
             stages on one device that share its costs; or "selective", only the attention weights P are
             computed again: the order stays, and you raise the costs of B (or I).
         zero: the level of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054), see `minipipe.order.with_zero`.
             0: each device with a replica of a stage updates all of it. 1: it updates only its shard, 1/N of
-            the parameters for N such devices, and has optimizer state for that alone. 2: with buckets, it
-            also drops the other shards of each bucket's gradients once they are summed. 3: FSDP, it also
-            keeps only its shard of the parameters, and gathers those of a unit for each forward and backward.
-            A unit is a bucket, or without buckets a layer; with "sqrt", about sqrt(L) layers. From 1 on the
-            updates are in the order: call `train(batches, optimizer)`, with an optimizer that takes each
-            number by itself.
+            the parameters for N such devices, and has optimizer state for this shard only. 2: with buckets,
+            it also drops the other shards of each bucket's gradients once they are summed. 3: FSDP, it also
+            keeps only its shard of the parameters, and gathers a unit's parameters for each forward and
+            backward. A unit is a bucket, or without buckets a layer; with "sqrt", about sqrt(L) layers. From
+            level 1, the updates are in the order: call `train(batches, optimizer)`, with an optimizer that
+            updates each entry by itself.
         sums: a `Sums`: how gradients are added up.
         engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
             computer; or "mpi", where it is a process that `mpiexec` has started. All give the
             same bits. On "threads" and "mpi" the trace is in measured seconds; costs, link and ports are not
             used, bytes are not counted, and `start` and `tick` are refused.
-        costs: a `Costs`, in ticks: a number is for a device's share of the network, which its stages divide;
-            a list has one for each stage.
+        costs: a `Costs`, in ticks: a number is for a device's share of the network, divided among its stages;
+            a list has one number for each stage.
         link: the ticks of the messages: one `Link`, or a dict {(source, to): Link}.
         ports: what several links share, as for `Cluster`.
         numbering: how devices are numbered, the fastest axis first. Device t of the shards, d of the replicas
             and p of the P devices of a replica has the number t + T (d + D p) with "tp-dp-pp", and
             t + T (p + P d) with "tp-pp-dp".
-        count_bytes: whether the trace says what devices hold, see `Trace.peak_bytes`. With a limit it does.
+        count_bytes: whether the trace has the bytes that devices hold, see `Trace.peak_bytes`. With a
+            memory_limit it always has. Counting takes time in each mini-batch; without it, the process keeps
+            freed memory for the next micro-batch.
         memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the
             start and the end of each action counts; inside it, layers need more for a moment.
-        seed: of weights that layers were not given: layer i draws from `default_rng([seed, i])`.
-        dtype: the floats of the whole network, see `Network`.
+        seed: the seed of weights that are not given: layer i draws from `default_rng([seed, i])`.
+        dtype: the float type of the whole network, see `Network`.
 
-    `forward_backward(X, Y)` runs a mini-batch to its end; `start(X, Y)` and `tick()` run it tick by tick.
+    `forward_backward(X, Y)` runs a whole mini-batch; `start(X, Y)` and `tick()` run it tick by tick.
     Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
     the same parameters; only `step(optimizer)` changes them. `train(batches, optimizer)` does both for a list
     of mini-batches; an order that makes the updates itself, by actions `U`, runs in no other way. Wrong
     arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`.
 
-    Each gradient carries the 1/m of the whole mini-batch, so the copies' sum is the full batch's; the shards
-    of a layer have different rows or columns of its gradient. `layers` and `gradients` are the whole
-    network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
+    Each gradient carries the 1/m of the whole mini-batch, so the replicas' sum is the full batch's gradient;
+    the shards of a layer have different rows or columns of its gradient. `layers` and `gradients` are the
+    whole network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
 
     With `engine="mpi"`, all ranks run one program, which `mpiexec -n 2 python3 train.py` starts:
 
@@ -95,24 +97,20 @@ class Parallel(Network):
         mp.save("digits.npz", net)                # by all ranks; rank 0 writes
 
     Ranks must make the same calls in the same order, also of `gradients`, `trace`, `predict`, `save`, `load`.
-    An error says where calls, arguments, data, parameters or optimizers differ; nothing has moved then. What
-    one rank raises in a run, all raise; what nobody catches ends the job. Of layers in several parts, each
-    rank works with its part, but has the whole.
-
-    Counting bytes takes time in each mini-batch. In a process that does not count them, what is freed stays
-    for the next micro-batch.
+    An error says where calls, arguments, data, parameters or optimizers differ; nothing has changed then. If
+    one rank raises an exception in a run, all ranks raise it; an exception that is not caught ends the job.
+    With several shards, each rank computes with its shard of a layer, but has the whole layer.
 
     With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one after another, without
-    ever waiting for the last of one before the next begins. The schedule's `versions` then say at which
-    weights a gradient is computed; a stage keeps each version as long as a micro-batch needs it. Tied weights
-    are refused: they would need a flush.
+    a flush between them. The schedule's `versions` then say with which weights a gradient is computed; a
+    stage keeps each version as long as a micro-batch needs it. Tied weights are refused: they need a flush.
 
-    A run that fails, or that is left for another one before its end, changes no parameters, running
-    statistics or optimizer: an order with updates works with layers of its own, and hands over their arrays
-    at its end. What else a layer of yours changes in itself stays with the run.
+    A run that fails, or that is abandoned for another run, changes no parameters, running statistics or
+    optimizer: an order with updates works with copies of the layers, whose arrays the network takes over when
+    the run is done. Other attributes that a layer of yours changes stay in the copies.
 
     Sources: Huang et al. 2018, arXiv 1811.06965; Shoeybi et al. 2019, arXiv 1909.08053; Narayanan et al.
-    2021, arXiv 2104.04473; of streams, Narayanan et al. 2019, SOSP.
+    2021, arXiv 2104.04473; for schedules without a flush, Narayanan et al. 2019, SOSP.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError, ReLU
@@ -122,12 +120,6 @@ class Parallel(Network):
     >>> J = net.forward_backward(X, Y)
     >>> net.trace.n_devices, net.groups["pp"]
     (8, [[0, 4], [1, 5], [2, 6], [3, 7]])
-    >>> sharded = Parallel(layers, MeanSquaredError(), replicas=2, stages=2, zero=1)
-    >>> print(sharded.schedule)
-    device 0: 0F0 0B0 0S0 0U0 0G0
-    device 1: 1F0 1B0 1S0 1U0 1G0
-    device 2: 0F1 0B1 0S1 0U1 0G1
-    device 3: 1F1 1B1 1S1 1U1 1G1
     """
 
     def __init__(
@@ -151,12 +143,15 @@ class Parallel(Network):
         self._options = replace(options, costs=costs)
         self._at_work = tuple(map(synchronised, self.layers)) if sums.sync_batch_norm else self.layers
         self._own_stages = stages_of(cut_into_stages(self._at_work, counts), loss)
-        self.stages = self._own_stages  # those with the network's layers; after a run, the stages of the run
+        self.stages = self._own_stages  # with the network's layers; after a run, the stages of the run
         # for each layer, its (stage, index there)
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
-        self._run = self._optimizer = None  # the optimizer: of a run with updates
-        self._wires = self._layout = None  # of an order, for all of its runs
-        self._memory = {}  # what the optimizer of the last step remembers
+        self._run: Any = None
+        self._optimizer: Optimizer | None = None  # of a run with updates
+        self._wires: Any = None  # of an order, for all its runs
+        self._layout: Any = None  # likewise
+        self._from_all_ranks: list[tuple] | None = None  # the gradients that ranks have broadcast
+        self._memory: dict = {}  # optimizer state after the last step
         self._ranks = Ranks(self._options, self.schedule, self.layers, counts)
         self._ranks.check_network(self.schedule, loss)
         first = Shard(self._at_work, loss, 0, options.shards)
@@ -164,14 +159,14 @@ class Parallel(Network):
         self._ways = first.words
 
     def forward_backward(self, X: np.ndarray, Y: np.ndarray) -> Any:
-        """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
+        """Run the mini-batch X (n[0], m), Y (n[L], m); set `gradients` and return the cost J."""
         self._check_without_updates("train([(X, Y), ...], optimizer)")
         self.run_to_the_end(self.schedule, checked_batches(self, [(X, Y)]))
         return self.J
 
     @property
     def n_stages(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return len(self.stages)
 
     @property
@@ -181,7 +176,7 @@ class Parallel(Network):
 
     @property
     def has_updates(self) -> bool:
-        """Whether the order makes the updates, by actions `U`, and not `step(optimizer)`."""
+        """Whether the order makes the updates, by actions `U`, instead of `step(optimizer)`."""
         return "U" in self.schedule.kinds
 
     @property
@@ -191,14 +186,14 @@ class Parallel(Network):
 
     @property
     def groups(self) -> dict[str, list]:
-        """{axis: its groups}: the devices of a group differ in this axis alone, and stand in its order.
+        """{axis: its groups}: the devices of a group, in order, differ in this axis only.
 
-        The axes are "tp", shards, "dp", copies, and "pp", stages.
+        The axes are "tp", the shards, "dp", the replicas, and "pp", the stages.
         """
         return self._options.groups(len(self.schedule.devices))
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `RuntimeError` if the order makes the updates, `ValueError` where `step` cannot make one."""
+        """Raise `RuntimeError` if the order makes the updates, `ValueError` if `step` cannot make one."""
         self._ranks.check_step(optimizer, clip)
         checked_optimizer(optimizer).check_network(self.token)
         if self.has_updates:
@@ -210,7 +205,7 @@ class Parallel(Network):
     def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         if not self.has_updates:
-            self._ranks.forget()  # what they have compared already: a training begins
+            self._ranks.forget()  # at the begin of a training, ranks compare all arrays
             super().check_training(optimizer, clip)
             return
         checked_optimizer(optimizer).check_network(self.token)
@@ -228,7 +223,7 @@ class Parallel(Network):
             )
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `fit` can train this network with `optimizer`: not without a flush."""
+        """Raise `ValueError` unless `fit` can train this network with `optimizer`; it needs a flush."""
         if self._stream is not None:
             raise ValueError(
                 f"the schedule {self.schedule.name!r} lets mini-batches follow each other without a flush, "
@@ -237,9 +232,11 @@ class Parallel(Network):
         super().check_fit(optimizer, clip)
 
     def start(self, X: np.ndarray, Y: np.ndarray, optimizer: Optimizer | None = None) -> None:
-        """Load a mini-batch, and leave the clock at tick 0; `tick` goes on from there.
+        """Load a mini-batch, with the clock at tick 0; `tick` continues from there.
 
-        optimizer: for an order that makes the updates itself; a step makes those of any other.
+        Args:
+            X, Y: the mini-batch, (n[0], m) and (n[L], m).
+            optimizer: for an order that makes the updates itself; otherwise None.
         """
         self._check_ticks()
         if self._stream is not None:
@@ -257,10 +254,7 @@ class Parallel(Network):
         self._load(batches, optimizer)
 
     def tick(self) -> Tick:
-        """Move every device by one tick; return a `Tick`, which is true while the mini-batch needs more.
-
-        After the last tick, J, gradients and trace are those that `forward_backward` would have left.
-        """
+        """Advance the clock by one tick; return a `Tick`, which is true until the mini-batch is done."""
         self._check_ticks()
         passed = self._loaded_run().tick()
         if not passed:
@@ -268,12 +262,19 @@ class Parallel(Network):
         return passed
 
     def train(self, batches: Sequence[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
-        """Update with `optimizer` after each mini-batch; return the costs.
+        """Update with `optimizer` after each mini-batch; return the list of costs.
 
-        An asynchronous schedule sends all mini-batches through the pipeline in one run; any other makes a run
-        of each. Raises `FloatingPointError` if anything overflows; parameters are then those before that run.
-        If the order has updates, each device works with a copy of `optimizer`, which gets their state after
-        each run.
+        An asynchronous schedule sends all mini-batches through the pipeline in one run; any other schedule
+        makes a run of each. If the order has updates, each device works with a copy of `optimizer`, which
+        gets their state after each run.
+
+        Args:
+            batches: mini-batches (X, Y).
+            optimizer: makes the updates.
+            clip: None, or the largest norm of all gradients, see `Network.step`.
+
+        Raises:
+            FloatingPointError: if anything overflows; parameters are then those before that run.
         """
         if not self.has_updates:
             return super().train(batches, optimizer, clip)
@@ -298,9 +299,9 @@ class Parallel(Network):
 
     @property
     def gradients(self) -> list[tuple]:
-        """A list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch.
+        """The list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch.
 
-        With MPI, the ranks that have the stages broadcast them.
+        With MPI, all ranks must ask for it: the ranks with the stages broadcast their gradients.
         """
         own = self.own_gradients()
         if self._from_all_ranks is None:
@@ -308,7 +309,7 @@ class Parallel(Network):
         return self._from_all_ranks
 
     def own_gradients(self) -> list[tuple]:
-        """Return [(dW, db)] of the layers; (None, None) for one that only other ranks update."""
+        """Return [(dW, db)] of the layers; (None, None) for layers of other MPI ranks."""
         if self._gradients is None:
             self._loaded_run().check()
             raise RuntimeError(
@@ -319,17 +320,17 @@ class Parallel(Network):
 
     @property
     def trace(self) -> Trace:
-        """The `Trace` of the last run, or of what has happened of it so far."""
+        """The `Trace` of the last run, up to the present tick."""
         trace = self._loaded_run().cluster.trace
         trace.names = self._options.names(len(self.schedule.devices))
         return trace
 
     @property
     def replicas(self) -> list[list[Layer]]:
-        """For each copy of the network, its layers after the last run, and the steps since.
+        """For each replica of the network, its layers after the last run and the steps since.
 
-        Where the order makes the updates, each copy has made them itself; a step is made once, and all copies
-        take it over. With several shards, these are the first shard's layers, as the last run has left them.
+        If the order makes the updates, each replica has made them itself; a step is made once, and all
+        replicas take it over. With several shards, these are the first shard's layers after the last run.
         """
         self._loaded_run().check()
         stages = self._run.stages
@@ -347,9 +348,12 @@ class Parallel(Network):
     def run_to_the_end(
         self, order: Schedule, batches: Sequence[tuple], optimizer: Optimizer | None = None
     ) -> None:
-        """Load mini-batches, which are checked already, and run them to their end.
+        """Run mini-batches that are checked already, and commit the results.
 
-        optimizer: of an order with updates.
+        Args:
+            order: the `Schedule`.
+            batches: mini-batches (X, Y).
+            optimizer: for an order with updates; otherwise None.
         """
         self._prepare(order)
         try:
@@ -361,39 +365,39 @@ class Parallel(Network):
             raise
 
     def keep_memory(self, optimizer: Optimizer) -> None:
-        """Keep the state of `optimizer` for the next run; all copies take over the updated parameters."""
+        """Keep the state of `optimizer` for the next run; all replicas take over the updated parameters."""
         if self._run is not None and self._options.shards == 1:
             for (index, _), stage in self._run.stages.items():
                 stage.follow(self._own_stages[index])
         self._memory = self._ranks.kept_memory(optimizer)
 
     def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
-        """Return `optimizer` with its state of all ranks; get the parameters of the other ranks, too."""
+        """Collect the parameters of all MPI ranks; return `optimizer` with the state of all ranks."""
         self._ranks.collect_parameters()
         return None if optimizer is None else self._ranks.with_all_memory(optimizer)
 
     def once(self, function: Callable[[], None]) -> None:
-        """Call `function` on rank 0, while the others wait."""
+        """Call `function` on rank 0, while the other ranks wait."""
         self._ranks.once(function, "rank 0's work on a file")
 
     def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
-        """Go on from `state` with `optimizer`, as `Sequential.resume`; MPI ranks first compare the states."""
+        """Resume a training from `state`, as `Sequential.resume`; MPI ranks first compare the states."""
         self._ranks.check_state(checked_state(state), optimizer)
         super().resume(state, optimizer)
 
     def forget_run(self) -> None:
-        """Leave a run that has not come to its end, and forget what the last one has left."""
+        """Abandon an unfinished run, and drop the results of the last run."""
         self._undo_run()
         self._run = self._from_all_ranks = None
         super().forget_run()
 
     def _undo_run(self) -> None:
-        """Leave a run, unless it has come to its end and counts."""
+        """Abandon a run whose results are not committed."""
         if self._run is not None and not self._committed:
             self._run.leave()
 
     def _prepare(self, order):
-        """Leave a run that has not come to its end; make the `Wires` of `order`, if it has none yet."""
+        """Abandon an unfinished run; make the `Wires` of `order`, unless the last run had the same order."""
         self._parameters.check()
         self.forget_run()
         self._committed = False
@@ -401,10 +405,10 @@ class Parallel(Network):
             skips = skips_across_stages(self.skips, self._place_of)
             wires = [Wires(order, skips, ranks) for ranks in self._options.ranks(len(order.devices))]
             self._layout = None
-            self._wires = wires  # last: an interrupt before it leaves nothing of another order
+            self._wires = wires  # last: an interrupt before this line must not mix two orders
 
     def _load(self, batches, optimizer=None):
-        """Make a run, with its clock at 0. optimizer: of an order with updates."""
+        """Make a run, with its clock at 0. optimizer: for an order with updates."""
         stages = self._own_stages
         if self.has_updates:  # an interrupted run leaves the network's own layers as they are
             stages = tuple(stage.twin() for stage in stages)
@@ -427,10 +431,7 @@ class Parallel(Network):
         self.stages = tuple(in_shards.stages[0])
 
     def _commit(self):
-        """Keep the gradients of a finished run for a step, or make its updates count.
-
-        Called again, do nothing.
-        """
+        """Commit a finished run, once: keep its gradients for a step, or take over its updates."""
         if self._committed:
             return
         gradients = None
@@ -441,10 +442,10 @@ class Parallel(Network):
                 gradients = self._run.gradients()
                 check_finite_run(self.loss, self.J, self.layers, gradients)
         self._run.finish()
-        # what asks other ranks comes before the block, in which Ctrl-C waits
+        # collective calls come before the block, in which Ctrl-C is held back
         found = self._run.whole_layers() if self.has_updates else self._run.statistics()
         optimizers = [] if self._optimizer is None else [self._optimizer]
-        # the commit: all new arrays are there, so that from here on nothing is computed, only assigned
+        # all new arrays exist by now: the commit computes nothing, it only assigns
         with self._lock, all_or_nothing([self, *optimizers, *self._all_layers]):
             if self.has_updates:
                 self._take_updates(found)
@@ -453,14 +454,14 @@ class Parallel(Network):
             self._committed, self._optimizer = True, None
 
     def _take_updates(self, layers):
-        """Give the network's layers and the optimizer what the run has made of `layers`."""
+        """Take the arrays of `layers`, which the run has updated, and the state of its optimizers."""
         own = every_layer([layer for stage in self._own_stages for layer in stage.layers])
         for layer, new in zip(own, every_layer(layers), strict=True):
             for name in layer.arrays:
                 setattr(layer, name, getattr(new, name))
         self._parameters.keep()
         optimizers = {place: stage.optimizer for place, stage in self._run.stages.items()}
-        # the learning rate stays the user's: each U has read it from there
+        # keep the user's learning rate: each U has read it from the user's optimizer
         rate = self._optimizer.learning_rate
         vars(self._optimizer).update(vars(next(iter(optimizers.values()))))
         self._optimizer.learning_rate = rate
@@ -473,7 +474,7 @@ class Parallel(Network):
     def _idle_layers(self):
         if self._run is None or self._committed:
             return self.layers
-        # a run under way has its caches in the layers
+        # an unfinished run has its caches in the layers
         return [layer.copy(itself) for layer in self.layers]
 
     def _squares_of_layers(self):
@@ -481,11 +482,9 @@ class Parallel(Network):
 
     def _check_ticks(self):
         """Raise `ValueError` for an engine that measures seconds."""
-        if self._options.engine != CLUSTER:
-            raise ValueError(
-                f"{self._options.engine} know seconds, not ticks: use forward_backward, or "
-                "engine='cluster'"
-            )
+        engine = self._options.engine
+        if engine != CLUSTER:
+            raise ValueError(f"{engine} know seconds, not ticks: use forward_backward, or engine='cluster'")
 
     def _loaded_run(self):
         if self._run is None:

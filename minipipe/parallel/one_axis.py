@@ -1,4 +1,4 @@
-"""Networks that are split in one way alone: `Parallel` with the other axes at 1."""
+"""Networks that are split along one axis only: `Parallel` with the other axes at 1."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -21,12 +21,12 @@ class Pipeline(Parallel):
     Args:
         layers, loss: as for `Sequential`.
         stages: K, the parts that the layers are cut into; or a `Cut`, to say where.
-        microbatches: M, the parts that each mini-batch is cut into, ragged ones if need be.
-        schedule: whatever says one: a name of `minipipe.schedules.SCHEDULES`, a `Schedule`, a text, a file,
-            or a function of yours, see `minipipe.schedules.build`.
+        microbatches: M, the parts that each mini-batch is cut into; their sizes may differ by one sample.
+        schedule: a name of `minipipe.schedules.SCHEDULES`, a `Schedule`, a text, a file, or a function of
+            yours, see `minipipe.schedules.build`.
 
-    The other arguments, and all that it does, are those of `Parallel`. Source: Huang et
-    al. 2018, arXiv 1811.06965.
+    The other arguments, methods and attributes are those of `Parallel`. Source: Huang
+    et al. 2018, arXiv 1811.06965.
 
     >>> import numpy as np
     >>> from minipipe import SGD, Linear, MeanSquaredError, ReLU
@@ -62,19 +62,20 @@ class DataParallel(Parallel):
     Args:
         layers, loss: as for `Sequential`.
         replicas: D.
-        microbatches: M, the parts of each mini-batch, at least D; left out, D. Each replica gets a run of
-            them, and adds up its gradients, which are exchanged once.
-        zero: 0; or 1, 2 or 3, and each replica updates a shard of the parameters.
+        microbatches: M, the parts of each mini-batch, a multiple of D or, with the default schedule, at
+            least D; left out, D. Each replica gets consecutive micro-batches and sums their gradients; the
+            sums are exchanged once.
+        zero: 0; or 1, 2 or 3, where each replica updates a shard of the parameters.
         sums: a `Sums`: the all-reduce, buckets, synchronised batch norm.
         costs: a `Costs`, in which F = 1 is the forward of the whole network.
 
         dW = sum over d of dW_d
 
     Each dW_d carries the 1/m of the whole mini-batch, so the replicas' *sum* is the
-    full batch's gradient, for runs of any sizes. Batch norm has the statistics of each
-    micro-batch, which do not depend on D, unless `sums` synchronises them. The other
-    arguments, and all that it does, are those of `Parallel`. Source: Li et al. 2020,
-    arXiv 2006.15704.
+    full batch's gradient, however many samples each replica has. Batch norm uses the
+    statistics of each micro-batch, which do not depend on D, unless `sums` synchronises
+    them. The other arguments, methods and attributes are those of `Parallel`. Source:
+    Li et al. 2020, arXiv 2006.15704.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError
@@ -114,7 +115,7 @@ class TensorParallel(Parallel):
 
         Z = [W_1; ...; W_T] A_prev        then, with A_t = g(Z_t), the sum over t of V_t A_t
 
-    The other arguments, and all that it does, are those of `Parallel`. Source: Shoeybi
+    The other arguments, methods and attributes are those of `Parallel`. Source: Shoeybi
     et al. 2019, arXiv 1909.08053.
 
     >>> import numpy as np

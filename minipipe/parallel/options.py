@@ -22,8 +22,8 @@ from ..sums import checked_accumulate
 CLUSTER, THREADS, MPI = ENGINES = "cluster", "threads", "mpi"
 AXES = "tp", "dp", "pp"
 EVERY_SQRT = "sqrt"
-RECOMPUTE_MODES = *RECOMPUTE, EVERY_SQRT, SELECTIVE  # of recomputation
-DDP, LAYER = "ddp", "layer"                # names of buckets
+RECOMPUTE_MODES = *RECOMPUTE, EVERY_SQRT, SELECTIVE
+DDP, LAYER = "ddp", "layer"                # values of `Sums.buckets`
 MOST_RANKS = 10**6
 
 
@@ -33,10 +33,9 @@ class Cut:
 
     Args:
         stages: K; or a list with the number of layers of each stage.
-        by: "count", as equally many layers in each stage as can be; or "parameters",
-            "macs", "bytes", "time" or a function, to balance that, see
-            `minipipe.partition`.
-        sample: a micro-batch (X, Y), for all of these but "count" and "parameters".
+        by: what the stages share equally: "count", the number of layers; "parameters",
+            "macs", "bytes" or "time"; or a function, see `minipipe.partition`.
+        sample: a micro-batch (X, Y), which all but "count" and "parameters" need.
     """
 
     stages: int | Sequence[int]
@@ -59,33 +58,36 @@ class Cut:
 
     @property
     def n(self) -> int:
-        """K."""
+        """K, the number of stages."""
         return len(self.stages) if isinstance(self.stages, tuple) else self.stages
 
 
 @dataclass(frozen=True)
 class Sums:
-    """How gradients are summed over micro-batches and copies.
+    """How gradients are summed over micro-batches and replicas.
 
     Args:
         accumulate: "tree", along a fixed tree: all schedules give the same bits, and a
-            device holds up to about log2(M) + 1 partial sums; or "running", in one
-            buffer in order of arrival, and those of several copies in the order of the
-            copies: one sum, the bits of which may depend on the schedule. (J and batch
-            norm's statistics are small: they always go along the tree.)
-        all_reduce: how copies of a stage sum their gradients: "owners", as `accumulate`
-            says; or another of `minipipe.collectives.ALL_REDUCES`, which gives all
-            copies the same bits, but others for another D.
+            device holds up to about log2(M) + 1 partial sums. Or "running", in one
+            buffer in order of arrival, and over replicas in the order of the replicas:
+            one sum, whose bits may depend on the schedule. (J and batch norm's
+            statistics are small: they are always summed along the tree.)
+        all_reduce: how the replicas of a stage sum their gradients: "owners", in the
+            order of `accumulate`; or another name of
+            `minipipe.collectives.ALL_REDUCES`, which gives all replicas the same bits,
+            but different bits for another D.
         buckets: None, to exchange all gradients of a stage at once; a number of bytes,
-            to exchange those of its last layers while the backward of those below goes
-            on, as soon as their bytes reach this number; "ddp", for the sizes that
-            PyTorch's DistributedDataParallel begins with; or "layer", each by itself.
-        grain: None, or the samples of a grain, as for `Sequential`, whose bits the
-            network then has, however it is split: micro-batches are cut at multiples of
-            it, and pass the layers of a stage grain by grain.
-        sync_batch_norm: whether `BatchNorm` takes its statistics over all copies,
-            forward and backward: over the D micro-batches that they work on at once;
-            with M = D, over the full batch.
+            to exchange the gradients of the last layers as soon as they reach this
+            size, while the backward of earlier layers continues; "ddp", the sizes that
+            PyTorch's DistributedDataParallel begins with; or "layer", each layer's
+            gradients separately.
+        grain: None, or the samples of a grain, as for `Sequential`. The network then
+            has the bits of `Sequential` with this grain, however it is split:
+            micro-batches are cut at multiples of it, and pass the layers grain by
+            grain.
+        sync_batch_norm: whether `BatchNorm` computes its statistics over all replicas,
+            forward and backward: over the D micro-batches that they process at the same
+            time; with M = D, over the full batch.
     """
 
     accumulate: str = "tree"
@@ -109,9 +111,9 @@ class Sums:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a `Parallel`, by the names of its arguments, which say what they are; checked.
+    """The checked arguments of a `Parallel`, under the same names.
 
-    stages is a `Cut`, microbatches a number, and ports a tuple.
+    `stages` is always a `Cut`, `microbatches` a number, and `ports` a tuple.
     """
 
     replicas: int
@@ -168,25 +170,25 @@ class Options:
         return self.count_bytes or self.memory_limit is not None
 
     def check_devices(self, n_devices: int) -> None:
-        """Raise `ValueError` for links, ports or MPI ranks that are not those of so many devices."""
+        """Raise `ValueError` unless links, ports and MPI ranks fit a cluster of `n_devices` devices."""
         links_between(self.link, n_devices)
         checked_ports(self.ports, n_devices)
         if self.engine == MPI:
             check_size(world(), n_devices)
 
     def ranks(self, n_devices: int) -> list[list[int]]:
-        """Return [[device on the cluster]]: for each shard, that of each device of the schedule.
+        """Return, for each shard, the cluster's device for each device of the schedule.
 
         Args:
-            n_devices: of the schedule of all replicas; the first replica has the first
-                of them, and so on.
+            n_devices: the number of devices in the schedule of all replicas, which has
+                one replica after another.
         """
         sizes = self._sizes(n_devices)
         places = list(product(range(sizes["dp"]), range(sizes["pp"])))
         return [[self._rank(sizes, tp=t, dp=d, pp=k) for d, k in places] for t in range(sizes["tp"])]
 
     def groups(self, n_devices: int) -> dict[str, list]:
-        """Return {axis: its groups}: the devices of a group differ in this axis alone, and are in its order.
+        """Return {axis: its groups}: the devices of a group, in order, differ in this axis only.
 
         Args:
             n_devices: as for `ranks`.
@@ -201,10 +203,10 @@ class Options:
         return found
 
     def names(self, n_devices: int) -> list[str]:
-        """Return what rows of pictures call the devices, such as "device 5: d0 t1 p2"; [] for a single axis.
+        """Return the devices' names in pictures, such as "device 5: d0 t1 p2"; [] for a single axis.
 
-        d, t and p are the places of a device among replicas, shards and the devices of
-        a replica. An axis of one device is left out.
+        d, t and p are the indices of the replica, the shard and the device within a
+        replica. An axis of one device is left out.
 
         Args:
             n_devices: as for `ranks`.
@@ -223,7 +225,7 @@ class Options:
         return {"tp": self.shards, "dp": self.replicas, "pp": n_devices // self.replicas}
 
     def _rank(self, sizes, **place):
-        """The number of a device, from its place along each axis."""
+        """Return the number of a device. place: its index along each axis."""
         rank, stride = 0, 1
         for axis in self.numbering.split("-"):
             rank += stride * place[axis]

@@ -1,4 +1,4 @@
-"""The order of actions that a network runs: of one mini-batch, or of a stream of many without a flush."""
+"""Make the order of actions that a network runs: for one mini-batch, or for a stream without a flush."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,21 +29,21 @@ from .options import DDP, EVERY_SQRT, LAYER, Options
 from .rules import ChosenOptions, check_rules
 
 
-# Which gradients travel together.
+# Buckets: the gradients that are exchanged together.
 
 MIB = 2 ** 20
-CAPS = (MIB, 25 * MIB)  # of the first bucket, and of the others: DDP's
+CAPS = (MIB, 25 * MIB)  # bytes of the first bucket, and of the others, in PyTorch's DDP
 
 
 def in_buckets(sizes, caps=CAPS):
-    """Return the buckets: lists of places in `sizes`, in the order in which gradients are ready.
+    """Return the buckets: lists of indices into `sizes`, in the order in which gradients are ready.
 
     Args:
-        sizes: the bytes of each gradient, in the order of the forward; the backward
-            comes from the end.
-        caps: bytes. A gradient is put into the bucket, and the bucket is closed if it
-            has reached its cap, which it may exceed; a pair for the first bucket and
-            for the others. The first is small, so that the exchange begins early.
+        sizes: the bytes of each gradient, in the order of the forward. The backward
+            goes through them from the end.
+        caps: a pair of bytes, for the first bucket and for the others. A bucket is
+            closed once it has reached its cap, which it may exceed. The first cap is
+            small, so that the exchange begins early.
 
     The rule is that of PyTorch's DistributedDataParallel. Source: Li et al. 2020, arXiv
     2006.15704.
@@ -66,27 +66,25 @@ def in_buckets(sizes, caps=CAPS):
     return buckets
 
 
-# Stages cut into units, each of which is recomputed, gathered or summed by itself.
+# Units: the parts of a stage that are recomputed, gathered or summed separately.
 
 def units_of(
     layers: Sequence[Layer], buckets: float | str | None = None, zero: int = 0, recompute: str = "never",
     dtype: str = "float64",
 ) -> list[int]:
-    """Return how many layers there are in each unit of a stage, one after another.
+    """Return the number of layers in each unit of a stage, in order.
 
-    The options say what a unit is:
-
-    buckets: a bucket.
-    zero=3: without buckets, a layer with parameters and those without before it, so that a device gathers
-        the parameters of one layer at a time.
-    recompute="sqrt": about sqrt(L) units of L layers, whose inputs are kept; with buckets, of each bucket's
-        (Chen et al. 2016, arXiv 1604.06174, section 4).
+    With buckets, a unit is a bucket. With zero=3 and without buckets, it is a layer
+    with parameters and the layers without parameters before it, so that a device
+    gathers the parameters of one layer at a time. With recompute="sqrt", the L layers
+    of the stage, or of each bucket, are about sqrt(L) units, whose inputs are kept
+    (Chen et al. 2016, arXiv 1604.06174, section 4).
 
     Args:
-        layers: of the stage.
+        layers: the layers of the stage.
         buckets: as in `Sums`.
         zero, recompute: as for `Parallel`.
-        dtype: of the parameters.
+        dtype: the dtype of the parameters.
 
     >>> from ..layers import Linear, ReLU
     >>> layers = [Linear(1, 1), ReLU(), Linear(1, 1), ReLU(), Linear(1, 1)]
@@ -105,7 +103,7 @@ def units_of(
 
 
 def sqrt_units(n_layers: int) -> list[int]:
-    """Return how many layers each of about sqrt(L) units of L layers has.
+    """Divide L layers into about sqrt(L) units; return the number of layers in each.
 
     >>> sqrt_units(9), sqrt_units(5)
     ([3, 3, 3], [3, 2])
@@ -122,10 +120,10 @@ def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, shar
     """Return (order, counts, costs) in which each unit is a stage on its device.
 
     Args:
-        order: of the stages.
-        units: for each stage, how many layers each of its units has.
-        costs: the `Costs` of the stages, which the units share.
-        shards: how many devices there are for each of the order's.
+        order: the `Schedule` of the stages.
+        units: for each stage, the number of layers in each of its units.
+        costs: the `Costs` of the stages, which their units share.
+        shards: the number of devices for each device of the order.
 
     >>> from ..schedules import gpipe
     >>> order, counts, costs = in_units(gpipe(2, 1), [[3, 3, 3], [2, 2]], Costs(F=6, B=12))
@@ -141,12 +139,18 @@ def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, shar
 def changed(
     order: Schedule, recompute: str = "never", zero: int = 0, buckets: float | str | None = None
 ) -> Schedule:
-    """Return an order of all copies, the stages of which are units, with what the options add to it."""
+    """Return `order` with the actions that the options add: R, A, or ZeRO's S, G and X.
+
+    Args:
+        order: the `Schedule` of all replicas, whose stages are units.
+        recompute, zero: as for `Parallel`.
+        buckets: as in `Sums`.
+    """
     in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # the other modes have the same name there
     order = with_recompute(order, in_order.get(recompute, recompute))
     if zero and order.has_copied_stages:
         return with_zero(order, zero).validate()
-    if zero:  # a device makes its updates after all its other actions, as with copies: for tied layers
+    if zero:  # without replicas: each device makes its updates last, since tied layers need a flush
         order = with_updates(order)
         devices = [sorted(actions, key=lambda action: action.kind == "U") for actions in order.devices]
         return replace(order, devices=tuple(map(tuple, devices)))
@@ -156,11 +160,13 @@ def changed(
 
 
 def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) -> tuple:
-    """Return (order, counts, costs) of the stages that a network with `recompute=mode` runs.
+    """Return (order, counts, costs) of a network with `recompute=mode`.
 
     Args:
-        order: of one copy, without recomputation.
-        counts, costs: of its stages, as for `in_units`.
+        order: the `Schedule` of one replica, without recomputation.
+        counts: the number of layers in each of its stages.
+        costs: the `Costs` of its stages.
+        mode: as `recompute` of `Parallel`.
 
     >>> from ..schedules import gpipe
     >>> order, counts, _ = recomputed(gpipe(1, 1), [9], Costs(), "sqrt")
@@ -174,18 +180,18 @@ def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) 
 
 # The order of a whole network.
 
-Order = str | PathLike | Schedule | Sequence | Callable  # whatever says a schedule, see `build`
+Order = str | PathLike | Schedule | Sequence | Callable  # everything that `build` takes as a schedule
 
 
 class Ordered(NamedTuple):
-    """What a network runs.
+    """The order that a network runs, with its stages.
 
     Args:
-        schedule: of all copies and units; of a stream, for one mini-batch.
-        stream: None; or, where there is no flush, stream(n_batches) is the `Schedule`
-            of so many mini-batches.
-        counts: how many layers each of its stages has.
-        costs: of these stages.
+        schedule: the `Schedule` of all replicas and units, for one mini-batch.
+        stream: None; or, without a flush, a function that returns the `Schedule` of
+            n_batches mini-batches.
+        counts: the number of layers in each stage.
+        costs: the `Costs` of these stages.
     """
 
     schedule: Schedule
@@ -195,10 +201,11 @@ class Ordered(NamedTuple):
 
 
 def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mapping) -> Ordered:
-    """Return what a network of these layers runs; raise `ValueError` for options that do not go together.
+    """Return what a network of these layers runs; raise `ValueError` for options that are incompatible.
 
     Args:
-        ties: {name: the layers that share a W}.
+        layers, loss, options: the network's.
+        ties: {name: indices of the layers that share a W}.
     """
     order, stream = order_of_copies(options)
     check_rules(ChosenOptions(options, order, stream is not None, ties))
@@ -209,35 +216,38 @@ def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mappin
         stream = partial(_changed_stream, stream, units, options)
     order, counts, costs = in_units(order, units, options.costs, options.shards)
     order = changed(order, recompute, zero, buckets)
-    costs.duration(order)  # raises ValueError for costs of another number of stages
+    costs.duration(order)  # raises ValueError unless costs has an entry for each stage
     return Ordered(order, stream, counts, costs)
 
 
 def _changed_stream(stream, units, options, n_batches):
-    """Return the order of `n_batches` mini-batches without a flush, with what the options add to it."""
+    """Return the order of `n_batches` mini-batches without a flush, changed as the options ask."""
     order, _, _ = in_units(stream(n_batches), units, options.costs)
     return changed(order, options.recompute, options.zero, options.sums.buckets)
 
 
 def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
-    """Return (order, stream) of D copies of a network of K stages; raise `ValueError` for what does not fit.
+    """Return (order, stream) of D replicas of a network of K stages.
 
-    For an order with a flush, return (its `Schedule`, None). For one without, return
-    (the `Schedule` of the first mini-batch, or a given one as it is, stream):
-    stream(n_batches) is the `Schedule` of n_batches mini-batches, with an update of
-    each stage for each.
+    With a flush, order is the `Schedule` of a mini-batch, and stream is None. Without a
+    flush, order is the `Schedule` of the first mini-batch, or a given `Schedule`
+    unchanged; stream(n_batches) is the `Schedule` of n_batches mini-batches, with an
+    update of each stage after each mini-batch.
 
-    options.schedule: for one copy, whatever says a schedule of K stages and M / D micro-batches, as for
-        `build`; or a `Schedule` of all copies. A function whose order has updates goes on without a flush; so
-        do the names without a flush.
+    `options.schedule` is everything that `build` takes, for one replica of K stages and
+    M / D micro-batches; or a `Schedule` of all replicas. Registered schedules without a
+    flush, and functions whose order has updates, make streams.
+
+    Raises:
+        ValueError: if the schedule does not fit D, K and M.
     """
     D, K, M = options.replicas, options.stages.n, options.microbatches
     said = said_by(options.schedule)
     if D > 1 and K == 1 and said is SCHEDULES["1f1b"]:
-        return data_parallel(D, M), None  # 1F1B of one stage, which alone takes an M that D does not divide
+        return data_parallel(D, M), None  # 1F1B of one stage, for any M
     is_given = isinstance(said, Schedule)
     if is_given and said.n_microbatches == M:
-        D = 1  # it is of all copies
+        D = 1  # the given schedule has all replicas
     if M % D:
         raise ValueError(
             f"{M} micro-batches over {D} replicas of {K} stage{'s' * (K > 1)}: use a multiple of {D}, so "
@@ -259,18 +269,18 @@ def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
 
 
 def _stream_of(make, n_stages, n, D, n_batches):
-    """Return the `Schedule` of `n_batches` mini-batches, each of `n` micro-batches in each of D copies."""
+    """Return the `Schedule` of `n_batches` mini-batches, each with `n` micro-batches per replica."""
     order = make(n_stages, n_batches * n)
     _check_stream(order, n_stages, n, n_batches)
     return in_copies(order, D, n)
 
 
 def _maker(said, n):
-    """Return a function (n_stages, number of micro-batches) -> `Schedule` without faults.
+    """Return a function (number of stages, number of micro-batches) -> validated `Schedule`.
 
     Args:
-        said: what `said_by` returns.
-        n: the micro-batches of a mini-batch.
+        said: a result of `said_by`.
+        n: the number of micro-batches in a mini-batch.
     """
     if isinstance(said, Schedule):
         return partial(_given, said.validate())
@@ -296,12 +306,12 @@ def _made(said, n_stages, n_microbatches):
 
 
 def _updates_after_several(name):
-    """Tell whether the builder of this name takes `per_update`, the micro-batches before each update."""
+    """Tell whether the builder of this name takes `per_update`, the micro-batches per update."""
     return "per_update" in signature(SCHEDULES[name]).parameters
 
 
 def _n_mini_batches(order, n):
-    """Return how many mini-batches of `n` micro-batches a given schedule has: it updates after each."""
+    """Return the number of mini-batches of `n` micro-batches in a given schedule, from its updates."""
     M, n_updates = order.n_microbatches, len({i for _, _, i, _ in updates(order)})
     if n * n_updates != M:
         raise ValueError(
@@ -312,7 +322,7 @@ def _n_mini_batches(order, n):
 
 
 def _check_stream(order, n_stages, n, n_batches):
-    """`ValueError` unless each stage makes one update for each mini-batch of `n` micro-batches."""
+    """Raise `ValueError` unless each stage makes one update for each mini-batch of `n` micro-batches."""
     M = n_batches * n
     if (order.n_stages, order.n_microbatches, order.n_copies) != (n_stages, M, 1):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The pairs of options that are refused when a `Parallel` is made, in one table."""
+"""The pairs of options that `Parallel` refuses, in one table."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from .options import CLUSTER, Options
 
 
 class ChosenOptions(NamedTuple):
-    """What the rules look at.
+    """The options of a network, with what the rules need to know of its order and layers.
 
     Args:
-        options: of the network.
-        order: the `Schedule` of all copies, before units, recomputation and ZeRO change
-            it.
-        is_stream: whether mini-batches follow each other in it without a flush.
-        ties: {name: the layers that share a W}.
+        options: the network's.
+        order: the `Schedule` of all replicas, before units, recomputation and ZeRO
+            change it.
+        is_stream: whether mini-batches follow each other without a flush.
+        ties: {name: indices of the layers that share a W}.
     """
 
     options: Options
@@ -27,17 +27,17 @@ class ChosenOptions(NamedTuple):
 
     @property
     def has_parts(self) -> bool:
-        """Whether devices with a copy of a stage update a part of it each: ZeRO."""
+        """Whether each device with a replica of a stage updates a shard of it: ZeRO."""
         return "S" in self.order.kinds or (self.options.zero > 0 and self.order.has_copied_stages)
 
 
 class Refusal(NamedTuple):
-    """A pair of options that is refused.
+    """A rule against a pair of options.
 
     Args:
-        name: of both.
-        is_broken: (options, `ChosenOptions`) -> bool.
-        sentence: (options, `ChosenOptions`) -> the error text.
+        name: the names of the two options.
+        is_broken: a function (options, `ChosenOptions`) -> bool.
+        sentence: a function (options, `ChosenOptions`) -> message of the error.
     """
 
     name: str
@@ -83,7 +83,7 @@ REFUSALS = (
     ),
     Refusal(
         "replicas, sync_batch_norm",
-        lambda o, s: o.sums.sync_batch_norm and not _is_alike(s.order, o.replicas),
+        lambda o, s: o.sums.sync_batch_norm and not _has_equal_replicas(s.order, o.replicas),
         lambda o, s: f"sync_batch_norm=True with {o.microbatches} micro-batches over {o.replicas} "
         f"replicas: the copies meet in each micro-batch, so use a multiple of {o.replicas}, and one "
         "order for all copies",
@@ -136,17 +136,19 @@ REFUSALS = (
 
 
 def check_rules(chosen: ChosenOptions) -> None:
-    """Raise `ValueError` with the sentence of the first rule that is broken."""
+    """Raise `ValueError` with the sentence of the first broken rule."""
     for refusal in REFUSALS:
         if refusal.is_broken(chosen.options, chosen):
             raise ValueError(refusal.sentence(chosen.options, chosen))
 
 
-def _is_alike(order: Schedule, D: int) -> bool:
-    """Tell whether D copies do the same with the same of their micro-batches, on their devices in turn."""
-    n, n_devices, counts, numbers = len(order.devices) // D, len(order.devices), {}, []
+def _has_equal_replicas(order: Schedule, D: int) -> bool:
+    """Tell whether all D replicas perform the same actions in the same order, each on its own devices."""
+    n, n_devices = len(order.devices) // D, len(order.devices)
+    counts: dict[int, int] = {}  # replica -> its micro-batches so far
+    numbers = []  # for each micro-batch, its index among those of its replica
     for copy in order.copies:
-        numbers.append(counts.get(copy, 0))  # of a micro-batch, among those of its copy
+        numbers.append(counts.get(copy, 0))
         counts[copy] = numbers[-1] + 1
     work = [
         [(part.kind, part.stage, numbers[part.microbatch]) for part in order.parts(device)]
@@ -156,7 +158,7 @@ def _is_alike(order: Schedule, D: int) -> bool:
 
 
 def _updates_at_the_end(order: Schedule) -> bool:
-    """Tell whether each device makes all its updates behind its last other action."""
+    """Tell whether each device makes all its updates after its last other action."""
     for device in range(len(order.devices)):
         kinds = [part.kind for part in order.parts(device)]
         if "U" in kinds and set(kinds[kinds.index("U"):]) != {"U"}:

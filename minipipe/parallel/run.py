@@ -1,4 +1,4 @@
-"""One run of an order: its stages on their devices, the mini-batches, and the cluster that has the clock."""
+"""One run of an order: its stages on their devices, its mini-batches, and the engine that runs it."""
 
 from contextlib import contextmanager
 from functools import partial
@@ -18,15 +18,14 @@ from .options import MPI, THREADS
 from .stage import Holdings, Stage
 
 
-# Between which devices the layers of a stage talk to each other inside an action.
+# The groups of devices between which the layers of a stage communicate inside an action.
 
 def join_shards(stages, groups):
-    """Hand each layer that communicates the group of the devices that share its stage.
+    """Give each layer that communicates the group of the devices that share its stage's work.
 
     Args:
         stages: {(stage, device): the `Stage`}.
-        groups: lists of the devices that stand for one device of the schedule, in the
-            order of the shards.
+        groups: for each device of the schedule, the devices of its shards, in order.
     """
     of_device = {}
     for number, devices in enumerate(groups):
@@ -37,12 +36,12 @@ def join_shards(stages, groups):
 
 
 def join_copies(stages, ranks, D):
-    """Hand each layer that is synchronised the group of the devices that do the same in the D copies.
+    """Give each synchronised layer the group of the devices with the same stage in the D replicas.
 
     Args:
         stages: {(stage, device): the `Stage`}.
-        ranks: for each shard of the network its devices: the first copy has the first
-            of them, and so on.
+        ranks: for each shard of the network, its devices, one replica after another.
+        D: the number of replicas.
     """
     of_device = {}
     for devices in ranks:
@@ -55,24 +54,21 @@ def join_copies(stages, ranks, D):
 
 
 class Run:
-    """Mini-batches on their way through the stages of a network, by the order of a schedule.
+    """One run of mini-batches through the stages of a network, in the order of a schedule.
 
     Args:
-        wires: the `Wires` of the `Schedule`; a list of them, one for each shard of the
-            network.
-        whole: the network's layers, `InShards`; the first copy works with its stages,
-            the others with twins.
+        wires: for each shard of the network, the `Wires` of the `Schedule`.
+        whole: the network's layers, `InShards`. The first replica works with its
+            stages, the other replicas with twins.
         line: the `MicroBatches`.
-        optimizer: the one that trains the network, if the order has updates; else None.
-        memories: {(stage, device): what an optimizer remembers for the parameters
-            there}.
-        ties: {name: the layers of the network that share a W}.
-        layout: the `Layout` of its parameters.
-        options: of the network.
+        optimizer: the network's optimizer, if the order has updates; else None.
+        memories: {(stage, device): the optimizer state of the parameters there}.
+        ties: {name: indices of the layers that share a W}.
+        layout: the `Layout` of the network's parameters.
+        options: the `Options` of the network.
 
-    Where there are several shards, each device of the schedule stands for a group of
-    devices, one a shard, which run the same order and talk to each other inside their
-    actions.
+    With several shards, each device of the schedule stands for a group of devices, one
+    per shard, which run the same order and communicate inside their actions.
     """
 
     def __init__(self, wires, whole, line, optimizer, memories, ties, layout, options):
@@ -81,12 +77,12 @@ class Run:
         all_tied = whole.tied(ties)
         if "S" in order.kinds:
             all_tied = [tied_in_parts(*pair, layout.memory) for pair in zip(all_tied, wires, strict=True)]
-        self._is_shared = options.engine == MPI  # by several processes, of which this is one
+        self._is_shared = options.engine == MPI  # each process runs one device
         self._ticks, self._wires = options.costs.duration(order), wires
         self.stages, programs, shares = {}, {}, {}
         for shard, of_shard, tied in zip(wires, shards, all_tied, strict=True):
             if self._is_shared:
-                # this rank's own stages, whichever copy of the network they belong to: no twins are needed
+                # the stages on this rank, of whichever replica; other replicas are in other processes
                 rank, devices_of_stages = world().rank, zip(*shard.placements, strict=True)
                 placed = {
                     (stage.index, rank): stage
@@ -129,14 +125,18 @@ class Run:
             shares, divide_exactly(line.n_samples, order.n_microbatches),
         )
 
-    def to_the_end(self, alike):
-        """Run all programs to their end. alike: what MPI ranks must have alike, beside the mini-batches."""
+    def to_the_end(self, equal):
+        """Run all programs until they are done.
+
+        Args:
+            equal: {name: value} that MPI ranks compare, in addition to the mini-batches.
+        """
         with self.as_a_whole():
             if not self._is_shared:
                 self.cluster.run()
                 return
-            self.cluster.run(self._line.equal_on_all_ranks() | alike)
-        # all ranks get the costs of the mini-batches from one that has the last stage
+            self.cluster.run(self._line.equal_on_all_ranks() | equal)
+        # a rank with the last stage broadcasts the costs of the mini-batches
         costs = None
         if world().rank == self._root:
             costs = self._last.costs or [self._last.cost()]
@@ -145,20 +145,20 @@ class Run:
             self._last.costs = costs
 
     def tick(self):
-        """Move every device by one tick; return a `Tick`, which is true while there is more to do."""
+        """Advance the clock by one tick; return a `Tick`, which is true until the run is done."""
         self._check_not_failed()
         with self.as_a_whole():
             return self.cluster.tick()
 
     def check(self):
-        """`RuntimeError` unless the run has come to its end."""
+        """Raise `RuntimeError` unless the run is done."""
         self._check_not_failed()
         if not self.cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
     @contextmanager
     def as_a_whole(self):
-        """Compute in this `with` block; a failure there ends the run, and leaves nothing in the layers."""
+        """Compute in this `with` block; an exception there ends the run, and clears the layers' caches."""
         try:
             with computing(), overflow_refused():
                 yield
@@ -168,7 +168,7 @@ class Run:
             raise
 
     def leave(self):
-        """Leave nothing of the run in the layers."""
+        """Drop the caches and statistics of this run from the layers."""
         for stage in self.stages.values():
             stage.leave()
 
@@ -198,7 +198,7 @@ class Run:
                 stage.begin(line, accumulate, order.recomputed, memory, wanted, optimizer, place)
 
     def finish(self):
-        """End the run: with ZeRO 3, give each copy of a stage the parts that the other devices have."""
+        """Finish the run: with ZeRO 3, gather the shards of each stage's parameters on all its devices."""
         for stage in self.stages.values():
             stage.line = None
         for wires in self._wires:
@@ -207,16 +207,16 @@ class Run:
                 owned = {device: self.stages[index, device].owned
                          for device in holders if (index, device) in self.stages}
                 vectors = {device: own.vectors for device, own in owned.items()}
-                if self._is_shared:  # a call of all ranks, in the order of the stages, also without a part
+                if self._is_shared:  # a collective call, for which every rank needs the order of the stages
                     vectors = world().gathered_dict(vectors, "the parts of the parameters")
                 for own in owned.values():
                     own.gather([vectors[device] for device in holders])
 
     def _perform(self, device, action, inputs):
-        """For `program`: an action is one Compute, which calls a function.
+        """Perform `action` as a program: one Compute.
 
-        If layers talk to other devices, it is cut at each exchange into several
-        Computes of equal ticks.
+        If layers communicate with other devices, the action is cut at each exchange
+        into several Computes of equal ticks.
         """
         parts, n_exchanges = [], 0
         for part in action.parts:
@@ -231,11 +231,11 @@ class Run:
             exchange, results = yield Compute(action, resumed, work, answer, ticks=ticks)
         return results
 
-    # What the stages have at the end, for the whole network. Where layers are in shards, all ranks make these
-    # calls; else a rank has it of its own stages.
+    # The results of the stages, for the whole network. With shards, these are calls that all ranks make;
+    # otherwise an MPI rank returns the results of its own stages.
 
     def gradients(self):
-        """Return the summed [(dW, db)] of all layers; (None, None) for one that only other ranks have."""
+        """Return the summed [(dW, db)] of all layers; (None, None) for layers of other ranks."""
         if len(self.shards) > 1:
             return pairs_of(self._whole.layers, self._joined(Stage.gradients))
         found = []
@@ -245,7 +245,7 @@ class Run:
         return found
 
     def statistics(self):
-        """Return [(layers, their statistics)] of stages."""
+        """Return [(layers, their statistics)], one pair for each stage."""
         if len(self.shards) == 1:
             here = [stage for stage in self.shards[0] if stage in self.stages.values()]
             return [(stage.parts, stage.totals.statistics()) for stage in here]
@@ -254,7 +254,7 @@ class Run:
         return [(stage.parts, found[place]) for stage, place in zip(self.shards[0], places, strict=True)]
 
     def whole_layers(self):
-        """Return the layers, with the arrays of all shards."""
+        """Return the network's layers, after joining the arrays of all shards."""
         layers = self._whole.layers
         if len(self.shards) > 1:
             found = self._joined(lambda stage: pairs_of_layers(stage.layers))
@@ -266,10 +266,11 @@ class Run:
         return layers
 
     def _joined(self, of_stage):
-        """Return {key of a parameter: [whole array]} from the arrays of the shards' stages.
+        """Join the shards' arrays; return {key of a parameter: [whole array]}.
 
         Args:
-            of_stage: of_stage(stage) is a list of (array for W, array for b).
+            of_stage: a function of a stage that returns [(array for W, array for b)]
+                for its layers.
         """
         def by_key(stage):
             found = parameters_with(stage.layers, of_stage(stage))
@@ -278,7 +279,7 @@ class Run:
         return join_pieces(self._pieces, self._of_first_copy(by_key))
 
     def _of_first_copy(self, of_stage):
-        """Return {(stage, device): of_stage(stage)} of the first copy of each shard."""
+        """Return {(stage, device): of_stage(stage)} of the first replica of each shard."""
         found = {}
         for stages, wires in zip(self.shards, self._wires, strict=True):
             for stage, device in zip(stages, wires.placements[0], strict=True):
@@ -290,11 +291,11 @@ class Run:
 
 
 def _in_turn(parts, inputs):
-    """A program that does the parts of an action one after another, and returns (outgoing, skips) of each.
+    """A program that executes the parts of an action in turn, and returns (outgoing, skips) of each.
 
     Args:
         parts: a list of (stage, part).
-        inputs: the (incoming, skips) of each.
+        inputs: for each part (incoming, skips).
     """
     results = []
     for (stage, part), given in zip(parts, inputs, strict=True):
@@ -303,9 +304,9 @@ def _in_turn(parts, inputs):
 
 
 def _on_devices(stages, placements):
-    """Return {(stage, device): `Stage`} of all copies: the first has `stages`, the others twins of them.
+    """Return {(stage, device): `Stage`} of all replicas: `stages` for the first, twins for the others.
 
-    Copies with a stage on one device share it.
+    Replicas with the same stage on the same device share it.
     """
     placed = {(stage.index, placements[0][stage.index]): stage for stage in stages}
     for placement in placements[1:]:

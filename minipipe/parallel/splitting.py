@@ -1,4 +1,4 @@
-"""How a list of ordinary layers is divided among devices that share the work inside each of them."""
+"""Tensor parallelism: how each layer of a network is split over several devices."""
 
 import copy
 import sys
@@ -15,22 +15,26 @@ from .layout import Key, Piece, held_by
 from .stage import Stage, stages_of
 
 
-# Whether what a class says of itself, such as how its layers may be split, is true of what it computes.
+# Whether a trait of a class, such as `splits`, was stated for what the class computes.
 
 def is_ours(kind: type) -> bool:
-    """Tell whether a file of this package defines this class."""
+    """Tell whether this package defines the class `kind`."""
     name, package = kind.__module__, __name__.partition(".")[0]
     return name.startswith(f"{package}.") and vars(sys.modules[name]).get(kind.__name__) is kind
 
 
 @cache
 def is_stated(kind: type, trait: str) -> bool:
-    """Tell whether what `kind` has as `trait` was said of what it computes.
+    """Tell whether the attribute `trait` of a class was stated for what the class computes.
 
-    A class from elsewhere that redefines something of a complete layer or loss computes
-    something else, so what was said of that one counts no longer, until the class says
-    it anew. What completes an abstract base, such as `Elementwise`, keeps what is said
-    there.
+    A user's class that redefines a method of a complete layer or loss computes
+    something else. A trait that it inherits then does not count, unless the class
+    states it anew. A class that completes an abstract base, such as `Elementwise`,
+    keeps the traits of the base.
+
+    Args:
+        kind: the class of a layer or a loss.
+        trait: the name of the attribute.
 
     >>> from ..layers import Linear
     >>> class Named(Linear):
@@ -54,16 +58,16 @@ def is_stated(kind: type, trait: str) -> bool:
     return False
 
 
-# How a layer says that devices may share its work.
+# The ways in which a layer may be split.
 
 WAYS = "outputs", "inputs", "units", "heads", "tokens"  # see `Layer.part`
 
 
 def ways_of(layer: Layer) -> dict:
-    """Return what `layer` says in `splits`, checked; an empty dictionary, if that was said of another class.
+    """Return `layer.splits`, checked; or {}, if it was stated for another class, see `is_stated`.
 
-    Raise `ValueError` for a way that does not exist, or that leaves open where a
-    parameter lies.
+    Raise `ValueError` for a way that does not exist, or that does not state the axis of
+    a parameter.
     """
     if not is_stated(type(layer), "splits"):
         return {}
@@ -84,7 +88,7 @@ def ways_of(layer: Layer) -> dict:
 
 
 def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
-    """Raise `ValueError` unless a layer made of layers says of each how it is split, the last adding up."""
+    """Raise `ValueError` unless `ways` has a split of each inner layer, and only the last is "inputs"."""
     if how != "heads" or len(ways) != len(layer.layers) or ways.count("inputs") != 1 or ways[-1] != "inputs":
         raise ValueError(
             f"{layer!r} is made of {len(layer.layers)} layers and has splits[{how!r}] = {ways!r}: "
@@ -99,30 +103,31 @@ def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
 
 
 class Shard:
-    """What one of T devices has of a network, whose layers and loss stay as they are.
+    """The part of a network that one of T devices has. The network's layers and loss are not changed.
 
     Args:
         layers, loss: the network's.
-        rank: which of the devices this is.
+        rank: the index of this device among the T devices.
         size: T.
 
-    `layers` has for each layer of the network the list of layers that this device has
-    instead: the layer itself, or a copy of it, where all devices do the same; or a part
-    of it, with the exchanges around it. `held[id(layer), name]` says where a parameter
-    of the network lies: (layer of the shard, the axis along which it is split, or None
-    if it is whole). `words` says for each layer of the network how it is split.
+    Attributes:
+        layers: for each layer of the network, the list of layers that this device has
+            in its place: the layer itself or a copy of it, if all devices compute the
+            same; or a part of it, with the exchanges around it.
+        held: {(id of a layer of the network, name of its parameter): (layer of the
+            shard, the axis of the split, or None if it has the whole parameter)}.
+        words: for each layer of the network, how it is split.
 
-    A layer says in `splits` how devices may share its work, see `Layer.part`; so may
-    one of your own.
+    A layer, also a user's, states in `splits` how it may be split, see `Layer.part`.
 
-    - A layer that can be split by its outputs, and behind it, after layers that act unit by unit, one that
-      can be by its inputs, are a pair: a Linear, an activation and another Linear are W[rows] and
-      W[:, columns]. The hidden units never meet.
-    - Any other layer that can be split by its outputs: so, and these are then gathered.
-    - Attention by its heads; an Embedding, and the logits before a loss that has a `part`, by the tokens.
-    - A residual connection in parts becomes a Fork and a Join around them.
-    - All else, layers that do not say how, what has fewer units than there are devices, and what is tied to
-      one of these, is whole on each device.
+    - A layer that can be split by its outputs, then any number of layers that act on each unit alone, then a
+      layer that can be split by its inputs, form a pair: a Linear, an activation and another Linear become
+      W[rows] and W[:, columns]. The hidden units are never gathered.
+    - Any other layer that can be split by its outputs is split so, and its outputs are gathered.
+    - Attention is split by its heads; an Embedding, and the logits before a loss with a `part`, by tokens.
+    - A residual connection whose layers are split becomes a Fork and a Join around them.
+    - Every other layer is whole on each device: layers without `splits`, layers with fewer units than there
+      are devices, and layers tied to one of these.
     """
 
     def __init__(self, layers, loss, rank, size):
@@ -147,13 +152,19 @@ class Shard:
             )
 
     def __setstate__(self, state):
-        """Take the state of a copy, or of a pickle, whose layers are other objects with other ids."""
+        """Restore a copy or a pickle: its layers are new objects, so `held` gets their ids."""
         vars(self).update(state)
         self.held = {(id(self._held_of[old]), name): place for (old, name), place in self.held.items()}
         self._held_of = {id(layer): layer for layer in self._held_of.values()}
 
     def _each(self, layers, place, words):
-        """For each of consecutive layers, what this device has instead; in `words`, how each is split."""
+        """Return, for each of consecutive layers, the list of layers that this device has in its place.
+
+        Args:
+            layers: the consecutive layers.
+            place: the prefix of their names.
+            words: a list that gets, for each layer, how it is split.
+        """
         found, pairs = [], self._pairs(layers)
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}
         for index, layer in enumerate(layers):
@@ -170,7 +181,7 @@ class Shard:
         return found
 
     def _leave(self, layer):
-        """The exchange behind a product that is split by inputs, and the layer's b, which follows it."""
+        """Return the layers after a product that is split by inputs: the all-reduce, and the layer's b."""
         if layer.b is None:
             return [Summed()]
         bias = Bias(layer.b.copy())
@@ -178,7 +189,7 @@ class Shard:
         return [Summed(), bias]
 
     def _alone(self, layer, place):
-        """(what this device has instead of a layer, how that is split)"""
+        """Return (layers that this device has in the place of `layer`, how it is split)."""
         if layer is self._logits:
             return [Copied(), self._part(layer, "outputs")], "by outputs, up to the loss"
         if self._can(layer, "outputs"):
@@ -196,14 +207,14 @@ class Shard:
         return parts, f"({', '.join(words)})"
 
     def _whole(self, layer):
-        """The layer itself on the first device, which so gets its statistics, and copies on the others."""
+        """Return [`layer`] on the first device, so that it counts statistics, and [a copy] on the others."""
         own = layer if self.rank == 0 else layer.copy()
         for theirs, ours in zip(every_layer([layer]), every_layer([own]), strict=True):
             self._hold(theirs, ours, {"W": None, "b": None})
         return [own]
 
     def _part(self, layer, how):
-        """This device's part of a layer, whose parameters then have their places."""
+        """Return this device's part of `layer`, and enter its parameters in `held`."""
         part = layer.part(how, self.rank, self.size)
         ways = [(layer, part, self._ways[id(layer)][how])]
         if layer.layers:
@@ -214,9 +225,9 @@ class Shard:
         return part
 
     def _pairs(self, layers):
-        """{index: index} of two layers with others in between that act unit by unit, pair after pair.
+        """Return {index of a layer split by outputs: index of the layer split by inputs} of all pairs.
 
-        The first is split by its outputs, so the second can be by its inputs.
+        All layers between the two act on each unit alone.
         """
         found, index = {}, 0
         while index < len(layers):
@@ -233,7 +244,10 @@ class Shard:
         return found
 
     def _can(self, layer, how):
-        """Whether a layer says that it can be split so, and all tied to it have a unit for each device."""
+        """Tell whether `layer` can be split by `how`: it states so, and has a unit for each device.
+
+        All layers tied to it must have so, too.
+        """
         ways = self._ways.get(id(layer), {})
         if how not in ways:
             return False
@@ -259,14 +273,16 @@ class Shard:
 # The layers of a run: whole, or all shards.
 
 class InShards:
-    """The layers of a run, whole or in shards.
-
-    `stages` has for each shard its stages; `layers` are those of the whole.
+    """The stages of a run, for each shard.
 
     Args:
-        stages: of the whole; of one shard, these are its own.
-        loss: of the network.
-        T: how many shards.
+        stages: the stages of the whole network.
+        loss: the network's loss.
+        T: the number of shards.
+
+    Attributes:
+        layers: the network's layers.
+        stages: for each shard, its stages; with one shard, the given ones.
     """
 
     def __init__(self, stages: Sequence[Stage], loss: Loss, T: int) -> None:
@@ -276,12 +292,12 @@ class InShards:
             self._shards = [Shard(self.layers, loss, t, T) for t in range(T)]
             ends = list(accumulate([len(stage.layers) for stage in stages], initial=0))
             self.stages = []
-            for shard in self._shards:  # it has a list of layers for each layer of the whole
+            for shard in self._shards:  # shard.layers has a list for each layer of the network
                 parts = [list(chain(*shard.layers[first:end])) for first, end in pairwise(ends)]
                 self.stages.append(stages_of(parts, shard.loss))
 
     def held(self) -> list[list[dict[Key, Piece]]]:
-        """Return, for each shard and stage, {key: `Piece` of the network's parameter}."""
+        """Return, for each shard and stage, {key: `Piece` of a parameter}, see `held_by`."""
         keys = {(id(owner), key[1]): key
                 for key, (owner, _, _) in parameters_with(self.layers, pairs_of_layers(self.layers)).items()}
         found = []
@@ -297,7 +313,7 @@ class InShards:
         return found
 
     def tied(self, ties: Mapping[str, Sequence[int]]) -> list[dict]:
-        """Return for each shard {name: its `Tied` layers}. ties: {name: the layers of the whole}."""
+        """Return, for each shard, {name: its `Tied` layers}. ties: {name: indices of its layers}."""
         found = []
         for stages in self.stages:
             places = {name: [] for name in ties}
@@ -312,10 +328,10 @@ class InShards:
         return found
 
 
-# Which layers of a copy of the network compute together with those of the other copies.
+# Layers that compute together with those of the other replicas.
 
 def synchronised(layer: Layer) -> Layer:
-    """Return the layer; `layer.synchronised()`, if a sample's A depends on other samples.
+    """Return the form of `layer` that computes over all replicas, if its samples interact; else `layer`.
 
     Raise `ValueError` for a layer that has no such form, and for one inside another
     layer.
@@ -331,7 +347,7 @@ def synchronised(layer: Layer) -> Layer:
     found = layer.synchronised() if is_stated(type(layer), "synchronised") else None
     if found is None:
         raise ValueError(
-            f"{layer!r} is a layer of your own in which samples meet, and nobody knows what copies must "
+            f"{layer!r} is a layer of your own in which samples meet, and does not say what copies must "
             "exchange: write synchronised() in it, use BatchNorm, or sync_batch_norm=False"
         )
     return found

@@ -1,4 +1,4 @@
-"""One part of the network, an object on its own: its layers, its stash, its gradients, its bytes."""
+"""A stage: consecutive layers with their stash, their gradients and their bytes."""
 
 import copy
 from functools import partial
@@ -12,19 +12,19 @@ from ..layers.through import (
 )
 from ..order.programs import NOTHING, gather_parameters
 from .batches import MicroBatches, in_grains, side_by_side
-from .layout import Owned
+from .layout import ParameterShard
 from .totals import Totals, Versions
 
-PASSING = "F", "R", "B", "I"  # the kinds of action by which a micro-batch passes the layers
+PASSING = "F", "R", "B", "I"  # the kinds of action in which a micro-batch passes the layers
 
 
 def itself(array):
-    """Return the array: for copies of layers that have the same ones."""
+    """Return the array itself. With it, `Layer.copy` makes a layer that shares all arrays."""
     return array
 
 
 def _without_cache(layer, A):
-    """Hand A on from `layer` and drop its cache at once, since the forward will be recomputed."""
+    """Return what `layer` passes on, and drop its cache at once, since the forward will be recomputed."""
     A = handed_on(layer, A)
     layer.cache = None
     return A
@@ -34,25 +34,28 @@ class Stage:
     """Consecutive layers on one device, with many micro-batches in flight.
 
     Args:
-        index: the place of the stage in the pipeline; stage 0 computes no dA_prev,
-            since nobody wants it.
+        index: the place of the stage in the pipeline. Stage 0 does not compute dA_prev,
+            since no stage needs it.
         layers: its layers.
-        loss: the last stage's, None for the others.
+        loss: the loss in the last stage, None in all others.
 
-    A forward leaves in `stash[i]` what the backward of micro-batch i needs, the cache
-    of each layer; or, when it will be recomputed, in `inputs[i]` only the stage's
-    input. The layers know of one micro-batch at a time.
+    Attributes:
+        owned: the `ParameterShard` of the device, or None if it updates all parameters.
 
-    What an action does is a program. It yields an `Exchange` wherever a layer, or the
-    loss, talks to other devices; a stage without such layers yields nothing, and
-    `run_alone` returns what it returns.
+    A forward stores in `stash[i]` what the backward of micro-batch i needs: the cache
+    of each layer. If the forward will be recomputed, it stores only the stage's input,
+    in `inputs[i]`. The layers hold the cache of one micro-batch at a time.
 
-    Skip connections enter beside A_prev (or dA) and are left beside A (or dA_prev), as
-    {name: array}.
+    An action is a program. It yields an `Exchange` where a layer or the loss
+    communicates with other devices. A stage without such layers yields nothing, and
+    `run_alone` returns the result of the program.
 
-    Where the order updates weights, `versions[v]` are the parameters after v updates of
-    this run, a list with one array for each (layer, name) in `parameters`; each action
-    works with those of its micro-batch.
+    Skip connections are dicts {name: array}. They enter together with A_prev (or dA)
+    and leave together with A (or dA_prev).
+
+    If the order updates weights, `versions[v]` are the parameters after v updates of
+    this run, a list with one array for each (layer, name) in `parameters`. Each action
+    uses the version of its micro-batch.
     """
 
     def __init__(self, index, layers, loss=None):
@@ -62,8 +65,7 @@ class Stage:
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
         self._with_caches = self.layers if loss is None else (*self.layers, loss)
         self.optimizer, self._memory, self._given = None, {}, None
-        self.owned = None  # what the device owns of its parameters, where that is a part
-        # {kind of action: how often the layers and the loss talk to other devices in it}
+        # {kind of action: how often the layers and the loss communicate with other devices in it}
         forward = sum(owner.exchanges[0] for owner in self._with_caches)
         first = 0 if index > 0 else first_with_parameters(self.layers)
         backward = sum(layer.exchanges[1] for layer in self.layers[first:])
@@ -76,29 +78,28 @@ class Stage:
         """Start a run.
 
         Args:
-            line: the `MicroBatches`, kept until the run is over. Where these are cut
-                into grains, runs of samples that pass the layers by themselves, each i
-                below is the number of a grain.
-            accumulate: how gradients are summed over them, as in `Sums`.
+            line: the `MicroBatches`, kept until the end of the run. If they are cut
+                into grains, each i in the methods below is the index of a grain.
+            accumulate: how gradients are summed over micro-batches, as in `Sums`.
             recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
-            memory: what an optimizer remembers for the parameters here, as in its
-                `memory`.
+            memory: the optimizer state of the stage's parameters, as in
+                `Optimizer.memory`.
             wanted: {micro-batch of this stage: the version of the weights that it
-                uses}, if they change.
-            optimizer: the one that trains the network, if the order has updates: the
-                stage makes them with one of its own, which goes on from there, at the
-                learning_rate that the other has then.
-            place: (rank, size, has_all) as for `Owned`, where the device updates a part
-                of the parameters.
+                uses}, if the order updates weights.
+            optimizer: the network's optimizer, if the order has updates. The stage
+                updates with a copy of it, which reads the learning rate of the original
+                at each update.
+            place: (rank, size, has_all) as for `ParameterShard`, if the device updates
+                only a shard of the parameters.
         """
         self.line, self._recomputed = line, recomputed
         self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
         self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
-        self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` between two halves}
+        self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` from I to W}
         self.totals = Totals(line.n_grains, accumulate)
-        self.costs = []   # of the mini-batches whose update is done, in the last stage
+        self.costs = []   # in the last stage: J of each mini-batch whose update is done
         self.versions = None
-        self.owned = None if place is None else Owned(self.layers, *place)
+        self.owned = None if place is None else ParameterShard(self.layers, *place)
         if wanted is not None and not self.in_parts:
             self.versions = Versions(wanted, self.weights())
         self._memory, self._given, self.optimizer = memory or {}, optimizer, None
@@ -107,12 +108,18 @@ class Stage:
             self.optimizer.memory = dict(self._memory)
 
     def n_exchanges(self, part):
-        """Return how often layers talk to other devices in this part of an action."""
+        """Return how often layers communicate with other devices in this part of an action."""
         n = self._n_exchanges[part.kind] if part.kind in PASSING else 0
         return n * len(self.line.grains[part.microbatch]) if n else 0
 
     def act(self, part, incoming, skips):
-        """A program that does a part of an action, grain by grain, and returns (outgoing, skips)."""
+        """A program that executes a part of an action, grain by grain, and returns (outgoing, skips).
+
+        Args:
+            part: the part of the action.
+            incoming: A_prev of a forward, or dA of a backward; else None.
+            skips: {name: array} of the skip connections that enter here.
+        """
         if part.kind in PASSING:
             grains = self.line.grains[part.microbatch]
             if len(grains) == 1:
@@ -132,7 +139,7 @@ class Stage:
         return NOTHING
 
     def _pass(self, part, j, incoming, skips):
-        """Let grain j pass the layers."""
+        """A program: run grain j through the layers."""
         kind, _, i = part
         if kind == "F":
             A_prev = self.line.take_inputs(j) if self.index == 0 else incoming
@@ -144,15 +151,15 @@ class Stage:
         return self.backward_input(j, incoming, skips)
 
     def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
-        """A program: (A (n, m_i), skips) of micro-batch i; the last stage has None for A.
+        """A program that returns (A (n, m_i), skips) of micro-batch i; A is None in the last stage.
 
         Args:
-            i: the number of the micro-batch.
+            i: the index of the micro-batch.
             A_prev: the output of the stage before; in stage 0 the samples.
             skips: {name: array} of the skip connections that end here.
-            keep_input_only: whether there will be a recompute.
-            is_known: whether this is that recompute, so that J and the statistics have
-                been added.
+            keep_input_only: whether this forward will be recomputed.
+            is_known: whether this is the recomputation: J and the statistics have been
+                added before.
         """
         self._use_version_of(i)
         origin = self.line.origins[i]
@@ -178,12 +185,19 @@ class Stage:
         return A, skips
 
     def recompute(self, i):
-        """A program: run the forward of micro-batch i again, from its input, for its caches alone."""
+        """A program: run the forward of micro-batch i again from its input, to get its caches."""
         yield from self.forward(i, *self.inputs.pop(i), is_known=True)
         return NOTHING
 
     def backward(self, i, dA, skips):
-        """A program: (dA_prev, skips) of micro-batch i, whose weight gradients go into their sum."""
+        """A program that returns (dA_prev, skips) of micro-batch i, and adds its weight gradients.
+
+        Args:
+            i: the index of the micro-batch.
+            dA: the gradient with respect to this stage's output; None in the last
+                stage, whose loss computes it.
+            skips: {name: gradient} of the skip connections that begin here.
+        """
         dA = self._begin_backward(i, dA)
         add = partial(self._add_gradient, i)
         dA_prev = yield from backward_program(self.layers, dA, skips, self.index > 0, add)
@@ -191,26 +205,26 @@ class Stage:
         return dA_prev, skips
 
     def backward_input(self, i, dA, skips):
-        """A program, the first half of a backward: (dA_prev, skips) of micro-batch i.
+        """A program for the input gradient I: like `backward`, but without weight gradients.
 
-        What the other half needs lies in `halves[i]` then.
+        What `backward_weight` needs is then in `halves[i]`.
         """
         dA, keep = self._begin_backward(i, dA), self.halves.setdefault(i, {}).__setitem__
         dA_prev = yield from backward_program(self.layers, dA, skips, self.index > 0, keep)
         return dA_prev, skips
 
     def backward_weight(self, i):
-        """The second half: the weight gradients of micro-batch i, into their sum."""
+        """Compute the weight gradients W of micro-batch i, and add them to their sum."""
         self._use_version_of(i)
         for index, half in self.halves.pop(i).items():
             self._add_gradient(i, index, half)
         self._used_version(i)
 
     def update(self, i):
-        """W <- W - (the optimizer's step), by the gradients of the mini-batch whose last micro-batch is i.
+        """Update the parameters with the gradients of the mini-batch whose last micro-batch is i.
 
-        The optimizer makes new arrays, the next version, so that the one before stays
-        for those who need it.
+        The optimizer makes new arrays, the next version, so that the previous version
+        stays for the backwards that need it.
         """
         if self.versions is not None:
             self._use(self.versions[self.versions.newest])
@@ -226,46 +240,47 @@ class Stage:
         if self.versions is not None:
             self.versions.add(self.weights())
 
-    # Where it meets the same stage on other devices, and tied layers in other stages.
+    # Exchanges with replicas of this stage on other devices, and with tied layers in other stages.
 
     def all_reduce(self, i, group, algorithm):
-        """A program: get the sums of all devices of the group, which have copies of the stage.
+        """A program: all-reduce the gradients of a mini-batch over the group of devices with this stage.
 
         Args:
-            i: a micro-batch of the mini-batch; here it does count micro-batches, not
-                grains.
+            i: a micro-batch of the mini-batch (not the index of a grain).
+            group: the `Group` of the devices.
+            algorithm: a name of `ALL_REDUCES`.
         """
         return self.totals.all_reduce(self.line.grains[i][-1], group, algorithm)
 
     def reduce_scatter(self, i, group):
-        """A program: get this device's part of the sum of all gradients, and keep no others. i: as above."""
+        """A program: get this device's shard of the summed gradients. Arguments: as for `all_reduce`."""
         return self.totals.reduce_scatter(self.line.grains[i][-1], group)
 
     def gather(self, group):
-        """A program: get the parts of the parameters that the other devices of the group have updated."""
+        """A program: all-gather the shards of the parameters that the devices of the group have updated."""
         self.owned.gather((yield from gather_parameters(group, self.owned.vectors)))
 
     def dW(self, index):
-        """The sum of the weight gradients of the layer at `index`."""
+        """Return the summed dW of the layer at `index`."""
         return self._gradient(0, index)[0]
 
     def keep_dW(self, index, dW):
-        """Keep the sum of the weight gradients of all layers that share the W of the one at `index`."""
+        """Store `dW`, summed over all layers that share the W of the layer at `index`."""
         self.totals.of_tied[index] = dW
 
     def part_of_dW(self, position):
-        """The vector at this position of the device's part of the gradients, after a reduce-scatter."""
+        """Return the vector at `position` in the device's shard of the gradients, after a reduce-scatter."""
         return self.totals.part[position]
 
     def keep_part_of_dW(self, position, vector):
-        """Keep in its place the sum of all layers that share these numbers of W."""
-        part = self.totals.part  # a new list: the one before belongs to the exchange that has made it
+        """Replace that vector by `vector`, the sum over all layers that share these entries of W."""
+        part = self.totals.part  # make a new list: the old one belongs to the exchange that has made it
         self.totals.part = [*part[:position], vector, *part[position + 1:]]
 
     # The end of a run, and what the network reads.
 
     def leave(self):
-        """Leave no cache in the layers, and nothing that they have counted."""
+        """Drop the caches of the layers and the statistics that they have counted."""
         self.line = None
         self._take_caches()
         take_statistics(self.parts)
@@ -275,45 +290,45 @@ class Stage:
         commit(self.parts, self.totals.statistics(i))
 
     def gradients(self, i=0):
-        """A list over its layers of `(dW, db)`, summed over the mini-batch of micro-batch i.
+        """Return the list over the layers of `(dW, db)`, summed over the mini-batch of micro-batch i.
 
-        The dW of tied layers are summed over all that share the W.
+        The dW of a tied layer is summed over all layers that share its W.
         """
         return [self._gradient(i, index) for index in range(len(self.layers))]
 
     def cost(self, i=0):
-        """J of the mini-batch of micro-batch i, in the last stage."""
+        """Return J of the mini-batch of micro-batch i, in the last stage."""
         return self.totals.cost(i)
 
     def weights(self):
-        """The arrays of its `parameters`."""
+        """Return the arrays of `parameters`."""
         return [getattr(layer, name) for layer, name in self.parameters]
 
     @property
     def in_parts(self):
-        """Whether its device owns only a part of its parameters, and has all of them only now and then."""
+        """Whether the device keeps only a shard of the parameters, and gathers the others when needed."""
         return self.owned is not None and not self.owned.has_all
 
     def statistics(self):
-        """The arrays of its `parameters` that no gradient moves: running statistics."""
+        """Return the arrays of `parameters` that have no gradient: running statistics."""
         return [getattr(layer, name) for layer, name in self._statistics]
 
     def keep_statistics(self, arrays):
-        """Take over what `statistics` has given."""
+        """Set the running statistics to `arrays`, a result of `statistics`."""
         for (layer, name), array in zip(self._statistics, arrays, strict=True):
             setattr(layer, name, array)
 
     def optimizer_state(self):
-        """What an optimizer keeps for these layers."""
+        """Return the list of the optimizer's arrays for each parameter of this stage."""
         return list((self._memory if self.optimizer is None else self.optimizer.memory).values())
 
     def follow(self, other):
-        """Take over the arrays of the same stage in another copy."""
+        """Take over the arrays of `other`, the same stage in another replica."""
         for (layer, name), (first, _) in zip(self.parameters, other.parameters, strict=True):
             setattr(layer, name, getattr(first, name))
 
     def twin(self):
-        """The same stage with layers of its own, which have the same arrays: no run writes into them."""
+        """Return the same stage with copies of its layers, which share their arrays."""
         return type(self)(self.index, [layer.copy(itself) for layer in self.layers], copy.copy(self.loss))
 
     def __repr__(self):
@@ -326,7 +341,7 @@ class Stage:
         return caches
 
     def _begin_backward(self, i, dA):
-        """Give the layers their caches of micro-batch i back; dA, which in the last stage is the loss's."""
+        """Restore the layers' caches of micro-batch i; return dA, in the last stage from the loss."""
         self._use_version_of(i)
         for owner, cache in zip(self._with_caches, self.stash.pop(i), strict=True):
             owner.cache = cache
@@ -336,11 +351,11 @@ class Stage:
         return dA
 
     def _add_gradient(self, i, index, half):
-        """Add the weight gradients of micro-batch i in one layer, from what it has `put_aside` for them."""
+        """Compute the weight gradients of one layer from what it has `put_aside`, and add them."""
         self.totals.add(i, index, weight_gradients(self.layers[index], half))
 
     def _gradient(self, i, index):
-        """(dW, db) of the layer at `index`: its parameters, None or tuples of None, if it has none."""
+        """Return (dW, db) of the layer at `index`; its W and b (None, or tuples of None) if it has none."""
         layer = self.layers[index]
         return self.totals.gradient(i, index) if layer.has_parameters else (layer.W, layer.b)
 
@@ -361,21 +376,21 @@ class Stage:
 
 
 def stages_of(parts, loss):
-    """Return a tuple of `Stage`s. parts: the layers of each; the last one gets the loss."""
+    """Return a tuple of `Stage`s. parts: the layers of each; the last stage gets the loss."""
     last = len(parts) - 1
     return tuple(Stage(s, layers, loss if s == last else None) for s, layers in enumerate(parts))
 
 
-# What a stage holds on its device, for those who count bytes.
+# What a stage holds on its device, for counting bytes.
 
 KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
 
 
 class Holdings:
-    """All that the stages of a device hold in a run, by kind; the mini-batch itself lies on the host.
+    """All arrays that the stages of a device hold in a run, by kind, without the mini-batch (on the host).
 
     Args:
-        stages: those on the device.
+        stages: the stages on the device.
     """
 
     def __init__(self, stages):
@@ -385,7 +400,7 @@ class Holdings:
             stage.stash = Kept(self._shelf, "caches", stage.stash)
 
     def __call__(self):
-        """Return {kind: nested lists of arrays, or a `Shelf`}, as they are now."""
+        """Return {kind: nested lists of arrays, or a `Shelf`} at this moment."""
         kinds = "parameters", "optimizer state", "weight versions", "gradients", *KEPT
         held = {kind: [] for kind in kinds}
         for stage in self._stages:

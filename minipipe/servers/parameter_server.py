@@ -21,7 +21,7 @@ from ..layers.layer import pairs_of_layers, parameters_with
 from ..losses import Loss
 from ..network import Network, Sequential
 from ..optimizers import Optimizer, checked_optimizer
-from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, put_together
+from ..parallel.layout import MemoryInParts, held_by, layout_of, memories_in, write_shards
 from ..state import all_or_nothing
 from ..training import shuffled
 from .programs import Replica, Share, server, ticks_of_each, worker
@@ -224,7 +224,7 @@ class ParameterServer(Network):
     def _take(self, shares, optimizer, memory):
         """Make the weights, statistics and optimizer state of the finished run those of the network."""
         first = shares[0]
-        put_together(first.layers, [share.part for share in shares])  # server 0 has what layers count, too
+        write_shards(first.layers, [share.part for share in shares])  # server 0 has what layers count, too
         kept = {}
         for number in first.kept:
             vectors = join_chunks([share.kept[number] for share in shares], self._vectors())

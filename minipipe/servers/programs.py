@@ -16,7 +16,7 @@ from ..collectives.group import cut_into_chunks, flattened
 from ..layers import every_layer
 from ..layers.layer import commit
 from ..network import check_finite_run
-from ..parallel.layout import Owned, put_together
+from ..parallel.layout import ParameterShard, write_shards
 from ..sums import TreeSum
 
 PUSH, PULL = "gradient", "weights"  # the names of the messages
@@ -136,7 +136,7 @@ class Replica:
 
     def take(self, parts):
         """Go on with these weights. parts: for each server its vectors."""
-        put_together(self._net.layers, parts)
+        write_shards(self._net.layers, parts)
 
     def gradient(self, number, versions):
         """Return for each server its `Push` of mini-batch `number`.
@@ -233,7 +233,7 @@ class Share:
 
     def __init__(self, layers, rank, size, optimizer, n_parts, keep_every):
         self.layers, self.rank, self.optimizer = layers, rank, optimizer
-        self._owned = Owned(layers, rank, size, has_all=True)
+        self._owned = ParameterShard(layers, rank, size, has_all=True)
         self.n_parts, self._keep_every = n_parts, keep_every
         self.updates, self.arrivals, self.costs = [], [], []
         self.kept = {} if keep_every is None else {0: self._copy()}

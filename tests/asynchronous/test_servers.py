@@ -21,7 +21,7 @@ import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.collectives.group import unflattened
 from minipipe.exact import Rational, rational
-from minipipe.parallel.layout import Owned
+from minipipe.parallel.layout import ParameterShard
 from minipipe.servers import Gradient, Update, round_ticks
 from minipipe.servers import mini_batches as line_of
 from minipipe.servers.federated_averaging import Upload, averaged
@@ -90,7 +90,7 @@ def assert_follows_the_rule(net, batches, optimizer):
     """Each update of each server is what the rule makes of the versions that the trace names, all kept."""
     kept = [flat(net.kept[number]) for number in range(len(batches) + 1)]
     servers = range(net.n_servers)
-    parts = [Owned(net.layers, k, net.n_servers, has_all=True).vectors for k in servers]
+    parts = [ParameterShard(net.layers, k, net.n_servers, has_all=True).vectors for k in servers]
     ends = np.cumsum([0, *(flat(part).size for part in parts)])
     parts = [slice(*ends[k:k + 2]) for k in servers]
     cuts = np.cumsum([array.size for array in weights(net)])[:-1]

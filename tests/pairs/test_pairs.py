@@ -17,7 +17,7 @@ from settings import OPTIONS
 from minipipe import Dropout, ties
 from minipipe.optimizers import Optimizer
 from minipipe.parallel import batches, run
-from minipipe.parallel.layout import Owned
+from minipipe.parallel.layout import ParameterShard
 from minipipe.parallel.totals import Versions
 
 SEED = int(os.environ.get("PAIRS_SEED", "0"))
@@ -98,7 +98,7 @@ def lost_sample(monkeypatch):
 
 def stale_gather(monkeypatch):
     """ZeRO-3 hands on the parameters that it gathered first, from before the update."""
-    gather = Owned.gather
+    gather = ParameterShard.gather
 
     def first_again(self, parts):
         layer = next(layer for layer in self._layers if layer.index is not None)
@@ -106,7 +106,7 @@ def stale_gather(monkeypatch):
         gather(self, KEPT[str(layer)])
 
     KEPT = {}
-    monkeypatch.setattr(Owned, "gather", first_again)
+    monkeypatch.setattr(ParameterShard, "gather", first_again)
 
 
 def no_stash(monkeypatch):
