@@ -1,21 +1,30 @@
 """Arrays: which ones are taken, small pure functions that several rooms need, and the threads of products."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
 import operator
-from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from fractions import Fraction
 from functools import cache, reduce
 from math import inf
 from numbers import Real
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
-from .checks import python_number, shown, whole_number
+from .checks import Number, python_number, shown, whole_number
+
+# What signatures of layers and networks call their values
+Tree: TypeAlias = Any  # an array, or None, or a tuple or list of trees
+Gradients: TypeAlias = tuple[Tree, Tree]  # (dW, db) of a layer
+Shape: TypeAlias = tuple[Any, ...]  # of an array; of a pair of arrays, a pair of shapes
 
 
-def is_finite(array):
+def is_finite(array: np.ndarray | tuple) -> bool:
     """Tell whether all numbers of an array, or of a tuple of arrays, are finite; only floats may not be.
 
     The sum of the squares tells so in one pass, unless it overflows where the numbers
@@ -31,7 +40,7 @@ def is_finite(array):
     return bool(np.vdot(array, array) < inf or np.isfinite(array).all())  # NaN < inf is False
 
 
-def real_numbers(name, values):
+def real_numbers(name: str, values: ArrayLike) -> np.ndarray:
     """Return `values` as an array of finite real numbers; raise `ValueError` for anything else.
 
     Objects that are plain numbers become float64; where a fraction is among them, they
@@ -71,7 +80,7 @@ def _of_objects(name, array):
         raise ValueError(f"{name} holds an integer beyond all floats: scale it, or use fractions") from None
 
 
-def floats(dtype):
+def floats(dtype: DTypeLike) -> np.dtype:
     """Return the `np.dtype` of `dtype`; raise `ValueError` unless its numbers are floats."""
     found = known_dtype(dtype)
     if found.kind != "f":
@@ -82,7 +91,7 @@ def floats(dtype):
     return found
 
 
-def not_zero_in(dtype, name, number):
+def not_zero_in(dtype: np.dtype, name: str, number: Number) -> None:
     """Raise `ValueError` for a number above 0 that is 0 among the floats of `dtype`."""
     if dtype.kind == "f" and dtype.type(number) == 0:
         raise ValueError(
@@ -90,7 +99,7 @@ def not_zero_in(dtype, name, number):
         )
 
 
-def as_floats(name, numbers, dtype):
+def as_floats(name: str, numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return floats and integers as floats of `dtype`; fractions stay, and so does all if dtype is object.
 
     Args:
@@ -114,7 +123,7 @@ def as_floats(name, numbers, dtype):
     return found
 
 
-def known_dtype(dtype):
+def known_dtype(dtype: DTypeLike) -> np.dtype:
     """Return the `np.dtype` of `dtype`; raise `ValueError` if there is none."""
     try:
         return np.dtype(dtype)
@@ -122,7 +131,7 @@ def known_dtype(dtype):
         raise ValueError(f"dtype={shown(dtype)} is not known: use one such as np.float32") from None
 
 
-def converted(array: np.ndarray, convert: Callable) -> np.ndarray:
+def converted(array: np.ndarray, convert: Any) -> np.ndarray:
     """Return `convert(array)`, of the same shape. convert: a type of NumPy, or a function of an array.
 
     An older NumPy makes a number of an array with one entry: `np.float64(array)`, which
@@ -131,11 +140,12 @@ def converted(array: np.ndarray, convert: Callable) -> np.ndarray:
     >>> converted(np.array([[3]]), np.float64)
     array([[3.]])
     """
-    is_type = isinstance(convert, type) and issubclass(convert, np.generic)
-    return array.astype(convert) if is_type else convert(array)
+    if isinstance(convert, type) and issubclass(convert, np.generic):
+        return array.astype(convert)
+    return convert(array)
 
 
-def array_of_numbers(value: object) -> np.ndarray:
+def array_of_numbers(value: Any) -> np.ndarray:
     """Return a number or an array of numbers as an array; raise `ValueError` for anything else.
 
     Arrays without numbers, see `minipipe.meta`, stay as they are.
@@ -155,7 +165,7 @@ def in_a_row(vectors: list) -> np.ndarray:
     return np.concatenate(vectors)
 
 
-def constant(value, Z):
+def constant(value: Number, Z: np.ndarray) -> Any:
     """Return `value` as a number that leaves the kind of Z's numbers as it is.
 
     Among floats this is a Python float: NumPy gives the result the dtype of Z. Among
@@ -170,7 +180,7 @@ def constant(value, Z):
     return Z.flat[0] * 0 + Fraction(value) if Z.dtype == object else float(value)
 
 
-def masked(numbers, mask):
+def masked(numbers: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return numbers * mask; the mask is converted before the product, which is faster."""
     product = mask.astype(numbers.dtype)
     product *= numbers
@@ -187,7 +197,7 @@ def row_sums(rows: np.ndarray) -> np.ndarray:
     return rows @ ones
 
 
-def sigmoid(Z):
+def sigmoid(Z: np.ndarray) -> np.ndarray:
     """Return 1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
     share, rest = np.exp(Z * (Z < 0)), np.exp(-abs(Z))
     rest += 1
@@ -195,12 +205,12 @@ def sigmoid(Z):
     return share
 
 
-def overflow_refused():
+def overflow_refused() -> np.errstate:
     """Return a context without NumPy's warnings of overflows, for code that refuses them in a sentence."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
-def sum_of_squares(array):
+def sum_of_squares(array: np.ndarray) -> Number:
     """Return the sum of the squares of all numbers of an array, in float64; of rational numbers, exactly.
 
     >>> sum_of_squares(np.float32([[3.0], [4.0]]))
@@ -212,7 +222,7 @@ def sum_of_squares(array):
     return float(np.vdot(numbers, numbers))
 
 
-def norm(array):
+def norm(array: np.ndarray) -> Number:
     """Return the root of `sum_of_squares`; raise `FloatingPointError` if that is not finite.
 
     >>> norm(np.float32([[3.0], [4.0]]))
@@ -221,7 +231,7 @@ def norm(array):
     return root(sum_of_squares(array))
 
 
-def root(square):
+def root(square: Any) -> Number:
     """Return the root of a float or a rational number; raise `FloatingPointError` if it is not finite.
 
     A rational number that is a square has its root exactly; that of another is rounded
@@ -230,13 +240,13 @@ def root(square):
     if isinstance(square, Fraction):
         over, under = math.isqrt(square.numerator), math.isqrt(square.denominator)
         exact = type(square)(over, under)
-        return exact if exact * exact == square else square.sqrt()
+        return exact if exact * exact == square else square.sqrt()  # type: ignore[attr-defined]  # a Rational
     if not math.isfinite(square):
         raise FloatingPointError("the squares of these numbers add up to more than float64 can hold")
     return math.sqrt(square)
 
 
-def leaves(tree):
+def leaves(tree: Tree) -> list:
     """Return the arrays in nested tuples and lists, such as gradients of a layer made of layers, in order.
 
     None is left out.
@@ -251,7 +261,7 @@ def leaves(tree):
     return [leaf for part in tree for leaf in leaves(part)]
 
 
-def scaled(tree, factor):
+def scaled(tree: Tree, factor: Number) -> Tree:
     """Return nested tuples and lists of arrays, each times a number; None stays.
 
     >>> scaled([(1, None), ((2,), 3)], 10)
@@ -262,7 +272,7 @@ def scaled(tree, factor):
     return None if tree is None else tree * factor
 
 
-def sum_in_order(parts):
+def sum_in_order(parts: Iterable) -> Tree:
     """Return the sum of arrays, from the first to the last; None stands for 0.
 
     >>> sum_in_order([None, 1, 10]), sum_in_order([None])
@@ -272,7 +282,7 @@ def sum_in_order(parts):
     return reduce(operator.add, parts) if parts else None
 
 
-def shape_of(A):
+def shape_of(A: Tree) -> Shape:
     """Return the shape of an array; for a tuple of arrays, the tuple of their shapes.
 
     >>> shape_of((np.zeros((2, 3)), np.zeros(4)))
@@ -281,7 +291,7 @@ def shape_of(A):
     return tuple(map(shape_of, A)) if isinstance(A, tuple) else A.shape
 
 
-def even_slices(length, n_parts):
+def even_slices(length: int, n_parts: int) -> list[slice]:
     """Return `n_parts` slices that cover 0..length in order, with sizes that differ by at most one.
 
     >>> even_slices(10, 4)
@@ -301,7 +311,7 @@ def own_part(array: np.ndarray, axis: int, rank: int, size: int) -> np.ndarray:
     return array[(slice(None),) * axis + (even_slices(array.shape[axis], size)[rank],)].copy()
 
 
-def grains_of(m, grain):
+def grains_of(m: int, grain: int) -> list[slice]:
     """Return slices of `grain` samples that cover 0..m in order; the last one has what is left.
 
     >>> grains_of(10, 4)
@@ -310,7 +320,7 @@ def grains_of(m, grain):
     return [slice(start, min(start + grain, m)) for start in range(0, m, grain)]
 
 
-def one_hot(labels, n_classes, dtype=np.float64):
+def one_hot(labels: ArrayLike, n_classes: int, dtype: DTypeLike = np.float64) -> np.ndarray:
     """Return Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
 
     Args:
@@ -345,7 +355,7 @@ def one_hot(labels, n_classes, dtype=np.float64):
     return (np.arange(n_classes).reshape(-1, *labels.ndim * [1]) == labels).astype(known_dtype(dtype))
 
 
-def accuracy(A, Y):
+def accuracy(A: ArrayLike, Y: ArrayLike) -> float:
     """Return the share of positions at which A (n, ..., m) and Y have their largest entry in the same row.
 
     A and Y have one shape, and finite numbers; `ValueError` is raised for others. A
@@ -374,7 +384,7 @@ _depth = ContextVar("depth", default=0)  # of the `with` blocks that have chosen
 
 
 @contextmanager
-def blas_threads(n):
+def blas_threads(n: int) -> Iterator[None]:
     """Let NumPy's matrix products use n threads in this `with` block, those of minipipe, too.
 
     Args:
@@ -401,7 +411,7 @@ def blas_threads(n):
             _depth.reset(depth)
 
 
-def computing():
+def computing() -> AbstractContextManager:
     """Return a `with` block whose products use one thread, unless a block around it has chosen a number."""
     return nullcontext() if _depth.get() else blas_threads(1)
 

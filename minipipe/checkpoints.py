@@ -6,12 +6,15 @@ array for each parameter and running statistic, those that the optimizer remembe
 the file does not know how it was cut or copied.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import hashlib
 import io
 import json
 import os
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,12 +22,15 @@ from .checks import shown, write_whole
 from .network import Network
 from .state import OptimizerState, State, uninterrupted
 
+if TYPE_CHECKING:
+    from .optimizers.optimizer import Optimizer
+
 ABOUT = "minipipe"  # the array with the text
 OPTIMIZER = "optimizer"  # what the text and the arrays call its state
 FORMAT = 4  # of the text; no other is read
 
 
-def save(path, model, optimizer=None):
+def save(path: str | Path, model: Network, optimizer: Optimizer | None = None) -> None:
     """Write the parameters and running statistics of `model`, and the state of `optimizer`, to a file.
 
     Args:
@@ -70,7 +76,7 @@ def save(path, model, optimizer=None):
         model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
 
 
-def load(path, model, optimizer=None):
+def load(path: str | Path, model: Network, optimizer: Optimizer | None = None) -> None:
     """Give `model` the parameters and running statistics of a file, and `optimizer` its state.
 
     Args:
@@ -161,7 +167,7 @@ def _state_in(path: Path, about: dict, arrays: dict) -> State:
     """Return the `State` in a file. about: what its text says about the network."""
     found, optimizer = about[OPTIMIZER], None
     if found is not None:
-        memory = {}
+        memory: dict[tuple, list] = {}
         for name in sorted(arrays):
             first, place, *parameter = name.split("/")
             if first == OPTIMIZER:

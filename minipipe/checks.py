@@ -3,25 +3,30 @@
 Numbers leave as Python's own: those of NumPy overflow.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import operator
 import os
 import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import inf
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any, TypeAlias
+
+Number: TypeAlias = float | Fraction  # a real number; an int is a float to type checkers
 
 # With these, no sum of ticks, and no product or quotient of two numbers, becomes infinite.
 SMALLEST, LARGEST = 1e-100, 10**100
-PYTHONS = frozenset([int, float, Fraction])
+PYTHONS: frozenset[Any] = frozenset([int, float, Fraction])
 LONGEST = 100  # characters of a value that an error shows
 
 
-def shown(value):
+def shown(value: object) -> str:
     """Return `value` as errors show it: its repr, cut where that is long.
 
     >>> shown("2"), shown(list(range(1000)))[-8:], shown(10**5000)
@@ -49,7 +54,7 @@ def _is_of_two(value):
     return bool(ours) and (current(__name__, "shown") is not shown or any(changed))
 
 
-def whole_number(name, value, least=None, most=None):
+def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """Return `value` as a Python int; `ValueError` for another number, or one outside `least`..`most`.
 
     >>> import numpy as np
@@ -71,7 +76,7 @@ def whole_number(name, value, least=None, most=None):
     return number
 
 
-def whole_numbers(name, values, least=None):
+def whole_numbers(name: str, values: Any, least: int | None = None) -> tuple[int, ...]:
     """Return a tuple of Python ints; `ValueError` for anything but a sequence of whole numbers."""
     items = items_of(values)
     if items is None:
@@ -80,8 +85,10 @@ def whole_numbers(name, values, least=None):
 
 
 def real_number(
-    name, value, least=None, above=None, below=None, most=None, note="", infinite=False, clock=False
-):
+    name: str, value: Any, least: Number | None = None, above: Number | None = None,
+    below: Number | None = None, most: Number | None = None, note: str = "", infinite: bool = False,
+    clock: bool = False,
+) -> Any:
     """Return `value` as an int, a float or an exact fraction; `ValueError` for anything else.
 
     Args:
@@ -97,7 +104,7 @@ def real_number(
     0.5
     """
     number = python_number(value)
-    bounds = [
+    bounds: list[tuple] = [
         (least, "at least", operator.ge), (above, "above", operator.gt),
         (below, "below", operator.lt), (most, "at most", operator.le),
     ]
@@ -119,7 +126,7 @@ def real_number(
     return number
 
 
-def is_plain(number):
+def is_plain(number: Any) -> bool:
     """Tell whether this is a Python number within the clock's reach, which needs no further check.
 
     A run calls this for each action and message.
@@ -129,7 +136,7 @@ def is_plain(number):
     return number.__class__ in PYTHONS and (SMALLEST <= number <= LARGEST or number == 0)
 
 
-def python_number(value):
+def python_number(value: Any) -> Any:
     """Return `value` as a Python number, or None if it is not a real number.
 
     >>> import numpy as np
@@ -143,7 +150,7 @@ def python_number(value):
     return value
 
 
-def checked_name(name, value):
+def checked_name(name: str, value: Any) -> str:
     """Return `value` if it is a text that is not empty; `ValueError` for anything else."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name}={shown(value)} must be a text of at least 1 character")
@@ -203,7 +210,7 @@ def _is_gone(process: int) -> bool:
     return False
 
 
-def listed(name, values, least=1):
+def listed(name: str, values: Any, least: int = 1) -> list:
     """Return `values` as a list of at least `least`; `ValueError` for anything else."""
     items = items_of(values)
     if items is None:
@@ -213,7 +220,7 @@ def listed(name, values, least=1):
     return items
 
 
-def items_of(values):
+def items_of(values: Any) -> list | None:
     """Return `values` as a list, or None for a text and for what has no items."""
     try:
         return None if isinstance(values, (str, bytes)) else list(values)
@@ -221,14 +228,14 @@ def items_of(values):
         return None
 
 
-def function(name, value):
+def function(name: str, value: Any) -> Callable:
     """Return `value` if it can be called; `ValueError` for anything else."""
     if not callable(value):
         raise ValueError(f"{name}={shown(value)} must be a function")
     return value
 
 
-def plain(name):
+def plain(name: str) -> str:
     """Return a name without what does not matter in one: case, spaces, "_" and "-".
 
     >>> plain("ZB_H1"), plain("micro-batches")
@@ -237,7 +244,7 @@ def plain(name):
     return re.sub(r"[\s_-]", "", name).lower()
 
 
-def spelled(name, known):
+def spelled(name: str, known: Iterable[str]) -> str | None:
     """Return the one out of `known` that a text spells, or None: `plain` says what does not matter.
 
     >>> spelled("zb_H1", ["1f1b", "zb-h1"]), spelled("zb", ["1f1b", "zb-h1"])
@@ -248,7 +255,7 @@ def spelled(name, known):
     return next((one for one in known if plain(one) == plain(name)), None)
 
 
-def truth(name, value):
+def truth(name: str, value: Any) -> bool:
     """Return `value` as True or False; `ValueError` for anything but these, 0 and 1."""
     plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value  # NumPy's
     if isinstance(plain, bool) or python_number(plain) in (0, 1):
@@ -256,14 +263,14 @@ def truth(name, value):
     raise ValueError(f"{name}={shown(value)} must be True or False")
 
 
-def one_of(name, value, known):
+def one_of(name: str, value: Any, known: Iterable[str]) -> str:
     """Return `value` if it is one of the names `known`; `ValueError` for anything else."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}={shown(value)} must be one of {', '.join(map(repr, known))}")
     return value
 
 
-def to_be_written(part, base, method, answer):
+def to_be_written(part: object, base: str, method: str, answer: str) -> NotImplementedError:
     """Return the error for an object whose class lacks a method that its base leaves to it.
 
     Args:
@@ -276,7 +283,7 @@ def to_be_written(part, base, method, answer):
     )
 
 
-def without_return(part, method, answer, returned=None):
+def without_return(part: object, method: str, answer: str, returned: object | None = None) -> TypeError:
     """Return the error for a method that has `returned` something else than its `answer`."""
     name = f"{type(part).__name__}.{method}"
     return TypeError(f"{name} has returned {shown(returned)}: end it with `return {answer}`")

@@ -1,17 +1,24 @@
 """What a network will need, known beforehand: shapes, parameters, multiply-accumulates, bytes."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from .arrays import known_dtype
+from .arrays import Shape, known_dtype
 from .checks import shown, whole_numbers
 from .layers.layer import checked_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through
+
+if TYPE_CHECKING:
+    from .layers.layer import Layer
 
 LONGEST_NAME = 52
 HEADINGS = ("layer", "output", "parameters", "MACs", "bytes")
@@ -49,8 +56,8 @@ class Description:
     macs = property(lambda self: sum(row.macs for row in self.rows))
     n_bytes = property(lambda self: sum(row.n_bytes for row in self.rows))
 
-    def __str__(self):
-        lines = [("", *HEADINGS), ("", "input", str(self.input_shape), "", "", "")]
+    def __str__(self) -> str:
+        lines: list[tuple[str, ...]] = [("", *HEADINGS), ("", "input", str(self.input_shape), "", "", "")]
         lines += [
             (str(index), _short(row.name), str(row.output_shape), *map(WITH_COMMAS, row[2:5]))
             for index, row in enumerate(self.rows)
@@ -68,7 +75,9 @@ class Description:
     __repr__ = __str__
 
 
-def describe(layers, input_shape, dtype=np.float32):
+def describe(
+    layers: Sequence[Layer], input_shape: tuple[int, ...], dtype: DTypeLike = np.float32
+) -> Description:
     """Return what each of `layers` will need for inputs of `input_shape`.
 
     Args:
@@ -101,7 +110,8 @@ def describe(layers, input_shape, dtype=np.float32):
             "a tuple such as (64,) or (3, 32, 32)"
         )
     input_shape = whole_numbers("input_shape", input_shape, 1)
-    rows, parameters = [], parameters_of_layers(layers)
+    rows: list[LayerRow] = []
+    parameters = parameters_of_layers(layers)
 
     def add_row(layer, shape):
         index = len(rows)
@@ -118,7 +128,7 @@ def describe(layers, input_shape, dtype=np.float32):
     return Description(tuple(rows), input_shape, dtype)
 
 
-def parameters_of_layers(layers):
+def parameters_of_layers(layers: Sequence[Layer]) -> list[int]:
     """Return how many parameters each layer has, before they are drawn.
 
     A W that several layers share counts at the first of them.
@@ -131,7 +141,7 @@ def parameters_of_layers(layers):
     return [n + _count(layer.parameter_shapes()[1]) for n, layer in zip(weights, layers)]
 
 
-def weights_of_layers(layers):
+def weights_of_layers(layers: Sequence[Layer]) -> list[int]:
     """Return how many numbers the W of each layer has; 0 for one that is tied to a layer before.
 
     >>> from minipipe.layers import Linear
@@ -145,7 +155,7 @@ def weights_of_layers(layers):
     return counts
 
 
-def without_samples(shape):
+def without_samples(shape: Shape) -> Shape:
     return shape[:-1] if _is_plain(shape) else tuple(map(without_samples, shape))
 
 

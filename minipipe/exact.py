@@ -7,13 +7,17 @@ change: NumPy applies `+`, `*`, `@` and `sum` to the elements of an object array
 one, and `np.exp(array)` calls each element's `exp`.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import floor, gcd
 from numbers import Rational as AnyRational
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .checks import shown
 
@@ -46,23 +50,25 @@ class Rational(Fraction):
     """
 
     __slots__ = ()
+    _numerator: int
+    _denominator: int
 
-    def __add__(self, other):
+    def __add__(self, other: Any) -> Any:
         if type(other) is not Rational:
             return _closed(Rational.__add__, self, other)
         return _sum(self._numerator, self._denominator, other._numerator, other._denominator)
 
     __radd__ = __add__
 
-    def __sub__(self, other):
+    def __sub__(self, other: Any) -> Any:
         if type(other) is not Rational:
             return _closed(Rational.__sub__, self, other)
         return _sum(self._numerator, self._denominator, -other._numerator, other._denominator)
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Any) -> Any:
         return -self + other
 
-    def __mul__(self, other):
+    def __mul__(self, other: Any) -> Any:
         if type(other) is not Rational:
             return _closed(Rational.__mul__, self, other)
         # p/q * r/s: what p r has in common with q s, p has with s and r with q
@@ -76,52 +82,52 @@ class Rational(Fraction):
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Any) -> Any:
         if type(other) is not Rational:
             return _closed(Rational.__truediv__, self, other)
         return self * Rational(other._denominator, other._numerator)
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Any) -> Any:
         return _closed(lambda right, left: left / right, self, other)
 
-    def __floordiv__(self, other):
+    def __floordiv__(self, other: Any) -> Any:
         return _closed(lambda left, right: Rational(floor(left / right)), self, other)
 
-    def __rfloordiv__(self, other):
+    def __rfloordiv__(self, other: Any) -> Any:
         return _closed(lambda right, left: left // right, self, other)
 
-    def __mod__(self, other):
+    def __mod__(self, other: Any) -> Any:
         return _closed(lambda left, right: left - left // right * right, self, other)
 
-    def __rmod__(self, other):
+    def __rmod__(self, other: Any) -> Any:
         return _closed(lambda right, left: left % right, self, other)
 
-    def __divmod__(self, other):
+    def __divmod__(self, other: Any) -> Any:
         return _closed(lambda left, right: (left // right, left % right), self, other)
 
-    def __rdivmod__(self, other):
+    def __rdivmod__(self, other: Any) -> Any:
         return _closed(lambda right, left: divmod(left, right), self, other)
 
-    def __pow__(self, exponent):
+    def __pow__(self, exponent: Any) -> Any:
         if not isinstance(exponent, AnyRational) or exponent.denominator != 1:
             raise TypeError(
                 f"exact arithmetic has whole exponents only, got {exponent!r}: use sqrt(), or exp() and log()"
             )
-        return Rational(Fraction.__pow__(self, int(exponent)))
+        return Rational(Fraction.__pow__(self, int(exponent.numerator)))
 
-    def __rpow__(self, base):
+    def __rpow__(self, base: Any) -> Any:
         return _closed(lambda exponent, base: base**exponent, self, base)
 
-    def __pos__(self):
+    def __pos__(self) -> Rational:
         return self
 
-    def __neg__(self):
+    def __neg__(self) -> Rational:
         return _new(-self._numerator, self._denominator)
 
-    def __abs__(self):
+    def __abs__(self) -> Rational:
         return _new(abs(self._numerator), self._denominator)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         """Return the number with all digits; or its size, if Python refuses to write so many."""
         try:
             return f"Rational({self._numerator}, {self._denominator})"
@@ -130,7 +136,7 @@ class Rational(Fraction):
             return f"Rational(a number of {over} bits, over one of {under})"
 
     @_remembered
-    def exp(self):
+    def exp(self) -> Rational:
         if abs(self) > LARGEST_EXPONENT:
             raise ValueError(
                 f"exp of {shown(self)} has too many digits: "
@@ -139,18 +145,18 @@ class Rational(Fraction):
         return _round(_working.exp(_decimal(self)))
 
     @_remembered
-    def log(self):
+    def log(self) -> Rational:
         if self <= 0:
             raise ValueError(f"log of {shown(self)} is not defined: the logarithm needs a number above 0")
         return _round(_working.ln(_decimal(self)))
 
-    def log1p(self):
+    def log1p(self) -> Rational:
         if abs(self) < Rational(1, 2**64):
             return _round(self)  # log(1 + x) = x - x^2/2 + ..., which is x to 64 bits
         return (self + 1).log()
 
     @_remembered
-    def tanh(self):
+    def tanh(self) -> Rational:
         if abs(self) > 100:
             return Rational(1 if self > 0 else -1)  # to far more than 64 bits
         if abs(self) < Rational(1, 2**64):
@@ -160,7 +166,7 @@ class Rational(Fraction):
         return magnitude if self > 0 else -magnitude
 
     @_remembered
-    def erf(self):
+    def erf(self) -> Rational:
         """2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
         As e^(-x^2) 2x / sqrt(pi) (1 + 2x^2/3 (1 + 2x^2/5 (1 + ...))), in which nothing cancels. Source:
@@ -178,13 +184,13 @@ class Rational(Fraction):
         return _round(_working.multiply(total, _working.exp(_working.minus(square))))
 
     @_remembered
-    def sqrt(self):
+    def sqrt(self) -> Rational:
         if self < 0:
             raise ValueError(f"sqrt of {shown(self)} is not defined: the root needs a number from 0 upwards")
         return _round(_working.sqrt(_decimal(self)))
 
 
-def rational(array):
+def rational(array: ArrayLike) -> np.ndarray:
     """Return an object array of `Rational` with exactly the values of `array`.
 
     array: any shape, of integers, floats (each float is a fraction with a power of two below the
@@ -198,7 +204,7 @@ def rational(array):
         raise ValueError("NaN and infinity are not rational numbers: remove them from the array first")
     values = np.empty(array.shape, dtype=object)
     try:
-        values.flat = [Rational(value) for value in array.astype(object).flat]
+        values.flat = [Rational(value) for value in array.astype(object).flat]  # type: ignore[misc, assignment]
     except (TypeError, ValueError):
         raise ValueError(f"{shown(array)} holds what is no number: pass integers, or fractions") from None
     return values

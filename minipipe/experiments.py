@@ -1,19 +1,28 @@
 """What a larger mini-batch does, to the noise of a gradient and to the error of trainings."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from .checks import one_of, whole_number
+from .checks import Number, one_of, whole_number
 from .layers import BatchNorm, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
 from .network import Sequential
 from .optimizers import SGD
-from .rates import ConstantWarmUp, GradualWarmUp, StepDecay, linear_scaled, square_root_scaled
+from .rates import ConstantWarmUp, GradualWarmUp, Rate, StepDecay, linear_scaled, square_root_scaled
 from .training import fit
+
+if TYPE_CHECKING:
+    from .datasets import Dataset
+    from .layers.layer import Layer
+    from .network import Network
 
 
 # How large a mini-batch is large enough: the gradient noise scale.
@@ -34,16 +43,16 @@ from .training import fit
 class Noise(NamedTuple):
     """square: |G|^2, of the gradient of all samples. trace: tr(S), the variance of that of one sample."""
 
-    square: float
-    trace: float
+    square: Number
+    trace: Number
 
     @property
-    def scale(self):
+    def scale(self) -> Number:
         """tr(S) / |G|^2, in samples; infinite where |G|^2 is not above 0, by chance or at a minimum."""
         return self.trace / self.square if self.square > 0 else float("inf")
 
 
-def noise_from_two(small, large, of_small, of_large):
+def noise_from_two(small: int, large: int, of_small: Number, of_large: Number) -> Noise:
     """Return the `Noise`, from two sizes of mini-batches.
 
     Args:
@@ -62,7 +71,10 @@ def noise_from_two(small, large, of_small, of_large):
     return Noise(square, (of_small - of_large) / (Fraction(1, small) - Fraction(1, large)))
 
 
-def measured_noise(model, X, Y, small=16, large=128, n_repeats=60, seed=0):
+def measured_noise(
+    model: Network, X: ArrayLike, Y: ArrayLike, small: int = 16, large: int = 128, n_repeats: int = 60,
+    seed: int = 0,
+) -> Noise:
     """Return the `Noise` of a network as it is: no parameter moves.
 
     Args:
@@ -115,7 +127,7 @@ class Recipe:
     warm_up: float = 8
     weight_decay: float = 1e-4
 
-    def rate(self, batch_size, rule="linear", warm_up="gradual"):
+    def rate(self, batch_size: int, rule: str = "linear", warm_up: str = "gradual") -> Rate:
         """Return the learning rate, a function of the epochs done, for mini-batches of `batch_size` samples.
 
         Args:
@@ -146,7 +158,10 @@ class Outcome(NamedTuple):
     costs: list
 
 
-def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", seed=0, grain=None):
+def train(
+    layers: Sequence[Layer], data: Dataset, recipe: Recipe, batch_size: int, rule: str = "linear",
+    warm_up: str = "gradual", seed: int = 0, grain: int | None = None,
+) -> Outcome:
     """Return the `Outcome` of one training by a `Recipe`, on one device and in the dtype of the data.
 
     Args:
@@ -170,11 +185,11 @@ def train(layers, data, recipe, batch_size, rule="linear", warm_up="gradual", se
         )
     except FloatingPointError:
         return Outcome(100.0, [])
-    score = statistics.median(epoch.score for epoch in history[-N_LAST_EPOCHS:])
+    score = statistics.median(epoch.score for epoch in history[-N_LAST_EPOCHS:] if epoch.score is not None)
     return Outcome(100 * (1 - score), [epoch.J for epoch in history])
 
 
-def mean_and_spread(numbers):
+def mean_and_spread(numbers: Sequence[float]) -> tuple[float, float]:
     """Return (mean, standard deviation with n - 1 below the line, which is 0 for one number).
 
     >>> mean_and_spread([1.0, 3.0]), mean_and_spread([2.0])
@@ -183,7 +198,7 @@ def mean_and_spread(numbers):
     return statistics.mean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
 
 
-def with_batch_norm(sizes):
+def with_batch_norm(sizes: Sequence[int]) -> list[Layer]:
     """Return Linear, BatchNorm and ReLU for each two sizes in a row; the last is a Linear alone.
 
     >>> with_batch_norm([64, 32, 10])

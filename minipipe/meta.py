@@ -6,12 +6,17 @@ where it would be one. Nothing is computed, and no memory taken, so the arrays m
 larger than this computer. PyTorch calls such arrays tensors on the device "meta".
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Callable, Iterable
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from numpy.typing import DTypeLike
 
 
 class MetaArray(NDArrayOperatorsMixin):
@@ -32,7 +37,7 @@ class MetaArray(NDArrayOperatorsMixin):
     (True, False)
     """
 
-    def __init__(self, shape, dtype=np.float64):
+    def __init__(self, shape: int | Iterable[int], dtype: DTypeLike = np.float64):
         self.shape, self.dtype = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
         self.base = None
 
@@ -58,25 +63,25 @@ class MetaArray(NDArrayOperatorsMixin):
     strides = property(lambda self: self._layout.strides)
     flat = property(lambda self: np.zeros(1, self.dtype), doc="One number for all.")
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.shape[0]
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         raise TypeError(f"whether {self!r} is true depends on its numbers")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"MetaArray({self.shape}, {self.dtype})"
 
     # Views
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> MetaArray:
         key = key if isinstance(key, tuple) else (key,)
         for part in key:
             if isinstance(part, PICKING):
                 return self._picked(key)
         return self._view(self._layout[key if Ellipsis in key else (*key, ...)])
 
-    def reshape(self, *shape):
+    def reshape(self, *shape: Any) -> MetaArray:
         shape = shape[0] if isinstance(shape[0], tuple) else shape
         try:
             return self._view(np.reshape(self._layout, shape, copy=False))
@@ -84,28 +89,28 @@ class MetaArray(NDArrayOperatorsMixin):
             copy = self.copy()
             return copy._view(np.reshape(copy._layout, shape, copy=False))
 
-    def transpose(self, *axes):
+    def transpose(self, *axes: int) -> MetaArray:
         return self._view(self._layout.transpose(*axes))
 
-    def swapaxes(self, first, second):
+    def swapaxes(self, first: int, second: int) -> MetaArray:
         return self._view(self._layout.swapaxes(first, second))
 
-    def ravel(self):
+    def ravel(self) -> MetaArray:
         return self.reshape(-1)
 
     # New arrays
 
-    def copy(self):
+    def copy(self) -> MetaArray:
         return MetaArray(self.shape, self.dtype)
 
-    def astype(self, dtype, order="K", copy=True):
+    def astype(self, dtype: DTypeLike, order: str = "K", copy: bool = True) -> MetaArray:
         fits = self.dtype == dtype and (order == "K" or self._layout.flags.c_contiguous)
         return self if fits and not copy else MetaArray(self.shape, dtype)
 
-    def repeat(self, n, axis):
+    def repeat(self, n: int, axis: int) -> MetaArray:
         return MetaArray(_along(self.shape, axis, n * self.shape[axis]), self.dtype)
 
-    def take(self, indices, axis):
+    def take(self, indices: Any, axis: int) -> MetaArray:
         return MetaArray(_along(self.shape, axis, *np.shape(indices)), self.dtype)
 
     def _picked(self, key):
@@ -119,38 +124,40 @@ class MetaArray(NDArrayOperatorsMixin):
 
     # Reductions
 
-    def sum(self, axis=None, keepdims=False):
-        return np.add.reduce(self, axis=axis, keepdims=keepdims)
+    def sum(self, axis: Any = None, keepdims: bool = False) -> MetaArray:
+        return np.add.reduce(self, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
 
-    def max(self, axis=None, keepdims=False):
-        return np.maximum.reduce(self, axis=axis, keepdims=keepdims)
+    def max(self, axis: Any = None, keepdims: bool = False) -> MetaArray:
+        return np.maximum.reduce(self, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
 
-    def min(self, axis=None, keepdims=False):
-        return np.minimum.reduce(self, axis=axis, keepdims=keepdims)
+    def min(self, axis: Any = None, keepdims: bool = False) -> MetaArray:
+        return np.minimum.reduce(self, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
 
-    def mean(self, axis=None, keepdims=False):
+    def mean(self, axis: Any = None, keepdims: bool = False) -> MetaArray:
         return self.sum(axis, keepdims) / 1
 
-    def all(self):
+    def all(self) -> bool:
         return True
 
-    def any(self):
+    def any(self) -> bool:
         return False
 
     # What NumPy asks
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return MetaArray, (self.shape, self.dtype)  # a copy is an array of its own, and nothing is read
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: Any, value: Any) -> None:
         """There is nothing to write."""
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(
             f"{self!r} has no numbers that NumPy could read: make arrays to write it into with np.zeros_like"
         )
 
-    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any
+    ) -> Any:
         if out is not None:
             return out[0]
         if method == "__call__" and ufunc.nout == 1:
@@ -166,7 +173,7 @@ class MetaArray(NDArrayOperatorsMixin):
             return MetaArray((len(inputs[1]), *A.shape[1:]), A.dtype)
         return NotImplemented
 
-    def __array_function__(self, function, types, arguments, options):
+    def __array_function__(self, function: Callable, types: Any, arguments: tuple, options: dict) -> Any:
         if function in VIEWS:
             A, *others = arguments
             return A._view(function(A._layout, *others, **options))
@@ -230,7 +237,7 @@ def _clip(A, low, high):
 
 # functions whose result is a view
 VIEWS = {np.moveaxis, np.swapaxes, np.expand_dims, np.broadcast_to, np.flip, sliding_window_view}
-FUNCTIONS = {
+FUNCTIONS: dict[Callable, Callable] = {
     np.shape: lambda A: A.shape,
     np.result_type: lambda *arrays: np.result_type(*(getattr(A, "dtype", A) for A in arrays)),
     np.empty: MetaArray,

@@ -1,11 +1,16 @@
 """The full-batch reference that every pipeline must equal."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import copy
 import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
-from .checks import items_of, real_number, shown, whole_number
+from .checks import Number, items_of, real_number, shown, whole_number
 from .exact import Rational, rational
 from .arrays import (
     as_floats, computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled,
@@ -24,6 +29,10 @@ from .state import (
 )
 from .sums import TreeSum
 from .ties import copy_tied_weight, each_once, sum_of_tied, ties_of
+
+if TYPE_CHECKING:
+    from .losses.loss import Loss
+    from .optimizers.optimizer import Optimizer
 
 
 class Network:
@@ -57,9 +66,13 @@ class Network:
     equal. `n_steps` counts the updates by `step`.
     """
 
+    forward_backward: Callable[..., Number]
     has_updates = False  # whether a run makes the updates itself, and not `step(optimizer)`
 
-    def __init__(self, layers, loss, seed=0, dtype=None, grain=None):
+    def __init__(
+        self, layers: Sequence[Layer], loss: Loss | None, seed: int = 0, dtype: DTypeLike | None = None,
+        grain: int | None = None,
+    ) -> None:
         self._grain = None if grain is None else whole_number("grain", grain, 1)
         if isinstance(loss, (type, Layer)) or not (loss is None or hasattr(loss, "backward")):
             words = "pass a list of layers, then a loss object, such as MeanSquaredError()"
@@ -81,43 +94,43 @@ class Network:
             layer.initialize(np.random.default_rng([seed, index]), drawn)
         self._lock = Lock()  # taken before Ctrl-C is held back, so that who waits for it can be interrupted
         self._parameters = Parameters(self._all_layers, self.layers, self.ties, self.dtype, self._lock)
-        self._loss = loss
+        self._loss: Any = loss
         self.n_steps = 0
         self.token = os.urandom(8).hex()  # by which an optimizer knows its network; copies keep it
-        self._gradients = None
-        self._counted = []  # [(layers, their statistics)] of the last mini-batch, until a step takes them
+        self._gradients: Any = None
+        self._counted: list[tuple] = []  # [(layers, statistics)] of the last mini-batch, for the next step
 
     @property
-    def layers(self):
+    def layers(self) -> tuple[Layer, ...]:
         """The layers of the network, a tuple; for others, make another network."""
         return self._layers
 
     @property
-    def loss(self):
+    def loss(self) -> Loss | None:
         """The loss of the network, or None."""
         return self._loss
 
     @property
-    def dtype(self):
+    def dtype(self) -> np.dtype:
         """The dtype of parameters, X and Y: of floats, or object for fractions."""
         return self._dtype
 
     @property
-    def grain(self):
+    def grain(self) -> int | None:
         """The samples of a grain, or None."""
         return self._grain
 
     @property
-    def gradients(self):
+    def gradients(self) -> list:
         """A list over the layers of `(dW, db)` from the last `forward_backward`."""
         if self._gradients is None:
             raise RuntimeError("there are no gradients yet: call forward_backward(X, Y) first")
         return self._gradients
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.layers)}, {self.loss})"
 
-    def __copy__(self):
+    def __copy__(self) -> Network:
         """A network of its own: one that shared its layers would train with this one."""
         return copy.deepcopy(self)
 
@@ -142,12 +155,12 @@ class Network:
         """Return the network's layers, or copies with the same arrays while a run has those."""
         return self.layers
 
-    def check_step(self, optimizer, clip=None):
+    def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `step(optimizer, clip)` can update this network."""
         self._check_is_optimizer(optimizer)
         optimizer.check_network(self.token)
 
-    def step(self, optimizer, clip=None):
+    def step(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """One update of all parameters by `optimizer`, with the current gradients.
 
         Args:
@@ -175,17 +188,17 @@ class Network:
                 self.n_steps += 1
                 self.keep_memory(optimizer)
 
-    def check_training(self, optimizer, clip=None):
+    def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
         self.check_step(optimizer, clip)
         if clip is not None:
             real_number("clip", clip, above=0)
 
-    def check_fit(self, optimizer, clip=None):
+    def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError` unless `fit` can train this network with `optimizer`."""
         self.check_training(optimizer, clip)
 
-    def train(self, batches, optimizer, clip=None):
+    def train(self, batches: Iterable[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
         """Return the costs of mini-batches, with an update by `optimizer` after each.
 
         Args:
@@ -204,7 +217,7 @@ class Network:
             self.step(optimizer, clip)
         return costs
 
-    def gradient_norm(self):
+    def gradient_norm(self) -> Number:
         """sqrt(sum of g^2) over all numbers g of all gradients, however the network is split.
 
         A W that several layers share, and a parameter that several devices have, count
@@ -214,7 +227,7 @@ class Network:
         with computing():
             return root(sum(self._squares_of_layers()))
 
-    def own_gradients(self):
+    def own_gradients(self) -> list:
         """The gradients of the layers that this process updates."""
         return self.gradients
 
@@ -229,14 +242,14 @@ class Network:
         clip, length = real_number("clip", clip, above=0), self.gradient_norm()
         return scaled(gradients, clip / length) if length > clip else gradients
 
-    def collect(self, optimizer=None):
+    def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
         """Return `optimizer` with all that it remembers; the network then has all parameters, too.
 
         A network of one process has all there is; of several, each may have some.
         """
         return optimizer
 
-    def state(self, optimizer=None):
+    def state(self, optimizer: Optimizer | None = None) -> State:
         """Return the `State` of this network and of the optimizer that trains it; its arrays are copies.
 
         Args:
@@ -270,7 +283,7 @@ class Network:
             self._check_state_of(optimizer, state)
         return state
 
-    def resume(self, state, optimizer=None):
+    def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
         """Go on from a `State`, with the bits that the training would have had without the interruption.
 
         Args:
@@ -299,7 +312,7 @@ class Network:
             self.n_steps = whole_number(f"{state.source}: n_steps", state.n_steps, 0)
             self.forget_run()
             for one in optimizers:
-                one.resume(state.optimizer, self.token)
+                one.resume(state.optimizer, self.token)  # type: ignore[arg-type]  # checked above
                 self.keep_memory(one)
             self._resume_own(state)
 
@@ -326,28 +339,28 @@ class Network:
     def _resume_own(self, state):
         """Take over this network's own counts from `state`; here it has none."""
 
-    def once(self, function):
+    def once(self, function: Callable) -> None:
         """Call `function`, in one process where several share the network."""
         function()
 
-    def forget_run(self):
+    def forget_run(self) -> None:
         """Forget the gradients of the last mini-batch, and what has been counted in it."""
         self._gradients, self._counted = None, []
 
-    def keep_memory(self, optimizer):
+    def keep_memory(self, optimizer: Optimizer) -> None:
         """Note what `optimizer` remembers after an update, or out of a file; not every network needs to."""
 
-    def checked_batches(self, batches):
+    def checked_batches(self, batches: Iterable[tuple]) -> list:
         """A list of pairs (X, Y) fit for training; `ValueError` for anything else."""
         items = items_of(batches)
-        batches = [batches] if items is None else items
-        if not all(isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches):
+        pairs: list = [batches] if items is None else items
+        if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
             raise ValueError("batches must be a list of pairs (X, Y), even for one mini-batch: [(X, Y)]")
-        if not batches:
+        if not pairs:
             raise ValueError("0 mini-batches: pass a list of at least 1 pair (X, Y)")
-        return [self.checked_batch(X, Y) for X, Y in batches]
+        return [self.checked_batch(X, Y) for X, Y in pairs]
 
-    def checked_batch(self, X, Y):
+    def checked_batch(self, X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""
         if self.loss is None:
             raise ValueError(
@@ -364,7 +377,7 @@ class Network:
                 self.loss.check(Y)
             return X, as_floats("Y", Y, self.dtype) if Y.dtype.kind == "f" else Y
 
-    def _inputs(self, X):
+    def _inputs(self, X: ArrayLike) -> np.ndarray:
         """Return X, checked, in the dtype of the network; tokens keep their own."""
         X, first = checked_inputs(X), self.layers[0]
         if not first.layers and type(first) in LAYERS.values():
@@ -400,7 +413,7 @@ class Sequential(Network):
     [(3, 2), (1, 3)]
     """
 
-    def forward_backward(self, X, Y):
+    def forward_backward(self, X: ArrayLike, Y: ArrayLike) -> Number:
         """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients, self._counted = None, []
@@ -417,11 +430,11 @@ class Sequential(Network):
                     dW = sum_of_tied([gradients[index][0] for index in indices])
                     for index in indices:
                         gradients[index] = dW, gradients[index][1]
-            check_finite_run(self.loss, J, self.layers, gradients)
+            check_finite_run(self._loss, J, self.layers, gradients)
         self._gradients, self._counted = gradients, [(self._all_layers, statistics)]
         return J
 
-    def terms_of(self, part, X, Y):
+    def terms_of(self, part: slice, X: np.ndarray, Y: np.ndarray) -> tuple:
         """Return (J, gradients, statistics) of some samples, terms of the sums over the mini-batch X, Y.
 
         Args:
@@ -429,13 +442,13 @@ class Sequential(Network):
         """
         prepare_forward(self._all_layers, training=True, step=self.n_steps, first_sample=part.start)
         samples, labels = in_one_piece((X[..., part], Y[..., part]))
-        J = self.loss.forward(forward_through(self.layers, samples, skips={}), labels, X.shape[-1])
-        gradients = backward_through(self.layers, self.loss.backward(), skips={})[1]
-        self.loss.cache = None
+        J = self._loss.forward(forward_through(self.layers, samples, skips={}), labels, X.shape[-1])
+        gradients = backward_through(self.layers, self._loss.backward(), skips={})[1]
+        self._loss.cache = None
         return J, gradients, take_statistics(self._all_layers)
 
 
-def check_finite_run(loss, J, layers, gradients):
+def check_finite_run(loss: Loss, J: Number, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
     """Raise `FloatingPointError` if the cost of a mini-batch, or a gradient of a layer, is not finite."""
     check_finite_cost(loss, J)
     for layer, pair in zip(layers, gradients, strict=True):
@@ -443,12 +456,12 @@ def check_finite_run(loss, J, layers, gradients):
             finite(layer, gradient, "the gradient")
 
 
-def check_finite_cost(loss, J):
+def check_finite_cost(loss: Loss, J: Number) -> None:
     """Raise `FloatingPointError` if the cost of a mini-batch is not finite."""
     finite(loss, J if hasattr(J, "dtype") else np.asarray(J), "the cost")
 
 
-def checked_inputs(X):
+def checked_inputs(X: ArrayLike) -> np.ndarray:
     X = _numbers("X", X)
     if X.ndim < 2:
         raise ValueError(f"X has shape {X.shape}: it needs at least two axes, the last one over samples")
@@ -457,7 +470,7 @@ def checked_inputs(X):
     return np.ascontiguousarray(X, np.float64 if X.dtype.kind in "iub" else None)
 
 
-def _numbers(name, values):
+def _numbers(name: str, values: ArrayLike) -> np.ndarray:
     """`values` as an array of numbers, in which all are exact if one is."""
     array = real_numbers(name, values)
     if array.dtype == object and any(type(value) is not Rational for value in array.flat):

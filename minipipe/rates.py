@@ -16,20 +16,26 @@ grow instead.
 Source: Goyal et al. 2017, arXiv 1706.02677, sections 2 and 5.1.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
+from typing import ClassVar, TypeAlias
 
-from .checks import function, listed, real_number, whole_number, whole_numbers
+from .checks import Number, function, listed, real_number, whole_number, whole_numbers
 
 __all__ = [
     "ConstantWarmUp", "Cosine", "GradualWarmUp", "StepDecay", "linear_scaled", "rates_of",
     "square_root_scaled",
 ]
 
+Rate: TypeAlias = Number | Callable[[Number], Number]  # a number, or a function of t
 
-def linear_scaled(base, batch, reference=256):
+
+def linear_scaled(base: Number, batch: int, reference: int = 256) -> Number:
     """Return base * batch / reference: k times the samples of a mini-batch, k times the rate.
 
     Args:
@@ -44,7 +50,7 @@ def linear_scaled(base, batch, reference=256):
     return rate if isinstance(base, Fraction) else float(rate)
 
 
-def square_root_scaled(base, batch, reference=256):
+def square_root_scaled(base: Number, batch: int, reference: int = 256) -> float:
     """Return base * sqrt(batch / reference), which keeps the variance of a step, and is used with Adam.
 
     Args:
@@ -71,17 +77,17 @@ class StepDecay:
     (16, 80, 400)
     """
 
-    rate: object
-    at: tuple
+    rate: Rate
+    at: Sequence[float]
     factor: float = 0.1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_rate("rate", self.rate)
         real_number("factor", self.factor, above=0)
         times = [real_number("at", time, least=0) for time in listed("at", self.at)]
         object.__setattr__(self, "at", tuple(times))
 
-    def __call__(self, t):
+    def __call__(self, t: Number) -> Number:
         return value_at(self.rate, t) * self.factor ** sum(time <= t for time in self.at)
 
 
@@ -104,12 +110,12 @@ class Cosine:
     epochs: float
     last: float = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         real_number("rate", self.rate, above=0)
         real_number("last", self.last, least=0)
         real_number("epochs", self.epochs, above=0)
 
-    def __call__(self, t):
+    def __call__(self, t: Number) -> Number:
         share = min(t / self.epochs, 1)
         return self.last + (self.rate - self.last) * (1 + math.cos(math.pi * share)) / 2
 
@@ -124,16 +130,17 @@ class WarmUp:
         epochs: above 0.
     """
 
-    then: object
-    start: object
+    then: Rate
+    start: Number
     epochs: float = 5
+    before: ClassVar[Callable[..., Number]]  # the rate at t < epochs
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check_rate("then", self.then)
         real_number("start", self.start, above=0)
         real_number("epochs", self.epochs, above=0)
 
-    def __call__(self, t):
+    def __call__(self, t: Number) -> Number:
         return value_at(self.then, t) if t >= self.epochs else self.before(t)
 
 
@@ -145,7 +152,7 @@ class ConstantWarmUp(WarmUp):
     (0.1, 0.1, 3.2)
     """
 
-    def before(self, t):
+    def before(self, t: Number) -> Number:
         return self.start
 
 
@@ -160,16 +167,16 @@ class GradualWarmUp(WarmUp):
     (0.1, 1.65, 3.2)
     """
 
-    def before(self, t):
+    def before(self, t: Number) -> Number:
         return self.start + (value_at(self.then, self.epochs) - self.start) * (t / self.epochs)
 
 
-def value_at(rate, t):
+def value_at(rate: Rate, t: Number) -> Number:
     """Return the value at t of a rate, which is a number or a function."""
     return rate(t) if callable(rate) else rate
 
 
-def rates_of(rate, n_updates, exact=False, first=1):
+def rates_of(rate: Rate, n_updates: Sequence[int], exact: bool = False, first: int = 1) -> list[list]:
     """Return for each epoch the list of the rates of its updates, all checked before any update is made.
 
     Args:
@@ -187,7 +194,7 @@ def rates_of(rate, n_updates, exact=False, first=1):
     if not isinstance(rate, Real):
         function("learning_rate", rate)
     n_updates = whole_numbers("n_updates", n_updates, 0)
-    found = []
+    found: list[list] = []
     for epoch, n in enumerate(n_updates, first):
         found.append([])
         for i in range(n):

@@ -4,12 +4,15 @@ Layers, losses and optimizers also print in one way, as the call that makes an e
 one.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from inspect import signature
 from pkgutil import iter_modules
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,12 @@ class Registry(dict):
     ([0, 0, 0], 'no known paper')
     """
 
-    def __init__(self, room, facts):
+    def __init__(self, room: str, facts: type):
         super().__init__()
-        self.room, self.facts, self._kind, self._is_loaded = room, {}, facts, False
+        self.room, self._kind, self._is_loaded = room, facts, False
+        self.facts: dict[str, Any] = {}
 
-    def __call__(self, name=None, **facts):
+    def __call__(self, name: str | None = None, **facts: Any) -> Callable:
         """Return a decorator that registers what it decorates, with these facts."""
         facts = self._kind(**facts)
 
@@ -71,7 +75,7 @@ class Registry(dict):
 
         return register
 
-    def load(self):
+    def load(self) -> Registry:
         """Import every file of the room, so that all its entries are here; return the registry."""
         if not self._is_loaded:
             for module in iter_modules(import_module(self.room).__path__):
@@ -79,7 +83,7 @@ class Registry(dict):
             self._is_loaded = True
         return self
 
-    def examples(self):
+    def examples(self) -> dict:
         """Return {name: example} of all entries, whose facts are `Examples`.
 
         The name is the object as it prints, and where it has been met before, what it
@@ -111,17 +115,17 @@ class AsCode:
     Scale(5, shift=1)
     """
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         """Return what the constructor took as `name`, or an equal of it: the attribute of that name."""
         return getattr(self, name, ...)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         """Return the call, with the arguments that it needs, and those that differ from their default.
 
         Arrays, such as given parameters, are left out.
         """
-        words = []
-        for name, parameter in _parameters_of(type(self)).items():
+        words: list[str] = []
+        for name, parameter in _parameters_of(type(self)).items():  # type: ignore[arg-type]
             value = self.argument(name)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 words += map(repr, value)

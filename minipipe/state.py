@@ -1,17 +1,24 @@
 """The state of a training, as plain data, and changes of several objects, all of them or none."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .checks import LONGEST, real_number, shown, whole_number, whole_numbers
+from .checks import LONGEST, Number, real_number, shown, whole_number, whole_numbers
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .optimizers.optimizer import Optimizer
 
 
 # Changes of several objects, all of them or none.
 
-class Lock(type(threading.RLock())):
+class Lock(type(threading.RLock())):  # type: ignore[misc]  # RLock is a function
     """A re-entrant lock, in whose place a copy or a pickle has a new one.
 
     Whoever changes a network and its optimizer, or reads both, holds that of the
@@ -19,7 +26,7 @@ class Lock(type(threading.RLock())):
     of two.
     """
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         return Lock, ()
 
 
@@ -113,8 +120,8 @@ class OptimizerState(NamedTuple):
     kind: str
     n_memories: int
     n_updates: int
-    learning_rate: float
-    last_rate: float
+    learning_rate: Number
+    last_rate: Number
     last_pass: Pass
     memory: Mapping
 
@@ -141,7 +148,7 @@ class State(NamedTuple):
     source: str = "this state"
 
 
-def state_of_optimizer(optimizer) -> OptimizerState:
+def state_of_optimizer(optimizer: Optimizer) -> OptimizerState:
     """Return the state of an optimizer; its arrays are copies."""
     memory = {key: [array.copy() for array in arrays] for key, arrays in optimizer.memory.items()}
     return OptimizerState(
@@ -182,7 +189,7 @@ def check_layers(state: State, layers: Sequence) -> None:
             )
 
 
-def checked_array(state: State, name: str, own):
+def checked_array(state: State, name: str, own: np.ndarray) -> np.ndarray:
     """Return a copy of the array of this name; raise `ValueError` unless it is like our `own`."""
     array = state.arrays.get(name)
     if array is None or array.shape != own.shape or array.dtype != own.dtype:
@@ -191,7 +198,7 @@ def checked_array(state: State, name: str, own):
     return array.copy()
 
 
-def check_optimizer_state(state: State, optimizer, parameters: Mapping) -> None:
+def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mapping) -> None:
     """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`, for such parameters.
 
     Args:
@@ -237,7 +244,7 @@ def _are_for(W, arrays) -> bool:
     return all(array.shape == W.shape and W.dtype <= array.dtype for array in arrays)
 
 
-def checked_state(state) -> State:
+def checked_state(state: Any) -> State:
     """Return `state`, if it is one; raise `ValueError` for anything else."""
     if not isinstance(state, State):
         raise ValueError(f"state={shown(state)} is not a State: pass what net.state(optimizer) returns")

@@ -1,7 +1,10 @@
 """Sums over micro-batches: along a fixed tree, or in order of arrival."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 from collections import defaultdict
 from functools import partial
+from typing import Any
 
 from .checks import shown
 
@@ -39,11 +42,11 @@ class TreeSum:
     (111.0, None)
     """
 
-    def __init__(self, n):
+    def __init__(self, n: int):
         self.n = n
-        self.pending = {}  # (level, place) -> partial sum
+        self.pending: dict[tuple[int, int], Any] = {}  # (level, place) -> partial sum
 
-    def add(self, place, term, level=0):
+    def add(self, place: int, term: Any, level: int = 0) -> None:
         """Add term number `place`, from 0 to n - 1, which was not added before; or a partial sum of a level.
 
         It is merged with its partner, that sum with its own, and so on, as long as they
@@ -63,17 +66,17 @@ class TreeSum:
             level, place, last = level + 1, place >> 1, last >> 1
         pending[level, place] = term
 
-    def absorb(self, pending):
+    def absorb(self, pending: dict) -> None:
         """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
         for (level, place), term in pending.items():
             self.add(place, term, level)
 
     @property
-    def value(self):
+    def value(self) -> Any:
         """The total; `RuntimeError` while terms are missing."""
         return _complete(self, self._top)
 
-    def complete(self, total):
+    def complete(self, total: Any) -> None:
         """Take over the sum of all terms, which others have found."""
         self.pending = {self._top: total}
 
@@ -98,16 +101,16 @@ class RunningSum:
     ((111.0, None), 1)
     """
 
-    def __init__(self, n):
+    def __init__(self, n: int):
         self.n = n
-        self.pending = {}  # how many terms have been added -> their sum
+        self.pending: dict[int, Any] = {}  # how many terms have been added -> their sum
         self._is_ours = False  # whether the arrays of that sum are new ones, and not those of the first term
 
-    def add(self, i, term):
+    def add(self, i: int, term: Any) -> None:
         """Add term `i`, a number from 0 to n - 1 that was not added before."""
         self._put(1, term)
 
-    def absorb(self, pending):
+    def absorb(self, pending: dict) -> None:
         """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
         for n_added, term in pending.items():
             self._put(n_added, term)
@@ -120,11 +123,11 @@ class RunningSum:
         self.pending[n_added] = term
 
     @property
-    def value(self):
+    def value(self) -> Any:
         """The total; `RuntimeError` while terms are missing."""
         return _complete(self, self.n)
 
-    def complete(self, total):
+    def complete(self, total: Any) -> None:
         """Take over the sum of all terms, which others have found."""
         self.pending = {self.n: total}
 
@@ -132,7 +135,7 @@ class RunningSum:
 SUMS = {"tree": TreeSum, "running": RunningSum}  # ways to accumulate gradients, by name
 
 
-def checked_accumulate(accumulate):
+def checked_accumulate(accumulate: str) -> str:
     """`accumulate`, if it is the name of one of `SUMS`."""
     if not (isinstance(accumulate, str) and accumulate in SUMS):
         raise ValueError(f"accumulate={shown(accumulate)} is not known: use one of {', '.join(SUMS)}")
@@ -171,31 +174,32 @@ class SumForEach:
     (11, False)
     """
 
-    def __init__(self, n, kind=TreeSum):
-        self.n, self.sums = n, defaultdict(partial(kind, n))
+    def __init__(self, n: int, kind: type = TreeSum):
+        self.n = n
+        self.sums: defaultdict[int, Any] = defaultdict(partial(kind, n))
 
-    def of(self, i):
+    def of(self, i: int) -> Any:
         """The sum of the mini-batch that micro-batch i is part of."""
         return self.sums[i // self.n]
 
-    def add(self, i, term):
+    def add(self, i: int, term: Any) -> None:
         """Add the term of micro-batch i."""
         self.sums[i // self.n].add(i % self.n, term)
 
-    def has(self, i):
+    def has(self, i: int) -> bool:
         """Whether a term of the mini-batch that micro-batch i is part of is there."""
         return bool(i // self.n in self.sums and self.sums[i // self.n].pending)
 
-    def forget(self, i):
+    def forget(self, i: int) -> None:
         """Drop the sum of the mini-batch that micro-batch i is part of."""
         self.sums.pop(i // self.n, None)
 
     @property
-    def pending(self):
+    def pending(self) -> list:
         """The partial sums of all mini-batches under way, as a list."""
         return [total.pending for total in self.sums.values()]
 
     @property
-    def n_pending(self):
+    def n_pending(self) -> int:
         """How many partial sums that is."""
         return sum(len(total.pending) for total in self.sums.values())

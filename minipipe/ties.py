@@ -1,16 +1,22 @@
 """Layers that share their W: which ones do, where it comes from, and how their gradients are added up."""
 
-from typing import NamedTuple
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .arrays import in_a_row, sum_in_order
 from .cluster import Receive, Send
 
+if TYPE_CHECKING:
+    from .layers.layer import Layer
 
-def ties_of(layers):
+
+def ties_of(layers: Sequence[Layer]) -> dict[str, list[int]]:
     """{name: indices of the layers with this `tie`, at least two of them}"""
-    ties = {}
+    ties: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
         if layer.tie is not None:
             ties.setdefault(layer.tie, []).append(index)
@@ -27,14 +33,14 @@ def ties_of(layers):
     return ties
 
 
-def copy_tied_weight(layers, indices, index):
+def copy_tied_weight(layers: Sequence[Layer], indices: Sequence[int], index: int) -> None:
     """Give layer `index` a copy of the W that a layer tied to it, one of those at `indices`, has already."""
     first = next((tied for tied in indices if layers[tied].W is not None), None)
     if first is not None and layers[index].W is None:
         layers[index].W = layers[first].W.copy()
 
 
-def check_tied_weights(layers, indices):
+def check_tied_weights(layers: Sequence[Layer], indices: Sequence[int]) -> None:
     """Raise `ValueError` unless the tied layers at these `indices` have the same W."""
     first, *others = indices
     for index in others:
@@ -45,7 +51,7 @@ def check_tied_weights(layers, indices):
             )
 
 
-def sum_of_tied(parts):
+def sum_of_tied(parts: Iterable) -> Any:
     """dW of tied layers: the sum of their own, in the order of the layers.
 
     The order is always the same, and so are the bits, wherever the layers are.
@@ -53,7 +59,7 @@ def sum_of_tied(parts):
     return sum_in_order(parts)
 
 
-def each_once(gradients, ties):
+def each_once(gradients: Iterable[tuple], ties: Mapping) -> list[tuple]:
     """`gradients`, a list over the layers of (dW, db), without the dW that a layer before has already.
 
     >>> each_once([("dW", "db"), ("dW", None), ("other dW", None)], {"name": [0, 1]})
@@ -75,11 +81,11 @@ class Tied(NamedTuple):
 
     layer: int
     stage: int
-    index: int
+    index: int  # type: ignore[assignment]  # nobody asks for tuple.index
     parts: dict | None = None
 
 
-def tied_in_parts(ties, wires, memory):
+def tied_in_parts(ties: Mapping, wires: Any, memory: Mapping) -> dict:
     """The tied layers of a shard, with the parts that devices update of them.
 
     Args:
@@ -98,7 +104,7 @@ def tied_in_parts(ties, wires, memory):
     return {name: [tied._replace(parts=parts_of(tied)) for tied in family] for name, family in ties.items()}
 
 
-def program_of_ties(ties, wires, stages):
+def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | None:
     """Return a function (device) -> program, which sums the gradients of tied layers; None without any.
 
     Args:
@@ -113,7 +119,9 @@ def program_of_ties(ties, wires, stages):
     return lambda device: exchange_tied(ties, wires.placements, stages, device)
 
 
-def exchange_tied(ties, placements, stages, device):
+def exchange_tied(
+    ties: Mapping, placements: Iterable[Sequence[int]], stages: Mapping, device: int
+) -> Generator:
     """A program: tied layers send their dW to the first of them, which sends the sum back; so in each copy.
 
     Args:
@@ -122,7 +130,8 @@ def exchange_tied(ties, placements, stages, device):
         stages: {(stage, device): the stage}.
         device: the number of this one.
     """
-    families = {}  # (name, first layer, its device) -> (other layer, its device), in all copies with that one
+    # (name, first layer, its device) -> {(other layer, its device): None}, over the copies with that one
+    families: dict[tuple, dict] = {}
     for placement in placements:
         for name, (own, *others) in ties.items():
             family = families.setdefault((name, own, placement[own.stage]), {})
@@ -148,7 +157,7 @@ def exchange_tied(ties, placements, stages, device):
                 stages[tied.stage, device].keep_dW(tied.index, total)
 
 
-def exchange_tied_parts(ties, stages, device):
+def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generator:
     """A program: devices that update parts of tied layers send each other what these parts have in common.
 
     Each then has the sum of all that share the numbers of its own parts, in the order
@@ -169,7 +178,7 @@ def exchange_tied_parts(ties, stages, device):
                     yield Send(label, _numbers_of(tied, own[tied.layer], device, numbers), to)
         totals = []
         for tied in here:
-            pieces = {other.layer: [] for other in family}
+            pieces: dict[int, list] = {other.layer: [] for other in family}
             for other, source, numbers in _in_common(tied, family, device):
                 if source == device:
                     piece = _numbers_of(other, own[other.layer], device, numbers)

@@ -1,17 +1,25 @@
 """The training loop, for a `Sequential` and a `Pipeline` alike."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .checks import function, shown, whole_number
 from .arrays import accuracy, computing, even_slices
-from .rates import rates_of
+from .rates import Rate, rates_of
 from .state import Pass
 from .watching import text_of_duration, watched, with_progress
+
+if TYPE_CHECKING:
+    from .network import Network
+    from .optimizers.optimizer import Optimizer
 
 
 class Epoch(NamedTuple):
@@ -27,15 +35,17 @@ class Epoch(NamedTuple):
     J: float
     score: float | None
 
-    def __str__(self):
+    def __str__(self) -> str:
         score = "" if self.score is None else f"   score {100 * self.score:.1f} %"
         return f"J {self.J:.4f}{score}"
 
 
 def fit(
-    model, X, Y, optimizer, epochs, batch_size, validation=None, metric=accuracy, seed=0, report=print,
-    learning_rate=None, clip=None, first_epoch=None,
-):
+    model: Network, X: ArrayLike, Y: ArrayLike, optimizer: Optimizer, epochs: int,
+    batch_size: int | Callable[[int], int], validation: tuple[ArrayLike, ArrayLike] | None = None,
+    metric: Callable = accuracy, seed: int = 0, report: Callable[[str], object] | None = print,
+    learning_rate: Rate | None = None, clip: float | None = None, first_epoch: int | None = None,
+) -> list[Epoch]:
     """Train `model` for `epochs` more passes over X and Y, and return a list of `Epoch`.
 
     Epochs are counted in the optimizer, whose state `minipipe.save` and `minipipe.load`
@@ -99,8 +109,8 @@ def fit(
         J, n_samples = 0.0, m - rest[0].start
         with watched(report is not None), computing():  # once for all steps, rather than once for each
             for batch, rate in zip(with_progress(rest, "mini-batches of this epoch"), rates[n_done:]):
-                mini_batch = (np.take(array, order[batch], axis=-1) for array in (X, Y))
-                J += step(*mini_batch, rate, number) / n_samples
+                samples, labels = (np.take(array, order[batch], axis=-1) for array in (X, Y))
+                J += step(samples, labels, rate, number) / n_samples
         score = None if validation is None else metric(model.predict(validation[0]), validation[1])
         history.append(Epoch(number, J, score))
         if report is not None:
@@ -139,7 +149,7 @@ def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch
     return list(zip(numbers, [n_done, *[0] * (epochs - 1)], of_epochs, rates))
 
 
-def shuffled(m, seed, epoch):
+def shuffled(m: int, seed: int, epoch: int) -> np.ndarray:
     """Return the order of the m samples in an epoch, counted from 1.
 
     All workers have the same, since they share each mini-batch.

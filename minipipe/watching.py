@@ -1,7 +1,10 @@
 """How far long work has come, and how long the rest will take: one line on stderr, where somebody watches."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 PATIENCE, PAUSE = 1.0, 0.25  # seconds before the line appears, and between two changes of it
@@ -23,7 +26,7 @@ _line = _Line()
 
 
 @contextmanager
-def watched(wanted=True):
+def watched(wanted: bool = True) -> Iterator[None]:
     """Show the progress of work in this `with` block, if stderr is a terminal or belongs to a notebook."""
     before, stream = (_line.watched, _line.taken), sys.stderr  # which may be closed, or None
     if wanted and stream is not None and not getattr(stream, "closed", False):
@@ -36,7 +39,7 @@ def watched(wanted=True):
         _line.watched, _line.taken = before
 
 
-def with_progress(things, what):
+def with_progress(things: Sequence, what: str) -> Iterable:
     """Yield `things`, one after another; show how many of them are done, where somebody watches.
 
     Args:
@@ -48,13 +51,13 @@ def with_progress(things, what):
     return _shown(things, what) if _line.watched and not _line.taken else things
 
 
-def show(text):
+def show(text: str) -> None:
     """Show `text` as the progress of work, where somebody watches; an empty text wipes the line."""
     if _line.watched and not _line.taken:
         _line.show(text)
 
 
-def say(text):
+def say(text: str) -> None:
     """Print `text` where the line of the progress may stand."""
     _line.show("")
     print(text, flush=True)
@@ -77,7 +80,7 @@ def _shown(things, what):
         _line.taken = False
 
 
-def text_of_duration(seconds):
+def text_of_duration(seconds: float) -> str:
     """Return a number of seconds as text.
 
     >>> text_of_duration(3.2), text_of_duration(100), text_of_duration(9000)

@@ -4,10 +4,13 @@ A text is whole numbers, one for each character: what a character model learns, 
 it has to beat.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from ..arrays import floats, one_hot, real_numbers
 from ..checks import real_number, shown, whole_number
@@ -22,7 +25,7 @@ class Dataset(NamedTuple):
     test: tuple[np.ndarray, np.ndarray]
 
 
-def digits(dtype="float64"):
+def digits(dtype: DTypeLike = "float64") -> Dataset:
     """Return the UCI handwritten digits: 1,797 images of 8 x 8 pixels, as a `Dataset` of 1,437 and 360.
 
     X is (64, m), the pixels of an image row by row, from 0 (paper) to 1 (ink) in steps
@@ -43,8 +46,11 @@ def digits(dtype="float64"):
         pixels, labels, in_test = stored["pixels"], stored["labels"], stored["in_test"]
     dtype = floats(dtype)
     X, Y = (pixels.T / 16).astype(dtype), one_hot(labels, 10, dtype)
-    parts = ([np.ascontiguousarray(array[:, chosen]) for array in (X, Y)] for chosen in (~in_test, in_test))
-    return Dataset(*map(tuple, parts))
+
+    def part(chosen):
+        return np.ascontiguousarray(X[:, chosen]), np.ascontiguousarray(Y[:, chosen])
+
+    return Dataset(part(~in_test), part(in_test))
 
 
 class Text(NamedTuple):
@@ -62,7 +68,7 @@ class Text(NamedTuple):
     alphabet: str
     ids: np.ndarray
 
-    def encode(self, text):
+    def encode(self, text: str) -> np.ndarray:
         """Return the ids (len(text),) of another text in this alphabet, such as a prompt.
 
         Raises `ValueError` for a strange character.
@@ -72,7 +78,7 @@ class Text(NamedTuple):
         """
         return _encoded(text, self.alphabet)
 
-    def decode(self, ids):
+    def decode(self, ids: ArrayLike) -> str:
         """Return the text that the ids (n,) stand for.
 
         >>> characters("banana").decode([2, 0, 1])
@@ -81,7 +87,7 @@ class Text(NamedTuple):
         ids = _checked_ids("ids", ids, len(self.alphabet), at_least=0)
         return "".join(self.alphabet[i] for i in ids.tolist())
 
-    def split(self, test_share=0.1):
+    def split(self, test_share: float = 0.1) -> tuple[Text, Text]:
         """Return two `Text`s of one alphabet: one to train on, and one to test.
 
         The last `test_share` of the text is the test, and they do not overlap. Raises
@@ -99,9 +105,10 @@ class Text(NamedTuple):
                 "choose another share between 0 and 1, or a longer text"
             )
         parts = slice(length - n_test), slice(length - n_test, length)
-        return tuple(Text(self.text[part], self.alphabet, self.ids[part]) for part in parts)
+        train, test = (Text(self.text[part], self.alphabet, self.ids[part]) for part in parts)
+        return train, test
 
-    def windows(self, length, stride=None):
+    def windows(self, length: int, stride: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return (X, Y): windows of `length` = T characters, and for each character the next one.
 
             X[t, k] = ids[k stride + t],     Y[:, t, k] = one-hot of ids[k stride + t + 1]
@@ -129,7 +136,7 @@ class Text(NamedTuple):
         return self.ids[positions], one_hot(self.ids[positions + 1], len(self.alphabet), dtype=np.float32)
 
 
-def characters(text):
+def characters(text: str) -> Text:
     """Return a `Text` of any str; its alphabet has all its different characters, in the order of Unicode.
 
     >>> characters("banana")
@@ -144,7 +151,7 @@ def characters(text):
     return Text(text, alphabet, _encoded(text, alphabet))
 
 
-def alice():
+def alice() -> Text:
     """Return Lewis Carroll's "Alice's Adventures in Wonderland", 1865, as a `Text`.
 
     It has N = 141,655 characters, and V = 65 different ones. One line for each
@@ -162,7 +169,7 @@ def alice():
     return characters(resources.files(__package__).joinpath("alice.txt").read_text(encoding="ascii"))
 
 
-def bigram_cross_entropy(train_ids, test_ids, n):
+def bigram_cross_entropy(train_ids: ArrayLike, test_ids: ArrayLike, n: int) -> float:
     """Return the cost of guesses from the last character alone: the mean of -log P(next | this), in nats.
 
         P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
@@ -189,7 +196,7 @@ def bigram_cross_entropy(train_ids, test_ids, n):
     return float(-np.log(P[test_ids[:-1], test_ids[1:]]).mean())
 
 
-def _encoded(text, alphabet):
+def _encoded(text: str, alphabet: str) -> np.ndarray:
     if not isinstance(text, str):
         raise ValueError(f"text={shown(text)} must be a str")
     ids = np.array([alphabet.find(character) for character in text], np.int64)
@@ -202,7 +209,7 @@ def _encoded(text, alphabet):
     return ids
 
 
-def _checked_ids(name, ids, n, at_least):
+def _checked_ids(name: str, ids: ArrayLike, n: int, at_least: int) -> np.ndarray:
     ids = real_numbers(name, ids)
     if ids.ndim != 1 or len(ids) < at_least or (ids.size and ids.dtype.kind not in "iu"):
         raise ValueError(

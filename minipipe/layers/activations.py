@@ -4,26 +4,30 @@
 itself. No activation function overflows, however large the numbers of Z are.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ..arrays import constant, masked, sigmoid
-from ..checks import one_of, real_number
+from ..checks import Number, one_of, real_number
 from .layer import LAYERS, Layer
 
 
 class Elementwise(Layer):
     """A = g(Z). Because A[i, k] depends on Z[i, k] alone, dZ = dA * g'(Z), entry by entry."""
 
-    splits: ClassVar = {"units": {}}
+    splits: ClassVar[Mapping] = {"units": {}}
 
-    def backward_input(self, dA):
+    def backward_input(self, dA: np.ndarray) -> np.ndarray:
         return dA * self.slope(self.cached(dA))
 
-    def slope(self, cache):
+    def slope(self, cache: np.ndarray) -> np.ndarray:
         """Return g'(Z), from what `forward` has cached: g'(Z) itself, or A where it follows from A."""
         return cache
 
@@ -40,11 +44,11 @@ class ReLU(Elementwise):
 
     can_overflow = False
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         self.cache = Z > 0
         return masked(Z, self.cache)
 
-    def backward_input(self, dA):
+    def backward_input(self, dA: np.ndarray) -> np.ndarray:
         return masked(dA, self.cached(dA))
 
 
@@ -61,11 +65,11 @@ class Sigmoid(Elementwise):
 
     can_overflow = False
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         self.cache = sigmoid(Z)
         return self.cache
 
-    def slope(self, A):
+    def slope(self, A: np.ndarray) -> np.ndarray:
         return A * (1 - A)
 
 
@@ -79,11 +83,11 @@ class Tanh(Elementwise):
 
     can_overflow = False
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         self.cache = np.tanh(Z)
         return self.cache
 
-    def slope(self, A):
+    def slope(self, A: np.ndarray) -> np.ndarray:
         return 1 - A * A
 
 
@@ -102,10 +106,10 @@ class LeakyReLU(Elementwise):
 
     can_overflow = False
 
-    def __init__(self, negative_slope=0.01):
+    def __init__(self, negative_slope: Number = 0.01):
         self.negative_slope = real_number("negative_slope", negative_slope, least=0, most=1)
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         self.cache = np.maximum((Z > 0).astype(Z.dtype), constant(self.negative_slope, Z))
         return Z * self.cache
 
@@ -124,7 +128,7 @@ class Softplus(Elementwise):
 
     can_overflow = False
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         self.cache = sigmoid(Z)
         return Z * (Z > 0) + np.log1p(np.exp(-abs(Z)))
 
@@ -143,7 +147,7 @@ class SiLU(Elementwise):
 
     can_overflow = False
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         S = sigmoid(Z)
         A = Z * S
         self.cache = S + A * (1 - S)
@@ -182,10 +186,10 @@ class GELU(Elementwise):
 
     can_overflow = False
 
-    def __init__(self, approximate="tanh"):
+    def __init__(self, approximate: str = "tanh"):
         self.approximate = one_of("approximate", approximate, ("tanh", "none"))
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         A, self.cache = _gelu_by_tanh(Z) if self.approximate == "tanh" else _gelu(Z)
         return A
 
@@ -237,12 +241,12 @@ class Softmax(Layer):
 
     can_overflow = False
 
-    def forward(self, Z):
+    def forward(self, Z: np.ndarray) -> np.ndarray:
         exponentials = np.exp(Z - Z.max(axis=0, keepdims=True))
         self.cache = exponentials / exponentials.sum(axis=0, keepdims=True)
         return self.cache
 
-    def backward_input(self, dA):
+    def backward_input(self, dA: np.ndarray) -> np.ndarray:
         A = self.cached(dA)
         return A * (dA - (dA * A).sum(axis=0, keepdims=True))
 
@@ -280,14 +284,14 @@ class Dropout(Layer):
     key = None
     drawn = ("key",)
 
-    def __init__(self, p=0.5):
+    def __init__(self, p: Number = 0.5):
         self.p = real_number("p", p, least=0, below=1, note=", the probability of 0")
 
-    def initialize(self, rng, dtype=np.float64):
+    def initialize(self, rng: np.random.Generator, dtype: DTypeLike = np.float64) -> None:
         if self.key is None:
             self.key = rng.integers(0, 2**64, size=2, dtype=np.uint64)
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         if not self.training:
             self.cache = None
             return A_prev
@@ -297,7 +301,7 @@ class Dropout(Layer):
         self.cache = kept * constant(1 / (1 - Fraction(self.p)), A_prev)
         return A_prev * self.cache
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         return dZ * self.cached(dZ)
 
     def _kept(self, shape):

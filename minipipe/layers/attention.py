@@ -3,16 +3,19 @@
 Sequences are (d, T, m): features, positions, samples.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from ..arrays import constant
+from ..arrays import Shape, constant
 from ..checks import truth, whole_number
 from .activations import GELU, Dropout
 from .blocks import Block, Chain, Residual
-from .layer import LAYERS, checked_layers, every_layer, finite, he, xavier
+from .layer import LAYERS, Layer, checked_layers, every_layer, finite, he, xavier
 from .linear import Linear
 from .normalization import LayerNorm
 
@@ -57,16 +60,16 @@ class MultiHeadAttention(Block):
     """
 
     recomputes = False
-    splits: ClassVar = {"heads": ("outputs", "outputs", "outputs", "inputs")}
+    splits: ClassVar[Mapping] = {"heads": ("outputs", "outputs", "outputs", "inputs")}
 
-    def __init__(self, d, n_heads, causal=False):
+    def __init__(self, d: int, n_heads: int, causal: bool = False):
         d, n_heads = whole_number("d", d, 1), whole_number("n_heads", n_heads, 1)
         if d % n_heads:
             raise ValueError(f"n_heads={n_heads} does not divide d={d}: use a divisor of {d}")
         self.d, self.n_heads, self.causal = d, n_heads, truth("causal", causal)
         super().__init__([Linear(d, d, xavier) for _ in range(4)])
 
-    def through(self, A_prev):
+    def through(self, A_prev: np.ndarray) -> np.ndarray:
         self.output_shape(A_prev.shape)
         *inputs, output = self.layers
         Q, K, V = (self._by_head(layer.forward(A_prev)) for layer in inputs)
@@ -74,7 +77,7 @@ class MultiHeadAttention(Block):
         self.kept = Q, K, V, None if self.recomputes else P
         return output.forward(self._joined(V @ P))
 
-    def derivatives(self, dZ):
+    def derivatives(self, dZ: np.ndarray) -> tuple:
         *inputs, output = self.layers
         Q, K, V, P = self.kept
         P = self._shares(Q, K) if P is None else P
@@ -86,7 +89,7 @@ class MultiHeadAttention(Block):
         through_Q, through_K, through_V = (layer.backward_input(part) for layer, part in zip(inputs, parts))
         return through_Q + through_K + through_V, [*parts, dZ]
 
-    def part(self, how: str, rank: int, size: int) -> "MultiHeadAttention":
+    def part(self, how: str, rank: int, size: int) -> MultiHeadAttention:
         if self.n_heads % size:
             raise ValueError(
                 f"{self!r}: {self.n_heads} heads over {size} shards: shards must divide the number of heads"
@@ -127,14 +130,14 @@ class MultiHeadAttention(Block):
             exponentials = exponentials * visible
         return exponentials / exponentials.sum(axis=2, keepdims=True)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != 3 or shape[0] != self.d:
             raise ValueError(
                 f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis"
             )
         return shape
 
-    def macs(self, shape):
+    def macs(self, shape: Shape) -> int:
         """Return 4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
@@ -143,7 +146,7 @@ class MultiHeadAttention(Block):
 SELECTIVE = "selective"  # the mode of recomputation that needs to know the layers' insides
 
 
-def recomputing(layers):
+def recomputing(layers: Sequence[Layer]) -> list[Layer]:
     """Return copies of `layers`, in which each attention keeps Q, K and V, and makes P from them again.
 
     That is where most bytes are for few products: of T positions, P has T^2 numbers a
@@ -172,7 +175,7 @@ def recomputing(layers):
     return twins
 
 
-def can_recompute(layers):
+def can_recompute(layers: Iterable[Layer]) -> bool:
     """Tell whether one of `layers`, or of those within them, can make a part of its cache again."""
     return any(layer.recomputes is not None for layer in every_layer(layers))
 
@@ -203,7 +206,9 @@ class TransformerBlock(Chain):
     (8, 5, 3)
     """
 
-    def __init__(self, d, n_heads, n_hidden=None, causal=False, dropout=0):
+    def __init__(
+        self, d: int, n_heads: int, n_hidden: int | None = None, causal: bool = False, dropout: float = 0
+    ) -> None:
         d = whole_number("d", d, 1)
         units = 4 * d if n_hidden is None else n_hidden
         drop = (lambda: [Dropout(dropout)]) if dropout else list

@@ -1,12 +1,16 @@
 """Layers made of layers."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import copy
 import itertools
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from ..arrays import shape_of, sum_in_order
+from ..arrays import Gradients, Shape, shape_of, sum_in_order
 from ..checks import listed, shown
 from .activations import Dropout, Tanh
 from .convolution import Conv2d
@@ -16,6 +20,9 @@ from .linear import Linear
 from .normalization import BatchNorm, LayerNorm
 from .skips import Fork, Join
 from .through import forward_through, in_one_piece, put_aside, weight_gradients
+
+
+OneBlock = TypeVar("OneBlock", bound="Block")
 
 
 class Block(Layer):
@@ -32,8 +39,10 @@ class Block(Layer):
 
     arrays = ()
     weight_after_input = True
+    through: Callable[[Any], Any]
+    derivatives: Callable[[Any], tuple]
 
-    def __init__(self, layers):
+    def __init__(self, layers: Iterable[Layer]):
         self.layers = tuple(listed("layers", layers, least=0))
         met = set()
         for layer in self.layers:
@@ -61,7 +70,7 @@ class Block(Layer):
     b = property(lambda self: tuple(layer.b for layer in self.layers))
 
     @property
-    def cache(self):
+    def cache(self) -> Any:
         """All that backward needs, as a `BlockCache`; None without a forward.
 
         It lies in the layers and in this block. Between halves that a subclass has made
@@ -74,7 +83,7 @@ class Block(Layer):
         return BlockCache([layer.cache for layer in self.layers], self.kept, self.halves)
 
     @cache.setter
-    def cache(self, value):
+    def cache(self, value: Any) -> None:
         if value is None:
             value = BlockCache([None] * len(self.layers), None, None)
         if isinstance(value, MadeGradients):
@@ -83,34 +92,34 @@ class Block(Layer):
             layer.cache = cache
         self.kept, self.halves = value.kept, value.halves
 
-    def part(self, how: str, rank: int, size: int) -> "Block":
+    def part(self: OneBlock, how: str, rank: int, size: int) -> OneBlock:
         part = copy.copy(self)
         ways = zip(self.layers, self.splits[how], strict=True)
         part.layers = tuple(layer.part(its_how, rank, size) for layer, its_how in ways)
         part.cache = None
         return part
 
-    def initialize(self, rng, dtype=np.float64):
+    def initialize(self, rng: np.random.Generator, dtype: DTypeLike = np.float64) -> None:
         for layer in self.layers:
             layer.initialize(rng, dtype)
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         self.halves = None  # they belonged to the forward before
         return self.through(A_prev)
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         self.check_forward(self.kept)
         dA_prev, dZ_of_layers = self.derivatives(dZ)
         self.kept, self.halves = None, list(map(put_aside, self.layers, dZ_of_layers))
         return dA_prev
 
-    def backward_weight(self, dZ):
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
         if self.halves is None:
             self.backward_input(dZ)
         pairs = list(map(weight_gradients, self.layers, self.halves))
         return tuple(dW for dW, _ in pairs), tuple(db for _, db in pairs)
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         shapes = [layer.parameter_shapes() for layer in self.layers]
         return tuple(W for W, _ in shapes), tuple(b for _, b in shapes)
 
@@ -126,7 +135,7 @@ class BlockCache(NamedTuple):
 
     of_layers: list
     kept: object
-    halves: list | None
+    halves: Any
 
 
 @LAYERS(source="no known paper", examples=lambda: [
@@ -151,14 +160,14 @@ class Chain(Block):
     can_overflow = False  # its layers are asked one by one
     takes = property(lambda self: self.layers[0].takes if self.layers else "numbers")
 
-    def __init__(self, *layers):
+    def __init__(self, *layers: Layer):
         super().__init__(layers)
 
-    def through(self, A_prev):
+    def through(self, A_prev: np.ndarray) -> np.ndarray:
         self.kept = shape_of(A_prev)
         return forward_through(self.layers, A_prev, skips={})
 
-    def derivatives(self, dZ):
+    def derivatives(self, dZ: np.ndarray) -> tuple:
         of_layers = []
         for layer in reversed(self.layers):
             of_layers.append(dZ)
@@ -168,12 +177,12 @@ class Chain(Block):
     def unrolled(self, name: str) -> tuple[Layer, ...] | None:
         return self.layers
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         for layer in self.layers:
             shape = layer.output_shape(shape)
         return shape
 
-    def macs(self, shape):
+    def macs(self, shape: Shape) -> int:
         macs = 0
         for layer in self.layers:
             macs += layer.macs(shape)
@@ -190,31 +199,35 @@ class Branches(Block):
     own. `kept` holds the shapes of the branches' outputs.
     """
 
-    def __init__(self, *branches):
+    joined: Callable[[Sequence[np.ndarray]], np.ndarray]  # A, from the branches' outputs
+    parted: Callable[[np.ndarray], list]  # the gradient of each branch, from dZ
+    joined_shape: Callable[[Sequence[Shape]], Shape]  # the shape of A, from those of the branches
+
+    def __init__(self, *branches: Layer | Sequence[Layer]):
         if not branches:
             raise ValueError(f"{type(self).__name__} needs at least 1 branch, got 0: pass lists of layers")
         lists = [branch if isinstance(branch, (list, tuple)) else [branch] for branch in branches]
         super().__init__([Chain(*layers) for layers in lists])
 
-    def through(self, A_prev):
+    def through(self, A_prev: np.ndarray) -> np.ndarray:
         parts = [branch.forward(A_prev) for branch in self.layers]
         self.kept = [part.shape for part in parts]
         self.joined_shape(self.kept)
         return self.joined(parts)
 
-    def derivatives(self, dZ):
+    def derivatives(self, dZ: np.ndarray) -> tuple:
         self.check_dZ(dZ, self.joined_shape(self.kept))
         of_branches = self.parted(dZ)
         parts = [branch.backward_input(d) for branch, d in zip(self.layers, of_branches)]
         return sum_in_order(parts), of_branches  # tokens have no derivative: None
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         return self.joined_shape([branch.output_shape(shape) for branch in self.layers])
 
-    def macs(self, shape):
+    def macs(self, shape: Shape) -> int:
         return sum(branch.macs(shape) for branch in self.layers)
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         return [list(branch.layers) for branch in self.layers]
 
 
@@ -234,13 +247,13 @@ class Add(Branches):
     array([[1., 2.]])
     """
 
-    def joined(self, parts):
+    def joined(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         return sum_in_order(parts)
 
-    def parted(self, dZ):
+    def parted(self, dZ: np.ndarray) -> list[np.ndarray]:
         return [dZ] * len(self.layers)
 
-    def joined_shape(self, shapes):
+    def joined_shape(self, shapes: Sequence[Shape]) -> Shape:
         if any(shape != shapes[0] for shape in shapes):
             raise ValueError(
                 f"{self!r}: the branches have outputs of shapes {shapes}, "
@@ -266,14 +279,14 @@ class Residual(Add):
     array([[8.5]])
     """
 
-    def __init__(self, *layers):
+    def __init__(self, *layers: Layer):
         super().__init__([], layers)
 
     def unrolled(self, name: str) -> tuple[Layer, ...] | None:
         inner = self.layers[1].layers
         return (Fork(name), *inner, Join(name)) if inner else None
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         return self.layers[1].layers
 
 
@@ -295,15 +308,15 @@ class Concat(Branches):
            [1., 2.]])
     """
 
-    def joined(self, parts):
+    def joined(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         return np.concatenate(parts)
 
-    def parted(self, dZ):
+    def parted(self, dZ: np.ndarray) -> list[np.ndarray]:
         stops = list(itertools.accumulate(shape[0] for shape in self.kept))
         # copies, since views would keep all of dZ
         return [dZ[start:stop].copy() for start, stop in zip([0, *stops], stops)]
 
-    def joined_shape(self, shapes):
+    def joined_shape(self, shapes: Sequence[Shape]) -> Shape:
         if any(shape[1:] != shapes[0][1:] for shape in shapes):
             raise ValueError(
                 f"{self!r}: the branches have outputs of shapes {shapes}, "

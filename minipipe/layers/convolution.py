@@ -1,14 +1,20 @@
 """Convolution and transposed convolution over one, two or three axes."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from ..arrays import row_sums
+from ..arrays import Gradients, Shape, row_sums
 from ..checks import truth, whole_number
 from .layer import LAYERS, Layer, as_dtype_of, he
 from .through import in_one_piece
-from .windows import WINDOW_ARGUMENTS, Windows, convolve, convolve_transposed, correlate, per_axis, shortest
+from .windows import (
+    WINDOW_ARGUMENTS, PerAxis, Windows, convolve, convolve_transposed, correlate, per_axis, shortest,
+)
 
 
 class Kernel(Layer):
@@ -24,9 +30,15 @@ class Kernel(Layer):
         bias: whether b is added.
     """
 
-    n_axes = None
+    n_axes: int
+    product: Callable[..., np.ndarray]  # (W, A_prev, shape of Z) -> Z without b
+    product_for_W: Callable[..., np.ndarray]  # (dZ, A_prev) -> dW
+    shape_of_W: Callable[[], Shape]
+    output_lengths: Callable[[Shape], Shape]  # of the spatial axes of Z, from those of A_prev
 
-    def __init__(self, in_channels, out_channels, windows, groups, bias):
+    def __init__(
+        self, in_channels: int, out_channels: int, windows: Windows, groups: int, bias: bool
+    ) -> None:
         in_channels = whole_number("in_channels", in_channels, 1)
         out_channels = whole_number("out_channels", out_channels, 1)
         groups = whole_number("groups", groups, 1)
@@ -38,11 +50,11 @@ class Kernel(Layer):
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.windows, self.bias = windows, truth("bias", bias)
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)
         return he(rng, n_prev, self.out_channels)
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         shape = self.checked_input(A_prev)
         Z = self.product(as_dtype_of(A_prev, self.W), A_prev, shape)
         if self.b is not None:
@@ -50,12 +62,12 @@ class Kernel(Layer):
         self.cache = A_prev
         return Z
 
-    def backward_weight(self, dZ):
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
         A_prev = self.cached(dZ)
         dW = in_one_piece(self.product_for_W(dZ, A_prev).reshape(self.shape_of_W()))
         return dW, None if self.b is None else row_sums(dZ.reshape(len(dZ), -1)).reshape(self.b.shape)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != self.n_axes + 2 or shape[0] != self.in_channels:
             lengths = ", ".join("DHW"[-self.n_axes:])
             raise ValueError(
@@ -64,10 +76,10 @@ class Kernel(Layer):
             )
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         return self.windows.argument(name) if name in WINDOW_ARGUMENTS else super().argument(name)
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         shape_of_b = self.out_channels, *(1,) * (self.n_axes + 1)
         return self.shape_of_W(), shape_of_b if self.bias else None
 
@@ -112,37 +124,38 @@ class Convolution(Kernel):
     """
 
     def __init__(
-        self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True
-    ):
+        self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,
+        padding: PerAxis | str = 0, dilation: PerAxis = 1, groups: int = 1, bias: bool = True,
+    ) -> None:
         windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
         super().__init__(in_channels, out_channels, windows, groups, bias)
 
-    @property
-    def splits(self) -> dict:
-        return {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}} if self.groups == 1 else {}
+    splits = property(
+        lambda self: {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}} if self.groups == 1 else {}
+    )
 
-    def part(self, how: str, rank: int, size: int) -> "Convolution":
+    def part(self, how: str, rank: int, size: int) -> Convolution:
         part = super().part(how, rank, size)
         (part.out_channels, part.in_channels), part.bias = part.W.shape[:2], part.b is not None
         return part
 
-    def shape_of_W(self):
+    def shape_of_W(self) -> tuple[int, ...]:
         return self.out_channels, self.in_channels // self.groups, *self.windows.kernel_size
 
-    def output_lengths(self, lengths):
+    def output_lengths(self, lengths: Shape) -> Shape:
         return self.windows.count(lengths)
 
-    def macs(self, shape):
+    def macs(self, shape: Shape) -> int:
         return math.prod(self.output_shape(shape)) * math.prod(self.shape_of_W()[1:])
 
-    def product(self, W, A_prev, shape):
+    def product(self, W: np.ndarray, A_prev: np.ndarray, shape: Shape) -> np.ndarray:
         return convolve(W, A_prev, self.windows, self.groups, shape)
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         A_prev = self.cached(dZ)
         return convolve_transposed(as_dtype_of(dZ, self.W), dZ, self.windows, self.groups, A_prev.shape)
 
-    def product_for_W(self, dZ, A_prev):
+    def product_for_W(self, dZ: np.ndarray, A_prev: np.ndarray) -> np.ndarray:
         return correlate(dZ, A_prev, self.windows, self.groups)
 
 
@@ -242,9 +255,10 @@ class TransposedConvolution(Kernel):
     """
 
     def __init__(
-        self, in_channels, out_channels, kernel_size,
-        stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
-    ):
+        self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,
+        padding: PerAxis = 0, output_padding: PerAxis = 0, groups: int = 1, bias: bool = True,
+        dilation: PerAxis = 1,
+    ) -> None:
         if isinstance(padding, str) and padding == "same":
             raise ValueError('padding="same" is for convolutions: give a transposed one whole numbers')
         windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
@@ -256,16 +270,16 @@ class TransposedConvolution(Kernel):
                 )
         super().__init__(in_channels, out_channels, windows, groups, bias)
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         return shortest(self.output_padding) if name == "output_padding" else super().argument(name)
 
-    def shape_of_W(self):
+    def shape_of_W(self) -> tuple[int, ...]:
         return self.in_channels, self.out_channels // self.groups, *self.windows.kernel_size
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         return super().draw(rng) * np.sqrt(math.prod(self.windows.stride))
 
-    def output_lengths(self, lengths):
+    def output_lengths(self, lengths: Shape) -> Shape:
         w = self.windows
         axes = zip(lengths, w.stride, w.span, w.padding, self.output_padding)
         painted = tuple((n - 1) * s + span - sum(pad) + extra for n, s, span, pad, extra in axes)
@@ -276,17 +290,17 @@ class TransposedConvolution(Kernel):
             )
         return painted
 
-    def macs(self, shape):
+    def macs(self, shape: Shape) -> int:
         return math.prod(shape) * math.prod(self.shape_of_W()[1:])
 
-    def product(self, W, A_prev, shape):
+    def product(self, W: np.ndarray, A_prev: np.ndarray, shape: Shape) -> np.ndarray:
         return convolve_transposed(W, A_prev, self.windows, self.groups, shape)
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         A_prev = self.cached(dZ)
         return convolve(as_dtype_of(dZ, self.W), dZ, self.windows, self.groups, A_prev.shape)
 
-    def product_for_W(self, dZ, A_prev):
+    def product_for_W(self, dZ: np.ndarray, A_prev: np.ndarray) -> np.ndarray:
         return correlate(A_prev, dZ, self.windows, self.groups)
 
 

@@ -1,11 +1,14 @@
 """From tokens to vectors: Embedding and PositionalEmbedding, with A in (d, T, m)."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
-from ..arrays import even_slices
+from ..arrays import Gradients, Shape, even_slices
 from ..checks import checked_name, whole_number
 from .layer import LAYERS, Layer, as_dtype_of
 
@@ -43,27 +46,27 @@ class Embedding(Layer):
 
     can_overflow = False
     takes = "tokens"
-    splits: ClassVar = {"tokens": {"W": 0}}
+    splits: ClassVar[Mapping] = {"tokens": {"W": 0}}
 
-    def __init__(self, n_tokens, d, tie=None):
+    def __init__(self, n_tokens: int, d: int, tie: str | None = None):
         self.n_tokens, self.d = whole_number("n_tokens", n_tokens, 1), whole_number("d", d, 1)
         self.tie = None if tie is None else checked_name("tie", tie)
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal((self.n_tokens, self.d)) / math.sqrt(self.d)
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         self.checked_input(A_prev)
         self.cache = self._checked(A_prev)
         return np.moveaxis(self.W[self.cache], -1, 0).copy()
 
-    def part(self, how: str, rank: int, size: int) -> "EmbeddingPart":
+    def part(self, how: str, rank: int, size: int) -> EmbeddingPart:
         return EmbeddingPart(self, even_slices(self.n_tokens, size)[rank])
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> None:
         self.cached(dZ)
 
-    def backward_weight(self, dZ):
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
         return self._by_token(self.cached(dZ), dZ, self.n_tokens), None
 
     def _by_token(self, tokens, dZ, n_tokens):
@@ -90,10 +93,10 @@ class Embedding(Layer):
             )
         return tokens
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         return self.d, *shape
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         return (self.n_tokens, self.d), None
 
 
@@ -108,22 +111,22 @@ class EmbeddingPart(Embedding):
     one of them.
     """
 
-    def __init__(self, whole, run):
+    def __init__(self, whole: Embedding, run: slice):
         super().__init__(whole.n_tokens, whole.d, whole.tie)
         self.run, self.W = run, whole.W[run].copy()
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         tokens, n = self._checked(A_prev), len(self.W)
         inside = (tokens >= self.run.start) & (tokens < self.run.stop)
         self.cache = np.where(inside, tokens - self.run.start, n)
         W = np.concatenate([self.W, self.W[:1] * 0])
         return np.moveaxis(W[self.cache], -1, 0).copy()
 
-    def backward_weight(self, dZ):
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
         n = len(self.W)
         return self._by_token(self.cached(dZ), dZ, n + 1)[:n].copy(), None
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         return self.W.shape, None
 
 
@@ -144,28 +147,28 @@ class PositionalEmbedding(Layer):
             [23., 24.]]])
     """
 
-    def __init__(self, d, n_places):
+    def __init__(self, d: int, n_places: int):
         self.d, self.n_places = whole_number("d", d, 1), whole_number("n_places", n_places, 1)
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         return rng.standard_normal((self.d, self.n_places)) / math.sqrt(self.d)
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         self.checked_input(A_prev)
         self.cache = A_prev.shape
         return A_prev + as_dtype_of(A_prev, self.W)[:, :A_prev.shape[1], None]
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         self.cached(dZ, tuple)
         return dZ
 
-    def backward_weight(self, dZ):
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
         self.cached(dZ, tuple)
         dW = np.full((self.d, self.n_places), dZ.flat[0] * 0, dZ.dtype, like=dZ)
         dW[:, :dZ.shape[1]] = dZ.sum(axis=-1)
         return dW, None
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != 3 or shape[0] != self.d:
             raise ValueError(
                 f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis"
@@ -177,5 +180,5 @@ class PositionalEmbedding(Layer):
             )
         return shape
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         return (self.d, self.n_places), None

@@ -19,16 +19,22 @@ that sum.
 Source: Shoeybi et al. 2019, arXiv 1909.08053.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import own_part, row_sums
+from ..arrays import Gradients, Tree, own_part, row_sums
 from ..collectives import all_gather, all_reduce
 from .layer import Layer, as_dtype_of, finite
 
+if TYPE_CHECKING:
+    from ..collectives import Group
 
-def join_group(owners: Iterable, group) -> None:
+
+def join_group(owners: Iterable, group: Group) -> None:
     """Give this `Group` to each of `owners` that talks to other devices."""
     for owner in owners:
         if True in owner.exchanges:
@@ -38,9 +44,9 @@ def join_group(owners: Iterable, group) -> None:
 class Exchanging(Layer):
     """What these layers share: a group, and no parameters and no cache."""
 
-    group = None  # the `Group` of the devices, which a run hands to each
+    group: Any = None  # the `Group` of the devices, which a run hands to each
 
-    def summed(self, A):
+    def summed(self, A: Tree) -> Generator[Any, Any, np.ndarray]:
         """A program: the sum of what all devices have."""
         return finite(self, (yield from all_reduce(self.group, A)), "the sum over the devices")
 
@@ -51,10 +57,10 @@ class Copied(Exchanging):
     exchanges = False, True
     can_overflow = False
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         return A_prev
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> Generator[Any, Any, np.ndarray]:
         return self.summed(dZ)
 
 
@@ -63,10 +69,10 @@ class Summed(Exchanging):
 
     exchanges = True, False
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> Generator[Any, Any, np.ndarray]:
         return self.summed(A_prev)
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         return dZ
 
 
@@ -75,10 +81,10 @@ class Gathered(Exchanging):
 
     exchanges = True, False
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> Generator[Any, Any, np.ndarray]:
         return np.concatenate((yield from all_gather(self.group, A_prev)))
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         return own_part(dZ, 0, self.group.rank, self.group.size)
 
 
@@ -96,21 +102,21 @@ class Bias(Layer):
            [23., 24.]])
     """
 
-    def __init__(self, b):
+    def __init__(self, b: np.ndarray):
         self.b = b
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         self.cache = A_prev.ndim
         return A_prev + as_dtype_of(A_prev, self.b).reshape(-1, *[1] * (self.cache - 1))
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         return dZ
 
-    def backward_weight(self, dZ):
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
         return None, row_sums(dZ.reshape(len(dZ), -1)).reshape(self.b.shape)
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         return None, self.b.shape
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Bias of shape {self.b.shape}"

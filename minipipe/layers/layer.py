@@ -1,42 +1,44 @@
-"""The contract that every layer keeps, its first weights, and its backward, whole or in halves."""
+"""The base class of all layers, the first weights, and backward, whole or in halves."""
+
+from __future__ import annotations  # so that help() shows names, not what they stand for
 
 import copy
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from ..arrays import constant, converted, is_finite, leaves, own_part, real_numbers, shape_of
+from ..arrays import (
+    Gradients, Shape, Tree, constant, converted, is_finite, leaves, own_part, real_numbers, shape_of,
+)
 from ..checks import listed, shown, to_be_written, without_return
 from ..registry import AsCode, Examples, Registry
 
 
-# How large the first weights are: the variance that keeps signals alive through many layers.
+# The first weights: their variance decides whether a signal survives many layers.
 
-def he(rng, n_prev, n):
-    """W (n, n_prev) from N(0, 2/n_prev), which keeps the mean square of a signal through ReLU.
+def he(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
+    """Draw W (n, n_prev) from N(0, 2/n_prev), which keeps the mean square of a signal through ReLU.
 
-    Source: He et al. 2015, arXiv 1502.01852, equation 10.
+    `rng` is a `numpy.random.Generator`. Source: He et al. 2015, arXiv 1502.01852, equation 10.
     """
     return rng.standard_normal((n, n_prev)) * np.sqrt(2 / n_prev)
 
 
-def xavier(rng, n_prev, n):
-    """W (n, n_prev) from N(0, 2/(n_prev + n)), for Tanh and Sigmoid.
+def xavier(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
+    """Draw W (n, n_prev) from N(0, 2/(n_prev + n)), for Tanh and Sigmoid. Arguments as for `he`.
 
-    A compromise between keeping the variance of the forward values (1/n_prev) and of the backward
-    values (1/n). Source: Glorot and Bengio 2010, AISTATS, equation 12.
+    This is a compromise: 1/n_prev would keep the variance of the forward values, 1/n
+    that of the backward values. Source: Glorot and Bengio 2010, AISTATS, equation 12.
     """
     return rng.standard_normal((n, n_prev)) * np.sqrt(2 / (n_prev + n))
 
 
-# What layers count in the forwards of a mini-batch, such as batch norm's sums.
+# What layers count in the forwards of a mini-batch, such as the sums of BatchNorm.
 
-def take_statistics(layers):
-    """Return what the forwards of these layers have counted, one entry for each layer, which forgets it.
-
-    Return None if none of them has counted anything.
-    """
+def take_statistics(layers: Sequence[Layer]) -> list | None:
+    """Return the `statistics` of `layers`, a list, and clear them; None if no layer has any."""
     for layer in layers:
         if layer.statistics is not None:
             break
@@ -48,12 +50,12 @@ def take_statistics(layers):
     return statistics
 
 
-def commit(layers, statistics):
-    """Hand the layers their statistics of a whole mini-batch: BatchNorm moves its running mean and variance.
+def commit(layers: Sequence, statistics: list | None) -> None:
+    """Update the layers from their statistics of a whole mini-batch: BatchNorm moves its running mean.
 
     Args:
-        layers: a flat list, as for `take_statistics`.
-        statistics: one entry for each layer, None for a layer that counts nothing; or None, if none does.
+        layers: the layers, those inside of others included.
+        statistics: a list as from `take_statistics`, summed over the mini-batch, or None.
     """
     for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
         if counted is not None:
@@ -62,22 +64,17 @@ def commit(layers, statistics):
 
 # The parameters of a list of layers, with their gradients.
 
-def pairs_of_layers(layers):
-    """Return (W, b) of each layer: arrays, None, or tuples for a layer made of layers."""
+def pairs_of_layers(layers: Iterable[Layer]) -> list[Gradients]:
+    """Return (W, b) of each of `layers`: arrays, None, or tuples for a layer made of layers."""
     return [(layer.W, layer.b) for layer in layers]
 
 
-def parameters_with(layers, gradients):
-    """Return {(index of the layer, "W" or "b", position): (its owner, the parameter, its gradient)}.
+def parameters_with(layers: Sequence[Layer], gradients: Sequence[tuple]) -> dict:
+    """Return {(index of the layer, "W" or "b", position): (owner, parameter, gradient)}.
 
-    The owner is the layer, or one that it is made of; the position counts the parameters of such a layer.
+    The owner is that layer, or a layer inside it; `position` numbers the owners of one layer.
 
-    Args:
-        layers: the layers of a network or a stage.
-        gradients: a list of `(dW, db)`, one per layer.
-
-    Raises:
-        ValueError: for another number of gradients.
+    `gradients` is a list of `(dW, db)`, one for each of `layers`; raise `ValueError` for another length.
     """
     if len(layers) != len(gradients):
         raise ValueError(
@@ -92,7 +89,7 @@ def parameters_with(layers, gradients):
 
 
 def _owners(layer, gradient):
-    """Return [(layer, gradient)]: the layer itself, or those that it is made of, if they have a gradient."""
+    """Return [(layer, gradient)] for the layer, or for each layer inside it that has a gradient."""
     if gradient is None:
         return []
     if isinstance(gradient, tuple):
@@ -100,20 +97,23 @@ def _owners(layer, gradient):
     return [(layer, gradient)]
 
 
-# A backward, whole or in halves: what a class does not write is made from what it writes.
+# Backward, whole or in halves: `Layer` makes the methods that a class does not write.
 
 HALVES = "backward_input", "backward_weight"
 
 
 class MadeGradients(NamedTuple):
-    """What the cache holds between two halves that were both made from a whole `backward`."""
+    """The cache after a `backward_input` that was made from a whole `backward`."""
 
     dW: np.ndarray
     db: np.ndarray | None
 
 
 def _writers(kind):
-    """Return the classes that write backward, backward_input, backward_weight; made methods do not count."""
+    """Return the class that writes each of backward, backward_input and backward_weight, or None.
+
+    Methods that `Layer` has made do not count.
+    """
     return tuple(
         next((base for base in kind.__mro__ if method in vars(base)
               and not hasattr(vars(base)[method], "is_made")), None)
@@ -122,9 +122,9 @@ def _writers(kind):
 
 
 def _whole_of(kind):
-    """Return `backward`, made from the two halves of `kind`."""
+    """Return a `backward`, made from the two halves of class `kind`."""
     def backward(self, dZ):
-        """Return (dA_prev, dW, db), by both halves. The cache stays, so another dZ may follow."""
+        """Return (dA_prev, dW, db) from the two halves; the cache stays, for another dZ."""
         cache = self.cache
         # the halves of `kind`, not of self: a subclass may make its halves from super().backward
         derivatives = kind.backward_input(self, dZ), *kind.backward_weight(self, dZ)
@@ -137,7 +137,7 @@ def _whole_of(kind):
 def _halves_of(writer, are_both):
     """Return {name: half}, made from the `backward` of the class `writer`.
 
-    are_both: whether a class needs both; the first then leaves dW and db in the cache for the second.
+    are_both: whether both halves are made; the first then leaves dW and db in the cache for the second.
     """
     def derivatives(self, dZ):
         found = writer.backward(self, dZ)
@@ -146,26 +146,26 @@ def _halves_of(writer, are_both):
         return found
 
     def backward_input(self, dZ):
-        """Return dA_prev, from a whole backward."""
+        """Return dA_prev from a whole backward."""
         dA_prev, dW, db = derivatives(self, dZ)
         if are_both:
             self.cache = MadeGradients(dW, db) if self.has_parameters else None
         return dA_prev
 
     def backward_weight(self, dZ):
-        """Return (dW, db): those in the cache, or else from a whole backward."""
+        """Return (dW, db) from the cache, or else from a whole backward."""
         return tuple(self.cache) if isinstance(self.cache, MadeGradients) else derivatives(self, dZ)[1:]
 
     return {"backward_input": backward_input, "backward_weight": backward_weight}
 
 
-# The contract.
 
+OneLayer = TypeVar("OneLayer", bound="Layer")
 LAYERS = Registry("minipipe.layers", Examples)  # examples: (layer, shape of a sample), or of a pair of them
 
 
 class Layer(AsCode):
-    """One formula, forward and backward, without a loop over samples.
+    """The base of all layers: one formula, forward and backward, without a loop over samples.
 
     Samples are the last axis: `A_prev` is `(n_prev, m)`, the output `A` is `(n, m)`.
 
@@ -174,11 +174,11 @@ class Layer(AsCode):
         backward_input(dZ)      -> dA_prev
         backward_weight(dZ)     -> (dW, db)
 
-    A class writes `forward`, and `backward` or its two halves. A subclass of any layer may override them, and
-    call `super().backward(dZ)` there. What the later class writes counts, and what is not written is made
-    from what is. Halves that are made from a whole `backward` work in every schedule and split, but save no
-    memory: `backward_input` computes dW and db, too, and leaves them in `cache`, where they take the place of
-    A_prev and dZ until `backward_weight` returns them.
+    A class writes `forward`, and `backward` or its two halves; `Layer` makes the rest. A
+    subclass of any layer may override them, and call `super().backward(dZ)`. Halves made
+    from a whole `backward` work in every schedule and split, but save no memory:
+    `backward_input` computes dW and db as well, and leaves them in `cache` until
+    `backward_weight` returns them.
 
     >>> class Scale(Layer):                     # A = W A_prev, with W (n, 1)
     ...     def __init__(self, W):
@@ -197,64 +197,59 @@ class Layer(AsCode):
     MadeGradients(dW=array([[5.],
            [6.]]), db=None)
 
-    `dZ` is the derivative of the cost by this layer's output and has the output's shape. Two rules
-    make micro-batches work. A layer never divides by m: the loss has done that, so gradients of
-    micro-batches simply add. And all that `backward` needs from `forward` lies in `cache`, one value
-    that can be taken out and put back while other micro-batches pass through.
+    Two rules make micro-batches work. A layer never divides by m: the loss has done that,
+    so the gradients of micro-batches simply add. And all that `backward` needs from
+    `forward` is in `cache`, one value that a stage takes out and puts back while other
+    micro-batches pass through. After `backward_input`, `cache` holds only what
+    `backward_weight` still reads. If that half reads no dZ, since `backward_input` has
+    made dW and db already, the class says `weight_after_input = True`.
 
-    After `backward_input`, `cache` holds only what `backward_weight` still reads next to its dZ. A layer
-    whose `backward_input` has made dW and db already says so by `weight_after_input = True`: dZ need not
-    be kept for it.
+    The dtype of the result is that of the input. A layer writes into no array that it was
+    given or has returned. The input must stay unchanged until `backward`, because `cache`
+    may refer to it. A network copies outputs and parameters that are views (`in_one_piece`).
 
-    The dtype of the input is the dtype of the result. A layer writes into no array that it was
-    handed, or has returned; the input must stay unchanged until `backward`, because `cache` may
-    refer to it. Gradients may be views, or arrays that the layer keeps: sums over micro-batches
-    write into none of them.
-    Whatever leaves a layer in a network, and each parameter, lies `in_one_piece`: a view is copied.
+    `W` and `b` are None in a layer without parameters, and so are `dW` and `db`. None from
+    `backward_weight` keeps a parameter as it is. A layer made of `layers` has tuples with
+    one entry per layer. A layer may take or return a pair of arrays; its shape and its
+    gradient then are pairs.
 
-    `W` and `b` are None in a layer without parameters, and then `dW` and `db` are; None from a
-    `backward_weight` keeps a parameter as it is. A layer made of `layers` has tuples of theirs instead.
-
-    Without any number being computed, methods tell what a forward will do: `output_shape(shape)`,
-    `parameter_shapes()` and `macs(shape)`. Where A_prev or A is a pair of arrays, so is its shape, and its
-    derivative.
-
-    What other rooms must know of a layer, it says itself, in the attributes below. `LAYERS` registers it.
-
-    Before a forward, a network says whether it is in `training`, after how many updates (`step`), and which
-    position in the mini-batch the first sample of A_prev has (`first_sample`).
+    `output_shape(shape)`, `parameter_shapes()` and `macs(shape)` need no numbers. The
+    attributes below tell the rest of the package about the layer. `LAYERS` registers it.
+    Before a forward, a network sets `training`, `step` (updates so far) and `first_sample`
+    (the position in the mini-batch of the first sample of A_prev).
     """
 
-    W = None
-    b = None
-    cache = None
-    arrays = ("W", "b")  # what `copy` converts
-    decays = ("W",)      # the parameters that have weight decay, too, where an optimizer's is `weights_only`
-    takes = "numbers"    # or "tokens"
-    alone_per_sample = True  # whether a sample's A depends on that sample alone
-    drawn = ()           # other arrays that a checkpoint needs: those that `initialize` has drawn
-    layers = ()          # the layers that this one is made of
-    fork = join = None   # the name of the skip connection that leaves or enters here, see `Fork` and `Join`
-    tie = None           # layers with the same `tie` share one W
-    statistics = None    # what a forward in training has counted, for `commit` at the end of the mini-batch
+    W: Tree = None
+    b: Tree = None
+    cache: Any = None
+    arrays: tuple[str, ...] = ("W", "b")  # the attributes that `copy` converts
+    decays: tuple[str, ...] = ("W",)  # the parameters that decay where an optimizer is `weights_only`
+    drawn: tuple[str, ...] = ()  # other arrays that `initialize` draws, which a checkpoint needs
+    takes: str = "numbers"  # or "tokens"
+    alone_per_sample: bool = True  # whether a sample's A depends on that sample alone
+    layers: tuple[Layer, ...] = ()  # the layers that this one is made of
+    fork: str | None = None  # the name of the skip connection that leaves here, see `Fork`
+    join: str | None = None  # the name of the skip connection that enters here, see `Join`
+    tie: str | None = None  # layers with the same `tie` share one W
+    statistics: Any = None  # what a forward in training counts, for `commit` after the mini-batch
     training, step, first_sample = True, 0, 0
-    index = None         # in its network's list, as errors name it; layers within a layer have its own
-    recomputes = None    # whether its backward makes a part of the cache again; None: it cannot
-    exchanges = False, False  # whether forward and backward_input are programs, which talk to other devices
-    over_copies = False       # whether it talks to the same layer of other replicas, and not to other shards
-    splits: ClassVar = {}  # how devices may share its work, see `part`
-    can_overflow = True  # whether finite numbers may become too large in a forward
-    weight_after_input = False  # whether backward_weight reads what backward_input has left, and no dZ
+    index: int | None = None  # position in the network's list, for errors; an inner layer has its owner's
+    recomputes: bool | None = None  # whether its backward recomputes a part of the cache; None: it cannot
+    exchanges: tuple[bool, bool] = False, False  # whether forward, backward_input exchange, see `Exchange`
+    over_copies: bool = False  # whether it exchanges with other replicas, and not with other shards
+    splits: ClassVar[Mapping] = {}  # how devices may share its work, see `part`
+    can_overflow: bool = True  # whether a forward can turn finite numbers into infinite ones
+    weight_after_input: bool = False  # whether backward_weight reads what backward_input has left, and no dZ
 
-    def __init_subclass__(cls, **options):
-        """Make `backward` from the halves that this class writes, or the halves from its `backward`."""
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make `backward` from the halves that the class writes, or the halves from its `backward`."""
         super().__init_subclass__(**options)
         writers = _writers(cls)
         if writers == _writers(cls.__mro__[1]):
             return  # the base has them all
         whole, *halves = map(cls.__mro__.index, writers)
         older = [half for half, place in zip(HALVES, halves, strict=True) if place > whole]
-        made = {}
+        made, base = {}, super(cls, cls)
         if min(halves) < whole:
             made["backward"] = _whole_of(cls)
         if older:
@@ -262,68 +257,79 @@ class Layer(AsCode):
             made |= {half: of_whole[half] for half in older}
         if len(older) == 2:
             cls.weight_after_input = True
-        elif hasattr(super(cls, cls).backward_input, "is_made") and "weight_after_input" not in vars(cls):
+        elif hasattr(getattr(base, HALVES[0]), "is_made") and "weight_after_input" not in vars(cls):
             cls.weight_after_input = False  # the base's halves were made, but this class writes one
         for name, method in made.items():
             method.is_made = True
             setattr(cls, name, method)
 
     @property
-    def has_parameters(self):
-        """Whether the layer, or one that it is made of, has a W or a b, drawn already."""
+    def has_parameters(self) -> bool:
+        """Whether the layer, or a layer inside it, has a W or a b, drawn already."""
         if self.layers:
             return bool(leaves((self.W, self.b)))
         return self.W is not None or self.b is not None
 
-    def initialize(self, rng, dtype=np.float64):
-        """Draw W, if it is still missing, from `rng`, a `numpy.random.Generator`; b then is 0."""
+    def initialize(self, rng: np.random.Generator, dtype: DTypeLike = np.float64) -> None:
+        """Draw W from the generator `rng` in `dtype`, unless it is there already, and set b to 0."""
         shape_of_W, shape_of_b = self.parameter_shapes()
         if shape_of_W is not None and self.W is None:
             self.W = self.draw(rng).reshape(shape_of_W).astype(dtype)
         if shape_of_b is not None and self.b is None:
             self.b = np.full(shape_of_b, constant(0, self.W), self.W.dtype)
 
-    def draw(self, rng):
-        """W in float64, in any shape of as many numbers."""
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """Return W from the generator `rng`, in float64 and any shape with as many entries."""
         raise to_be_written(self, "Layer", "draw(self, rng)", "W in float64")
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> Tree:
+        """Compute A = f(A_prev), the equation of the class, and keep in `cache` what backward needs.
+
+        Args:
+            A_prev: (n_prev, ..., m), the output of the layer before; samples are the last axis.
+
+        Returns:
+            A (n, ..., m), in the dtype of A_prev.
+        """
         raise to_be_written(self, "Layer", "forward(self, A_prev)", "A")
 
-    def backward(self, dZ):
-        """Return (dA_prev, dW, db) for dZ, the gradient of the cost with respect to A."""
+    def backward(self, dZ: np.ndarray) -> tuple:
+        """Apply the chain rule to A = f(A_prev; W, b): return the gradients of the cost.
+
+            dA_prev = (dA/dA_prev)^T dZ      dW = (dA/dW)^T dZ      db = (dA/db)^T dZ
+
+        Args:
+            dZ: the gradient with respect to A, in the shape of A, divided by m already.
+
+        Returns:
+            (dA_prev, dW, db), in the shapes of A_prev, W and b; dW and db sum over samples.
+        """
         raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
 
-    def backward_input(self, dZ):
-        """Return dA_prev, the first half of a backward."""
+    def backward_input(self, dZ: np.ndarray) -> Tree:
+        """Return dA_prev = (dA/dA_prev)^T dZ, in the shape of A_prev: the first half of `backward`."""
         raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
 
-    def backward_weight(self, dZ):
-        """Return (dW, db), the second half of a backward."""
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
+        """Return dW = (dA/dW)^T dZ and db = (dA/db)^T dZ, in the shapes of W and b: the second half."""
         if self.parameter_shapes() == (None, None):
             return None, None
         raise to_be_written(self, "Layer", "backward_weight(self, dZ)", "(dW, db)")
 
-    def output_shape(self, shape):
-        """The shape of A for an A_prev of `shape`, samples included; `ValueError` if that does not fit."""
+    def output_shape(self, shape: Shape) -> Shape:
+        """Return the shape of A for an A_prev of `shape`; raise `ValueError` if that does not fit."""
         return shape
 
-    def parameter_shapes(self):
-        """The shapes of `(W, b)`, known before they are drawn; None for one that the layer does not have.
-
-        Written by layers that leave W to `initialize`; those that the constructor has set have their shapes.
-        """
+    def parameter_shapes(self) -> tuple:
+        """Return the shapes of `(W, b)`, None for a missing one; written by layers that draw W later."""
         return tuple(None if array is None else array.shape for array in (self.W, self.b))
 
-    def macs(self, shape):
-        """Multiply-accumulates in the products of a forward for an A_prev of `shape`.
-
-        Elementwise work is not counted.
-        """
+    def macs(self, shape: Shape) -> int:
+        """Return the multiply-accumulates of a forward's matrix products, for an A_prev of `shape`."""
         return 0
 
-    def copy(self, convert=lambda array: array.copy()):
-        """A layer of the same kind with converted parameters, `convert(W)` and `convert(b)`, and no cache.
+    def copy(self: OneLayer, convert: Callable = lambda array: array.copy()) -> OneLayer:
+        """Return a copy with the parameters `convert(W)` and `convert(b)`, and no cache.
 
         `layer.copy(np.float32)` changes the dtype, `layer.copy(minipipe.exact.rational)` makes the
         parameters exact.
@@ -336,8 +342,10 @@ class Layer(AsCode):
             setattr(twin, name, None if value is None else converted(value, convert))
         return twin
 
-    def part(self, how: str, rank: int, size: int) -> "Layer":
-        """Return what one of `size` devices has of this layer, where they share its work as `how` says.
+    def part(self: OneLayer, how: str, rank: int, size: int) -> OneLayer:
+        """Return the part of this layer on device `rank` of `size`: a copy with cut parameters.
+
+        how: how the devices share the work.
 
             "outputs"  all have A_prev, and each makes its own units of A
             "inputs"   each has its own units of A_prev and makes a summand of A; b is added to the sum
@@ -346,10 +354,8 @@ class Layer(AsCode):
             "tokens"   as "heads": each knows its own tokens, and has zeros for the others
 
         Units, or channels, are the entries along axis 0. `splits` has an entry for each `how` that the layer
-        allows: a dictionary of the axes along which W and b are cut. In a layer made of `layers`, the entry
-        says of each of them how that one is split.
-
-        The part is a copy with cut parameters. A class that has sizes in other attributes adapts them.
+        allows: {"W" or "b": the axis along which it is cut}; for a layer made of `layers`, the `how` of each.
+        A class that has sizes in other attributes adapts them.
         """
         part, axes = copy.copy(self), self.splits[how]
         part.cache = part.statistics = None
@@ -359,29 +365,23 @@ class Layer(AsCode):
             setattr(part, name, own_part(array, axes[name], rank, size) if is_there else None)
         return part
 
-    def unrolled(self, name: str) -> tuple["Layer", ...] | None:
-        """Return consecutive layers that compute the same, or None if there are none.
-
-        name: that of a skip connection, if there is one among them.
-        """
+    def unrolled(self, name: str) -> tuple[Layer, ...] | None:
+        """Return consecutive layers that compute the same, or None; `name` is for their skip connection."""
         return None
 
-    def synchronised(self) -> "Layer | None":
-        """Return this layer as all copies of a network together compute it, or None if it has no such form.
-
-        Asked where a sample's A depends on other samples.
-        """
+    def synchronised(self) -> Layer | None:
+        """Return a layer that computes this one over the samples of all replicas, or None."""
         return None
 
-    def cached(self, dZ, shape_of_input: Callable | None = None):
-        """Return `cache`, if there is one and `dZ` has the shape of A, which broadcasting would not check.
+    def cached(self, dZ: Tree, shape_of_input: Callable | None = None) -> Any:
+        """Return `cache`, after checking that there is one and that `dZ` has the shape of A.
 
-        A layer without W and b has no second half that would read its cache again, so the cache is dropped.
+        Broadcasting would hide a wrong shape. Without W and b, `cache` is dropped: no
+        second half will read it.
 
         Args:
             dZ: the gradient with respect to A, an array or a pair of arrays.
-            shape_of_input: a function of the cache that returns the shape of A_prev; left out, the cache
-                is an array of that shape.
+            shape_of_input: from the cache to the shape of A_prev; left out, it is the cache's own.
         """
         cache = self.cache
         if cache is None:
@@ -393,8 +393,8 @@ class Layer(AsCode):
             self.cache = None
         return cache
 
-    def check_forward(self, left):
-        """Raise `RuntimeError` if `left`, which a forward leaves for the backward, is None."""
+    def check_forward(self, left: object) -> None:
+        """Raise `RuntimeError` if `left`, the cache of a forward or a part of it, is None."""
         if left is None:
             where = "" if self.training else " in training"
             raise RuntimeError(
@@ -402,7 +402,7 @@ class Layer(AsCode):
             )
 
     def checked_input(self, A_prev: np.ndarray) -> tuple:
-        """Return the shape of A, if A_prev fits this layer and the parameters have been drawn."""
+        """Return the shape of A; raise an error if A_prev does not fit or a parameter is not drawn yet."""
         shape = self.output_shape(A_prev.shape)
         if self.W is None or self.b is None:  # missing, or the layer has none
             for value, needed in zip((self.W, self.b), self.parameter_shapes()):
@@ -412,21 +412,19 @@ class Layer(AsCode):
                     )
         return shape
 
-    def check_dZ(self, dZ, shape: tuple):
-        """Raise `ValueError` unless dZ, an array or a pair of them, has the shape of A."""
+    def check_dZ(self, dZ: Tree, shape: tuple) -> None:
+        """Raise `ValueError` unless dZ, an array or a pair of them, has `shape`, that of A."""
         if shape_of(dZ) != shape:
             raise ValueError(
                 f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: "
-                "pass the derivative of the cost by that output"
+                "pass the gradient of the cost with respect to that output"
             )
 
-    def checked_parameter(self, name, value, shape=None):
-        """Return the parameter `name` as an array of floats or fractions, or None.
+    def checked_parameter(self, name: str, value: Any, shape: Shape | None = None) -> np.ndarray | None:
+        """Return the parameter `name`, "W" or "b", as an array of floats or fractions, or None.
 
-        value: numbers that the user has given, or None.
-        shape: what it must be; left out, that of any array, but not of a single number.
-
-        Raises `ValueError` for another shape, and for what is not a finite real number.
+        Raise `ValueError` for another shape than `shape`, or for () if that is left out, and for
+        a `value`, as the user has given it, with entries that are not finite real numbers.
         """
         if value is None:
             return None
@@ -442,25 +440,22 @@ class Layer(AsCode):
         return array.astype(np.float64) if array.dtype.kind in "iub" else array
 
 
-def named(owner):
-    """Return what errors call a layer, with its place in a network, or a loss."""
+def named(owner: Any) -> str:
+    """Return the name of a layer or loss in errors: its repr, after the layer's index in its network."""
     return repr(owner) if getattr(owner, "index", None) is None else f"layer {owner.index}, {owner!r}"
 
 
-def finite(owner, numbers, what):
-    """Return `numbers`, an array, if they are finite; raise the error of `overflow` if not."""
+def finite(owner: object, numbers: Tree, what: str) -> Tree:
+    """Return the array `numbers` if it is finite; else raise `overflow(owner, numbers, what)`."""
     if not is_finite(numbers):
         raise overflow(owner, numbers, what)
     return numbers
 
 
-def overflow(owner, numbers, what):
-    """Return the error for numbers that are not finite.
+def overflow(owner: object, numbers: Tree, what: str) -> FloatingPointError:
+    """Return the `FloatingPointError` for `numbers`, an array or a tuple of arrays, that are not finite.
 
-    Args:
-        owner: the layer or loss that has computed them.
-        numbers: an array, or a tuple of arrays.
-        what: what the error calls them, such as "its output".
+    owner: the layer or loss that has computed them. what: their name in the error, such as "its output".
     """
     dtype = next(array.dtype for array in leaves(numbers) if not is_finite(array))
     return FloatingPointError(
@@ -469,8 +464,8 @@ def overflow(owner, numbers, what):
     )
 
 
-def every_layer(layers):
-    """Yield each layer, and after it those that it is made of, at any depth."""
+def every_layer(layers: Iterable[Layer]) -> Iterator[Layer]:
+    """Yield each of `layers`, and after it the layers inside it, at any depth."""
     for layer in listed("layers", layers, least=0):
         if not hasattr(layer, "layers"):
             raise ValueError(f"{shown(layer)} is not a layer: pass layer objects, such as ReLU()")
@@ -478,8 +473,8 @@ def every_layer(layers):
         yield from every_layer(layer.layers)
 
 
-def checked_layers(layers):
-    """The layers of a network as a list; `ValueError` for none, and for what is not a layer."""
+def checked_layers(layers: Iterable[Layer]) -> list[Layer]:
+    """Return `layers` as a list; raise `ValueError` if it is empty or holds something else than layers."""
     layers = listed("layers", layers)
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
@@ -490,10 +485,7 @@ def checked_layers(layers):
 
 
 def as_dtype_of(data: np.ndarray, parameter: np.ndarray) -> np.ndarray:
-    """Return the parameter in the dtype of the data, which is that of the result.
-
-    Only integers take on the dtype of the parameter.
-    """
+    """Return `parameter` in the dtype of `data`, which the result then has; unchanged for integer data."""
     if data.dtype == parameter.dtype or data.dtype.kind in "iub":
         return parameter
     return parameter.astype(data.dtype)

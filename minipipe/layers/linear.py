@@ -1,12 +1,16 @@
 """The fully connected layer."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import copy
 import math
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..arrays import row_sums
+from ..arrays import Shape, row_sums
 from ..checks import checked_name, shown, truth, whole_number
 from .layer import LAYERS, Layer, as_dtype_of, he
 
@@ -51,9 +55,12 @@ class Linear(Layer):
     (array([[4., 2.]]), array([[3.]]))
     """
 
-    splits: ClassVar = {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}}
+    splits: ClassVar[Mapping] = {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}}
 
-    def __init__(self, n_prev, n, initialization=he, W=None, b=None, tie=None, bias=True):
+    def __init__(
+        self, n_prev: int, n: int, initialization: Callable = he, W: ArrayLike | None = None,
+        b: ArrayLike | None = None, tie: str | None = None, bias: bool = True,
+    ) -> None:
         self.n_prev, self.n = whole_number("n_prev", n_prev, 1), whole_number("n", n, 1)
         if not callable(initialization):
             raise ValueError(f"initialization={shown(initialization)} must be a function, such as he")
@@ -64,7 +71,7 @@ class Linear(Layer):
             raise ValueError("b is given, but bias=False says that there is none: leave one of them out")
         self.bias, self.b = bias, copy.copy(self.checked_parameter("b", b, (self.n, 1)))
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         return self.initialization(rng, self.n_prev, self.n)
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:
@@ -87,20 +94,20 @@ class Linear(Layer):
         A_prev, dZ = self.cached(dZ).reshape(self.n_prev, -1), dZ.reshape(self.n, -1)
         return dZ @ A_prev.T, None if self.b is None else row_sums(dZ)
 
-    def part(self, how: str, rank: int, size: int) -> "Linear":
+    def part(self, how: str, rank: int, size: int) -> Linear:
         part = super().part(how, rank, size)
         (part.n, part.n_prev), part.bias = part.W.shape, part.b is not None
         return part
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if not shape[1:] or shape[0] != self.n_prev:
             raise ValueError(
                 f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {shape}: samples are columns"
             )
         return self.n, *shape[1:]
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         return (self.n, self.n_prev), (self.n, 1) if self.bias else None
 
-    def macs(self, shape):
+    def macs(self, shape: Shape) -> int:
         return self.n * math.prod(shape)

@@ -3,14 +3,18 @@
 LayerNorm, GroupNorm and BatchNorm differ only in which numbers belong together.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Callable, Generator
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from ..arrays import constant, not_zero_in
-from ..checks import real_number, whole_number
+from ..arrays import Gradients, Shape, constant, not_zero_in
+from ..checks import Number, real_number, whole_number
 from ..collectives import all_gather, all_reduce
 from .layer import LAYERS, Layer, as_dtype_of, finite
 
@@ -38,15 +42,15 @@ class Normalization(Layer):
     weight_after_input = True
     decays = ()  # a scale and a shift multiply no input of the network
 
-    def __init__(self, n, epsilon=1e-5):
+    def __init__(self, n: int, epsilon: Number = 1e-5):
         self.n = whole_number("n", n, 1)
         note = ": it keeps equal numbers from being divided by 0"
         self.epsilon = real_number("epsilon", epsilon, above=0, note=note)
 
-    def draw(self, rng):
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         return np.ones(self.n)
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         self.checked_input(A_prev)
         grouped, axes = self.groups(A_prev)
         mean = grouped.mean(axis=axes, keepdims=True)
@@ -58,7 +62,7 @@ class Normalization(Layer):
         self.count(mean, var, grouped.size // mean.size)
         return self.scaled(X)
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         self.check_forward(self.cache and self.cache.X)
         X, inverse, _ = self.cached(dZ, lambda cache: cache.X.shape)
         self.cache = NormalizationCache(None, None, self._row_sums(dZ, X))
@@ -67,7 +71,7 @@ class Normalization(Layer):
         mean, mean_with_X = (part.mean(axis=axes, keepdims=True) for part in (dX, dX * X))
         return ((dX - mean - X * mean_with_X) * inverse).reshape(dZ.shape)
 
-    def backward_weight(self, dZ):
+    def backward_weight(self, dZ: np.ndarray) -> Gradients:
         if self.cache is None or self.cache.gradients is None:
             self.backward_input(dZ)
         return self.cache.gradients
@@ -76,31 +80,30 @@ class Normalization(Layer):
         rows = (self.n, -1)
         return (dZ * X).reshape(rows).sum(axis=1, keepdims=True), dZ.reshape(rows).sum(axis=1, keepdims=True)
 
-    def groups(self, A):
-        """Return (A in a shape, the axes of it along which the numbers are one group)."""
+    groups: Callable[[np.ndarray], tuple]  # A -> (A in a shape, the axes along which its numbers are a group)
 
-    def count(self, mean, var, n):
+    def count(self, mean: np.ndarray, var: np.ndarray, n: int) -> None:
         """Record that a forward has met groups of n numbers with this mean and variance."""
 
-    def epsilon_beside(self, var):
+    def epsilon_beside(self, var: np.ndarray) -> Any:
         not_zero_in(var.dtype, "epsilon", self.epsilon)
         return constant(self.epsilon, var)
 
-    def scaled(self, X):
+    def scaled(self, X: np.ndarray) -> np.ndarray:
         return X * self.per_row(self.W, X) + self.per_row(self.b, X)
 
-    def per_row(self, parameter, A):
+    def per_row(self, parameter: np.ndarray, A: np.ndarray) -> np.ndarray:
         """Return `parameter` (n, 1) in a shape that meets A (n, ..., m) row by row."""
         return as_dtype_of(A, parameter).reshape(self.n, *(1,) * (A.ndim - 1))
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if len(shape) < 2 or shape[0] != self.n:
             raise ValueError(
                 f"{self!r} needs A_prev of shape ({self.n}, ..., m), got {shape}: rows first, samples last"
             )
         return shape
 
-    def parameter_shapes(self):
+    def parameter_shapes(self) -> tuple:
         return (self.n, 1), (self.n, 1)
 
 
@@ -126,7 +129,7 @@ class LayerNorm(Normalization):
            [ 1.,  0.]])
     """
 
-    def groups(self, A):
+    def groups(self, A: np.ndarray) -> tuple:
         return A, 0
 
 
@@ -147,13 +150,13 @@ class GroupNorm(Normalization):
     array([-1.,  1., -1.,  1.])
     """
 
-    def __init__(self, n_groups, n, epsilon=1e-5):
+    def __init__(self, n_groups: int, n: int, epsilon: Number = 1e-5):
         super().__init__(n, epsilon)
         self.n_groups = whole_number("n_groups", n_groups, 1)
         if self.n % self.n_groups:
             raise ValueError(f"n_groups={n_groups} does not divide the n={n} channels: use a divisor of {n}")
 
-    def groups(self, A):
+    def groups(self, A: np.ndarray) -> tuple:
         return A.reshape(self.n_groups, -1, A.shape[-1]), 1
 
 
@@ -186,20 +189,21 @@ class BatchNorm(Normalization):
 
     arrays = ("W", "b", "running_mean", "running_var")
     alone_per_sample = False
-    running_mean = running_var = None
+    running_mean: Any = None
+    running_var: Any = None
 
-    def __init__(self, n, epsilon=1e-5, momentum=0.1):
+    def __init__(self, n: int, epsilon: Number = 1e-5, momentum: Number = 0.1):
         super().__init__(n, epsilon)
         note = ": it is the share of the newest mini-batch"
         self.momentum = real_number("momentum", momentum, above=0, most=1, note=note)
 
-    def initialize(self, rng, dtype=np.float64):
+    def initialize(self, rng: np.random.Generator, dtype: DTypeLike = np.float64) -> None:
         super().initialize(rng, dtype)
         if self.running_mean is None:
             self.running_mean = np.zeros((self.n, 1), dtype)
             self.running_var = np.ones((self.n, 1), dtype)
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         if self.training:
             return super().forward(A_prev)
         self.checked_input(A_prev)
@@ -207,10 +211,10 @@ class BatchNorm(Normalization):
         mean, var = self.per_row(self.running_mean, A_prev), self.per_row(self.running_var, A_prev)
         return self.scaled((A_prev - mean) / np.sqrt(var + self.epsilon_beside(var)))
 
-    def groups(self, A):
+    def groups(self, A: np.ndarray) -> tuple:
         return A.reshape(self.n, -1), 1
 
-    def count(self, mean, var, n):
+    def count(self, mean: np.ndarray, var: np.ndarray, n: int) -> None:
         if n < 2:
             self.cache = None
             raise ValueError(
@@ -219,10 +223,10 @@ class BatchNorm(Normalization):
             )
         self.statistics = Moments(n, mean, var * n)
 
-    def synchronised(self) -> "SynchronisedBatchNorm":
+    def synchronised(self) -> SynchronisedBatchNorm:
         return SynchronisedBatchNorm(self)
 
-    def commit(self, moments):
+    def commit(self, moments: Moments) -> None:
         """Take the `Moments` of a whole mini-batch into the running mean and variance."""
         for name, value in (("running_mean", moments.mean), ("running_var", moments.M2 / (moments.n - 1))):
             running = getattr(self, name)
@@ -249,7 +253,7 @@ class Moments(NamedTuple):
     mean: np.ndarray
     M2: np.ndarray
 
-    def __add__(self, other):
+    def __add__(self, other: Any) -> Moments:
         n = self.n + other.n
         distance = self.mean - other.mean
         mean = (self.n * self.mean + other.n * other.mean) / n
@@ -282,21 +286,21 @@ class SynchronisedBatchNorm(BatchNorm):
     __slots__ = ("_layer",)  # beside the attributes, which are the layer's
     exchanges = True, True
     over_copies = True
-    group = None  # the `Group` of the devices that have a copy of it, which a run hands over
+    group: Any = None  # the `Group` of the devices that have a copy of it, which a run hands over
 
-    def __init__(self, layer):
+    def __init__(self, layer: BatchNorm):
         self._layer = layer
         self.__dict__ = layer.__dict__
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         """Copy and pickle the layer, so that a copy of both shares its attributes, too."""
         return SynchronisedBatchNorm, (self._layer,)
 
-    def copy(self, *convert):
+    def copy(self, *convert: Callable) -> SynchronisedBatchNorm:
         """Return a `SynchronisedBatchNorm` of a copy of the layer."""
         return SynchronisedBatchNorm(self._layer.copy(*convert))
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> Generator[Any, Any, np.ndarray]:  # type: ignore[override]
         """A program that returns A, in training."""
         self.checked_input(A_prev)
         grouped, axes = self.groups(A_prev)
@@ -313,7 +317,7 @@ class SynchronisedBatchNorm(BatchNorm):
         self.cache = NormalizationCache(X, inverse, None), moments.n
         return self.scaled(X)
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> Generator[Any, Any, np.ndarray]:  # type: ignore[override]
         """A program that returns dA_prev."""
         (X, inverse, _), n = self.cache
         self.cache = NormalizationCache(None, None, self._row_sums(dZ, X))

@@ -1,16 +1,23 @@
 """What a network takes over as W and b: of the layers that it is handed, and whenever one is assigned."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..arrays import as_floats, leaves
 from ..ties import check_tied_weights
-from .layer import named
+from .layer import Layer, named
 from .through import in_one_piece
 
+if TYPE_CHECKING:
+    from ..state import Lock
 
-def take_over(layers, copies, dtype=None):
+
+def take_over(layers: Iterable[Layer], copies: Iterable[Layer], dtype: np.dtype | None = None) -> np.dtype:
     """Make arrays of the W and b that layers bring, and return the dtype of their network.
 
     Args:
@@ -22,7 +29,8 @@ def take_over(layers, copies, dtype=None):
         ValueError: for an array that cannot be a parameter, and for an object with parameters that stands in
             two places, since its copies would train apart.
     """
-    met, found = {}, []
+    met: dict[int, Layer] = {}
+    found: list[np.dtype] = []
     for layer, own in zip(layers, copies, strict=True):
         for name in [name for name in ("W", "b") if name in own.arrays]:
             array = own.checked_parameter(name, getattr(own, name))
@@ -34,7 +42,7 @@ def take_over(layers, copies, dtype=None):
                 f"layers {first.index} and {own.index} are one object, {layer!r}, whose copies would train "
                 "apart: make an object for each place, with tie='a name' for each if they shall share one W"
             )
-    common = np.result_type(*found or [np.float64])
+    common = np.result_type(*found or [np.dtype(np.float64)])
     return common if dtype is None or common.hasobject else dtype
 
 
@@ -50,7 +58,10 @@ class Parameters:
             of its arrays, or none.
     """
 
-    def __init__(self, layers, network, ties, dtype, lock):
+    def __init__(
+        self, layers: Iterable[Layer], network: Sequence[Layer], ties: Mapping[str, Sequence[int]],
+        dtype: np.dtype, lock: Lock,
+    ) -> None:
         self._network, self._ties, self._dtype, self._lock, self._places = network, ties, dtype, lock, []
         for layer in layers:
             stated = dict(zip("Wb", layer.parameter_shapes())) if layer.arrays else {}
@@ -62,7 +73,7 @@ class Parameters:
         self._known = [None] * len(self._places)
         self.check()
 
-    def check(self):
+    def check(self) -> None:
         """Take over what has been assigned since the last check; raise `ValueError` for what does not fit."""
         if all(map(operator.is_, self._arrays(), self._known)):
             return
@@ -78,7 +89,7 @@ class Parameters:
                 check_tied_weights(self._network, self._ties[tie])
             self.keep()
 
-    def keep(self):
+    def keep(self) -> None:
         """Take the arrays that the layers have now as they are: an update has made them."""
         self._known = self._arrays()
 

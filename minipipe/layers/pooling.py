@@ -9,14 +9,17 @@ of every window. Padding is not stored: at each offset, only the windows take pa
 have a number there.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays import constant, masked
+from ..arrays import Shape, constant, masked
 from .layer import LAYERS, Layer
-from .windows import EVERY, Windows
+from .windows import EVERY, PerAxis, Windows
 
 
 class Pool(Layer):
@@ -31,10 +34,10 @@ class Pool(Layer):
         padding: at most half of kernel_size, so that each window holds a number.
     """
 
-    n_axes = None
-    splits: ClassVar = {"units": {}}
+    n_axes: int
+    splits: ClassVar[Mapping] = {"units": {}}
 
-    def __init__(self, kernel_size, stride=None, padding=0):
+    def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0):
         stride = kernel_size if stride is None else stride
         self.windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation=1)
         for k, pair in zip(self.windows.kernel_size, self.windows.padding):
@@ -44,13 +47,13 @@ class Pool(Layer):
                     f"so a window could be empty: use at most {k // 2}"
                 )
 
-    def tiles(self, shape):
+    def tiles(self, shape: Shape) -> bool:
         """Tell whether each number of an A_prev of the given shape is in exactly one window."""
         w = self.windows
         left_over = np.remainder(shape[1:-1], w.stride)
         return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(left_over)
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != self.n_axes + 2:
             raise ValueError(
                 f"{self!r} needs A_prev of {self.n_axes + 2} axes, "
@@ -58,7 +61,7 @@ class Pool(Layer):
             )
         return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
-    def at_offsets(self, shape):
+    def at_offsets(self, shape: Shape) -> list:
         """Return [(index into A, index into A_prev)] for the offsets in a window, in the order of reading.
 
         The two views have the same shape: the windows that have a number at the offset,
@@ -69,7 +72,7 @@ class Pool(Layer):
         inside = (self.windows.inside(offset, shape[1:-1], every_window) for offset in offsets)
         return [((EVERY, *here), (EVERY, *there)) for here, there in inside]
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         if name == "stride" and self.windows.stride == self.windows.kernel_size:
             return None
         return self.windows.argument(name)
@@ -86,7 +89,7 @@ class MaxPool(Pool):
 
     can_overflow = False
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         """Return A; `cache` has the offset of each window's largest number, in the order of reading."""
         shape = self.output_shape(A_prev.shape)
         positions, first_offsets = self._first_numbers(A_prev.shape)
@@ -101,7 +104,7 @@ class MaxPool(Pool):
         self.cache = A_prev.shape, offsets
         return A
 
-    def backward_input(self, dA):
+    def backward_input(self, dA: np.ndarray) -> np.ndarray:
         shape, offsets = self.cached(dA, lambda cache: cache[0])
         tiles = self.tiles(shape)  # then each number is written once
         if tiles:
@@ -139,14 +142,14 @@ class AvgPool(Pool):
     count_include_pad=True. Source: LeCun et al. 1998.
     """
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype, like=A_prev)
         for here, there in self.at_offsets(A_prev.shape):
             A[here] += A_prev[there]
         self.cache = A_prev.shape
         return A / math.prod(self.windows.kernel_size)
 
-    def backward_input(self, dA):
+    def backward_input(self, dA: np.ndarray) -> np.ndarray:
         shape = self.cached(dA, tuple)
         share = dA / math.prod(self.windows.kernel_size)
         if self.tiles(shape):
@@ -226,19 +229,19 @@ class GlobalAvgPool(Layer):
     array([[3.]])
     """
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         self.output_shape(A_prev.shape)
         self.cache = A_prev.shape
         return A_prev.mean(axis=tuple(range(1, A_prev.ndim - 1)))
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if len(shape) < 3:
             raise ValueError(
                 f"{self!r} needs A_prev of at least 3 axes, channels, spatial ones and samples, got {shape}"
             )
         return shape[0], shape[-1]
 
-    def backward_input(self, dA):
+    def backward_input(self, dA: np.ndarray) -> np.ndarray:
         shape = self.cached(dA, tuple)
         share = np.expand_dims(dA / math.prod(shape[1:-1]), tuple(range(1, len(shape) - 1)))
         return np.broadcast_to(share, shape).copy()

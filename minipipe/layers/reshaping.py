@@ -1,10 +1,13 @@
 """Layers that only move numbers: Flatten, Reshape, Pad. The samples stay on the last axis."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..arrays import constant
+from ..arrays import Shape, constant
 from ..checks import items_of, shown, whole_numbers
 from .layer import LAYERS, Layer
 
@@ -14,11 +17,11 @@ class Rearranged(Layer):
 
     can_overflow = False
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         self.cache = A_prev.shape
         return A_prev.reshape(self.output_shape(A_prev.shape))
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         return dZ.reshape(self.cached(dZ, tuple))
 
 
@@ -33,7 +36,7 @@ class Flatten(Rearranged):
     (60, 2)
     """
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         return math.prod(shape[:-1]), shape[-1]
 
 
@@ -47,12 +50,12 @@ class Reshape(Rearranged):
     (1, 8, 8, 5)
     """
 
-    def __init__(self, shape):
+    def __init__(self, shape: Sequence[int]):
         self.shape = whole_numbers("shape", shape, 1)
         if not self.shape:
             raise ValueError("Reshape(()): the shape of a sample needs at least one axis")
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         n, needed = math.prod(shape[:-1]), math.prod(self.shape)
         if n != needed:
             raise ValueError(
@@ -80,7 +83,7 @@ class Pad(Layer):
 
     can_overflow = False
 
-    def __init__(self, widths):
+    def __init__(self, widths: Sequence):
         items = items_of(widths)
         if items is None:
             raise ValueError(f"Pad({shown(widths)}): pass a list, with a width for each spatial axis")
@@ -89,16 +92,16 @@ class Pad(Layer):
         if not self.widths or any(len(pair) != 2 for pair in self.widths):
             raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after)")
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         A = np.full(self.output_shape(A_prev.shape), constant(0, A_prev), A_prev.dtype, like=A_prev)
         self.cache = A_prev.shape
         A[self._inside(A_prev.shape)] = A_prev
         return A
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         return dZ[self._inside(self.cached(dZ, tuple))].copy()
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != len(self.widths) + 2:
             raise ValueError(
                 f"{self!r} needs A_prev of {len(self.widths) + 2} axes, "

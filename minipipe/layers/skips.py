@@ -1,7 +1,13 @@
 """Skip connections between layers of the network's list, which a pipeline may cut anywhere in between."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from typing import Any
+from collections.abc import Sequence
+
 import numpy as np
 
+from ..arrays import Shape, Tree
 from ..checks import checked_name, one_of
 from .layer import LAYERS, Layer
 
@@ -14,16 +20,16 @@ class Pair(Layer):
 
     can_overflow = False
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> tuple:
         self.cache = A_prev.shape
         return A_prev, A_prev
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: Tree) -> np.ndarray:
         self.cached(dZ, tuple)
         dA, dS = dZ
         return dA + dS
 
-    def output_shape(self, shape):
+    def output_shape(self, shape: Shape) -> Shape:
         return shape, shape
 
 
@@ -41,10 +47,10 @@ class Fork(Pair):
     array([[2.5]])
     """
 
-    def __init__(self, name):
+    def __init__(self, name: str):
         self.fork = checked_name("name", name)
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         return self.fork
 
 
@@ -64,25 +70,25 @@ class Join(Layer):
     array([[3.]])
     """
 
-    def __init__(self, name, how="add"):
+    def __init__(self, name: str, how: str = "add"):
         self.join, self.how = checked_name("name", name), one_of("how", how, ("add", "concat"))
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         return {"name": self.join, "how": self.how}[name]
 
-    def forward(self, pair):
+    def forward(self, pair: Tree) -> np.ndarray:
         A_prev, S = pair
         self.cache = A_prev.shape, S.shape
         self.output_shape(self.cache)
         return A_prev + S if self.how == "add" else np.concatenate([A_prev, S])
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> tuple:
         shape, _ = self.cached(dZ, tuple)
         if self.how == "add":
             return dZ, dZ
         return dZ[:shape[0]].copy(), dZ[shape[0]:].copy()  # views would keep all of dZ
 
-    def output_shape(self, shapes):
+    def output_shape(self, shapes: Shape) -> Shape:
         shape, shape_of_skip = shapes
         first = 0 if self.how == "add" else 1  # the first axis that has to agree
         if shape[first:] != shape_of_skip[first:]:
@@ -93,12 +99,13 @@ class Join(Layer):
         return shape if self.how == "add" else (shape[0] + shape_of_skip[0], *shape[1:])
 
 
-def skip_routes(layers):
+def skip_routes(layers: Sequence[Layer]) -> dict[str, tuple[int, int]]:
     """Return {name: (index of its Fork, index of its Join)} for the skip connections of a network.
 
     Raises `ValueError` for a name that has not one of each, in this order.
     """
-    forks, joins = {}, {}
+    forks: dict[str, int] = {}
+    joins: dict[str, int] = {}
     for index, layer in enumerate(layers):
         for kind, name, indices in (("Fork", layer.fork, forks), ("Join", layer.join, joins)):
             if name in indices:

@@ -6,19 +6,21 @@ Whatever goes into a layer or leaves it is made to lie `in_one_piece` here, and 
 else.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import is_finite
+from ..arrays import Tree, is_finite
 from ..checks import without_return
 from .layer import Layer, named, overflow, pairs_of_layers
 
 
-def prepare_forward(layers, training, step=0, first_sample=0):
+def prepare_forward(layers: Iterable[Layer], training: bool, step: int = 0, first_sample: int = 0) -> None:
     """Say to `layers` what the next forward is.
 
     Args:
@@ -31,7 +33,7 @@ def prepare_forward(layers, training, step=0, first_sample=0):
         layer.training, layer.step, layer.first_sample = training, step, first_sample
 
 
-def in_one_piece(A):
+def in_one_piece(A: Tree) -> Tree:
     """Return `A` as it is, if it lies in memory as a new array does; else a copy.
 
     Args:
@@ -63,7 +65,7 @@ def _strides(shape, itemsize):
     return tuple(itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape)))
 
 
-def handed_on(layer, A_prev):
+def handed_on(layer: Layer, A_prev: Tree) -> Tree:
     """Return the output of `layer`, in one piece; raise `FloatingPointError` if it overflows."""
     A = in_one_piece(layer.forward(A_prev))
     if A is None:
@@ -89,8 +91,8 @@ class Exchange(NamedTuple):
 
 
 def forward_program(
-    layers: Sequence[Layer], A, skips: dict, call: Callable = handed_on
-) -> Generator:
+    layers: Sequence[Layer], A: Tree, skips: dict, call: Callable = handed_on
+) -> Generator[Exchange, Any, Any]:
     """Yield each `Exchange`, and return A after consecutive layers.
 
     Args:
@@ -113,8 +115,8 @@ def forward_program(
 
 
 def backward_program(
-    layers: Sequence[Layer], dA, skips: dict, wants_dX: bool, then: Callable
-) -> Generator:
+    layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool, then: Callable
+) -> Generator[Exchange, Any, Any]:
     """Yield each `Exchange`, and return dX of consecutive layers, whose caches are gone then.
 
     Args:
@@ -155,7 +157,7 @@ def backward_program(
     return dA if wants_dX else None
 
 
-def resumed(program: Generator, answer, *held) -> tuple:
+def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
     """Resume a program; return (its next `Exchange`, None), or (None, what it returns at its end).
 
     Args:
@@ -168,7 +170,7 @@ def resumed(program: Generator, answer, *held) -> tuple:
         return None, end.value
 
 
-def run_alone(program: Generator):
+def run_alone(program: Generator) -> Any:
     """Return what a program of layers returns on a device without others; refuse one that needs them."""
     exchange, result = resumed(program, None)
     if exchange is not None:
@@ -179,12 +181,12 @@ def run_alone(program: Generator):
     return result
 
 
-def forward_through(layers, A, skips, call=handed_on):
+def forward_through(layers: Sequence[Layer], A: Tree, skips: dict, call: Callable = handed_on) -> Tree:
     """Return A after consecutive layers on one device. The arguments are those of `forward_program`."""
     return run_alone(forward_program(layers, A, skips, call))
 
 
-def backward_through(layers, dA, skips, wants_dX=False):
+def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool = False) -> tuple:
     """Return (dX, gradients) of consecutive layers on one device, whose caches are gone then.
 
     Args:
@@ -199,12 +201,12 @@ def backward_through(layers, dA, skips, wants_dX=False):
     return run_alone(backward_program(layers, dA, skips, wants_dX, differentiate)), gradients
 
 
-def first_with_parameters(layers):
+def first_with_parameters(layers: Sequence[Layer]) -> int:
     """The index of the first of `layers` that has any; without one, how many layers there are."""
     return next((index for index, layer in enumerate(layers) if layer.has_parameters), len(layers))
 
 
-def put_aside(layer: Layer, dZ) -> tuple | None:
+def put_aside(layer: Layer, dZ: Tree) -> tuple | None:
     """Take the cache out of a layer between the halves of its backward, and return (dZ, cache).
 
     dZ is None where backward_weight does not read it. A layer without parameters has nothing left to do:

@@ -1,15 +1,21 @@
 """The windows of a kernel that glides over any number of axes, and the products over them."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..arrays import even_slices
+from ..arrays import Shape, even_slices
 from ..checks import whole_number, whole_numbers
 
+PerAxis: TypeAlias = int | Sequence[int]  # one number for all spatial axes, or one per axis
+Box: TypeAlias = tuple[slice, ...]  # windows on each spatial axis, and samples
 BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
 EVERY = slice(None)
 WINDOW_ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # of `Windows.of`
@@ -35,7 +41,9 @@ class Windows:
     dilation: tuple
 
     @classmethod
-    def of(cls, n_axes, kernel_size, stride, padding, dilation):
+    def of(
+        cls, n_axes: int, kernel_size: PerAxis, stride: PerAxis, padding: PerAxis | str, dilation: PerAxis
+    ) -> Windows:
         """Return windows from a user's arguments: one whole number for all axes, or a tuple of one per axis.
 
         Args:
@@ -55,7 +63,7 @@ class Windows:
                 "or a tuple of one per spatial axis"
             )
         if not isinstance(padding, str):
-            padding = tuple((n, n) for n in per_axis("padding", padding, n_axes, 0))
+            pairs = [(n, n) for n in per_axis("padding", padding, n_axes, 0)]
         elif max(stride) > 1:
             raise ValueError(
                 f'padding="same" keeps the length, which stride={stride} cannot: '
@@ -63,21 +71,21 @@ class Windows:
             )
         else:
             total = [d * (k - 1) for k, d in zip(kernel_size, dilation)]
-            padding = tuple((n // 2, n - n // 2) for n in total)
-        return cls(kernel_size, stride, padding, dilation)
+            pairs = [(n // 2, n - n // 2) for n in total]
+        return cls(kernel_size, stride, tuple(pairs), dilation)
 
-    def argument(self, name):
+    def argument(self, name: str) -> Any:
         """Return what `of` took as `name`, or an equal of it."""
         if name == "padding" and any(before != after for before, after in self.padding):
             return "same"
         return shortest([n for n, _ in self.padding] if name == "padding" else getattr(self, name))
 
     @property
-    def span(self):
+    def span(self) -> tuple[int, ...]:
         """Positions from the first to the last of a window, per axis: dilation * (kernel_size - 1) + 1."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
-    def reversed(self):
+    def reversed(self) -> Windows:
         """Return the windows by position, for stride 1.
 
         Position q is entry i of window q + padding - i * dilation, so i runs backwards.
@@ -86,7 +94,7 @@ class Windows:
         padding = tuple((span - 1 - before, span - 1 - after) for span, (before, after) in pairs)
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
-    def count(self, lengths):
+    def count(self, lengths: Shape) -> Shape:
         """Return the windows per axis on an array with these lengths: (n + padding - span) // stride + 1.
 
         >>> Windows.of(1, kernel_size=5, stride=1, padding=0, dilation=1).count((8,))
@@ -102,16 +110,16 @@ class Windows:
         axes = zip(lengths, self.padding, self.span, self.stride)
         return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)
 
-    def without_first_axis(self):
+    def without_first_axis(self) -> Windows:
         """Return the same windows along the other axes."""
         return Windows(self.kernel_size[1:], self.stride[1:], self.padding[1:], self.dilation[1:])
 
-    def as_one_row(self):
+    def as_one_row(self) -> Windows:
         """Return the same windows for an array with an axis of length 1 in front of its spatial ones."""
         padding = (0, 0), *self.padding
         return Windows((1, *self.kernel_size), (1, *self.stride), padding, (1, *self.dilation))
 
-    def unfold(self, A, box, rows):
+    def unfold(self, A: np.ndarray, box: Box, rows: np.ndarray) -> None:
         """Copy what the windows of `box` cover into `rows`, unfolded along every axis but the first:
 
             rows[g, y, c, i, p, k] = A[g, c, y0 + y, p * stride + i * dilation - padding, k]
@@ -138,7 +146,7 @@ class Windows:
                     piece[(EVERY,) * axis + (slice(part.stop, None),)] = 0
             piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *positions)].swapaxes(1, 2)
 
-    def fold(self, rows, box, A):
+    def fold(self, rows: np.ndarray, box: Box, A: np.ndarray) -> None:
         """Add each entry of `rows` to the position of A from which it would come: the adjoint of `unfold`."""
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         others = self.without_first_axis()
@@ -147,14 +155,14 @@ class Windows:
             piece = rows[(EVERY, inside, EVERY, *i, *windows)]
             A[(EVERY, EVERY, covered, *positions)] += piece.swapaxes(1, 2)
 
-    def rows_inside(self, n, box, n_rows):
+    def rows_inside(self, n: int, box: Box, n_rows: int) -> tuple[slice, slice]:
         """Return the rows under the windows of `box` that are in the array, and their positions there."""
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
         stop = max(start, min(n_rows, n - y0))
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
-    def inside(self, i, lengths, box):
+    def inside(self, i: Sequence[int], lengths: Shape, box: Box) -> tuple:
         """Return the windows of `box` whose entry i lies inside the array, and the positions of that entry.
 
         The windows are counted from the first of the box.
@@ -172,7 +180,7 @@ class Windows:
         return windows, (*positions, box[-1])
 
 
-def bands(shape, bytes_of_one, span=1, stride=1):
+def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> Iterator[tuple[Box, slice]]:
     """Yield boxes that cover all positions of an array in order, each of about BUFFER_BYTES at most.
 
     Args:
@@ -200,12 +208,12 @@ def bands(shape, bytes_of_one, span=1, stride=1):
         yield box, slice(start, stop)
 
 
-def sizes(box):
+def sizes(box: Box) -> tuple[int, ...]:
     """Return the shape of what a tuple of slices cuts out."""
     return tuple(part.stop - part.start for part in box)
 
 
-def shortest(values):
+def shortest(values: Sequence[int]) -> PerAxis:
     """Return one number per axis, as a user may write it: alone, if it is the same for all.
 
     >>> shortest([3, 3]), shortest([3, 2])
@@ -214,7 +222,7 @@ def shortest(values):
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 
-def per_axis(name, value, n_axes, least):
+def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, ...]:
     """Return `value` as a tuple with one whole number per spatial axis.
 
     Args:
@@ -254,7 +262,7 @@ LEAST_PART = 256       # columns: a row is not cut into smaller parts to make it
 COST_OF_ADDING = 2     # times that of copying a number
 
 
-def convolve(W, A, windows, groups, shape):
+def convolve(W: np.ndarray, A: np.ndarray, windows: Windows, groups: int, shape: Shape) -> np.ndarray:
     """Return Z = W columns.
 
     Args:
@@ -274,7 +282,9 @@ def convolve(W, A, windows, groups, shape):
     return Z
 
 
-def convolve_transposed(W, dZ, windows, groups, shape):
+def convolve_transposed(
+    W: np.ndarray, dZ: np.ndarray, windows: Windows, groups: int, shape: Shape
+) -> np.ndarray:
     """Return dA: the adjoint of `convolve` with respect to A.
 
     Args:
@@ -309,7 +319,7 @@ def convolve_transposed(W, dZ, windows, groups, shape):
     return dA
 
 
-def correlate(dZ, A, windows, groups):
+def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> np.ndarray:
     """Return dW = dZ columns^T, of the shape of W but for the kernel's axes: the adjoint with respect to W.
 
     Args:
@@ -324,7 +334,7 @@ def correlate(dZ, A, windows, groups):
     if not row_by_row(windows, dZ.shape):
         return correlate(dZ[:, None], A[:, None], windows.as_one_row(), groups)
     dZ_by_group = by_group(dZ, groups)
-    dW_transposed = 0
+    dW_transposed: Any = 0
     for here, columns in columns_by_row(A, windows, groups, dZ.shape, np.result_type(dZ, A)):
         dZ_by_row = by_row(dZ_by_group[..., here], columns)
         for y, part in np.ndindex(columns.shape[1:3]):
@@ -333,7 +343,7 @@ def correlate(dZ, A, windows, groups):
     return dW.swapaxes(1, 2)
 
 
-def row_by_row(windows, shape):
+def row_by_row(windows: Windows, shape: Shape) -> bool:
     """Tell whether each row of windows, along the first spatial axis, has a product of its own.
 
     A row's columns must lie side by side, and be many enough. If not, all windows
@@ -343,7 +353,9 @@ def row_by_row(windows, shape):
     return windows.dilation[0] == 1 and (shape[1] == 1 or math.prod(shape[2:]) >= LEAST_COLUMNS)
 
 
-def columns_by_row(A, windows, groups, shape, dtype):
+def columns_by_row(
+    A: np.ndarray, windows: Windows, groups: int, shape: Shape, dtype: np.dtype
+) -> Iterator[tuple]:
     """Yield, for each band of rows of windows, its flat positions in the output, and its columns.
 
     Args:
@@ -368,7 +380,9 @@ def columns_by_row(A, windows, groups, shape, dtype):
         yield here, columns.reshape(*columns.shape[:3], -1, columns.shape[-1])
 
 
-def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
+def bands_of_rows(
+    n_channels: int, windows: Windows, groups: int, shape: Shape, dtype: np.dtype, like: np.ndarray
+) -> Iterator[tuple]:
     """Yield, for each band of rows of windows, its box, its flat positions, and room for `unfold`.
 
     Args:
@@ -392,7 +406,7 @@ def bands_of_rows(n_channels, windows, groups, shape, dtype, like):
         yield box, here, memory[:size].reshape(shape_of_rows)
 
 
-def parts_of_a_row(n_columns, n_multiplications):
+def parts_of_a_row(n_columns: int, n_multiplications: int) -> int:
     """Return the number of equal parts of a row's columns, so that each product is small, but not too small.
 
     Args:
@@ -408,23 +422,23 @@ def parts_of_a_row(n_columns, n_multiplications):
     return 1
 
 
-def reversed_kernel(W, groups):
+def reversed_kernel(W: np.ndarray, groups: int) -> np.ndarray:
     """Return (C, O / groups, *kernel_size): channels change sides, and each axis runs backwards."""
     R = np.flip(W, axis=tuple(range(2, W.ndim)))
     R = R.reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
     return R.reshape(-1, *R.shape[2:])
 
 
-def rows_first(W):
+def rows_first(W: np.ndarray) -> np.ndarray:
     """Return (O, kernel_size[0], C / groups, ...): the order of the numbers in a column."""
     return W.reshape(*W.shape[:3], -1).swapaxes(1, 2)
 
 
-def by_group(array, groups):
+def by_group(array: np.ndarray, groups: int) -> np.ndarray:
     """Return (groups, channels of a group, all the rest), a view of an array in one piece."""
     return array.reshape(groups, len(array) // groups, -1)
 
 
-def by_row(Z_by_group, columns):
+def by_row(Z_by_group: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return Z as (groups, rows, parts of a row, channels of a group, columns of a part): a view."""
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

@@ -1,13 +1,21 @@
 """Cross-entropy between shares of classes, or probabilities, and labels."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import math
+from collections.abc import Generator
 from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays import even_slices, sigmoid
+from ..checks import Number
 from ..collectives import all_gather, all_reduce, all_to_all
 from .loss import LOSSES, Loss
+
+if TYPE_CHECKING:
+    from ..collectives import Group
 
 
 @LOSSES(examples=lambda: [(SoftmaxCrossEntropy(), "classes")], source="Bridle 1990")
@@ -34,7 +42,7 @@ class SoftmaxCrossEntropy(Loss):
            [ 0.5]]))
     """
 
-    def cost(self, Z, Y, m):
+    def cost(self, Z: np.ndarray, Y: np.ndarray, m: int) -> Number:
         m = m * math.prod(Z.shape[1:-1])
         shifted = Z - Z.max(axis=0, keepdims=True)
         exponentials = np.exp(shifted)
@@ -42,13 +50,13 @@ class SoftmaxCrossEntropy(Loss):
         self.cache = exponentials / total * S, Y, m
         return (S * np.log(total) - (Y * shifted).sum(axis=0, keepdims=True)).sum() / m
 
-    def derivative(self, SP, Y, m):
+    def derivative(self, SP: np.ndarray, Y: np.ndarray, m: int) -> np.ndarray:
         return (SP - Y) / m
 
-    def part(self, n_classes: int) -> "SoftmaxCrossEntropyPart":
+    def part(self, n_classes: int) -> SoftmaxCrossEntropyPart:
         return SoftmaxCrossEntropyPart(n_classes)
 
-    def check(self, Y):
+    def check(self, Y: np.ndarray) -> None:
         sums = Y.sum(axis=0)
         fits = (abs(sums - 1) <= 1e-3) & (Y.min(axis=0) >= 0)  # leaves room for rounded probabilities
         if not fits.all():
@@ -78,12 +86,14 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
     """
 
     exchanges = True, False
-    group = None
+    group: Any = None
 
-    def __init__(self, n_classes):
+    def __init__(self, n_classes: int):
         self.n_classes = n_classes
 
-    def forward(self, Z, Y, m=None):
+    def forward(  # type: ignore[override]  # a program
+        self, Z: np.ndarray, Y: np.ndarray, m: int | None = None
+    ) -> Generator[Any, Any, Number]:
         """A program that returns J."""
         if Y.shape != (self.n_classes, *Z.shape[1:]):
             raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape, m or Z.shape[-1]))
@@ -101,11 +111,11 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
         self.cache = exponentials / total * S, Y, m
         return (S * np.log(total) - of_labels).sum() / m
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "SoftmaxCrossEntropy()"
 
 
-def largest_of(group, array):
+def largest_of(group: Group, array: np.ndarray) -> Generator[Any, Any, np.ndarray]:
     """A program: return the largest of all devices' numbers, place by place.
 
     Each device finds it for a run of the places.
@@ -151,14 +161,12 @@ class BinaryCrossEntropy(Loss):
     np.True_
     """
 
-    def __init__(self, from_logits=False):
+    def __init__(self, from_logits: bool = False):
         self.from_logits = from_logits
 
-    @property
-    def takes(self):
-        return "numbers" if self.from_logits else "probabilities"
+    takes = property(lambda self: "numbers" if self.from_logits else "probabilities")
 
-    def cost(self, A, Y, m):
+    def cost(self, A: np.ndarray, Y: np.ndarray, m: int) -> Number:
         if not self.from_logits:
             self._check_probabilities(A, Y)
         self.cache = A, Y, m
@@ -181,13 +189,13 @@ class BinaryCrossEntropy(Loss):
                 "drop the Sigmoid and use BinaryCrossEntropy(from_logits=True)"
             )
 
-    def derivative(self, A, Y, m):
+    def derivative(self, A: np.ndarray, Y: np.ndarray, m: int) -> np.ndarray:
         if self.from_logits:
             return (sigmoid(A) - Y) / m
         of_zeros = _apply_where(Y != 1, np.reciprocal, 1 - A, 1 - Y)
         return (of_zeros - _apply_where(Y != 0, np.reciprocal, A, Y)) / m
 
-    def check(self, Y):
+    def check(self, Y: np.ndarray) -> None:
         inside = (Y >= 0) & (Y <= 1)
         if not inside.all():
             outside = ~inside

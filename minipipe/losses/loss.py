@@ -5,9 +5,14 @@ passes fewer columns than m but divides by the same m, so J = J_1 + J_2 + ... an
 dW_1 + dW_2 + ... over micro-batches, whatever their sizes.
 """
 
-import numpy as np
+from __future__ import annotations  # so that help() shows names, not what they stand for
 
-from ..checks import shown, to_be_written, whole_number, without_return
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..checks import Number, shown, to_be_written, whole_number, without_return
 from ..arrays import is_finite, real_numbers
 from ..registry import AsCode, Examples, Registry
 
@@ -26,11 +31,11 @@ class Loss(AsCode):
     labels that this cost cannot have.
     """
 
-    cache = None
-    takes = "numbers"         # or "probabilities", predictions between 0 and 1
-    exchanges = False, False  # whether forward and backward are programs, which talk to other devices
+    cache: Any = None
+    takes: str = "numbers"    # or "probabilities", predictions between 0 and 1
+    exchanges: tuple[bool, bool] = False, False  # whether forward, backward exchange with other devices
 
-    def forward(self, A, Y, m=None):
+    def forward(self, A: ArrayLike, Y: ArrayLike, m: int | None = None) -> Number:
         A, Y = _as_numbers("A", A), _as_numbers("Y", Y)
         m = A.shape[-1] if m is None else whole_number("m", m, 1)
         if A.shape != Y.shape:
@@ -45,7 +50,7 @@ class Loss(AsCode):
             raise without_return(self, "cost", "J")
         return J
 
-    def backward(self):
+    def backward(self) -> np.ndarray:
         if self.cache is None:
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A, Y) first")
         dA = self.derivative(*self.cache)
@@ -53,19 +58,19 @@ class Loss(AsCode):
             raise without_return(self, "derivative", "dA")
         return dA
 
-    def cost(self, A, Y, m):
+    def cost(self, A: np.ndarray, Y: np.ndarray, m: int) -> Number:
         """Return J, and leave all that `derivative` needs in `cache`, a tuple."""
         raise to_be_written(self, "Loss", "cost(self, A, Y, m)", "J, and leaves self.cache")
 
-    def derivative(self, *cache):
+    def derivative(self, *cache: Any) -> np.ndarray:
         """Return dA, from what `cost` has left in `cache`."""
         raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
 
-    def part(self, n_classes: int) -> "Loss | None":
+    def part(self, n_classes: int) -> Loss | None:
         """Return this loss for logits whose n_classes are split over devices; None if it has no such form."""
         return None
 
-    def check(self, Y):
+    def check(self, Y: np.ndarray) -> None:
         """Raise `ValueError` for labels that this cost cannot have."""
         if not is_finite(Y):
             raise ValueError(f"{self!r}: the labels hold NaN or infinity: clean the data first")
@@ -95,19 +100,19 @@ class MeanSquaredError(Loss):
     array([[0.5, 1. ]])
     """
 
-    def cost(self, A, Y, m):
+    def cost(self, A: np.ndarray, Y: np.ndarray, m: int) -> Number:
         error = A - Y
         self.cache = error, m
         return (error * error).sum() / (2 * m)
 
-    def derivative(self, error, m):
+    def derivative(self, error: np.ndarray, m: int) -> np.ndarray:
         return error / m
 
 
-def _as_numbers(name, values):
+def _as_numbers(name: str, values: Any) -> np.ndarray:
     """Return `values` as an array of numbers; one that has no numbers stays as it is."""
-    is_array = not isinstance(values, (type, np.ma.MaskedArray)) and getattr(values, "ndim", 0)
-    if not is_array or values.dtype.kind not in "fiubO":
+    ndim = 0 if isinstance(values, (type, np.ma.MaskedArray)) else getattr(values, "ndim", 0)
+    if not ndim or values.dtype.kind not in "fiubO":
         values = real_numbers(name, values)
     if not values.ndim:
         raise ValueError(f"{name}={shown(values)} is one number: pass an array of shape (n, m)")

@@ -1,9 +1,13 @@
 """AmoebaNet-D, the image network that GPipe was tried on."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..checks import whole_number
-from ..arrays import constant, shape_of, sum_in_order
+from ..arrays import Shape, Tree, constant, shape_of, sum_in_order
 from ..layers import (
     AvgPool2d, BatchNorm, Block, Chain, Concat, Conv2d, GlobalAvgPool, Layer, Linear, MaxPool2d, ReLU, xavier,
 )
@@ -41,12 +45,12 @@ class Cell(Block):
     2017, arXiv 1707.07012.
     """
 
-    def __init__(self, name, fits, sums, concatenated):
+    def __init__(self, name: str, fits: Sequence[Layer], sums: Sequence, concatenated: Sequence[int]):
         self.name, self.concatenated = name, tuple(concatenated)
         self.sources = [(i, j) for (_, i), (_, j) in sums]
         super().__init__([*fits, *(operation for pair in sums for operation, _ in pair)])
 
-    def through(self, pair):
+    def through(self, pair: Tree) -> Tree:
         check_pair(self, shape_of(pair))
         A_prev, _ = pair
         states = self._states(pair, lambda layer, S: layer.forward(S), self._sum)
@@ -54,12 +58,12 @@ class Cell(Block):
         self.kept = A.shape, A_prev.shape
         return A, A_prev
 
-    def derivatives(self, dZ):
+    def derivatives(self, dZ: Tree) -> tuple:
         for part, shape in zip(dZ, self.kept):
             if part is not None:
                 self.check_dZ(part, shape)
         dA, dA_second = dZ
-        dS = [None] * (2 + len(self.sources))
+        dS: list = [None] * (2 + len(self.sources))
         for k, rows in zip(self.concatenated, np.split(dA, len(self.concatenated))):
             dS[k] = rows
         for k in reversed(range(2, len(dS))):
@@ -83,12 +87,12 @@ class Cell(Block):
         first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
         return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
 
-    def output_shape(self, shapes):
+    def output_shape(self, shapes: Shape) -> Shape:
         states = self._shapes(shapes)
         parts = [states[k] for k in self.concatenated]
         return (sum(shape[0] for shape in parts), *parts[0][1:]), shapes[0]
 
-    def macs(self, shapes):
+    def macs(self, shapes: Shape) -> int:
         states = self._shapes(shapes)
         inputs = [*shapes, *(states[i] for pair in self.sources for i in pair)]
         return sum(layer.macs(shape) for layer, shape in zip(self.layers, inputs, strict=True))
@@ -109,7 +113,7 @@ class Cell(Block):
             )
         return left
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.name
 
 
@@ -119,17 +123,17 @@ class First(Layer):
     backward_input(dZ) -> (dZ, None): the derivative by A_before is 0.
     """
 
-    def forward(self, pair):
+    def forward(self, pair: Tree) -> np.ndarray:
         self.cache = shape_of(pair)
         check_pair(self, self.cache)
         A, _ = pair
         return A
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> tuple:
         self.cached(dZ, tuple)
         return dZ, None
 
-    def output_shape(self, shapes):
+    def output_shape(self, shapes: Shape) -> Shape:
         check_pair(self, shapes)
         return shapes[0]
 
@@ -144,19 +148,19 @@ class Shift(Layer):
            [0., 0.]])
     """
 
-    def forward(self, A_prev):
+    def forward(self, A_prev: np.ndarray) -> np.ndarray:
         A = np.full(A_prev.shape, constant(0, A_prev), A_prev.dtype, like=A_prev)
         self.cache = A_prev.shape
         A[:, :-1, :-1] = A_prev[:, 1:, 1:]
         return A
 
-    def backward_input(self, dZ):
+    def backward_input(self, dZ: np.ndarray) -> np.ndarray:
         dA_prev = np.full(self.cached(dZ, tuple), constant(0, dZ), dZ.dtype, like=dZ)
         dA_prev[:, 1:, 1:] = dZ[:, :-1, :-1]
         return dA_prev
 
 
-def check_pair(layer, shapes):
+def check_pair(layer: Layer, shapes: Shape) -> None:
     if len(shapes) != 2 or not all(isinstance(shape, tuple) for shape in shapes):
         raise ValueError(
             f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: "
@@ -166,7 +170,7 @@ def check_pair(layer, shapes):
 
 # The network.
 
-def amoebanet_d(L, D, n_classes=1000, input_channels=3):
+def amoebanet_d(L: int, D: int, n_classes: int = 1000, input_channels: int = 3) -> list[Layer]:
     """Return AmoebaNet-D with L normal cells and D filters, as a list of layers.
 
     Args:
@@ -219,7 +223,7 @@ def amoebanet_d(L, D, n_classes=1000, input_channels=3):
     return [*layers, First(), GlobalAvgPool(), Linear(n_prev, n_classes, xavier)]
 
 
-def normal_sums(c):
+def normal_sums(c: int) -> list[tuple]:
     """Return (operation, index of a state) twice for each of the states 2 to 6 of a normal cell."""
     return [
         ((convolution(c, c), 1), (MaxPool2d(3, stride=1, padding=1), 1)),
@@ -230,7 +234,7 @@ def normal_sums(c):
     ]
 
 
-def reduction_sums(c):
+def reduction_sums(c: int) -> list[tuple]:
     """Return the pairs of a reduction cell, whose operations on the states 0 and 1 have stride 2."""
     return [
         ((MaxPool2d(2, stride=2), 0), (MaxPool2d(3, stride=2, padding=1), 0)),
@@ -241,7 +245,7 @@ def reduction_sums(c):
     ]
 
 
-def convolution(n_prev, n, kernel_size=(1, 1), stride=1):
+def convolution(n_prev: int, n: int, kernel_size: tuple[int, int] = (1, 1), stride: int = 1) -> Chain:
     """Return a chain: ReLU, a convolution without bias that keeps H and W at stride 1, BatchNorm.
 
     Args:
@@ -253,19 +257,19 @@ def convolution(n_prev, n, kernel_size=(1, 1), stride=1):
     return Chain(ReLU(), Conv2d(n_prev, n, kernel_size, stride, padding, bias=False), BatchNorm(n))
 
 
-def three_by_three(c, stride):
+def three_by_three(c: int, stride: int) -> Chain:
     """Return a convolution 3 x 3 between c / 4 channels, made of c before it, and made c again after it."""
     return Chain(convolution(c, c // 4), convolution(c // 4, c // 4, (3, 3), stride), convolution(c // 4, c))
 
 
-def seven_by_seven(c):
+def seven_by_seven(c: int) -> Chain:
     """Return a convolution 1 x 7 and then one 7 x 1, between c / 4 channels as in `three_by_three`."""
     narrow = c // 4
     across, down = convolution(narrow, narrow, (1, 7)), convolution(narrow, narrow, (7, 1))
     return Chain(convolution(c, narrow), across, down, convolution(narrow, c))
 
 
-def factorised_reduction(n_prev, n):
+def factorised_reduction(n_prev: int, n: int) -> Chain:
     """Return a chain that halves H and W: n / 2 channels see even rows and columns, n / 2 the odd ones."""
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]

@@ -1,5 +1,9 @@
 """Fully connected networks, LeNet-5, residual networks, and Transformers that continue a text."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Callable, Sequence
+
 from ..checks import shown, whole_number, whole_numbers
 from ..layers import (
     Add, AvgPool2d, BatchNorm, Chain, Conv2d, Dropout, Embedding, Flatten, GlobalAvgPool, Layer, LayerNorm,
@@ -7,7 +11,9 @@ from ..layers import (
 )
 
 
-def mlp(sizes, activation=ReLU, initialization=he):
+def mlp(
+    sizes: Sequence[int], activation: Callable[[], Layer] = ReLU, initialization: Callable = he
+) -> list[Layer]:
     """Return a multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with an activation between each two.
 
     Args:
@@ -40,8 +46,9 @@ def mlp(sizes, activation=ReLU, initialization=he):
 # LeNet-5, which read the digits on cheques.
 
 def lenet5(
-    input_shape=(1, 28, 28), n_classes=10, kernel_size=5, padding=(2, 0), channels=(6, 16), classic=False
-):
+    input_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, kernel_size: int = 5,
+    padding: Sequence[int] = (2, 0), channels: Sequence[int] = (6, 16), classic: bool = False,
+) -> list[Layer]:
     """Return LeNet-5 as a list of layers: two convolutions, each with pooling, and three Linear layers.
 
     Args:
@@ -82,7 +89,8 @@ def lenet5(
         raise ValueError(
             f"padding={padding} and channels={channels} must have one number for each of the two convolutions"
         )
-    layers, n_prev = [Reshape(input_shape)], input_shape[0]
+    layers: list[Layer] = [Reshape(input_shape)]
+    n_prev = input_shape[0]
     for n, pad in zip(channels, padding):
         activation = Tanh() if classic else ReLU()
         layers += [Conv2d(n_prev, n, kernel_size, padding=pad), activation, AvgPool2d(2)]
@@ -97,7 +105,7 @@ def lenet5(
 
 # Residual networks for small images.
 
-def resnet(depth=20, n_classes=10, input_channels=3):
+def resnet(depth: int = 20, n_classes: int = 10, input_channels: int = 3) -> list[Layer]:
     """Return a residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
 
     Args:
@@ -144,7 +152,10 @@ def _convolution(n_prev, n, kernel_size=3, stride=1):
 
 # Transformers.
 
-def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, tied=False, dropout=0):
+def transformer(
+    n_tokens: int, d: int, n_heads: int, n_layers: int, n_places: int | None = None,
+    n_hidden: int | None = None, tied: bool = False, dropout: float = 0,
+) -> list[Layer]:
     """Return a decoder: from tokens (T, m) to logits (n_tokens, T, m) for the token that comes next.
 
     Args:
@@ -181,7 +192,7 @@ def transformer(n_tokens, d, n_heads, n_layers, n_places=None, n_hidden=None, ti
     """
     n_layers = whole_number("n_layers", n_layers, 1)
     tie = "tokens" if tied else None
-    layers = [Embedding(n_tokens, d, tie)]
+    layers: list[Layer] = [Embedding(n_tokens, d, tie)]
     if n_places is not None:
         layers.append(PositionalEmbedding(d, n_places))
     if dropout:

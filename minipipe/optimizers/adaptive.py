@@ -4,10 +4,14 @@ RMSProp, Adam and AdamW divide each gradient by its recent size. With LARS and L
 which are for large mini-batches, the length of a step goes with that of the parameter.
 """
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..arrays import norm
-from ..checks import listed, real_number
+from ..checks import Number, listed, real_number
 from .optimizer import OPTIMIZERS, SGD, Optimizer
 
 
@@ -32,12 +36,13 @@ class RMSProp(Optimizer):
     n_memories = 1
 
     def __init__(
-        self, learning_rate=0.01, rho=0.99, epsilon=1e-8, weight_decay=0, decoupled=False, weights_only=False
-    ):
+        self, learning_rate: Number = 0.01, rho: Number = 0.99, epsilon: Number = 1e-8,
+        weight_decay: Number = 0, decoupled: bool = False, weights_only: bool = False,
+    ) -> None:
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
         self.rho, self.epsilon = real_number("rho", rho, least=0, below=1), _checked_epsilon(epsilon)
 
-    def step(self, g, v):
+    def step(self, g: np.ndarray, v: np.ndarray) -> tuple:
         v = _average(v, self.rho, g * g)
         return self.learning_rate * g / (np.sqrt(v) + self.epsilon), v
 
@@ -74,9 +79,9 @@ class Adam(Optimizer):
     n_memories = 2
 
     def __init__(
-        self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0, decoupled=False,
-        weights_only=False,
-    ):
+        self, learning_rate: Number = 0.001, betas: Sequence[Number] = (0.9, 0.999), epsilon: Number = 1e-8,
+        weight_decay: Number = 0, decoupled: bool = False, weights_only: bool = False,
+    ) -> None:
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
         betas = listed("betas", betas)
         if len(betas) != 2:
@@ -85,7 +90,7 @@ class Adam(Optimizer):
         self.betas = tuple(real_number(name, beta, least=0, below=1) for name, beta in named)
         self.epsilon = _checked_epsilon(epsilon)
 
-    def step(self, g, m, v):
+    def step(self, g: np.ndarray, m: np.ndarray, v: np.ndarray) -> tuple:
         beta1, beta2 = self.betas
         m, v = _average(m, beta1, g), _average(v, beta2, g * g)
         root = np.sqrt(v / (1 - beta2**self.n_updates))
@@ -117,8 +122,9 @@ class AdamW(Adam):
     """
 
     def __init__(
-        self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01, weights_only=False
-    ):
+        self, learning_rate: Number = 0.001, betas: Sequence[Number] = (0.9, 0.999), epsilon: Number = 1e-8,
+        weight_decay: Number = 0.01, weights_only: bool = False,
+    ) -> None:
         super().__init__(learning_rate, betas, epsilon, weight_decay, True, weights_only)
 
 
@@ -160,12 +166,13 @@ class LARS(SGD):
     needs_whole_parameters = True
 
     def __init__(
-        self, learning_rate, momentum=0.9, nesterov=False, weight_decay=0, trust=0.001, weights_only=True
-    ):
+        self, learning_rate: Number, momentum: Number = 0.9, nesterov: bool = False,
+        weight_decay: Number = 0, trust: Number = 0.001, weights_only: bool = True,
+    ) -> None:
         super().__init__(learning_rate, momentum, nesterov, False, weight_decay, False, weights_only)
         self.trust = real_number("trust", trust, above=0)
 
-    def before_step(self, W, g):
+    def before_step(self, W: np.ndarray, g: np.ndarray) -> np.ndarray:
         size, size_of_g = norm(W), norm(g)
         local = 1
         if size and size_of_g:
@@ -208,11 +215,12 @@ class LAMB(Adam):
     needs_whole_parameters = True
 
     def __init__(
-        self, learning_rate=0.001, betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01, weights_only=True
-    ):
+        self, learning_rate: Number = 0.001, betas: Sequence[Number] = (0.9, 0.999), epsilon: Number = 1e-6,
+        weight_decay: Number = 0.01, weights_only: bool = True,
+    ) -> None:
         super().__init__(learning_rate, betas, epsilon, weight_decay, True, weights_only)
 
-    def after_step(self, W, step):
+    def after_step(self, W: np.ndarray, step: np.ndarray) -> tuple:
         if self.weight_decay:
             step = step + self.learning_rate * self.weight_decay * W
         size, size_of_step = norm(W), norm(step)

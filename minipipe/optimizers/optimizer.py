@@ -1,15 +1,23 @@
 """What all optimizers share, and the first of them: stochastic gradient descent."""
 
+from __future__ import annotations  # so that help() shows names, not what they stand for
+
 import copy
+from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..arrays import computing, not_zero_in, overflow_refused
-from ..checks import real_number, shown, to_be_written, truth, without_return
+from ..checks import Number, real_number, shown, to_be_written, truth, without_return
 from ..layers.layer import finite, parameters_with
 from ..layers.through import in_one_piece
 from ..registry import AsCode, Examples, Registry
 from ..state import Pass
+
+if TYPE_CHECKING:
+    from ..layers.layer import Layer
+    from ..state import OptimizerState
 
 OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
 
@@ -38,18 +46,20 @@ class Optimizer(AsCode):
     """
 
     n_memories = 0
-    epsilon = None  # what keeps a gradient of 0 from being divided by 0, if there is one
+    epsilon: Any = None  # what keeps a gradient of 0 from being divided by 0, if there is one
     needs_whole_parameters = False  # whether a step depends on all numbers of a parameter at once
 
-    def __init__(self, learning_rate, weight_decay, decoupled, weights_only=False):
+    def __init__(
+        self, learning_rate: Number, weight_decay: Number, decoupled: bool, weights_only: bool = False
+    ) -> None:
         self.learning_rate, self.decoupled = learning_rate, truth("decoupled", decoupled)
         self.weights_only = truth("weights_only", weights_only)
         self.weight_decay = real_number("weight_decay", weight_decay, least=0)
         self.last_rate = self.learning_rate
-        self.memory = {}  # (index of the layer, "W" or "b", position in it) -> arrays
+        self.memory: Any = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self.n_updates = 0
         self.last_pass, self.in_fit = Pass(), False
-        self.network = None  # the token of the network that it has trained last
+        self.network: str | None = None  # the token of the network that it has trained last
 
     @property
     def n_epochs(self) -> int:
@@ -65,14 +75,14 @@ class Optimizer(AsCode):
         return None
 
     @property
-    def learning_rate(self):
+    def learning_rate(self) -> Any:
         return self._learning_rate
 
     @learning_rate.setter
-    def learning_rate(self, value):
+    def learning_rate(self, value: Number) -> None:
         self._learning_rate = real_number("learning_rate", value, above=0)
 
-    def update(self, layers, gradients):
+    def update(self, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
         """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.
 
         The old parameters and the gradients stay as they are. An update is made as a
@@ -85,7 +95,7 @@ class Optimizer(AsCode):
             layer, _, _ = parameters[key]
             setattr(layer, key[1], W)
 
-    def updated(self, parameters):
+    def updated(self, parameters: Mapping) -> dict:
         """Return {key: new array}, and keep in `memory` what the next update needs.
 
         Args:
@@ -123,17 +133,17 @@ class Optimizer(AsCode):
             finite(layer, array, f"what {type(self).__name__} remembers for {key[1]}")
         return new, remembered
 
-    def before_step(self, W, g):
+    def before_step(self, W: np.ndarray, g: np.ndarray) -> np.ndarray:
         """Return the gradient that `step` gets for the parameter W with the gradient g."""
         return g + self.weight_decay * W if self.weight_decay and not self.decoupled else g
 
-    def after_step(self, W, step):
+    def after_step(self, W: np.ndarray, step: np.ndarray) -> tuple:
         """Return (a parameter, what is subtracted from it), for the parameter W and a result of `step`."""
         if self.weight_decay and self.decoupled:
             W = W - self.learning_rate * self.weight_decay * W
         return W, step
 
-    def count_step(self, network):
+    def count_step(self, network: str) -> None:
         """Note a step that the network with this token has made with it, perhaps one of a pass of `fit`."""
         if self.network not in (None, network):
             self.last_pass = Pass()
@@ -141,13 +151,13 @@ class Optimizer(AsCode):
         if self.in_fit:
             self.last_pass = self.last_pass._replace(n_done=self.last_pass.n_done + 1)
 
-    def fresh(self):
+    def fresh(self) -> Optimizer:
         """Return an optimizer like this one that has made no update yet."""
         twin = copy.copy(self)
         twin.memory, twin.n_updates, twin.last_pass, twin.network = {}, 0, Pass(), None
         return twin
 
-    def resume(self, found, network):
+    def resume(self, found: OptimizerState, network: str) -> None:
         """Go on where another optimizer has stopped.
 
         Args:
@@ -158,7 +168,7 @@ class Optimizer(AsCode):
         self.n_updates, self.last_pass = found.n_updates, Pass(*found.last_pass)
         self.learning_rate, self.last_rate, self.network = found.learning_rate, found.last_rate, network
 
-    def step(self, g, *memory):
+    def step(self, g: Any, *memory: Any) -> tuple:
         """Return (what to subtract from a parameter with gradient `g`, *what to remember for `memory`).
 
         The arrays that it gets stay as they are.
@@ -179,7 +189,7 @@ class Optimizer(AsCode):
                 not_zero_in(g.dtype, "epsilon", self.epsilon)
         self.check_memory({key: g.shape for key, (_, _, g) in parameters.items()})
 
-    def check_network(self, token):
+    def check_network(self, token: str) -> None:
         """Raise `ValueError` if it remembers gradients of a network with another token."""
         if self.n_memories and self.n_updates and self.network not in (None, token):
             raise ValueError(
@@ -188,7 +198,7 @@ class Optimizer(AsCode):
                 "training in this network, call net.resume(other.state(optimizer), optimizer)"
             )
 
-    def check_memory(self, shapes):
+    def check_memory(self, shapes: Mapping) -> None:
         """Raise `ValueError` if it remembers another network. shapes: {key of a parameter: its shape}."""
         if not self.n_memories:
             return
@@ -241,9 +251,9 @@ class SGD(Optimizer):
     """
 
     def __init__(
-        self, learning_rate, momentum=0, nesterov=False, rate_inside=False, weight_decay=0, decoupled=False,
-        weights_only=False,
-    ):
+        self, learning_rate: Number, momentum: Number = 0, nesterov: bool = False, rate_inside: bool = False,
+        weight_decay: Number = 0, decoupled: bool = False, weights_only: bool = False,
+    ) -> None:
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
         momentum = real_number("momentum", momentum, least=0, below=1)
         if truth("nesterov", nesterov) and not momentum:
@@ -252,7 +262,7 @@ class SGD(Optimizer):
         self.momentum, self.nesterov, self.rate_inside = momentum, nesterov, rate_inside
         self.n_memories = 1 if momentum else 0
 
-    def step(self, g, velocity=None):
+    def step(self, g: np.ndarray, velocity: np.ndarray | None = None) -> tuple:
         if velocity is None:
             return (self.learning_rate * g,)
         if self.rate_inside:
@@ -263,7 +273,7 @@ class SGD(Optimizer):
         return step if self.rate_inside else self.learning_rate * step, velocity
 
 
-def checked_optimizer(optimizer):
+def checked_optimizer(optimizer: Any) -> Optimizer:
     """Return `optimizer` if it is one; raise `ValueError` for anything else."""
     if not isinstance(optimizer, Optimizer):
         raise ValueError(

@@ -148,9 +148,11 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 @cache
 def statements_of(path):
-    """Return all statements of a file, also those inside functions and classes."""
+    """Return all statements of a file, also those inside functions and classes, but none for types alone."""
     def inside(tree):
         for node in ast.iter_child_nodes(tree):
+            if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+                continue  # it never runs
             if isinstance(node, (ast.stmt, ast.ExceptHandler)):
                 yield node
                 yield from inside(node)
