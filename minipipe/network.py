@@ -134,7 +134,7 @@ class Network:
         """A network of its own: one that shared its layers would train with this one."""
         return copy.deepcopy(self)
 
-    def predict(self, X: np.ndarray) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the output of the last layer for X (n[0], m), as one full-width batch.
 
         The network is not in training then, and nothing is cached.

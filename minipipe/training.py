@@ -42,7 +42,7 @@ class Epoch(NamedTuple):
 
 def fit(
     model: Network, X: ArrayLike, Y: ArrayLike, optimizer: Optimizer, epochs: int,
-    batch_size: int | Callable[[int], int], validation: tuple[ArrayLike, ArrayLike] | None = None,
+    batch_size: int | Callable[[int], int], validation: tuple | None = None,
     metric: Callable = accuracy, seed: int = 0, report: Callable[[str], object] | None = print,
     learning_rate: Rate | None = None, clip: float | None = None, first_epoch: int | None = None,
 ) -> list[Epoch]:
