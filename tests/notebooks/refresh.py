@@ -4,6 +4,10 @@
 
 Nothing else in the files changes. An output that says and shows what it did stays byte for byte as it is
 saved, and so does one that is measured, whose numbers differ from run to run.
+
+Or writes copies of all notebooks without the solutions of their exercises, for a class:
+
+    python3 tests/notebooks/refresh.py --without-solutions class
 """
 
 import json
@@ -20,6 +24,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 DECIMAL = re.compile(r"\d+\.\d*(?:e[+-]?\d+)?")
+SOLUTION = re.compile(r"\n*<details><summary>Solution: (?:(?!</details>).)*</details>", re.DOTALL)
 VARIES = re.compile(r"\bat 0x[0-9a-f]+")                            # where an object happens to lie in memory
 
 
@@ -172,7 +177,24 @@ def refresh(path, run=run):
     return changed
 
 
+def without_solutions(folder):
+    """Write copies of all notebooks into a folder; hints and the answers that `guess` opens stay.
+
+    Raise `FileExistsError` if a file there has the name of a notebook.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            cell["source"] = SOLUTION.sub("\n", "".join(cell["source"])).splitlines(keepends=True)
+        with (folder / path.name).open("x", encoding="utf-8") as file:
+            json.dump(notebook, file, indent=1, ensure_ascii=False)
+
+
 def main(paths):
+    if paths[:1] == ["--without-solutions"] and len(paths) == 2:
+        without_solutions(Path(paths[1]))
+        return
     if not paths:
         sys.exit("which notebooks? python3 tests/notebooks/refresh.py notebooks/*.ipynb refreshes them all")
     for path in paths:

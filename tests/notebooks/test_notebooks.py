@@ -15,6 +15,8 @@ from matplotlib.image import imsave
 from notebooks import refresh
 from notebooks.template import NOTEBOOKS, ROOT, cells_of, source
 
+from exercises.folds import FOLD
+
 RUNS = [pytest.mark.notebooks, pytest.mark.slow]
 
 
@@ -149,3 +151,21 @@ def test_a_cell_added_above_moves_the_numbers_on(tmp_path):
              "output_type": "execute_result"}
     fresh = saved | {"execution_count": 2}
     assert after(tmp_path / "ours.ipynb", [[], [saved]], [[], [fresh]]) == (book([], [fresh]), True)
+
+
+def test_copies_for_a_class_lack_the_solutions_alone(tmp_path):
+    """Hints, skeletons and the folds that `guess` opens stay as they are; so does all else of each file."""
+    refresh.main(["--without-solutions", str(tmp_path / "class")])
+    copies = sorted((tmp_path / "class").iterdir())
+    assert [copy.name for copy in copies] == [path.name for path in NOTEBOOKS]
+    for path, copy in zip(NOTEBOOKS, copies):
+        for old, new in zip(cells_of(path), cells_of(copy), strict=True):
+            folds = [fold for fold in FOLD.finditer(source(old)) if fold["title"].startswith("Solution: ")]
+            text = source(old)
+            for fold in folds:
+                text = text.replace(f"{fold[0]}</details>", "")
+            assert source(new).split() == text.split() and "Solution: " not in source(new)
+            assert source(new).count("<details>") == source(new).count("</details>")
+            assert old | {"source": 0} == new | {"source": 0}
+    with pytest.raises(FileExistsError):
+        refresh.main(["--without-solutions", str(ROOT / "notebooks")])
