@@ -59,8 +59,10 @@ def simulate(
     checked_costs(costs)
     one_of("all_reduce", all_reduce, ALL_REDUCES)
     schedule = build(schedule, devices, microbatches)
-    stop = stop_of(schedule) if as_far_as_it_goes and footprints is None else None
-    if stop is None:
+    stop = None
+    if as_far_as_it_goes and footprints is None:
+        stop = stop_of(schedule)
+    else:
         schedule.validate()
     if footprints is None:
         perform_on, n_done = perform_without_numbers(costs, schedule.n_stages), stop and stop.n_done
