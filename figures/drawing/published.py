@@ -1,10 +1,9 @@
 """GPipe's tables 1, 2 and 3 and Zero Bubble's as text, each published cell beside the one of this package."""
 
-from minipipe.papers import (
-    blocks_that_fit, table_1, table_2, table_3, text_of_cells, text_of_largest, torchgpipe_table,
-)
-from minipipe.papers.gpipe import BOUNDS, M
+from minipipe.papers import table_1, table_2, table_3
+from minipipe.papers.gpipe import M
 
+from .explained import BOUNDS, blocks_that_fit, text_of_cells, text_of_largest, torchgpipe_table
 from .zero_bubble import bubble_rates
 
 

@@ -7,8 +7,6 @@ from ..checks import shown
 from ..planning import GPUS, MODELS, Nodes, Software, Transformer, confirm, plan
 from ..planning.hardware import LINKS, OTHER_LINKS
 
-CLUSTER = "nodes x GPUs of a node x the GPU, such as 2x4xh100"
-
 
 def print_plan(options):
     """Print the best way and why its neighbours lose; run it on the engine and draw it, if asked."""
@@ -37,7 +35,10 @@ def nodes_of(options):
     """Return the `Nodes` of a text such as 2x4xh100, with the links that come with the GPU."""
     found = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(.+)", options.gpus.lower())
     if not found:
-        raise ValueError(f"--gpus {shown(options.gpus)} is not a cluster: type {CLUSTER}")
+        raise ValueError(
+            f"--gpus {shown(options.gpus)} is not a cluster: type nodes x GPUs of a node x the GPU, "
+            "such as 2x4xh100"
+        )
     nodes, gpus, name = found.groups()
     if name not in GPUS:
         raise ValueError(f"--gpus {shown(options.gpus)}: {name!r} is not one of {', '.join(GPUS)}")

@@ -1,7 +1,7 @@
 """Published results, as data with their sources, and the same results by simulation.
 
-tables: the cells of GPipe's tables 1 to 4 and of torchgpipe; and all of them as text, which
-    `python3 figures/draw.py tables` prints, with those of Zero Bubble.
+tables: the cells of GPipe's tables 1 to 4. `python3 figures/draw.py tables` prints them
+    beside those of this package, and Zero Bubble's.
 devices: the accelerators behind them; and latencies and bandwidths that every programmer should know, each
     row of which gives a `Link`.
 gpipe: table 1 by `describe` and `footprints`, tables 2 and 3 by `simulate`.
@@ -15,15 +15,11 @@ time; its row M = 32 is met within 5 %. Table 1's parameters are met within 3 %;
 """
 
 from .devices import HARDWARE, P100, TPU_V2, TPU_V3, Accelerator, Hardware
-from .gpipe import (
-    Compared, Computed, blocks_that_fit, equal_stages, table_1, table_2, table_3, torchgpipe_table,
-)
-from .tables import (
-    ACCURACIES, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, text_of_cells, text_of_hardware, text_of_largest,
-)
+from .gpipe import Compared, Computed, equal_stages, table_1, table_2, table_3
+from .tables import ACCURACIES, TABLE_1, TABLE_2, TABLE_3, text_of_hardware
 
 __all__ = [
     "ACCURACIES", "Accelerator", "Compared", "Computed", "HARDWARE", "Hardware", "P100", "TABLE_1",
-    "TABLE_2", "TABLE_3", "TORCHGPIPE", "TPU_V2", "TPU_V3", "blocks_that_fit", "equal_stages", "table_1",
-    "table_2", "table_3", "text_of_cells", "text_of_hardware", "text_of_largest", "torchgpipe_table",
+    "TABLE_2", "TABLE_3", "TPU_V2", "TPU_V3", "equal_stages", "table_1",
+    "table_2", "table_3", "text_of_hardware",
 ]

@@ -18,7 +18,7 @@ from ..parallel.options import Cut
 from ..planning.measuring import footprints
 from ..schedules import gpipe
 from .devices import P100, TPU_V2, TPU_V3
-from .tables import MEMORY_UNIT, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, Largest
+from .tables import MEMORY_UNIT, TABLE_1, TABLE_2, TABLE_3, Largest
 
 
 # The two networks of GPipe's tables.
@@ -94,7 +94,7 @@ def table_1() -> list[Computed]:
 def _estimate(column):
     unit, network = MEMORY_UNIT[column.family], described(column.family, column.size)
     counts = histogram([row.macs for row in network.rows], column.n_devices)
-    parameters, activations = _stage_bytes(column.family, column.size, counts, M if column.pipeline else 1)
+    parameters, activations = bytes_of_stages(column.family, column.size, counts, M if column.pipeline else 1)
     computed = network.parameters, sum(parameters) / unit, sum(activations) / unit
     printed = column.parameters, column.parameter_memory, column.activation_memory
     errors = tuple(here / there - 1 for here, there in zip(computed, printed))
@@ -102,7 +102,7 @@ def _estimate(column):
     return Computed(column, *computed, errors, fullest, ACCELERATOR_OF[column.family].memory)
 
 
-def _stage_bytes(family, size, counts, M):
+def bytes_of_stages(family, size, counts, M):
     """Return (bytes of parameters, bytes of activations), each a list over the stages.
 
     With one micro-batch, nothing is recomputed.
@@ -125,28 +125,6 @@ def _stage_bytes(family, size, counts, M):
     return parameters, activations
 
 
-def blocks_that_fit(devices: int) -> int:
-    """Return the most Transformer blocks that `devices` TPUv3 hold, under the assumptions for table 1.
-
-    The first device also holds the embedding, the last one the final norm, the last Linear and the loss's
-    cache. What a block takes is what a stage with 2 of them takes more than one with 1.
-    """
-    devices = whole_number("devices", devices, 1)
-    bytes_of_stages = []
-    for n in (1, 2):  # blocks in each stage
-        counts = [n] * devices
-        counts[0] += 1   # the embedding
-        counts[-1] += 2  # the final norm, the last Linear
-        parameters, activations = _stage_bytes("Transformer", (n * devices,), counts, M)
-        bytes_of_stages.append(map(sum, zip(parameters, activations)))
-    n_blocks = 0
-    for one, two in zip(*bytes_of_stages):
-        of_a_block = two - one
-        others = one - of_a_block
-        n_blocks += int((TPU_V3.memory - others) / of_a_block)
-    return n_blocks
-
-
 # GPipe's tables 2 and 3 by simulation: its schedule, with recomputation.
 #
 # A stage costs what its products cost. AmoebaNet-D is cut by the rule of GPipe's released code, the
@@ -156,7 +134,11 @@ def blocks_that_fit(devices: int) -> int:
 # gives 32 of them: 4 images, 1 sequence. A backward costs two forwards, a recomputation one.
 
 MICRO_BATCH_SIZE = {"AmoebaNet-D": 4, "Transformer": 1}
-BOUNDS = {"table 2": 0.07, "table 3": 0.05}  # of relative errors that need no reason
+CELLS = {"table 2": TABLE_2, "table 3": TABLE_3}
+RUNS = {  # table -> {family: (device, size)}
+    "table 2": {"AmoebaNet-D": (TPU_V2, (18, 256)), "Transformer": (TPU_V3, (48,))},
+    "table 3": {"AmoebaNet-D": (P100, (18, 128)), "Transformer": (P100, (24,))},
+}
 
 
 class Compared(NamedTuple):
@@ -164,7 +146,6 @@ class Compared(NamedTuple):
 
     table, family, K, M: which cell.
     published, simulated: the throughputs.
-    explained_by: the reason of an error that is larger than its table's bound in `BOUNDS`, "" otherwise.
 
     Its error is simulated / published - 1.
     """
@@ -175,7 +156,6 @@ class Compared(NamedTuple):
     M: int
     published: float
     simulated: float
-    explained_by: str
 
     @property
     def error(self):
@@ -184,36 +164,20 @@ class Compared(NamedTuple):
 
 def table_2() -> list[Compared]:
     """Return the cells of table 2."""
-    return _compared("table 2", TABLE_2, {"AmoebaNet-D": (TPU_V2, (18, 256)), "Transformer": (TPU_V3, (48,))})
+    return _compared("table 2")
 
 
 def table_3() -> list[Compared]:
     """Return the cells of table 3."""
-    return _compared("table 3", TABLE_3, {"AmoebaNet-D": (P100, (18, 128)), "Transformer": (P100, (24,))})
+    return _compared("table 3")
 
 
-def torchgpipe_table() -> list[Compared]:
-    """Return what torchgpipe measured, beside our simulation of table 2's AmoebaNet-D.
-
-    No errors are explained.
-    """
-    ours = {(cell.K, cell.M): cell.simulated for cell in table_2() if cell.family == "AmoebaNet-D"}
+def _compared(table):
     return [
-        Compared("torchgpipe", "AmoebaNet-D", K, M, published, ours[K, M], "")
-        for (K, M), published in TORCHGPIPE.items()
+        Compared(table, family, K, M, published, speed_up(family, size, K, M, device, CELLS[table][family]))
+        for family, (device, size) in RUNS[table].items()
+        for (K, M), published in CELLS[table][family].items()
     ]
-
-
-def _compared(table, published, runs):
-    compared = []
-    for family, cells in published.items():
-        device, size = runs[family]
-        for (K, M), value in cells.items():
-            cell = Compared(table, family, K, M, value, speed_up(family, size, K, M, device, cells), "")
-            if abs(cell.error) > BOUNDS[table]:
-                cell = cell._replace(explained_by=_reason(family, size, K, M, value, cells))
-            compared.append(cell)
-    return compared
 
 
 def speed_up(family, size, K, M, device, cells):
@@ -234,7 +198,7 @@ def samples_per_second(family, size, K, M, device):
     n = MICRO_BATCH_SIZE[family]
     seconds = [device.seconds(n * max(sum(row.macs for row in stage), 1)) for stage in stages]
     sent = [n * stage[-1].n_bytes for stage in stages]
-    return n * M / _makespan(seconds, M, device.early, sent, device.link)
+    return n * M / makespan(seconds, M, device.early, sent, device.link)
 
 
 def stages_for(family, size, K):
@@ -246,30 +210,13 @@ def stages_for(family, size, K):
     return cut_into_stages(rows, histogram([row.macs for row in rows], K))
 
 
-def share_of_slowest(family, size, K):
-    """Return the MACs of the stage with the most, as a share of all."""
-    macs = [sum(row.macs for row in stage) for stage in stages_for(family, size, K)]
-    return max(macs) / sum(macs)
-
-
-def _makespan(seconds, M, early, sent=0, link=Link()):
+def makespan(seconds, M, early, sent=0, link=Link()):
     """Return the makespan of GPipe. seconds: of the forward of a micro-batch, for each stage."""
     schedule = gpipe(len(seconds), M)
     if early:
         schedule = with_recompute(schedule)
     costs = Costs(F=seconds, B=[(2 if early else 3) * F for F in seconds], message_bytes=sent)
     return simulate(schedule, costs, link).makespan
-
-
-def _relative(share, K, M, base_share):
-    """Return the throughput relative to K = 2, M = 1, if stage 0 takes `share` of the time.
-
-    The other stages share the rest equally.
-    """
-    def seconds(K, share):
-        return [share] + [(1 - share) / (K - 1)] * (K - 1)
-
-    return M * _makespan(seconds(2, base_share), 1, early=True) / _makespan(seconds(K, share), M, early=True)
 
 
 def equal_stages(K, M):
@@ -279,38 +226,5 @@ def equal_stages(K, M):
     """
     K, M = whole_number("K", K, 1), whole_number("M", M, 1)
     return tuple(
-        M * _makespan([1 / 2] * 2, 1, early) / _makespan([1 / K] * K, M, early) for early in (True, False)
-    )
-
-
-@lru_cache
-def slowest_share(K, M, published, base_share=None):
-    """Return the share of the time that the slowest of K stages takes, if that explains a cell of table 2.
-
-    K, M: stages and micro-batches of the cell.
-    published: the cell, relative to K = 2, M = 1.
-    base_share: the same for two stages; None where K is 2.
-
-    By bisection.
-    """
-    low, high = 1 / K, 1 - 1e-9
-    for _ in range(30):
-        share = (low + high) / 2
-        slower = _relative(share, K, M, share if base_share is None else base_share) < published
-        low, high = (low, share) if slower else (share, high)
-    return share
-
-
-def _reason(family, size, K, M, published, cells):
-    best = max(equal_stages(K, M))
-    if published > best:
-        return f"equal stages and free links give {best:.2f}; batch sizes were adjusted"
-    two = slowest_share(2, 32, cells[2, 32])
-    share = two if K == 2 else slowest_share(K, 32, cells[K, 32], two)
-    macs, time = (f"{100 * part:.0f} %" for part in (share_of_slowest(family, size, K), share))
-    if M == 32:
-        return f"slowest stage: {macs} of the MACs; {time} of the time would give this cell"
-    return (
-        f"slowest stage: {macs} of the MACs; {time} of the time give {_relative(share, K, M, two):.2f}; "
-        "batch sizes were adjusted"
+        M * makespan([1 / 2] * 2, 1, early) / makespan([1 / K] * K, M, early) for early in (True, False)
     )

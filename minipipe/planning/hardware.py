@@ -207,13 +207,9 @@ def product(gpu, rows, size, weight=False):
     speed = gpu.top * gpu.peak
     slower = MEASURED_TOP / speed
     rows, size = max(rows, FEWEST_ROWS / slower), max(size, SMALLEST_SIZE)
-    return 2 * rows * size / (speed * shape(rows * slower, size, weight))
-
-
-def shape(rows, size, weight):
-    """Return the speed of a measured product beside `MEASURED_TOP`."""
-    row = log2(rows)
-    return 2 ** between(log2(size), [(x, between(row, column)) for x, column in SPEEDS[weight]])
+    row = log2(rows * slower)
+    shape = 2 ** between(log2(size), [(x, between(row, column)) for x, column in SPEEDS[weight]])
+    return 2 * rows * size / (speed * shape)
 
 
 def half_ring(nodes, n_bytes, n, n_in):

@@ -89,15 +89,6 @@ def counts_for(stages, layers, loss, sample):
     return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
 
 
-def sends_back(pattern):
-    """Return the kind of action in `pattern` whose result goes back to the stage before.
-
-    >>> sends_back("FRB"), sends_back("FIW")
-    ('B', 'I')
-    """
-    return next(kind for kind in pattern if RULES[kind].way < 0)
-
-
 def one_micro_batch(stages, pattern, X, Y):
     """Return {(kind, stage): Performed} of a micro-batch on which each stage does the actions of `pattern`.
 
@@ -153,7 +144,8 @@ def footprint(stage, performed, optimizer, start):
         for pattern, actions in performed.items()
     }
     pattern, actions = next(iter(by_kind.items()))
-    messages = {"F": actions["F"], "B": actions[sends_back(pattern)]}
+    back = next(kind for kind in pattern if RULES[kind].way < 0)  # B or I
+    messages = {"F": actions["F"], "B": actions[back]}
     state = 0
     if optimizer is not None:  # what a fresh one keeps after an update of a copy of the stage
         optimizer = optimizer.fresh()
@@ -196,8 +188,6 @@ def n_bytes_of(sent):
     """Return the bytes of what a stage sends or receives."""
     return sum(array.nbytes for array in leaves(sent))
 
-
-# Without numbers: the bytes alone.
 
 def footprints(
     layers, loss, stages, input_shape, m, dtype="float64", optimizer=None, patterns=PATTERNS,
@@ -288,8 +278,6 @@ class NoNumbers:
     def __getattr__(self, name):
         return getattr(np.random.default_rng(0), name)
 
-
-# With numbers: the seconds, too.
 
 class Measured(NamedTuple):
     """costs: `Costs` in seconds. footprints: a `Footprint` for each stage."""

@@ -16,6 +16,7 @@ from .transformer import RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Softwa
 SIMPLEST_WITHIN = 1.01  # of the fastest, the simplest is taken
 LARGEST_B = 64  # samples of a micro-batch
 ENOUGH = 10  # doublings of the nodes that are tried where nothing fits
+in_seconds, in_bytes = attrgetter("step"), attrgetter("n_bytes")  # keys
 
 
 @dataclass(frozen=True)
@@ -275,9 +276,6 @@ def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
     fastest = min(fitting, key=in_seconds)
     best = min((way for way in fitting if way.step <= SIMPLEST_WITHIN * fastest.step), key=simplicity)
     return Plan(best, fastest, neighbours_of(best, ways), len(ways))
-
-
-in_seconds, in_bytes = attrgetter("step"), attrgetter("n_bytes")  # keys
 
 
 def _too_large(smallest):

@@ -5,6 +5,7 @@ from .hardware import half_ring, product
 from .transformer import along, layers_of_stages, on_devices, parameters_of_stages
 
 KERNELS = 22, 60  # launches of a layer, forward and backward
+STORED = 13  # bytes a score that fused kernels with dropout move in a forward, where scores are stored
 LOGITS = 22  # bytes that the loss moves for each logit, forward and backward; inferred from published runs
 
 
@@ -13,7 +14,7 @@ def attention(model, gpu, choice, software):
 
     Fused: 4 scores s^2 b h / T operations forward, 2.5 times as many backward, at the
     GPU's two shares of its peak. Stored: two products of all scores at 0.6 top, and
-    `stored` bytes a score; backward twice the products and 1.5 times the bytes.
+    13 bytes a score; backward twice the products and 1.5 times the bytes.
 
     Source: Dao 2023 (FlashAttention-2); Korthikanti et al. 2022.
     """
@@ -23,7 +24,7 @@ def attention(model, gpu, choice, software):
         forward, backward = (operations * software.scores / (share * gpu.peak) for share in gpu.flash)
         return forward, 2.5 * backward
     products = operations / (0.6 * gpu.top * gpu.peak)
-    moved = software.stored * model.heads * s * s * b / T / gpu.bandwidth
+    moved = STORED * model.heads * s * s * b / T / gpu.bandwidth
     return products + moved, 2 * products + 1.5 * moved
 
 

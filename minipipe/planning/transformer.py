@@ -203,8 +203,6 @@ class Software:
         hidden_T: share of the other exchanges of T that is hidden.
         launch: seconds of a kernel's launch, 0 where something hides it.
         passes: how many times as many bytes elementwise kernels move as the best fused.
-        stored: bytes a score that kernels move in a forward where scores are stored: 13
-            fused with dropout, 8 without, 32 eager.
     """
 
     flash: bool = True
@@ -214,7 +212,6 @@ class Software:
     hidden_T: float = 0.0
     launch: float = 0.0
     passes: float = 1.0
-    stored: float = 13
 
     def __post_init__(self):
         least = {"overlap": 0, "hidden_T": 0, "launch": 0}

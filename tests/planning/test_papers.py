@@ -10,18 +10,19 @@ from functools import cache
 
 import pytest
 from figures import draw
+from figures.drawing.explained import (
+    BOUNDS, TORCHGPIPE, blocks_that_fit, reason_of, relative_throughput, share_of_slowest, slowest_share,
+    text_of_cells, torchgpipe_table,
+)
 from figures.drawing.zero_bubble import ZERO_BUBBLE, zero_bubble_table
 
 import minipipe as mp
 from minipipe.order import peak_microbatches
 from minipipe.papers import (
-    HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TORCHGPIPE, TPU_V2, TPU_V3, blocks_that_fit, equal_stages,
-    table_1, table_2, table_3, text_of_cells, torchgpipe_table,
+    HARDWARE, P100, TABLE_1, TABLE_2, TABLE_3, TPU_V2, TPU_V3, equal_stages,
+    table_1, table_2, table_3,
 )
-from minipipe.papers.gpipe import (
-    BOUNDS, MEMORY_UNIT, Largest, _estimate, _makespan, _relative, samples_per_second, share_of_slowest,
-    slowest_share,
-)
+from minipipe.papers.gpipe import MEMORY_UNIT, Largest, _estimate, makespan, samples_per_second
 from minipipe.schedules import build, gpipe, interleaved_one_f_one_b
 
 PARAMETERS = [
@@ -119,9 +120,9 @@ def test_four_times_the_devices_are_3_5_times_as_fast():
 
 
 def test_every_cell_that_is_off_has_a_reason_and_no_other_has():
-    reasons = {(cell.family, cell.K, cell.M): cell.explained_by for cell in table_2()}
+    reasons = {(cell.family, cell.K, cell.M): reason_of(cell) for cell in table_2()}
     for cell in table_2() + table_3():
-        assert bool(cell.explained_by) == (abs(cell.error) > BOUNDS[cell.table])
+        assert bool(reason_of(cell)) == (abs(cell.error) > BOUNDS[cell.table])
     for K in (2, 4, 8):
         assert reasons["Transformer", K, 4].startswith("equal stages and free links give")
         assert "batch sizes were adjusted" in reasons["Transformer", K, 4]
@@ -129,7 +130,7 @@ def test_every_cell_that_is_off_has_a_reason_and_no_other_has():
         assert "batch sizes" in reasons["AmoebaNet-D", K, 4]
     head, *lines, _ = text_of_cells(table_2(), BOUNDS["table 2"]).splitlines()
     column = head.index("explained by")
-    assert [line[column:] for line in lines] == [cell.explained_by for cell in table_2()]
+    assert [line[column:] for line in lines] == [reason_of(cell) for cell in table_2()]
     assert all(("*" in line) == (line[column - 2:column] == "* ") == bool(line[column:]) for line in lines)
     assert "explained by" not in text_of_cells(table_3(), BOUNDS["table 3"])
 
@@ -139,9 +140,9 @@ def test_no_schedule_reaches_8_stages_with_few_micro_batches():
     K = 2, M = 1 takes 3.5.
     """
     assert TABLE_2["Transformer"][8, 1] > 1 * 3.5 / 3 and TABLE_2["Transformer"][8, 4] > 4 * 3.5 / 3
-    assert _makespan([1, 1], 1, early=True) / 2 == 3.5
+    assert makespan([1, 1], 1, early=True) / 2 == 3.5
     # if recomputation waits for the gradient, the bounds are above the cells
-    waiting = _makespan([1, 1], 1, early=False) / 2
+    waiting = makespan([1, 1], 1, early=False) / 2
     assert waiting == 4
     assert TABLE_2["Transformer"][8, 1] < 1 * waiting / 3
     assert TABLE_2["Transformer"][8, 4] < 4 * waiting / 3
@@ -154,8 +155,8 @@ def test_equal_stages_follow_their_closed_forms():
     """
     for K in range(2, 9):
         for M in (1, 4, 32):
-            assert _makespan([1] * K, M, early=True) == 4 * M + 3 * (K - 1)
-            assert _makespan([1] * K, M, early=False) == 4 * (M + K - 1)
+            assert makespan([1] * K, M, early=True) == 4 * M + 3 * (K - 1)
+            assert makespan([1] * K, M, early=False) == 4 * (M + K - 1)
     for K in (2, 4, 8):
         early, late = equal_stages(K, 32)
         bound = 1000 * 2**-53  # the longest path has 4 * 32 + 3 * 7 sums and quotients, each rounded once
@@ -168,10 +169,10 @@ def test_the_slowest_share_explains_the_cell_it_is_made_from():
     two = slowest_share(2, 32, cells[2, 32])
     # bisected 30 times between 0 and 1; a time is in proportion to a share of 0.2 at least, or to two
     bound = 2 * 2**-30 / 0.2
-    assert _relative(two, 2, 32, two) == pytest.approx(cells[2, 32], rel=bound)
+    assert relative_throughput(two, 2, 32, two) == pytest.approx(cells[2, 32], rel=bound)
     for K in (4, 8):
         share = slowest_share(K, 32, cells[K, 32], two)
-        assert _relative(share, K, 32, two) == pytest.approx(cells[K, 32], rel=bound)
+        assert relative_throughput(share, K, 32, two) == pytest.approx(cells[K, 32], rel=bound)
         assert share > 1.4 * share_of_slowest("AmoebaNet-D", (18, 256), K)
     assert two > 0.65 and 0.5 <= share_of_slowest("AmoebaNet-D", (18, 256), 2) < 0.53
 
@@ -294,7 +295,7 @@ def test_the_tables_are_printed_with_every_cell(capsys, monkeypatch):
         assert f"{rate.column:7}{rate.published:>12.4f}{rate.found:>8.4f}" in out
     for cell in table_2() + table_3() + torchgpipe_table():
         assert f"{cell.published:>11g}{cell.simulated:>11.3f}{100 * cell.error:>+8.1f} %" in out
-        assert cell.explained_by in out
+        assert reason_of(cell) in out
     assert [estimate.published for estimate in table_1()] == list(TABLE_1)
     for estimate in table_1():
         assert all(f"{100 * error:+.1f} %" in out for error in estimate.errors)
