@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import mimetypes
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,6 @@ FILES = {  # that a page loads from there: the bytes and the hash of each
 }
 LIVE = Path(str(resources.files(__package__))) / "live"
 PACKAGE = LIVE.parents[1]
-TYPES = {".mjs": "text/javascript", ".wasm": "application/wasm"}  # which Python 3.10 does not know
 FIRST = "1f1b", "zb-h1"  # what the page shows where its address asks for nothing
 SIZES = {"K": 4, "M": 8}  # of the runs that are stored
 SESSION = """
@@ -124,25 +124,11 @@ def archive_of_modules():
     return file.getvalue()
 
 
-class Handler(SimpleHTTPRequestHandler):
-    """Answer with the files of a folder, with the types that browsers insist on, and say nothing of it."""
-
-    extensions_map = SimpleHTTPRequestHandler.extensions_map | TYPES
-
-    def log_message(self, *_):
-        """Leave the terminal as it is."""
-
-
-def serve(folder, port=8000):
-    """Serve `folder` on the loopback address until it is interrupted.
-
-    port: if another program has it, any free one is taken.
-    """
-    handler = partial(Handler, directory=str(folder))
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    with server:
+def serve(folder):
+    """Serve `folder` on the loopback address, at any free port, until it is interrupted."""
+    for ending, kind in ((".mjs", "text/javascript"), (".wasm", "application/wasm")):
+        mimetypes.add_type(kind, ending)  # Python 3.10 does not know them, and browsers insist
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         print(f"serving http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)", flush=True)
         server.serve_forever()

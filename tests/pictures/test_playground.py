@@ -8,7 +8,7 @@ import threading
 import time
 from fractions import Fraction
 from functools import partial
-from http.server import ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from itertools import product
 from pathlib import Path
@@ -19,13 +19,13 @@ from matplotlib.image import imread
 from pictures.browser import CHROMIUM, Driven
 
 import minipipe as mp
-from minipipe.cluster import Exchange, Link
+from minipipe.cluster import Exchange, Link, Span
 from minipipe.order import in_copies, peak_microbatches, simulate, with_all_reduce, with_zero
 from minipipe.order.volumes import names_in_split
 from minipipe.plots.boxes import rows_of, spans_and_exchanges
 from minipipe.schedules import SCHEDULES, build
 from minipipe.site.live import lab
-from minipipe.site.playground import Handler, write_playground
+from minipipe.site.playground import write_playground
 
 NAMES = [*SCHEDULES.load()]
 HALVES = {"I", "W"}
@@ -66,6 +66,11 @@ def same(picture, trace):
     ]
     if idle["words"] and idle["words"][0] is not None:
         assert idle["words"] == [causes.describe(each) for each in trace.idle]
+        for each, numbers in zip(trace.idle, idle["blame"]):
+            blamed = [part.blame for part in causes.parts[each] if type(part.blame) in (Span, Exchange)]
+            assert {(spans["row"][i], spans["start"][i]) for i in numbers} == {
+                (rows[one.device, one.lane], float(one.start)) for one in blamed
+            }
     assert picture["messages"]["sent"] == [float(message.sent) for message in trace.messages]
     assert picture["exact"] == str(trace.makespan) and picture["makespan"] == float(trace.makespan)
     assert picture["bubble"] == float(trace.bubble())
@@ -223,6 +228,8 @@ def test_copies_and_shards_exchange_in_lanes_and_for_so_many_ticks():
     copies = run({"K": 2, "M": 2, "D": 4, "gradients": 2})
     assert [each[1] for each in copies["rows"]][:2] == ["device 0: d0 p0", "communication"]
     assert copies["makespan"] == alone["makespan"] + 2 * 2 / 4 and "A" in copies["kinds"]
+    halved = {"schedule": "zb-v", "K": 1, "M": 2}  # each of two stages on a device has half of its gradients
+    assert run(halved | {"D": 2, "gradients": 2})["makespan"] == run(halved)["makespan"] + 2 * 2 / 2 / 2
     zero = run({"K": 2, "M": 2, "D": 2, "zero": 3, "gradients": 2})
     assert {"S", "G", "X", "U"} <= set(zero["kinds"])
     shards = run({"K": 1, "M": 3, "T": 2, "activations": "0.5"})
@@ -252,6 +259,10 @@ def test_gaps_orders_and_files_come_one_by_one():
         assert words == trace.explain().describe(trace.idle[i])
     text = ask("lines", side=0)["lines"]
     assert build(text.splitlines()).devices == build("zb-h1", 3, 3).devices
+    run({"schedule": "zb-v", "K": 2, "M": 2})
+    text = ask("lines", side=0)["lines"]
+    assert text.startswith("0F0 ") and build(text.splitlines()).devices == build("zb-v", 2, 2).devices
+    run({"schedule": "zb-h1", "K": 3, "M": 3})
     table = ask("export", side=0, **{"as": "csv"})
     assert mp.Schedule.from_csv(table["text"]).devices == build("zb-h1", 3, 3).devices
     assert "<!doctype html>" in ask("export", side=0, **{"as": "html"})["text"]
@@ -290,7 +301,8 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     write_playground(folder / "live", Path(PYODIDE))
     shutil.copytree(folder / "live", folder / "without", ignore=lambda *_: ["pyodide.asm.wasm"])
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/live/index.html"
         server.shutdown()
@@ -366,6 +378,7 @@ def test_an_own_order_is_faulty_deadlocked_and_mended_in_the_page(page, address)
     put(page, K=3, M=3, vs="none")
     page.until(f"{MAKESPAN} === 15")
     press(page, "edit")
+    page.until("document.getElementsByName('own')[0].value.startsWith('F0 F1')")
     faults = "document.getElementById('faults').textContent"
     put(page, own="F0 Q7 F1\nF0 F1")
     page.until(f"{SENTENCE}.includes(\"'Q7' is not an action\") && {faults}.startsWith('Line 0, action 2')")
