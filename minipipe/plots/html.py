@@ -81,7 +81,7 @@ def picture(trace, most_words=MOST_WORDS):
     spans: a row for each part of each span and exchange, by start. label: of what is not a schedule's
         action, else null. copy: which copy of the network it works on. place: where its stage stands among
         those of its device. part: [which part it is, of how many at once]. exchange: 1 for an exchange.
-    idle: causes: [[cause, ticks]]. words, blame, links: what `blamed` returns, or null if there are more
+    idle: causes: [[cause, ticks]]. words, blame, links: what `blame_finder` finds, or null if there are more
         than `most_words` (None: any number).
     messages: source and to are rows; arrived is null of a message that is under way.
     path: the critical path. Work has its row twice, a message the rows of its two ends.
@@ -103,11 +103,11 @@ def picture(trace, most_words=MOST_WORDS):
                 rows[span.device, span.lane], *_from_to(span), kind, stage, microbatch, label, copy,
                 places.of.get((span.device, stage), 0), (number, len(parts)), int(type(span) is Exchange),
             ))
-    causes, look = trace.explain(), most_words is None or len(trace.idle) <= most_words
-    blamed = blame_finder(trace)
+    causes, blamed = trace.explain(), lambda idle: (None, None, None)
+    if most_words is None or len(trace.idle) <= most_words:
+        blamed = blame_finder(trace, causes)
     idle = [
-        (rows[each.device, each.lane], *_from_to(each), _sums(causes.parts[each]),
-         *(blamed(each) if look else (None, None, None)))
+        (rows[each.device, each.lane], *_from_to(each), _sums(causes.parts[each]), *blamed(each))
         for each in trace.idle
     ]
     messages = [
@@ -146,13 +146,12 @@ def picture(trace, most_words=MOST_WORDS):
     }
 
 
-def blame_finder(trace):
+def blame_finder(trace, causes):
     """Return a function from one of `trace.idle` to (its words, [spans], [messages] that are to blame).
 
-    Spans and messages are numbers of rows in the columns of `picture`.
+    Spans and messages are numbers of rows in the columns of `picture`. causes: `trace.explain()`.
     """
-    causes, spans = trace.explain(), {}
-    number = 0
+    spans, number = {}, 0
     for span in spans_and_exchanges(trace):
         spans[span] = number
         number += len(parts_of(span.label))

@@ -204,7 +204,7 @@ def headline():
 def describe(side, i):
     """Return the words of an idle period, and the numbers of the spans and messages that are to blame."""
     trace = latest[side].trace
-    return dict(zip(("words", "blame", "links"), blame_finder(trace)(trace.idle[i])))
+    return dict(zip(("words", "blame", "links"), blame_finder(trace, trace.explain())(trace.idle[i])))
 
 
 def lines(side):
