@@ -6,6 +6,7 @@ All numbers are those of the package; what is decided here is what the settings 
 
 import json
 import re
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
@@ -197,7 +198,8 @@ def headline():
     settings, longer = read(first.asked), None
     is_short = settings["K"] * settings["M"] <= MOST_FOR_LONGER
     if is_short and settings["schedule"] != OWN and settings["D"] == 1:
-        _, longer = traced(settings, LONGER)
+        with suppress(ValueError):  # a schedule need not exist for as many micro-batches
+            _, longer = traced(settings, LONGER)
     return sentence(first.trace, rival if rival and rival.stop is None else None, longer)
 
 
