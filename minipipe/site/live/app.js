@@ -885,6 +885,7 @@ document.ondrop = event => {
 
 canvas.onpointerdown = event => {
   const asked = itemAt(event.offsetX, event.offsetY);
+  if (event.pointerType === "touch") ask(asked);  // a finger does not hover
   if (asked && mayMove(asked.side, asked.item)) grab(asked, event);
   else if (view) {
     canvas.setPointerCapture(event.pointerId);
@@ -911,12 +912,13 @@ canvas.onpointerup = event => {
     if (hasMoved) return;
     const lane = runs[side].lanes.indexOf(item.lane);
     choose({side, lane, index: item.lane.work.indexOf(item)});
+    draw();
   }
   drag = null;
 };
 canvas.onpointercancel = () => { if (drag && !drag.pan) drop(true); drag = null; };
-canvas.onpointerleave = () => {
-  if (drag) return;
+canvas.onpointerleave = ({pointerType}) => {
+  if (drag || pointerType === "touch") return;
   $("cursor").hidden = true;
   ask(null);
 };
