@@ -1,4 +1,4 @@
-"""Attention, its selective recomputation, and the block that Transformers are made of.
+"""Attention, its selective recomputation, and the Transformer block.
 
 Sequences are (d, T, m): features, positions, samples.
 """
@@ -26,28 +26,28 @@ from .normalization import LayerNorm
     (MultiHeadAttention(3, 1, causal=True), (3, 1)),  # one position
 ])
 class MultiHeadAttention(Block):
-    """Each position gathers values from all positions, in shares by how well its query fits their keys.
+    """Multi-head attention: each position takes a weighted mean of values, by how well keys fit its query.
 
     Args:
-        d: features; n_heads divides it, anything else raises `ValueError`.
+        d: features of a position, a multiple of n_heads.
         n_heads: heads, of d_h = d / n_heads features each.
-        causal: whether a position sees only itself and those before it.
+        causal: whether a position sees only itself and the positions before it.
 
-    A_prev, A (d, T, m). Four Linear(d, d) make Q, K, V and the output. The d rows of Q,
-    K and V belong to the heads. For one head of one sample, all (d_h, T):
+    A_prev, A (d, T, m). Four Linear(d, d) compute Q, K, V and the output. The d rows of
+    Q, K and V are divided among the heads. For one head of one sample, with Q, K, V (d_h, T):
 
         S = K^T Q / sqrt(d_h)      S[j, t]: how well key j fits query t                (T, T)
         P = softmax of S's columns; with causal=True, P[j, t] = 0 for j > t            (T, T)
-        O = V P                    A = W_o O + b_o, with the heads' O one below the other
+        O = V P                    A = W_o O + b_o, with the O of all heads concatenated
 
     Backward, with dO = W_o^T dA:
 
         dV = dO P^T      dP = V^T dO      dS = P * (dP - column sums of dP * P)      (as in `Softmax`)
         dQ = K dS / sqrt(d_h)             dK = Q dS^T / sqrt(d_h)
 
-    and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no derivative
-    comes from the future. P has T^2 numbers for each head of each sample. It is kept
-    for the backward, or where the layer `recomputes`, made from Q and K again.
+    and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no gradient
+    comes from the future. P has T^2 entries for each head of each sample. It is kept
+    for the backward or, if the layer `recomputes`, recomputed from Q and K.
 
     Sources: Vaswani et al. 2017, arXiv 1706.03762, section 3.2; Korthikanti et al. 2022, arXiv 2205.05198.
 
@@ -99,12 +99,12 @@ class MultiHeadAttention(Block):
         return part
 
     def _by_head(self, A):
-        """Return (m, n_heads, d_h, T) from (d, T, m): one matrix for each sample and head."""
+        """Return A (d, T, m) as (m, n_heads, d_h, T): one matrix for each sample and head."""
         A = A.reshape(self.n_heads, -1, *A.shape[1:])
         return np.ascontiguousarray(A.transpose(3, 0, 1, 2), like=A)
 
     def _joined(self, A):
-        """Return (d, T, m) from (m, n_heads, d_h, T)."""
+        """Return A (m, n_heads, d_h, T) as (d, T, m)."""
         return np.ascontiguousarray(A.transpose(1, 2, 3, 0), like=A).reshape(-1, A.shape[3], A.shape[0])
 
     def _scale(self, Q):
@@ -118,8 +118,8 @@ class MultiHeadAttention(Block):
     def _softmax(self, S):
         """Return P, the softmax of S's columns.
 
-        What the causal mask hides becomes the smallest number of its column first, so
-        that it cannot be the largest.
+        Entries that the causal mask hides are first set to the smallest of their column,
+        so that none of them is the maximum that is subtracted.
         """
         if self.causal:
             positions = np.arange(S.shape[2])
@@ -138,24 +138,24 @@ class MultiHeadAttention(Block):
         return shape
 
     def macs(self, shape: Shape) -> int:
-        """Return 4 d^2 for each position, and 2 d for each pair of positions, hidden ones included."""
+        """Return 4 d^2 multiply-accumulates per position, and 2 d per pair, masked pairs included."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
 
 
-SELECTIVE = "selective"  # the mode of recomputation that needs to know the layers' insides
+SELECTIVE = "selective"  # the mode of recomputation that is done inside of layers
 
 
 def recomputing(layers: Sequence[Layer]) -> list[Layer]:
-    """Return copies of `layers`, in which each attention keeps Q, K and V, and makes P from them again.
+    """Return copies of `layers` in which each attention recomputes P from Q and K in its backward.
 
-    That is where most bytes are for few products: of T positions, P has T^2 numbers a
-    head, and takes the product K^T Q. No other layer keeps less, no action is added to
-    the order, and no bit changes. For a backward in halves, the first one recomputes. A
-    layer of one's own takes part if its class says `recomputes = False` and its methods
-    look at `self.recomputes`, which is True here.
+    This saves the most bytes for the least work: P has T^2 entries per head, and costs
+    one product, K^T Q. The other layers, the order of actions and the bits of the
+    gradients stay the same. If backward is in halves, the first half recomputes. A
+    layer of your own takes part if its class says `recomputes = False` and its methods
+    read `self.recomputes`, which is True in the copies.
 
-    Raises `ValueError` if there is no such layer. Source: Korthikanti et al. 2022,
+    Raises `ValueError` if no layer can recompute. Source: Korthikanti et al. 2022,
     arXiv 2205.05198, section 5.
 
     >>> (block,) = recomputing([TransformerBlock(8, n_heads=2)])
@@ -176,7 +176,7 @@ def recomputing(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def can_recompute(layers: Iterable[Layer]) -> bool:
-    """Tell whether one of `layers`, or of those within them, can make a part of its cache again."""
+    """Tell whether one of `layers`, or a layer inside them, can recompute a part of its cache."""
     return any(layer.recomputes is not None for layer in every_layer(layers))
 
 
@@ -192,12 +192,12 @@ class TransformerBlock(Chain):
         n_heads: heads of the attention.
         n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden), which act on
             each position by itself; 4 d if None.
-        causal: whether a position sees only itself and those before it.
-        dropout: the probability of 0 in what is added to A_prev and to B.
+        causal: whether a position sees only itself and the positions before it.
+        dropout: the probability with which an entry of what is added to A_prev and to B is 0.
 
     With n_hidden = 4 d it has 12 d^2 + 13 d parameters.
 
-    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before instead of behind,
+    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before instead of after,
     Xiong et al. 2020, arXiv 2002.04745.
 
     >>> layer = TransformerBlock(8, n_heads=2, causal=True)

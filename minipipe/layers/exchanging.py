@@ -1,20 +1,19 @@
-"""Layers that talk to the other devices of a group, which share the work of the layers between them.
+"""Layers that exchange arrays with the other devices of a tensor-parallel group.
 
-What all devices have alike is *whole*; what each has its own part of is *split*, along
-the axis of units; and where each has a summand of the whole, it is *partial*. Each of
-these layers makes one of another, and its backward is its mirror image:
+An array is *whole* if all devices have the same, *split* if each has its own part along
+the axis of units, and *partial* if each has a summand of the whole. Each of these
+layers turns one form into another, and its backward mirrors its forward:
 
     Copied     whole -> whole       forward: nothing        backward: all-reduce
     Summed     partial -> whole     forward: all-reduce     backward: nothing
-    Gathered   split -> whole       forward: all-gather     backward: the own part
+    Gathered   split -> whole       forward: all-gather     backward: the device's own part
 
-Copied and Summed are the f and g of Megatron-LM. Their derivatives follow from the
-chain rule for an A that T devices use: dA = sum over them of the derivative through
-each. Where A then goes through all devices alike, each has the whole derivative
-already.
+Copied and Summed are the f and g of Megatron-LM. By the chain rule, an A that T devices
+use has dA = the sum of the gradients through each of them, hence the all-reduce. After
+Summed, all devices do the same work, so each has the whole gradient already.
 
-What is left of a layer whose product is a sum over devices, its `Bias`, stands behind
-that sum.
+`Bias` is the last step of a layer whose product is summed over devices: b is added
+after the sum.
 
 Source: Shoeybi et al. 2019, arXiv 1909.08053.
 """
@@ -35,24 +34,24 @@ if TYPE_CHECKING:
 
 
 def join_group(owners: Iterable, group: Group) -> None:
-    """Give this `Group` to each of `owners` that talks to other devices."""
+    """Give `group`, a `Group` of devices, to each of the layers and losses `owners` that exchanges arrays."""
     for owner in owners:
         if True in owner.exchanges:
             owner.group = group
 
 
 class Exchanging(Layer):
-    """What these layers share: a group, and no parameters and no cache."""
+    """The base of these layers: they have a group of devices, but no parameters and no cache."""
 
-    group: Any = None  # the `Group` of the devices, which a run hands to each
+    group: Any = None  # the `Group` of the devices, set by a run
 
     def summed(self, A: Tree) -> Generator[Any, Any, np.ndarray]:
-        """A program: the sum of what all devices have."""
+        """A program that returns the sum of all devices' `A`, by an all-reduce."""
         return finite(self, (yield from all_reduce(self.group, A)), "the sum over the devices")
 
 
 class Copied(Exchanging):
-    """A = A_prev, whole. dA_prev = the sum of all devices' dZ. Megatron's f."""
+    """A = A_prev, whole. dA_prev = the sum of all devices' dZ (Megatron's f)."""
 
     exchanges = False, True
     can_overflow = False
@@ -65,7 +64,7 @@ class Copied(Exchanging):
 
 
 class Summed(Exchanging):
-    """A = the sum of all devices' A_prev. dA_prev = dZ, whole. Megatron's g."""
+    """A = the sum of all devices' A_prev. dA_prev = dZ, whole (Megatron's g)."""
 
     exchanges = True, False
 
@@ -77,7 +76,7 @@ class Summed(Exchanging):
 
 
 class Gathered(Exchanging):
-    """A = all devices' A_prev side by side. dA_prev = the own part of dZ."""
+    """A = all devices' A_prev, concatenated along axis 0. dA_prev = this device's part of dZ."""
 
     exchanges = True, False
 
@@ -91,8 +90,8 @@ class Gathered(Exchanging):
 class Bias(Layer):
     """A = A_prev + b, the last step of a layer that is split by its inputs.
 
-    b (n, 1) or (n, 1, ..., 1); A_prev, A (n, ..., m). It stands behind that sum, so
-    that b is added once, and db is the same on all devices.
+    b (n, 1) or (n, 1, ..., 1); A_prev, A (n, ..., m). It comes after the sum over the
+    devices, so that b is added once, and db is the same on all of them.
 
         db = sums of dZ over all axes but the first
 

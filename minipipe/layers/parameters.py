@@ -1,4 +1,4 @@
-"""What a network takes over as W and b: of the layers that it is handed, and whenever one is assigned."""
+"""How a network checks and converts W and b: those of its layers, and those assigned later."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def take_over(layers: Iterable[Layer], copies: Iterable[Layer], dtype: np.dtype | None = None) -> np.dtype:
-    """Make arrays of the W and b that layers bring, and return the dtype of their network.
+    """Turn the W and b of a network's layers into arrays, and return the dtype of the network.
 
     Args:
-        layers: as the network has been handed them, a flat list.
-        copies: its own ones, in the same order, which get the arrays.
-        dtype: of floats, if it is given; where a layer brings fractions, it is object all the same.
+        layers: the user's layers, a flat list.
+        copies: the network's copies of them, in the same order, which get the arrays.
+        dtype: the floats that the user wants, or None; with fractions it is object all the same.
 
     Raises:
-        ValueError: for an array that cannot be a parameter, and for an object with parameters that stands in
-            two places, since its copies would train apart.
+        ValueError: for an array that cannot be a parameter, and for one layer object with
+            parameters in two places, since its copies would train apart.
     """
     met: dict[int, Layer] = {}
     found: list[np.dtype] = []
@@ -47,15 +47,15 @@ def take_over(layers: Iterable[Layer], copies: Iterable[Layer], dtype: np.dtype 
 
 
 class Parameters:
-    """The W and b of a network, and what else its layers list in `arrays`, as it has taken them over.
+    """The arrays of a network's layers (W, b, running statistics), and whether the user assigned new ones.
 
     Args:
-        layers: the network's own, drawn, a flat list.
-        network: their list, with the layers that are tied.
-        ties: {name: indices in it of the layers that share a W}.
-        dtype: of the network.
-        lock: of the network, which an update holds: another thread then takes over all
-            of its arrays, or none.
+        layers: the network's layers, initialized, a flat list with those inside of others.
+        network: the network's own list of layers.
+        ties: {name: indices in `network` of the layers that share a W}.
+        dtype: the dtype of the network.
+        lock: the network's lock. An update holds it, so that another thread sees the
+            arrays of one step.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Parameters:
         self.check()
 
     def check(self) -> None:
-        """Take over what has been assigned since the last check; raise `ValueError` for what does not fit."""
+        """Convert arrays assigned since the last check; raise `ValueError` if one does not fit."""
         if all(map(operator.is_, self._arrays(), self._known)):
             return
         new, tied = [], set()
@@ -90,15 +90,15 @@ class Parameters:
             self.keep()
 
     def keep(self) -> None:
-        """Take the arrays that the layers have now as they are: an update has made them."""
+        """Accept the arrays that the layers have now without a check: an update has made them."""
         self._known = self._arrays()
 
     def _arrays(self):
         return [getattr(layer, name) for layer, name, _ in self._places]
 
     def _checked(self, layer, name, shape, array):
-        """Return `array`, assigned in the place of one of this shape, as the network keeps it."""
-        if name not in ("W", "b"):  # what a layer counts: of any shape, whole numbers too
+        """Return `array`, assigned to attribute `name` of `layer`, in the form that the network keeps."""
+        if name not in ("W", "b"):  # statistics may have any shape, and be whole numbers
             is_of_floats = array is not None and array.dtype.kind == "f"
             return in_one_piece(as_floats(name, array, self._dtype) if is_of_floats else array)
         if (array is None) != (shape is None):

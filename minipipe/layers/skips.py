@@ -1,4 +1,4 @@
-"""Skip connections between layers of the network's list, which a pipeline may cut anywhere in between."""
+"""Skip connections between layers of the network's list; a pipeline may cut the layers in between."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -15,7 +15,7 @@ from .layer import LAYERS, Layer
 class Pair(Layer):
     """forward(A_prev) -> (A_prev, A_prev).
 
-    A_prev acts on the cost in two ways, so backward_input((dA, dS)) -> dA + dS.
+    The cost depends on A_prev through both, so backward_input((dA, dS)) -> dA + dS.
     """
 
     can_overflow = False
@@ -35,11 +35,11 @@ class Pair(Layer):
 
 @LAYERS(examples=lambda: [(Fork("skip"), (3, 5))], source="arXiv 1512.03385")
 class Fork(Pair):
-    """The `Pair` that hands A_prev on, and also to the `Join` of the same name.
+    """Pass A_prev on to the next layer, and also to the `Join` of the same name.
 
-    The pair's first part goes to the next layer. The second one waits for the Join, or
-    travels there as a message if the Join is on another device. Each name has one Fork
-    and one Join. Inside one layer, use `Residual` or `Concat`.
+    A = (A_prev, A_prev). The first goes to the next layer. The second is kept for the
+    Join, or is sent there as a message if the Join is on another device. Each `name`
+    has one Fork and one Join. Inside one layer, use `Residual` or `Concat`.
 
     >>> layer = Fork("detour")
     >>> A, S = layer.forward(np.array([[1.0]]))
@@ -59,9 +59,11 @@ class Fork(Pair):
     source="arXiv 1512.03385",
 )
 class Join(Layer):
-    """Takes in what the `Fork` of the same name has put aside: forward((A_prev, S)) -> A.
+    """Combine A_prev with S, the second output of the `Fork` of the same name: forward((A_prev, S)) -> A.
 
-    Backward, backward_input(dZ) -> (dA_prev, dS):
+    Args:
+        name: that of the Fork.
+        how: "add" or "concat". Backward, backward_input(dZ) -> (dA_prev, dS):
 
         how="add"      A = A_prev + S, of one shape                      dA_prev = dZ, dS = dZ
         how="concat"   A = A_prev above S, along axis 0                  dA_prev, dS = the rows of dZ
@@ -93,16 +95,16 @@ class Join(Layer):
         first = 0 if self.how == "add" else 1  # the first axis that has to agree
         if shape[first:] != shape_of_skip[first:]:
             raise ValueError(
-                f"{self!r}: A_prev has shape {shape}, and what the Fork has put aside {shape_of_skip}: "
+                f"{self!r}: A_prev has shape {shape}, and the skip connection {shape_of_skip}: "
                 + ("make them equal" if self.how == "add" else "make all axes but the first equal")
             )
         return shape if self.how == "add" else (shape[0] + shape_of_skip[0], *shape[1:])
 
 
 def skip_routes(layers: Sequence[Layer]) -> dict[str, tuple[int, int]]:
-    """Return {name: (index of its Fork, index of its Join)} for the skip connections of a network.
+    """Return {name: (index of its Fork, index of its Join)} for the skip connections among `layers`.
 
-    Raises `ValueError` for a name that has not one of each, in this order.
+    Raise `ValueError` unless each name has one Fork and, after it, one Join.
     """
     forks: dict[str, int] = {}
     joins: dict[str, int] = {}
@@ -122,7 +124,7 @@ def skip_routes(layers: Sequence[Layer]) -> dict[str, tuple[int, int]]:
         if forks[name] > joins[name]:
             raise ValueError(
                 f"Fork({name!r}) is layer {forks[name]}, "
-                f"behind its Join, layer {joins[name]}: change their order"
+                f"after its Join, layer {joins[name]}: change their order"
             )
     return {name: (forks[name], joins[name]) for name in forks}
 

@@ -1,9 +1,8 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
-Both ways are programs. They yield an `Exchange` wherever a layer talks to other
-devices, and are resumed with its result; where no layer does, they yield nothing.
-Whatever goes into a layer or leaves it is made to lie `in_one_piece` here, and nowhere
-else.
+Both are programs, that is generators. They yield an `Exchange` wherever a layer needs
+other devices, and are resumed with its result; without such layers they yield nothing.
+Only here are the inputs and outputs of layers made contiguous (`in_one_piece`).
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -21,12 +20,12 @@ from .layer import Layer, named, overflow, pairs_of_layers
 
 
 def prepare_forward(layers: Iterable[Layer], training: bool, step: int = 0, first_sample: int = 0) -> None:
-    """Say to `layers` what the next forward is.
+    """Set the attributes by which `layers` know what the next forward is for.
 
     Args:
         layers: a flat list, as `every_layer` gives.
         training: whether the network trains; otherwise it predicts.
-        step: how many updates there have been.
+        step: the number of updates so far.
         first_sample: the position in the mini-batch of the first sample of A_prev.
     """
     for layer in layers:
@@ -34,15 +33,15 @@ def prepare_forward(layers: Iterable[Layer], training: bool, step: int = 0, firs
 
 
 def in_one_piece(A: Tree) -> Tree:
-    """Return `A` as it is, if it lies in memory as a new array does; else a copy.
+    """Return `A` itself if its memory layout is that of a new array, else a copy with that layout.
 
     Args:
         A: an array, or a tuple or list of arrays, of which a tuple is returned; None stays None.
 
-    BLAS rounds a product of the same numbers differently where they lie differently. A
-    message arrives in one piece, and so does a file. So whatever leaves a layer, each
-    gradient, each parameter and what an optimizer remembers is in one piece, too: no
-    cut, copy or file shows in the bits.
+    BLAS may round a product of the same numbers differently if their memory layout
+    differs. Arrays from messages and files have the layout of new ones. So outputs,
+    gradients, parameters and optimizer state get it, too: then the bits do not depend
+    on how a network is cut or copied, or whether it was read from a file.
 
     >>> row = np.ones((1, 3))
     >>> in_one_piece(row) is row, row.T.strides, in_one_piece(row.T).strides
@@ -61,12 +60,12 @@ def in_one_piece(A: Tree) -> Tree:
 
 @cache
 def _strides(shape, itemsize):
-    """The strides of a new array."""
+    """Return the strides of a new array."""
     return tuple(itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape)))
 
 
 def handed_on(layer: Layer, A_prev: Tree) -> Tree:
-    """Return the output of `layer`, in one piece; raise `FloatingPointError` if it overflows."""
+    """Return the output of `layer` for `A_prev`, contiguous; raise `FloatingPointError` if it overflows."""
     A = in_one_piece(layer.forward(A_prev))
     if A is None:
         raise without_return(layer, "forward", "A")
@@ -76,13 +75,13 @@ def handed_on(layer: Layer, A_prev: Tree) -> Tree:
 
 
 class Exchange(NamedTuple):
-    """The request of a layer, or a loss, that talks to other devices in the middle of its work.
+    """A request of a layer or loss that needs other devices in the middle of its work.
 
     Args:
-        layer: the layer.
-        program: of requests to the hardware; what it returns is what the layer hands
-            on.
-        value: what the layer was handed.
+        layer: that layer or loss.
+        program: a generator of `Send`, `Receive` and `Compute`, which returns the
+            layer's output.
+        value: the layer's input.
     """
 
     layer: object
@@ -97,10 +96,10 @@ def forward_program(
 
     Args:
         layers: the layers, in order.
-        A: what goes into the first.
-        skips: {name: what a Fork has put aside}, which Forks fill and Joins empty.
-        call: `call(layer, A_prev)` returns A of a layer that talks to no other device. With
-            `layer.output_shape(A)` instead of `handed_on`, shapes go the same way.
+        A: the input of the first.
+        skips: {name: the output of a Fork for its Join}, which Forks fill and Joins empty.
+        call: `call(layer, A_prev)` returns A of a layer that needs no other device. A
+            function that calls `layer.output_shape` passes shapes instead of arrays.
     """
     for layer in layers:
         if layer.join is not None:
@@ -117,17 +116,17 @@ def forward_program(
 def backward_program(
     layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool, then: Callable
 ) -> Generator[Exchange, Any, Any]:
-    """Yield each `Exchange`, and return dX of consecutive layers, whose caches are gone then.
+    """Yield each `Exchange`, and return dX of consecutive layers; their caches are None then.
 
     Args:
         layers: the layers in order, after a forward.
         dA: the gradient with respect to the output of the last.
-        skips: {name: gradient with respect to what the Fork of that name has put aside}, which Joins
+        skips: {name: gradient with respect to the input of a Join from its Fork}, which Joins
             fill and Forks empty.
-        wants_dX: whether anybody needs dX. If not, it is None, and nothing is computed below the first
-            layer with parameters.
-        then: `then(index, half)` is called for each layer with parameters, from the last to the first,
-            with what `put_aside` has returned for it.
+        wants_dX: whether dX is needed. If not, it is None, and nothing is computed before
+            the first layer with parameters.
+        then: `then(index, half)` is called for each layer with parameters, from the last to the
+            first, with the result of `put_aside`.
     """
     first = 0
     if not wants_dX:
@@ -158,11 +157,12 @@ def backward_program(
 
 
 def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
-    """Resume a program; return (its next `Exchange`, None), or (None, what it returns at its end).
+    """Resume a program; return (its next `Exchange`, None), or (None, its result) at its end.
 
     Args:
-        answer: what has come of the `Exchange` before, None at first.
-        held: what the program was handed, for those who count bytes.
+        program: of `forward_program` or `backward_program`.
+        answer: the result of the `Exchange` before, None at first.
+        held: the program's arrays, so that a counter of bytes finds them in this frame.
     """
     try:
         return program.send(answer), None
@@ -171,11 +171,11 @@ def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
 
 
 def run_alone(program: Generator) -> Any:
-    """Return what a program of layers returns on a device without others; refuse one that needs them."""
+    """Run `program`, of layers on one device; return its result, or raise an error if it needs others."""
     exchange, result = resumed(program, None)
     if exchange is not None:
         raise RuntimeError(
-            f"{exchange.layer!r} talks to other devices, but here it is alone: run it with TensorParallel or "
+            f"{exchange.layer!r} needs other devices, but runs on one here: run it with TensorParallel or "
             "Parallel"
         )
     return result
@@ -187,12 +187,12 @@ def forward_through(layers: Sequence[Layer], A: Tree, skips: dict, call: Callabl
 
 
 def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool = False) -> tuple:
-    """Return (dX, gradients) of consecutive layers on one device, whose caches are gone then.
+    """Return (dX, gradients) of consecutive layers on one device; their caches are None then.
 
     Args:
         layers, dA, skips, wants_dX: as for `backward_program`.
     """
-    # Right for layers without parameters: None, or tuples of None
+    # a layer without parameters keeps this: None, or tuples of None
     gradients = pairs_of_layers(layers)
 
     def differentiate(index, half):
@@ -202,15 +202,15 @@ def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: b
 
 
 def first_with_parameters(layers: Sequence[Layer]) -> int:
-    """The index of the first of `layers` that has any; without one, how many layers there are."""
+    """Return the index of the first of `layers` with parameters, or their number if none has any."""
     return next((index for index, layer in enumerate(layers) if layer.has_parameters), len(layers))
 
 
 def put_aside(layer: Layer, dZ: Tree) -> tuple | None:
-    """Take the cache out of a layer between the halves of its backward, and return (dZ, cache).
+    """Take the cache out of `layer`, between the halves of its backward; return (dZ, cache).
 
-    dZ is None where backward_weight does not read it. A layer without parameters has nothing left to do:
-    for it, return None.
+    dZ is None if backward_weight does not read it. Return None for a layer without
+    parameters: it has no second half.
     """
     cache, layer.cache = layer.cache, None
     if not layer.has_parameters:
@@ -219,7 +219,7 @@ def put_aside(layer: Layer, dZ: Tree) -> tuple | None:
 
 
 def weight_gradients(layer: Layer, half: tuple | None) -> tuple:
-    """Return (dW, db) of a layer, from what `put_aside` has returned."""
+    """Return (dW, db) of `layer` from `half`, the result of `put_aside`."""
     if half is None:
         return layer.W, layer.b  # None, or tuples of None
     dZ, layer.cache = half
@@ -229,9 +229,9 @@ def weight_gradients(layer: Layer, half: tuple | None) -> tuple:
         dW, db = gradients
     except (TypeError, ValueError):
         raise without_return(layer, "backward_weight", "dW, db", gradients) from None
-    if layer.arrays:  # those of a layer made of layers have been checked one by one
+    if layer.arrays:  # a layer made of layers has none: its layers have been checked one by one
         for name, parameter, gradient in (("W", layer.W, dW), ("b", layer.b, db)):
-            # not by functions: this runs for each layer and micro-batch
+            # no function calls here: this runs for each layer and micro-batch
             if gradient is None:
                 if parameter is not None and hasattr(layer.backward_weight, "is_made"):
                     raise ValueError(

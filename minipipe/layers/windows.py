@@ -1,4 +1,4 @@
-"""The windows of a kernel that glides over any number of axes, and the products over them."""
+"""The windows of a kernel that slides over any number of axes, and the matrix products over them."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -16,9 +16,9 @@ from ..checks import whole_number, whole_numbers
 
 PerAxis: TypeAlias = int | Sequence[int]  # one number for all spatial axes, or one per axis
 Box: TypeAlias = tuple[slice, ...]  # windows on each spatial axis, and samples
-BUFFER_BYTES = 6 * 2**20  # of one band of columns: large enough for the product, small enough for a cache
+BUFFER_BYTES = 6 * 2**20  # per band of columns: efficient products, but still in the processor's cache
 EVERY = slice(None)
-WINDOW_ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # of `Windows.of`
+WINDOW_ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # names of arguments of `Windows.of`
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Windows:
     """Window p covers the positions p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
 
     Args:
-        kernel_size: numbers that a window covers, one per spatial axis.
-        stride: positions from one window to the next, one per spatial axis.
+        kernel_size: entries of a window, one number per spatial axis.
+        stride: positions from one window to the next, one number per spatial axis.
         padding: zeros around the array, a pair (before, after) per spatial axis.
-        dilation: positions from one number of a window to the next, one per spatial
-            axis.
+        dilation: positions from one entry of a window to the next, one number per
+            spatial axis.
 
-    A position outside the array counts as 0, so no padded copy of the array is needed.
+    A position outside the array counts as 0; no padded copy of the array is made.
     """
 
     kernel_size: tuple
@@ -44,16 +44,18 @@ class Windows:
     def of(
         cls, n_axes: int, kernel_size: PerAxis, stride: PerAxis, padding: PerAxis | str, dilation: PerAxis
     ) -> Windows:
-        """Return windows from a user's arguments: one whole number for all axes, or a tuple of one per axis.
+        """Return the windows for a user's arguments: each a whole number, or a tuple of one per axis.
 
         Args:
             n_axes: the number of spatial axes.
             kernel_size: at least 1.
             stride: at least 1.
-            padding: zeros on both sides, or "same", which keeps the length at stride 1.
+            padding: zeros on both sides, at least 0, or "same", which keeps the length
+                at stride 1.
             dilation: at least 1.
 
-        Raises `ValueError` for anything else.
+        Raises:
+            ValueError: for anything else.
         """
         kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
         stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
@@ -75,18 +77,18 @@ class Windows:
         return cls(kernel_size, stride, tuple(pairs), dilation)
 
     def argument(self, name: str) -> Any:
-        """Return what `of` took as `name`, or an equal of it."""
+        """Return the argument `name` with which `of` makes equal windows."""
         if name == "padding" and any(before != after for before, after in self.padding):
             return "same"
         return shortest([n for n, _ in self.padding] if name == "padding" else getattr(self, name))
 
     @property
     def span(self) -> tuple[int, ...]:
-        """Positions from the first to the last of a window, per axis: dilation * (kernel_size - 1) + 1."""
+        """Positions that a window spans on each axis: dilation * (kernel_size - 1) + 1."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self) -> Windows:
-        """Return the windows by position, for stride 1.
+        """Return the windows that collect, for each position, the windows that cover it; for stride 1.
 
         Position q is entry i of window q + padding - i * dilation, so i runs backwards.
         """
@@ -95,7 +97,7 @@ class Windows:
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
     def count(self, lengths: Shape) -> Shape:
-        """Return the windows per axis on an array with these lengths: (n + padding - span) // stride + 1.
+        """Return the number of windows on axes of these `lengths`: (n + padding - span) // stride + 1.
 
         >>> Windows.of(1, kernel_size=5, stride=1, padding=0, dilation=1).count((8,))
         (4,)
@@ -111,16 +113,16 @@ class Windows:
         return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)
 
     def without_first_axis(self) -> Windows:
-        """Return the same windows along the other axes."""
+        """Return the same windows along all axes but the first."""
         return Windows(self.kernel_size[1:], self.stride[1:], self.padding[1:], self.dilation[1:])
 
     def as_one_row(self) -> Windows:
-        """Return the same windows for an array with an axis of length 1 in front of its spatial ones."""
+        """Return the same windows for an array with an additional first spatial axis of length 1."""
         padding = (0, 0), *self.padding
         return Windows((1, *self.kernel_size), (1, *self.stride), padding, (1, *self.dilation))
 
     def unfold(self, A: np.ndarray, box: Box, rows: np.ndarray) -> None:
-        """Copy what the windows of `box` cover into `rows`, unfolded along every axis but the first:
+        """Copy the entries of A under the windows of `box` to `rows`, unfolded along all axes but the first.
 
             rows[g, y, c, i, p, k] = A[g, c, y0 + y, p * stride + i * dilation - padding, k]
 
@@ -128,10 +130,10 @@ class Windows:
             A: (groups, C, *lengths, m).
             box: a tuple of slices: windows on each spatial axis, and samples.
             rows: (groups, positions of the first axis, C, *kernel_size[1:], *sizes of
-                the rest of the box).
+                the rest of the box); it is overwritten.
 
         y0 is the first position that the windows cover; i and p stand for one index per
-        axis but the first.
+        axis, without the first axis.
         """
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         rows[:, :inside.start] = 0
@@ -147,7 +149,7 @@ class Windows:
             piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *positions)].swapaxes(1, 2)
 
     def fold(self, rows: np.ndarray, box: Box, A: np.ndarray) -> None:
-        """Add each entry of `rows` to the position of A from which it would come: the adjoint of `unfold`."""
+        """Add each entry of `rows` to the position of A that `unfold` would copy it from: the adjoint."""
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
@@ -156,24 +158,30 @@ class Windows:
             A[(EVERY, EVERY, covered, *positions)] += piece.swapaxes(1, 2)
 
     def rows_inside(self, n: int, box: Box, n_rows: int) -> tuple[slice, slice]:
-        """Return the rows under the windows of `box` that are in the array, and their positions there."""
+        """Return (slice of the rows that lie inside the array, slice of their positions there).
+
+        Args:
+            n: the length of the first axis.
+            box: as for `unfold`.
+            n_rows: the number of rows that the windows of `box` cover.
+        """
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
         stop = max(start, min(n_rows, n - y0))
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i: Sequence[int], lengths: Shape, box: Box) -> tuple:
-        """Return the windows of `box` whose entry i lies inside the array, and the positions of that entry.
+        """Return (windows of `box` whose entry i lies inside the array, positions of that entry), as slices.
 
-        The windows are counted from the first of the box.
+        `lengths` are those of the array's axes. Windows are numbered from the first of `box`.
         """
         windows, positions = [], []
         axes = zip(lengths, box, self.stride, self.dilation, i, self.padding)
         for n, part, s, d, offset, (before, _) in axes:
             start = offset * d - before                                     # the position in window 0
-            # from here on at position 0 or behind
+            # the first window with the entry at position 0 or later
             first = max(part.start, -(start // s))
-            # up to here at position n - 1 or before
+            # the end of the windows with the entry at position n - 1 or earlier
             stop = max(first, min(part.stop, (n - 1 - start) // s + 1))
             windows.append(slice(first - part.start, stop - part.start))
             positions.append(slice(first * s + start, stop * s + start, s))
@@ -181,16 +189,16 @@ class Windows:
 
 
 def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> Iterator[tuple[Box, slice]]:
-    """Yield boxes that cover all positions of an array in order, each of about BUFFER_BYTES at most.
+    """Yield (box, where) in order: boxes of at most about BUFFER_BYTES that cover an array.
 
     Args:
-        shape: that of the array.
-        bytes_of_one: what a position takes.
-        span, stride: n rows of the first axis take the room of (n - 1) * stride + span.
+        shape: the shape of the array.
+        bytes_of_one: the bytes that one position needs.
+        span, stride: n rows along the first axis need (n - 1) * stride + span rows of memory.
 
-    Yields (box, where): a slice per axis, and the positions of the box in the flattened
-    array, which lie side by side. A box is some rows of the first axis; of a row that
-    is too large, some of the next axis, and so on.
+    `box` has a slice per axis; `where` is the slice of its positions, which are
+    consecutive, in the flattened array. A box has some rows of the first axis. If one
+    row is too large, it has a part of a row along the next axis, and so on.
 
     >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
     [slice(0, 10, None), slice(10, 20, None)]
@@ -209,12 +217,12 @@ def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> It
 
 
 def sizes(box: Box) -> tuple[int, ...]:
-    """Return the shape of what a tuple of slices cuts out."""
+    """Return the shape that `box`, a tuple of slices, cuts out."""
     return tuple(part.stop - part.start for part in box)
 
 
 def shortest(values: Sequence[int]) -> PerAxis:
-    """Return one number per axis, as a user may write it: alone, if it is the same for all.
+    """Return `values`, one number per axis, as one number if all are equal, else as a tuple.
 
     >>> shortest([3, 3]), shortest([3, 2])
     (3, (3, 2))
@@ -226,10 +234,10 @@ def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, .
     """Return `value` as a tuple with one whole number per spatial axis.
 
     Args:
-        name: what it is called in an error.
+        name: its name in an error.
         value: a whole number, or a sequence of them.
         n_axes: the number of spatial axes.
-        least: the lowest that each number may be; `ValueError` below it.
+        least: the least value allowed; below it, `ValueError` is raised.
 
     >>> per_axis("stride", 2, n_axes=3, least=1)
     (2, 2, 2)
@@ -247,19 +255,19 @@ def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, .
 # The three matrix products of convolution, one band of rows at a time.
 #
 # `columns` is the matrix of all windows of A: columns[(c, i), (p, k)] is entry i of window p of channel c of
-# sample k. It would be prod(kernel_size) times as large as A, and windows one row apart have all but one of
-# their rows in common. Therefore A is unfolded along every axis but the first, rows outermost. The columns of
-# one row of windows then are kernel_size[0] rows side by side: a matrix that needs no copy of its own. One
-# buffer, a few MiB, holds a band of rows, is used and filled again. With groups, each group of channels has
-# its own product.
+# sample k. It would be prod(kernel_size) times as large as A, although windows one row apart share all but
+# one of their rows. Therefore A is unfolded along every axis but the first, with rows as the outermost axis.
+# The columns of one row of windows then are kernel_size[0] consecutive rows, a view without a copy. One
+# buffer of a few MiB holds a band of rows, and is filled again for the next. With groups, each group of
+# channels has its own product.
 #
 # Shapes: A (C, *lengths, m), Z (O, *windows, m), W (O, C / groups, *kernel_size). Source: Cho and Brand 2017,
 # arXiv 1706.06873.
 
-LEAST_COLUMNS = 32     # with fewer, a row of windows is not worth a matrix product of its own
-SMALL_PRODUCT = 10**6  # multiplications: up to here, OpenBLAS with AVX-512 does not copy its operands first
-LEAST_PART = 256       # columns: a row is not cut into smaller parts to make its products small
-COST_OF_ADDING = 2     # times that of copying a number
+LEAST_COLUMNS = 32     # with fewer columns, a row of windows gets no matrix product of its own
+SMALL_PRODUCT = 10**6  # multiplications up to which OpenBLAS with AVX-512 does not copy its operands first
+LEAST_PART = 256       # columns: the smallest part into which a row is cut to make its products small
+COST_OF_ADDING = 2     # the time to add a number, relative to copying one
 
 
 def convolve(W: np.ndarray, A: np.ndarray, windows: Windows, groups: int, shape: Shape) -> np.ndarray:
@@ -269,8 +277,8 @@ def convolve(W: np.ndarray, A: np.ndarray, windows: Windows, groups: int, shape:
         W: (O, C / groups, *kernel_size).
         A: (C, *lengths, m).
         windows: the `Windows` of the kernel on A.
-        groups: of channels.
-        shape: that of Z, (O, *windows, m).
+        groups: the number of groups of channels.
+        shape: the shape of Z, (O, *windows, m).
     """
     if not row_by_row(windows, shape):
         W, A, windows = W[:, :, None], A[:, None], windows.as_one_row()
@@ -291,12 +299,12 @@ def convolve_transposed(
         W: (O, C / groups, *kernel_size).
         dZ: (O, *windows, m).
         windows: the `Windows` of the kernel on A.
-        groups: of channels.
-        shape: that of A, (C, *lengths, m).
+        groups: the number of groups of channels.
+        shape: the shape of A, (C, *lengths, m).
 
-    dcolumns = W^T dZ, and dA sums over all windows in which a position stands. At
-    stride 1 that is a convolution of dZ with the kernel reversed, which is faster,
-    unless it has to unfold far more numbers than are added here.
+    dcolumns = W^T dZ, and dA at a position is the sum over all windows that cover it. At
+    stride 1 that is a convolution of dZ with the reversed kernel. It is faster, unless it
+    has to unfold far more numbers than are added here.
     """
     n_added, n_unfolded = shape[0] * math.prod(dZ.shape[1:]), len(dZ) * math.prod(shape[1:])
     if max(windows.stride) == 1 and n_unfolded < COST_OF_ADDING * n_added:
@@ -304,7 +312,7 @@ def convolve_transposed(
     if not row_by_row(windows, dZ.shape):
         W, dZ, windows = W[:, :, None], dZ[:, None], windows.as_one_row()
         return convolve_transposed(W, dZ, windows, groups, (shape[0], 1, *shape[1:])).reshape(shape)
-    zero = type(W.flat[0])(0)  # a rational one, if the numbers are rational
+    zero = type(W.flat[0])(0)  # rational if W is rational
     dA = np.full(shape, zero, np.result_type(W, dZ), like=dZ)
     dA_by_group, dZ_by_group = dA.reshape(groups, -1, *shape[1:]), by_group(dZ, groups)
     W_by_group = rows_first(W).reshape(groups, len(W) // groups, -1)
@@ -320,16 +328,16 @@ def convolve_transposed(
 
 
 def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> np.ndarray:
-    """Return dW = dZ columns^T, of the shape of W but for the kernel's axes: the adjoint with respect to W.
+    """Return dW = dZ columns^T, with the kernel's axes flattened: the adjoint with respect to W.
 
     Args:
         dZ: (O, *windows, m).
         A: (C, *lengths, m).
         windows: the `Windows` of the kernel on A.
-        groups: of channels.
+        groups: the number of groups of channels.
 
-    Computed as dW^T = columns dZ^T, the same sums, in which BLAS reads the larger
-    matrix as it lies.
+    Computed as dW^T = columns dZ^T: the same sums, but BLAS reads the larger matrix
+    without transposing it.
     """
     if not row_by_row(windows, dZ.shape):
         return correlate(dZ[:, None], A[:, None], windows.as_one_row(), groups)
@@ -344,11 +352,11 @@ def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> n
 
 
 def row_by_row(windows: Windows, shape: Shape) -> bool:
-    """Tell whether each row of windows, along the first spatial axis, has a product of its own.
+    """Tell whether each row of `windows`, along the first spatial axis, gets its own matrix product.
 
-    A row's columns must lie side by side, and be many enough. If not, all windows
-    become one row: an axis of length 1 is put in front, and A is unfolded along every
-    axis that it had.
+    Its rows of A must be consecutive, and its columns many; `shape` is that of Z. If not,
+    all windows become one row: an axis of length 1 is put in front, and A is unfolded
+    along all of its axes.
     """
     return windows.dilation[0] == 1 and (shape[1] == 1 or math.prod(shape[2:]) >= LEAST_COLUMNS)
 
@@ -356,24 +364,24 @@ def row_by_row(windows: Windows, shape: Shape) -> bool:
 def columns_by_row(
     A: np.ndarray, windows: Windows, groups: int, shape: Shape, dtype: np.dtype
 ) -> Iterator[tuple]:
-    """Yield, for each band of rows of windows, its flat positions in the output, and its columns.
+    """Yield (slice of the flattened output, columns) for each band of rows of windows.
 
     Args:
         A: (C, *lengths, m).
         windows: the `Windows` of the kernel on A.
-        groups: of channels.
-        shape: that of the output, (O, *windows, m).
-        dtype: that of the columns.
+        groups: the number of groups of channels.
+        shape: the shape of the output, (O, *windows, m).
+        dtype: the dtype of the columns.
 
-    The columns, (groups, rows, parts of a row, kernel_size[0] * C / groups * ...,
-    columns of a part), are views that overlap.
+    The columns (groups, rows, parts of a row, kernel_size[0] * C / groups * ...,
+    columns of a part) are overlapping views.
     """
     A_by_group = A.reshape(groups, -1, *A.shape[1:])
     height, stride = windows.kernel_size[0], windows.stride[0]
     for box, here, rows in bands_of_rows(len(A), windows, groups, shape, dtype, like=A):
         windows.unfold(A_by_group, box, rows)
         n_columns = math.prod(sizes(box)[1:])
-        n_numbers = rows[0, 0].size // n_columns  # of a column, in one row
+        n_numbers = rows[0, 0].size // n_columns  # entries of a column in one row
         n_parts = parts_of_a_row(n_columns, shape[0] // groups * height * n_numbers)
         parts = rows.reshape(*rows.shape[:2], n_numbers, n_parts, -1)
         columns = sliding_window_view(parts, height, axis=1)[:, ::stride].transpose(0, 1, 3, 5, 2, 4)
@@ -383,17 +391,17 @@ def columns_by_row(
 def bands_of_rows(
     n_channels: int, windows: Windows, groups: int, shape: Shape, dtype: np.dtype, like: np.ndarray
 ) -> Iterator[tuple]:
-    """Yield, for each band of rows of windows, its box, its flat positions, and room for `unfold`.
+    """Yield (box, slice of the flattened output, buffer for `unfold`) for each band of rows of windows.
 
     Args:
-        n_channels: of the array that is unfolded.
+        n_channels: channels of the array that is unfolded.
         windows: the `Windows` of the kernel on it.
-        groups: of channels.
-        shape: that of the output, (O, *windows, m).
-        dtype: that of the room.
-        like: an array of the kind that the room is to be, see `minipipe.meta`.
+        groups: the number of groups of channels.
+        shape: the shape of the output, (O, *windows, m).
+        dtype: the dtype of the buffer.
+        like: an array of the type that the buffer is to have, see `minipipe.meta`.
 
-    The room is the same memory each time.
+    The buffer is the same memory each time.
     """
     height, stride, widths = windows.kernel_size[0], windows.stride[0], windows.kernel_size[1:]
     memory = np.empty(0, dtype, like=like)
@@ -401,17 +409,17 @@ def bands_of_rows(
         n, *others = sizes(box)
         shape_of_rows = groups, (n - 1) * stride + height, n_channels // groups, *widths, *others
         size = math.prod(shape_of_rows)
-        if memory.size < size:  # only once: the first band is the largest
+        if memory.size < size:  # once, since the first band is the largest
             memory = np.empty(size, dtype, like=like)
         yield box, here, memory[:size].reshape(shape_of_rows)
 
 
 def parts_of_a_row(n_columns: int, n_multiplications: int) -> int:
-    """Return the number of equal parts of a row's columns, so that each product is small, but not too small.
+    """Return into how many equal parts to cut a row's columns, so that each product is small enough.
 
     Args:
-        n_columns: of the row.
-        n_multiplications: those of a single column.
+        n_columns: the number of columns of the row.
+        n_multiplications: the multiplications for one column.
 
     >>> parts_of_a_row(7168, 6 * 25), parts_of_a_row(1024, 64 * 576)
     (2, 1)
@@ -423,22 +431,25 @@ def parts_of_a_row(n_columns: int, n_multiplications: int) -> int:
 
 
 def reversed_kernel(W: np.ndarray, groups: int) -> np.ndarray:
-    """Return (C, O / groups, *kernel_size): channels change sides, and each axis runs backwards."""
+    """Return W as (C, O / groups, *kernel_size): channels swapped, each kernel axis reversed."""
     R = np.flip(W, axis=tuple(range(2, W.ndim)))
     R = R.reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
     return R.reshape(-1, *R.shape[2:])
 
 
 def rows_first(W: np.ndarray) -> np.ndarray:
-    """Return (O, kernel_size[0], C / groups, ...): the order of the numbers in a column."""
+    """Return W as (O, kernel_size[0], C / groups, ...): the order of the entries in a column."""
     return W.reshape(*W.shape[:3], -1).swapaxes(1, 2)
 
 
 def by_group(array: np.ndarray, groups: int) -> np.ndarray:
-    """Return (groups, channels of a group, all the rest), a view of an array in one piece."""
+    """Return a contiguous `array` as (groups, channels of a group, all the rest), a view."""
     return array.reshape(groups, len(array) // groups, -1)
 
 
 def by_row(Z_by_group: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return Z as (groups, rows, parts of a row, channels of a group, columns of a part): a view."""
+    """Return Z as (groups, rows, parts of a row, channels of a group, columns of a part), a view.
+
+    The numbers of rows and parts are those of `columns`.
+    """
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

@@ -183,7 +183,7 @@ def test_tied_layers_start_from_one_W(first, second):
     ([mp.Fork("a")], r"Fork\('a'\) has no Join: add Join\('a'\) to the layers"),
     ([mp.ReLU(), mp.Join("a")], r"Join\('a'\) has no Fork: add Fork\('a'\) to the layers"),
     ([mp.Join("a"), mp.ReLU(), mp.Fork("a")],
-     r"Fork\('a'\) is layer 2, behind its Join, layer 0: change their order"),
+     r"Fork\('a'\) is layer 2, after its Join, layer 0: change their order"),
     ([mp.Fork("a"), mp.Fork("a"), mp.Join("a")],
      r"layers 0 and 1 both are Fork\('a'\): use each name for one Fork"),
     ([mp.Fork("a"), mp.Join("a"), mp.ReLU(), mp.Join("a")],
@@ -202,8 +202,8 @@ def test_names_that_do_not_fit_are_refused_before_anything_runs(layers, message)
 
 
 @pytest.mark.parametrize("how, shape, message", [
-    ("add", (3,), r"A_prev has shape \(3, 4\), and what the Fork has put aside \(2, 4\): make them equal"),
-    ("concat", (1, 2), r"A_prev has shape \(1, 2, 4\), and .* put aside \(2, 4\): make all axes but"),
+    ("add", (3,), r"A_prev has shape \(3, 4\), and the skip connection \(2, 4\): make them equal"),
+    ("concat", (1, 2), r"A_prev has shape \(1, 2, 4\), and the skip connection \(2, 4\): make all axes but"),
 ])
 def test_a_join_of_shapes_that_do_not_fit_is_refused_with_both(how, shape, message):
     between = mp.Linear(2, 3) if shape == (3,) else mp.Reshape(shape)

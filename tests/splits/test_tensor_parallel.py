@@ -153,7 +153,7 @@ def test_splits_that_do_not_fit_are_refused(layers, split, words):
 
 
 def test_a_layer_that_talks_to_others_says_so_where_it_is_alone():
-    with pytest.raises(RuntimeError, match="talks to other devices, but here it is alone"):
+    with pytest.raises(RuntimeError, match="needs other devices, but runs on one here"):
         mp.Sequential([mp.Linear(2, 2), Summed()], LOSS).forward_backward(np.ones((2, 1)), np.ones((2, 1)))
 
 
