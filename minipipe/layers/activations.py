@@ -1,7 +1,7 @@
 """Activation functions, and Dropout.
 
-`Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each number by
-itself. No activation function overflows, however large the numbers of Z are.
+`Z` and `A` have the same shape, any `(..., m)`; all but Softmax act on each entry by
+itself. No activation function overflows, however large the entries of Z are.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -28,13 +28,13 @@ class Elementwise(Layer):
         return dA * self.slope(self.cached(dA))
 
     def slope(self, cache: np.ndarray) -> np.ndarray:
-        """Return g'(Z), from what `forward` has cached: g'(Z) itself, or A where it follows from A."""
+        """Return g'(Z) from `cache`, which is g'(Z) itself, or A if g' can be computed from A."""
         return cache
 
 
 @LAYERS(examples=lambda: [(ReLU(), (4,)), (ReLU(), (3, 4))], source="Nair and Hinton 2010")
 class ReLU(Elementwise):
-    """A = max(Z, 0).  dZ = dA where Z > 0, else 0 (at Z = 0, too).
+    """A = max(Z, 0).  dZ = dA where Z > 0, else 0, also at Z = 0.
 
     Source: Nair and Hinton 2010.
 
@@ -95,10 +95,10 @@ class Tanh(Elementwise):
 class LeakyReLU(Elementwise):
     """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same positions.
 
-    A line with a bend: both directions multiply by the same D, 1 where Z > 0 and
-    negative_slope elsewhere (at Z = 0, too), which is max(D', negative_slope) for the
-    D' of ReLU. Hence 0 <= negative_slope <= 1; anything else raises `ValueError`.
-    Source: Maas, Hannun, Ng 2013, ICML workshop on deep learning.
+    Forward and backward multiply by the same D: 1 where Z > 0, negative_slope elsewhere,
+    also at Z = 0. Computed as D = max(1 or 0 as in ReLU, negative_slope), hence
+    0 <= negative_slope <= 1; anything else raises `ValueError`. Source: Maas, Hannun,
+    Ng 2013, ICML workshop on deep learning.
 
     >>> LeakyReLU(negative_slope=0.5).forward(np.array([[-1.0, 2.0]]))
     array([[-0.5,  2. ]])
@@ -159,24 +159,23 @@ class GELU(Elementwise):
     """A = Z * P with P = P(N(0, 1) <= Z), the share of normally distributed numbers below Z.
 
     Args:
-        approximate: "tanh" for GELU's tanh form, "none" for P itself: PyTorch's words,
-            whose default is "none".
+        approximate: "tanh" for GELU's tanh form, "none" for P itself. PyTorch has the
+            same argument; its default is "none".
 
     With "none" and U = Z / sqrt(2), P = erfc(-U) / 2, and because its derivative is the normal density:
 
         A' = P + U * e^(-U^2) / sqrt(pi),    dZ = dA * A'
 
     P is computed in float64, with a relative error of about Z^2 + 4 roundings, and
-    rounded once; number by number, which takes some 25 times as long as "tanh". With
-    "tanh", A differs by less than 0.0005. Then, with T = tanh(c * (Z + k * Z^3)), c =
-    sqrt(2/pi), k = 0.044715, and tanh' = 1 - tanh^2:
+    rounded once. It is computed entry by entry, which takes about 25 times as long as
+    "tanh". With "tanh", A differs by less than 0.0005. Then, with
+    T = tanh(c * (Z + k * Z^3)), c = sqrt(2/pi), k = 0.044715, and tanh' = 1 - tanh^2:
 
         A = Z * (1 + T)/2,    A' = (1 + T)/2 + Z/2 * (1 - T^2) * c * (1 + 3 * k * Z^2)
 
-    Far out, the second terms are 0 to more than 64 bits. So those of "none" may be
-    taken at the nearest number to Z in -40..40, and those of "tanh", with all of T, in
-    -10..10, whose powers cannot overflow. Source: Hendrycks and Gimpel 2016, arXiv
-    1606.08415, section 2.
+    For large |Z|, the second terms of A' are 0 to more than 64 bits. So they are computed
+    from Z clipped to -40..40 ("none"), or to -10..10 together with T ("tanh"): then no
+    power overflows. Source: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
 
     >>> GELU().forward(np.array([[-1e30, 0.0, 1e30]])) + 0
     array([[0.e+00, 0.e+00, 1.e+30]])
@@ -195,7 +194,7 @@ class GELU(Elementwise):
 
 
 ROOT = math.sqrt(0.5)
-# P(N(0, 1) <= z). Rational numbers have an erf of their own, which is -1 or 1 far out
+# P(N(0, 1) <= z). Rational numbers have their own erf, which is -1 or 1 for large |z|
 _share_of_floats = np.frompyfunc(lambda z: math.erfc(-z * ROOT) / 2, 1, 1)
 _share_of_rationals = np.frompyfunc(lambda z: (1 + (z * Fraction(ROOT)).erf()) / 2, 1, 1)
 
@@ -203,7 +202,7 @@ _share_of_rationals = np.frompyfunc(lambda z: (1 + (z * Fraction(ROOT)).erf()) /
 def _gelu(Z):
     """Return (A, A') of GELU itself."""
     if Z.dtype.kind in "iu":
-        Z = Z.astype(np.float64)  # P is no whole number
+        Z = Z.astype(np.float64)  # P is not a whole number
     share_of = _share_of_rationals if Z.dtype == object else _share_of_floats
     share = share_of(Z, out=np.zeros_like(Z), casting="unsafe")  # NumPy converts a few thousand at a time
     root, forty, height = (constant(value, Z) for value in (ROOT, 40, 1 / math.sqrt(math.pi)))
@@ -223,16 +222,16 @@ def _gelu_by_tanh(Z):
 
 @LAYERS(examples=lambda: [(Softmax(), (4,))], source="Bridle 1990")
 class Softmax(Layer):
-    """A = e^Z / (sum of e^Z over axis 0): a sample's features, or a pixel's channels, become shares of 1.
+    """A = e^Z / (sum of e^Z over axis 0): the features of a sample, or channels of a pixel, add up to 1.
 
     Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one
     sample
 
         dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)      dZ = A * (dA - sum(dA * A))
 
-    Each column is shifted by its own maximum, which changes no share and keeps e^Z from
-    overflowing. To learn classes, leave this layer out and use the loss
-    SoftmaxCrossEntropy, which has it built in. Source: Bridle 1990, NIPS 2.
+    The maximum of each column is subtracted first; this does not change A, and keeps e^Z
+    from overflowing. To learn classes, leave this layer out and use the loss
+    SoftmaxCrossEntropy, which contains it. Source: Bridle 1990, NIPS 2.
 
     >>> Softmax().forward(np.array([[0.0, 1000.0], [0.0, 0.0]]))
     array([[0.5, 1. ],
@@ -256,17 +255,17 @@ class Softmax(Layer):
     source="Srivastava et al. 2014, JMLR 15",
 )
 class Dropout(Layer):
-    """A = A_prev * D / (1 - p)  in training, where each number of D is 0 with probability p, else 1.
+    """A = A_prev * D / (1 - p)  in training, where each entry of D is 0 with probability p, else 1.
 
     Outside of training, A = A_prev. dA_prev = dZ * D / (1 - p). The division keeps the
     expected value of A at A_prev.
 
-    D is a function of (seed, layer, step, sample) alone: of the network's seed and the
-    layer's index in it, which make the `key`, the number of updates so far, and the
-    sample's position in the mini-batch. So a sample has the same mask in any
-    micro-batch, in the full batch, and when its forward is recomputed. A counter-based
-    generator makes that cheap: its n-th number is a function of n and the key, and each
-    sample has a range of n of its own.
+    D depends only on (seed, layer, step, sample): the network's seed and the layer's
+    index, which give the `key`, the number of updates so far, and the sample's position
+    in the mini-batch. So a sample has the same mask in any micro-batch, in the full
+    batch, and when its forward is recomputed. A counter-based generator makes that
+    cheap: its n-th number is a function of n and the key, and each sample has its own
+    range of n.
 
     Sources: Srivastava et al. 2014, JMLR 15; Salmon et al. 2011, SC 11, for the generator, Philox.
 
@@ -305,10 +304,10 @@ class Dropout(Layer):
         return dZ * self.cached(dZ)
 
     def _kept(self, shape):
-        """Return where D is 1.
+        """Return a boolean array of `shape`, (..., m), True where D is 1.
 
-        Each value of the counter gives eight numbers of 32 bits; a sample takes as many
-        values as it needs.
+        Each value of the counter gives eight 32-bit numbers. A sample uses as many values
+        as it needs.
         """
         n, m = math.prod(shape[:-1]), shape[-1]
         blocks = -(-n // 8)

@@ -30,11 +30,11 @@ class Block(Layer):
 
     A subclass writes `output_shape`, `macs` and
 
-        through(A_prev)     its forward; what it keeps for itself, never None, lies in `kept`
-        derivatives(dZ)     dA_prev, and the derivative by the output of each of the layers
+        through(A_prev)     A; what the block itself needs for backward goes to `kept`, and is not None
+        derivatives(dZ)     (dA_prev, the gradients with respect to the outputs of all layers)
 
-    The weights' gradients then are the layers' own: after `backward_input`, the cache
-    holds what these have put aside for them, and nothing else.
+    The layers compute the gradients of their parameters themselves: after
+    `backward_input`, the cache holds (dZ, cache) of each layer, and nothing else.
     """
 
     arrays = ()
@@ -54,12 +54,12 @@ class Block(Layer):
         for layer in every_layer(self.layers):
             if layer.fork or layer.join or layer.tie:
                 raise ValueError(
-                    f"{layer!r} stands inside a layer made of layers: "
+                    f"{layer!r} is inside a layer made of layers: "
                     "skip connections by name and ties belong to the list of the network's layers"
                 )
             if id(layer) in met:
                 raise ValueError(
-                    f"the same {layer!r} stands in two places, but it has one cache: "
+                    f"the same {layer!r} is in two places, but it has one cache: "
                     "make an object for each place"
                 )
             met.add(id(layer))
@@ -71,10 +71,10 @@ class Block(Layer):
 
     @property
     def cache(self) -> Any:
-        """All that backward needs, as a `BlockCache`; None without a forward.
+        """All that backward needs, as a `BlockCache`; None before a forward.
 
-        It lies in the layers and in this block. Between halves that a subclass has made
-        from its own `backward`, it is their `MadeGradients`.
+        The layers and this block hold the parts. Between two halves that are made from
+        the `backward` of a subclass, it is their `MadeGradients`.
         """
         if isinstance(self.halves, MadeGradients):
             return self.halves
@@ -104,7 +104,7 @@ class Block(Layer):
             layer.initialize(rng, dtype)
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:
-        self.halves = None  # they belonged to the forward before
+        self.halves = None  # those of an earlier forward
         return self.through(A_prev)
 
     def backward_input(self, dZ: np.ndarray) -> np.ndarray:
@@ -129,8 +129,8 @@ class BlockCache(NamedTuple):
 
     Args:
         of_layers: the caches of its layers.
-        kept: what its forward keeps for itself, until the `backward_input`.
-        halves: what each of its layers has `put_aside` there, or None before.
+        kept: what the block itself needs, until `backward_input`.
+        halves: after `backward_input`, the result of `put_aside` for each layer; None before.
     """
 
     of_layers: list
@@ -145,7 +145,7 @@ class BlockCache(NamedTuple):
 class Chain(Block):
     """Layers one after another, as one layer: A = f_n(... f_1(A_prev)). Without layers, A = A_prev.
 
-    By the chain rule, the derivative goes back through them from the last to the first.
+    By the chain rule, the gradient goes back through them from the last to the first.
 
     >>> from .activations import ReLU
     >>> from .linear import Linear
@@ -157,7 +157,7 @@ class Chain(Block):
     [(3, 2), None, (1, 3)]
     """
 
-    can_overflow = False  # its layers are asked one by one
+    can_overflow = False  # its layers are checked one by one
     takes = property(lambda self: self.layers[0].takes if self.layers else "numbers")
 
     def __init__(self, *layers: Layer):
@@ -191,12 +191,11 @@ class Chain(Block):
 
 
 class Branches(Block):
-    """Several chains of layers that all get the same A_prev.
+    """Several chains of layers with the same input A_prev.
 
-    A branch is a list of layers; an empty one hands A_prev on.
-
-    A_prev acts on the cost through each branch, so dA_prev is the sum of the branches'
-    own. `kept` holds the shapes of the branches' outputs.
+    A branch is a list of layers; the output of an empty one is A_prev. The cost depends
+    on A_prev through each branch, so dA_prev is the sum over the branches. `kept` holds
+    the shapes of their outputs.
     """
 
     joined: Callable[[Sequence[np.ndarray]], np.ndarray]  # A, from the branches' outputs
@@ -235,7 +234,7 @@ class Branches(Block):
     Add([Linear(3, 2)], [Linear(3, 4), Dropout(0.5), Linear(4, 2)], [Tanh(), Linear(3, 2)]), (3,),
 )])
 class Add(Branches):
-    """A = the sum of the branches' outputs, which have one shape.
+    """A = the sum of the branches' outputs, which have equal shapes.
 
     Each branch gets all of dZ, since dA/d(branch) = 1.
 
@@ -267,11 +266,11 @@ class Add(Branches):
     (Residual(Conv2d(2, 2, 3, padding=1), Residual(BatchNorm(2), Tanh())), (2, 3, 4)),
 ])
 class Residual(Add):
-    """A = A_prev + f(A_prev), for f the layers one after another, whose output has the shape of A_prev.
+    """A = A_prev + f(A_prev), where f is `layers` one after another, and keeps the shape.
 
-    dA_prev = dZ + (dZ through the layers): the first term reaches A_prev unchanged,
-    however many layers there are. For f with an output of another shape, use
-    `Add(layers, shortcut)`. Source: He et al. 2015, arXiv 1512.03385.
+    dA_prev = dZ + (dZ back through the layers): the first term reaches A_prev unchanged,
+    however many layers there are. If f changes the shape, use `Add(layers, shortcut)`.
+    Source: He et al. 2015, arXiv 1512.03385.
 
     >>> from .linear import Linear
     >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))
@@ -296,12 +295,10 @@ class Residual(Add):
     (Concat([Linear(3, 2)], [Residual(Linear(3, 3))]), (3, 5)),
 ])
 class Concat(Branches):
-    """A = the branches' outputs one below the other, along axis 0: features, or channels.
+    """A = the branches' outputs, concatenated along axis 0 (features or channels).
 
-    The other axes agree.
-
-    Each row of A comes from one branch, so each branch gets its own rows of dZ. Source:
-    Szegedy et al. 2014, arXiv 1409.4842.
+    The other axes must be equal. Each row of A comes from one branch, so each branch gets
+    its own rows of dZ. Source: Szegedy et al. 2014, arXiv 1409.4842.
 
     >>> Concat([], []).forward(np.array([[1.0, 2.0]]))
     array([[1., 2.],

@@ -18,19 +18,16 @@ from .windows import (
 
 
 class Kernel(Layer):
-    """What convolution and its transpose share: parameters, checks, bias.
-
-    `n_axes` is the number of spatial axes.
+    """The base of convolution and its transpose: parameters, checks and bias.
 
     Args:
-        in_channels, out_channels: of A_prev and of Z.
+        in_channels, out_channels: channels of A_prev and of Z.
         windows: the `Windows` of the kernel.
-        groups: into how many parts the channels are divided, each with a product of its
-            own.
+        groups: the number of groups of channels; each has its own product.
         bias: whether b is added.
     """
 
-    n_axes: int
+    n_axes: int  # the number of spatial axes
     product: Callable[..., np.ndarray]  # (W, A_prev, shape of Z) -> Z without b
     product_for_W: Callable[..., np.ndarray]  # (dZ, A_prev) -> dW
     shape_of_W: Callable[[], Shape]
@@ -96,29 +93,29 @@ class Convolution(Kernel):
         kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
             padding and dilation.
         stride: positions from one window to the next.
-        padding: zeros on both sides of an axis; "same" keeps the length, the odd zero
-            going behind.
+        padding: zeros on both sides of an axis; "same" keeps the length, with an odd zero
+            at the end.
         dilation: positions from one entry of the kernel to the next.
         groups: output channel o sees only the C / groups input channels of its own
             group.
         bias: whether b is added.
 
     There are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on
-    an axis of length n. Defaults are PyTorch's. W is drawn by `he` with the C / groups
-    * prod(kernel_size) inputs of an output. Options that cannot be, and a kernel that
-    does not fit into A_prev, raise `ValueError`.
+    an axis of length n. Defaults are PyTorch's. W is drawn by `he`, with n_prev =
+    C / groups * prod(kernel_size), the inputs of one output. Options out of range, and a
+    kernel that does not fit into A_prev, raise `ValueError`.
 
-    Unfold A_prev: let column (p, k) of a matrix list all numbers that window p of
-    sample k covers, columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation -
-    padding, k]. Then this is the Linear layer:
+    Unfold A_prev: let column (p, k) of a matrix list all entries that window p of sample
+    k covers, columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation - padding, k].
+    Then this is the Linear layer:
 
         Z = W columns + b      dcolumns = W^T dZ      dW = dZ columns^T      db = row sums of dZ
 
-    A_prev[c, q, k] stands in `columns` once for each window that covers position q, so
-    dA_prev sums dcolumns over these (`fold`). No product divides by m and each sum over
-    k runs over samples, so the gradients of micro-batches add up. The matrix is
-    prod(kernel_size) times as large as A_prev; only a band of it exists at a time, and
-    backward unfolds again instead of caching.
+    A_prev[c, q, k] occurs in `columns` once for each window that covers position q, so
+    dA_prev is the sum of dcolumns over these windows (`fold`). The sums over k run over
+    samples, and nothing divides by m, so the gradients of micro-batches add up. The
+    matrix is prod(kernel_size) times as large as A_prev. Only a band of it exists at a
+    time, and backward unfolds A_prev again instead of caching the matrix.
 
     Sources: LeCun et al. 1989, Neural Computation 1(4); the matrix product: Chellapilla, Puri, Simard 2006.
     """
@@ -166,7 +163,7 @@ class Convolution(Kernel):
 class Conv1d(Convolution):
     """Convolution over one axis: A_prev (C, L, m), W (O, C / groups, kernel), Z (O, L', m).
 
-    A kernel of 5 on 8 numbers has 8 - 5 + 1 = 4 positions to be:
+    A kernel of length 5 has 8 - 5 + 1 = 4 positions on an axis of length 8:
 
     >>> layer = Conv1d(1, 1, kernel_size=5)
     >>> layer.W, layer.b = np.array([[[1.0, 0.0, 0.0, 0.0, -1.0]]]), np.zeros((1, 1, 1))
@@ -218,7 +215,7 @@ class Conv3d(Convolution):
 
 
 class TransposedConvolution(Kernel):
-    """Each number of A_prev paints a kernel into Z, `stride` positions further on than its neighbour.
+    """Add a copy of the kernel to Z for each entry of A_prev, `stride` positions after its neighbour's.
 
         Z[o, q, k] = b[o] + sum of W[c, o, i] A_prev[c, p, k]
                      over c and all p, i with p * stride + i * dilation - padding = q
@@ -232,24 +229,25 @@ class TransposedConvolution(Kernel):
             padding, output_padding and dilation.
         stride: positions of Z from one kernel to the next.
         padding: positions that are cut off on both sides of an axis of Z.
-        output_padding: positions added behind. A convolution with stride s makes s
-            different lengths equal; this tells which of them to return to.
+        output_padding: positions added at the end. A convolution with stride s turns s
+            different lengths into one; this chooses among them.
         groups: output channel o sees only the C / groups input channels of its own
             group.
         bias: whether b is added.
         dilation: positions from one entry of the kernel to the next.
 
     An axis of length n becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2
-    padding + output_padding long. Defaults are PyTorch's. W is drawn by `he`; of the C
-    / groups * prod(kernel_size) weights of an output channel, one in prod(stride) meets
-    at each position. Options that cannot be raise `ValueError`.
+    padding + output_padding long. Defaults are PyTorch's. W is drawn by `he`; of the
+    C / groups * prod(kernel_size) weights of an output channel, one in prod(stride) acts
+    on each position, so W is multiplied by sqrt(prod(stride)). Options out of range
+    raise `ValueError`.
 
     It is a convolution's backward_input with the same W. In matrices, with the columns of the windows of dZ:
 
         Z = fold(W^T A_prev) + b      dA_prev = W columns      dW = A_prev columns^T      db = row sums of dZ
 
-    So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: forward and
-    backward have changed sides.
+    So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: compared with
+    convolution, forward and backward are swapped.
 
     Source: Dumoulin and Visin 2016, arXiv 1603.07285, chapter 4.
     """

@@ -18,20 +18,22 @@ from .layer import LAYERS, Layer, as_dtype_of
     source="Bengio et al. 2003, JMLR 3",
 )
 class Embedding(Layer):
-    """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each of `n_tokens` tokens.
+    """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each token.
 
-    A_prev (T, m) or of any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens,
-    d), A (d, T, m). It is the Linear layer W^T A_prev for one-hot columns A_prev,
-    without the products by 0, hence
+    Args:
+        n_tokens: the number of different tokens.
+        d: features of a vector.
+        tie: a name; layers of a network with the same `tie` share one W, for instance
+            this one and Linear(d, n_tokens): Press and Wolf 2016, arXiv 1608.05859.
 
-        dW[v, :] = sum of dZ[:, t, k] over all positions (t, k) that hold token v
+    A_prev (T, m) or any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d),
+    drawn from N(0, 1/d); A (d, T, m). It is the Linear layer W^T A_prev for one-hot
+    columns A_prev, without the multiplications by 0, hence
 
-    Tokens have no derivative: dA_prev is None. W is drawn from N(0, 1/d). Layers of a
-    network with the same `tie`, a name, share one W: for instance with Linear(d,
-    n_tokens), Press and Wolf 2016, arXiv 1608.05859.
+        dW[v, :] = sum of dZ[:, t, k] over all positions (t, k) with token v
 
-    Tokens that are not whole, or out of range, raise `ValueError`. Source: Bengio et
-    al. 2003, JMLR 3.
+    Tokens have no gradient: dA_prev is None. Tokens that are not whole numbers, or out
+    of range, raise `ValueError`. Source: Bengio et al. 2003, JMLR 3.
 
     >>> layer = Embedding(3, 2)
     >>> layer.W = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
@@ -70,7 +72,7 @@ class Embedding(Layer):
         return self._by_token(self.cached(dZ), dZ, self.n_tokens), None
 
     def _by_token(self, tokens, dZ, n_tokens):
-        """Return (n_tokens, d): for each token, the sum of the columns of dZ that it belongs to."""
+        """Return (n_tokens, d): for each token, the sum of the columns of dZ at its positions."""
         tokens = tokens.ravel()
         order = np.argsort(tokens, kind="stable")
         tokens, vectors = tokens[order], dZ.reshape(self.d, -1).T[order]
@@ -101,14 +103,14 @@ class Embedding(Layer):
 
 
 class EmbeddingPart(Embedding):
-    """An `Embedding` that knows the tokens of one run, and has zeros for all others.
+    """One device's part of an `Embedding`: the vectors of some tokens, and zeros for all others.
 
     Args:
         whole: the `Embedding`.
         run: the slice of its tokens.
 
-    The sum over all devices is the whole Embedding's A: each token has its vector on
-    one of them.
+    The A of all devices add up to that of `whole`, since each token's vector is on one
+    of them.
     """
 
     def __init__(self, whole: Embedding, run: slice):
@@ -136,7 +138,7 @@ class PositionalEmbedding(Layer):
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
 
-        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k, and 0 from position T on
+        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k; 0 for t >= T
 
     Sources: Gehring et al. 2017, arXiv 1705.03122; Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
 

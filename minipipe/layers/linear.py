@@ -25,16 +25,15 @@ class Linear(Layer):
     Args:
         n_prev: rows of A_prev.
         n: rows of Z.
-        initialization: draws W, as `initialization(rng, n_prev, n)`; b is drawn as
-            zeros.
-        W, b: the parameters themselves, if they are known.
+        initialization: draws W, as `initialization(rng, n_prev, n)`; b starts at 0.
+        W, b: the parameters themselves, if they are given.
         tie: a name; layers of a network with the same `tie` share one W.
         bias: whether b is added.
 
     A_prev may have further axes, as in (n_prev, T, m): then the same W and b act at
     each of their positions.
 
-    Backward, for the derivative dZ (n, m) of the cost J. One entry is
+    Backward, for dZ (n, m), the gradient of the cost J with respect to Z. One entry is
     Z[i, k] = sum_j W[i, j] A_prev[j, k] + b[i], so by the chain rule
 
         dA_prev[j, k] = sum_i W[i, j] dZ[i, k]          dA_prev = W^T dZ        (n_prev, m)

@@ -1,6 +1,6 @@
-"""Normalisation: numbers that belong together get mean 0 and variance 1, then a scale and a shift.
+"""Normalisation: the entries of a group get mean 0 and variance 1, then a scale and a shift.
 
-LayerNorm, GroupNorm and BatchNorm differ only in which numbers belong together.
+LayerNorm, GroupNorm and BatchNorm differ only in what forms a group.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -22,21 +22,19 @@ from .layer import LAYERS, Layer, as_dtype_of, finite
 class Normalization(Layer):
     """A = W X + b  with  X = (A_prev - mean) / s,  s = sqrt(var + epsilon).
 
-    mean and var are taken over groups of N numbers. A_prev, A (n, ..., m); W, b (n, 1),
+    mean and var are taken over groups of N entries. A_prev, A (n, ..., m); W, b (n, 1),
     a scale and a shift for each row; var is the mean squared distance from the mean.
+    `n` is the number of rows; `epsilon` keeps a group of equal entries from division by 0.
 
-    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. A
-    number x_j of X moves with every number a_i of the group's A_prev, through itself,
-    the mean and s:
+    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. An
+    entry x_j of X depends on every entry a_i of the group in A_prev: directly, through
+    the mean and through s:
 
         dx_j/da_i = (1[i = j] - 1/N - x_i x_j / N) / s        since ds/da_i = (a_i - mean) / (N s) = x_i / N
 
         dA_prev = (dX - mean of dX - X * mean of (dX * X)) / s
 
-    `epsilon` keeps a group of equal numbers from being divided by 0.
-
-    dW and db are so much smaller than dZ and X that `backward_input` already makes
-    them.
+    dW and db are much smaller than dZ and X, so `backward_input` computes them already.
     """
 
     weight_after_input = True
@@ -80,10 +78,10 @@ class Normalization(Layer):
         rows = (self.n, -1)
         return (dZ * X).reshape(rows).sum(axis=1, keepdims=True), dZ.reshape(rows).sum(axis=1, keepdims=True)
 
-    groups: Callable[[np.ndarray], tuple]  # A -> (A in a shape, the axes along which its numbers are a group)
+    groups: Callable[[np.ndarray], tuple]  # A -> (A reshaped, the axes of it that form a group)
 
     def count(self, mean: np.ndarray, var: np.ndarray, n: int) -> None:
-        """Record that a forward has met groups of n numbers with this mean and variance."""
+        """Count the statistics of a forward: groups of `n` entries with this `mean` and variance `var`."""
 
     def epsilon_beside(self, var: np.ndarray) -> Any:
         not_zero_in(var.dtype, "epsilon", self.epsilon)
@@ -93,7 +91,7 @@ class Normalization(Layer):
         return X * self.per_row(self.W, X) + self.per_row(self.b, X)
 
     def per_row(self, parameter: np.ndarray, A: np.ndarray) -> np.ndarray:
-        """Return `parameter` (n, 1) in a shape that meets A (n, ..., m) row by row."""
+        """Return `parameter` (n, 1) in a shape that broadcasts along the rows of A (n, ..., m)."""
         return as_dtype_of(A, parameter).reshape(self.n, *(1,) * (A.ndim - 1))
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -108,7 +106,7 @@ class Normalization(Layer):
 
 
 class NormalizationCache(NamedTuple):
-    """X and 1/s until the `backward_input`, from then on (dW, db)."""
+    """The cache of a `Normalization`: X and 1/s until `backward_input`, then (dW, db)."""
 
     X: np.ndarray | None
     inverse: np.ndarray | None
@@ -117,10 +115,11 @@ class NormalizationCache(NamedTuple):
 
 @LAYERS(examples=lambda: [(LayerNorm(5), (5,)), (LayerNorm(5), (5, 3))], source="arXiv 1607.06450")
 class LayerNorm(Normalization):
-    """The `Normalization` in which the n numbers of one sample, at one position of it, are a group.
+    """The `Normalization` in which the n entries of one sample, at one position, form a group.
 
-    A sample's result does not depend on its company, so full batch and micro-batches agree. Source:
-    Ba, Kiros, Hinton 2016, arXiv 1607.06450; in a Transformer, each token is normalised by itself.
+    A sample's result does not depend on other samples, so full batch and micro-batches
+    agree. In a Transformer, each token is normalised by itself. Source: Ba, Kiros, Hinton
+    2016, arXiv 1607.06450.
 
     >>> layer = LayerNorm(2)
     >>> layer.initialize(np.random.default_rng(0))
@@ -139,7 +138,7 @@ class LayerNorm(Normalization):
     (GroupNorm(3, 3), (3, 7)),  # instance normalisation
 ])
 class GroupNorm(Normalization):
-    """The `Normalization` in which n / n_groups channels of a sample, with all their positions, are a group.
+    """The `Normalization` in which n / n_groups channels of a sample, at all positions, form a group.
 
     n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He
     2018, arXiv 1803.08494.
@@ -162,20 +161,20 @@ class GroupNorm(Normalization):
 
 @LAYERS(examples=lambda: [(BatchNorm(3), (3,)), (BatchNorm(3), (3, 5, 2))], source="arXiv 1502.03167")
 class BatchNorm(Normalization):
-    """The `Normalization` in which a row, with all positions and samples of the micro-batch, is a group.
+    """The `Normalization` in which a row, at all positions and samples of the micro-batch, forms a group.
 
-    Here samples meet. In training, mean and var are taken over the micro-batch, not
-    over the full batch. So a gradient depends on how the batch is cut: GPipe's rule.
-    With n numbers in a group, n must be at least 2.
+    A sample's result depends on the other samples. In training, mean and var are taken
+    over the micro-batch, not over the full batch, as in GPipe. So a gradient depends on
+    how the batch is cut. A group needs at least 2 entries.
 
-    Elsewhere `running_mean` and `running_var` (n, 1) take their place. With the step
-    after each mini-batch,
+    Outside of training, `running_mean` and `running_var` (n, 1) are used instead. The
+    step after each mini-batch updates them:
 
         running <- (1 - momentum) * running + momentum * (value of the whole mini-batch)
 
-    where the whole mini-batch's mean and variance are put together from those of its
-    micro-batches, ragged or not (`Moments`), and the variance is the unbiased one, with
-    n - 1 below the line. A recomputation counts nothing.
+    The mean and variance of the mini-batch are combined from those of its micro-batches,
+    of any sizes (`Moments`). The variance is unbiased, with n - 1 as the divisor. A
+    recomputed forward is not counted again.
 
     Sources: Ioffe and Szegedy 2015, arXiv 1502.03167; Huang et al. 2018, arXiv 1811.06965, section 2.
 
@@ -227,7 +226,7 @@ class BatchNorm(Normalization):
         return SynchronisedBatchNorm(self)
 
     def commit(self, moments: Moments) -> None:
-        """Take the `Moments` of a whole mini-batch into the running mean and variance."""
+        """Update the running mean and variance from `moments`, the `Moments` of a whole mini-batch."""
         for name, value in (("running_mean", moments.mean), ("running_var", moments.M2 / (moments.n - 1))):
             running = getattr(self, name)
             share = constant(self.momentum, value)
@@ -236,14 +235,14 @@ class BatchNorm(Normalization):
 
 
 class Moments(NamedTuple):
-    """Number of values, their mean, and M2, the sum of their squared distances from it.
+    """The number of values, their mean, and M2, the sum of their squared distances from it.
 
-    The sum of two `Moments` is that of both sets of values together:
+    The sum of two `Moments` describes both sets of values together:
 
         n = n1 + n2     mean = (n1 mean1 + n2 mean2) / n     M2 = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
 
-    Unlike a sum of squares, it subtracts no large number from another. Source: Chan,
-    Golub, LeVeque 1979, Stanford report STAN-CS-79-773.
+    Unlike with a sum of squares, no large number is subtracted from another one. Source:
+    Chan, Golub, LeVeque 1979, Stanford report STAN-CS-79-773.
 
     >>> Moments(1, 1.0, 0.0) + Moments(1, 3.0, 0.0)
     Moments(n=2, mean=2.0, M2=2.0)
@@ -261,39 +260,37 @@ class Moments(NamedTuple):
 
 
 class SynchronisedBatchNorm(BatchNorm):
-    """A `BatchNorm` in which a row has one group of numbers over all copies of the network.
+    """A `BatchNorm` in which a row, over all replicas of the network, forms one group.
 
     Args:
-        layer: the `BatchNorm`, whose attributes this one has as its own: parameters and
-            running statistics.
+        layer: the `BatchNorm`; both objects share its attributes, parameters and running
+            statistics included.
 
-    Forward: each copy sends how many numbers it has in a row, their mean and M2, the sum of their squared
-    distances from it, and all add up these `Moments`, which weighs them by their counts:
+    Forward: each replica r sends its `Moments`: n_r entries in a row, their mean_r, and M2_r, the
+    sum of their squared distances from it. All replicas add them up:
 
         mean = sum_r n_r mean_r / n         var = sum_r (M2_r + n_r (mean_r - mean)^2) / n
 
-    Backward: as for any `Normalization`, with the sums over the row that all copies have, two numbers a row:
+    Backward: as for any `Normalization`; the two sums over a row run over all replicas:
 
         dA_prev = (dX - sum of dX / n - X * sum of (dX * X) / n) / s
 
-    dW and db are each copy's own sums, which are added up with the other gradients. A
-    forward counts the copy's own numbers, so that the running statistics of the
-    mini-batch count each sample once.
-
-    Where `BatchNorm` needs 2 numbers in a row, here all copies together do.
+    dW and db are sums over the replica's own entries, added up later with the other
+    gradients. `statistics` are those of the replica's own entries, so that each sample
+    counts once in the mini-batch. All replicas together need 2 entries in a row.
     """
 
-    __slots__ = ("_layer",)  # beside the attributes, which are the layer's
+    __slots__ = ("_layer",)  # all other attributes are in the `__dict__` of the layer
     exchanges = True, True
     over_copies = True
-    group: Any = None  # the `Group` of the devices that have a copy of it, which a run hands over
+    group: Any = None  # the `Group` of the devices that have this layer, set by a run
 
     def __init__(self, layer: BatchNorm):
         self._layer = layer
         self.__dict__ = layer.__dict__
 
     def __reduce__(self) -> tuple:
-        """Copy and pickle the layer, so that a copy of both shares its attributes, too."""
+        """Copy and pickle the layer, so that in the copy both share their attributes again."""
         return SynchronisedBatchNorm, (self._layer,)
 
     def copy(self, *convert: Callable) -> SynchronisedBatchNorm:

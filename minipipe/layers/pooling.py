@@ -1,12 +1,12 @@
 """Pooling: one number for each window that slides over an image, in 1, 2 or 3 dimensions.
 
 A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes,
-samples. A window of `kernel_size` by ... starts at every `stride`-th position,
-`padding` positions before the first number, so an axis of n numbers gives (n + 2 *
-padding - kernel_size) // stride + 1 windows. The loops run over the offsets in a
-window, never over windows: at each offset, one strided view of A_prev holds that number
-of every window. Padding is not stored: at each offset, only the windows take part that
-have a number there.
+samples. On each spatial axis, the first window of length `kernel_size` starts `padding`
+positions before the first entry, and the others follow every `stride` positions. So an
+axis of length n has (n + 2 * padding - kernel_size) // stride + 1 windows. The loops run
+over the offsets in a window, never over windows: for each offset, one strided view of
+A_prev holds the entry at that offset of every window. Padding is not stored: a window
+takes part only at the offsets that lie inside A_prev.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -23,15 +23,15 @@ from .windows import EVERY, PerAxis, Windows
 
 
 class Pool(Layer):
-    """What max and average pooling share: the windows, and the walk over the spatial axes.
+    """The base of max and average pooling: the windows, and the walk over the spatial axes.
 
     Each argument is a whole number, or a tuple of one per spatial axis.
 
     Args:
-        kernel_size: numbers that a window covers.
-        stride: positions from one window to the next; the kernel_size if None, so that
+        kernel_size: length of a window.
+        stride: positions from one window to the next; kernel_size if None, so that
             windows do not overlap.
-        padding: at most half of kernel_size, so that each window holds a number.
+        padding: at most half of kernel_size, so that no window is empty.
     """
 
     n_axes: int
@@ -48,7 +48,7 @@ class Pool(Layer):
                 )
 
     def tiles(self, shape: Shape) -> bool:
-        """Tell whether each number of an A_prev of the given shape is in exactly one window."""
+        """Tell whether each entry of an A_prev of this `shape` is in exactly one window."""
         w = self.windows
         left_over = np.remainder(shape[1:-1], w.stride)
         return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(left_over)
@@ -62,10 +62,10 @@ class Pool(Layer):
         return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
     def at_offsets(self, shape: Shape) -> list:
-        """Return [(index into A, index into A_prev)] for the offsets in a window, in the order of reading.
+        """Return [(index into A, index into A_prev)] for the offsets in a window, last axis fastest.
 
-        The two views have the same shape: the windows that have a number at the offset,
-        and these numbers.
+        For an A_prev of `shape`, they select two views of equal shape: the windows whose
+        entry at the offset lies inside A_prev, and these entries.
         """
         every_window = (*(slice(0, n) for n in self.windows.count(shape[1:-1])), EVERY)
         offsets = np.ndindex(*self.windows.kernel_size)
@@ -79,18 +79,18 @@ class Pool(Layer):
 
 
 class MaxPool(Pool):
-    """A = the largest number of each window.  dA_prev: its position gets dA, the others get 0.
+    """A = the maximum of each window.  dA_prev: its position gets dA, the others get 0.
 
-    Moving the largest number moves A by as much, moving another one does not:
-    dA/dA_prev is 1 there, 0 elsewhere. Windows that overlap add up. Of equal numbers,
-    the first of the window in the order of reading counts, as in PyTorch. Padding
-    counts as minus infinity. Source: Ranzato et al. 2007, CVPR.
+    dA/dA_prev is 1 at the maximum and 0 elsewhere; where windows overlap, their
+    contributions add up. Of equal entries, the first of the window counts (last axis
+    fastest), as in PyTorch. Padding counts as minus infinity. Source: Ranzato et al.
+    2007, CVPR.
     """
 
     can_overflow = False
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:
-        """Return A; `cache` has the offset of each window's largest number, in the order of reading."""
+        """Return A; keep the offset of each window's maximum, counted with the last axis fastest."""
         shape = self.output_shape(A_prev.shape)
         positions, first_offsets = self._first_numbers(A_prev.shape)
         A = A_prev.reshape(len(A_prev), -1, shape[-1]).take(positions, axis=1)
@@ -106,7 +106,7 @@ class MaxPool(Pool):
 
     def backward_input(self, dA: np.ndarray) -> np.ndarray:
         shape, offsets = self.cached(dA, lambda cache: cache[0])
-        tiles = self.tiles(shape)  # then each number is written once
+        tiles = self.tiles(shape)  # then each entry is written once
         if tiles:
             dA_prev = np.empty(shape, dA.dtype, like=dA)
         else:
@@ -120,7 +120,7 @@ class MaxPool(Pool):
         return dA_prev
 
     def _first_numbers(self, shape):
-        """Return, for each window, the position of its first number in A_prev, and its offset there.
+        """Return (position in A_prev, offset in the window) of the first entry inside A_prev, per window.
 
         The offset is 0, unless the window begins in the padding.
         """
@@ -137,8 +137,8 @@ class MaxPool(Pool):
 class AvgPool(Pool):
     """A = the sum of each window / N, for N positions in a window.  dA_prev: every position gets dA / N.
 
-    dA/dA_prev is 1 / (kernel_size * ...) for each number in the window; windows that
-    overlap add up. Padding counts as zeros, and its positions count, too: PyTorch's
+    N = prod(kernel_size). Where windows overlap, their contributions add up. Padding
+    counts as zeros, and its positions count in N, as with PyTorch's
     count_include_pad=True. Source: LeCun et al. 1998.
     """
 
@@ -222,7 +222,7 @@ class AvgPool3d(AvgPool):
 class GlobalAvgPool(Layer):
     """A (C, m), the mean of each channel of A_prev (C, ..., m).
 
-    dA_prev is dA / (numbers in a channel), at each position. Source: Lin, Chen, Yan
+    dA_prev is dA / (positions of a channel), at each position. Source: Lin, Chen, Yan
     2013, arXiv 1312.4400, section 3.2.
 
     >>> GlobalAvgPool().forward(np.array([[[3.0], [1.0], [2.0], [6.0]]]))

@@ -1,4 +1,4 @@
-"""Layers that only move numbers: Flatten, Reshape, Pad. The samples stay on the last axis."""
+"""Layers that only move entries: Flatten, Reshape, Pad. The samples stay on the last axis."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -13,7 +13,7 @@ from .layer import LAYERS, Layer
 
 
 class Rearranged(Layer):
-    """The same numbers in another shape: each keeps its value, and so does its derivative."""
+    """The base of layers that change the shape alone: entries keep their values, and gradients theirs."""
 
     can_overflow = False
 
@@ -27,10 +27,9 @@ class Rearranged(Layer):
 
 @LAYERS(examples=lambda: [(Flatten(), (2, 5, 7))], source="no known paper")
 class Flatten(Rearranged):
-    """A (n, m) from A_prev (..., m): all numbers of a sample in one column, n their number.
+    """A (n, m) from A_prev (..., m): the n entries of each sample as one column.
 
-    Each number keeps its value, so its derivative is the one at its new position:
-    dA_prev is dZ in the old shape.
+    Entries keep their values, so dA_prev is dZ in the old shape.
 
     >>> Flatten().forward(np.zeros((3, 4, 5, 2))).shape
     (60, 2)
@@ -42,9 +41,9 @@ class Flatten(Rearranged):
 
 @LAYERS(examples=lambda: [(Reshape((7, 2, 5)), (2, 5, 7))], source="no known paper")
 class Reshape(Rearranged):
-    """A (*shape, m) from A_prev (..., m) with as many numbers in a sample; dA_prev is dZ in the old shape.
+    """A (*shape, m) from A_prev (..., m) with as many entries per sample; dA_prev is dZ in the old shape.
 
-    Raises `ValueError` where the numbers of a sample do not fill the shape.
+    Raises `ValueError` if a sample does not have the number of entries of `shape`.
 
     >>> Reshape((1, 8, 8)).forward(np.zeros((64, 5))).shape
     (1, 8, 8, 5)
@@ -67,13 +66,13 @@ class Reshape(Rearranged):
 
 @LAYERS(examples=lambda: [(Pad([(0, 1), 2]), (2, 5, 7)), (Pad([(1, 0)]), (3, 1))], source="no known paper")
 class Pad(Layer):
-    """Zeros around the spatial axes, those between the first (channels) and the last (samples).
+    """A = A_prev with zeros around its spatial axes, those between channels (first) and samples (last).
 
     Args:
-        widths: for each spatial axis the zeros on both sides, or a pair (before,
-            after).
+        widths: for each spatial axis the number of zeros on both sides, or a pair
+            (before, after).
 
-    The zeros depend on nothing, so dA_prev is dZ without its margins.
+    The zeros are constants, so dA_prev is dZ without its margins.
 
     >>> Pad([1, (0, 2)]).forward(np.ones((1, 1, 2, 1)))[0, :, :, 0]
     array([[0., 0., 0., 0.],
