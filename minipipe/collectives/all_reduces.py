@@ -4,17 +4,20 @@ Each states its closed forms beside its program: the ticks of its run, and the n
 that each rank sends. A new one is one new file in this room.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import isqrt
+from typing import Any
 
 from ..checks import one_of, real_number, truth, whole_number
 from ..registry import Registry
 from ..sums import TreeSum
 from .group import (
-    begin, binomial, cut_into_chunks, distances, exchanged, flattened, join_chunks, length, reduce_to,
-    ring_add, ring_gather, unflattened,
+    Group, Program, begin, binomial, cut_into_chunks, distances, exchanged, flattened, join_chunks, length,
+    reduce_to, ring_add, ring_gather, unflattened,
 )
 
 OWNERS, TWO_LEVEL = "owners", "two-level"
@@ -43,14 +46,16 @@ class AllReduceFacts:
     order: str
     source: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         one_of("order", self.order, ORDERS)
 
 
 ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> program (group, vectors)
 
 
-def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0, ports=True):
+def all_reduce_ticks(
+    algorithm: str, N: int, n: int, alpha: float = 0, beta: float = 0, gamma: float = 0, ports: bool = True
+) -> float:
     """Return the ticks of an all-reduce of n numbers, by its closed form: those of the run, exactly.
 
     Args:
@@ -95,7 +100,7 @@ def all_reduce_ticks(algorithm, N, n, alpha=0, beta=0, gamma=0, ports=True):
     return ticks
 
 
-def numbers_sent(algorithm, N, n):
+def numbers_sent(algorithm: str, N: int, n: int) -> list[int]:
     """Return how many numbers each rank sends in an all-reduce of n numbers: a list, exact for any N and n.
 
     >>> numbers_sent("ring", 4, 10), numbers_sent("tree", 8, 8)
@@ -130,7 +135,7 @@ def _naive_ticks(N, n, alpha, beta, gamma, ports):
     order="ranks",
     source="Dive into Deep Learning, section 13.7",
 )
-def naive(group, vectors):
+def naive(group: Group, vectors: list) -> Program:
     """All ranks send to rank 0, which adds in the order of the ranks and sends the sum back.
 
     2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the
@@ -148,7 +153,7 @@ def naive(group, vectors):
     return vectors
 
 
-def power_of(N):
+def power_of(N: int) -> int:
     """Return 2^k, the largest power of 2 that is at most N."""
     return 2 ** (N.bit_length() - 1)
 
@@ -195,7 +200,7 @@ def _tree_ticks(N, n, alpha, beta, gamma, ports):
     order="tree",
     source="Thakur, Rabenseifner and Gropp 2005",
 )
-def tree(group, vectors):
+def tree(group: Group, vectors: list) -> Program:
     """Partial sums go up a binomial tree to rank 0, and the sum goes down again.
 
     2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
@@ -207,7 +212,7 @@ def tree(group, vectors):
 
 # Partners among 2^k ranks. Each rank beyond them gives its vectors to one of them, and gets the sum.
 
-def folded(group, vectors, label, among):
+def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
     """Run `among(power, vectors)` on the first 2^k ranks; the others give their vectors to one of these."""
     rank, power = group.rank, power_of(group.size)
     if rank >= power:
@@ -222,7 +227,7 @@ def folded(group, vectors, label, among):
     return vectors
 
 
-def sent_beyond(rank, N, n, among_power):
+def sent_beyond(rank: int, N: int, n: int, among_power: int) -> int:
     """Return the numbers that a rank sends in `folded`. among_power: those that it sends among the 2^k."""
     power = power_of(N)
     if rank >= power:
@@ -230,7 +235,7 @@ def sent_beyond(rank, N, n, among_power):
     return among_power + (n if rank + power < N else 0)
 
 
-def swapped(group, partner, label, value):
+def swapped(group: Group, partner: int, label: str, value: Any) -> Program:
     """Send `value` to the partner; return what the partner has sent."""
     yield group.send(partner, label, value)
     return (yield group.receive(partner, label))
@@ -257,7 +262,7 @@ def _doubling_ticks(N, n, alpha, beta, gamma, ports):
     order="tree of 2^k",
     source="Thakur, Rabenseifner and Gropp 2005",
 )
-def doubling(group, vectors):
+def doubling(group: Group, vectors: list) -> Program:
     """Partners at distance 1, 2, 4, ... swap all that they have, and both add: recursive doubling.
 
     k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to
@@ -308,7 +313,7 @@ def _halving_numbers(rank, N, n):
     order="tree of 2^k",
     source="Thakur, Rabenseifner and Gropp 2005; the comments in MPICH's allreduce",
 )
-def halving(group, vectors):
+def halving(group: Group, vectors: list) -> Program:
     """Partners swap a half, a quarter, ... and add, then swap the sums: halving and doubling (Rabenseifner).
 
     2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; with more ranks as
@@ -337,7 +342,7 @@ def halving(group, vectors):
 
 # The vectors are cut into chunks, and each chunk is added up on another rank.
 
-def ring_ticks(N, n, alpha, beta, gamma, ports):
+def ring_ticks(N: int, n: int, alpha: float, beta: float, gamma: float, ports: bool) -> float:
     """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied.
 
     (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) numbers are in the
@@ -347,7 +352,7 @@ def ring_ticks(N, n, alpha, beta, gamma, ports):
     return (N - 1) * (2 * alpha + length(n, N, 0) * (2 * beta + gamma))
 
 
-def ring_numbers(rank, N, n):
+def ring_numbers(rank: int, N: int, n: int) -> int:
     """Return the numbers that a rank sends: all chunks but the next one, then all but the one after that."""
     return 2 * n - length(n, N, (rank + 1) % N) - length(n, N, (rank + 2) % N)
 
@@ -359,7 +364,7 @@ def ring_numbers(rank, N, n):
     order="own",
     source="Patarasuk and Yuan 2009; Thakur, Rabenseifner and Gropp 2005",
 )
-def ring(group, vectors):
+def ring(group: Group, vectors: list) -> Program:
     """Chunks go round a ring: N - 1 steps in which they are added, and N - 1 in which the sums are copied.
 
     2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank
@@ -387,7 +392,7 @@ def _owners_ticks(N, n, alpha, beta, gamma, ports):
     order="tree",
     source="no known paper",
 )
-def owners(group, vectors):
+def owners(group: Group, vectors: list) -> Program:
     """Chunk c of all ranks goes to rank c, which adds along the tree and sends the sum to all ranks.
 
     2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n.
@@ -398,7 +403,7 @@ def owners(group, vectors):
     return total
 
 
-def at_owners(group, total, beside=None):
+def at_owners(group: Group, total: Any, beside: Any = None) -> Program:
     """Return (the total of a sum, what all ranks have `beside`: a list).
 
     The terms of the sum are spread over the ranks. The total is None if there are none.
@@ -417,7 +422,7 @@ def at_owners(group, total, beside=None):
     return unflattened(join_chunks(of_all, flattened(like)), like), besides
 
 
-def own_chunk(group, total, label, beside=None):
+def own_chunk(group: Group, total: Any, label: str, beside: Any = None) -> Program:
     """Return (this rank's chunk of the total, a list of vectors; what all ranks have `beside`: a list).
 
     Args:
@@ -435,7 +440,7 @@ def own_chunk(group, total, label, beside=None):
 
 
 @cache
-def default_node_size(N):
+def default_node_size(N: int) -> int:
     """Return the largest divisor of N that is at most sqrt(N).
 
     >>> [default_node_size(N) for N in (1, 7, 12, 16)]
@@ -462,7 +467,7 @@ def _two_level_numbers(rank, N, n):
 @ALL_REDUCES(
     TWO_LEVEL, ticks=_two_level_ticks, numbers_sent=_two_level_numbers, order="own", source="no known paper"
 )
-def two_level(group, vectors, node_size=None):
+def two_level(group: Group, vectors: list, node_size: int | None = None) -> Program:
     """Each chunk is added in its node, then over the nodes, then gathered: for fast links inside nodes.
 
     2 (g - 1) (alpha + n/g beta) inside, and 2 (G - 1) (alpha' + n/N beta') between, for

@@ -1,15 +1,20 @@
 """The collectives that a program calls: each of these is a program itself, for `yield from`."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import partial, reduce as fold
+from typing import Any
 
 from ..checks import listed, one_of, shown
 from .all_reduces import ALL_REDUCES, OWNERS, TWO_LEVEL, at_owners, own_chunk
 from .group import (
-    added, binomial, distances, exchanged, flattened, reduce_to, ring_add, ring_gather, unflattened,
+    Group, Program, added, binomial, distances, exchanged, flattened, reduce_to, ring_add, ring_gather,
+    unflattened,
 )
 
 
-def all_reduce(group, value, algorithm=OWNERS, node_size=None):
+def all_reduce(group: Group, value: Any, algorithm: str = OWNERS, node_size: int | None = None) -> Program:
     """Return the sum of the values of all ranks, on all ranks.
 
     Args:
@@ -47,7 +52,7 @@ def all_reduce(group, value, algorithm=OWNERS, node_size=None):
     return unflattened(vectors, value)
 
 
-def all_reduce_sum(group, total, algorithm=OWNERS):
+def all_reduce_sum(group: Group, total: Any, algorithm: str = OWNERS) -> Program:
     """Return the total of a sum whose terms are spread over the ranks, on all ranks.
 
     It is None if there are no terms.
@@ -68,7 +73,7 @@ def all_reduce_sum(group, total, algorithm=OWNERS):
     return total
 
 
-def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
+def all_reduce_sum_and_gather(group: Group, total: Any, value: Any, algorithm: str = OWNERS) -> Program:
     """Return (the total of a sum, as `all_reduce_sum` gives it; the values of all ranks, a list).
 
     total, algorithm: as for `all_reduce_sum`.
@@ -83,13 +88,13 @@ def all_reduce_sum_and_gather(group, total, value, algorithm=OWNERS):
         values = yield from exchanged(group, lambda rank: value, group.begin("values"))
     # from left to right: a node of a tree is (level, place), and its first term is number place * 2^level
     first_term = {node: node[1] << node[0] if isinstance(node, tuple) else 0 for node in total.pending}
-    terms = [total.pending[node] for node in sorted(first_term, key=first_term.get)]
+    terms = [total.pending[node] for node in sorted(first_term, key=first_term.__getitem__)]
     if len(terms) > 1:
         terms = [unflattened(fold(added, map(flattened, terms)), terms[0])]
     return (yield from all_reduce(group, terms[0] if terms else None, algorithm)), values
 
 
-def reduce_scatter_sum_and_gather(group, total, value):
+def reduce_scatter_sum_and_gather(group: Group, total: Any, value: Any) -> Program:
     """Return (this rank's chunk of the total, a list of vectors; the values of all ranks, a list).
 
     Args:
@@ -99,7 +104,7 @@ def reduce_scatter_sum_and_gather(group, total, value):
     return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
 
-def broadcast(group, value, root=0):
+def broadcast(group: Group, value: Any, root: int = 0) -> Program:
     """Return the value of the rank `root`, on all ranks, along a binomial tree.
 
     Args:
@@ -113,7 +118,7 @@ def broadcast(group, value, root=0):
     return unflattened(vectors, value)
 
 
-def reduce(group, value, root=0):
+def reduce(group: Group, value: Any, root: int = 0) -> Program:
     """Return the sum of the values of all ranks, on the rank `root`; None on the others.
 
     Args:
@@ -124,7 +129,7 @@ def reduce(group, value, root=0):
     return unflattened(vectors, value) if group.rank == root else None
 
 
-def all_gather(group, value):
+def all_gather(group: Group, value: Any) -> Program:
     """Return the values of all ranks, on all ranks: a list.
 
     Args:
@@ -137,7 +142,7 @@ def all_gather(group, value):
     return values
 
 
-def reduce_scatter(group, values):
+def reduce_scatter(group: Group, values: Sequence) -> Program:
     """Return part r of the sum of all ranks' values, on rank r.
 
     Args:
@@ -156,7 +161,7 @@ def reduce_scatter(group, values):
     return unflattened(chunks[rank], values[rank])
 
 
-def all_to_all(group, values):
+def all_to_all(group: Group, values: Sequence) -> Program:
     """Return a list of what each rank has for this one, in the order of the ranks.
 
     Args:
@@ -176,7 +181,7 @@ def all_to_all(group, values):
     return found
 
 
-def barrier(group):
+def barrier(group: Group) -> Program:
     """Wait until the last rank has entered: signals go to the ranks at distance 1, 2, 4, ... below N.
 
     ceil(log2 N) alpha.

@@ -1,12 +1,18 @@
 """Nested arrays as a row of numbers, how chunks of it are exchanged, and the group of devices that do so."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import accumulate, chain
+from typing import Any
 
 from ..checks import real_number, shown, whole_number, whole_numbers
 from ..cluster import Bytes, Compute, Label, Receive, Send, sent_bytes
 
+Program = Generator[Any, Any, Any]  # yields `Compute`, `Send` and `Receive`, and returns a result
 
-def flattened(value):
+
+def flattened(value: Any) -> list:
     """Return the numbers of `value` in a row: a list with a vector for each of its arrays.
 
     A vector is a view of its array where that is possible.
@@ -32,7 +38,7 @@ def flattened(value):
     return vectors
 
 
-def unflattened(vectors, like):
+def unflattened(vectors: Iterable, like: Any) -> Any:
     """Return the vectors of `flattened`, in the form of the value `like`.
 
     >>> import numpy as np
@@ -51,7 +57,7 @@ def unflattened(vectors, like):
     return _mapped(shaped, like)
 
 
-def cut_into_chunks(vectors, n):
+def cut_into_chunks(vectors: list, n: int) -> list[list]:
     """Return n chunks of the row, each a list of parts of the vectors.
 
     They are as equal as can be: if they must differ, the first are longer by one
@@ -61,7 +67,8 @@ def cut_into_chunks(vectors, n):
     >>> cut_into_chunks([np.arange(3), np.arange(10, 12)], 3)
     [[array([0, 1])], [array([2]), array([10])], [array([11])]]
     """
-    chunks, c, position = [[] for _ in range(n)], 0, 0
+    c, position = 0, 0
+    chunks: list = [[] for _ in range(n)]
     ends = list(accumulate(lengths(sum(vector.size for vector in vectors), n)))
     for vector in vectors:
         start = 0
@@ -75,7 +82,7 @@ def cut_into_chunks(vectors, n):
     return chunks
 
 
-def join_chunks(chunks, like):
+def join_chunks(chunks: Iterable[Iterable], like: Iterable) -> list:
     """Return the vectors of which `cut_into_chunks` has made these chunks.
 
     Args:
@@ -95,7 +102,7 @@ def join_chunks(chunks, like):
     return vectors
 
 
-def lengths(n_numbers, n):
+def lengths(n_numbers: int, n: int) -> list[int]:
     """Return how many of `n_numbers` are in each of n chunks.
 
     >>> lengths(5, 3)
@@ -104,17 +111,17 @@ def lengths(n_numbers, n):
     return [length(n_numbers, n, c) for c in range(n)]
 
 
-def length(n_numbers, n, c):
+def length(n_numbers: int, n: int, c: int) -> int:
     """Return how many of `n_numbers` are in chunk c of n: the first chunks are longer by one."""
     return n_numbers // n + (c < n_numbers % n)
 
 
-def begin(n_numbers, n, c):
+def begin(n_numbers: int, n: int, c: int) -> int:
     """Return how many numbers are in the chunks before chunk c of n."""
     return c * (n_numbers // n) + min(c, n_numbers % n)
 
 
-def added(a, b):
+def added(a: Any, b: Any) -> Any:
     """Return a + b, for arrays and for lists of lists of arrays."""
     if isinstance(a, list):
         return [added(*pair) for pair in zip(a, b, strict=True)]
@@ -143,7 +150,7 @@ def _mapped(function, value):
 
 # All ranks send at once: each to all others, or to the next one in a ring.
 
-def exchanged(group, part_of, label):
+def exchanged(group: Group, part_of: Callable[[int], Any], label: str) -> Program:
     """Return what all ranks have for this one, a list in the order of the ranks.
 
     Args:
@@ -161,7 +168,7 @@ def exchanged(group, part_of, label):
     return parts
 
 
-def ring_add(group, chunks, first, label):
+def ring_add(group: Group, chunks: list, first: int, label: str) -> Program:
     """Reduce and scatter around a ring: after N - 1 steps, the chunk `first` + 1 is the sum over all ranks.
 
     Args:
@@ -176,7 +183,7 @@ def ring_add(group, chunks, first, label):
         chunks[here] = yield from group.add(chunks[here], arrived)
 
 
-def ring_gather(group, chunks, own, label):
+def ring_gather(group: Group, chunks: list, own: int, label: str) -> Program:
     """Gather around a ring: each rank begins with the chunk `own`, the one after that of the rank before."""
     for step in range(group.size - 1):
         there, here = (own - step) % group.size, (own - step - 1) % group.size
@@ -186,7 +193,7 @@ def ring_gather(group, chunks, own, label):
 
 # Along a binomial tree, from all ranks to one, and from one to all.
 
-def distances(size):
+def distances(size: int) -> list[int]:
     """Return 1, 2, 4, ..., below the number of ranks.
 
     >>> distances(5)
@@ -195,7 +202,7 @@ def distances(size):
     return [2 ** k for k in range((size - 1).bit_length())]
 
 
-def reduce_to(group, vectors, root, label):
+def reduce_to(group: Group, vectors: list, root: int, label: str) -> Program:
     """Add up the vectors of all ranks, along the binary tree over the ranks from the rank `root` on.
 
     k (alpha + n beta + n gamma) for N = 2^k; for other N see `_tree_ticks` in
@@ -212,7 +219,7 @@ def reduce_to(group, vectors, root, label):
     return vectors
 
 
-def binomial(group, vectors, root, label):
+def binomial(group: Group, vectors: list, root: int, label: str) -> Program:
     """Give all ranks the vectors of the rank `root`: who has them sends them on, the farthest rank first.
 
     k (alpha + n beta) for k = floor(log2 N); with ports n beta more, unless N = 2^k:
@@ -247,7 +254,9 @@ class Group:
     Raises `ValueError` for a rank that is not there.
     """
 
-    def __init__(self, rank, devices, name="", gamma=0, stays=False):
+    def __init__(
+        self, rank: int, devices: Sequence[int], name: str = "", gamma: float = 0, stays: bool = False
+    ) -> None:
         self.devices, self.name, self.stays = list(whole_numbers("devices", devices, 0)), name, stays
         self.gamma = real_number("gamma", gamma, least=0, note=" ticks", clock=True)
         if len(set(self.devices)) < len(self.devices):
@@ -256,37 +265,37 @@ class Group:
         self._n_calls = 0
 
     @property
-    def size(self):
+    def size(self) -> int:
         """How many ranks there are, N."""
         return len(self.devices)
 
-    def part(self, ranks):
+    def part(self, ranks: Sequence[int]) -> Group:
         """Return a group of some of these ranks, this one among them."""
         name = f"{self.name}{self._n_calls} of {ranks[0]}: "
         devices = [self.devices[rank] for rank in ranks]
         return Group(ranks.index(self.rank), devices, name, self.gamma, self.stays)
 
-    def check(self, name, rank):
+    def check(self, name: str, rank: int) -> int:
         """Return `rank` as a Python int; `ValueError` unless it is in the group. name: that errors have."""
         rank = whole_number(name, rank)
         if rank not in range(self.size):
             raise ValueError(f"{name}={shown(rank)} is not in the group of {self.size}: ranks count from 0")
         return rank
 
-    def begin(self, collective):
+    def begin(self, collective: str) -> str:
         """Return the label of the next call, the same on all ranks."""
         self._n_calls += 1
         return f"{self.name}{collective} {self._n_calls}"
 
-    def send(self, to, label, value):
+    def send(self, to: int, label: str, value: Any) -> Send:
         """Return a request: send to the rank `to`, counted around the group."""
         return Send(label, value, self.devices[to % self.size], stays=self.stays)
 
-    def receive(self, source, label):
+    def receive(self, source: int, label: str) -> Receive:
         """Return a request: receive from the rank `source`, counted around the group."""
         return Receive(label, self.devices[source % self.size])
 
-    def add(self, mine, arrived, function=added):
+    def add(self, mine: Any, arrived: Any, function: Callable = added) -> Program:
         """Return `function(mine, arrived)`, as a program: gamma ticks for each byte that has arrived."""
         if not self.gamma:
             return function(mine, arrived)

@@ -1,16 +1,20 @@
 """Run the programs of a cluster on MPI ranks: one process per device, on one computer or many."""
 
+from __future__ import annotations
+
 import pickle
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..checks import listed, truth
 from ..cluster import ANY, SECONDS, Compute, Label, Receive, Send, Trace, own, sent_bytes
-from ..cluster.mail import check_all_received, devices_of, sent_twice, shares_of, two_wait
+from ..cluster.mail import Lane, check_all_received, devices_of, sent_twice, shares_of, two_wait
 from ..cluster.record import SENT, Record, rows
 from .threads import OVERHEAD, keep_memory, out_of_patience, patience
-from .world import Pause, world
+from .world import Clock, Pause, World, world
 
 MESSAGE = 2  # the MPI tag of messages
 
@@ -39,7 +43,10 @@ class Mpi:
     does not arrive in time, `TimeoutError` names it, see `Threads`.
     """
 
-    def __init__(self, programs, synchronous=False, shares=None, labels=()):
+    def __init__(
+        self, programs: Sequence, synchronous: bool = False, shares: Sequence | None = None,
+        labels: Sequence = (),
+    ) -> None:
         self._world, programs = world(), listed("programs", programs, least=0)
         check_size(self._world, len(programs))
         self.rank = self._world.rank
@@ -50,22 +57,25 @@ class Mpi:
         self._shares = shares_of(shares, len(devices))
         comm = self._world.comm
         self._send_message = comm.issend if truth("synchronous", synchronous) else comm.isend
-        self._sending, self._end = [], None  # requests
+        self._end = None  # requests
+        self._sending: list = []
         self._ready = deque(self._lanes)
         self._record = RankRecord()
         self._labels = {str(label): label for label in listed("labels", labels, least=0)}
         self._patience, self._read = patience(), self._world.clock.read
-        self._trace = self._begin = None
-        self.done, self.failure = False, None
+        self._trace: Trace | None = None
+        self._begin: float | None = None
+        self.done = False
+        self.failure: BaseException | None = None
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or a pickle: the recorded events, without devices and MPI objects."""
         names = "_device", "_lanes", "_ready", "_sending", "_send_message", "_read", "_end"
         nothing = dict.fromkeys(names, ())
         return self.__dict__ | nothing | {"_world": None}
 
     @property
-    def trace(self):
+    def trace(self) -> Trace:
         """The `Trace` of all devices, in seconds. All ranks must ask for it."""
         if not self.done:
             raise RuntimeError("the programs have not finished: call run() first")
@@ -77,7 +87,7 @@ class Mpi:
             self._trace = Trace(merged(records, self._all_lanes, self._shares, self._labels))
         return self._trace
 
-    def run(self, equal=None):
+    def run(self, equal: dict[str, Any] | None = None) -> None:
         """Run the programs of this rank until they are done, while the other ranks run theirs.
 
         Args:
@@ -264,7 +274,7 @@ class Mpi:
         return now
 
 
-def check_size(world, devices):
+def check_size(world: World, devices: int) -> None:
     """Raise `ValueError` unless there is one process for each device."""
     if world.size != devices:
         started = "1 process has" if world.size == 1 else f"{world.size} processes have"
@@ -283,40 +293,41 @@ class RankRecord:
     sender and its index among the sender's messages.
     """
 
-    def __init__(self):
-        self.spans = []     # rows of lane, label, start, end
-        self.sent = []      # rows of label, to, sent, bytes, lane
-        self.received = []  # rows of sender, index of the message, arrived, received, lane
-        self.waited = []    # rows of lane, start, end, sender, index of the message
-        self.finished = []  # rows of lane, time
+    def __init__(self) -> None:
+        self.spans: list = []  # rows of lane, label, start, end
+        self.sent: list = []  # rows of label, to, sent, bytes, lane
+        self.received: list = []  # rows of sender, index of the message, arrived, received, lane
+        self.waited: list = []  # rows of lane, start, end, sender, index of the message
+        self.finished: list = []  # rows of lane, time
 
-    def span(self, lane, label, start, end):
+    def span(self, lane: Lane, label: Any, start: float, end: float) -> None:
         """Record that `lane` worked from `start` to `end`."""
         self.spans += (lane.number, label, start, end)
 
-    def sends(self, lane, label, to, sent, n_bytes):
+    def sends(self, lane: Lane, label: Any, to: int, sent: float, n_bytes: int) -> int:
         """Record a message that `lane` sends; return its index among this rank's messages."""
         self.sent += (label, to, sent, n_bytes, lane.number)
         return len(self.sent) // 5 - 1
 
-    def receives(self, message, arrived, received, lane):
+    def receives(self, message: tuple[int, int], arrived: float, received: float, lane: Lane) -> None:
         """Record that `lane` receives `message`, a pair (sender, index)."""
         self.received += (*message, arrived, received, lane.number)
 
-    def waits(self, lane, start, end, message):
+    def waits(self, lane: Lane, start: float, end: float, message: tuple[int, int]) -> None:
         """Record that `lane` waited from `start` to `end` for `message`, a pair (sender, index)."""
         self.waited += (lane.number, start, end, *message)
 
-    def finish(self, lane, time):
+    def finish(self, lane: Lane, time: float) -> None:
         """Record that the program of `lane` is done at `time`."""
         self.finished += (lane.number, time)
 
-    def in_rank0_time(self, clock):
+    def in_rank0_time(self, clock: Clock) -> dict[str, Any]:
         """Return {table: array of its rows}, with times of rank 0's clock, and the distinct "labels".
 
         Rows have the index of their label in the list "labels", of pairs (text, kind).
         """
-        when, known = clock.to_rank0_time, {}  # (text, kind) of a label -> its number
+        when = clock.to_rank0_time  # (text, kind) of a label -> its number
+        known: dict = {}
 
         def number_of(label):
             kind = getattr(label, "kind", None)
@@ -336,7 +347,10 @@ class RankRecord:
         return {name: np.array(table, float) for name, table in tables.items()} | {"labels": list(known)}
 
 
-def merged(records, lanes, shares, labels):
+def merged(
+    records: list[dict[str, Any]], lanes: list[tuple[int, str]], shares: Sequence | None,
+    labels: dict[str, Any],
+) -> Record:
     """Return the `Record` of a run, made of the records of all processes.
 
     Args:

@@ -4,22 +4,26 @@ The first sections serve MPI ranks, too: the label of an engine's overhead, the 
 limit of waits, the reuse of freed memory, and the measurement of a link.
 """
 
+from __future__ import annotations
+
 import contextvars
 import ctypes
 import os
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import inf
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from ..checks import real_number, truth, whole_number
 from ..cluster import ANY, Compute, DeadlockError, Label, Link, Receive, Send, Trace, own
 from ..cluster.mail import (
-    UnreceivedError, Wait, check_all_received, deadlock_message, devices_of, sent_twice, shares_of, two_wait,
-    which_devices,
+    Lane, UnreceivedError, Wait, check_all_received, deadlock_message, devices_of, sent_twice, shares_of,
+    two_wait, which_devices,
 )
 from ..cluster.record import ARRIVED, SECONDS, Record
 from ..state import uninterrupted
@@ -34,7 +38,7 @@ PATIENCE_VARIABLE = "MINIPIPE_PATIENCE"  # the environment variable with the sec
 DEFAULT_PATIENCE = 600
 
 
-def patience():
+def patience() -> float:
     """Return how many seconds a wait may take: the environment variable `MINIPIPE_PATIENCE`, or 600."""
     text = os.environ.get(PATIENCE_VARIABLE)
     if text is None:
@@ -47,7 +51,7 @@ def patience():
         ) from None
 
 
-def out_of_patience(lanes, seconds):
+def out_of_patience(lanes: Iterable[Lane], seconds: float) -> TimeoutError:
     """Return a `TimeoutError` that names the lanes that wait, and the work of those that compute.
 
     Args:
@@ -69,7 +73,7 @@ LARGEST_MMAP_THRESHOLD = 2**25  # bytes, the most that glibc accepts
 
 
 @cache
-def keep_memory():
+def keep_memory() -> None:
     """Keep freed memory in this process for its next arrays, except arrays above 32 MiB.
 
     By default, glibc returns free memory at the end of the heap to the system. The next
@@ -92,7 +96,7 @@ def keep_memory():
 ROUND_TRIPS = 20  # messages of each size, there and back
 
 
-def measured_link(engine, devices, n_bytes):
+def measured_link(engine: Callable[[list], Any], devices: int, n_bytes: int) -> Link:
     """Measure messages between devices 0 and 1; return their latency and bandwidth as a `Link`, in seconds.
 
     Args:
@@ -177,7 +181,7 @@ class Threads:
     hello
     """
 
-    def __init__(self, programs, synchronous=False, shares=None):
+    def __init__(self, programs: Sequence, synchronous: bool = False, shares: Sequence | None = None) -> None:
         self._devices, self._lanes = devices_of(programs)
         self._synchronous = truth("synchronous", synchronous)
         lanes = [(lane.device, lane.name) for lane in self._lanes]
@@ -185,27 +189,27 @@ class Threads:
         self._patience = patience()
         self._lock = threading.Lock()  # guards everything that several threads change
         self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake a single lane
-        self._spans = [[] for _ in self._lanes]
-        self._held = {}  # row of a message -> the lane that waits until it is received
-        self._begin = None
-        self.failure = None  # the exception that has stopped the run
+        self._spans: list = [[] for _ in self._lanes]
+        self._held: dict = {}  # row of a message -> the lane that waits until it is received
+        self._begin: Any = None
+        self.failure: BaseException | None = None
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or a pickle: the recorded events, without devices and locks."""
         nothing = dict.fromkeys(("_devices", "_lanes", "_lock", "_changed", "_held"), ())
         return self.__dict__ | nothing
 
     @property
-    def done(self):
+    def done(self) -> bool:
         """Whether all programs are done."""
         return None not in self._record.finished
 
     @property
-    def trace(self):
+    def trace(self) -> Trace:
         """The `Trace` of the run, in seconds."""
         return Trace(self._record.snapshot())
 
-    def run(self):
+    def run(self) -> Trace:
         """Run all programs until they are done; return the trace."""
         if self._begin is not None:
             raise RuntimeError("these programs have been run: make new ones")

@@ -1,5 +1,7 @@
 """The processes that `mpiexec` has started: what they do together, how they end, and their clocks."""
 
+from __future__ import annotations
+
 import atexit
 import faulthandler
 import os
@@ -10,11 +12,13 @@ import struct
 import sys
 import time
 import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 from time import perf_counter
 from traceback import format_exception
+from typing import Any
 
 import numpy as np
 
@@ -36,12 +40,12 @@ LONGEST = 90           # characters of a text that an error shows
 
 
 @cache
-def world():
+def world() -> World:
     """Return the `World` of this process; raise `RuntimeError` if no MPI is installed."""
     # MPICH otherwise prints messages of its own next to ours
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
     # MPI's start waits in C, for ever if another rank has ended before it
-    faulthandler.dump_traceback_later(max(patience(), STARTED), exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(max(patience(), STARTED), exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         from mpi4py import MPI
         from mpi4py.util.pkl5 import Intracomm
@@ -77,17 +81,17 @@ class World:
     exchange a value. An exception that is not caught ends the whole job.
     """
 
-    def __init__(self, MPI, Intracomm):
+    def __init__(self, MPI: Any, Intracomm: Any) -> None:
         self.MPI, self.rank, self.size = MPI, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
         self.comm, self._notices = Intracomm(MPI.COMM_WORLD.Dup()), MPI.COMM_WORLD.Dup()
         self.clock = Clock(self.comm)
         self.n_runs = self.n_networks = 0
-        self.unsent = []
+        self.unsent: list = []
         if self.size > 1:
             sys.excepthook = self._end_by_uncaught
             atexit.register(self._notify, ENDED)
 
-    def gathered(self, value, what):
+    def gathered(self, value: Any, what: str) -> list:
         """Return the list of all ranks' values, in the order of the ranks.
 
         Args:
@@ -101,13 +105,13 @@ class World:
             return [pickle.loads(small) for _, _, small in heads]  # pickle ignores the padding at the end
         everything, begins = np.empty(sum(sizes), np.uint8), [0, *accumulate(sizes[:-1])]
         self.wait(self.comm.Iallgatherv(mine, [everything, (sizes, begins), self.MPI.BYTE]), what)
-        return [pickle.loads(everything[begin:begin + n]) for begin, n in zip(begins, sizes, strict=True)]
+        return [pickle.loads(everything[at:at + n].data) for at, n in zip(begins, sizes, strict=True)]
 
-    def gathered_dict(self, mine, what):
+    def gathered_dict(self, mine: Mapping, what: str) -> dict:
         """Return one dict with the entries of all ranks' dicts. what: as for `gathered`."""
         return {key: value for of_rank in self.gathered(mine, what) for key, value in of_rank.items()}
 
-    def broadcast(self, value, root, what):
+    def broadcast(self, value: Any, root: int, what: str) -> Any:
         """Return the value of rank `root` on all ranks.
 
         Args:
@@ -145,7 +149,7 @@ class World:
             )
         return heads
 
-    def check_equal(self, things, what):
+    def check_equal(self, things: dict[str, Any], what: str) -> None:
         """Raise `ValueError` unless things are equal on all ranks.
 
         Args:
@@ -168,7 +172,7 @@ class World:
                     "one program with the same arguments and data on all of them"
                 )
 
-    def wait(self, request, what, all_take_part=True):
+    def wait(self, request: Any, what: str, all_take_part: bool = True) -> Any:
         """Wait for an MPI request; return its value. Raise the errors of `check_wait`.
 
         Args:
@@ -184,7 +188,7 @@ class World:
             done, value = request.test()
         return value
 
-    def check_wait(self, pause, what, all_take_part=False):
+    def check_wait(self, pause: Pause, what: str, all_take_part: bool = False) -> None:
         """Raise an error if a wait cannot succeed any more.
 
         Args:
@@ -211,7 +215,7 @@ class World:
             )
 
     @contextmanager
-    def job(self):
+    def job(self) -> Iterator[None]:
         """End all processes with one sentence if an error happens on any rank in this `with` block."""
         try:
             yield
@@ -224,7 +228,7 @@ class World:
         report = "".join(format_exception(error))
         self.end(error, f"minipipe: an error of rank {source} ends the job\n{report}")
 
-    def end(self, error, message):
+    def end(self, error: BaseException, message: str) -> None:
         """End all processes of the job because of `error`; one of them prints `message`.
 
         Of several ranks with an error, the lowest prints. A rank that has received the
@@ -261,7 +265,7 @@ class World:
         return [self._notices.Isend(np.empty(0), other, tag) for other in others]
 
 
-def check_sum(arrays):
+def check_sum(arrays: str | Iterable[np.ndarray]) -> int:
     """Return a checksum of a list of arrays, or of a text, which processes compare.
 
     >>> check_sum([np.arange(4)]) == check_sum([np.arange(4)]) != check_sum([np.array([0, 1, 3, 2])])
@@ -270,6 +274,7 @@ def check_sum(arrays):
     if isinstance(arrays, str):
         return zlib.crc32(arrays.encode())
     total = 0
+    content: Any
     for array in arrays:
         # an array of Python objects holds addresses, which differ between processes
         content = repr(array.tolist()).encode() if array.dtype.hasobject else np.ascontiguousarray(array)
@@ -307,13 +312,14 @@ class Pause:
             None.
     """
 
-    def __init__(self):
-        self._begin, self.since_end = time.monotonic(), None
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self.since_end: float | None = None
 
-    def __call__(self):
+    def __call__(self) -> None:
         time.sleep(0 if self.seconds() < SPIN else NAP)
 
-    def seconds(self):
+    def seconds(self) -> float:
         """Return the seconds since the wait began."""
         return time.monotonic() - self._begin
 
@@ -339,7 +345,7 @@ class Clock:
     1989, Distributed Computing 3.
     """
 
-    def __init__(self, comm, read=perf_counter):
+    def __init__(self, comm: Any, read: Callable[[], float] = perf_counter) -> None:
         self._comm, self.read = comm, read
         name = np.frombuffer(platform.node().encode()[:256].ljust(256, b"\0"), np.uint8)
         names = np.empty((comm.size, 256), np.uint8)
@@ -347,7 +353,7 @@ class Clock:
         self._is_shared = read is perf_counter and bool((names == names[0]).all())
         self._leads = [(0.0, 0.0)]  # (time of this clock, lead of rank 0's)
 
-    def compare(self, begin=False):
+    def compare(self, begin: bool = False) -> None:
         """Compare the clocks. All ranks call it, at the begin and at the end of a run.
 
         Args:
@@ -373,7 +379,7 @@ class Clock:
                 middle = sent + length / 2
                 self._leads = [*([] if begin else self._leads[:1]), (middle, answered - middle)]
 
-    def to_rank0_time(self, time):
+    def to_rank0_time(self, time: float) -> float:
         """Return the time on rank 0's clock at which this clock shows `time`."""
         (begin, lead), (end, last_lead) = self._leads[0], self._leads[-1]
         if end > begin:

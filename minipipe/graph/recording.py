@@ -1,12 +1,16 @@
 """Calls of plain functions, recorded as tasks with the arrays that they read and write."""
 
+from __future__ import annotations
+
 import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..arrays import computing, leaves
 from ..checks import function as checked_function, listed, one_of
-from ..cluster import Cluster
+from ..cluster import Cluster, Trace
 from ..engines import Threads
 from .tasks import Task, list_schedule, programs_of
 
@@ -16,20 +20,20 @@ ENGINES = {"cluster": Cluster, "threads": Threads}
 class Later:
     """What a recorded call will return; it may be handed to other calls, and `later[i]` is a part of it."""
 
-    def __init__(self, call, path=()):
+    def __init__(self, call: _Call, path: tuple = ()) -> None:
         self.call, self._path = call, path
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Later:
         return Later(self.call, (*self._path, index))
 
-    def __iter__(self):
+    def __iter__(self) -> NoReturn:
         raise TypeError("how many parts a call returns is known when it has run: use later[0], later[1], ...")
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         raise TypeError("this array is not there yet: hand it to graph.call, or run the graph and use .value")
 
     @property
-    def value(self):
+    def value(self) -> Any:
         """What the call has returned; `RuntimeError` before the graph has run."""
         if not self.call.has_run:
             raise RuntimeError("this call has not been made yet: run the graph first")
@@ -63,11 +67,15 @@ class Graph:
         tasks: the list of `Task`s so far.
     """
 
-    def __init__(self):
-        self.tasks, self._calls = [], []
-        self._accesses = []  # (task, what it accesses, whether it writes it)
+    def __init__(self) -> None:
+        self.tasks: list = []
+        self._calls: list = []
+        self._accesses: list = []  # (task, what it accesses, whether it writes it)
 
-    def call(self, function, *args, out=None, reads=(), writes=(), ticks=1, lane=None):
+    def call(
+        self, function: Callable, *args: Any, out: np.ndarray | Later | None = None, reads: Sequence = (),
+        writes: Sequence = (), ticks: float = 1, lane: int | tuple[int, str] | None = None,
+    ) -> Any:
         """Record `function(*args)`, or `function(*args, out=out)`; return its `Later`, or `out`.
 
         Arrays that the function returns are copied, since they may be views of what it
@@ -86,14 +94,14 @@ class Graph:
         """
         checked_function("function", function)
         reads = _arrays_in(args) + listed("reads", reads, least=0)
-        writes = listed("writes", writes, least=0) + ([] if out is None else [out])
+        written = listed("writes", writes, least=0) + ([] if out is None else [out])
         owner = getattr(function, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType):
-            writes += [owner, *_arrays_in(list(getattr(owner, "__dict__", {}).values()))]
-        call = _Call(function, args, out, writes)
+            written += [owner, *_arrays_in(list(getattr(owner, "__dict__", {}).values()))]
+        call = _Call(function, args, out, written)
         number, kind = len(self.tasks), getattr(function, "__name__", type(function).__name__)
         accesses = [(number, one, False) for one in reads]
-        accesses += [(number, one, True) for one in [Later(call), *writes]]
+        accesses += [(number, one, True) for one in [Later(call), *written]]
 
         def are_same(one, other):
             if isinstance(one, Later) and isinstance(other, Later):
@@ -109,7 +117,10 @@ class Graph:
         self._accesses += accesses
         return Later(call) if out is None else out
 
-    def run(self, engine="cluster", devices=None, orders=None):
+    def run(
+        self, engine: str = "cluster", devices: int | None = None,
+        orders: Mapping[tuple[int, str], Sequence[int]] | None = None,
+    ) -> Trace:
         """Make all calls; return the `Trace`. A further run makes them again.
 
         Args:

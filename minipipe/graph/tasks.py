@@ -1,11 +1,14 @@
 """A graph of tasks: what must be over before each of them, and a list schedule of them as programs."""
 
+from __future__ import annotations
+
 from bisect import insort
+from collections.abc import Callable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..checks import listed, real_number, shown, whole_number, whole_numbers
-from ..cluster import COMPUTE, Cluster, Compute, Label, Receive, Send
+from ..cluster import COMPUTE, Cluster, Compute, Label, Receive, Send, Trace
 from ..order import Action, Schedule
 from ..order.costs import check_number_of_actions
 
@@ -44,7 +47,7 @@ class LowerBounds(NamedTuple):
     busiest: float
 
     @property
-    def best(self):
+    def best(self) -> float:
         """The highest of them."""
         return max(self)
 
@@ -64,10 +67,11 @@ class TaskGraph:
         ranks: for each task, the longest way from its start to the end of all.
     """
 
-    def __init__(self, tasks, devices=None):
+    def __init__(self, tasks: Sequence[Task], devices: int | None = None) -> None:
         self.tasks = listed("tasks", tasks, least=0)
         n = len(self.tasks)
-        self.lanes, self.successors = [_lane_of(task) for task in self.tasks], [[] for _ in range(n)]
+        self.lanes = [_lane_of(task) for task in self.tasks]
+        self.successors: list = [[] for _ in range(n)]
         for number, task in enumerate(self.tasks):
             real_number(f"task {task.name!r}: ticks", task.ticks, least=0, clock=True)
             for before in set(task.after):
@@ -95,9 +99,10 @@ class TaskGraph:
             longest = max((self.ranks[after] for after in self.successors[number]), default=0)
             self.ranks[number] = self.tasks[number].ticks + longest
 
-    def bounds(self):
+    def bounds(self) -> LowerBounds:
         """Return the `LowerBounds` of every order."""
-        ticks, ranks, of_lanes = [task.ticks for task in self.tasks], self.ranks, {}
+        ticks, ranks = [task.ticks for task in self.tasks], self.ranks
+        of_lanes: dict = {}
         heads = [0] * len(ticks)  # for each task, the longest way to its start
         for number in self.order:
             heads[number] = max((heads[n] + ticks[n] for n in self.tasks[number].after), default=0)
@@ -143,7 +148,7 @@ class Listed(NamedTuple):
     makespan: float
     bounds: LowerBounds
 
-    def run(self):
+    def run(self) -> Trace:
         """Return the `Trace` of a run in these orders, which takes the tasks' ticks and computes nothing.
 
         >>> tasks = [Task("load", 2, (), (0, "copy")), Task("work", 3, (0,), 0)]
@@ -153,7 +158,9 @@ class Listed(NamedTuple):
         return Cluster(programs_of(self.tasks, self.orders)).run()
 
 
-def list_schedule(tasks, devices=None, priority=None):
+def list_schedule(
+    tasks: Sequence[Task], devices: int | None = None, priority: Sequence[int] | None = None
+) -> Listed:
     """Schedule by a list: whenever a lane is free, it starts the ready task of the highest priority.
 
     It keeps a time of its own: the clock runs programs that know their tasks, and here
@@ -184,7 +191,8 @@ def list_schedule(tasks, devices=None, priority=None):
     lanes = {*graph.lanes} - {None}
     if None in graph.lanes:
         lanes |= {(device, COMPUTE) for device in range(graph.n_devices)}
-    orders, running, done, now = {lane: [] for lane in sorted(lanes)}, {}, set(), 0
+    running, done, now = {}, set(), 0
+    orders: dict = {lane: [] for lane in sorted(lanes)}
     ready = sorted(places[number] for number in range(n) if not graph.tasks[number].after)
     while True:
         for lane in (lane for lane in orders if lane not in running):
@@ -209,7 +217,10 @@ def list_schedule(tasks, devices=None, priority=None):
 
 # An order of tasks as programs for the cluster's devices, or for threads.
 
-def programs_of(tasks, orders, functions=None):
+def programs_of(
+    tasks: Sequence[Task], orders: Mapping[tuple[int, str], Sequence[int]],
+    functions: Sequence[Callable] | None = None,
+) -> list[dict]:
     """Return for each device {name of a lane: its program}, which does the tasks in the order given.
 
     A lane waits for a task of another one by a message without bytes, on links that are
@@ -223,14 +234,14 @@ def programs_of(tasks, orders, functions=None):
     if sorted(number for numbers in orders.values() for number in numbers) != list(range(len(tasks))):
         raise ValueError(f"orders must have each of the {len(tasks)} tasks once, in one of the lanes")
     n_devices = 1 + max((device for device, _ in orders), default=0)
-    orders = {(device, COMPUTE): () for device in range(n_devices)} | orders
+    orders = {**{(device, COMPUTE): () for device in range(n_devices)}, **orders}
     lane_of = {number: lane for lane, numbers in orders.items() for number in numbers}
-    wanted = {number: {} for number in lane_of}  # {number: {lane that waits for it: None}}
+    wanted: dict = {number: {} for number in lane_of}  # {number: {lane that waits for it: None}}
     for number, lane in lane_of.items():
         for before in tasks[number].after:
             if lane_of[before] != lane:
                 wanted[before][lane] = None
-    devices = [{} for _ in range(n_devices)]
+    devices: list = [{} for _ in range(n_devices)]
     for (device, name), numbers in orders.items():
         devices[device][name] = _program((device, name), numbers, tasks, lane_of, wanted, functions)
     return devices
@@ -258,7 +269,11 @@ def _program(lane, numbers, tasks, lane_of, wanted, functions):
 
 # The training of a network as tasks: what people arrange by hand comes out of a list.
 
-def training_tasks(F, I, W=None, microbatches=1, devices=None, all_reduce=None, rooms=None):
+def training_tasks(
+    F: Sequence[float], I: Sequence[float], W: Sequence[float] | None = None, microbatches: int = 1,
+    devices: Sequence[int] | None = None, all_reduce: Sequence[float] | None = None,
+    rooms: Sequence[int] | None = None,
+) -> list[Task]:
     """Return the tasks of one mini-batch: forwards and backwards of each layer, then all-reduces.
 
     The name of a task is an `Action`, with the layer in the place of the stage.
@@ -288,7 +303,8 @@ def training_tasks(F, I, W=None, microbatches=1, devices=None, all_reduce=None, 
         if row is not None and len(row) != n_layers:
             raise ValueError(f"{name} has {len(row)} numbers for {n_layers} layers: give one for each")
     backward, last = ("B", "B") if W is None else ("I", "W")
-    tasks, numbers = [], {}
+    numbers = {}
+    tasks: list = []
 
     def add(kind, layer, i, ticks, after, lane=None):
         action = Action(kind, layer, i)
@@ -313,7 +329,7 @@ def training_tasks(F, I, W=None, microbatches=1, devices=None, all_reduce=None, 
     return tasks
 
 
-def schedule_of(found):
+def schedule_of(found: Listed) -> Schedule:
     """Return the `Schedule` in which devices do the forwards and backwards, with a layer as a stage.
 
     All-reduces are left out: a pipeline has its own.
@@ -327,7 +343,7 @@ def schedule_of(found):
     device 1: 1F0 1F1 1B0 1B1
     """
     lanes = [lane for lane in found.orders if lane[1] == COMPUTE]
-    devices = [[found.tasks[number].name for number in found.orders[lane]] for lane in lanes]
+    devices: Any = tuple(tuple(found.tasks[number].name for number in found.orders[lane]) for lane in lanes)
     actions = [action for order in devices for action in order]
     n_layers = 1 + max(action.stage for action in actions)
     return Schedule(devices, n_layers, 1 + max(action.microbatch for action in actions), "listed")

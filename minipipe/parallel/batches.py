@@ -1,7 +1,10 @@
 """Cut mini-batches into micro-batches, and micro-batches into grains."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +13,7 @@ from ..arrays import even_slices, grains_of
 
 # A micro-batch passes a stage as a whole, or grain by grain. Samples are the last axis of its arrays.
 
-def in_grains(value, edges):
+def in_grains(value: Any, edges: Sequence[int]) -> list:
     """Return, for each grain, a copy of its samples in `value`.
 
     Args:
@@ -31,7 +34,7 @@ def _samples(value, part):
     return value[..., part].copy()
 
 
-def side_by_side(values):
+def side_by_side(values: Sequence) -> Any:
     """Concatenate values along the samples: the inverse of `in_grains`.
 
     >>> side_by_side([np.array([[1, 2]]), np.array([[3]])])
@@ -86,9 +89,12 @@ class MicroBatches:
     ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))
     """
 
-    def __init__(self, batches, n, step, grain=None, n_takers=1):
+    def __init__(
+        self, batches: Sequence[tuple], n: int, step: int, grain: int | None = None, n_takers: int = 1
+    ) -> None:
         self.grain, self.n_grains = grain, n
-        self.inputs, self.labels, self.origins, self.grains = [], [], [], []
+        self.inputs, self.labels, self.grains = [], [], []
+        self.origins: list = []
         for t, (X, Y) in enumerate(batches):
             m, first = X.shape[-1], len(self.origins)
             parts = even_slices(m, n) if grain is None else grains_of(m, grain)
@@ -102,19 +108,19 @@ class MicroBatches:
         self._n_left = [n_takers] * len(self.inputs)
         self.n_samples = sum(X.shape[-1] for X, _ in batches)
 
-    def edges(self, grains):
+    def edges(self, grains: Sequence[int]) -> list[int]:
         """Return the sample at which each of these consecutive grains begins, and the end of the last.
 
         The first grain begins at 0.
         """
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
 
-    def equal_on_all_ranks(self):
+    def equal_on_all_ranks(self) -> dict[str, Any]:
         """Return {name: value} of what must be equal on all ranks: the mini-batches and the step number."""
         step = str(self.origins[0].step)
         return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}
 
-    def take_inputs(self, j):
+    def take_inputs(self, j: int) -> np.ndarray:
         """Return the samples of grain j; drop them once all `n_takers` stages have asked."""
         inputs = self.inputs[j]
         self._n_left[j] -= 1
@@ -123,7 +129,7 @@ class MicroBatches:
         return inputs
 
 
-def checked_batches(network, batches, in_one_run=False):
+def checked_batches(network: Any, batches: Iterable[tuple], in_one_run: bool = False) -> Sequence[tuple]:
     """Return `batches` as a list of (X, Y), checked; raise `ValueError` if they cannot be cut.
 
     Args:

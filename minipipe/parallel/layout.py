@@ -1,6 +1,6 @@
 """Which device has which part of each parameter, how parts are cut and joined, and ZeRO's shards."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from ..collectives.group import begin, flattened, join_chunks
 from ..layers import Layer, every_layer
 from ..layers.layer import pairs_of_layers, parameters_with
+from ..optimizers import Optimizer
 
 Key = tuple[int, str, int]    # names a parameter, as in the memory of an optimizer, see `parameters_with`
 Place = tuple[int, int]       # (stage, device)
@@ -36,7 +37,7 @@ class Piece(NamedTuple):
     numbers: range | None = None
     counts: bool = True
 
-    def of(self, array):
+    def of(self, array: np.ndarray) -> np.ndarray:
         """Cut this piece out of an array of the parameter's shape; return `array` itself, if it is all."""
         if self.axis is not None:
             along = slice(self.block.start, self.block.stop)
@@ -62,7 +63,7 @@ class Layout(NamedTuple):
     memory: Pieces
 
 
-def held_by(layers: Sequence[Layer], origin_of) -> dict[Key, Piece]:
+def held_by(layers: Sequence[Layer], origin_of: Callable) -> dict[Key, Piece]:
     """Return {key: `Piece`} of a stage's parameters, without their `block`, which `layout_of` sets.
 
     Args:
@@ -71,7 +72,8 @@ def held_by(layers: Sequence[Layer], origin_of) -> dict[Key, Piece]:
             returns (key in the network, axis of the split).
     """
     parameters = parameters_with(layers, pairs_of_layers(layers))
-    return {key: Piece(*origin_of(key, owner), array.shape) for key, (owner, array, _) in parameters.items()}
+    origins = {key: (*origin_of(key, owner), array.shape) for key, (owner, array, _) in parameters.items()}
+    return {key: Piece(*origin) for key, origin in origins.items()}
 
 
 def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
@@ -211,7 +213,7 @@ class MemoryInParts(Mapping):
         return self._whole
 
 
-def memories_in(pieces: Pieces, optimizer, layers: Sequence[Layer]) -> dict[Place, Arrays]:
+def memories_in(pieces: Pieces, optimizer: Optimizer, layers: Sequence[Layer]) -> dict[Place, Arrays]:
     """Cut the state of `optimizer` into `pieces`, for each stage on a device.
 
     Raise `ValueError` if the state does not belong to these layers.
@@ -248,7 +250,7 @@ def _nested(like, arrays: Arrays, rest: Iterator[Key]):
 
 # ZeRO: the shard of a stage's parameters that one of several devices with the stage updates, or has.
 
-def write_shards(layers, parts):
+def write_shards(layers: Sequence[Layer], parts: Sequence[list]) -> list:
     """Write the shards of all ranks into the parameters of `layers`; return these as flat vectors."""
     vectors = flattened(pairs_of_layers(layers))
     for vector, new in zip(vectors, join_chunks(parts, vectors), strict=True):
@@ -272,7 +274,7 @@ class ParameterShard:
         whole: with ZeRO 3 and after `gather`, all parameters as flat vectors.
     """
 
-    def __init__(self, layers, rank, size, has_all):
+    def __init__(self, layers: Sequence[Layer], rank: int, size: int, has_all: bool) -> None:
         self._layers, self.has_all = layers, has_all
         parameters = parameters_with(layers, pairs_of_layers(layers))
         self._owners = {key: owner for key, (owner, _, _) in parameters.items()}
@@ -282,7 +284,7 @@ class ParameterShard:
             self.vectors = [vector.copy() for vector in self.vectors]
             self.free()
 
-    def update(self, optimizer, gradients):
+    def update(self, optimizer: Optimizer, gradients: Sequence[np.ndarray]) -> None:
         """Update this shard with `optimizer`, which keeps state for this shard only.
 
         Args:
@@ -312,13 +314,13 @@ class ParameterShard:
         for vector, numbers in zip(self.vectors, new, strict=True):
             vector[...] = numbers
 
-    def gather(self, parts):
+    def gather(self, parts: Sequence[list]) -> None:
         """Write the shards of all ranks into the layers. parts: for each rank, its `vectors`."""
         if not self.has_all:
             _make_new(self._layers)
         self.whole = write_shards(self._layers, parts)
 
-    def free(self):
+    def free(self) -> None:
         """Drop all parameters except this shard."""
         for layer in _with_parameters(self._layers):
             layer.W, layer.b = map(_without_memory, (layer.W, layer.b))

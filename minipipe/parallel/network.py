@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -175,7 +175,7 @@ class Parallel(Network):
         return self._options.microbatches
 
     @property
-    def has_updates(self) -> bool:
+    def has_updates(self) -> bool:  # type: ignore[override]  # `Network` has a constant
         """Whether the order makes the updates, by actions `U`, instead of `step(optimizer)`."""
         return "U" in self.schedule.kinds
 
@@ -261,7 +261,7 @@ class Parallel(Network):
             self._commit()
         return passed
 
-    def train(self, batches: Sequence[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
+    def train(self, batches: Iterable[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
         """Update with `optimizer` after each mini-batch; return the list of costs.
 
         An asynchronous schedule sends all mini-batches through the pipeline in one run; any other schedule

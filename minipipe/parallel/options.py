@@ -59,7 +59,7 @@ class Cut:
     @property
     def n(self) -> int:
         """K, the number of stages."""
-        return len(self.stages) if isinstance(self.stages, tuple) else self.stages
+        return self.stages if isinstance(self.stages, int) else len(self.stages)
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class Options:
 
     replicas: int
     shards: int
-    stages: int | Cut
-    microbatches: int | None
+    stages: Any
+    microbatches: Any
     schedule: Any
     recompute: str
     zero: int

@@ -7,7 +7,7 @@ from inspect import signature
 from itertools import chain, zip_longest
 from math import isqrt
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..arrays import known_dtype
 from ..checks import listed, real_number
@@ -35,7 +35,7 @@ MIB = 2 ** 20
 CAPS = (MIB, 25 * MIB)  # bytes of the first bucket, and of the others, in PyTorch's DDP
 
 
-def in_buckets(sizes, caps=CAPS):
+def in_buckets(sizes: Sequence[float], caps: Sequence[float] = CAPS) -> list[list[int]]:
     """Return the buckets: lists of indices into `sizes`, in the order in which gradients are ready.
 
     Args:
@@ -56,7 +56,8 @@ def in_buckets(sizes, caps=CAPS):
     if len(caps) != 2:
         raise ValueError(f"caps has {len(caps)} numbers: pass a pair, for the first bucket and the others")
     caps = [real_number(f"caps[{k}]", cap, least=0, infinite=True) for k, cap in enumerate(caps)]
-    buckets, size = [[]], 0
+    size: float = 0
+    buckets: list[list[int]] = [[]]
     for place in reversed(range(len(sizes))):
         if sizes[place] and size >= caps[min(len(buckets) - 1, 1)]:
             buckets.append([])
@@ -97,7 +98,8 @@ def units_of(
     units = [len(layers)]
     if buckets is not None:
         sizes = [known_dtype(dtype).itemsize * n for n in parameters_of_layers(layers)]
-        caps = CAPS if buckets == DDP else [1 if buckets == LAYER else buckets] * 2
+        cap: Any = 1 if buckets == LAYER else buckets
+        caps = CAPS if buckets == DDP else [cap, cap]
         units = [len(places) for places in reversed(in_buckets(sizes, caps))]
     return list(chain(*map(sqrt_units, units))) if by_sqrt else units
 

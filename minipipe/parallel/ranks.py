@@ -4,6 +4,7 @@ import copy
 import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,8 @@ class Ranks:
         self._layers = [range(*ends) for ends in pairwise(accumulate(counts, initial=0))]  # per stage
         ranks = options.ranks(len(schedule.devices))[0]
         # for each replica, the rank of each stage
-        self._owners = [[ranks[device] for device in placement] for placement in schedule.placements]
+        placements: Any = schedule.placements
+        self._owners = [[ranks[device] for device in placement] for placement in placements]
         self._is_here = [self.has_all or world().rank in owners for owners in zip(*self._owners, strict=True)]
         self._known: dict = {}  # {key: array} of parameters and optimizer state that need no comparison
         if self.are_several:
@@ -156,7 +158,7 @@ class Ranks:
         """
         if not self.are_several:
             return {}
-        found = {"network": self._network}
+        found: dict[str, Any] = {"network": self._network}
         if optimizer is not None:
             state = [getattr(optimizer, name, None) for name in ("n_updates", "learning_rate", "last_pass")]
             found |= {"optimizer": f"{optimizer!r} after {state[0]} updates", "rate and epochs": str(state)}
@@ -167,8 +169,8 @@ class Ranks:
         self._known |= new
         found["assigned arrays"] = ", ".join(name for _, name, *place in new if not place)
         for stage, (layers, is_here) in enumerate(zip(self._layers, self._is_here, strict=True)):
-            arrays = [array for (index, *_), array in new.items() if index in layers]
-            found[f"parameters or optimizer state of stage {stage}"] = arrays if is_here else None
+            of_stage = [array for (index, *_), array in new.items() if index in layers]
+            found[f"parameters or optimizer state of stage {stage}"] = of_stage if is_here else None
         return found
 
     def kept_memory(self, optimizer: Optimizer) -> dict:

@@ -1,26 +1,35 @@
 """One run of an order: its stages on their devices, its mini-batches, and the engine that runs it."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from ..arrays import computing, overflow_refused
 from ..cluster import Compute
+from ..cluster.trace import Tick
 from ..collectives import Group
 from ..engines import Mpi, Threads, keep_memory, world
+from ..layers import Layer
 from ..layers.exchanging import join_group
 from ..layers.layer import pairs_of_layers, parameters_with
 from ..layers.through import resumed
+from ..optimizers import Optimizer
 from ..order.costs import divide_exactly
-from ..order.programs import cluster_of, programs_of_schedule
+from ..order.programs import Wires, cluster_of, programs_of_schedule
 from ..ties import program_of_ties, tied_in_parts
-from .layout import join_pieces, pairs_of
-from .options import MPI, THREADS
+from .batches import MicroBatches
+from .layout import Arrays, Layout, Place, join_pieces, pairs_of
+from .options import MPI, THREADS, Options
+from .splitting import InShards
 from .stage import Holdings, Stage
 
 
 # The groups of devices between which the layers of a stage communicate inside an action.
 
-def join_shards(stages, groups):
+def join_shards(stages: Mapping[Place, Stage], groups: Sequence[Sequence[int]]) -> None:
     """Give each layer that communicates the group of the devices that share its stage's work.
 
     Args:
@@ -35,7 +44,7 @@ def join_shards(stages, groups):
         join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
 
 
-def join_copies(stages, ranks, D):
+def join_copies(stages: Mapping[Place, Stage], ranks: Sequence[Sequence[int]], D: int) -> None:
     """Give each synchronised layer the group of the devices with the same stage in the D replicas.
 
     Args:
@@ -71,7 +80,11 @@ class Run:
     per shard, which run the same order and communicate inside their actions.
     """
 
-    def __init__(self, wires, whole, line, optimizer, memories, ties, layout, options):
+    def __init__(
+        self, wires: Sequence[Wires], whole: InShards, line: MicroBatches, optimizer: Optimizer | None,
+        memories: Mapping[Place, Arrays], ties: Mapping[str, Sequence[int]], layout: Layout,
+        options: Options,
+    ) -> None:
         order, shards = wires[0].schedule, whole.stages
         self._line, self._whole, self.shards, self._pieces = line, whole, shards, layout.work
         all_tied = whole.tied(ties)
@@ -79,7 +92,9 @@ class Run:
             all_tied = [tied_in_parts(*pair, layout.memory) for pair in zip(all_tied, wires, strict=True)]
         self._is_shared = options.engine == MPI  # each process runs one device
         self._ticks, self._wires = options.costs.duration(order), wires
-        self.stages, programs, shares = {}, {}, {}
+        self.stages: dict = {}
+        made_at: dict = {}
+        shares_at: dict = {}
         for shard, of_shard, tied in zip(wires, shards, all_tied, strict=True):
             if self._is_shared:
                 # the stages on this rank, of whichever replica; other replicas are in other processes
@@ -97,13 +112,14 @@ class Run:
                 shard, lambda device: partial(self._perform, device), self.stages, sum_tied,
                 options.sums.all_reduce,
             )
-            programs |= zip(shard.ranks, made)
-            shares |= zip(shard.ranks, order.stages_on)
+            made_at |= zip(shard.ranks, made)
+            shares_at |= zip(shard.ranks, order.stages_on)
         if len(shards) > 1:
             join_shards(self.stages, list(zip(*[shard.ranks for shard in wires])))
         if options.sums.sync_batch_norm:
             join_copies(self.stages, [shard.ranks for shard in wires], options.replicas)
-        programs, shares = ([found[rank] for rank in sorted(found)] for found in (programs, shares))
+        programs, shares = ([found[rank] for rank in sorted(found)] for found in (made_at, shares_at))
+        self.cluster: Any
         if options.engine == THREADS:
             self.cluster = Threads(programs, shares=shares)
             return
@@ -114,7 +130,7 @@ class Run:
             return
         holdings = None
         if options.counts_bytes:
-            on_device = [[] for _ in programs]
+            on_device: list = [[] for _ in programs]
             for (_, device), stage in self.stages.items():
                 on_device[device].append(stage)
             holdings = list(map(Holdings, on_device))
@@ -125,7 +141,7 @@ class Run:
             shares, divide_exactly(line.n_samples, order.n_microbatches),
         )
 
-    def to_the_end(self, equal):
+    def to_the_end(self, equal: dict[str, Any]) -> None:
         """Run all programs until they are done.
 
         Args:
@@ -144,20 +160,20 @@ class Run:
         if self._last not in self.stages.values():
             self._last.costs = costs
 
-    def tick(self):
+    def tick(self) -> Tick:
         """Advance the clock by one tick; return a `Tick`, which is true until the run is done."""
         self._check_not_failed()
         with self.as_a_whole():
             return self.cluster.tick()
 
-    def check(self):
+    def check(self) -> None:
         """Raise `RuntimeError` unless the run is done."""
         self._check_not_failed()
         if not self.cluster.done:
             raise RuntimeError("the mini-batch is not finished: call tick() until it returns False")
 
     @contextmanager
-    def as_a_whole(self):
+    def as_a_whole(self) -> Iterator[None]:
         """Compute in this `with` block; an exception there ends the run, and clears the layers' caches."""
         try:
             with computing(), overflow_refused():
@@ -167,7 +183,7 @@ class Run:
             self.leave()
             raise
 
-    def leave(self):
+    def leave(self) -> None:
         """Drop the caches and statistics of this run from the layers."""
         for stage in self.stages.values():
             stage.leave()
@@ -197,7 +213,7 @@ class Run:
                     place = holders.index(device), len(holders), "X" not in order.kinds
                 stage.begin(line, accumulate, order.recomputed, memory, wanted, optimizer, place)
 
-    def finish(self):
+    def finish(self) -> None:
         """Finish the run: with ZeRO 3, gather the shards of each stage's parameters on all its devices."""
         for stage in self.stages.values():
             stage.line = None
@@ -234,17 +250,17 @@ class Run:
     # The results of the stages, for the whole network. With shards, these are calls that all ranks make;
     # otherwise an MPI rank returns the results of its own stages.
 
-    def gradients(self):
+    def gradients(self) -> list[tuple]:
         """Return the summed [(dW, db)] of all layers; (None, None) for layers of other ranks."""
         if len(self.shards) > 1:
             return pairs_of(self._whole.layers, self._joined(Stage.gradients))
-        found = []
+        found: list = []
         for stage in self.shards[0]:
             is_here = stage in self.stages.values()
             found += stage.gradients() if is_here else [(None, None)] * len(stage.layers)
         return found
 
-    def statistics(self):
+    def statistics(self) -> list[tuple]:
         """Return [(layers, their statistics)], one pair for each stage."""
         if len(self.shards) == 1:
             here = [stage for stage in self.shards[0] if stage in self.stages.values()]
@@ -253,7 +269,7 @@ class Run:
         places = enumerate(self._wires[0].placements[0])
         return [(stage.parts, found[place]) for stage, place in zip(self.shards[0], places, strict=True)]
 
-    def whole_layers(self):
+    def whole_layers(self) -> Sequence[Layer]:
         """Return the network's layers, after joining the arrays of all shards."""
         layers = self._whole.layers
         if len(self.shards) > 1:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain, pairwise
+from typing import Any
 
 from ..layers import LAYERS, Layer, every_layer
 from ..layers.exchanging import Bias, Copied, Gathered, Summed
@@ -63,13 +64,14 @@ def is_stated(kind: type, trait: str) -> bool:
 WAYS = "outputs", "inputs", "units", "heads", "tokens"  # see `Layer.part`
 
 
-def ways_of(layer: Layer) -> dict:
+def ways_of(layer: Layer) -> Mapping:
     """Return `layer.splits`, checked; or {}, if it was stated for another class, see `is_stated`.
 
     Raise `ValueError` for a way that does not exist, or that does not state the axis of
     a parameter.
     """
-    if not is_stated(type(layer), "splits"):
+    kind: type = type(layer)
+    if not is_stated(kind, "splits"):
         return {}
     for how, axes in layer.splits.items():
         if how not in WAYS:
@@ -94,6 +96,7 @@ def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
             f"{layer!r} is made of {len(layer.layers)} layers and has splits[{how!r}] = {ways!r}: "
             "use 'heads', with one word for each layer, of which the last alone is 'inputs'"
         )
+    inner: Layer
     for inner, its_how in zip(layer.layers, ways, strict=True):
         if its_how not in ways_of(inner):
             raise ValueError(
@@ -130,20 +133,24 @@ class Shard:
       are devices, and layers tied to one of these.
     """
 
-    def __init__(self, layers, loss, rank, size):
+    def __init__(self, layers: Sequence[Layer], loss: Loss, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._ways = {id(layer): ways_of(layer) if size > 1 else {} for layer in every_layer(layers)}
         self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
-        self.held, self._held_of, self.words = {}, {}, ["whole"] * len(layers)  # _held_of: id -> layer
+        self.words = ["whole"] * len(layers)
+        self.held: dict = {}
+        self._held_of: dict = {}  # id -> layer
         self.loss, self._logits = copy.copy(loss), None
+        kind: type = type(loss)
         is_second = len(layers) - 1 in self._pairs(layers).values()
-        if self._can(layers[-1], "outputs") and not is_second and is_stated(type(loss), "part"):
-            of_classes = loss.part(len(layers[-1].W))
+        if self._can(layers[-1], "outputs") and not is_second and is_stated(kind, "part"):
+            W: Any = layers[-1].W
+            of_classes = loss.part(len(W))
             if of_classes is not None:
                 self.loss, self._logits = of_classes, layers[-1]
         self.layers = self._each(layers, "", self.words)
 
-    def check(self):
+    def check(self) -> None:
         """Raise `ValueError` if several devices would each have all of every layer."""
         if self.size > 1 and all(words == "whole" for words in self.words):
             raise ValueError(
@@ -151,7 +158,7 @@ class Shard:
                 "`splits` of a layer of your own how it is split"
             )
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copy or a pickle: its layers are new objects, so `held` gets their ids."""
         vars(self).update(state)
         self.held = {(id(self._held_of[old]), name): place for (old, name), place in self.held.items()}
@@ -316,7 +323,7 @@ class InShards:
         """Return, for each shard, {name: its `Tied` layers}. ties: {name: indices of its layers}."""
         found = []
         for stages in self.stages:
-            places = {name: [] for name in ties}
+            places: dict = {name: [] for name in ties}
             for stage in stages if ties else ():
                 for index, layer in enumerate(stage.layers):
                     if layer.tie is not None:
@@ -344,7 +351,8 @@ def synchronised(layer: Layer) -> Layer:
             f"{inside!r} is inside {layer!r}, but only layers of the network itself talk to other devices: "
             "use a Fork and a Join around it, or sync_batch_norm=False"
         )
-    found = layer.synchronised() if is_stated(type(layer), "synchronised") else None
+    kind: type = type(layer)
+    found = layer.synchronised() if is_stated(kind, "synchronised") else None
     if found is None:
         raise ValueError(
             f"{layer!r} is a layer of your own in which samples meet, and does not say what copies must "

@@ -1,24 +1,32 @@
 """A stage: consecutive layers with their stash, their gradients and their bytes."""
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from ..cluster.memory import Kept, Shelf
-from ..layers import every_layer
+from ..collectives.group import Group, Program
+from ..layers import Layer, every_layer
 from ..layers.layer import commit, take_statistics
 from ..layers.through import (
     Exchange, backward_program, first_with_parameters, forward_program, handed_on, prepare_forward,
     weight_gradients,
 )
+from ..losses import Loss
+from ..optimizers import Optimizer
+from ..order.actions import Action
 from ..order.programs import NOTHING, gather_parameters
 from .batches import MicroBatches, in_grains, side_by_side
-from .layout import ParameterShard
+from .layout import Arrays, ParameterShard
 from .totals import Totals, Versions
 
 PASSING = "F", "R", "B", "I"  # the kinds of action in which a micro-batch passes the layers
 
 
-def itself(array):
+def itself(array: Any) -> Any:
     """Return the array itself. With it, `Layer.copy` makes a layer that shares all arrays."""
     return array
 
@@ -58,13 +66,16 @@ class Stage:
     uses the version of its micro-batch.
     """
 
-    def __init__(self, index, layers, loss=None):
+    def __init__(self, index: int, layers: Iterable[Layer], loss: Loss | None = None) -> None:
         self.index, self.loss, self.layers = index, loss, tuple(layers)
         self.parts = list(every_layer(self.layers))
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
-        self._with_caches = self.layers if loss is None else (*self.layers, loss)
-        self.optimizer, self._memory, self._given = None, {}, None
+        self._with_caches: tuple[Any, ...] = self.layers if loss is None else (*self.layers, loss)
+        self._memory: dict = {}
+        self.optimizer: Any
+        self.owned: Any
+        self.line: Any
         # {kind of action: how often the layers and the loss communicate with other devices in it}
         forward = sum(owner.exchanges[0] for owner in self._with_caches)
         first = 0 if index > 0 else first_with_parameters(self.layers)
@@ -73,8 +84,10 @@ class Stage:
         self.begin(MicroBatches([], 1, 0))  # an empty run, so that all attributes are there
 
     def begin(
-        self, line, accumulate="tree", recomputed=(), memory=None, wanted=None, optimizer=None, place=None
-    ):
+        self, line: MicroBatches, accumulate: str = "tree", recomputed: Collection = (),
+        memory: Arrays | None = None, wanted: dict[int, int] | None = None,
+        optimizer: Optimizer | None = None, place: tuple[int, int, bool] | None = None,
+    ) -> None:
         """Start a run.
 
         Args:
@@ -93,26 +106,26 @@ class Stage:
                 only a shard of the parameters.
         """
         self.line, self._recomputed = line, recomputed
-        self.inputs = {}  # micro-batch -> (A_prev, skips), for a recompute
-        self.stash = {}   # micro-batch -> caches of the layers, and of the loss in the last stage
-        self.halves = {}  # micro-batch -> {index of a layer: what it has `put_aside` from I to W}
+        self.inputs: dict = {}  # micro-batch -> (A_prev, skips), for a recompute
+        self.stash: dict = {}  # micro-batch -> caches of the layers, and of the loss in the last stage
+        self.halves: dict = {}  # micro-batch -> {index of a layer: what it has `put_aside` from I to W}
         self.totals = Totals(line.n_grains, accumulate)
-        self.costs = []   # in the last stage: J of each mini-batch whose update is done
+        self.costs: list = []  # in the last stage: J of each mini-batch whose update is done
         self.versions = None
         self.owned = None if place is None else ParameterShard(self.layers, *place)
         if wanted is not None and not self.in_parts:
             self.versions = Versions(wanted, self.weights())
-        self._memory, self._given, self.optimizer = memory or {}, optimizer, None
+        self._memory, self.optimizer = memory or {}, None
         if optimizer is not None:
-            self.optimizer = copy.copy(optimizer)
+            self._given, self.optimizer = optimizer, copy.copy(optimizer)
             self.optimizer.memory = dict(self._memory)
 
-    def n_exchanges(self, part):
+    def n_exchanges(self, part: Action) -> int:
         """Return how often layers communicate with other devices in this part of an action."""
         n = self._n_exchanges[part.kind] if part.kind in PASSING else 0
         return n * len(self.line.grains[part.microbatch]) if n else 0
 
-    def act(self, part, incoming, skips):
+    def act(self, part: Action, incoming: Any, skips: dict) -> Program:
         """A program that executes a part of an action, grain by grain, and returns (outgoing, skips).
 
         Args:
@@ -150,7 +163,9 @@ class Stage:
             return self.backward(j, incoming, skips)
         return self.backward_input(j, incoming, skips)
 
-    def forward(self, i, A_prev, skips, keep_input_only=False, is_known=False):
+    def forward(
+        self, i: int, A_prev: Any, skips: dict, keep_input_only: bool = False, is_known: bool = False
+    ) -> Program:
         """A program that returns (A (n, m_i), skips) of micro-batch i; A is None in the last stage.
 
         Args:
@@ -169,7 +184,7 @@ class Stage:
             kept, call = (A_prev, dict(skips)), _without_cache
         A = yield from forward_program(self.layers, A_prev, skips, call)
         if self.loss is not None:
-            J = self.loss.forward(A, self.line.labels[i], origin.m)
+            J: Any = self.loss.forward(A, self.line.labels[i], origin.m)
             if self.loss.exchanges[0]:
                 J = yield Exchange(self.loss, J, A)
             if not is_known:
@@ -184,12 +199,13 @@ class Stage:
             self.inputs[i] = kept
         return A, skips
 
-    def recompute(self, i):
+    def recompute(self, i: int) -> Program:
         """A program: run the forward of micro-batch i again from its input, to get its caches."""
-        yield from self.forward(i, *self.inputs.pop(i), is_known=True)
+        A_prev, skips = self.inputs.pop(i)
+        yield from self.forward(i, A_prev, skips, is_known=True)
         return NOTHING
 
-    def backward(self, i, dA, skips):
+    def backward(self, i: int, dA: Any, skips: dict) -> Program:
         """A program that returns (dA_prev, skips) of micro-batch i, and adds its weight gradients.
 
         Args:
@@ -204,7 +220,7 @@ class Stage:
         self._used_version(i)
         return dA_prev, skips
 
-    def backward_input(self, i, dA, skips):
+    def backward_input(self, i: int, dA: Any, skips: dict) -> Program:
         """A program for the input gradient I: like `backward`, but without weight gradients.
 
         What `backward_weight` needs is then in `halves[i]`.
@@ -213,14 +229,14 @@ class Stage:
         dA_prev = yield from backward_program(self.layers, dA, skips, self.index > 0, keep)
         return dA_prev, skips
 
-    def backward_weight(self, i):
+    def backward_weight(self, i: int) -> None:
         """Compute the weight gradients W of micro-batch i, and add them to their sum."""
         self._use_version_of(i)
         for index, half in self.halves.pop(i).items():
             self._add_gradient(i, index, half)
         self._used_version(i)
 
-    def update(self, i):
+    def update(self, i: int) -> None:
         """Update the parameters with the gradients of the mini-batch whose last micro-batch is i.
 
         The optimizer makes new arrays, the next version, so that the previous version
@@ -242,7 +258,7 @@ class Stage:
 
     # Exchanges with replicas of this stage on other devices, and with tied layers in other stages.
 
-    def all_reduce(self, i, group, algorithm):
+    def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
         """A program: all-reduce the gradients of a mini-batch over the group of devices with this stage.
 
         Args:
@@ -252,86 +268,86 @@ class Stage:
         """
         return self.totals.all_reduce(self.line.grains[i][-1], group, algorithm)
 
-    def reduce_scatter(self, i, group):
+    def reduce_scatter(self, i: int, group: Group) -> Program:
         """A program: get this device's shard of the summed gradients. Arguments: as for `all_reduce`."""
         return self.totals.reduce_scatter(self.line.grains[i][-1], group)
 
-    def gather(self, group):
+    def gather(self, group: Group) -> Program:
         """A program: all-gather the shards of the parameters that the devices of the group have updated."""
         self.owned.gather((yield from gather_parameters(group, self.owned.vectors)))
 
-    def dW(self, index):
+    def dW(self, index: int) -> Any:
         """Return the summed dW of the layer at `index`."""
         return self._gradient(0, index)[0]
 
-    def keep_dW(self, index, dW):
+    def keep_dW(self, index: int, dW: Any) -> None:
         """Store `dW`, summed over all layers that share the W of the layer at `index`."""
         self.totals.of_tied[index] = dW
 
-    def part_of_dW(self, position):
+    def part_of_dW(self, position: int) -> Any:
         """Return the vector at `position` in the device's shard of the gradients, after a reduce-scatter."""
         return self.totals.part[position]
 
-    def keep_part_of_dW(self, position, vector):
+    def keep_part_of_dW(self, position: int, vector: Any) -> None:
         """Replace that vector by `vector`, the sum over all layers that share these entries of W."""
         part = self.totals.part  # make a new list: the old one belongs to the exchange that has made it
         self.totals.part = [*part[:position], vector, *part[position + 1:]]
 
     # The end of a run, and what the network reads.
 
-    def leave(self):
+    def leave(self) -> None:
         """Drop the caches of the layers and the statistics that they have counted."""
         self.line = None
         self._take_caches()
         take_statistics(self.parts)
 
-    def commit(self, i=0):
+    def commit(self, i: int = 0) -> None:
         """Give the layers the statistics of the mini-batch of micro-batch i, at its end."""
         commit(self.parts, self.totals.statistics(i))
 
-    def gradients(self, i=0):
+    def gradients(self, i: int = 0) -> list[tuple]:
         """Return the list over the layers of `(dW, db)`, summed over the mini-batch of micro-batch i.
 
         The dW of a tied layer is summed over all layers that share its W.
         """
         return [self._gradient(i, index) for index in range(len(self.layers))]
 
-    def cost(self, i=0):
+    def cost(self, i: int = 0) -> Any:
         """Return J of the mini-batch of micro-batch i, in the last stage."""
         return self.totals.cost(i)
 
-    def weights(self):
+    def weights(self) -> list:
         """Return the arrays of `parameters`."""
         return [getattr(layer, name) for layer, name in self.parameters]
 
     @property
-    def in_parts(self):
+    def in_parts(self) -> bool:
         """Whether the device keeps only a shard of the parameters, and gathers the others when needed."""
         return self.owned is not None and not self.owned.has_all
 
-    def statistics(self):
+    def statistics(self) -> list:
         """Return the arrays of `parameters` that have no gradient: running statistics."""
         return [getattr(layer, name) for layer, name in self._statistics]
 
-    def keep_statistics(self, arrays):
+    def keep_statistics(self, arrays: Sequence) -> None:
         """Set the running statistics to `arrays`, a result of `statistics`."""
         for (layer, name), array in zip(self._statistics, arrays, strict=True):
             setattr(layer, name, array)
 
-    def optimizer_state(self):
+    def optimizer_state(self) -> list:
         """Return the list of the optimizer's arrays for each parameter of this stage."""
         return list((self._memory if self.optimizer is None else self.optimizer.memory).values())
 
-    def follow(self, other):
+    def follow(self, other: Stage) -> None:
         """Take over the arrays of `other`, the same stage in another replica."""
         for (layer, name), (first, _) in zip(self.parameters, other.parameters, strict=True):
             setattr(layer, name, getattr(first, name))
 
-    def twin(self):
+    def twin(self) -> Stage:
         """Return the same stage with copies of its layers, which share their arrays."""
         return type(self)(self.index, [layer.copy(itself) for layer in self.layers], copy.copy(self.loss))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Stage({self.index}, {list(self.layers)})"
 
     def _take_caches(self):
@@ -375,7 +391,7 @@ class Stage:
             setattr(layer, name, array)
 
 
-def stages_of(parts, loss):
+def stages_of(parts: Sequence[Sequence[Layer]], loss: Loss) -> tuple[Stage, ...]:
     """Return a tuple of `Stage`s. parts: the layers of each; the last stage gets the loss."""
     last = len(parts) - 1
     return tuple(Stage(s, layers, loss if s == last else None) for s, layers in enumerate(parts))
@@ -393,16 +409,16 @@ class Holdings:
         stages: the stages on the device.
     """
 
-    def __init__(self, stages):
+    def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages, self._shelf = stages, Shelf(KEPT)
         for stage in stages:
             stage.inputs = Kept(self._shelf, "stashed inputs", stage.inputs)
             stage.stash = Kept(self._shelf, "caches", stage.stash)
 
-    def __call__(self):
+    def __call__(self) -> dict[str, Any]:
         """Return {kind: nested lists of arrays, or a `Shelf`} at this moment."""
         kinds = "parameters", "optimizer state", "weight versions", "gradients", *KEPT
-        held = {kind: [] for kind in kinds}
+        held: dict = {kind: [] for kind in kinds}
         for stage in self._stages:
             newest, older = stage.weights(), []
             if stage.in_parts:

@@ -1,10 +1,14 @@
 """The sums of a stage over the micro-batches of a mini-batch, and the versions of its weights."""
 
-from collections import Counter, defaultdict
-from functools import partial
+from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from ..collectives import all_reduce_sum_and_gather, reduce_scatter_sum_and_gather
+from ..collectives.group import Group, Program
 from ..sums import SUMS, SumForEach
 
 
@@ -28,27 +32,27 @@ class Totals:
             share its W}.
     """
 
-    def __init__(self, n, accumulate="tree"):
-        self._new_sum = partial(SUMS[accumulate], n)
+    def __init__(self, n: int, accumulate: str = "tree") -> None:
+        self._new_sum: Callable[[], Any] = partial(SUMS[accumulate], n)
         # index of a layer in the stage -> the sums of its (dW, db)
-        self._gradients = defaultdict(partial(SumForEach, n, SUMS[accumulate]))
+        self._gradients: Any = defaultdict(partial(SumForEach, n, SUMS[accumulate]))
         self._costs, self._statistics = SumForEach(n), SumForEach(n)
-        self.part = None
-        self.of_tied = {}
+        self.part: Any = None
+        self.of_tied: dict = {}
 
-    def add(self, i, index, gradient):
+    def add(self, i: int, index: int, gradient: tuple) -> None:
         """Add `gradient`, (dW, db) of micro-batch i, to the sum of the layer at `index`."""
         self._gradients[index].add(i, gradient)
 
-    def add_cost(self, i, J):
+    def add_cost(self, i: int, J: Any) -> None:
         """Add J, the share of micro-batch i in the cost of its mini-batch."""
         self._costs.add(i, J)
 
-    def add_statistics(self, i, statistics):
+    def add_statistics(self, i: int, statistics: Any) -> None:
         """Add the statistics that the layers have counted in the forward of micro-batch i."""
         self._statistics.add(i, statistics)
 
-    def gradient(self, i, index):
+    def gradient(self, i: int, index: int) -> tuple:
         """Return (dW, db) of the layer at `index`, summed over the mini-batch of micro-batch i.
 
         The dW of a tied layer is summed over all layers that share its W.
@@ -56,22 +60,22 @@ class Totals:
         dW, db = self._gradients[index].of(i).value
         return self.of_tied.get(index, dW), db
 
-    def cost(self, i=0):
+    def cost(self, i: int = 0) -> Any:
         """Return J of the mini-batch of micro-batch i, in the last stage."""
         return self._costs.of(i).value
 
-    def statistics(self, i=0):
+    def statistics(self, i: int = 0) -> Any:
         """Return the layers' statistics of the mini-batch of micro-batch i, or None."""
         return self._statistics.of(i).value if self._statistics.has(i) else None
 
-    def forget(self, i):
+    def forget(self, i: int) -> None:
         """Drop the sums of the mini-batch of micro-batch i."""
         self.of_tied.clear()
         self.part = None
         for sums in (*self._gradients.values(), self._costs, self._statistics):
             sums.forget(i)
 
-    def gradients(self, i):
+    def gradients(self, i: int) -> Any:
         """Return one sum for all layers, whose terms are {index of a layer: (dW, db)}."""
         total = self._new_sum()
         for index, sums in sorted(self._gradients.items()):  # in one order on all devices
@@ -79,7 +83,7 @@ class Totals:
                 total.pending.setdefault(node, {})[index] = term
         return total
 
-    def all_reduce(self, i, group, algorithm):
+    def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
         """A program: all-reduce the sums of the mini-batch of micro-batch i over the devices of a group."""
         counted = self._costs.of(i).pending, self._statistics.of(i).pending
         total, of_all = yield from all_reduce_sum_and_gather(group, self.gradients(i), counted, algorithm)
@@ -87,7 +91,7 @@ class Totals:
             self._gradients[index].of(i).complete(gradient)
         self._absorb(i, group, of_all)
 
-    def reduce_scatter(self, i, group):
+    def reduce_scatter(self, i: int, group: Group) -> Program:
         """A program: reduce-scatter the gradients over a group; keep only this device's shard of the sum."""
         counted = self._costs.of(i).pending, self._statistics.of(i).pending
         self.part, of_all = yield from reduce_scatter_sum_and_gather(group, self.gradients(i), counted)
@@ -101,12 +105,12 @@ class Totals:
             for sums, pending in zip((self._costs, self._statistics), of_other, strict=True):
                 sums.of(i).absorb(pending)
 
-    def held(self):
+    def held(self) -> list:
         """Return all arrays that are held, as nested lists."""
         gradients = [sums.pending for sums in self._gradients.values()]
         return [gradients, self._statistics.pending, self.of_tied, self.part]
 
-    def n_held(self):
+    def n_held(self) -> tuple[int, int]:
         """Return how many partial sums are held: (the most of any layer's gradients, of statistics)."""
         of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
         return of_gradients, self._statistics.n_pending
@@ -129,27 +133,27 @@ class Versions(dict):
     (None, [])
     """
 
-    def __init__(self, wanted, first):
+    def __init__(self, wanted: dict[int, int], first: Any) -> None:
         super().__init__({0: first})
         self.wanted, self.newest = wanted, 0
         self._uses = Counter(wanted.values())  # version -> number of pending backwards that need it
 
     @property
-    def older(self):
+    def older(self) -> list:
         """The weights of all versions except the newest."""
         return [weights for version, weights in self.items() if version != self.newest]
 
-    def of(self, i):
+    def of(self, i: int) -> Any:
         """Return the weights that micro-batch i uses."""
         return self[self.wanted[i]]
 
-    def add(self, weights):
+    def add(self, weights: Any) -> None:
         """Add the `weights` that an update has made, as the newest version."""
         self.newest += 1
         self[self.newest] = weights
         self._drop(self.newest - 1)
 
-    def used_by(self, i):
+    def used_by(self, i: int) -> None:
         """Record that the backward of micro-batch i is done, and drop its version if no other needs it."""
         self._uses[self.wanted[i]] -= 1
         self._drop(self.wanted[i])

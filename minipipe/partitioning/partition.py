@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -208,7 +208,7 @@ def partition(
     return min_max(costs_of_layers(layers, by, input_shape, sample, loss), whole_number("stages", stages))
 
 
-def counts_of(cut, layers, loss):
+def counts_of(cut: Any, layers: Sequence[Layer], loss: Loss | None) -> list[int]:
     """Return the number of layers of each stage.
 
     Args:
@@ -236,7 +236,7 @@ def counts_of(cut, layers, loss):
     return partition(layers, cut.n, by, sample=cut.sample, loss=loss)
 
 
-def cut_into_stages(layers, counts):
+def cut_into_stages(layers: Sequence[Layer], counts: Sequence[int]) -> list:
     """Return `layers` as one list per stage, with `counts[s]` consecutive layers in stage s."""
-    layers = iter(layers)
-    return [[next(layers) for _ in range(count)] for count in counts]
+    rest = iter(layers)
+    return [[next(rest) for _ in range(count)] for count in counts]

@@ -3,11 +3,14 @@
 Nothing is rounded.
 """
 
+from __future__ import annotations
+
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +20,7 @@ from ..checks import listed, real_number, shown, whole_number, whole_numbers
 
 # Costs of any kind as integers in proportion to them, so that what is computed with them is exact.
 
-def checked(name, numbers, length=None, of="layers"):
+def checked(name: str, numbers: Any, length: int | None = None, of: str = "layers") -> list:
     """Return `numbers` as a list of Python numbers; raise `ValueError` if they cannot be costs.
 
     Args:
@@ -34,7 +37,7 @@ def checked(name, numbers, length=None, of="layers"):
     return [real_number(f"{name}[{index}]", number, 0) for index, number in enumerate(numbers)]
 
 
-def in_proportion(*lists):
+def in_proportion(*lists: Sequence) -> tuple[list[list[int]], int]:
     """Return (lists of integers, scale): all numbers times the smallest `scale` that makes them integers.
 
     >>> in_proportion([0.5, 2], [Fraction(1, 3)])
@@ -47,12 +50,12 @@ def in_proportion(*lists):
     ], scale
 
 
-def sums(numbers):
+def sums(numbers: Iterable) -> list:
     """[0, n_0, n_0 + n_1, ...]: where each layer ends, and the next one begins."""
     return list(accumulate(numbers, initial=0))
 
 
-def readable(integer, scale):
+def readable(integer: int, scale: int) -> float:
     """Return `integer / scale` as a number to be typed in: an int, or a float that is not below it.
 
     >>> readable(6, 3), readable(1, 3) >= Fraction(1, 3)
@@ -66,7 +69,7 @@ def readable(integer, scale):
 
 # The best cut of costs alone, in O(K log L) for each of a few dozen steps.
 
-def bisected(ends, stages):
+def bisected(ends: Sequence[int], stages: int) -> list[int]:
     """Return the counts of a cut with the least bottleneck.
 
     Args:
@@ -87,7 +90,7 @@ def bisected(ends, stages):
     return _evened(ends, stages, high)
 
 
-def stages_needed(ends, limit):
+def stages_needed(ends: Sequence[int], limit: int) -> int:
     """Return how few stages can keep `limit`, which is at least the largest cost."""
     n_stages, start = 0, 0
     while start < len(ends) - 1:
@@ -139,12 +142,14 @@ def _evened(ends, n_stages, limit):
 LARGEST_COST = 2**62  # the sum of two of these, less 1, is the largest integer of 64 bits
 
 
-def integers(numbers, never):
+def integers(numbers: Sequence[int], never: int) -> np.ndarray:
     """Return an array of integers that sums up to twice `never` do not overflow."""
     return np.array(numbers, np.int64 if never < LARGEST_COST else object)
 
 
-def best_cut(n_layers, stages, price, combine, never):
+def best_cut(
+    n_layers: int, stages: int, price: Callable, combine: Callable, never: int
+) -> tuple[int, list[int]]:
     """Return (value, counts) of the cut of least value, which is best_{K-1}(L):
 
         best_s(end) = min over start of  combine(best_{s-1}(start), price(s, start, end))
@@ -178,7 +183,10 @@ def best_cut(n_layers, stages, price, combine, never):
 
 # Which stages fit into the memory of their device.
 
-def within_memory(price, never, memory, memory_limit, n_layers, stages):
+def within_memory(
+    price: Callable, never: int, memory: Sequence | None, memory_limit: float | Sequence | None,
+    n_layers: int, stages: int,
+) -> Callable:
     """Return `price` with `never` for the stages that do not fit; raise `ValueError` if no cut fits.
 
     Args:
@@ -189,14 +197,14 @@ def within_memory(price, never, memory, memory_limit, n_layers, stages):
         n_layers, stages: of the network and the cut.
     """
     if memory is None or memory_limit is None:
-        given, missing = ("memory_limit", "memory") if memory is None else ("memory", "memory_limit")
+        given, other = ("memory_limit", "memory") if memory is None else ("memory", "memory_limit")
         raise ValueError(
-            f"{given} is given without {missing}: "
+            f"{given} is given without {other}: "
             "give both, in one unit: what each layer holds, and the limit"
         )
     memory = checked("memory", memory, n_layers)
-    limits = list(memory_limit) if hasattr(memory_limit, "__len__") else [memory_limit] * stages
-    limits = checked("memory_limit", limits, stages, of="devices")
+    given_limits: Any = memory_limit if hasattr(memory_limit, "__len__") else [memory_limit] * stages
+    limits = checked("memory_limit", list(given_limits), stages, of="devices")
     (memory, limits), scale = in_proportion(memory, limits)
     above_all = 1 + sum(memory) + max(limits)
     ends = integers(sums(memory), above_all)
@@ -251,8 +259,7 @@ def loads(costs: Sequence, counts: Sequence[int]) -> list:
             f"counts={shown(counts)} adds up to {sum(counts)} layers, but costs has {len(costs)}: "
             "give each layer a stage"
         )
-    costs = iter(costs)
-    return [sum(next(costs) for _ in range(count)) for count in counts]
+    return [sum(costs[start:start + count]) for start, count in zip(sums(counts), counts)]
 
 
 def equal_counts(n_layers: int, stages: int) -> list[int]:
@@ -340,10 +347,10 @@ def min_max(
     slowness, scale = _slowness(speeds, stages)
     cuts = [0, *(scale * cut for cut in cuts), 0]
     never = 1 + max(slowness) * sum(costs) + 2 * max(cuts)
-    ends, cuts = integers(sums(costs), never), integers(cuts, never)
+    ends, at_cuts = integers(sums(costs), never), integers(cuts, never)
 
     def load(stage, starts, end):
-        return slowness[stage] * (ends[end] - ends[starts]) + cuts[starts] + cuts[end]
+        return slowness[stage] * (ends[end] - ends[starts]) + at_cuts[starts] + at_cuts[end]
 
     price = load
     if memory is not None or memory_limit is not None:

@@ -1,8 +1,11 @@
 """What the work in a trace looks like: the row, the position, the colour and the number of each box."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
-from ..cluster import COMPUTE, Exchange, lane_name
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..cluster import COMPUTE, Exchange, Trace, lane_name
 from .canvas import parts_of, shade, styles_of
 
 
@@ -28,7 +31,7 @@ class Row(NamedTuple):
     bottom: float
 
 
-def rows_of(trace):
+def rows_of(trace: Trace) -> dict[tuple[int, str], Row]:
     """Return {(device, lane): `Row`}, from the top down: the lane of a device that computes comes first.
 
     >>> from minipipe import simulate
@@ -47,12 +50,12 @@ def rows_of(trace):
     return rows
 
 
-def height_of(rows):
+def height_of(rows: Mapping[Any, Row]) -> float:
     """Return the height of all `rows`, of which the row of a device is 1."""
     return MARGIN + max((row.bottom for row in rows.values()), default=-MARGIN)
 
 
-def ends_of(message, rows):
+def ends_of(message: Any, rows: Mapping) -> tuple:
     """Return the keys in `rows` of the row that a message leaves and of the row that it goes to.
 
     A lane without a row stands for its device, and so does one that has not received the message yet.
@@ -61,7 +64,7 @@ def ends_of(message, rows):
     return tuple(end if end in rows else (end[0], COMPUTE) for end in (source, to))
 
 
-def spans_and_exchanges(trace):
+def spans_and_exchanges(trace: Trace) -> list:
     """Return what boxes stand for, by start: an exchange that takes time, in place of the mark at its end."""
     exchanges = [exchange for exchange in trace.exchanges if exchange.end > exchange.start]
     if not exchanges:
@@ -95,19 +98,21 @@ class StagePlaces(NamedTuple):
     copy_at: dict
 
 
-def stage_places(trace):
+def stage_places(trace: Trace) -> StagePlaces:
     """Return the `StagePlaces` of a trace: a device's stages by the copy of the network, then by number.
 
     Micro-batch 0 passes through copy 0. Where a micro-batch meets a stage on a device on which no copy so far
     has that stage, it passes through the next copy.
     """
-    homes, first_at = {}, {}  # {micro-batch: {stage: device}}, {(device, stage): the first micro-batch there}
+    homes: dict = {}  # {micro-batch: {stage: device}}, {(device, stage): the first micro-batch there}
+    first_at: dict = {}
     for span in trace.spans:
         for part in parts_of(span.label):
             if hasattr(part, "stage") and hasattr(part, "microbatch"):
                 homes.setdefault(part.microbatch, {}).setdefault(part.stage, span.device)
                 first_at.setdefault((span.device, part.stage), part.microbatch)
-    copies, copy_of = [], {}  # {stage: device} of each copy
+    copy_of = {}  # {stage: device} of each copy
+    copies: list = []
     for i in sorted(homes):
         fitting = (  # no stage is on two devices
             copy for copy, home in enumerate(copies)
@@ -159,7 +164,7 @@ class Box(NamedTuple):
     text: str
 
 
-def boxes(trace, until=None, styles=None):
+def boxes(trace: Trace, until: float | None = None, styles: dict | None = None) -> list[Box]:
     """Return a `Box` for each part of each span and exchange that began before `until`, by their styles.
 
     styles: the styles of several runs that share a picture; by default, `styles_of` this run. An overlap has

@@ -1,15 +1,25 @@
 """Empty figures, colours, legends, and what all axes have in common."""
 
+from __future__ import annotations
+
 import re
 import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..cluster import Trace
 
 
 # The colours of the kinds of work.
 
 # near the colours of Okabe and Ito, and so far apart that readers with any kind of colour vision tell each
 # from each, and from paper, light or dark; "dark" is the same hue for the device's last stage
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     "F": {"label": "forward", "facecolor": "#41B1F4", "dark": "#1669D5"},
     "B": {"label": "backward", "facecolor": "#E06915", "dark": "#651F00"},
     "I": {"label": "input gradient", "facecolor": "#EBA203", "dark": "#7D5404"},
@@ -33,12 +43,12 @@ EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
 LENDERS = "AWIRFB"  # whose colours other kinds of work get, if a run has none of that kind
 
 
-def parts_of(label):
+def parts_of(label: Any) -> tuple:
     """Return the parts of an action or overlap; of other work, the label itself."""
     return getattr(label, "parts", (label,))
 
 
-def styles_of(traces):
+def styles_of(traces: Sequence[Trace]) -> dict:
     """Return {kind: its style}: `STYLES`, and a style for each other kind that the labels of `traces` name.
 
     These other kinds keep their names. In the order of time, each gets a colour that no other work in the
@@ -50,7 +60,7 @@ def styles_of(traces):
     >>> styles_of([Cluster([program()]).run()])["add"]
     {'label': 'add', 'facecolor': '#CD8FBF', 'dark': '#742665'}
     """
-    spans = (span for trace in traces for span in (*trace.spans, *trace.exchanges))
+    spans: Iterable[Any] = (span for trace in traces for span in (*trace.spans, *trace.exchanges))
     kinds = dict.fromkeys(getattr(part, "kind", None) for span in spans for part in parts_of(span.label))
     others = [kind for kind in kinds if isinstance(kind, str) and kind not in ("", *STYLES)]
     taken = {STYLES[kind]["facecolor"] for kind in kinds if kind in STYLES}
@@ -58,7 +68,7 @@ def styles_of(traces):
     return STYLES | {kind: STYLES[lender] | {"label": kind} for kind, lender in zip(others, free)}
 
 
-def shade(kind, place, n_places, styles=STYLES):
+def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) -> str:
     """Return the colour of a kind of work in one of a device's `n_places` stages: the later, the darker."""
     from matplotlib.colors import to_hex, to_rgb
 
@@ -68,7 +78,7 @@ def shade(kind, place, n_places, styles=STYLES):
     return to_hex([(1 - share) * light + share * dark for light, dark in pairs])
 
 
-def ink(colour):
+def ink(colour: str) -> str:
     """Return "black" or "white", whichever stands out more from `colour`, as WCAG 2 counts contrast."""
     from matplotlib.colors import to_rgb
 
@@ -79,14 +89,14 @@ def ink(colour):
 
 # Empty figures.
 
-def new_figure(width, height):
+def new_figure(width: float, height: float) -> Figure:
     """Return a matplotlib `Figure` of this size in inches, which needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def new_axes(width, height):
+def new_axes(width: float, height: float) -> Axes:
     """Return axes in a new figure of pyplot, which a notebook shows once, or `plt.show()` in a window."""
     import matplotlib.pyplot as plt
 
@@ -95,7 +105,7 @@ def new_axes(width, height):
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def label(ax, title, x, y="", pad=None):
+def label(ax: Axes, title: str | None, x: str, y: str = "", pad: float | None = None) -> None:
     """Name what runs to the right and upwards, and leave the frame open there.
 
     ax: matplotlib axes.
@@ -109,7 +119,7 @@ def label(ax, title, x, y="", pad=None):
         ax.set_title(drawable(title), loc="left", fontsize=11, pad=pad)
 
 
-def drawable(title):
+def drawable(title: object) -> str:
     r"""Return a title as text, with U+FFFD for characters that an SVG file cannot have, such as "\x1b"."""
     return re.sub("[^\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", str(title))
 
@@ -120,10 +130,10 @@ FONT_SIZE = 9
 EDGE_OF_FIGURE = 2  # pixels that stay free around everything
 LEAST_AXES = 0.2    # of the figure: a smaller one is left as it is
 
-_legends = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
+_legends: Any = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
 
 
-def legend_entries(boxes, places, styles):
+def legend_entries(boxes: Sequence, places: Sequence, styles: dict) -> tuple[list, list]:
     """Return (handles, labels) of a legend for the kinds of work among `boxes`.
 
     places: a list, the `StagePlaces` of each trace that the boxes come from.
@@ -142,7 +152,7 @@ def legend_entries(boxes, places, styles):
     return handles, labels
 
 
-def draw_legend(ax, handles, labels, title):
+def draw_legend(ax: Axes, handles: list, labels: list, title: str | None) -> None:
     """Draw the legend above the axes: beside the title where there is room for both, under it otherwise.
 
     ax: matplotlib axes.
@@ -163,7 +173,7 @@ def draw_legend(ax, handles, labels, title):
     )
 
 
-def add_to_legend(ax, handle, label):
+def add_to_legend(ax: Axes, handle: Any, label: str) -> None:
     """Add an entry to the legend that `draw_legend` has drawn, if there is one."""
     handles, labels, title = _legends.get(ax, ([], [], None))
     if labels and label not in labels:
@@ -171,7 +181,7 @@ def add_to_legend(ax, handle, label):
         make_room(ax)
 
 
-def make_room(ax):
+def make_room(ax: Axes) -> None:
     """Move the edges of the figure's axes until the legend, the title and the names around `ax` are inside.
 
     A figure with a layout engine does so by itself.
@@ -193,7 +203,7 @@ def make_room(ax):
         figure.subplots_adjust(**edges)
 
 
-def draw_legend_beside(ax, reverse=False):
+def draw_legend_beside(ax: Axes, reverse: bool = False) -> None:
     """Draw the legend of labelled curves or layers to the right of the axes, in columns no higher than these.
 
     reverse: whether the first is lowest.
@@ -206,7 +216,7 @@ def draw_legend_beside(ax, reverse=False):
     )
 
 
-def draw_legend_on_top(figure, handles, labels):
+def draw_legend_on_top(figure: Figure, handles: list, labels: list) -> None:
     """Draw the legend of a whole figure above all its axes."""
     n_columns = _columns(labels, figure.get_figwidth() * 72)
     figure.legend(handles, labels, loc="outside upper right", ncols=n_columns, **_style())

@@ -1,21 +1,26 @@
 """Several runs below each other on one time axis, in one unit of time."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..checks import shown
-from ..cluster import OneTick
+from ..cluster import OneTick, Trace
 from ..order.costs import as_float, divide_exactly
 from .boxes import boxes, height_of, rows_of, stage_places
 from .canvas import TRACK, draw_legend_on_top, legend_entries, new_figure, styles_of
 from .timeline import entries_of_arrows, figure_size, timeline
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 TITLE_ROWS = 1.1  # the height of a title, in rows
 
 
-def compare(traces, arrows=False):
+def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
     """Return a matplotlib `Figure` with the timelines of several traces, one below the other, on one axis.
 
     traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, for ticks beside
@@ -35,7 +40,7 @@ def compare(traces, arrows=False):
         raise ValueError("there is nothing to compare: pass {name: trace} with at least one trace")
     longest = max(trace.makespan for trace in traces.values())
     heights = [height_of(rows_of(trace)) + TITLE_ROWS for trace in traces.values()]
-    styles = styles_of(traces.values())
+    styles = styles_of([*traces.values()])
     figure = new_figure(*figure_size(list(traces.values()), sum(heights), row_height=0.3, widest=12))
     all_axes = figure.subplots(len(traces), squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     for ax, (name, trace) in zip(all_axes, traces.items()):
@@ -62,7 +67,7 @@ def compare(traces, arrows=False):
     return figure
 
 
-def times_parameters(trace):
+def times_parameters(trace: Trace) -> float:
     """Return how many times its share of the network's parameters the fullest device holds.
 
     2 where devices have stages of two copies of the network, as in DualPipe and Chimera; else 1.
@@ -104,7 +109,7 @@ def in_one_unit(traces: Mapping[str, Any]) -> tuple[dict, OneTick | None]:
     sizes = {tick.samples for tick in known.values()} - {None}
     if len(sizes) == 1:
         known = {name: tick._replace(samples=max(sizes)) for name, tick in known.items()}
-    least = min(known.values(), key=lambda tick: (tick.work, tick.share), default=None)
+    least: Any = min(known.values(), key=lambda tick: (tick.work, tick.share), default=None)
     are_comparable = len(sizes) < 2 or all(tick.samples is not None for tick in known.values())
     if are_comparable and all(tick.work == least.work for tick in known.values()):
         need_not_be_said = not sizes and all(tick.F is not None for tick in known.values())

@@ -1,13 +1,20 @@
 """Curves: the memory of a run, trainings, stale updates and learning rates; and the cut of a network."""
 
+from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
-from ..cluster import COMPUTE, lane_name
+from ..cluster import COMPUTE, Trace, lane_name
 from ..cluster.trace import check_trace
 from ..rates import rates_of
 from .canvas import draw_legend_beside, label, make_room, new_axes, new_figure
 from .timeline import axes_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
 STYLES_OF_LINES = "-", "--", "-.", ":"
@@ -16,7 +23,7 @@ SIZE = 6.5, 3.2  # inches of new axes
 
 # The bytes that each device of a run holds, over time.
 
-def memory(trace, ax=None, title=None, legend=True):
+def memory(trace: Trace, ax: Axes | None = None, title: str | None = None, legend: bool = True) -> Axes:
     """Draw the memory curves of `trace`, one per device, and return the matplotlib axes.
 
     trace: the run; `ValueError` if it counted no memory.
@@ -50,7 +57,7 @@ def memory(trace, ax=None, title=None, legend=True):
     return ax
 
 
-def counts_bytes(trace):
+def counts_bytes(trace: Trace) -> bool:
     """Tell whether the run has counted the bytes that its devices hold."""
     try:
         trace.memory(0)
@@ -74,7 +81,7 @@ MEMORY_KINDS = {
 }
 
 
-def ledger(trace, device, ax=None, title=None):
+def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the bytes of one device as layers, one for each kind, and return the matplotlib axes.
 
     trace: the run; `ValueError` if it counted no memory.
@@ -103,7 +110,9 @@ def ledger(trace, device, ax=None, title=None):
 
 # Trainings, and how stale their updates were.
 
-def curves(series, ax=None, x="", y="", title=None):
+def curves(
+    series: Mapping[str, Any], ax: Axes | None = None, x: str = "", y: str = "", title: str | None = None
+) -> Axes:
     """Draw several curves, and return the matplotlib axes.
 
     series: {name: a list of (x, y)}; `ValueError` if there is none.
@@ -131,7 +140,7 @@ def curves(series, ax=None, x="", y="", title=None):
     return ax
 
 
-def staleness(updates, ax=None, title=None):
+def staleness(updates: Mapping[str, Sequence], ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw how many updates were how stale, and return the matplotlib axes.
 
     updates: {name of a run: its updates, each with a `staleness`}; `ValueError` if there is none.
@@ -161,7 +170,9 @@ RATE_COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#000000", "#009E73", "#CC79A7"
 DASHES = ("--", "-.", "-", ":")
 
 
-def learning_rates(rates, epochs, n_updates, ax=None, title=None):
+def learning_rates(
+    rates: Mapping[str, Any], epochs: int, n_updates: int, ax: Axes | None = None, title: str | None = None
+) -> Axes:
     """Draw the curves of learning rates, checked as `fit` checks them, and return the matplotlib axes.
 
     rates: {name: a number, or a function of the epochs done, see `minipipe.rates`}.
@@ -177,7 +188,7 @@ def learning_rates(rates, epochs, n_updates, ax=None, title=None):
     ax = new_figure(7, 3).subplots() if ax is None else ax
     times = [epoch + i / n_updates for epoch in range(epochs) for i in range(n_updates)]
     for place, (name, rate) in enumerate(rates.items()):
-        values = sum(rates_of(rate, [n_updates] * epochs), [])
+        values: Any = sum(rates_of(rate, [n_updates] * epochs), [])
         ax.plot(times, values, DASHES[place % 4], color=RATE_COLOURS[place % 6], label=name, linewidth=1.8)
     ax.set_yscale("log")
     ax.legend(frameon=False, fontsize=10)
@@ -193,7 +204,10 @@ MOST_NAMES = 40
 MOST_LOADS = 24
 
 
-def cut(costs, counts, names=None, ax=None, title=None, unit=None):
+def cut(
+    costs: Sequence[float], counts: Sequence[int], names: Sequence[str] | None = None,
+    ax: Axes | None = None, title: str | None = None, unit: str | None = None,
+) -> Axes:
     """Draw the costs of the layers as bars, and the stages as stripes behind them, each with its load.
 
     costs: one number for each layer.

@@ -1,10 +1,20 @@
 """A plan as a picture: a step by parts and memory by kind, of the best way and its neighbours."""
 
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING
+
 from ..cluster import SHOWS
 from ..planning.search import text_of_seconds
 from ..planning.transformer import SAFE
 from .canvas import EDGE, label, new_figure
 from .saving import checked_path, picture_formats, write_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..planning.search import Plan
 
 PARTS = {  # of a step, as the legend has them: (colour of Okabe and Ito, which parts of an estimate)
     "products": ("#0072B2", ["products"]),
@@ -30,7 +40,7 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # behind a number
 
 
 @SHOWS()
-def plan(found):
+def plan(found: Plan) -> Figure:
     """Return a matplotlib `Figure` of a `Plan`: on the left seconds, on the right bytes.
 
     A row is the best way or one of its neighbours. One that does not fit into the
@@ -94,7 +104,7 @@ def _draw_bars(ax, kinds, rows, unit):
 
 
 @SHOWS()
-def save_plan(found, path):
+def save_plan(found: Plan, path: str | PathLike) -> None:
     """Write the picture of a `Plan` into a file, whole or not at all."""
     path = checked_path(path, picture_formats())
     write_picture(plan(found), path)

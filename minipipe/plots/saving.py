@@ -1,10 +1,15 @@
 """A run as a file: a picture, a film, a page, or what a trace viewer reads."""
 
+from __future__ import annotations
+
 import json
 import os
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..checks import write_whole
 from ..cluster import COMPUTE, SECONDS, SHOWS, Trace, lane_name
@@ -14,6 +19,9 @@ from .canvas import STYLES, new_figure
 from .curves import counts_bytes
 from .html import html
 from .timeline import timeline_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 # The timeline for the viewers that engineers use: ui.perfetto.dev and chrome://tracing.
@@ -48,7 +56,7 @@ def chrome_trace(trace: Trace) -> dict:
     return {"traceEvents": _names(trace, threads) + events, "displayTimeUnit": "ms", "otherData": told}
 
 
-def on_grid(time, unit=1):
+def on_grid(time: float, unit: float = 1) -> float:
     """Return `time` in microseconds, rounded to whole nanoseconds, in which Perfetto counts.
 
     unit: the microseconds of 1 of `time`.
@@ -59,7 +67,7 @@ def on_grid(time, unit=1):
     return plain(round(time * unit * 1000) / 1000)
 
 
-def plain(number):
+def plain(number: Any) -> float:
     """Return a number of any kind as JSON writes it: a whole one as an `int`, any other as a float."""
     number = float(number)
     return int(number) if number.is_integer() else number
@@ -159,7 +167,7 @@ HOLD = 1000     # the same for the last one, before the film begins again
 LINE = 2        # pixels of the axis below, which the sheet leaves free
 
 
-def film(trace, path, title=None):
+def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
     """Write a GIF: the run appears as a line sweeps over time, a hundredth of the run in each frame.
 
     trace: the run; `ValueError` if nothing took time in it.
@@ -202,7 +210,7 @@ OTHERS = {  # ending -> a function (trace, path, title), beside those of picture
 
 
 @SHOWS()
-def save(trace: Trace, path, title=None) -> None:
+def save(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
     """Write a run into a file, whole or not at all.
 
     Args:
@@ -220,7 +228,7 @@ def save(trace: Trace, path, title=None) -> None:
         write_whole(path, lambda beside: write(trace, beside, title))
 
 
-def write_picture(figure, path: Path) -> None:
+def write_picture(figure: Figure, path: Path) -> None:
     """Write a matplotlib `Figure` into a file, whole or not at all, in the format that the ending says."""
     from matplotlib import rc_context
 
@@ -235,7 +243,7 @@ def picture_formats() -> list[str]:
     return sorted(new_figure(1, 1).canvas.get_supported_filetypes())
 
 
-def checked_path(path, endings=None):
+def checked_path(path: str | PathLike, endings: Sequence[str] | None = None) -> Path:
     """Return `path`; raise `ValueError` if no file can be written there, or its name has another ending.
 
     endings: those that will do; by default, any.

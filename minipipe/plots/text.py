@@ -1,7 +1,10 @@
 """The timeline of a run in characters, in ticks or in seconds."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 from math import ceil, floor, gcd, lcm, log10
+from typing import Any
 
 from ..checks import whole_number
 from ..cluster import COMPUTE, SECONDS, SHOWS, Span, Trace
@@ -16,7 +19,7 @@ UNITS = {"s": 1, "ms": 1e3, "us": 1e6}  # how many of them are a second
 OVERHEAD_MARK = ":"                          # what a lane has done for the engine
 
 
-def in_seconds(trace, spans, names, width):
+def in_seconds(trace: Trace, spans: Any, names: Any, width: int) -> str:
     """Return the timeline of `trace` as lines of text: one row per lane, `width` columns for the whole run.
 
     trace: a run with times in seconds.

@@ -3,25 +3,33 @@
 Messages are arrows over it, and the critical path can be drawn onto it.
 """
 
+from __future__ import annotations
+
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import add
+from typing import TYPE_CHECKING, Any
 
 from ..checks import shown
-from ..cluster import COMPUTE, SHOWS
+from ..cluster import COMPUTE, SHOWS, Trace
 from ..cluster.trace import check_trace
-from ..order import simulate
-from .boxes import MARGIN, boxes, ends_of, height_of, rows_of, stage_places
+from ..order import Schedule, simulate
+from .boxes import MARGIN, Box, Row, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
     EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, make_room, new_axes, new_figure,
     styles_of,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 # The messages of a run, as arrows over its timeline.
 
 ARROW_CHOICES = (False, True, "waited")
-ARROW_STYLE = {
+ARROW_STYLE: dict[str, Any] = {
     "color": "#202020",
     "units": "inches",
     "width": 0.012,
@@ -32,7 +40,7 @@ ARROW_STYLE = {
 }
 
 
-def draw_arrows(ax, trace, which=True, until=None):
+def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float | None = None) -> None:
     """Draw each message as an arrow, from its sender when it was sent to its receiver when it arrived.
 
     ax: matplotlib axes with the timeline.
@@ -52,7 +60,7 @@ def draw_arrows(ax, trace, which=True, until=None):
         ax.quiver(*zip(*positions), angles="xy", scale_units="xy", scale=1, zorder=3, **ARROW_STYLE)
 
 
-def messages_of(trace, which=True, until=None):
+def messages_of(trace: Trace, which: bool | str = True, until: float | None = None) -> list:
     """Return the messages that `draw_arrows` draws; raise `ValueError` for another choice than its three."""
     if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
         raise ValueError(
@@ -78,7 +86,9 @@ def messages_of(trace, which=True, until=None):
     ]
 
 
-def entries_of_arrows(traces, which, until=None):
+def entries_of_arrows(
+    traces: Iterable[Trace], which: bool | str, until: float | None = None
+) -> tuple[list, list]:
     """Return (handles, labels) of a legend for the arrows of some runs: one entry, or none without arrows."""
     from matplotlib.lines import Line2D
 
@@ -103,8 +113,10 @@ RIM = 2                       # points: around a number, in front of arrows
 
 @SHOWS()
 def timeline(
-    trace, ax=None, until=None, title=None, legend=True, arrows=False, longest=None, styles=None
-):
+    trace: Trace, ax: Axes | None = None, until: float | None = None, title: str | None = None,
+    legend: bool = True, arrows: bool | str = False, longest: float | None = None,
+    styles: dict | None = None,
+) -> Axes:
     """Draw a run into matplotlib axes, and return the axes.
 
     trace: the run.
@@ -141,7 +153,8 @@ def timeline(
     make_room(ax)
     if legend and shown:
         kinds = legend_entries(shown, [stage_places(trace)], styles)
-        draw_legend(ax, *map(add, kinds, entries_of_arrows([trace], arrows, until)), title)
+        handles, labels = map(add, kinds, entries_of_arrows([trace], arrows, until))
+        draw_legend(ax, handles, labels, title)
         make_room(ax)
     # after that, since the size of the numbers depends on that of the axes
     fill(ax, shown, styles, ticks)
@@ -150,19 +163,21 @@ def timeline(
     return ax
 
 
-def timeline_figure(trace, title=None):
+def timeline_figure(trace: Trace, title: str | None = None) -> Figure:
     """Return a matplotlib `Figure` with the timeline of `trace`, which needs no display."""
     figure = new_figure(*figure_size([trace], height_of(rows_of(trace))))
     timeline(trace, figure.add_subplot(), title=title)
     return figure
 
 
-def axes_of(trace):
+def axes_of(trace: Trace) -> Axes:
     """Return axes in a new figure whose size suits the number of boxes and devices."""
     return new_axes(*figure_size([trace], height_of(rows_of(trace))))
 
 
-def figure_size(traces, n_rows, row_height=0.45, widest=16):
+def figure_size(
+    traces: Sequence[Trace], n_rows: float, row_height: float = 0.45, widest: float = 16
+) -> tuple[float, float]:
     """Return (width, height) in inches of a figure with timelines on one time axis.
 
     traces: the runs.
@@ -178,7 +193,7 @@ def figure_size(traces, n_rows, row_height=0.45, widest=16):
     return min(widest, max(6.5, 0.24 * n_columns + 1)), row_height * n_rows + 1.1
 
 
-def fill(ax, shown, styles, ticks):
+def fill(ax: Axes, shown: Sequence[Box], styles: dict, ticks: float) -> None:
     """Draw boxes, one collection for each kind of work and stage of a device.
 
     ax: matplotlib axes.
@@ -197,7 +212,7 @@ def fill(ax, shown, styles, ticks):
     # leaves the outermost lines whole
     edge_to_edge = TransformedBbox(Bbox([[-0.005, 0], [1.005, 1]]), ax.transAxes)
     wide = _points(ax)[0] / ticks
-    groups = {}
+    groups: dict = {}
     for box in shown:
         groups.setdefault((box.kind, box.place, box.colour, box.left == box.right), []).append(box)
     for (kind, _, colour, takes_no_time), group in groups.items():
@@ -217,7 +232,7 @@ def fill(ax, shown, styles, ticks):
         collection.set_clip_box(edge_to_edge)
 
 
-def write_numbers(ax, shown, ticks, rows, with_rim):
+def write_numbers(ax: Axes, shown: Sequence[Box], ticks: float, rows: Sequence[Row], with_rim: bool) -> None:
     """Write the number of its micro-batch into each box of the rows whose boxes all have room for it.
 
     ax: matplotlib axes.
@@ -234,7 +249,7 @@ def write_numbers(ax, shown, ticks, rows, with_rim):
     wide, high = width / ticks, height / (MARGIN + rows[-1].bottom)
     _write_before_marks(ax, shown, wide)
     bottoms = [row.bottom for row in rows]
-    room = {}  # {row: {box: the largest size of its text}}
+    room: dict = {}  # {row: {box: the largest size of its text}}
     for box in shown:
         if box.text and box.right > box.left:
             room.setdefault(bisect_left(bottoms, _middle(box)), {})[box] = min(
@@ -242,7 +257,7 @@ def write_numbers(ax, shown, ticks, rows, with_rim):
                 0.92 * wide * (box.right - box.left) / (DIGIT * len(box.text)),
                 0.9 * high * (box.bottom - box.top),
             )
-    legible = {}
+    legible: dict = {}
     for sizes in room.values():
         if min(sizes.values()) >= SMALLEST_FONT:
             legible |= sizes
@@ -294,13 +309,13 @@ PATH_STYLE = {"linewidth": 2.2, "zorder": 3}
 
 
 @SHOWS()
-def timeline_of(schedule, ax=None, title=None):
+def timeline_of(schedule: Schedule, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the run of a schedule with its standard costs into matplotlib axes, and return the axes."""
     return timeline(simulate(schedule), ax, title=schedule.name if title is None else title)
 
 
 @SHOWS()
-def critical_path(trace, ax):
+def critical_path(trace: Trace, ax: Axes) -> Axes:
     """Draw the critical path of a run onto its timeline, and return the axes.
 
     trace: the run.
@@ -314,7 +329,8 @@ def critical_path(trace, ax):
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
 
-    path, rows = trace.critical_path(), rows_of(trace)
+    path: Sequence[Any] = trace.critical_path()
+    rows = rows_of(trace)
     for step in path:
         if hasattr(step.what, "device"):
             row = rows[step.what.device, step.what.lane]

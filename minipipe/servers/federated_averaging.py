@@ -119,7 +119,9 @@ class FederatedAveraging(Network):
         """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""
         raise ValueError("the clients have the samples and make the updates: call train(rounds, optimizer)")
 
-    def train(self, rounds: int, optimizer: Optimizer) -> list[Round]:
+    def train(  # type: ignore[override]  # rounds, since the clients have the mini-batches
+        self, rounds: int, optimizer: Optimizer
+    ) -> list[Round]:
         """Make `rounds` rounds with `optimizer`, as for `round`; return a list of `Round`."""
         return [self.round(optimizer) for _ in range(whole_number("rounds", rounds, 1))]
 
@@ -231,7 +233,7 @@ class Upload(NamedTuple):
     J: float
 
 
-def averaged(uploads):
+def averaged(uploads: Sequence[Upload]) -> tuple[list, Any]:
     """Return (state, J): the sum over clients of n_k / n times what each has sent, n the samples of all.
 
     Args:
@@ -246,18 +248,18 @@ def averaged(uploads):
     return total.value
 
 
-def arrays_of(layers):
+def arrays_of(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
     """Return [(layer, name)] of the parameters, and of what layers have counted, such as a running mean."""
     names = [(layer, name) for layer in every_layer(layers) for name in layer.arrays]
     return [(layer, name) for layer, name in names if getattr(layer, name) is not None]
 
 
-def state_of(layers):
+def state_of(layers: Sequence[Layer]) -> list:
     """Return what a round sends: the arrays of `arrays_of`."""
     return [getattr(layer, name) for layer, name in arrays_of(layers)]
 
 
-def take(layers, state):
+def take(layers: Sequence[Layer], state: Sequence) -> None:
     """Give `layers` these arrays, as `state_of` returns them."""
     for (layer, name), array in zip(arrays_of(layers), state, strict=True):
         setattr(layer, name, array)

@@ -101,9 +101,12 @@ class ParameterServer(Network):
         links_between(link, self._devices.stop)
         self._link, self._ports = link, checked_ports(ports, self._devices.stop)
         self._engine = one_of("engine", engine, ENGINES)
-        self.trace, self.updates, self.arrivals, self.kept = None, [], [], {}
+        self.trace = None
+        self.updates: list = []
+        self.arrivals: list = []
+        self.kept: dict = {}
 
-    def train(
+    def train(  # type: ignore[override]  # no clip, since no device has all gradients
         self, batches: Sequence[tuple], optimizer: Optimizer, *, keep_every: int | None = None,
         arrivals: Sequence | None = None,
     ) -> list:
@@ -149,13 +152,12 @@ class ParameterServer(Network):
             copies = [layer.copy() for layer in self.layers]
             shares.append(Share(copies, k, self.n_servers, own, n_parts, keep_every))
         programs = self._programs(shares, batches, arrivals)
+        driver: Any = Threads(programs)
         if self._engine == CLUSTER:
             driver = Cluster(programs, link=self._link, ports=self._ports)
-        else:
-            driver = Threads(programs)
         with computing(), overflow_refused():
-            self.trace = driver.run()
-        self.trace.names = self._names()
+            trace = driver.run()
+        trace.names, self.trace = self._names(), trace
         memory = MemoryInParts(pieces, {(0, k): share.optimizer.memory for k, share in enumerate(shares)})
         self._take(shares, optimizer, memory)
         return shares[0].costs
@@ -246,7 +248,7 @@ class ParameterServer(Network):
 
 def round_ticks(
     times: Sequence[float], n_bytes: int, bandwidth: float, *, servers: int = 1, latency: float = 0
-) -> Fraction:
+) -> Fraction | float:
     """Return the ticks of a synchronous round, from weights on all workers to new weights on all of them.
 
         max over i of (t_i + (N - i + 1) c) + N c + 2 latency

@@ -6,16 +6,20 @@ mini-batch to go on with. A server waits for as many gradients as make an update
 whichever workers send them, and answers these workers.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..arrays import even_slices
 from ..checks import listed, real_number
 from ..cluster import ANY, Compute, Receive, Send
-from ..collectives.group import cut_into_chunks, flattened
-from ..layers import every_layer
+from ..collectives.group import Program, cut_into_chunks, flattened
+from ..layers import Layer, every_layer
 from ..layers.layer import commit
-from ..network import check_finite_run
+from ..network import Sequential, check_finite_run
+from ..optimizers import Optimizer
 from ..parallel.layout import ParameterShard, write_shards
 from ..sums import TreeSum
 
@@ -38,10 +42,10 @@ class Gradient(NamedTuple):
     versions: tuple
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         return "gradient"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.batch}@{','.join(map(str, self.versions))}"
 
 
@@ -66,15 +70,15 @@ class Update(NamedTuple):
     read: int
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         return "U"
 
     @property
-    def staleness(self):
+    def staleness(self) -> int:
         """How many updates there were between the weights that the gradient is of and this update."""
         return self.number - 1 - self.read
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"u{self.number}"
 
 
@@ -95,7 +99,7 @@ class Push(NamedTuple):
     terms: tuple
 
 
-def worker(number, replica, n_batches, n_servers, ticks):
+def worker(number: int, replica: Replica, n_batches: int, n_servers: int, ticks: float) -> Program:
     """Compute gradients, send them to the servers, and go on with the weights that they answer.
 
     The program of a worker. It ends when it is handed a number beyond the last
@@ -112,11 +116,11 @@ def worker(number, replica, n_batches, n_servers, ticks):
         pushes = yield Compute(Gradient(batch, versions), replica.gradient, batch, versions, ticks=ticks)
         for k in order:
             yield Send(PUSH, pushes[k], to=k)
-        answers = [None] * n_servers
+        answers: dict[int, Answer] = {}
         for k in order:
             answers[k] = yield Receive(PULL, source=k)
-        replica.take([answer.part for answer in answers])
-        batch, versions = answers[0].batch, tuple(answer.version for answer in answers)
+        replica.take([answers[k].part for k in range(n_servers)])
+        batch, versions = answers[0].batch, tuple(answers[k].version for k in range(n_servers))
 
 
 class Replica:
@@ -130,24 +134,25 @@ class Replica:
         step: the updates before mini-batch 0.
     """
 
-    def __init__(self, net, batches, n_parts, part, step):
+    def __init__(self, net: Sequential, batches: Sequence[tuple], n_parts: int, part: int, step: int) -> None:
         self._net, self._batches = net, batches
         self.n_parts, self._part, self._step = n_parts, part, step
 
-    def take(self, parts):
+    def take(self, parts: Sequence[list]) -> None:
         """Go on with these weights. parts: for each server its vectors."""
         write_shards(self._net.layers, parts)
 
-    def gradient(self, number, versions):
+    def gradient(self, number: int, versions: tuple[int, ...]) -> list[Push]:
         """Return for each server its `Push` of mini-batch `number`.
 
         Every gradient carries the 1/m of the whole mini-batch, so that those of its
         parts add up.
         """
         net, (X, Y) = self._net, self._batches[number]
+        loss: Any = net.loss
         net.n_steps = self._step + number
         J, gradients, counted = net.terms_of(even_slices(X.shape[-1], self.n_parts)[self._part], X, Y)
-        check_finite_run(net.loss, J, net.layers, gradients)
+        check_finite_run(loss, J, net.layers, gradients)
         chunks = cut_into_chunks(flattened(gradients), len(versions))
         rest = [(J, counted), *[(None, None)] * (len(versions) - 1)]
         return [
@@ -172,7 +177,7 @@ class Answer(NamedTuple):
     part: list
 
 
-def server(share, workers, n_batches, arrivals=None):
+def server(share: Share, workers: range, n_batches: int, arrivals: Iterable[int] | None = None) -> Program:
     """Update the weights as soon as enough gradients are there, and answer the workers that sent them.
 
     The program of a server.
@@ -196,7 +201,7 @@ def server(share, workers, n_batches, arrivals=None):
     n_parts, order = share.n_parts, iter(arrivals or ())
     given = len(workers) // n_parts  # how many mini-batches the workers have begun with
     for _ in range(n_batches):
-        pushes = {}
+        pushes: dict = {}
         while len(pushes) < n_parts:
             if arrivals is None:
                 device, push = yield Receive(PUSH, source=ANY)
@@ -231,19 +236,24 @@ class Share:
         kept: {number of updates: vectors}.
     """
 
-    def __init__(self, layers, rank, size, optimizer, n_parts, keep_every):
+    def __init__(
+        self, layers: Sequence[Layer], rank: int, size: int, optimizer: Optimizer, n_parts: int,
+        keep_every: int | None,
+    ) -> None:
         self.layers, self.rank, self.optimizer = layers, rank, optimizer
         self._owned = ParameterShard(layers, rank, size, has_all=True)
         self.n_parts, self._keep_every = n_parts, keep_every
-        self.updates, self.arrivals, self.costs = [], [], []
+        self.updates: list = []
+        self.arrivals: list = []
+        self.costs: list = []
         self.kept = {} if keep_every is None else {0: self._copy()}
 
     @property
-    def part(self):
+    def part(self) -> list:
         """The server's part of the parameters: vectors, views of the arrays of `layers`."""
         return self._owned.vectors
 
-    def update(self, label, pushes):
+    def update(self, label: Update, pushes: Mapping[int, Push]) -> None:
         """Update the part with the gradients of {worker: push}."""
         total = TreeSum(self.n_parts)
         for place, number in enumerate(label.workers):
@@ -261,7 +271,7 @@ class Share:
         return [vector.copy() for vector in self.part]
 
 
-def ticks_of_each(n, ticks, speeds, who="workers"):
+def ticks_of_each(n: int, ticks: float, speeds: Sequence[float] | None, who: str = "workers") -> list:
     """Return what takes `ticks` at speed 1 on each of n devices: ticks / speed, exactly where both are exact.
 
     Args:

@@ -247,7 +247,8 @@ class NetworkTrial:
     """
 
     def __init__(self, layers: Sequence[Layer], loss: Loss, shape: tuple) -> None:
-        self.first, self.loss, self.met, self.broken = Trial(layers[0], shape), loss, [], False
+        self.first, self.loss, self.broken = Trial(layers[0], shape), loss, False
+        self.met: list[tuple] = []
         self.layers = [private(layer.copy()) for layer in layers]
         self.alone_per_sample = all(layer.alone_per_sample for layer in layers)
         for index, layer in enumerate(self.layers):
@@ -328,7 +329,7 @@ class ScheduleTrial:
     """A schedule, and a network of one small layer for each of its stages."""
 
     def __init__(self, schedule: Schedule, name: str | None) -> None:
-        self.schedule, self.facts = schedule, SCHEDULES.facts.get(name)
+        self.schedule, self.facts = schedule, SCHEDULES.facts.get(name or "")
 
     def faults(self) -> str | None:
         """Return the faults in words, or None."""

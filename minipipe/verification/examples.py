@@ -1,8 +1,12 @@
 """Networks that `minipipe check` proves, and all strengths of exactness of one of them in one pipeline."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ..arrays import one_hot
 from ..exact import rational
@@ -10,8 +14,9 @@ from ..layers import (
     BatchNorm, Conv2d, Dropout, Embedding, Flatten, Fork, Join, LayerNorm, Linear, MaxPool2d,
     MultiHeadAttention, ReLU, Residual, Sigmoid, Tanh,
 )
-from ..losses import BinaryCrossEntropy, MeanSquaredError, SoftmaxCrossEntropy
+from ..losses import BinaryCrossEntropy, Loss, MeanSquaredError, SoftmaxCrossEntropy
 from ..network import Sequential
+from ..parallel import Parallel
 from .trial import coarse
 from .verdicts import equals_full_batch, equals_same_groups, same_bits
 
@@ -31,14 +36,14 @@ class Example(NamedTuple):
 
     name: str
     layers: list
-    loss: object
+    loss: Loss
     labels: str
     representable: bool = False
     shape: tuple = (3,)
     n_tokens: int | None = None
 
     @property
-    def has_batch_norm(self):
+    def has_batch_norm(self) -> bool:
         return not all(layer.alone_per_sample for layer in self.layers)
 
 
@@ -59,7 +64,7 @@ class Verdicts(NamedTuple):
     bits: bool | None
 
     @property
-    def good(self):
+    def good(self) -> bool:
         return self.exact and self.dyadic is not False and self.bits is not False
 
 
@@ -110,7 +115,9 @@ EXAMPLES = [
 ]
 
 
-def verdicts(example, m, pipeline_of, in_parts=False):
+def verdicts(
+    example: Example, m: int, pipeline_of: Callable[[Sequence], Parallel], in_parts: bool = False
+) -> Verdicts:
     """All `Verdicts` of an `Example` on m samples.
 
     Args:
@@ -131,7 +138,7 @@ def verdicts(example, m, pipeline_of, in_parts=False):
     return Verdicts(exact, all(dyadic) if dyadic else None, all(bits) if bits else None)
 
 
-def random(example, m, dtype):
+def random(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
     """(layers, X, Y) with normally distributed numbers, or random tokens."""
     rng = np.random.default_rng([m, len(example.name)])
     layers = Sequential(example.layers, example.loss, seed=m, dtype=dtype).layers
@@ -143,7 +150,7 @@ def random(example, m, dtype):
     return layers, X, _labels(example, m, rng).astype(dtype)
 
 
-def in_eighths(example, m, convert):
+def in_eighths(example: Example, m: int, convert: Callable) -> tuple[Sequence, np.ndarray, np.ndarray]:
     """Return (layers, X, Y) with numbers rounded to multiples of 1/8."""
     layers, X, Y = random(example, m, np.float64)
     if example.n_tokens is None:
@@ -152,7 +159,7 @@ def in_eighths(example, m, convert):
     return layers, X, convert(Y)
 
 
-def whole(example, m, dtype):
+def whole(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
     """Return (layers, X, Y) with weights -1, 0, 1 and whole data: if m is a power of two, nothing rounds."""
     layers, X, Y = random(example, m, np.float64)
     layers = [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers]

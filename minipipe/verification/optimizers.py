@@ -69,7 +69,7 @@ def _after_three(optimizer, n=1, part=..., before_last=lambda twin: twin):
     return twin, Ws[0]
 
 
-def runs(optimizer):
+def runs(optimizer: Optimizer) -> str | None:
     """Compare number, shapes and dtypes of the arrays that a step returns."""
     for dtype in (np.float64, np.float32):
         twin, g, n, answers = _fresh(optimizer), _numbers(1, dtype), optimizer.n_memories, []
@@ -94,7 +94,7 @@ def runs(optimizer):
     return None
 
 
-def leaves_arrays(optimizer):
+def leaves_arrays(optimizer: Optimizer) -> str | None:
     """Compare all arrays with copies made before, over two updates."""
     twin, W, g, other = _fresh(optimizer), *map(_numbers, range(3))
     held = {"W": W, "the gradient g": g}
@@ -109,7 +109,7 @@ def leaves_arrays(optimizer):
     return None
 
 
-def remembers(optimizer):
+def remembers(optimizer: Optimizer) -> str | None:
     """Compare a parameter that is updated alone with one next to another parameter of its shape."""
     (twin, alone), (_, one_of_two) = _after_three(optimizer), _after_three(optimizer, n=2)
     if are_equal(one_of_two, alone, exact=False):
@@ -124,7 +124,7 @@ def remembers(optimizer):
     )
 
 
-def takes_parts(optimizer):
+def takes_parts(optimizer: Optimizer) -> str | None:
     """Compare the updates of a parameter in two parts, as ZeRO makes them, with those of the whole."""
     if why := optimizer.why_no_parts():
         raise CannotTry(f"it {why}")
@@ -137,7 +137,7 @@ def takes_parts(optimizer):
     )
 
 
-def resumes(optimizer):
+def resumes(optimizer: Optimizer) -> str | None:
     """Compare the third update with that of a new optimizer that is handed the state of the first two."""
     def heir(twin):
         new = _fresh(optimizer)
@@ -149,7 +149,7 @@ def resumes(optimizer):
     return "after resume, the next step is another one: does it depend on more than memory and n_updates?"
 
 
-def follows_rate(optimizer):
+def follows_rate(optimizer: Optimizer) -> str | None:
     """Compare the third update with that of a copy whose learning rate is halved before."""
     def slower(twin):
         twin.learning_rate = twin.learning_rate / 2
@@ -160,7 +160,7 @@ def follows_rate(optimizer):
     return "half the learning_rate gives the same step: read self.learning_rate in step, not in __init__"
 
 
-def goes_down(optimizer):
+def goes_down(optimizer: Optimizer) -> str | None:
     """Follow the cost 1/2 ||W - target||^2, whose gradient is W - target, for five small steps."""
     twin, first, target = _fresh(optimizer), _numbers(1), _numbers(2)
     twin.learning_rate, twin.weight_decay = min(twin.learning_rate, SMALL_RATE), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 
@@ -24,7 +25,8 @@ LEARNED = "what forward depends on can be learned: it is in W or b"
 
 def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
     """Return rows (promise in words, function that returns what is wrong or None, whether others need it)."""
-    says_splits = layer.splits and is_stated(type(layer), "splits")
+    kind: type = type(layer)
+    says_splits = layer.splits and is_stated(kind, "splits")
     return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
 
 
@@ -58,9 +60,10 @@ def _rows(trial, left_out):
     return [(words, partial(tried, attempt), needed) for words, attempt, needed in chosen]
 
 
-def costs(trial):
+def costs(trial: LossTrial) -> str | None:
     """Compare J and dA for m samples and for a mini-batch of 2 m."""
-    A, before = trial.data(), {}
+    A = trial.data()
+    before: dict = {}
     for m in (BATCH_SIZE, 2 * BATCH_SIZE):
         J, _, found = trial.run(trial.drawn(m=m), trial.data())
         found = {"J": J, "dA": np.zeros(0), **found}
@@ -81,7 +84,7 @@ def costs(trial):
     return None
 
 
-def shapes(trial):
+def shapes(trial: Trial) -> str | None:
     """Run forward and backward, and compare all shapes."""
     layer, A_prev = trial.drawn(), trial.data()
     A, _, found = trial.run(layer, A_prev)
@@ -124,7 +127,7 @@ def _words_of_shape(found, wanted):
     return f"it must be {wanted.shape}"
 
 
-def leaves_arrays(trial):
+def leaves_arrays(trial: Trial) -> str | None:
     """Compare arrays that were handed in or returned with copies made before; of one sample, too."""
     for n in (BATCH_SIZE, 1) if trial.layer.alone_per_sample else (BATCH_SIZE,):
         layer, of_samples = trial.drawn(), "" if n > 1 else " of one sample"
@@ -164,7 +167,7 @@ def _changed(arrays, before):
     return None
 
 
-def repeats(trial):
+def repeats(trial: Trial) -> str | None:
     """Run the same forward and backward twice, with another mini-batch in between."""
     layer = trial.drawn()
     A, dZ, first = trial.run(layer, trial.data())
@@ -185,7 +188,7 @@ def repeats(trial):
     return None
 
 
-def keeps_dtype(trial):
+def keeps_dtype(trial: Trial) -> str | None:
     """Compare all dtypes of a run in float32, and of one in float64."""
     for dtype in (np.float32, np.float64):
         layer = trial.drawn(dtype)
@@ -199,7 +202,7 @@ def keeps_dtype(trial):
     return None
 
 
-def learned(trial):
+def learned(trial: Trial) -> str | None:
     """Move each array of floats that is no parameter; say which of them change A."""
     for index, owner in enumerate(every_layer([trial.drawn()])):
         known = {*owner.arrays, *owner.drawn}
@@ -222,7 +225,7 @@ def learned(trial):
     return None
 
 
-def halves(trial):
+def halves(trial: Trial) -> str | None:
     """Compare a whole backward with its two halves, between which another micro-batch passes."""
     layer, A_prev = trial.drawn(), trial.data()
     _, dZ, whole = trial.run(layer, A_prev)
@@ -251,7 +254,7 @@ BETWEEN_HALVES = (
 )
 
 
-def cached(trial):
+def cached(trial: Trial) -> str | None:
     """Let another micro-batch, of as many samples or fewer, pass between a forward and its backward."""
     for n in (BATCH_SIZE, 3):
         layer = trial.drawn()
@@ -281,8 +284,8 @@ def cached(trial):
             if not names:
                 continue
             wrong = f"{names[0]} is that of another micro-batch"
-        kept = sorted(kept - {"cache", "training", "step", "first_sample", "statistics"})
-        where = f" It keeps {', '.join(kept)} of the last forward." if kept else ""
+        others = sorted(kept - {"cache", "training", "step", "first_sample", "statistics"})
+        where = f" It keeps {', '.join(others)} of the last forward." if others else ""
         return f"{wrong}.{where} Put all that backward needs into self.cache"
     return None
 
@@ -292,7 +295,7 @@ def _arrays_in(tree):
     return [one for one in parts if isinstance(one, np.ndarray)]
 
 
-def adds_up(trial, convert, exact):
+def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
     """Compare sums over micro-batches with the full batch, for m to 2 of them, and ragged ones."""
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
@@ -300,7 +303,7 @@ def adds_up(trial, convert, exact):
     A, dZ, whole = trial.run(layer, A_prev)
     ragged = [slice(0, 1), slice(1, BATCH_SIZE)]
     for parts in (*(even_slices(BATCH_SIZE, n) for n in range(BATCH_SIZE, 1, -1)), ragged):
-        total = {}
+        total: dict = {}
         for part in parts:
             try:
                 _add_part(trial, layer, total, part, (A_prev, dZ))
@@ -380,7 +383,7 @@ class _Scale(Layer):
         return self.W[0, 0] * dZ, (dZ * self.cache).sum(keepdims=True).reshape(1, 1), None
 
 
-def pipelined(trial, convert, exact):
+def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
     """Compare pipelines with the full batch: each cut, some schedules, sizes and ways to recompute."""
     layers, X, Y = _network(trial, convert, [_Scale().copy(convert)], [])
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
@@ -417,7 +420,7 @@ def _network(trial, convert, below, above):
     return [*([] if trial.takes_tokens else below), layer, *above], trial.data(convert), Y
 
 
-def splits(trial):
+def splits(trial: Trial) -> str | None:
     """Compare 2 and 3 devices that share the work, in each way that the layer says, with one device."""
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n_prev, n = (len(leaves(A)[0]) for A in (trial.data(), forward(trial.drawn(), trial.data())))
@@ -444,7 +447,7 @@ def splits(trial):
     return None
 
 
-def large(trial):
+def large(trial: Trial) -> str | None:
     """Look for results in float32 that are not finite where A_prev is large, though they might be."""
     if trial.layer.takes != "numbers":
         raise CannotTry(f"it takes {trial.layer.takes}, which are never large")
@@ -470,7 +473,7 @@ def large(trial):
     return None
 
 
-def predicts(trial):
+def predicts(trial: Trial) -> str | None:
     """Compare predictions for a mini-batch with those for its samples one by one, after another update."""
     layer, A_prev = trial.drawn(), trial.data()
     parts = every_layer([layer])

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Remark(str):
     """What is worth saying of a promise that is kept."""
 
 
-def in_best_numbers(attempt: Callable, what) -> str | None:
+def in_best_numbers(attempt: Callable, what: Any) -> str | None:
     """Return what `attempt(what, convert, exact)` finds wrong in fractions; or in floats, if fractions fail.
 
     A layer that cannot compute with fractions raises an error somewhere, perhaps for
@@ -44,12 +44,13 @@ def in_best_numbers(attempt: Callable, what) -> str | None:
         return attempt(what, np.float64, False) or Remark(why)
 
 
-def private(thing):
+def private(thing: Any) -> Any:
     """Return a copy of a layer, a loss or an optimizer with arrays, lists and generators of its own.
 
     It shares what cannot be copied, such as a module.
     """
-    twin, memo = copy.copy(thing), {}
+    twin = copy.copy(thing)
+    memo: dict = {}
     for name, value in vars(thing).items():
         with suppress(TypeError):
             vars(twin)[name] = copy.deepcopy(value, memo)
@@ -69,7 +70,7 @@ class Trial:
         self.takes_pair = bool(shape) and isinstance(shape[0], tuple)
         self.takes_tokens = layer.takes == "tokens"
 
-    def drawn(self, convert: Callable = np.float64) -> Layer:
+    def drawn(self, convert: Callable = np.float64) -> Any:
         """Return a copy of the layer whose parameters are coarse, and converted.
 
         None of them is 1 or 0 throughout, as the first gamma and b are: a derivative
@@ -88,7 +89,7 @@ class Trial:
 
         return twin.copy(moved)
 
-    def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray | tuple:
+    def data(self, convert: Callable = np.float64, seed: int = 1) -> Any:
         """Return A_prev of `BATCH_SIZE` samples, multiples of 1/8; tokens where the layer takes some."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
@@ -100,7 +101,7 @@ class Trial:
         found = tuple(converted(array, convert) for array in drawn)
         return found if self.takes_pair else found[0]
 
-    def run(self, layer: Layer, A_prev, dZ=None, first_sample: int = 0) -> tuple:
+    def run(self, layer: Layer, A_prev: Any, dZ: Any = None, first_sample: int = 0) -> tuple:
         """Return (A, dZ, {name: derivative}) of a forward and a backward."""
         A = forward(layer, A_prev, first_sample)
         dZ = self.slopes_of_cost(A) if dZ is None else dZ
@@ -109,15 +110,15 @@ class Trial:
             raise without_return(layer, "backward", "dA_prev, dW, db", derivatives)
         return A, dZ, self.named(*derivatives)
 
-    def slopes_of_cost(self, A, seed: int = 2) -> np.ndarray | tuple:
+    def slopes_of_cost(self, A: Any, seed: int = 2) -> np.ndarray | tuple:
         """Return dZ, multiples of 1/8, in the form of A."""
         rng = np.random.default_rng(seed)
         made = [like(coarse(rng.standard_normal(part.shape)), part) for part in leaves(A)]
         return tuple(made) if isinstance(A, tuple) else made[0]
 
-    def named(self, dA_prev, dW, db) -> dict:
+    def named(self, dA_prev: Any, dW: Any, db: Any) -> dict:
         """Return {name: array} of all derivatives that are there; k counts the layers of a layer in dW[k]."""
-        found = {}
+        found: dict = {}
         for name, tree in ((f"d{self.takes}", dA_prev), ("dW", dW), ("db", db)):
             parts = _with_none(tree)
             found |= {name if len(parts) == 1 else f"{name}[{k}]": part for k, part in enumerate(parts)}
@@ -139,15 +140,16 @@ class CostLayer(Layer):
 
     cache = property(lambda self: self.loss.cache, lambda self, value: setattr(self.loss, "cache", value))
 
-    def __init__(self, loss: Loss, labels: np.ndarray | None, m: int) -> None:
+    def __init__(self, loss: Loss, labels: Any, m: int) -> None:
         self.loss, self.labels, self.m = loss, labels, m
         self.takes = getattr(loss, "takes", "numbers")
 
-    def forward(self, A):
+    def forward(self, A: Any) -> Any:
         run = slice(self.first_sample, self.first_sample + A.shape[-1])
-        return np.reshape(self.loss.forward(A, self.labels[..., run], self.m), 1)
+        J: Any = self.loss.forward(A, self.labels[..., run], self.m)
+        return np.reshape(J, 1)
 
-    def backward(self, dZ):
+    def backward(self, dZ: Any) -> tuple:
         return self.loss.backward(), None, None
 
 
@@ -162,6 +164,7 @@ class LossTrial(Trial):
 
     def __init__(self, loss: Loss, shape: tuple) -> None:
         super().__init__(CostLayer(loss, None, BATCH_SIZE), shape)
+        self.loss = loss
         kinds = ["numbers", "bits", "classes", "shares"]
         if LOSSES.get(type(loss).__name__) is type(loss):
             kinds = [kind for _, kind in LOSSES.facts[type(loss).__name__].examples()]
@@ -185,7 +188,7 @@ class LossTrial(Trial):
 
     def drawn(self, convert: Callable = np.float64, m: int = BATCH_SIZE) -> CostLayer:
         """Return a copy of the loss as a layer, with labels that are converted."""
-        return CostLayer(private(self.layer.loss), converted(self.labels(), convert), m)
+        return CostLayer(private(self.loss), converted(self.labels(), convert), m)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray:
         """Return A, multiples of 1/8, between 0 and 1 where the loss takes probabilities."""
@@ -194,12 +197,12 @@ class LossTrial(Trial):
             A = np.clip(coarse(0.5 + A / 4), 1 / 8, 7 / 8)
         return converted(A, convert)
 
-    def slopes_of_cost(self, A, seed: int = 2) -> np.ndarray:
+    def slopes_of_cost(self, A: Any, seed: int = 2) -> np.ndarray:
         """Return 1, the derivative of J by itself."""
         return like(np.ones(1), A)
 
 
-def forward(layer: Layer, A_prev, first_sample: int = 0):
+def forward(layer: Layer, A_prev: Any, first_sample: int = 0) -> Any:
     """Return A of a forward in training, as a network prepares it."""
     prepare_forward(every_layer([layer]), training=True, first_sample=first_sample)
     A = layer.forward(A_prev)
@@ -208,7 +211,7 @@ def forward(layer: Layer, A_prev, first_sample: int = 0):
     return A
 
 
-def part_of(tree, part: slice):
+def part_of(tree: Any, part: slice) -> Any:
     """Return these samples of an array, or of each array in a tuple."""
     return tuple(array[..., part] for array in tree) if isinstance(tree, tuple) else tree[..., part]
 
@@ -218,7 +221,7 @@ def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
     return rational(array) if other.dtype == object else array.astype(other.dtype)
 
 
-def coarse(array) -> np.ndarray:
+def coarse(array: Any) -> np.ndarray:
     """Round to multiples of 1/8, which fractions and floats hold exactly."""
     return np.round(8 * np.asarray(array, np.float64)) / 8
 
@@ -246,18 +249,18 @@ class Slope(NamedTuple):
     high: float
 
     @property
-    def middle(self):
+    def middle(self) -> float:
         return (self.low + self.high) / 2
 
     @property
-    def slack(self):
+    def slack(self) -> float:
         return NEAR * (1 + abs(self.low) + abs(self.high))
 
     @property
-    def at_kink(self):
+    def at_kink(self) -> bool:
         return self.high - self.low > 1e-3 * (1 + abs(self.low) + abs(self.high))
 
-    def allows(self, given):
+    def allows(self, given: float) -> bool:
         """Tell whether a derivative is right, but for rounding."""
         return self.low - self.slack <= given <= self.high + self.slack
 

@@ -4,17 +4,21 @@ Compared for J and for every parameter, never for sums or norms. Each verdict ru
 `pipe` on the mini-batch X, Y, so that `pipe.trace` is the trace of the run just judged.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
 from ..arrays import computing, even_slices, grains_of, leaves, sum_in_order
 from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
-from ..network import Sequential
-from ..parallel import Pipeline
+from ..network import Network, Sequential
+from ..parallel import Parallel, Pipeline
 from ..ties import sum_of_tied
 
 
-def equals_full_batch(pipe, X, Y):
+def equals_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     """Tell whether J, dW and db are `==` to those of one full-width batch.
 
     Must hold for rational numbers, and for floats so small and even that no operation
@@ -24,13 +28,13 @@ def equals_full_batch(pipe, X, Y):
     return difference_in_words(*against_full_batch(pipe, X, Y)) is None
 
 
-def against_full_batch(pipe, X, Y):
+def against_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
     """Return (J, gradients) of `pipe` and (J, gradients) of one full-width batch."""
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     return _run(pipe, X, Y), reference
 
 
-def equals_same_groups(pipe, X, Y):
+def equals_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     """Tell whether J, dW and db are `==` to sums over micro-batches that pass through all layers in turn.
 
     The reference is a plain loop, without stages, schedule or recomputation; with a
@@ -40,18 +44,20 @@ def equals_same_groups(pipe, X, Y):
     return difference_in_words(*against_same_groups(pipe, X, Y)) is None
 
 
-def against_same_groups(pipe, X, Y):
+def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
     """Return (J, gradients) of `pipe` and (J, gradients) of a plain loop over its micro-batches or grains."""
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
-    layers, m, J, of_parts = reference.layers, X.shape[-1], 0, []
+    layers, m, of_parts = reference.layers, X.shape[-1], []
+    J: Any = 0
+    loss: Any = pipe.loss
     with computing():
         for part in even_slices(m, pipe.n_microbatches) if pipe.grain is None else grains_of(m, pipe.grain):
             prepare_forward(every_layer(layers), training=True, step=pipe.n_steps, first_sample=part.start)
-            J = J + pipe.loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], m)
-            _, gradients = backward_through(layers, pipe.loss.backward(), {})
+            J = J + loss.forward(forward_through(layers, X[..., part], {}), Y[..., part], m)
+            _, gradients = backward_through(layers, loss.backward(), {})
             of_parts.append([leaves(pair) for pair in gradients])
-    pipe.loss.cache = None
+    loss.cache = None
     sums = [[sum_in_order(terms) for terms in zip(*of_layer)] for of_layer in zip(*of_parts)]
     for indices in reference.ties.values():
         total = sum_of_tied([sums[index][0] for index in indices])
@@ -60,7 +66,7 @@ def against_same_groups(pipe, X, Y):
     return _run(pipe, X, Y), (J, sums)
 
 
-def same_bits(pipe, X, Y):
+def same_bits(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     """Tell whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
     Must hold for any floats: the same micro-batches, added along the same tree, with
@@ -70,12 +76,14 @@ def same_bits(pipe, X, Y):
     return difference_in_words(*against_one_device(pipe, X, Y)) is None
 
 
-def against_one_device(pipe, X, Y):
+def against_one_device(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
     """Return (J, gradients) of `pipe` and (J, gradients) of one device with its micro-batches or grains."""
+    loss: Any = pipe.loss
+    one_device: Network
     if pipe.grain is None:
-        one_device = Pipeline(pipe.layers, pipe.loss, 1, pipe.n_microbatches, schedule="gpipe")
+        one_device = Pipeline(pipe.layers, loss, 1, pipe.n_microbatches, schedule="gpipe")
     else:
-        one_device = Sequential(pipe.layers, pipe.loss, grain=pipe.grain)
+        one_device = Sequential(pipe.layers, loss, grain=pipe.grain)
     reference = _run(_like(pipe, one_device), X, Y)
     return _run(pipe, X, Y), reference
 
@@ -96,11 +104,11 @@ def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str
             pairs.append((f"{name} of layer {index}", one, other))
     for name, found, expected in pairs:
         if found.shape != expected.shape or found.dtype != expected.dtype:
-            expected = f"{expected.shape} of {expected.dtype}"
-            return f"{name} has shape {found.shape} of {found.dtype}, expected {expected}"
+            wanted = f"{expected.shape} of {expected.dtype}"
+            return f"{name} has shape {found.shape} of {found.dtype}, expected {wanted}"
         if not are_equal(found, expected, exact):
-            index = np.unravel_index(np.argmax(found != expected), found.shape)
-            return f"{name} differs: found {found[index]}, expected {expected[index]}"
+            at = np.unravel_index(np.argmax(found != expected), found.shape)
+            return f"{name} differs: found {found[at]}, expected {expected[at]}"
     return None
 
 
@@ -113,7 +121,7 @@ def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bo
     return bool((abs(found - expected) <= 1e-9 * (1 + float(abs(expected).max(initial=0)))).all())
 
 
-def last_places_apart(pipe, X, Y):
+def last_places_apart(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> float:
     """Return how far J and the gradients are from those of one full-width batch, in units in the last place.
 
     It is the largest difference in any array, where a unit is the distance from the
