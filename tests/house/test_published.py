@@ -40,12 +40,14 @@ def test_the_readme_has_two_commands_to_install_and_run():
 
 def test_the_readmes_page_of_python_runs_as_pasted(tmp_path, monkeypatch, capsys):
     code = block("python")
-    assert len(code.splitlines()) <= 32 and "mp.check(" in code
+    assert len(code.splitlines()) <= 35 and "mp.check(" in code
     monkeypatch.chdir(tmp_path)
     (tmp_path / "page.py").write_text(code, encoding="utf-8")
     run_path("page.py", run_name="__main__")
     printed, complaints = capsys.readouterr()
-    assert printed.startswith("True\n") and "  NO" not in printed and complaints == ""
+    ours, pytorch = printed.split("<Schedule 'custom' of 2 devices")
+    assert ours.startswith("True\n") and "  NO" not in ours and complaints == ""
+    assert pytorch.count("\n- ") == 2 and "device 1: 1F3 is unknown" in pytorch
     assert {path.name for path in tmp_path.iterdir()} > {"run.png", "compared.png"}
 
 
@@ -59,7 +61,8 @@ def test_the_readme_shows_what_the_small_file_prints(tmp_path):
 
 def test_the_readme_describes_its_picture_and_counts_notebooks():
     pictures = re.findall(r"!\[(.*?)\]\((.*?)\)", README)
-    assert [path for _, path in pictures] == ["figures/hero.png"] and len(pictures[0][0]) > 100
+    assert [path for _, path in pictures] == [f"figures/{name}" for name in ("hero.png", "1f1b.gif", "playground.png")]
+    assert len(pictures[0][0]) > 100
     assert "twelve [notebooks]" in README
     assert len([path for path in (HOUSE / "notebooks").glob("*.ipynb") if "01" <= path.name < "13"]) == 12
 
