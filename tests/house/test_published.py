@@ -16,7 +16,7 @@ import minipipe
 HOUSE = Path(__file__).parents[2]
 README = (HOUSE / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-PAGES = [path.relative_to(HOUSE).as_posix() for path in sorted(HOUSE.glob("*/**/README.md"))
+PAGES = [path.relative_to(HOUSE).as_posix() for path in sorted(HOUSE.glob("*/**/*.md"))
          if not any(part.startswith(".") for part in path.relative_to(HOUSE).parts)]
 
 
@@ -61,7 +61,7 @@ def test_the_readme_shows_what_the_small_file_prints(tmp_path):
 
 def test_the_readme_describes_its_picture_and_counts_notebooks():
     pictures = re.findall(r"!\[(.*?)\]\((.*?)\)", README)
-    assert [path for _, path in pictures] == [f"figures/{name}" for name in ("hero.png", "1f1b.gif", "playground.png")]
+    assert [path for _, path in pictures] == ["figures/hero.png", "figures/1f1b.gif", "figures/playground.png"]
     assert len(pictures[0][0]) > 100
     assert "twelve [notebooks]" in README
     assert len([path for path in (HOUSE / "notebooks").glob("*.ipynb") if "01" <= path.name < "13"]) == 12

@@ -16,6 +16,7 @@ from notebooks import refresh
 from notebooks.template import NOTEBOOKS, ROOT, cells_of, source
 
 from exercises.folds import FOLD
+from minipipe.cli.main import main
 
 RUNS = [pytest.mark.notebooks, pytest.mark.slow]
 
@@ -57,6 +58,25 @@ def test_each_idea_of_their_readme_is_where_it_says():
     texts = {path.stem: " ".join(" ".join(map(source, cells_of(path))).split()) for path in NOTEBOOKS}
     lost = [f"{stem}: {words}" for _, stem, words in rows if words not in texts[stem]]
     assert len(rows) == 32 and not lost
+
+
+def test_the_page_for_lecturers_is_one_page_and_its_commands_run(tmp_path, monkeypatch):
+    """Sections and guesses that it names are in the notebooks; tests and the site are tried elsewhere."""
+    page = (ROOT / "notebooks" / "LECTURERS.md").read_text(encoding="utf-8")
+    assert len(page.split()) < 900
+    texts = {path.stem: "\n".join(map(source, cells_of(path))) for path in NOTEBOOKS}
+    sections = re.findall(r'(?:\]\((\d\d)_\w+\.ipynb\)|\b(\d\d)), "(.+?)"', page)
+    guesses = re.findall(r"\((\d+)([a-j])\)", page)
+    for number, title in [(first or second, title) for first, second, title in sections]:
+        [text] = [text for stem, text in texts.items() if stem.startswith(number)]
+        assert f"\n## {title}\n" in text, (number, title)
+    for number, letter in guesses:
+        assert any(f'guess("{number}{letter}", None' in text for text in texts.values())
+    assert len(sections) == 8 and len(guesses) == 8
+    commands = re.findall(r"`python3 -m minipipe ((?:show|compare) [^`]*)`", page)
+    monkeypatch.chdir(tmp_path)
+    assert len(commands) == 5 and all(main(command.split()) == 0 for command in commands)
+    assert {path.name for path in tmp_path.iterdir()} == {"first.svg", "gpipe.html"}
 
 
 def test_links_name_the_number_of_the_file():
