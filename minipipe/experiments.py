@@ -1,28 +1,22 @@
 """What a larger mini-batch does, to the noise of a gradient and to the error of trainings."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import Number, one_of, whole_number
-from .layers import BatchNorm, Linear, ReLU
+from .datasets import Dataset
+from .layers import BatchNorm, Layer, Linear, ReLU
 from .losses import SoftmaxCrossEntropy
-from .network import Sequential
+from .network import Network, Sequential
 from .optimizers import SGD
 from .rates import ConstantWarmUp, GradualWarmUp, Rate, StepDecay, linear_scaled, square_root_scaled
 from .training import fit
-
-if TYPE_CHECKING:
-    from .datasets import Dataset
-    from .layers.layer import Layer
-    from .network import Network
 
 
 # How large a mini-batch is large enough: the gradient noise scale.

@@ -4,8 +4,6 @@ A text is whole numbers, one for each character: what a character model learns, 
 it has to beat.
 """
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 from importlib import resources
 from typing import NamedTuple
 
@@ -87,7 +85,7 @@ class Text(NamedTuple):
         ids = _checked_ids("ids", ids, len(self.alphabet), at_least=0)
         return "".join(self.alphabet[i] for i in ids.tolist())
 
-    def split(self, test_share: float = 0.1) -> tuple[Text, Text]:
+    def split(self, test_share: float = 0.1) -> tuple["Text", "Text"]:
         """Return two `Text`s of one alphabet: one to train on, and one to test.
 
         The last `test_share` of the text is the test, and they do not overlap. Raises

@@ -1,7 +1,5 @@
 """A graph of tasks: what must be over before each of them, and a list schedule of them as programs."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter

@@ -113,7 +113,8 @@ def test_signatures_are_readable_and_lead_to_the_types(pages):
     line = "schedule: str | PathLike | Schedule | Sequence | Callable = '1f1b',"
     assert squeezed(line) in words(pages["Pipeline"])
     assert '<a href="Schedule.html">Schedule</a>' in pages["Pipeline"]
-    assert squeezed("build(what: object, devices: int | None = None, microbatches: int") in words(pages["schedules"])
+    line = "build(what: object, devices: int | None = None, microbatches: int"
+    assert squeezed(line) in words(pages["schedules"])
 
 
 def test_a_mention_is_a_link_where_it_can_mean_nothing_else(pages):
