@@ -1,7 +1,7 @@
-"""The all-reduces: programs that add up what all ranks have, and give the sum to all of them.
+"""The all-reduces: programs that sum the vectors of all ranks, and give the sum to all ranks.
 
-Each states its closed forms beside its program: the ticks of its run, and the numbers
-that each rank sends. A new one is one new file in this room.
+Each program states its closed forms: the ticks of its run, and how many numbers each
+rank sends. A new all-reduce is a new file in this package.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ ORDERS = "tree", "tree of 2^k", "ranks", "own"
 
 @dataclass(frozen=True)
 class AllReduceFacts:
-    """What an all-reduce states about itself. Contract tests hold it to every fact.
+    """The facts that an all-reduce states about itself. Contract tests check each of them.
 
     Args:
-        ticks: its closed form: a function of N > 1 ranks, n numbers on each, alpha,
-            beta, gamma and ports, as for `all_reduce_ticks`. It returns None where it
-            does not hold, but never for N = 2^k that divides n.
-        numbers_sent: how many of n numbers a rank sends: a function of the rank, N > 1
-            and n, for any N and n.
-        order: in which it adds: along the "tree" over the ranks, whose bits are those
-            of one device; along the "tree of 2^k" for so many ranks; in that of the
-            "ranks"; or in an order of its "own", with a result within the rounding
-            bound. All ranks have the same bits.
+        ticks: the closed form of its ticks: a function of N > 1 ranks, n numbers on
+            each, alpha, beta, gamma and ports, as for `all_reduce_ticks`. It returns
+            None where it does not hold, but never for N = 2^k that divides n.
+        numbers_sent: how many numbers a rank sends: a function of the rank, N > 1 and
+            n, for any N and n.
+        order: the order of its additions: "tree", along the tree over the ranks, with
+            the bits of one device; "tree of 2^k", the same for N = 2^k only; "ranks",
+            in the order of the ranks; or "own", another order, whose result is within
+            the rounding bound. All ranks have the same bits.
         source: the paper, or "no known paper".
     """
 
@@ -56,23 +56,22 @@ ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> progra
 def all_reduce_ticks(
     algorithm: str, N: int, n: int, alpha: float = 0, beta: float = 0, gamma: float = 0, ports: bool = True
 ) -> float:
-    """Return the ticks of an all-reduce of n numbers, by its closed form: those of the run, exactly.
+    """Return the ticks of an all-reduce of n numbers by its closed form, which equals a run exactly.
 
     Args:
-        algorithm: one of the names of `all_reduce`; "two-level" with nodes of its
-            default size.
+        algorithm: a name of `ALL_REDUCES`; "two-level" with nodes of its default size.
         N: the number of ranks.
-        n: the numbers of each rank. Where N divides them, it may be their bytes.
+        n: how many numbers each rank has; if N divides n, it may count bytes instead.
         alpha: the latency of a message, in ticks.
-        beta: ticks per number on the way; per byte, if n is in bytes.
-        gamma: ticks per number that is added; per byte, if n is in bytes.
-        ports: whether each rank has a port in and a port out, see
-            `minipipe.cluster.ports`; if not, messages share nothing but the link of
-            their two ranks.
+        beta: ticks per number sent; per byte, if n is in bytes.
+        gamma: ticks per number added; per byte, if n is in bytes.
+        ports: whether each rank has an ingress and an egress, see
+            `minipipe.cluster.ports`; if not, only messages between the same two ranks
+            share a link.
 
-    Raises `ValueError` where there is no closed form: if chunks differ in length, or N
-    is not a power of 2, a message may pass a port before another one that is more
-    urgent.
+    Raises:
+        ValueError: where there is no closed form: if chunks differ in length, or N is
+            not a power of 2, a message may pass a port before a more urgent one.
 
     >>> [int(all_reduce_ticks(name, 4, 1024, alpha=100, beta=1/16)) for name in ("naive", "ring", "owners")]
     [584, 696, 296]
@@ -101,7 +100,7 @@ def all_reduce_ticks(
 
 
 def numbers_sent(algorithm: str, N: int, n: int) -> list[int]:
-    """Return how many numbers each rank sends in an all-reduce of n numbers: a list, exact for any N and n.
+    """Return the list of how many numbers each rank sends in an all-reduce of n numbers, for any N and n.
 
     >>> numbers_sent("ring", 4, 10), numbers_sent("tree", 8, 8)
     ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
@@ -113,14 +112,14 @@ def numbers_sent(algorithm: str, N: int, n: int) -> list[int]:
     return [ALL_REDUCES.facts[algorithm].numbers_sent(rank, N, n) for rank in range(N)]
 
 
-# All vectors go to one rank, and their sum comes back.
+# All vectors are sent to one rank, which sends the sum back.
 
 def _naive_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks until N - 1 terms are added, and their sum is with all ranks.
+    """Return the ticks until rank 0 has added N - 1 terms, and all ranks have received the sum.
 
-    Without ports, all terms arrive at once. With ports, term i of N - 1 is there after
-    alpha + i n beta, and with it N - i additions are left. That sum changes evenly with
-    i, so the first term or the last decides.
+    Without ports, all terms arrive at the same time. With ports, term i of N - 1
+    arrives after alpha + i n beta, and N - i additions are left then. The sum of both
+    is linear in i, so its maximum is at the first or the last term.
     """
     if not ports:
         return 2 * (alpha + n * beta) + (N - 1) * n * gamma
@@ -139,7 +138,7 @@ def naive(group: Group, vectors: list) -> Program:
     """All ranks send to rank 0, which adds in the order of the ranks and sends the sum back.
 
     2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the
-    bottleneck, and all but the last addition is over when the next term is there.
+    bottleneck, and each addition but the last is done when the next term arrives.
     """
     label = group.begin("naive all-reduce")
     if group.rank > 0:
@@ -159,7 +158,7 @@ def power_of(N: int) -> int:
 
 
 def _tree_numbers(rank, N, n):
-    """Return the numbers of a partial sum up, except from rank 0, and of a sum down to each child."""
+    """Return how many numbers a rank sends: a partial sum up, except rank 0, and a sum to each child."""
     children = [distance for distance in distances(N) if rank % (2 * distance) == 0 and rank + distance < N]
     return n * (min(rank, 1) + len(children))
 
@@ -168,19 +167,19 @@ def _tree_ticks(N, n, alpha, beta, gamma, ports):
     """Return 2 k (alpha + n beta) + k n gamma for N = 2^k; with k = floor(log2 N), more for other N.
 
     Up, rank 0 has the sum of the first 2^i ranks at i p, with p = alpha + n beta + n
-    gamma, since both halves of them are equal. The sum of the N - 2^k last ranks
-    arrives no later than rank 0 has that of the others, and is added to it: n gamma
-    more. Down, a message takes a step for each 1 in the binary number of its rank, k at
-    most.
+    gamma, since both halves of these ranks take the same time. The sum of the last N -
+    2^k ranks has arrived when rank 0 has the sum of the others, and is added to it: n
+    gamma more. Down, a message takes a step for each 1 in the binary number of its
+    rank, at most k.
 
-    With ports, let 2^j be the largest power of 2 in N - 2^k. The last ranks' sum can
-    enter rank 0's port between j p and j p + max(n beta, n gamma). That of rank 2^j
-    goes first, so it enters at the end of that time. If j = k - 1, no other comes after
-    it, and it is added max(0, n beta - n gamma) late. Otherwise the sum of rank 2^(j +
-    1) waits for it, n beta - (alpha + n gamma) ticks if these are above 0; the next one
-    waits for that one, alpha + n gamma less; and so on up to the sum of rank 2^(k - 1),
-    which is added last but one. Down, all others wait n beta for rank 0's first
-    message, to rank 2^k.
+    With ports, let 2^j be the largest power of 2 that is at most N - 2^k. The sum of
+    the last ranks is ready for rank 0's ingress between j p and j p + max(n beta, n
+    gamma). The sum of rank 2^j passes first, so the other enters at the end of this
+    time. If j = k - 1, no further sum follows, and it is added max(0, n beta - n gamma)
+    late. Otherwise the sum of rank 2^(j + 1) waits for it for n beta - (alpha + n
+    gamma) ticks, if these are above 0; the next sum waits for this one, alpha + n gamma
+    ticks less; and so on up to the sum of rank 2^(k - 1), which is added last but one.
+    Down, all other messages wait n beta for rank 0's first message, to rank 2^k.
     """
     k, added = N.bit_length() - 1, n * gamma
     ticks, rest = k * (2 * (alpha + n * beta) + added), N - 2**k
@@ -201,7 +200,7 @@ def _tree_ticks(N, n, alpha, beta, gamma, ports):
     source="Thakur, Rabenseifner and Gropp 2005",
 )
 def tree(group: Group, vectors: list) -> Program:
-    """Partial sums go up a binomial tree to rank 0, and the sum goes down again.
+    """Send partial sums up a binomial tree to rank 0, and the sum down again.
 
     2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
     """
@@ -210,10 +209,10 @@ def tree(group: Group, vectors: list) -> Program:
     return (yield from binomial(group, total, 0, f"{label}: down"))
 
 
-# Partners among 2^k ranks. Each rank beyond them gives its vectors to one of them, and gets the sum.
+# Partners among the first 2^k ranks. Each other rank sends its vectors to one of them, and gets the sum.
 
 def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
-    """Run `among(power, vectors)` on the first 2^k ranks; the others give their vectors to one of these."""
+    """Run `among(power, vectors)` on the first 2^k ranks; other ranks send their vectors to one of them."""
     rank, power = group.rank, power_of(group.size)
     if rank >= power:
         yield group.send(rank - power, f"{label}: before", vectors)
@@ -228,7 +227,7 @@ def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
 
 
 def sent_beyond(rank: int, N: int, n: int, among_power: int) -> int:
-    """Return the numbers that a rank sends in `folded`. among_power: those that it sends among the 2^k."""
+    """Return how many numbers a rank sends in `folded`. among_power: how many of them inside `among`."""
     power = power_of(N)
     if rank >= power:
         return n
@@ -236,7 +235,7 @@ def sent_beyond(rank: int, N: int, n: int, among_power: int) -> int:
 
 
 def swapped(group: Group, partner: int, label: str, value: Any) -> Program:
-    """Send `value` to the partner; return what the partner has sent."""
+    """Send `value` to the rank `partner`; return the value that it has sent."""
     yield group.send(partner, label, value)
     return (yield group.receive(partner, label))
 
@@ -244,10 +243,10 @@ def swapped(group: Group, partner: int, label: str, value: Any) -> Program:
 def _doubling_ticks(N, n, alpha, beta, gamma, ports):
     """Return k p for N = 2^k, with p = alpha + n beta + n gamma; else (k + 1) p, or alpha + n beta more.
 
-    N - 2^k of the 2^k ranks have added another rank's numbers at p. Swaps of p each
-    take these to the other ranks, last to the one whose number differs in all k bits.
-    If more than half of the 2^k have added numbers before, that is one of them, and it
-    still has to send the sum on.
+    N - 2^k of the 2^k ranks have added the numbers of a rank beyond at p. Swaps of p
+    each pass these to the other ranks, last to the rank whose number differs in all k
+    bits. If N - 2^k is more than half of 2^k, this rank also has a rank beyond, and
+    still has to send it the sum.
     """
     k, step = N.bit_length() - 1, alpha + n * beta + n * gamma
     if N == 2**k:
@@ -263,10 +262,10 @@ def _doubling_ticks(N, n, alpha, beta, gamma, ports):
     source="Thakur, Rabenseifner and Gropp 2005",
 )
 def doubling(group: Group, vectors: list) -> Program:
-    """Partners at distance 1, 2, 4, ... swap all that they have, and both add: recursive doubling.
+    """Swap all vectors with the partner at distance 1, 2, 4, ..., and add: recursive doubling.
 
-    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 give theirs to
-    another rank before, and get the sum after.
+    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 send their
+    vectors to another rank before, and get the sum after.
     """
     label = group.begin("doubling all-reduce")
 
@@ -282,13 +281,13 @@ def doubling(group: Group, vectors: list) -> Program:
 def _halving_ticks(N, n, alpha, beta, gamma, ports):
     """Return 2 alpha + L (2 beta + gamma) for each of k steps, in which rank 0 keeps L numbers.
 
-    No rank keeps more: of unequal chunks, the first are longer. Rank 0's partners have
-    kept as much as it, and come to each step when it does. Unless N = 2^k, the messages
-    before and after are added; with unequal chunks, the longest may then be on a rank
-    that did not wait for those before.
+    No rank keeps more: if chunks differ in length, the first are longer. Rank 0's
+    partners have kept as much, and reach each step at the same time. Unless N = 2^k,
+    the messages before and after are added; with unequal chunks, the longest may then
+    be on a rank without a rank beyond, so there is no closed form.
     """
     power = power_of(N)
-    if ports + (N > power) + (n % power > 0) > 1:  # one of these is no harm
+    if ports + (N > power) + (n % power > 0) > 1:  # any one of these alone keeps the closed form
         return None
     kept = sum(begin(n, power, power // (2 * distance)) for distance in distances(power))
     ticks = 2 * (power.bit_length() - 1) * alpha + kept * (2 * beta + gamma)
@@ -296,7 +295,7 @@ def _halving_ticks(N, n, alpha, beta, gamma, ports):
 
 
 def _halving_numbers(rank, N, n):
-    """Return the numbers of all chunks but its own, to add; then of all that it has, k times."""
+    """Return how many numbers a rank sends: all chunks but its own, then what it has gathered, k times."""
     power = power_of(N)
     first, behind, kept = 0, power, 0
     for distance in distances(power):
@@ -314,10 +313,10 @@ def _halving_numbers(rank, N, n):
     source="Thakur, Rabenseifner and Gropp 2005; the comments in MPICH's allreduce",
 )
 def halving(group: Group, vectors: list) -> Program:
-    """Partners swap a half, a quarter, ... and add, then swap the sums: halving and doubling (Rabenseifner).
+    """Swap a half, a quarter, ... with partners and add, then swap the sums back (Rabenseifner).
 
-    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; with more ranks as
-    in `doubling`.
+    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; other N as in
+    `doubling`.
     """
     label = group.begin("halving all-reduce")
 
@@ -340,20 +339,19 @@ def halving(group: Group, vectors: list) -> Program:
     return (yield from folded(group, vectors, label, among))
 
 
-# The vectors are cut into chunks, and each chunk is added up on another rank.
+# The vectors are cut into chunks, and each chunk is summed on another rank.
 
 def ring_ticks(N: int, n: int, alpha: float, beta: float, gamma: float, ports: bool) -> float:
     """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied.
 
-    (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) numbers are in the
-    longest chunk: it makes all these steps one after the other, and nothing else takes
-    longer.
+    (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) is the length of the
+    longest chunk, which takes all these steps one after the other.
     """
     return (N - 1) * (2 * alpha + length(n, N, 0) * (2 * beta + gamma))
 
 
 def ring_numbers(rank: int, N: int, n: int) -> int:
-    """Return the numbers that a rank sends: all chunks but the next one, then all but the one after that."""
+    """Return how many numbers a rank sends: all chunks but r + 1, then all but r + 2."""
     return 2 * n - length(n, N, (rank + 1) % N) - length(n, N, (rank + 2) % N)
 
 
@@ -365,7 +363,7 @@ def ring_numbers(rank: int, N: int, n: int) -> int:
     source="Patarasuk and Yuan 2009; Thakur, Rabenseifner and Gropp 2005",
 )
 def ring(group: Group, vectors: list) -> Program:
-    """Chunks go round a ring: N - 1 steps in which they are added, and N - 1 in which the sums are copied.
+    """Send chunks round a ring: N - 1 steps in which they are added, and N - 1 in which the sums are copied.
 
     2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank
     r sends chunk r - s. No all-reduce sends fewer bytes.
@@ -378,7 +376,7 @@ def ring(group: Group, vectors: list) -> Program:
 
 
 def _owners_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks until the longest chunk is added, and its sum is with all ranks."""
+    """Return the ticks until the longest chunk is summed, and all ranks have received the sum."""
     if ports and n % N:
         return None
     at_once = N - 1 if ports else 1  # without ports, N - 1 messages take the time of one
@@ -393,7 +391,7 @@ def _owners_ticks(N, n, alpha, beta, gamma, ports):
     source="no known paper",
 )
 def owners(group: Group, vectors: list) -> Program:
-    """Chunk c of all ranks goes to rank c, which adds along the tree and sends the sum to all ranks.
+    """Send chunk c of all ranks to rank c, which adds along the tree and sends the sum to all ranks.
 
     2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n.
     """
@@ -404,16 +402,15 @@ def owners(group: Group, vectors: list) -> Program:
 
 
 def at_owners(group: Group, total: Any, beside: Any = None) -> Program:
-    """Return (the total of a sum, what all ranks have `beside`: a list).
+    """Sum terms that are spread over the ranks; return (the total, the list of all ranks' `beside`).
 
-    The terms of the sum are spread over the ranks. The total is None if there are none.
+    Chunk c of all terms is sent to rank c, which adds it up in the order of the tree or
+    of the ranks, and sends the sum to all ranks. Without terms, the total is None.
 
     Args:
-        total: a `TreeSum` or a `RunningSum`, what this rank has added.
-        beside: something small, which travels in the messages of the terms.
-
-    Chunk c of what everybody has goes to rank c, which adds it up in the order of the
-    tree or of the ranks, and sends the sum to everybody.
+        group: the `Group` of this rank.
+        total: a `TreeSum` or a `RunningSum` with the terms of this rank.
+        beside: a small value, which is sent in the messages of the terms.
     """
     label = group.begin("owners all-reduce")
     mine, besides = yield from own_chunk(group, total, f"{label}: add", beside)
@@ -423,10 +420,11 @@ def at_owners(group: Group, total: Any, beside: Any = None) -> Program:
 
 
 def own_chunk(group: Group, total: Any, label: str, beside: Any = None) -> Program:
-    """Return (this rank's chunk of the total, a list of vectors; what all ranks have `beside`: a list).
+    """Do the first half of `at_owners`: return (this rank's chunk of the total, all ranks' `beside`).
 
     Args:
-        total, beside: as for `at_owners`, the first half of which this is.
+        group, total, beside: as for `at_owners`.
+        label: the label of the messages.
     """
     cuts = {node: cut_into_chunks(flattened(term), group.size) for node, term in total.pending.items()}
     chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(group.size)]
@@ -450,7 +448,7 @@ def default_node_size(N: int) -> int:
 
 
 def _two_level_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks of a ring of n in a node, and of one between the nodes of its longest chunk."""
+    """Return the ticks of a ring of n numbers in a node, plus a ring of its longest chunk between nodes."""
     if ports and n % N:
         return None
     size, rest = default_node_size(N), (alpha, beta, gamma, ports)
@@ -468,14 +466,16 @@ def _two_level_numbers(rank, N, n):
     TWO_LEVEL, ticks=_two_level_ticks, numbers_sent=_two_level_numbers, order="own", source="no known paper"
 )
 def two_level(group: Group, vectors: list, node_size: int | None = None) -> Program:
-    """Each chunk is added in its node, then over the nodes, then gathered: for fast links inside nodes.
+    """Sum each chunk inside its node, then over the nodes, then gather: for fast links inside nodes.
 
-    2 (g - 1) (alpha + n/g beta) inside, and 2 (G - 1) (alpha' + n/N beta') between, for
-    G nodes of g ranks.
+    2 (g - 1) (alpha + n/g beta) inside nodes, and 2 (G - 1) (alpha' + n/N beta')
+    between them, for G nodes of g ranks.
 
     Args:
-        node_size: g, how many ranks, one after the other, are in a node; it divides N.
-            Left out, it is the largest divisor that is at most sqrt(N).
+        group: the `Group` of this rank.
+        vectors: what this rank adds.
+        node_size: g, the number of consecutive ranks in a node; it divides N. Left out,
+            it is the largest divisor of N that is at most sqrt(N).
     """
     if node_size is None:
         node_size = default_node_size(group.size)

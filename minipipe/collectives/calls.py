@@ -1,4 +1,4 @@
-"""The collectives that a program calls: each of these is a program itself, for `yield from`."""
+"""The collectives. Each is a program, which other programs call with `yield from`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .group import (
 
 
 def all_reduce(group: Group, value: Any, algorithm: str = OWNERS, node_size: int | None = None) -> Program:
-    """Return the sum of the values of all ranks, on all ranks.
+    """Return the sum of all ranks' values, on all ranks.
 
     Args:
-        group: the `Group`, of this rank.
-        value: arrays or numbers, or lists, tuples and dicts of them; of one form on all
-            ranks. It stays as it is.
+        group: the `Group` of this rank.
+        value: arrays or numbers, or lists, tuples and dicts of them, with the same
+            structure on all ranks. It is not changed.
         algorithm: "naive", "tree", "doubling", "halving", "ring", "owners",
-            "two-level", or the name of another one in `ALL_REDUCES`; they differ in
-            ticks, bytes and, with floats, in the order of the additions.
-        node_size: for "two-level" alone, how many ranks are in a node with fast links;
-            it divides their number.
+            "two-level", or another name in `ALL_REDUCES`; they differ in ticks, bytes
+            and, with floats, in the order of the additions.
+        node_size: for "two-level" only: how many ranks are in a node with fast links;
+            it divides N.
 
     The result has the same bits on all ranks.
 
@@ -53,33 +53,32 @@ def all_reduce(group: Group, value: Any, algorithm: str = OWNERS, node_size: int
 
 
 def all_reduce_sum(group: Group, total: Any, algorithm: str = OWNERS) -> Program:
-    """Return the total of a sum whose terms are spread over the ranks, on all ranks.
-
-    It is None if there are no terms.
+    """Return the total of a sum whose terms are spread over the ranks, on all ranks; None without terms.
 
     Args:
-        total: a `TreeSum` or a `RunningSum`; what this rank has added, at least one
-            term if others have.
-        algorithm: as for `all_reduce`. With "owners", the partial sums that each rank
-            has meet at the owners of the chunks; the bits of a `TreeSum` are then those
-            of one rank that adds all terms. With the others, each rank first adds up
-            what it has, from left to right.
+        group: the `Group` of this rank.
+        total: a `TreeSum` or a `RunningSum` with the terms of this rank, at least one
+            if other ranks have terms.
+        algorithm: as for `all_reduce`. With "owners", each rank sends its partial sums
+            to the owners of the chunks; a `TreeSum` then has the bits of one rank that
+            adds all terms. With the others, each rank first adds its own partial sums,
+            from left to right.
 
-    With "owners", a rank that has an aligned run of 2^j terms of a tree sends as many
-    bytes as in a ring; any other sends as many times the first half of them as it has
-    partial sums, at most 2 log2 n.
+    With "owners", a rank with an aligned run of 2^j terms of a tree has one partial
+    sum, and sends as many bytes as in a ring. A rank with p partial sums, at most 2
+    log2 n, sends p times as many bytes to the owners.
     """
     total, _ = yield from all_reduce_sum_and_gather(group, total, None, algorithm)
     return total
 
 
 def all_reduce_sum_and_gather(group: Group, total: Any, value: Any, algorithm: str = OWNERS) -> Program:
-    """Return (the total of a sum, as `all_reduce_sum` gives it; the values of all ranks, a list).
+    """Return (the total, as `all_reduce_sum` does; the list of all ranks' `value`).
 
-    total, algorithm: as for `all_reduce_sum`.
-
-    value: something small. With "owners", it travels in the messages of the terms, and takes no latency of
-        its own; with the others, in messages before.
+    Args:
+        group, total, algorithm: as for `all_reduce_sum`.
+        value: a small value. With "owners", it is sent in the messages of the terms,
+            without a latency of its own; with the others, in messages before.
     """
     if one_of("algorithm", algorithm, ALL_REDUCES) == OWNERS:
         return (yield from at_owners(group, total, value))
@@ -95,11 +94,13 @@ def all_reduce_sum_and_gather(group: Group, total: Any, value: Any, algorithm: s
 
 
 def reduce_scatter_sum_and_gather(group: Group, total: Any, value: Any) -> Program:
-    """Return (this rank's chunk of the total, a list of vectors; the values of all ranks, a list).
+    """Return (this rank's chunk of the total, a list of vectors; the list of all ranks' `value`).
+
+    It has the same bits as `all_reduce_sum_and_gather` with "owners", whose first half
+    it is.
 
     Args:
-        total, value: as for `all_reduce_sum_and_gather`, the first half of which this
-            is, with "owners": the bits are the same.
+        group, total, value: as for `all_reduce_sum_and_gather`.
     """
     return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
@@ -108,7 +109,9 @@ def broadcast(group: Group, value: Any, root: int = 0) -> Program:
     """Return the value of the rank `root`, on all ranks, along a binomial tree.
 
     Args:
-        value: as for `all_reduce`; on other ranks only its form is looked at.
+        group: the `Group` of this rank.
+        value: as for `all_reduce`; of other ranks' values only the structure is read.
+        root: the rank that sends.
 
     k (alpha + n beta) for n bytes and k = floor(log2 N); with ports n beta more, unless
     N = 2^k.
@@ -119,10 +122,11 @@ def broadcast(group: Group, value: Any, root: int = 0) -> Program:
 
 
 def reduce(group: Group, value: Any, root: int = 0) -> Program:
-    """Return the sum of the values of all ranks, on the rank `root`; None on the others.
+    """Return the sum of all ranks' values, on the rank `root`; None on the others.
 
     Args:
-        value: as for `all_reduce`.
+        group, value: as for `all_reduce`.
+        root: the rank that gets the sum.
     """
     root = group.check("root", root)
     vectors = yield from reduce_to(group, flattened(value), root, group.begin("reduce"))
@@ -130,12 +134,14 @@ def reduce(group: Group, value: Any, root: int = 0) -> Program:
 
 
 def all_gather(group: Group, value: Any) -> Program:
-    """Return the values of all ranks, on all ranks: a list.
+    """Return the list of all ranks' values, on all ranks.
 
     Args:
-        value: any value, which need not have the form of the others'.
+        group: the `Group` of this rank.
+        value: any value; ranks may have different kinds of values.
 
-    The values go round a ring: (N - 1) (alpha + n beta), if the longest has n bytes.
+    The values are passed round a ring: (N - 1) (alpha + n beta), if the longest has n
+    bytes.
     """
     values = [value] * group.size
     yield from ring_gather(group, values, group.rank, group.begin("ring all-gather"))
@@ -146,11 +152,11 @@ def reduce_scatter(group: Group, values: Sequence) -> Program:
     """Return part r of the sum of all ranks' values, on rank r.
 
     Args:
-        values: a list of N parts; part r has the same form on all ranks. `ValueError`
-            for another number of them.
+        group: the `Group` of this rank.
+        values: a list of N parts; part r has the same structure on all ranks.
 
-    The parts go round a ring: (N - 1) (alpha + n (beta + gamma)), if the longest has n
-    bytes.
+    The parts are passed round a ring: (N - 1) (alpha + n (beta + gamma)), if the
+    longest has n bytes.
     """
     size, rank = group.size, group.rank
     values = listed("values", values, least=0)
@@ -162,13 +168,14 @@ def reduce_scatter(group: Group, values: Sequence) -> Program:
 
 
 def all_to_all(group: Group, values: Sequence) -> Program:
-    """Return a list of what each rank has for this one, in the order of the ranks.
+    """Return the list of the values that all ranks have for this rank.
 
     Args:
-        values: a list, for each rank a value.
+        group: the `Group` of this rank.
+        values: the list of this rank's values, one for each rank.
 
-    (N - 1) (alpha + n beta) for n bytes to each: in step s, each rank sends to the rank
-    s after it.
+    (N - 1) (alpha + n beta) for n bytes to each rank: in step s, rank r sends to rank r
+    + s.
     """
     label, size, rank = group.begin("all-to-all"), group.size, group.rank
     values = listed("values", values, least=0)
@@ -182,7 +189,7 @@ def all_to_all(group: Group, values: Sequence) -> Program:
 
 
 def barrier(group: Group) -> Program:
-    """Wait until the last rank has entered: signals go to the ranks at distance 1, 2, 4, ... below N.
+    """Wait until all ranks have called it: each sends signals to the ranks at distance 1, 2, 4, ... below N.
 
     ceil(log2 N) alpha.
     """

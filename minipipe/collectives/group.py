@@ -1,4 +1,4 @@
-"""Nested arrays as a row of numbers, how chunks of it are exchanged, and the group of devices that do so."""
+"""Nested arrays as a row of numbers, exchanges of its chunks, and the group of devices that take part."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ Program = Generator[Any, Any, Any]  # yields `Compute`, `Send` and `Receive`, an
 
 
 def flattened(value: Any) -> list:
-    """Return the numbers of `value` in a row: a list with a vector for each of its arrays.
-
-    A vector is a view of its array where that is possible.
+    """Return the list of flat vectors of all arrays in `value`, which are views where possible.
 
     Args:
         value: arrays or numbers, or lists, tuples and dicts of them; None has no
@@ -39,7 +37,7 @@ def flattened(value: Any) -> list:
 
 
 def unflattened(vectors: Iterable, like: Any) -> Any:
-    """Return the vectors of `flattened`, in the form of the value `like`.
+    """Return a value with the structure of `like` and the numbers of `vectors`: inverse of `flattened`.
 
     >>> import numpy as np
     >>> unflattened([np.arange(4.0), np.array([4.0])], like=[(np.eye(2), None), 3.0])
@@ -58,10 +56,9 @@ def unflattened(vectors: Iterable, like: Any) -> Any:
 
 
 def cut_into_chunks(vectors: list, n: int) -> list[list]:
-    """Return n chunks of the row, each a list of parts of the vectors.
+    """Cut the row of vectors into n chunks, each a list of parts of vectors.
 
-    They are as equal as can be: if they must differ, the first are longer by one
-    number.
+    Their lengths differ by at most one number; the first chunks are the longer ones.
 
     >>> import numpy as np
     >>> cut_into_chunks([np.arange(3), np.arange(10, 12)], 3)
@@ -83,10 +80,11 @@ def cut_into_chunks(vectors: list, n: int) -> list[list]:
 
 
 def join_chunks(chunks: Iterable[Iterable], like: Iterable) -> list:
-    """Return the vectors of which `cut_into_chunks` has made these chunks.
+    """Join chunks to vectors: the inverse of `cut_into_chunks`.
 
     Args:
-        like: vectors of the same sizes.
+        chunks: a result of `cut_into_chunks`.
+        like: vectors of the same sizes as the result.
 
     >>> import numpy as np
     >>> join_chunks([[np.array([0, 1])], [np.array([2]), np.array([10])]], like=[np.ones(3), np.ones(1)])
@@ -103,7 +101,7 @@ def join_chunks(chunks: Iterable[Iterable], like: Iterable) -> list:
 
 
 def lengths(n_numbers: int, n: int) -> list[int]:
-    """Return how many of `n_numbers` are in each of n chunks.
+    """Return the lengths of n chunks of `n_numbers`.
 
     >>> lengths(5, 3)
     [2, 2, 1]
@@ -112,17 +110,17 @@ def lengths(n_numbers: int, n: int) -> list[int]:
 
 
 def length(n_numbers: int, n: int, c: int) -> int:
-    """Return how many of `n_numbers` are in chunk c of n: the first chunks are longer by one."""
+    """Return the length of chunk c of n: the first n_numbers mod n chunks are longer by one."""
     return n_numbers // n + (c < n_numbers % n)
 
 
 def begin(n_numbers: int, n: int, c: int) -> int:
-    """Return how many numbers are in the chunks before chunk c of n."""
+    """Return the index of the first number of chunk c of n."""
     return c * (n_numbers // n) + min(c, n_numbers % n)
 
 
 def added(a: Any, b: Any) -> Any:
-    """Return a + b, for arrays and for lists of lists of arrays."""
+    """Return a + b, for arrays and for nested lists of arrays."""
     if isinstance(a, list):
         return [added(*pair) for pair in zip(a, b, strict=True)]
     return a + b
@@ -148,16 +146,18 @@ def _mapped(function, value):
     return function(value)
 
 
-# All ranks send at once: each to all others, or to the next one in a ring.
+# All ranks send at the same time: each to all others, or to the next in a ring.
 
 def exchanged(group: Group, part_of: Callable[[int], Any], label: str) -> Program:
-    """Return what all ranks have for this one, a list in the order of the ranks.
+    """Return the list of the parts that all ranks have for this rank.
+
+    Each rank sends to the next rank first, then to the one after it, so that messages
+    do not queue at one port: alpha + (N - 1) n beta for n bytes to each.
 
     Args:
-        part_of: `part_of(c)` is what this rank has for rank c.
-
-    Each sends to the next rank first, then to the one after that, so that they do not all queue at one port:
-    alpha + (N - 1) n beta for n bytes to each.
+        group: the `Group` of this rank.
+        part_of: a function of c that returns this rank's part for rank c.
+        label: the label of the messages.
     """
     size, rank = group.size, group.rank
     for step in range(1, size):
@@ -169,12 +169,14 @@ def exchanged(group: Group, part_of: Callable[[int], Any], label: str) -> Progra
 
 
 def ring_add(group: Group, chunks: list, first: int, label: str) -> Program:
-    """Reduce and scatter around a ring: after N - 1 steps, the chunk `first` + 1 is the sum over all ranks.
+    """Reduce-scatter around a ring: after N - 1 steps, chunk `first` + 1 is the sum over all ranks.
 
     Args:
-        chunks: N of them; a list, whose entries are replaced.
-        first: the chunk that this rank sends first, counted around; the chunk after
-            that of the rank before.
+        group: the `Group` of this rank.
+        chunks: the list of N chunks, whose entries are replaced.
+        first: the index, mod N, of the chunk that this rank sends first. It is one more
+            than that of the rank before.
+        label: the label of the messages.
     """
     for step in range(group.size - 1):
         there, here = (first - step) % group.size, (first - step - 1) % group.size
@@ -184,7 +186,13 @@ def ring_add(group: Group, chunks: list, first: int, label: str) -> Program:
 
 
 def ring_gather(group: Group, chunks: list, own: int, label: str) -> Program:
-    """Gather around a ring: each rank begins with the chunk `own`, the one after that of the rank before."""
+    """All-gather around a ring.
+
+    Args:
+        group, chunks, label: as for `ring_add`.
+        own: the index, mod N, of the chunk that this rank has. It is one more than that
+            of the rank before.
+    """
     for step in range(group.size - 1):
         there, here = (own - step) % group.size, (own - step - 1) % group.size
         yield group.send(group.rank + 1, f"{label} {step}", chunks[there])
@@ -194,7 +202,7 @@ def ring_gather(group: Group, chunks: list, own: int, label: str) -> Program:
 # Along a binomial tree, from all ranks to one, and from one to all.
 
 def distances(size: int) -> list[int]:
-    """Return 1, 2, 4, ..., below the number of ranks.
+    """Return the powers 1, 2, 4, ... below the number of ranks.
 
     >>> distances(5)
     [1, 2, 4]
@@ -203,10 +211,10 @@ def distances(size: int) -> list[int]:
 
 
 def reduce_to(group: Group, vectors: list, root: int, label: str) -> Program:
-    """Add up the vectors of all ranks, along the binary tree over the ranks from the rank `root` on.
+    """Sum the vectors of all ranks along the binary tree over the ranks, counted from `root`.
 
     k (alpha + n beta + n gamma) for N = 2^k; for other N see `_tree_ticks` in
-    `all_reduces.py`. The root gets the sum, other ranks get partial sums.
+    `all_reduces.py`. The root returns the sum, other ranks return partial sums.
     """
     place = (group.rank - root) % group.size
     for distance in distances(group.size):
@@ -220,11 +228,10 @@ def reduce_to(group: Group, vectors: list, root: int, label: str) -> Program:
 
 
 def binomial(group: Group, vectors: list, root: int, label: str) -> Program:
-    """Give all ranks the vectors of the rank `root`: who has them sends them on, the farthest rank first.
+    """Broadcast the vectors of `root`: each rank that has them sends them on, to the farthest rank first.
 
-    k (alpha + n beta) for k = floor(log2 N); with ports n beta more, unless N = 2^k:
-    then the root's message to the farthest rank goes first, and the next one waits for
-    it.
+    k (alpha + n beta) for k = floor(log2 N). With ports and N other than 2^k, n beta
+    more: the root's second message waits for its first.
     """
     place = (group.rank - root) % group.size
     for distance in reversed(distances(group.size)):
@@ -235,23 +242,25 @@ def binomial(group: Group, vectors: list, root: int, label: str) -> Program:
     return vectors
 
 
-# Who takes part in a collective, and what one of them can ask for.
+# The devices that take part in a collective.
 
 class Group:
-    """The devices that talk to each other, and which of them this one is; each device makes its own.
+    """The devices that take part in collectives, and the rank of this device. MPI: a communicator.
+
+    Each device makes its own `Group`. All ranks must call the same collectives in the
+    same order: the label of a message has the number of the call.
 
     Args:
-        rank: the place of this device among them, from 0 on.
+        rank: the index of this device in `devices`.
         devices: the numbers of all devices of the group, the same list on each.
-        name: what the labels of its messages begin with, if a device talks in several
-            groups at once.
+        name: a prefix of the labels, if a device communicates in several groups at the
+            same time.
         gamma: ticks per byte that is added to another.
-        stays: whether the ranks leave what they send as it is to the end of the run, as
-            for `Send`.
+        stays: whether no rank changes a sent value before the end of the run, as for
+            `Send`.
 
-    All ranks of a group must call the same collectives in the same order: each call has
-    a number, by which its messages find each other. MPI calls a group a communicator.
-    Raises `ValueError` for a rank that is not there.
+    Raises:
+        ValueError: if `rank` is not an index of `devices`.
     """
 
     def __init__(
@@ -266,17 +275,17 @@ class Group:
 
     @property
     def size(self) -> int:
-        """How many ranks there are, N."""
+        """N, the number of ranks."""
         return len(self.devices)
 
     def part(self, ranks: Sequence[int]) -> Group:
-        """Return a group of some of these ranks, this one among them."""
+        """Return the group of some of these ranks, which include this rank."""
         name = f"{self.name}{self._n_calls} of {ranks[0]}: "
         devices = [self.devices[rank] for rank in ranks]
         return Group(ranks.index(self.rank), devices, name, self.gamma, self.stays)
 
     def check(self, name: str, rank: int) -> int:
-        """Return `rank` as a Python int; `ValueError` unless it is in the group. name: that errors have."""
+        """Return `rank` as an int; raise `ValueError` unless it is in the group. name: for the error."""
         rank = whole_number(name, rank)
         if rank not in range(self.size):
             raise ValueError(f"{name}={shown(rank)} is not in the group of {self.size}: ranks count from 0")
@@ -288,15 +297,15 @@ class Group:
         return f"{self.name}{collective} {self._n_calls}"
 
     def send(self, to: int, label: str, value: Any) -> Send:
-        """Return a request: send to the rank `to`, counted around the group."""
+        """Return the request to send `value` to the rank `to` mod N."""
         return Send(label, value, self.devices[to % self.size], stays=self.stays)
 
     def receive(self, source: int, label: str) -> Receive:
-        """Return a request: receive from the rank `source`, counted around the group."""
+        """Return the request to receive from the rank `source` mod N."""
         return Receive(label, self.devices[source % self.size])
 
     def add(self, mine: Any, arrived: Any, function: Callable = added) -> Program:
-        """Return `function(mine, arrived)`, as a program: gamma ticks for each byte that has arrived."""
+        """A program that returns `function(mine, arrived)`, and takes gamma ticks per byte of `arrived`."""
         if not self.gamma:
             return function(mine, arrived)
         ticks = self.gamma * sent_bytes(arrived)

@@ -1,8 +1,8 @@
-"""Tasks, and the arrays that they read and write: what may run at once is found, not written by hand.
+"""Graphs of tasks: find from the arrays that tasks read and write which of them may run at the same time.
 
-Where to read: `tasks` has graphs of tasks, list scheduling, which says which task goes
-where and when, and a mini-batch of a network as tasks. `recording` makes a graph of
-calls of plain functions, and runs it.
+Where to read: `tasks` has task graphs, list scheduling, which chooses the device and
+the start of each task, and a mini-batch of a network as tasks. `recording` makes a
+graph of calls of plain functions, and runs it.
 """
 
 from .recording import Graph, Later

@@ -18,7 +18,7 @@ ENGINES = {"cluster": Cluster, "threads": Threads}
 
 
 class Later:
-    """What a recorded call will return; it may be handed to other calls, and `later[i]` is a part of it."""
+    """The future result of a recorded call. Other calls take it as argument; `later[i]` is a part of it."""
 
     def __init__(self, call: _Call, path: tuple = ()) -> None:
         self.call, self._path = call, path
@@ -27,14 +27,14 @@ class Later:
         return Later(self.call, (*self._path, index))
 
     def __iter__(self) -> NoReturn:
-        raise TypeError("how many parts a call returns is known when it has run: use later[0], later[1], ...")
+        raise TypeError("the number of parts is only known after the run: use later[0], later[1], ...")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        raise TypeError("this array is not there yet: hand it to graph.call, or run the graph and use .value")
+        raise TypeError("this array is not there yet: pass it to graph.call, or run the graph and use .value")
 
     @property
     def value(self) -> Any:
-        """What the call has returned; `RuntimeError` before the graph has run."""
+        """The result of the call; `RuntimeError` before the graph has run."""
         if not self.call.has_run:
             raise RuntimeError("this call has not been made yet: run the graph first")
         value = self.call.result
@@ -44,15 +44,15 @@ class Later:
 
 
 class Graph:
-    """Calls that are recorded now and made later, in any order that gives the numbers of this one.
+    """Record calls of functions, and run them later, in parallel, with the same results.
 
     A task waits for each earlier task that
 
         wrote what it reads,    read what it writes,    or wrote what it writes.
 
-    Two arrays are the same thing as soon as they share a byte, such as two views of one
-    array. So the results are `==` those of the calls one after the other, in every
-    order that keeps to that, on any number of devices.
+    Two arrays count as the same if they share a byte, such as two views of one array.
+    So in every order that respects these waits, on any number of devices, the results
+    are `==` to those of the calls one after the other.
 
     >>> graph, A = Graph(), np.arange(4.0)
     >>> B = graph.call(np.multiply, A, 2, lane=0)           # reads A; B is a `Later`
@@ -70,26 +70,27 @@ class Graph:
     def __init__(self) -> None:
         self.tasks: list = []
         self._calls: list = []
-        self._accesses: list = []  # (task, what it accesses, whether it writes it)
+        self._accesses: list = []  # (number of a task, an object that it accesses, whether it writes it)
 
     def call(
         self, function: Callable, *args: Any, out: np.ndarray | Later | None = None, reads: Sequence = (),
         writes: Sequence = (), ticks: float = 1, lane: int | tuple[int, str] | None = None,
     ) -> Any:
-        """Record `function(*args)`, or `function(*args, out=out)`; return its `Later`, or `out`.
+        """Record the call `function(*args)`, or `function(*args, out=out)`; return its `Later`, or `out`.
 
-        Arrays that the function returns are copied, since they may be views of what it
-        has read. Until the graph has run, nothing else may change the arrays.
+        Arrays that the function returns are copied, since they may be views of arrays
+        that it has read. Until the graph has run, nothing else may change the arrays.
 
         Args:
-            function: it reads the arrays and `Later`s among `args`, also inside of lists and tuples, and
+            function: it reads the arrays and `Later`s in `args`, also inside lists and tuples, and in
                 `reads`; it writes `out` and `writes`. A method also writes its object, and the arrays that
-                are attributes of this. What any other object holds, such as a dict, a closure or a partial
-                function, is not seen: name it in `reads` or `writes`.
-            args: arrays that are only read are handed on as views that cannot be written, and lists that hold
+                are attributes of the object. Arrays in any other object, such as a dict, a closure or a
+                partial function, are not found: name them in `reads` or `writes`.
+            args: the function gets arrays that it only reads as read-only views, and lists that contain
                 arrays as tuples.
             out: an array or a `Later` that the result is written into.
-            reads, writes: lists of what else is read and written: arrays, `Later`s, or any objects.
+            reads, writes: lists of other objects that the function reads and writes: arrays, `Later`s, or any
+                others.
             ticks, lane: as for `Task`.
         """
         checked_function("function", function)
@@ -121,12 +122,12 @@ class Graph:
         self, engine: str = "cluster", devices: int | None = None,
         orders: Mapping[tuple[int, str], Sequence[int]] | None = None,
     ) -> Trace:
-        """Make all calls; return the `Trace`. A further run makes them again.
+        """Make all calls; return the `Trace`. Another run makes them again.
 
         Args:
             engine: "cluster", in ticks on simulated devices; "threads", a thread for each lane, in seconds.
-            devices: for tasks that may run on any.
-            orders: {(device, lane): numbers of tasks, in order}; left out, those of `list_schedule`.
+            devices: the number of devices for tasks without a lane.
+            orders: {(device, lane): numbers of tasks, in order}; left out, the result of `list_schedule`.
         """
         one_of("engine", engine, ENGINES)
         if orders is None:
@@ -137,7 +138,7 @@ class Graph:
 
 
 class _Call:
-    """A recorded call, and what it has returned."""
+    """A recorded call, and its result after a run."""
 
     def __init__(self, function, args, out, writes):
         self.function, self.args, self.out, self.writes = function, args, out, writes
@@ -148,7 +149,7 @@ class _Call:
         writes = [_value(one) for one in self.writes]
 
         def given(arg):
-            """Return a view that cannot be written, of an array that is not among `writes`."""
+            """Return a read-only view of an array that shares no byte with one in `writes`."""
             arg = _value(arg)
             # an empty array shares no byte, not even with itself
             if isinstance(arg, np.ndarray) and arg.size and not any(_share_bytes(arg, one) for one in writes):

@@ -1,4 +1,4 @@
-"""A graph of tasks: what must be over before each of them, and a list schedule of them as programs."""
+"""A graph of tasks, its lower bounds, list scheduling, and the tasks of an order as programs."""
 
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,13 @@ class Task(NamedTuple):
     """A piece of work.
 
     Args:
-        name: what pictures call it.
+        name: its name in pictures.
         ticks: how long it takes.
-        after: the numbers of the tasks that must be over before.
-        lane: where it is done: (device, name of the lane), or a device, which stands
-            for its lane "compute"; None: any device that is free.
-        kind: of work, which has its own colour in pictures; left out, the name.
+        after: the numbers of the tasks that must be done before it.
+        lane: where it runs: (device, name of the lane), or a device, for its lane
+            "compute"; None: any free device.
+        kind: the kind of work, which determines its colour in pictures; left out, the
+            name.
     """
 
     name: str
@@ -31,13 +32,13 @@ class Task(NamedTuple):
 
 
 class LowerBounds(NamedTuple):
-    """Three times, in ticks, below which no order of the tasks can end.
+    """Three lower bounds of the makespan, in ticks, for every order of the tasks.
 
     Args:
         critical_path: the longest chain of tasks that must follow each other.
-        work: all that the devices compute, shared evenly among them.
-        busiest: the most work of one lane, with the shortest way to it before, and from
-            it to the end after.
+        work: the work of all devices, divided evenly among them.
+        busiest: the largest, over the lanes, of the lane's work plus the shortest path
+            from the start to its tasks and from its tasks to the end.
     """
 
     critical_path: float
@@ -46,23 +47,23 @@ class LowerBounds(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The highest of them."""
+        """The largest of the three."""
         return max(self)
 
 
 class TaskGraph:
-    """The tasks, checked, with what follows from them.
+    """Checked tasks with their order, successors and ranks.
 
     Args:
         tasks: a list of `Task`s.
-        devices: how many devices there are for tasks without a lane; left out, those
-            that lanes name, or 1.
+        devices: the number of devices for tasks without a lane; left out, the number of
+            devices that lanes name, at least 1.
 
     Attributes:
         lanes: for each task (device, lane), or None.
-        order: the numbers of the tasks, each after all that it comes after.
-        successors: for each task, those that come after it.
-        ranks: for each task, the longest way from its start to the end of all.
+        order: the numbers of the tasks in a topological order.
+        successors: for each task, the tasks that wait for it.
+        ranks: for each task, the longest path from its start to the end of all tasks.
     """
 
     def __init__(self, tasks: Sequence[Task], devices: int | None = None) -> None:
@@ -101,7 +102,7 @@ class TaskGraph:
         """Return the `LowerBounds` of every order."""
         ticks, ranks = [task.ticks for task in self.tasks], self.ranks
         of_lanes: dict = {}
-        heads = [0] * len(ticks)  # for each task, the longest way to its start
+        heads = [0] * len(ticks)  # for each task, the longest path to its start
         for number in self.order:
             heads[number] = max((heads[n] + ticks[n] for n in self.tasks[number].after), default=0)
         for number, lane in enumerate(self.lanes):
@@ -129,16 +130,16 @@ def _lane_of(task):
     return device, name
 
 
-# Which task goes where and when: list scheduling.
+# List scheduling.
 
 class Listed(NamedTuple):
-    """What list scheduling has come to.
+    """The result of list scheduling.
 
     Args:
         tasks: the list of `Task`s.
         orders: {(device, lane): the numbers of its tasks, in order}.
-        makespan: the tick at which all are over.
-        bounds: the `LowerBounds` below which no makespan can be.
+        makespan: the tick at which all tasks are done.
+        bounds: the `LowerBounds` of the makespan.
     """
 
     tasks: list
@@ -147,7 +148,7 @@ class Listed(NamedTuple):
     bounds: LowerBounds
 
     def run(self) -> Trace:
-        """Return the `Trace` of a run in these orders, which takes the tasks' ticks and computes nothing.
+        """Simulate these orders: return a `Trace` with the tasks' ticks, without calling functions.
 
         >>> tasks = [Task("load", 2, (), (0, "copy")), Task("work", 3, (0,), 0)]
         >>> list_schedule(tasks).run().makespan
@@ -159,14 +160,12 @@ class Listed(NamedTuple):
 def list_schedule(
     tasks: Sequence[Task], devices: int | None = None, priority: Sequence[int] | None = None
 ) -> Listed:
-    """Schedule by a list: whenever a lane is free, it starts the ready task of the highest priority.
+    """Schedule tasks greedily: whenever a lane is free, it starts the ready task of the highest priority.
 
-    It keeps a time of its own: the clock runs programs that know their tasks, and here
-    a lane gets its next task when it is free. A task without a lane goes to the first
-    device that is free; of several, to the lowest. A lane never waits while it has
-    something to do. So the makespan is within (2 - 1/p) times the best one of p equal
-    devices (Graham 1966, Bell System Technical Journal 45), and may end later with more
-    devices, shorter tasks or fewer dependencies:
+    A task without a lane runs on the first free device; of several, on the lowest. A
+    lane never waits while one of its tasks is ready. So on p equal devices the makespan
+    is at most (2 - 1/p) times the best one (Graham 1966, Bell System Technical Journal
+    45), but it may grow with more devices, shorter tasks or fewer dependencies:
 
     >>> ticks, before = [3, 2, 2, 2, 4, 4, 4, 4, 9], {9: 1, 5: 4, 6: 4, 7: 4, 8: 4}
     >>> tasks = [Task(n, ticks[n - 1], (before[n] - 1,) if n in before else ()) for n in range(1, 10)]
@@ -175,9 +174,9 @@ def list_schedule(
 
     Args:
         tasks: a list of `Task`s.
-        devices: how many there are for tasks without a lane; left out, those that lanes name, or 1.
-        priority: the numbers of all tasks, the most urgent first; left out, those with the longest way to the
-            end come first, and of equals the lower number.
+        devices: the number of devices for tasks without a lane; left out, as for `TaskGraph`.
+        priority: the numbers of all tasks, the most urgent first; left out, tasks with the longest path to
+            the end come first, and of equal ones the lower number.
     """
     graph = TaskGraph(tasks, devices)
     n = len(graph.tasks)
@@ -204,7 +203,7 @@ def list_schedule(
         if not running:
             return Listed(graph.tasks, orders, now, graph.bounds())
         now = min(end for end, _ in running.values())
-        # all that ends now ends before anything starts: a lane chooses among all tasks that are ready
+        # finish all tasks that end now before any lane chooses its next task
         for lane, number in [(lane, number) for lane, (end, number) in running.items() if end == now]:
             del running[lane]
             done.add(number)
@@ -213,16 +212,15 @@ def list_schedule(
                     insort(ready, places[after])
 
 
-# An order of tasks as programs for the cluster's devices, or for threads.
+# Orders of tasks as programs, for a `Cluster` or `Threads`.
 
 def programs_of(
     tasks: Sequence[Task], orders: Mapping[tuple[int, str], Sequence[int]],
     functions: Sequence[Callable] | None = None,
 ) -> list[dict]:
-    """Return for each device {name of a lane: its program}, which does the tasks in the order given.
+    """Return, for each device, {name of a lane: program}, which runs its tasks in the given order.
 
-    A lane waits for a task of another one by a message without bytes, on links that are
-    free.
+    A lane waits for a task of another lane by receiving a message without bytes.
 
     Args:
         tasks: a list of `Task`s.
@@ -246,10 +244,10 @@ def programs_of(
 
 
 def _program(lane, numbers, tasks, lane_of, wanted, functions):
-    """The program of one lane: wait for what each task comes after, do it, and tell the lanes that wait."""
+    """The program of a lane: wait for the tasks before each task, run it, and notify the lanes that wait."""
 
     def over(number, to):
-        """Return the label of the message to a lane that a task is over."""
+        """Return the label of the message to the lane `to` that a task is done."""
         return f"task {number}, {tasks[number].name}, is over: for {to[1]} on device {to[0]}"
 
     received = set()
@@ -265,7 +263,7 @@ def _program(lane, numbers, tasks, lane_of, wanted, functions):
             yield Send(over(number, other), None, to=other[0])
 
 
-# The training of a network as tasks: what people arrange by hand comes out of a list.
+# A mini-batch of a network as tasks, from which list scheduling makes a pipeline schedule.
 
 def training_tasks(
     F: Sequence[float], I: Sequence[float], W: Sequence[float] | None = None, microbatches: int = 1,
@@ -277,12 +275,12 @@ def training_tasks(
     The name of a task is an `Action`, with the layer in the place of the stage.
 
     Args:
-        F, I, W: for each layer, the ticks of its forward and of the two halves of its backward; without W, I
-            is the whole backward.
+        F, I, W: for each layer, the ticks of its forward, its input gradient and its weight gradient; without
+            W, I is the whole backward.
         microbatches: M.
         devices: for each layer, its device; left out, all are on device 0.
-        all_reduce: for each layer, the ticks in which its gradients are added up over replicas that work in
-            step, in the communication lane, after its last weight gradient; left out, there are none.
+        all_reduce: for each layer, the ticks of the all-reduce of its gradients over replicas, in the
+            communication lane, after its last weight gradient; left out, there is none.
         rooms: for each layer, how many micro-batches may be between its forward and its weight gradient;
             left out, any number.
 
@@ -328,9 +326,9 @@ def training_tasks(
 
 
 def schedule_of(found: Listed) -> Schedule:
-    """Return the `Schedule` in which devices do the forwards and backwards, with a layer as a stage.
+    """Return the `Schedule` of the forwards and backwards, with each layer as a stage.
 
-    All-reduces are left out: a pipeline has its own.
+    All-reduces are left out: a `Schedule` without `A` implies them.
 
     Args:
         found: the `Listed` of `training_tasks`.

@@ -138,8 +138,8 @@ def checked_batches(network: Any, batches: Iterable[tuple], in_one_run: bool = F
         in_one_run: whether all mini-batches pass the pipeline in one run. With a grain,
             they must then have the same size.
     """
-    batches = network.checked_batches(batches)
-    sizes, n = sorted(X.shape[-1] for X, _ in batches), network.n_microbatches
+    pairs = network.checked_batches(batches)
+    sizes, n = sorted(X.shape[-1] for X, _ in pairs), network.n_microbatches
     smallest = sizes[0]
     if network.grain is not None:
         _check_grains(network.grain, n, smallest, sizes[-1] if in_one_run else smallest)
@@ -148,7 +148,7 @@ def checked_batches(network: Any, batches: Iterable[tuple], in_one_run: bool = F
             f"microbatches={n} exceeds the batch of m={smallest} samples: use at most {smallest}, "
             "or a larger batch"
         )
-    return batches
+    return pairs
 
 
 def _check_grains(grain, n, smallest, largest):

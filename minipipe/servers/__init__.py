@@ -1,8 +1,8 @@
-"""Parameter servers and federated averaging: devices that have the weights, and devices that have samples.
+"""Parameter servers and federated averaging: servers have the weights, workers or clients the samples.
 
-Where to read: `programs` is the work of workers and servers. `parameter_server` has
-their network, its mini-batches and the ticks of a round. `federated_averaging` has the
-other network, its clients, their rounds and their samples.
+Where to read: `programs` has the programs of workers and servers. `parameter_server`
+has their network, its mini-batches and the ticks of a round. `federated_averaging` has
+the network of clients, their rounds and their samples.
 """
 
 from .federated_averaging import FederatedAveraging, Round, clients_of

@@ -1,7 +1,6 @@
 """Federated averaging: clients train on samples of their own, and a server averages their weights.
 
-Device 0 is the server, device 1 + k the k-th of the clients that were chosen for the
-round.
+Device 0 is the server; device 1 + k is the k-th of the clients chosen for the round.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -32,11 +31,11 @@ class Round(NamedTuple):
     """The result of a round.
 
     Args:
-        number: from 1 on.
+        number: the number of the round, from 1.
         chosen: the clients that were chosen.
-        J: the mean of the costs that they met in their last pass, weighted by samples.
-        bytes_down, bytes_up: from the server, and to it.
-        ticks: its makespan.
+        J: the mean of their costs in their last pass, weighted by samples.
+        bytes_down, bytes_up: the bytes from the server, and to it.
+        ticks: the makespan of the round.
     """
 
     number: int
@@ -50,29 +49,28 @@ class Round(NamedTuple):
 class FederatedAveraging(Network):
     """A network that clients train without giving their samples away, on simulated devices.
 
-    In each round, a share C of the K clients gets the weights W_t; each makes E passes
-    over its own samples in mini-batches of B, which leads it to W_k; and the server
-    takes the average, weighted by samples:
+    In each round, a share C of the K clients receives the weights W_t. Each makes E
+    passes over its own samples in mini-batches of B, which leads it to W_k. The server
+    averages these, weighted by samples:
 
         W_{t+1} = sum over the chosen clients of n_k / n W_k          n = the sum of their n_k
 
     With C = 1, E = 1 and B = None, a round is a step of gradient descent on all
-    samples, however they are divided: FedSGD. What layers have counted, such as running
-    means, is averaged like the weights. `round(optimizer)` makes one round,
-    `train(rounds, optimizer)` several; `trace` is the last one's.
+    samples, however they are divided: FedSGD. Running statistics of layers are averaged
+    like the weights. `round(optimizer)` makes one round, `train(rounds, optimizer)`
+    several; `trace` is the trace of the last round.
 
     Args:
         layers, loss: as for `Sequential`.
         clients: a list of (X_k, Y_k), see `clients_of`.
         fraction: C, above 0; of K clients, C K are chosen, rounded to a whole number.
-        epochs: E, the passes that each makes over its own samples.
-        batch_size: B, of its mini-batches; None for all n_k samples at once.
+        epochs: E, the passes that each client makes over its own samples in a round.
+        batch_size: B, the samples of a mini-batch; None for all n_k samples at once.
         speeds: for each client; at speed 1/4 a sample takes four times as long. Left out, 1 for all.
-        ticks: of a sample at speed 1.
-        link, ports: of the messages, as for `Cluster`. Device 0 is the server, devices 1, 2, ... are the
-            clients of the round.
-        seed, dtype: as for `Network`; the seed is that of the choice of clients and of the order of their
-            samples, too.
+        ticks: the ticks of a sample at speed 1.
+        link, ports: as for `Cluster`. Device 0 is the server, devices 1, 2, ... are the clients of the round.
+        seed, dtype: as for `Network`. The seed also determines which clients are chosen, and the order of
+            their samples.
 
     Source: McMahan et al. 2016, arXiv 1602.05629; n is that of its erratum, of the chosen clients.
 
@@ -129,7 +127,7 @@ class FederatedAveraging(Network):
         """Make one round and return its `Round`. A round that fails changes nothing.
 
         Args:
-            optimizer: each client starts with a fresh copy.
+            optimizer: each client starts with a fresh copy of it.
         """
         checked_optimizer(optimizer)
         self._parameters.check()
@@ -151,10 +149,10 @@ class FederatedAveraging(Network):
         return Round(number, tuple(chosen), found.J, down, up, trace.makespan)
 
     def _server(self, found):
-        """A program: the server sends the weights to the clients, collects what they send back, and averages.
+        """A program: the server sends the weights to the clients, receives theirs, and averages these.
 
         Args:
-            found: a namespace, which gets the average as `state` and `J`.
+            found: a namespace, which gets the averages as `state` and `J`.
         """
         devices, uploads = range(1, 1 + self.n_chosen), []
         for device in devices:
@@ -164,7 +162,7 @@ class FederatedAveraging(Network):
         found.state, found.J = yield Compute(Label("average", "U"), averaged, uploads, ticks=0)
 
     def _client(self, k, optimizer):
-        """A program: client k gets the weights, goes over its samples, and sends what they have become."""
+        """A program: client k receives the weights, trains them on its samples, and sends them back."""
         net, client, position = Sequential(self.layers, self.loss), self.clients[k], self.positions[k]
         take(net.layers, (yield Receive(DOWN, source=0)))
         for done in range(self._epochs):
@@ -177,9 +175,12 @@ class FederatedAveraging(Network):
         """Train `net` once on each mini-batch of client k; return the mean of their costs.
 
         Args:
-            position: how many mini-batches the client has worked on before. Each pass
-                over its samples shuffles them with default_rng([seed, k, number of the
-                pass]).
+            k: the number of the client.
+            net: its copy of the network.
+            position: the number of mini-batches that the client has trained on before.
+                Each pass over its samples shuffles them with default_rng([seed, k,
+                number of the pass]).
+            optimizer: its copy of the optimizer.
         """
         X, Y, n, batches = self.clients[k]
         order, total = np.arange(n), 0
@@ -195,7 +196,7 @@ class FederatedAveraging(Network):
         return {"rounds": self.n_rounds, "positions": self.positions, "seed": self._seed}
 
     def _resume_own(self, state):
-        """Take over the rounds and the clients' positions from `state`; without them, begin anew."""
+        """Take over the rounds and the clients' positions from `state`; if it has none, begin at 0."""
         K, counts = len(self.clients), state.counts
         positions = whole_numbers(f"{state.source}: positions", counts.get("positions", [0] * K), 0)
         seed = counts.get("seed", self._seed)
@@ -209,7 +210,7 @@ class FederatedAveraging(Network):
 
 
 class Client(NamedTuple):
-    """A client: its own samples X and Y, n of them, and `batches`, the slices that it cuts each pass into."""
+    """A client: its own n samples X and Y, and `batches`, the slices of a pass over them."""
 
     X: np.ndarray
     Y: np.ndarray
@@ -217,15 +218,15 @@ class Client(NamedTuple):
     batches: list
 
 
-# What clients send back, and what the server makes of it: an average weighted by samples.
+# What clients send back, and the server's average of it, weighted by samples.
 
 class Upload(NamedTuple):
     """What a client sends at the end of its round.
 
     Args:
-        n: its samples.
-        state: its arrays, as `state_of` returns them.
-        J: the mean of the costs that it has met in its last pass.
+        n: the number of its samples.
+        state: its arrays, a result of `state_of`.
+        J: the mean of its costs in its last pass.
     """
 
     n: int
@@ -234,11 +235,11 @@ class Upload(NamedTuple):
 
 
 def averaged(uploads: Sequence[Upload]) -> tuple[list, Any]:
-    """Return (state, J): the sum over clients of n_k / n times what each has sent, n the samples of all.
+    """Return the averages (state, J): sums over the clients of n_k / n times their values, n = sum of n_k.
 
     Args:
-        uploads: an `Upload` of each client, at least one. The sum is along the tree
-            over the clients in order.
+        uploads: an `Upload` of each client, at least one. They are summed along the
+            tree over the clients in order.
     """
     n, total = sum(upload.n for upload in uploads), TreeSum(len(uploads))
     for place, upload in enumerate(uploads):
@@ -249,18 +250,18 @@ def averaged(uploads: Sequence[Upload]) -> tuple[list, Any]:
 
 
 def arrays_of(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
-    """Return [(layer, name)] of the parameters, and of what layers have counted, such as a running mean."""
+    """Return [(layer, name of an array)] of all parameters and running statistics."""
     names = [(layer, name) for layer in every_layer(layers) for name in layer.arrays]
     return [(layer, name) for layer, name in names if getattr(layer, name) is not None]
 
 
 def state_of(layers: Sequence[Layer]) -> list:
-    """Return what a round sends: the arrays of `arrays_of`."""
+    """Return the arrays of `arrays_of`, which a round sends."""
     return [getattr(layer, name) for layer, name in arrays_of(layers)]
 
 
 def take(layers: Sequence[Layer], state: Sequence) -> None:
-    """Give `layers` these arrays, as `state_of` returns them."""
+    """Set the arrays of `layers` to `state`, a result of `state_of`."""
     for (layer, name), array in zip(arrays_of(layers), state, strict=True):
         setattr(layer, name, array)
 
@@ -269,17 +270,17 @@ def clients_of(
     X: np.ndarray, Y: np.ndarray, clients: int, *, skewed: bool = False,
     sizes: Sequence[float] | None = None, seed: int = 0,
 ) -> list[tuple]:
-    """Return (X_k, Y_k) for each client; together they have every sample once.
+    """Divide samples among clients: return (X_k, Y_k) for each; together they have every sample once.
 
     Args:
         X, Y: (n[0], m), and (n[L], m), one-hot.
         clients: K, at most m; if skewed, at most m / 2.
-        skewed: if False, each client has samples of all classes, as they come. If True, the samples are
-            sorted by class and cut into 2 K runs, of which each client gets two: it hardly knows more
-            than two classes. Source: McMahan et al. 2016, arXiv 1602.05629, section 3.
-        sizes: for each client, the number of its samples, in proportion to those of the others; by
-            default all have equally many.
-        seed: of the order of the samples, and of which client gets which run.
+        skewed: if False, the samples are shuffled, and each client has samples of all classes. If True,
+            they are sorted by class and cut into 2 K runs, of which each client gets two, so that it has
+            few classes. Source: McMahan et al. 2016, arXiv 1602.05629, section 3.
+        sizes: for each client, the number of its samples relative to that of the others; by default all
+            have equally many.
+        seed: of the order of the samples, and of the choice of the runs.
 
     Raises:
         ValueError: if a client would be without data.

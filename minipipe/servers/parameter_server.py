@@ -31,38 +31,39 @@ CLUSTER, THREADS = ENGINES = "cluster", "threads"
 
 
 class ParameterServer(Network):
-    """A network that N workers train through servers, which have the weights, on simulated devices.
+    """A network that N workers train through parameter servers, on simulated devices.
 
-    Each server updates its part of the weights:
+    Each server has a shard of the weights, and updates it:
 
         w <- w - (the optimizer's step for g)
 
     `train(batches, optimizer)` makes the updates. Then `trace`, `updates`, `arrivals`
-    and `kept` say what has happened.
+    and `kept` are the records of the run.
 
     Args:
         layers, loss: as for `Sequential`; layers without `tie`.
         workers: N.
-        servers: s, the devices among which the parameters are divided, as evenly as numbers allow. In a
-            synchronous round, N n / s bytes of n bytes of weights go into each server, and as many out.
-        on_workers: whether server k is not a device of its own, but a lane of the device of worker k. With
-            s = N, each device then sends 2 (N - 1)/N n bytes in a round, as in a ring's all-reduce.
-        mode: when a server updates, and answers a worker.
-            "sync": once the gradients of all workers are there, each of its part of one mini-batch. These are
-            summed. The slowest worker decides.
-            "async": as each gradient comes, of a mini-batch of its own. No worker waits for another one, and
-            gradients are stale.
+        servers: s, the devices among which the parameters are divided, as evenly as possible. In a
+            synchronous round, each server receives N n / s bytes, and sends as many, for n bytes of weights.
+        on_workers: whether server k is a lane of worker k's device, instead of a device of its own. With
+            s = N, each device then sends 2 (N - 1)/N n bytes in a round, as in a ring all-reduce.
+        mode: when a server updates its shard and answers workers.
+            "sync": when it has the gradients of all workers, each of its part of one mini-batch. It sums
+            them. The slowest worker determines the ticks of a round.
+            "async": when a gradient arrives; each is of a mini-batch of its own. No worker waits for another,
+            and gradients are stale.
         speeds: for each worker; at speed 1/4 a gradient takes four times as long. Left out, 1 for all.
-        ticks: of a gradient at speed 1.
-        engine: "cluster", simulated devices under one clock; or "threads" of this computer, where the seconds
-            decide which gradient comes first: `arrivals` then repeats the run on the cluster, to the bit.
-        link, ports: of the messages, as for `Cluster`. Servers are devices 0 to s - 1, workers are s to
-            s + N - 1; with `on_workers`, worker k is device k. `minipipe.cluster.ports(s, b)` gives the
-            servers alone an egress and an ingress of b bytes per tick.
+        ticks: the ticks of a gradient at speed 1.
+        engine: "cluster", simulated devices under one clock; or "threads" of this computer, where real time
+            decides which gradient arrives first. `train(..., arrivals=net.arrivals)` of another network then
+            repeats the run on the cluster, bit by bit.
+        link, ports: as for `Cluster`. Servers are devices 0 to s - 1, workers are s to s + N - 1; with
+            `on_workers`, worker k is device k. `minipipe.cluster.ports(s, b)` gives the servers alone an
+            egress and an ingress of b bytes per tick.
         seed, dtype: as for `Network`.
 
     Raises:
-        ValueError: for what does not fit, before anything is computed. A run that fails changes nothing.
+        ValueError: for arguments that do not fit together, before anything is computed.
 
     >>> import numpy as np
     >>> from minipipe.layers import Linear
@@ -86,7 +87,7 @@ class ParameterServer(Network):
         N = self.n_workers = whole_number("workers", workers, 1)
         s = self.n_servers = whole_number("servers", servers, 1)
         self._on_workers = truth("on_workers", on_workers)
-        self._n_parts = N if one_of("mode", mode, MODES) == SYNC else 1  # of a mini-batch, each of a worker
+        self._n_parts = N if one_of("mode", mode, MODES) == SYNC else 1  # parts of a mini-batch
         n_parameters = sum(vector.size for vector in self._vectors())
         if s > n_parameters:
             raise ValueError(
@@ -110,20 +111,20 @@ class ParameterServer(Network):
         self, batches: Sequence[tuple], optimizer: Optimizer, *, keep_every: int | None = None,
         arrivals: Sequence | None = None,
     ) -> list:
-        """Make one update for each of `batches`; return J of each, at the weights that its workers read.
+        """Make one update for each mini-batch; return the list of J, each at the weights that workers read.
 
         Args:
             batches: a list of (X, Y).
-            optimizer: one that takes each number by itself. Each server works with a copy that has the state
-                of its part; after the run `optimizer` has the state of all.
+            optimizer: one that updates each entry by itself. Each server works with a copy that has the state
+                of its shard; after the run `optimizer` has the state of all shards.
             keep_every: None, or n: keep a copy of the weights after every n updates.
-            arrivals: None; or those of another run, for each server the order of the workers' gradients,
-                which then is this run's order, too.
+            arrivals: None; or `arrivals` of another run, for each server the order of the workers' gradients,
+                in which this run takes them, too.
 
-        Then `trace` is the run's `Trace`; `updates` is the list of each `Update` of
-        server 0, with its workers, its `read` and its `staleness`; `arrivals` is the
-        order in which each server has got gradients; and `kept` is {number of updates:
-        the weights then}, a list with an array for each.
+        Then `trace` is the run's `Trace`; `updates` is the list of the `Update`s of
+        server 0; `arrivals` is, for each server, the order of the workers whose
+        gradients arrived; and `kept` is {number of updates: list of the weights then}.
+        A run that fails changes nothing.
         """
         checked_optimizer(optimizer).check_network(self.token)
         if why := optimizer.why_no_parts():
@@ -141,7 +142,7 @@ class ParameterServer(Network):
         keep_every = None if keep_every is None else whole_number("keep_every", keep_every, 1)
         arrivals = self._checked_arrivals(arrivals, n_parts * len(batches))
         self._parameters.check()
-        # for which numbers, a range of all, each server's optimizer remembers something
+        # the range of all parameters of which each server keeps optimizer state
         held = held_by(self.layers, lambda key, _: (key, None))
         pieces = layout_of([[held]], [[range(self.n_servers)]], in_ranges=True).memory
         memories = memories_in(pieces, optimizer, self.layers)
@@ -170,7 +171,7 @@ class ParameterServer(Network):
         )
 
     def use(self, weights: Sequence[np.ndarray]) -> None:
-        """Replace the weights by these, one of `kept`."""
+        """Replace the weights by `weights`, one of the values of `kept`."""
         self._parameters.check()
         parameters = parameters_with(self.layers, pairs_of_layers(self.layers))
         with self._lock, all_or_nothing(self._all_layers):
@@ -179,7 +180,7 @@ class ParameterServer(Network):
             self._parameters.check()
 
     def _checked_arrivals(self, arrivals, n):
-        """Return for each server the order of the n gradients that come, or None."""
+        """Return, for each server, the order of its n gradients, or None; raise `ValueError` if wrong."""
         N, s = self.n_workers, self.n_servers
         if arrivals is None:
             return [None] * s
@@ -200,7 +201,7 @@ class ParameterServer(Network):
         return arrivals
 
     def _programs(self, shares, batches, arrivals):
-        """Return the programs of all devices, as a cluster takes them."""
+        """Return the programs of all devices, for a `Cluster`."""
         n, s, n_parts = len(batches), self.n_servers, self._n_parts
         workers = []
         for number, ticks in enumerate(self._ticks):
@@ -217,16 +218,16 @@ class ParameterServer(Network):
         return [*lanes, *workers[s:]]
 
     def _names(self):
-        """Return what pictures call the devices."""
+        """Return the names of the devices in pictures."""
         workers = [f"worker {number}" for number in range(self.n_workers)]
         if self._on_workers:
             return workers
         return ["server" if self.n_servers == 1 else f"server {k}" for k in range(self.n_servers)] + workers
 
     def _take(self, shares, optimizer, memory):
-        """Make the weights, statistics and optimizer state of the finished run those of the network."""
+        """Take over the weights, statistics and optimizer state of a finished run."""
         first = shares[0]
-        write_shards(first.layers, [share.part for share in shares])  # server 0 has what layers count, too
+        write_shards(first.layers, [share.part for share in shares])  # server 0 also has the statistics
         kept = {}
         for number in first.kept:
             vectors = join_chunks([share.kept[number] for share in shares], self._vectors())
@@ -253,21 +254,22 @@ def round_ticks(
 
         max over i of (t_i + (N - i + 1) c) + N c + 2 latency
 
-    where t_1 <= t_2 <= ... are the workers' times, and c = n / (s b) is what a server's
-    part takes through its port in or its port out; nothing else is in the way. After
-    the i-th gradient, N - i more pass the port. With equal workers, that is t + 2 N c +
-    ...; if one is far slower, its t + (N + 1) c + ...
+    where t_1 <= t_2 <= ... are the workers' times, and c = n / (s b) are the ticks in
+    which a server's shard passes its ingress or its egress, if nothing else limits the
+    messages. After the i-th gradient, N - i more pass the ingress. With equal workers,
+    the round takes t + 2 N c + 2 latency; if one worker is far slower, its t + (N + 1)
+    c + 2 latency.
 
-    Rounds in a row with equal workers take t + (N + s) c + ... each, up to the last
-    one: the worker that gets its weights first is back first, so that the next
-    gradients come in while these weights go out.
+    Consecutive rounds with equal workers take t + (N + s) c + ... each, except the
+    last: the worker that gets its weights first sends its gradient first, so that the
+    next gradients arrive while the other weights leave.
 
     Args:
-        times: the ticks of a gradient, for each of the N workers, at least as many as servers.
+        times: the ticks of a gradient, for each of the N workers; N is at least `servers`.
         n_bytes: n, the bytes of all weights; a multiple of `servers`.
-        bandwidth: b, of each port of a server, bytes per tick.
+        bandwidth: b, of each port of a server, in bytes per tick.
         servers: s.
-        latency: ticks of a message.
+        latency: the ticks of latency of a message.
 
     >>> int(round_ticks([5, 5, 5], n_bytes=8, bandwidth=4)), int(round_ticks([5, 5, 50], 8, 4))
     (17, 58)
@@ -284,10 +286,10 @@ def mini_batches(
 
     Args:
         X, Y: (n[0], m) and (n[L], m).
-        batch_size: the most samples of each; those of a pass are as equal as can be.
-        n: how many mini-batches.
-        seed: each pass is shuffled as by `fit`, so that `fit` meets the same mini-batches in the
-            same order.
+        batch_size: the largest number of samples in each; sizes in a pass differ by at most one.
+        n: the number of mini-batches.
+        seed: each pass is shuffled as in `fit`, so that `fit` trains on the same mini-batches in
+            the same order.
 
     >>> X = np.arange(4.0).reshape(1, 4)
     >>> [part.tolist() for part, _ in mini_batches(X, X, batch_size=2, n=3)]

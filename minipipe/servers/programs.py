@@ -1,9 +1,9 @@
-"""What workers and servers do.
+"""The programs of workers and servers.
 
-A worker computes a gradient, pushes to each server its part of it, and waits for the
-answers: each server's part of the weights, and from server 0 the number of the
-mini-batch to go on with. A server waits for as many gradients as make an update,
-whichever workers send them, and answers these workers.
+A worker computes a gradient and pushes each server its shard of it. It then waits for
+the answers: each server's shard of the weights, and from server 0 the number of the
+next mini-batch. A server waits until it has as many gradients as an update needs, from
+any workers, updates its shard, and answers these workers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PUSH, PULL = "gradient", "weights"  # the names of the messages
 
 
 class Gradient(NamedTuple):
-    """A worker computes the gradient of a mini-batch, or of its part of it.
+    """The label of a worker's Compute: the gradient of a mini-batch, or of the worker's part of it.
 
     Args:
         batch: the number of the mini-batch.
-        versions: for each server, how many updates the weights have had with which the
-            worker computes.
+        versions: for each server, the version of the weights that the worker uses: the
+            number of updates that they have had.
 
     >>> print(Gradient(5, (3,)), Gradient(5, (3, 4)))
     5@3 5@3,4
@@ -50,14 +50,13 @@ class Gradient(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A server changes its part of the weights.
+    """The label of a server's Compute: an update of its shard of the weights.
 
     Args:
-        number: of this update, from 1 on; the weights have had that many updates then.
+        number: the number of this update, from 1; it is the version that it makes.
         batch: the number of the mini-batch.
-        workers: those whose gradients count.
-        read: how many updates the weights had had with which these gradients were
-            computed.
+        workers: the workers whose gradients it uses.
+        read: the version of the weights with which these gradients were computed.
 
     >>> update = Update(number=5, batch=4, workers=(2,), read=3)
     >>> print(update, update.staleness)
@@ -75,7 +74,7 @@ class Update(NamedTuple):
 
     @property
     def staleness(self) -> int:
-        """How many updates there were between the weights that the gradient is of and this update."""
+        """The number of updates since the worker read the weights, this update not counted."""
         return self.number - 1 - self.read
 
     def __str__(self) -> str:
@@ -88,10 +87,11 @@ class Push(NamedTuple):
     """What a worker sends to a server.
 
     Args:
-        batch, read: the number of the mini-batch, and the version of the weights.
-        terms: the server's part of the gradient, a list of vectors; J and what layers
-            have counted, for server 0, and None for the others. Servers sum each of
-            them over the workers' parts of the mini-batch.
+        batch: the number of the mini-batch.
+        read: the version of the weights.
+        terms: (the server's shard of the gradient, a list of vectors; J; the layers'
+            statistics), the last two only for server 0, else None. The server sums them
+            over the workers' parts of the mini-batch.
     """
 
     batch: int
@@ -100,18 +100,19 @@ class Push(NamedTuple):
 
 
 def worker(number: int, replica: Replica, n_batches: int, n_servers: int, ticks: float) -> Program:
-    """Compute gradients, send them to the servers, and go on with the weights that they answer.
+    """The program of a worker: compute gradients, send them to the servers, and receive new weights.
 
-    The program of a worker. It ends when it is handed a number beyond the last
-    mini-batch.
+    It ends when server 0 answers with a number beyond the last mini-batch.
 
     Args:
-        number: of the worker.
+        number: the number of the worker.
         replica: its `Replica`, with the first weights.
-        ticks: of each gradient.
+        n_batches: the number of mini-batches.
+        n_servers: the number of servers, which are devices 0 to n_servers - 1.
+        ticks: the ticks of a gradient.
     """
     batch, versions = number // replica.n_parts, (0,) * n_servers
-    order = [(number + k) % n_servers for k in range(n_servers)]  # so that not all wait for the same server
+    order = [(number + k) % n_servers for k in range(n_servers)]  # each worker begins with another server
     while batch < n_batches:
         pushes = yield Compute(Gradient(batch, versions), replica.gradient, batch, versions, ticks=ticks)
         for k in order:
@@ -124,14 +125,14 @@ def worker(number: int, replica: Replica, n_batches: int, n_servers: int, ticks:
 
 
 class Replica:
-    """A copy of the network that computes gradients of mini-batches.
+    """A worker's replica of the network, which computes gradients of mini-batches.
 
     Args:
-        net: its own, a `Sequential`.
+        net: a `Sequential` of its own.
         batches: the mini-batches, a list of (X, Y).
-        n_parts: how many parts each is cut into.
-        part: the number of the part that this worker works on.
-        step: the updates before mini-batch 0.
+        n_parts: the number of parts that each mini-batch is cut into.
+        part: the index of the part that this worker computes.
+        step: the number of updates before mini-batch 0.
     """
 
     def __init__(self, net: Sequential, batches: Sequence[tuple], n_parts: int, part: int, step: int) -> None:
@@ -139,14 +140,18 @@ class Replica:
         self.n_parts, self._part, self._step = n_parts, part, step
 
     def take(self, parts: Sequence[list]) -> None:
-        """Go on with these weights. parts: for each server its vectors."""
+        """Set the weights. parts: for each server, the vectors of its shard."""
         write_shards(self._net.layers, parts)
 
     def gradient(self, number: int, versions: tuple[int, ...]) -> list[Push]:
-        """Return for each server its `Push` of mini-batch `number`.
+        """Compute the gradient of mini-batch `number`; return a `Push` for each server.
 
-        Every gradient carries the 1/m of the whole mini-batch, so that those of its
-        parts add up.
+        Every gradient carries the 1/m of the whole mini-batch, so that the gradients of
+        its parts add up.
+
+        Args:
+            number: the number of the mini-batch.
+            versions: for each server, the version of the weights.
         """
         net, (X, Y) = self._net, self._batches[number]
         loss: Any = net.loss
@@ -164,12 +169,13 @@ class Replica:
 # A server.
 
 class Answer(NamedTuple):
-    """What a server sends back.
+    """What a server sends back to a worker.
 
     Args:
-        batch: the mini-batch to go on with; one that is not there ends the work. Only
-            that of server 0 counts.
-        version, part: of the server's weights.
+        batch: the number of the worker's next mini-batch; a number beyond the last ends
+            its program. Workers read it from server 0 only.
+        version: the version of the server's weights.
+        part: the server's shard of the weights, a list of vectors.
     """
 
     batch: int
@@ -178,28 +184,26 @@ class Answer(NamedTuple):
 
 
 def server(share: Share, workers: range, n_batches: int, arrivals: Iterable[int] | None = None) -> Program:
-    """Update the weights as soon as enough gradients are there, and answer the workers that sent them.
+    """The program of a server: update as soon as enough gradients have arrived, and answer their workers.
 
-    The program of a server.
+        w <- w - (the optimizer's step with the sum of the gradients)
 
-        w <- w - (the optimizer's step with the sum of their gradients)
+    Synchronous: an update needs the gradients of all workers, each of a part of one mini-batch. So the
+    slowest worker determines the ticks of a round.
 
-    Synchronous: all workers' gradients, each of a part of one mini-batch, make an update. So the slowest
-    worker decides how long a round takes.
-
-    Asynchronous: each gradient makes one, and is of a mini-batch of its own. No worker waits for another one,
-    and gradients are stale: of weights that other workers' updates have changed since. Source: Dean et al.
-    2012 (Downpour).
+    Asynchronous: each gradient is of a mini-batch of its own, and makes an update. No worker waits for
+    another, and gradients are stale: they are computed with weights that updates by other workers have
+    changed since. Source: Dean et al. 2012 (Downpour).
 
     Args:
         share: the server's `Share`.
-        workers: their devices, a range.
-        n_batches: how many mini-batches there are, one for each update.
-        arrivals: None, or the order in which the workers' gradients are taken, as
+        workers: the range of the workers' devices.
+        n_batches: the number of mini-batches, one for each update.
+        arrivals: None, or the order in which to take the workers' gradients, as
             recorded in another run.
     """
     n_parts, order = share.n_parts, iter(arrivals or ())
-    given = len(workers) // n_parts  # how many mini-batches the workers have begun with
+    given = len(workers) // n_parts  # the number of mini-batches that workers have begun
     for _ in range(n_batches):
         pushes: dict = {}
         while len(pushes) < n_parts:
@@ -213,27 +217,27 @@ def server(share: Share, workers: range, n_batches: int, arrivals: Iterable[int]
             pushes[number] = push
         label = Update(len(share.updates) + 1, push.batch, tuple(sorted(pushes)), push.read)
         yield Compute(label, share.update, label, pushes, ticks=0)
-        for number in sorted(pushes, key=lambda number: (number < share.rank, number)):  # each server begins
-            yield Send(PULL, Answer(given, label.number, share.part), to=workers[number])  # with another one
+        # each server answers another worker first
+        for number in sorted(pushes, key=lambda number: (number < share.rank, number)):
+            yield Send(PULL, Answer(given, label.number, share.part), to=workers[number])
         given += 1
 
 
 class Share:
-    """Server `rank` of `size`: its part of the parameters, an optimizer for it, and what has happened.
+    """The shard of the parameters that server `rank` of `size` updates, and the record of its updates.
 
     Args:
-        layers: copies of the network's; the server keeps its part of their parameters
-            up to date.
-        optimizer: its own; it takes each number by itself.
-        n_parts: the parts of each mini-batch, whose gradients make an update.
-        keep_every: None; or a number of updates after which its part is kept, again and
-            again.
+        layers: copies of the network's layers, in which the server updates its shard.
+        rank, size: which of how many servers.
+        optimizer: a copy of the optimizer, which updates each entry by itself.
+        n_parts: the number of parts of a mini-batch, whose gradients make an update.
+        keep_every: None; or n, to keep a copy of the shard after every n updates.
 
     Attributes:
-        updates, arrivals: a list of `Update`, and of the workers whose gradients came,
-            in order.
+        updates: the list of `Update`s.
+        arrivals: the workers whose gradients arrived, in order.
         costs: J of each update, on server 0.
-        kept: {number of updates: vectors}.
+        kept: {number of updates: vectors of the shard}.
     """
 
     def __init__(
@@ -250,11 +254,11 @@ class Share:
 
     @property
     def part(self) -> list:
-        """The server's part of the parameters: vectors, views of the arrays of `layers`."""
+        """The server's shard of the parameters: vectors, views of the arrays of `layers`."""
         return self._owned.vectors
 
     def update(self, label: Update, pushes: Mapping[int, Push]) -> None:
-        """Update the part with the gradients of {worker: push}."""
+        """Update the shard. label: of the update; pushes: {worker: its `Push`}."""
         total = TreeSum(self.n_parts)
         for place, number in enumerate(label.workers):
             total.add(place, pushes[number].terms)
@@ -272,11 +276,13 @@ class Share:
 
 
 def ticks_of_each(n: int, ticks: float, speeds: Sequence[float] | None, who: str = "workers") -> list:
-    """Return what takes `ticks` at speed 1 on each of n devices: ticks / speed, exactly where both are exact.
+    """Return ticks / speed for each of n devices, as an exact number unless one of the two is a float.
 
     Args:
+        n: the number of devices.
+        ticks: the ticks at speed 1.
         speeds: a list of n numbers above 0; None, if all have speed 1.
-        who: what an error calls the devices.
+        who: the name of the devices in errors.
 
     >>> ticks_of_each(2, 2, speeds=[1, Fraction(1, 4)])
     [2, 8]
