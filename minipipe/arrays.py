@@ -324,7 +324,8 @@ def one_hot(labels: ArrayLike, n_classes: int, dtype: DTypeLike = np.float64) ->
     """Return Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
 
     Args:
-        labels: (m,) or (..., m), such as (T, m) for sequences: whole numbers in 0..n_classes-1.
+        labels: (m,) or (..., m), such as (T, m) for sequences: whole numbers in
+            0..n_classes-1.
         n_classes: how many classes there are.
         dtype: that of Y.
 

@@ -169,8 +169,9 @@ class Rational(Fraction):
     def erf(self) -> Rational:
         """2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
-        As e^(-x^2) 2x / sqrt(pi) (1 + 2x^2/3 (1 + 2x^2/5 (1 + ...))), in which nothing cancels. Source:
-        Abramowitz and Stegun 1964, Handbook of Mathematical Functions, equation 7.1.6.
+        As e^(-x^2) 2x / sqrt(pi) (1 + 2x^2/3 (1 + 2x^2/5 (1 + ...))), in which nothing
+        cancels. Source: Abramowitz and Stegun 1964, Handbook of Mathematical Functions,
+        equation 7.1.6.
         """
         if abs(self) > 10:
             return Rational(1 if self > 0 else -1)  # to more than 140 bits
@@ -193,8 +194,9 @@ class Rational(Fraction):
 def rational(array: ArrayLike) -> np.ndarray:
     """Return an object array of `Rational` with exactly the values of `array`.
 
-    array: any shape, of integers, floats (each float is a fraction with a power of two below the
-    line), fractions, or strings such as "1/3". Raises `ValueError` for NaN and infinity.
+    array: any shape, of integers, floats (each float is a fraction with a power of two
+    below the line), fractions, or strings such as "1/3". Raises `ValueError` for NaN
+    and infinity.
 
     >>> rational([0.5, 3])
     array([Rational(1, 2), Rational(3, 1)], dtype=object)

@@ -33,8 +33,9 @@ def digits(dtype: DTypeLike = "float64") -> Dataset:
     Args:
         dtype: of X and Y, floats, which hold these numbers exactly.
 
-    Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
-    Repository, 1998, doi 10.24432/C50P49, licence CC BY 4.0; the part that scikit-learn's `load_digits` has.
+    Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI
+    Machine Learning Repository, 1998, doi 10.24432/C50P49, licence CC BY 4.0; the part
+    that scikit-learn's `load_digits` has.
 
     >>> X, Y = digits().train
     >>> X.shape, Y.shape

@@ -1,11 +1,9 @@
 """Layers by hand: one class per formula, samples in columns.
 
-Each file of this room registers its layers in `LAYERS`; they are found there, and
-`minipipe` hands them on.
-
-Where to read: `layer` is the contract, `linear` the model that keeps it; what networks
-and stages do with a list of layers is in `through`, and where devices share the work
-inside them, in `exchanging`.
+Each file of this package registers its layers in `LAYERS`, from which `minipipe` takes
+them. Read `layer` first, the base class, then `linear`, its model. `through` runs a
+list of layers, for networks and stages. `exchanging` has the layers that communicate
+where devices share the work of a layer.
 """
 
 from .attention import recomputing  # noqa: F401

@@ -95,10 +95,10 @@ class Tanh(Elementwise):
 class LeakyReLU(Elementwise):
     """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same positions.
 
-    Forward and backward multiply by the same D: 1 where Z > 0, negative_slope elsewhere,
-    also at Z = 0. Computed as D = max(1 or 0 as in ReLU, negative_slope), hence
-    0 <= negative_slope <= 1; anything else raises `ValueError`. Source: Maas, Hannun,
-    Ng 2013, ICML workshop on deep learning.
+    Forward and backward multiply by the same D: 1 where Z > 0, negative_slope
+    elsewhere, also at Z = 0. Computed as D = max(1 or 0 as in ReLU, negative_slope),
+    hence 0 <= negative_slope <= 1; anything else raises `ValueError`. Source: Maas,
+    Hannun, Ng 2013, ICML workshop on deep learning.
 
     >>> LeakyReLU(negative_slope=0.5).forward(np.array([[-1.0, 2.0]]))
     array([[-0.5,  2. ]])
@@ -162,7 +162,8 @@ class GELU(Elementwise):
         approximate: "tanh" for GELU's tanh form, "none" for P itself. PyTorch has the
             same argument; its default is "none".
 
-    With "none" and U = Z / sqrt(2), P = erfc(-U) / 2, and because its derivative is the normal density:
+    With "none" and U = Z / sqrt(2), P = erfc(-U) / 2, and because its derivative is the
+    normal density:
 
         A' = P + U * e^(-U^2) / sqrt(pi),    dZ = dA * A'
 
@@ -173,9 +174,10 @@ class GELU(Elementwise):
 
         A = Z * (1 + T)/2,    A' = (1 + T)/2 + Z/2 * (1 - T^2) * c * (1 + 3 * k * Z^2)
 
-    For large |Z|, the second terms of A' are 0 to more than 64 bits. So they are computed
-    from Z clipped to -40..40 ("none"), or to -10..10 together with T ("tanh"): then no
-    power overflows. Source: Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2.
+    For large |Z|, the second terms of A' are 0 to more than 64 bits. So they are
+    computed from Z clipped to -40..40 ("none"), or to -10..10 together with T ("tanh"):
+    then no power overflows. Source: Hendrycks and Gimpel 2016, arXiv 1606.08415,
+    section 2.
 
     >>> GELU().forward(np.array([[-1e30, 0.0, 1e30]])) + 0
     array([[0.e+00, 0.e+00, 1.e+30]])
@@ -229,8 +231,8 @@ class Softmax(Layer):
 
         dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)      dZ = A * (dA - sum(dA * A))
 
-    The maximum of each column is subtracted first; this does not change A, and keeps e^Z
-    from overflowing. To learn classes, leave this layer out and use the loss
+    The maximum of each column is subtracted first; this does not change A, and keeps
+    e^Z from overflowing. To learn classes, leave this layer out and use the loss
     SoftmaxCrossEntropy, which contains it. Source: Bridle 1990, NIPS 2.
 
     >>> Softmax().forward(np.array([[0.0, 1000.0], [0.0, 0.0]]))
@@ -267,7 +269,8 @@ class Dropout(Layer):
     cheap: its n-th number is a function of n and the key, and each sample has its own
     range of n.
 
-    Sources: Srivastava et al. 2014, JMLR 15; Salmon et al. 2011, SC 11, for the generator, Philox.
+    Sources: Srivastava et al. 2014, JMLR 15; Salmon et al. 2011, SC 11, for the
+    generator, Philox.
 
     >>> layer = Dropout(0.5)
     >>> layer.initialize(np.random.default_rng(0))
@@ -306,8 +309,8 @@ class Dropout(Layer):
     def _kept(self, shape):
         """Return a boolean array of `shape`, (..., m), True where D is 1.
 
-        Each value of the counter gives eight 32-bit numbers. A sample uses as many values
-        as it needs.
+        Each value of the counter gives eight 32-bit numbers. A sample uses as many
+        values as it needs.
         """
         n, m = math.prod(shape[:-1]), shape[-1]
         blocks = -(-n // 8)

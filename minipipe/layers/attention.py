@@ -34,7 +34,8 @@ class MultiHeadAttention(Block):
         causal: whether a position sees only itself and the positions before it.
 
     A_prev, A (d, T, m). Four Linear(d, d) compute Q, K, V and the output. The d rows of
-    Q, K and V are divided among the heads. For one head of one sample, with Q, K, V (d_h, T):
+    Q, K and V are divided among the heads. For one head of one sample, with Q, K, V
+    (d_h, T):
 
         S = K^T Q / sqrt(d_h)      S[j, t]: how well key j fits query t                (T, T)
         P = softmax of S's columns; with causal=True, P[j, t] = 0 for j > t            (T, T)
@@ -49,7 +50,8 @@ class MultiHeadAttention(Block):
     comes from the future. P has T^2 entries for each head of each sample. It is kept
     for the backward or, if the layer `recomputes`, recomputed from Q and K.
 
-    Sources: Vaswani et al. 2017, arXiv 1706.03762, section 3.2; Korthikanti et al. 2022, arXiv 2205.05198.
+    Sources: Vaswani et al. 2017, arXiv 1706.03762, section 3.2; Korthikanti et al.
+    2022, arXiv 2205.05198.
 
     >>> layer = MultiHeadAttention(4, n_heads=2, causal=True)
     >>> layer.initialize(np.random.default_rng(0))
@@ -118,8 +120,8 @@ class MultiHeadAttention(Block):
     def _softmax(self, S):
         """Return P, the softmax of S's columns.
 
-        Entries that the causal mask hides are first set to the smallest of their column,
-        so that none of them is the maximum that is subtracted.
+        Entries that the causal mask hides are first set to the smallest of their
+        column, so that none of them is the maximum that is subtracted.
         """
         if self.causal:
             positions = np.arange(S.shape[2])
@@ -193,12 +195,13 @@ class TransformerBlock(Chain):
         n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden), which act on
             each position by itself; 4 d if None.
         causal: whether a position sees only itself and the positions before it.
-        dropout: the probability with which an entry of what is added to A_prev and to B is 0.
+        dropout: the probability with which an entry of what is added to A_prev and to B
+            is 0.
 
     With n_hidden = 4 d it has 12 d^2 + 13 d parameters.
 
-    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before instead of after,
-    Xiong et al. 2020, arXiv 2002.04745.
+    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before
+    instead of after, Xiong et al. 2020, arXiv 2002.04745.
 
     >>> layer = TransformerBlock(8, n_heads=2, causal=True)
     >>> layer.initialize(np.random.default_rng(0))

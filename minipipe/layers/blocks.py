@@ -130,7 +130,8 @@ class BlockCache(NamedTuple):
     Args:
         of_layers: the caches of its layers.
         kept: what the block itself needs, until `backward_input`.
-        halves: after `backward_input`, the result of `put_aside` for each layer; None before.
+        halves: after `backward_input`, the result of `put_aside` for each layer; None
+            before.
     """
 
     of_layers: list
@@ -268,9 +269,9 @@ class Add(Branches):
 class Residual(Add):
     """A = A_prev + f(A_prev), where f is `layers` one after another, and keeps the shape.
 
-    dA_prev = dZ + (dZ back through the layers): the first term reaches A_prev unchanged,
-    however many layers there are. If f changes the shape, use `Add(layers, shortcut)`.
-    Source: He et al. 2015, arXiv 1512.03385.
+    dA_prev = dZ + (dZ back through the layers): the first term reaches A_prev
+    unchanged, however many layers there are. If f changes the shape, use `Add(layers,
+    shortcut)`. Source: He et al. 2015, arXiv 1512.03385.
 
     >>> from .linear import Linear
     >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))
@@ -297,8 +298,8 @@ class Residual(Add):
 class Concat(Branches):
     """A = the branches' outputs, concatenated along axis 0 (features or channels).
 
-    The other axes must be equal. Each row of A comes from one branch, so each branch gets
-    its own rows of dZ. Source: Szegedy et al. 2014, arXiv 1409.4842.
+    The other axes must be equal. Each row of A comes from one branch, so each branch
+    gets its own rows of dZ. Source: Szegedy et al. 2014, arXiv 1409.4842.
 
     >>> Concat([], []).forward(np.array([[1.0, 2.0]]))
     array([[1., 2.],

@@ -93,21 +93,21 @@ class Convolution(Kernel):
         kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
             padding and dilation.
         stride: positions from one window to the next.
-        padding: zeros on both sides of an axis; "same" keeps the length, with an odd zero
-            at the end.
+        padding: zeros on both sides of an axis; "same" keeps the length, with an odd
+            zero at the end.
         dilation: positions from one entry of the kernel to the next.
         groups: output channel o sees only the C / groups input channels of its own
             group.
         bias: whether b is added.
 
     There are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on
-    an axis of length n. Defaults are PyTorch's. W is drawn by `he`, with n_prev =
-    C / groups * prod(kernel_size), the inputs of one output. Options out of range, and a
+    an axis of length n. Defaults are PyTorch's. W is drawn by `he`, with n_prev = C /
+    groups * prod(kernel_size), the inputs of one output. Options out of range, and a
     kernel that does not fit into A_prev, raise `ValueError`.
 
-    Unfold A_prev: let column (p, k) of a matrix list all entries that window p of sample
-    k covers, columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation - padding, k].
-    Then this is the Linear layer:
+    Unfold A_prev: let column (p, k) of a matrix list all entries that window p of
+    sample k covers, columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation -
+    padding, k]. Then this is the Linear layer:
 
         Z = W columns + b      dcolumns = W^T dZ      dW = dZ columns^T      db = row sums of dZ
 
@@ -117,7 +117,8 @@ class Convolution(Kernel):
     matrix is prod(kernel_size) times as large as A_prev. Only a band of it exists at a
     time, and backward unfolds A_prev again instead of caching the matrix.
 
-    Sources: LeCun et al. 1989, Neural Computation 1(4); the matrix product: Chellapilla, Puri, Simard 2006.
+    Sources: LeCun et al. 1989, Neural Computation 1(4); the matrix product:
+    Chellapilla, Puri, Simard 2006.
     """
 
     def __init__(
@@ -237,12 +238,13 @@ class TransposedConvolution(Kernel):
         dilation: positions from one entry of the kernel to the next.
 
     An axis of length n becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2
-    padding + output_padding long. Defaults are PyTorch's. W is drawn by `he`; of the
-    C / groups * prod(kernel_size) weights of an output channel, one in prod(stride) acts
+    padding + output_padding long. Defaults are PyTorch's. W is drawn by `he`; of the C
+    / groups * prod(kernel_size) weights of an output channel, one in prod(stride) acts
     on each position, so W is multiplied by sqrt(prod(stride)). Options out of range
     raise `ValueError`.
 
-    It is a convolution's backward_input with the same W. In matrices, with the columns of the windows of dZ:
+    It is a convolution's backward_input with the same W. In matrices, with the columns
+    of the windows of dZ:
 
         Z = fold(W^T A_prev) + b      dA_prev = W columns      dW = A_prev columns^T      db = row sums of dZ
 

@@ -140,7 +140,8 @@ class PositionalEmbedding(Layer):
 
         dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k; 0 for t >= T
 
-    Sources: Gehring et al. 2017, arXiv 1705.03122; Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
+    Sources: Gehring et al. 2017, arXiv 1705.03122; Vaswani et al. 2017, arXiv
+    1706.03762, section 3.5.
 
     >>> layer = PositionalEmbedding(1, 3)
     >>> layer.W = np.array([[10.0, 20.0, 30.0]])

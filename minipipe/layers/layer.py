@@ -21,7 +21,8 @@ from ..registry import AsCode, Examples, Registry
 def he(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
     """Draw W (n, n_prev) from N(0, 2/n_prev), which keeps the mean square of a signal through ReLU.
 
-    `rng` is a `numpy.random.Generator`. Source: He et al. 2015, arXiv 1502.01852, equation 10.
+    `rng` is a `numpy.random.Generator`. Source: He et al. 2015, arXiv 1502.01852,
+    equation 10.
     """
     return rng.standard_normal((n, n_prev)) * np.sqrt(2 / n_prev)
 
@@ -53,9 +54,7 @@ def take_statistics(layers: Sequence[Layer]) -> list | None:
 def commit(layers: Sequence, statistics: list | None) -> None:
     """Update the layers from their statistics of a whole mini-batch: BatchNorm moves its running mean.
 
-    Args:
-        layers: the layers, those inside of others included.
-        statistics: a list as from `take_statistics`, summed over the mini-batch, or None.
+    `layers` and `statistics` correspond, as in `take_statistics`; None: there are no statistics.
     """
     for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
         if counted is not None:
@@ -72,9 +71,11 @@ def pairs_of_layers(layers: Iterable[Layer]) -> list[Gradients]:
 def parameters_with(layers: Sequence[Layer], gradients: Sequence[tuple]) -> dict:
     """Return {(index of the layer, "W" or "b", position): (owner, parameter, gradient)}.
 
-    The owner is that layer, or a layer inside it; `position` numbers the owners of one layer.
+    The owner is that layer, or a layer inside it; `position` numbers the owners of one
+    layer.
 
-    `gradients` is a list of `(dW, db)`, one for each of `layers`; raise `ValueError` for another length.
+    `gradients` is a list of `(dW, db)`, one for each of `layers`; raise `ValueError`
+    for another length.
     """
     if len(layers) != len(gradients):
         raise ValueError(
@@ -137,7 +138,8 @@ def _whole_of(kind):
 def _halves_of(writer, are_both):
     """Return {name: half}, made from the `backward` of the class `writer`.
 
-    are_both: whether both halves are made; the first then leaves dW and db in the cache for the second.
+    are_both: whether both halves are made; the first then leaves dW and db in the cache
+    for the second.
     """
     def derivatives(self, dZ):
         found = writer.backward(self, dZ)
@@ -174,9 +176,9 @@ class Layer(AsCode):
         backward_input(dZ)      -> dA_prev
         backward_weight(dZ)     -> (dW, db)
 
-    A class writes `forward`, and `backward` or its two halves; `Layer` makes the rest. A
-    subclass of any layer may override them, and call `super().backward(dZ)`. Halves made
-    from a whole `backward` work in every schedule and split, but save no memory:
+    A class writes `forward`, and `backward` or its two halves; `Layer` makes the rest.
+    A subclass of any layer may override them, and call `super().backward(dZ)`. Halves
+    made from a whole `backward` work in every schedule and split, but save no memory:
     `backward_input` computes dW and db as well, and leaves them in `cache` until
     `backward_weight` returns them.
 
@@ -197,26 +199,27 @@ class Layer(AsCode):
     MadeGradients(dW=array([[5.],
            [6.]]), db=None)
 
-    Two rules make micro-batches work. A layer never divides by m: the loss has done that,
-    so the gradients of micro-batches simply add. And all that `backward` needs from
-    `forward` is in `cache`, one value that a stage takes out and puts back while other
-    micro-batches pass through. After `backward_input`, `cache` holds only what
+    Two rules make micro-batches work. A layer never divides by m: the loss has done
+    that, so the gradients of micro-batches simply add. And all that `backward` needs
+    from `forward` is in `cache`, one value that a stage takes out and puts back while
+    other micro-batches pass through. After `backward_input`, `cache` holds only what
     `backward_weight` still reads. If that half reads no dZ, since `backward_input` has
     made dW and db already, the class says `weight_after_input = True`.
 
-    The dtype of the result is that of the input. A layer writes into no array that it was
-    given or has returned. The input must stay unchanged until `backward`, because `cache`
-    may refer to it. A network copies outputs and parameters that are views (`in_one_piece`).
+    The dtype of the result is that of the input. A layer writes into no array that it
+    was given or has returned. The input must stay unchanged until `backward`, because
+    `cache` may refer to it. A network copies outputs and parameters that are views
+    (`in_one_piece`).
 
-    `W` and `b` are None in a layer without parameters, and so are `dW` and `db`. None from
-    `backward_weight` keeps a parameter as it is. A layer made of `layers` has tuples with
-    one entry per layer. A layer may take or return a pair of arrays; its shape and its
-    gradient then are pairs.
+    `W` and `b` are None in a layer without parameters, and so are `dW` and `db`. None
+    from `backward_weight` keeps a parameter as it is. A layer made of `layers` has
+    tuples with one entry per layer. A layer may take or return a pair of arrays; its
+    shape and its gradient then are pairs.
 
     `output_shape(shape)`, `parameter_shapes()` and `macs(shape)` need no numbers. The
-    attributes below tell the rest of the package about the layer. `LAYERS` registers it.
-    Before a forward, a network sets `training`, `step` (updates so far) and `first_sample`
-    (the position in the mini-batch of the first sample of A_prev).
+    attributes below tell the rest of the package about the layer. `LAYERS` registers
+    it. Before a forward, a network sets `training`, `step` (updates so far) and
+    `first_sample` (the position in the mini-batch of the first sample of A_prev).
     """
 
     W: Tree = None
@@ -286,7 +289,8 @@ class Layer(AsCode):
         """Compute A = f(A_prev), the equation of the class, and keep in `cache` what backward needs.
 
         Args:
-            A_prev: (n_prev, ..., m), the output of the layer before; samples are the last axis.
+            A_prev: (n_prev, ..., m), the output of the layer before; samples are the
+                last axis.
 
         Returns:
             A (n, ..., m), in the dtype of A_prev.
@@ -302,7 +306,8 @@ class Layer(AsCode):
             dZ: the gradient with respect to A, in the shape of A, divided by m already.
 
         Returns:
-            (dA_prev, dW, db), in the shapes of A_prev, W and b; dW and db sum over samples.
+            (dA_prev, dW, db), in the shapes of A_prev, W and b; dW and db sum over
+                samples.
         """
         raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
 
@@ -331,8 +336,8 @@ class Layer(AsCode):
     def copy(self: OneLayer, convert: Callable = lambda array: array.copy()) -> OneLayer:
         """Return a copy with the parameters `convert(W)` and `convert(b)`, and no cache.
 
-        `layer.copy(np.float32)` changes the dtype, `layer.copy(minipipe.exact.rational)` makes the
-        parameters exact.
+        `layer.copy(np.float32)` changes the dtype,
+        `layer.copy(minipipe.exact.rational)` makes the parameters exact.
         """
         twin = copy.copy(self)
         twin.layers = tuple(layer.copy(convert) for layer in self.layers)
@@ -353,9 +358,10 @@ class Layer(AsCode):
             "heads"    all have A_prev, and each makes a summand of A
             "tokens"   as "heads": each knows its own tokens, and has zeros for the others
 
-        Units, or channels, are the entries along axis 0. `splits` has an entry for each `how` that the layer
-        allows: {"W" or "b": the axis along which it is cut}; for a layer made of `layers`, the `how` of each.
-        A class that has sizes in other attributes adapts them.
+        Units, or channels, are the entries along axis 0. `splits` has an entry for each
+        `how` that the layer allows: {"W" or "b": the axis along which it is cut}; for a
+        layer made of `layers`, the `how` of each. A class that has sizes in other
+        attributes adapts them.
         """
         part, axes = copy.copy(self), self.splits[how]
         part.cache = part.statistics = None
@@ -381,7 +387,8 @@ class Layer(AsCode):
 
         Args:
             dZ: the gradient with respect to A, an array or a pair of arrays.
-            shape_of_input: from the cache to the shape of A_prev; left out, it is the cache's own.
+            shape_of_input: from the cache to the shape of A_prev; left out, it is the
+                cache's own.
         """
         cache = self.cache
         if cache is None:
@@ -423,8 +430,9 @@ class Layer(AsCode):
     def checked_parameter(self, name: str, value: Any, shape: Shape | None = None) -> np.ndarray | None:
         """Return the parameter `name`, "W" or "b", as an array of floats or fractions, or None.
 
-        Raise `ValueError` for another shape than `shape`, or for () if that is left out, and for
-        a `value`, as the user has given it, with entries that are not finite real numbers.
+        Raise `ValueError` for another shape than `shape`, or for () if that is left
+        out, and for a `value`, as the user has given it, with entries that are not
+        finite real numbers.
         """
         if value is None:
             return None
@@ -455,7 +463,8 @@ def finite(owner: object, numbers: Tree, what: str) -> Tree:
 def overflow(owner: object, numbers: Tree, what: str) -> FloatingPointError:
     """Return the `FloatingPointError` for `numbers`, an array or a tuple of arrays, that are not finite.
 
-    owner: the layer or loss that has computed them. what: their name in the error, such as "its output".
+    owner: the layer or loss that has computed them. what: their name in the error, such
+    as "its output".
     """
     dtype = next(array.dtype for array in leaves(numbers) if not is_finite(array))
     return FloatingPointError(

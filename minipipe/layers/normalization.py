@@ -24,11 +24,12 @@ class Normalization(Layer):
 
     mean and var are taken over groups of N entries. A_prev, A (n, ..., m); W, b (n, 1),
     a scale and a shift for each row; var is the mean squared distance from the mean.
-    `n` is the number of rows; `epsilon` keeps a group of equal entries from division by 0.
+    `n` is the number of rows; `epsilon` keeps a group of equal entries from division by
+    0.
 
-    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ. An
-    entry x_j of X depends on every entry a_i of the group in A_prev: directly, through
-    the mean and through s:
+    Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ.
+    An entry x_j of X depends on every entry a_i of the group in A_prev: directly,
+    through the mean and through s:
 
         dx_j/da_i = (1[i = j] - 1/N - x_i x_j / N) / s        since ds/da_i = (a_i - mean) / (N s) = x_i / N
 
@@ -118,8 +119,8 @@ class LayerNorm(Normalization):
     """The `Normalization` in which the n entries of one sample, at one position, form a group.
 
     A sample's result does not depend on other samples, so full batch and micro-batches
-    agree. In a Transformer, each token is normalised by itself. Source: Ba, Kiros, Hinton
-    2016, arXiv 1607.06450.
+    agree. In a Transformer, each token is normalised by itself. Source: Ba, Kiros,
+    Hinton 2016, arXiv 1607.06450.
 
     >>> layer = LayerNorm(2)
     >>> layer.initialize(np.random.default_rng(0))
@@ -172,11 +173,12 @@ class BatchNorm(Normalization):
 
         running <- (1 - momentum) * running + momentum * (value of the whole mini-batch)
 
-    The mean and variance of the mini-batch are combined from those of its micro-batches,
-    of any sizes (`Moments`). The variance is unbiased, with n - 1 as the divisor. A
-    recomputed forward is not counted again.
+    The mean and variance of the mini-batch are combined from those of its
+    micro-batches, of any sizes (`Moments`). The variance is unbiased, with n - 1 as the
+    divisor. A recomputed forward is not counted again.
 
-    Sources: Ioffe and Szegedy 2015, arXiv 1502.03167; Huang et al. 2018, arXiv 1811.06965, section 2.
+    Sources: Ioffe and Szegedy 2015, arXiv 1502.03167; Huang et al. 2018, arXiv
+    1811.06965, section 2.
 
     >>> layer = BatchNorm(1)
     >>> layer.initialize(np.random.default_rng(0))
@@ -241,8 +243,8 @@ class Moments(NamedTuple):
 
         n = n1 + n2     mean = (n1 mean1 + n2 mean2) / n     M2 = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
 
-    Unlike with a sum of squares, no large number is subtracted from another one. Source:
-    Chan, Golub, LeVeque 1979, Stanford report STAN-CS-79-773.
+    Unlike with a sum of squares, no large number is subtracted from another one.
+    Source: Chan, Golub, LeVeque 1979, Stanford report STAN-CS-79-773.
 
     >>> Moments(1, 1.0, 0.0) + Moments(1, 3.0, 0.0)
     Moments(n=2, mean=2.0, M2=2.0)
@@ -263,11 +265,11 @@ class SynchronisedBatchNorm(BatchNorm):
     """A `BatchNorm` in which a row, over all replicas of the network, forms one group.
 
     Args:
-        layer: the `BatchNorm`; both objects share its attributes, parameters and running
-            statistics included.
+        layer: the `BatchNorm`; both objects share its attributes, parameters and
+            running statistics included.
 
-    Forward: each replica r sends its `Moments`: n_r entries in a row, their mean_r, and M2_r, the
-    sum of their squared distances from it. All replicas add them up:
+    Forward: each replica r sends its `Moments`: n_r entries in a row, their mean_r, and
+    M2_r, the sum of their squared distances from it. All replicas add them up:
 
         mean = sum_r n_r mean_r / n         var = sum_r (M2_r + n_r (mean_r - mean)^2) / n
 

@@ -23,11 +23,12 @@ def take_over(layers: Iterable[Layer], copies: Iterable[Layer], dtype: np.dtype 
     Args:
         layers: the user's layers, a flat list.
         copies: the network's copies of them, in the same order, which get the arrays.
-        dtype: the floats that the user wants, or None; with fractions it is object all the same.
+        dtype: the floats that the user wants, or None; with fractions it is object all
+            the same.
 
     Raises:
-        ValueError: for an array that cannot be a parameter, and for one layer object with
-            parameters in two places, since its copies would train apart.
+        ValueError: for an array that cannot be a parameter, and for one layer object
+            with parameters in two places, since its copies would train apart.
     """
     met: dict[int, Layer] = {}
     found: list[np.dtype] = []
@@ -50,7 +51,8 @@ class Parameters:
     """The arrays of a network's layers (W, b, running statistics), and whether the user assigned new ones.
 
     Args:
-        layers: the network's layers, initialized, a flat list with those inside of others.
+        layers: the network's layers, initialized, a flat list with those inside of
+            others.
         network: the network's own list of layers.
         ties: {name: indices in `network` of the layers that share a W}.
         dtype: the dtype of the network.

@@ -3,10 +3,10 @@
 A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes,
 samples. On each spatial axis, the first window of length `kernel_size` starts `padding`
 positions before the first entry, and the others follow every `stride` positions. So an
-axis of length n has (n + 2 * padding - kernel_size) // stride + 1 windows. The loops run
-over the offsets in a window, never over windows: for each offset, one strided view of
-A_prev holds the entry at that offset of every window. Padding is not stored: a window
-takes part only at the offsets that lie inside A_prev.
+axis of length n has (n + 2 * padding - kernel_size) // stride + 1 windows. The loops
+run over the offsets in a window, never over windows: for each offset, one strided view
+of A_prev holds the entry at that offset of every window. Padding is not stored: a
+window takes part only at the offsets that lie inside A_prev.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -64,8 +64,8 @@ class Pool(Layer):
     def at_offsets(self, shape: Shape) -> list:
         """Return [(index into A, index into A_prev)] for the offsets in a window, last axis fastest.
 
-        For an A_prev of `shape`, they select two views of equal shape: the windows whose
-        entry at the offset lies inside A_prev, and these entries.
+        For an A_prev of `shape`, they select two views of equal shape: the windows
+        whose entry at the offset lies inside A_prev, and these entries.
         """
         every_window = (*(slice(0, n) for n in self.windows.count(shape[1:-1])), EVERY)
         offsets = np.ndindex(*self.windows.kernel_size)

@@ -36,7 +36,8 @@ def in_one_piece(A: Tree) -> Tree:
     """Return `A` itself if its memory layout is that of a new array, else a copy with that layout.
 
     Args:
-        A: an array, or a tuple or list of arrays, of which a tuple is returned; None stays None.
+        A: an array, or a tuple or list of arrays, of which a tuple is returned; None
+            stays None.
 
     BLAS may round a product of the same numbers differently if their memory layout
     differs. Arrays from messages and files have the layout of new ones. So outputs,
@@ -97,7 +98,8 @@ def forward_program(
     Args:
         layers: the layers, in order.
         A: the input of the first.
-        skips: {name: the output of a Fork for its Join}, which Forks fill and Joins empty.
+        skips: {name: the output of a Fork for its Join}, which Forks fill and Joins
+            empty.
         call: `call(layer, A_prev)` returns A of a layer that needs no other device. A
             function that calls `layer.output_shape` passes shapes instead of arrays.
     """
@@ -121,12 +123,12 @@ def backward_program(
     Args:
         layers: the layers in order, after a forward.
         dA: the gradient with respect to the output of the last.
-        skips: {name: gradient with respect to the input of a Join from its Fork}, which Joins
-            fill and Forks empty.
-        wants_dX: whether dX is needed. If not, it is None, and nothing is computed before
-            the first layer with parameters.
-        then: `then(index, half)` is called for each layer with parameters, from the last to the
-            first, with the result of `put_aside`.
+        skips: {name: gradient with respect to the input of a Join from its Fork}, which
+            Joins fill and Forks empty.
+        wants_dX: whether dX is needed. If not, it is None, and nothing is computed
+            before the first layer with parameters.
+        then: `then(index, half)` is called for each layer with parameters, from the
+            last to the first, with the result of `put_aside`.
     """
     first = 0
     if not wants_dX:

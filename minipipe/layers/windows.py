@@ -173,7 +173,8 @@ class Windows:
     def inside(self, i: Sequence[int], lengths: Shape, box: Box) -> tuple:
         """Return (windows of `box` whose entry i lies inside the array, positions of that entry), as slices.
 
-        `lengths` are those of the array's axes. Windows are numbered from the first of `box`.
+        `lengths` are those of the array's axes. Windows are numbered from the first of
+        `box`.
         """
         windows, positions = [], []
         axes = zip(lengths, box, self.stride, self.dilation, i, self.padding)
@@ -194,7 +195,8 @@ def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> It
     Args:
         shape: the shape of the array.
         bytes_of_one: the bytes that one position needs.
-        span, stride: n rows along the first axis need (n - 1) * stride + span rows of memory.
+        span, stride: n rows along the first axis need (n - 1) * stride + span rows of
+            memory.
 
     `box` has a slice per axis; `where` is the slice of its positions, which are
     consecutive, in the flattened array. A box has some rows of the first axis. If one
@@ -302,9 +304,9 @@ def convolve_transposed(
         groups: the number of groups of channels.
         shape: the shape of A, (C, *lengths, m).
 
-    dcolumns = W^T dZ, and dA at a position is the sum over all windows that cover it. At
-    stride 1 that is a convolution of dZ with the reversed kernel. It is faster, unless it
-    has to unfold far more numbers than are added here.
+    dcolumns = W^T dZ, and dA at a position is the sum over all windows that cover it.
+    At stride 1 that is a convolution of dZ with the reversed kernel. It is faster,
+    unless it has to unfold far more numbers than are added here.
     """
     n_added, n_unfolded = shape[0] * math.prod(dZ.shape[1:]), len(dZ) * math.prod(shape[1:])
     if max(windows.stride) == 1 and n_unfolded < COST_OF_ADDING * n_added:
@@ -354,9 +356,9 @@ def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> n
 def row_by_row(windows: Windows, shape: Shape) -> bool:
     """Tell whether each row of `windows`, along the first spatial axis, gets its own matrix product.
 
-    Its rows of A must be consecutive, and its columns many; `shape` is that of Z. If not,
-    all windows become one row: an axis of length 1 is put in front, and A is unfolded
-    along all of its axes.
+    Its rows of A must be consecutive, and its columns many; `shape` is that of Z. If
+    not, all windows become one row: an axis of length 1 is put in front, and A is
+    unfolded along all of its axes.
     """
     return windows.dilation[0] == 1 and (shape[1] == 1 or math.prod(shape[2:]) >= LEAST_COLUMNS)
 

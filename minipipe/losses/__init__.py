@@ -1,7 +1,7 @@
 """Cost functions, and the only place where 1/m appears.
 
-Each file of this room registers its losses in `LOSSES`; they are found there, and
-`minipipe` hands them on.
+Each file of this package registers its losses in `LOSSES`, from which `minipipe` takes
+them.
 """
 
 from .loss import LOSSES, Loss  # noqa: F401

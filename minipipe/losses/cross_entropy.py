@@ -1,4 +1,4 @@
-"""Cross-entropy between shares of classes, or probabilities, and labels."""
+"""Cross-entropy between predicted probabilities, or logits, and labels."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -24,16 +24,16 @@ class SoftmaxCrossEntropy(Loss):
 
         P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (S P - Y) / m
 
-    with S, the sums of Y's columns, which are 1 but for rounding; if one is off by more
-    than 0.001, `ValueError` is raised.
+    S are the sums of Y's columns: 1, up to rounding. If a sum is off by more than
+    0.001, `ValueError` is raised.
 
     With more axes, as in (n_classes, T, m), a sample's cost is the mean over its
-    positions, and m above stands for T m.
+    positions, and m above is T m.
 
     The derivative: L = s log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds
-    up to s, so dL/dz_c = s p_c - y_c. Each column is shifted by its own maximum, which
-    changes neither P nor J and keeps e^Z from overflowing; a maximum over the batch
-    would make a sample's cost depend on its neighbours.
+    up to s, so dL/dz_c = s p_c - y_c. The maximum of each column is subtracted first;
+    this changes neither P nor J, and keeps e^Z from overflowing. A maximum over the
+    whole batch would make a sample's cost depend on other samples.
 
     >>> loss = SoftmaxCrossEntropy()
     >>> J = loss.forward(np.array([[0.0], [0.0]]), np.array([[1.0], [0.0]]))
@@ -72,7 +72,7 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
     """`SoftmaxCrossEntropy` of logits whose classes are split over the devices of a group.
 
     Args:
-        n_classes: of the whole.
+        n_classes: the number of classes on all devices together.
 
     With z_max the largest logit of a column and s = sum_c e^(z_c - z_max) over all
     classes,
@@ -80,9 +80,9 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
         J  = 1/m sum over the columns of (S log s - sum_c y_c (z_c - z_max))
         dZ = (S e^(z - z_max) / s - Y) / m
 
-    with S, the sums of Y's columns. So three numbers a column are exchanged, z_max and
-    the two sums, and not the logits; then each device has the dZ of its own classes.
-    Source: Megatron-LM, its cross-entropy over a split vocabulary.
+    with S, the sums of Y's columns. So three numbers per column are exchanged, z_max
+    and the two sums, instead of the logits. Then each device has the dZ of its own
+    classes. Source: Megatron-LM, its cross-entropy over a split vocabulary.
     """
 
     exchanges = True, False
@@ -99,7 +99,7 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
             raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape, m or Z.shape[-1]))
         run = even_slices(self.n_classes, self.group.size)[self.group.rank]
         Y = Y.astype(Z.dtype, copy=False)
-        S, Y = Y.sum(axis=0), Y[run]  # from here on Y has the labels of this device's classes
+        S, Y = Y.sum(axis=0), Y[run]  # from now on, Y has the labels of this device's classes alone
         m = (Z.shape[-1] if m is None else m) * math.prod(Z.shape[1:-1])
         largest = yield from largest_of(self.group, Z.max(axis=0))
         shifted = Z - largest
@@ -116,13 +116,11 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
 
 
 def largest_of(group: Group, array: np.ndarray) -> Generator[Any, Any, np.ndarray]:
-    """A program: return the largest of all devices' numbers, place by place.
+    """A program that returns the elementwise maximum of all devices' arrays.
 
-    Each device finds it for a run of the places.
-
-    Args:
-        array: of one shape on all devices. Its bytes travel as in a ring's all-reduce:
-            2 (N - 1)/N of them.
+    Each device of `group` computes the maximum for a part of the entries. `array` has
+    the same shape on all devices. Each sends 2 (N - 1)/N of its bytes, as in a ring
+    all-reduce.
     """
     runs = even_slices(array.size, group.size)
     parts = yield from all_to_all(group, [array.ravel()[run].copy() for run in runs])
@@ -142,10 +140,10 @@ class BinaryCrossEntropy(Loss):
         dA = 1/m (-y/a + (1 - y)/(1 - a))
 
     A term whose factor y or 1 - y is zero counts as zero. If a = 0 where y > 0, or a =
-    1 where y < 1, the cost is infinite and `forward` raises `ValueError`: a sigmoid in
-    float32 rounds to 1 from Z = 17 on.
+    1 where y < 1, the cost is infinite and `forward` raises `ValueError`. In float32, a
+    sigmoid rounds to 1 for Z >= 17.
 
-    `BinaryCrossEntropy(from_logits=True)` takes Z instead and has the sigmoid built in.
+    `BinaryCrossEntropy(from_logits=True)` takes Z instead and contains the sigmoid.
     Then
 
         J = 1/m sum (max(z, 0) - z y + log(1 + e^-|z|)),    dZ = (sigmoid(Z) - Y) / m
@@ -206,7 +204,7 @@ class BinaryCrossEntropy(Loss):
 
 
 def _apply_where(relevant, function, values, factors):
-    """Return factors * function(values), and 0 where not `relevant`, without computing function there."""
-    # a 1 of the factors' own kind, Rational among Rationals
+    """Return factors * function(values) where `relevant`, else 0; function is not computed there."""
+    # 1 in the type of the factors, Rational for Rationals
     safe = np.where(relevant, values, factors * 0 + 1)
     return factors * function(safe)

@@ -1,4 +1,4 @@
-"""What every loss shares, and where 1/m comes from; the squared error is the model of a loss.
+"""The base of all losses, and where 1/m comes from; the squared error is the model of a loss.
 
 J = 1/m sum of L(a, y) over the m samples of the *whole* mini-batch. A micro-batch
 passes fewer columns than m but divides by the same m, so J = J_1 + J_2 + ... and dW =
@@ -23,19 +23,26 @@ class Loss(AsCode):
     """A cost of predictions `A` (n, m) against labels `Y` of the same shape.
 
         forward(A, Y, m)  -> J     this micro-batch's part of the cost, divided by m
-        backward()        -> dA    its derivative by A, which carries the factor 1/m
+        backward()        -> dA    the gradient with respect to A, with the factor 1/m
 
     `m` is the size of the whole mini-batch; left out, it is the number of columns of
-    `A`. `cache` is the one value that `backward` needs. The dtype of `A` is the dtype
-    of both results. `forward` raises `ValueError` where the shapes differ, and for
-    labels that this cost cannot have.
+    `A`. `cache` is the one value that `backward` needs. Both results have the dtype of
+    `A`. `forward` raises `ValueError` if the shapes differ, and for labels that do not
+    fit this cost. A class writes `cost` and `derivative`.
     """
 
     cache: Any = None
     takes: str = "numbers"    # or "probabilities", predictions between 0 and 1
-    exchanges: tuple[bool, bool] = False, False  # whether forward, backward exchange with other devices
+    exchanges: tuple[bool, bool] = False, False  # whether forward, backward are programs, see `Exchange`
 
     def forward(self, A: ArrayLike, Y: ArrayLike, m: int | None = None) -> Number:
+        """Return J = 1/m sum of L(a, y) over these samples, and keep in `cache` what backward needs.
+
+        Args:
+            A: the predictions (n, ..., m), samples last.
+            Y: the labels, in the shape of A.
+            m: the samples of the whole mini-batch; None: those of A.
+        """
         A, Y = _as_numbers("A", A), _as_numbers("Y", Y)
         m = A.shape[-1] if m is None else whole_number("m", m, 1)
         if A.shape != Y.shape:
@@ -51,6 +58,7 @@ class Loss(AsCode):
         return J
 
     def backward(self) -> np.ndarray:
+        """Return dA = dJ/dA, in the shape of A; the factor 1/m is in it."""
         if self.cache is None:
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward: call forward(A, Y) first")
         dA = self.derivative(*self.cache)
@@ -59,24 +67,24 @@ class Loss(AsCode):
         return dA
 
     def cost(self, A: np.ndarray, Y: np.ndarray, m: int) -> Number:
-        """Return J, and leave all that `derivative` needs in `cache`, a tuple."""
+        """Return J of A and Y, divided by m; keep in `cache` the tuple of arguments of `derivative`."""
         raise to_be_written(self, "Loss", "cost(self, A, Y, m)", "J, and leaves self.cache")
 
     def derivative(self, *cache: Any) -> np.ndarray:
-        """Return dA, from what `cost` has left in `cache`."""
+        """Return dA from the entries of `cache`."""
         raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
 
     def part(self, n_classes: int) -> Loss | None:
-        """Return this loss for logits whose n_classes are split over devices; None if it has no such form."""
+        """Return this loss for `n_classes` that are split over devices, or None if it has no such form."""
         return None
 
     def check(self, Y: np.ndarray) -> None:
-        """Raise `ValueError` for labels that this cost cannot have."""
+        """Raise `ValueError` for labels `Y` that do not fit this cost."""
         if not is_finite(Y):
             raise ValueError(f"{self!r}: the labels hold NaN or infinity: clean the data first")
 
     def _shape_message(self, shape, shape_of_labels, m):
-        if shape[-1] == shape_of_labels[-1]:  # perhaps of a micro-batch, but the user has handed in m samples
+        if shape[-1] == shape_of_labels[-1]:  # perhaps a micro-batch, but the user has passed m samples
             shape, shape_of_labels = (*shape[:-1], m), (*shape_of_labels[:-1], m)
         message = f"{self!r}: the labels have shape {shape_of_labels}, but the predictions have {shape}: "
         if len(shape_of_labels) == 1 and shape[0] == 1:
@@ -110,7 +118,7 @@ class MeanSquaredError(Loss):
 
 
 def _as_numbers(name: str, values: Any) -> np.ndarray:
-    """Return `values` as an array of numbers; one that has no numbers stays as it is."""
+    """Return `values` as an array of numbers; a `MetaArray`, which has none, stays as it is."""
     ndim = 0 if isinstance(values, (type, np.ma.MaskedArray)) else getattr(values, "ndim", 0)
     if not ndim or values.dtype.kind not in "fiubO":
         values = real_numbers(name, values)

@@ -182,9 +182,9 @@ def transformer(
     (12 d^2 + 13 d) + 2 V d + V + 2 d parameters, which gives all five sizes in table 1
     of Huang et al. 2018, arXiv 1811.06965, with d = 2048 and V = 32,000.
 
-    Sources: Vaswani et al. 2017, arXiv 1706.03762; Radford et al. 2019, "Language models are
-    unsupervised multitask learners", for the LayerNorm at the end; Press and Wolf 2016, arXiv 1608.05859,
-    for the shared W.
+    Sources: Vaswani et al. 2017, arXiv 1706.03762; Radford et al. 2019, "Language
+    models are unsupervised multitask learners", for the LayerNorm at the end; Press and
+    Wolf 2016, arXiv 1608.05859, for the shared W.
 
     >>> transformer(100, 16, n_heads=4, n_layers=1)     # doctest: +NORMALIZE_WHITESPACE
     [Embedding(100, 16), TransformerBlock(16, 4, causal=True), LayerNorm(16),

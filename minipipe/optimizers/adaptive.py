@@ -1,7 +1,7 @@
-"""Optimizers that adapt the length of a step, for each number or for each parameter.
+"""Optimizers that adapt the length of a step, for each entry or for each parameter.
 
-RMSProp, Adam and AdamW divide each gradient by its recent size. With LARS and LAMB,
-which are for large mini-batches, the length of a step goes with that of the parameter.
+RMSProp, Adam and AdamW divide each gradient by its recent size. LARS and LAMB, for
+large mini-batches, make the norm of a step proportional to that of the parameter.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -20,13 +20,13 @@ from .optimizer import OPTIMIZERS, SGD, Optimizer
     source="Tieleman and Hinton 2012",
 )
 class RMSProp(Optimizer):
-    """Divide each gradient by the root of its recent mean square.
+    """RMSProp: divide each gradient by the root of its recent mean square.
 
         v = rho * v + (1 - rho) * g^2            W = W - learning_rate * g / (sqrt(v) + epsilon)
 
     Args:
         learning_rate: above 0.
-        rho: the share of the past that is kept, 0 <= rho < 1.
+        rho: the weight of the old average v, 0 <= rho < 1.
         epsilon: above 0.
         weight_decay, decoupled, weights_only: see `Optimizer`.
 
@@ -52,7 +52,7 @@ class RMSProp(Optimizer):
     source="arXiv 1412.6980",
 )
 class Adam(Optimizer):
-    """Momentum over RMSProp, both averages corrected for their start at 0.
+    """Adam: momentum divided by the root of RMSProp, both averages corrected for their start at 0.
 
         m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
@@ -60,14 +60,13 @@ class Adam(Optimizer):
 
     Args:
         learning_rate: above 0.
-        betas: (beta1, beta2), the shares of the past that are kept, each from 0 to
-            below 1.
+        betas: (beta1, beta2), the weights of the old averages, each from 0 to below 1.
         epsilon: above 0.
         weight_decay, decoupled, weights_only: see `Optimizer`.
 
-    After t updates with one g, m = (1 - beta1^t) g; that is what the division undoes.
-    The step hardly depends on the size of g, so that a cost scaled by mistake goes
-    unnoticed. Source: Kingma and Ba 2014, arXiv 1412.6980, algorithm 1.
+    After t updates with the same g, m = (1 - beta1^t) g, so m^ = g. The step hardly
+    depends on the size of g: a wrong factor in the cost goes unnoticed. Source: Kingma
+    and Ba 2014, arXiv 1412.6980, algorithm 1.
 
     >>> from minipipe.layers import Linear
     >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[1.0]]), Adam(learning_rate=0.25)
@@ -110,15 +109,14 @@ class AdamW(Adam):
 
     Args:
         learning_rate: above 0.
-        betas: (beta1, beta2), the shares of the past that are kept, each from 0 to
-            below 1.
+        betas: (beta1, beta2), the weights of the old averages, each from 0 to below 1.
         epsilon: above 0.
         weight_decay, weights_only: see `Optimizer`.
 
     In Adam, coupled decay is divided by sqrt(v^) like the gradient, so that parameters
-    with large gradients decay less; here all decay alike. Source: Loshchilov and Hutter
-    2017, arXiv 1711.05101, algorithm 2, with the learning rate multiplying the decay,
-    as in PyTorch.
+    with large gradients decay less; here all decay at the same rate. Source: Loshchilov
+    and Hutter 2017, arXiv 1711.05101, algorithm 2, with the learning rate multiplying
+    the decay, as in PyTorch.
     """
 
     def __init__(
@@ -144,15 +142,14 @@ class LARS(SGD):
             SGD.
         momentum, nesterov: as for `SGD`.
         weight_decay: at least 0.
-        trust: above 0, the share of ||W|| that a step of rate 1 has.
+        trust: above 0; ||step|| / ||W|| for learning_rate = 1, without momentum.
         weights_only: whether biases, and the scale and shift of a normalisation, are
             updated as by `SGD`, with local = 1 and without decay.
 
-    Without decay, a step does not depend on the size of g. The paper writes
-    learning_rate * local into v, which is the same, with the correction of v that `SGD`
-    has when the rate changes. Code that takes `local` out of the sum, W = W -
-    learning_rate * local * u, is another algorithm: there, an old gradient counts with
-    today's `local`.
+    Without decay, a step does not depend on the size of g. In the paper, v contains
+    learning_rate * local; that is the same, given the correction of v in `SGD` when the
+    rate changes. Code with W = W - learning_rate * local * u, and u without `local`, is
+    another algorithm: it scales old gradients by the current `local`.
 
     Source: You, Gitman, Ginsburg 2017, arXiv 1708.03888, algorithm 1.
 
@@ -185,24 +182,25 @@ class LARS(SGD):
     source="arXiv 1904.00962",
 )
 class LAMB(Adam):
-    """Adam, in which the length of each parameter's step goes with that of the parameter.
+    """Adam, in which the norm of each parameter's step is proportional to that of the parameter.
 
         m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
         r = m^ / (sqrt(v^) + epsilon) + weight_decay * W
-        W = W - learning_rate * ||W|| / ||r|| * r                       1 for the ratio where one of them is 0
+        W = W - learning_rate * ||W|| / ||r|| * r                       with ratio 1 if ||W|| or ||r|| is 0
 
     Args:
-        learning_rate: above 0, the share of ||W|| that a step has.
+        learning_rate: above 0; it is ||step|| / ||W||.
         betas, epsilon: as for `Adam`.
         weight_decay: at least 0.
         weights_only: whether biases, and the scale and shift of a normalisation, are
             updated as by `Adam`, with the ratio 1 and without decay.
 
-    Without decay and epsilon, the correction of m and v does not matter, since a factor
-    of r falls out. Much code that is in use leaves the correction out.
+    Without decay and epsilon, the correction of m and v does not matter, since r is
+    divided by its norm. Many implementations leave the correction out.
 
-    Source: You et al. 2019, arXiv 1904.00962, algorithm 2, without bounds for ||W|| (its phi).
+    Source: You et al. 2019, arXiv 1904.00962, algorithm 2, without bounds for ||W||
+    (its phi).
 
     >>> from minipipe.layers import Linear
     >>> layer = Linear(4, 1, W=[[3.0, 4.0, 0.0, 0.0]], b=[[0.0]])

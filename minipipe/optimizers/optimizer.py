@@ -1,4 +1,4 @@
-"""What all optimizers share, and the first of them: stochastic gradient descent."""
+"""The base of all optimizers, and stochastic gradient descent."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -23,31 +23,33 @@ OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
 
 
 class Optimizer(AsCode):
-    """What all optimizers share: the walk over the parameters, weight decay, the memory of past gradients.
+    """The base of all optimizers: the walk over the parameters, weight decay, the optimizer state.
 
-    learning_rate: above 0; it may be changed between updates.
-    weight_decay: at least 0.
-    decoupled: how the decay acts.
+    Args:
+        learning_rate: above 0; it may be changed between updates.
+        weight_decay: at least 0.
+        decoupled: how the decay acts.
+        weights_only: whether only W decays; biases, and the scale and shift of a
+            normalisation, do not, as in Goyal et al. 2017, arXiv 1706.02677, section
+            5.1. Otherwise all parameters decay.
 
-        coupled:    g <- g + weight_decay * W                     part of the gradient, so it is remembered
+    First the weight decay, then W <- W - (the result of `step`):
+
+        coupled:    g <- g + weight_decay * W                     part of the gradient and of its averages
         decoupled:  W <- W - learning_rate * weight_decay * W     on W alone
 
-    weights_only: whether biases, and the scale and shift of a normalisation, stay without decay, as in Goyal
-        et al. 2017, arXiv 1706.02677, section 5.1; otherwise all parameters decay.
+    Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2; without momentum
+    both are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
 
-    then W <- W - (the optimizer's step). Coupled decay is the gradient of the cost
-    weight_decay/2 * ||W||^2; without momentum the two are the same. Source: Loshchilov
-    and Hutter 2017, arXiv 1711.05101.
-
-    The memory, `n_memories` arrays for each parameter that start at 0, belongs to this
-    object, and so does the number of epochs that `fit` has made with it: keep one
-    optimizer for the whole of a training, and make one for each network. Several
-    networks may share one that has no memory and is not used by `fit`.
+    The state, `n_memories` arrays for each parameter that start at 0, belongs to this
+    object, and so does the number of epochs that `fit` has made with it. So keep one
+    optimizer for a whole training, and make one for each network. Several networks may
+    share an optimizer that has no state and is not used by `fit`.
     """
 
     n_memories = 0
-    epsilon: Any = None  # what keeps a gradient of 0 from being divided by 0, if there is one
-    needs_whole_parameters = False  # whether a step depends on all numbers of a parameter at once
+    epsilon: Any = None  # keeps a gradient of 0 from division by 0, where a class has it
+    needs_whole_parameters = False  # whether a step depends on all entries of a parameter together
 
     def __init__(
         self, learning_rate: Number, weight_decay: Number, decoupled: bool, weights_only: bool = False
@@ -59,15 +61,15 @@ class Optimizer(AsCode):
         self.memory: Any = {}  # (index of the layer, "W" or "b", position in it) -> arrays
         self.n_updates = 0
         self.last_pass, self.in_fit = Pass(), False
-        self.network: str | None = None  # the token of the network that it has trained last
+        self.network: str | None = None  # the token of the network that was trained last
 
     @property
     def n_epochs(self) -> int:
-        """The number of the last epoch that `fit` has finished with it; 0 before the first."""
+        """The number of the last epoch that `fit` has finished; 0 before the first."""
         return self.last_pass.number - (self.last_pass.n_done < self.last_pass.n_batches)
 
     def why_no_parts(self) -> str | None:
-        """Return why it cannot update a part of a parameter, in words; None if it can."""
+        """Return why this optimizer cannot update a shard of a parameter, in words; None if it can."""
         if self.needs_whole_parameters:
             return "looks at whole parameters"
         if getattr(self.update, "__func__", None) is not Optimizer.update:  # of the class, or of this object
@@ -76,6 +78,7 @@ class Optimizer(AsCode):
 
     @property
     def learning_rate(self) -> Any:
+        """The learning rate: a float, or a fraction."""
         return self._learning_rate
 
     @learning_rate.setter
@@ -85,10 +88,13 @@ class Optimizer(AsCode):
     def update(self, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
         """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.
 
-        The old parameters and the gradients stay as they are. An update is made as a
-        whole or not at all, memory included. Raises `ValueError` if the gradients do
-        not belong to these layers, or the memory belongs to another network, and
-        `FloatingPointError` if a parameter or the memory would overflow.
+        The old arrays and the gradients are not written to. An update is made as a
+        whole or not at all, optimizer state included.
+
+        Raises:
+            ValueError: if the gradients do not belong to these layers, or the state
+                belongs to another network.
+            FloatingPointError: if a parameter or the state would overflow.
         """
         parameters = parameters_with(layers, gradients)
         for key, W in self.updated(parameters).items():
@@ -96,11 +102,11 @@ class Optimizer(AsCode):
             setattr(layer, key[1], W)
 
     def updated(self, parameters: Mapping) -> dict:
-        """Return {key: new array}, and keep in `memory` what the next update needs.
+        """Return {key: new array}, and update `memory` for the next update.
 
         Args:
-            parameters: {key, as in `memory`: (layer that has it, array, its gradient)};
-                an array may be a part of the layer's parameter, a vector.
+            parameters: {key, as in `memory`: (layer, array, gradient)}; the array may
+                also be a shard of the layer's parameter, a vector.
         """
         self._check(parameters)
         self.n_updates += 1
@@ -115,7 +121,7 @@ class Optimizer(AsCode):
         return {key: W for key, (W, _) in after.items()}
 
     def _after(self, key, layer, W, g):
-        """Return (the parameter of `layer` after this update, what is remembered of it then)."""
+        """Return (the parameter W of `layer` after this update with gradient g, its new state)."""
         memory = self.memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
         is_excluded = self.weights_only and key[1] not in layer.decays
         if not is_excluded:
@@ -134,17 +140,17 @@ class Optimizer(AsCode):
         return new, remembered
 
     def before_step(self, W: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """Return the gradient that `step` gets for the parameter W with the gradient g."""
+        """Return the gradient for `step`, from the parameter W and its gradient g: coupled decay."""
         return g + self.weight_decay * W if self.weight_decay and not self.decoupled else g
 
     def after_step(self, W: np.ndarray, step: np.ndarray) -> tuple:
-        """Return (a parameter, what is subtracted from it), for the parameter W and a result of `step`."""
+        """Return (W, step); the update is W - step. Decoupled weight decay shrinks W first."""
         if self.weight_decay and self.decoupled:
             W = W - self.learning_rate * self.weight_decay * W
         return W, step
 
     def count_step(self, network: str) -> None:
-        """Note a step that the network with this token has made with it, perhaps one of a pass of `fit`."""
+        """Record a step of the network with token `network`; inside `fit`, count its mini-batch as done."""
         if self.network not in (None, network):
             self.last_pass = Pass()
         self.network = network
@@ -152,7 +158,7 @@ class Optimizer(AsCode):
             self.last_pass = self.last_pass._replace(n_done=self.last_pass.n_done + 1)
 
     def fresh(self) -> Optimizer:
-        """Return an optimizer like this one that has made no update yet."""
+        """Return a copy of this optimizer without any state, for a new training."""
         twin = copy.copy(self)
         twin.memory, twin.n_updates, twin.last_pass, twin.network = {}, 0, Pass(), None
         return twin
@@ -161,17 +167,17 @@ class Optimizer(AsCode):
         """Go on where another optimizer has stopped.
 
         Args:
-            found: its `OptimizerState`.
-            network: the token of the network that this one trains from now on.
+            found: the `OptimizerState` of that optimizer.
+            network: the token of the network that this optimizer trains from now on.
         """
         self.memory = {key: [array.copy() for array in arrays] for key, arrays in found.memory.items()}
         self.n_updates, self.last_pass = found.n_updates, Pass(*found.last_pass)
         self.learning_rate, self.last_rate, self.network = found.learning_rate, found.last_rate, network
 
     def step(self, g: Any, *memory: Any) -> tuple:
-        """Return (what to subtract from a parameter with gradient `g`, *what to remember for `memory`).
+        """Return (the array to subtract from a parameter with gradient `g`, *its new `memory`).
 
-        The arrays that it gets stay as they are.
+        A step does not write into the arrays that it gets.
         """
         raise to_be_written(self, "Optimizer", "step(self, g, *memory)", "(what to subtract, *memory)")
 
@@ -185,12 +191,12 @@ class Optimizer(AsCode):
             if not hasattr(W, "dtype") or W.dtype.kind in "iub":
                 remedy = f"layer.{name} = np.asarray(layer.{name}, float)"
                 raise ValueError(f"layer {index}: {name} holds no floats, which an update needs: {remedy}")
-            if self.epsilon is not None and isinstance(g, np.ndarray):  # others have no numbers
+            if self.epsilon is not None and isinstance(g, np.ndarray):  # a MetaArray has no numbers
                 not_zero_in(g.dtype, "epsilon", self.epsilon)
         self.check_memory({key: g.shape for key, (_, _, g) in parameters.items()})
 
     def check_network(self, token: str) -> None:
-        """Raise `ValueError` if it remembers gradients of a network with another token."""
+        """Raise `ValueError` if the state belongs to a network with another token than `token`."""
         if self.n_memories and self.n_updates and self.network not in (None, token):
             raise ValueError(
                 "this optimizer remembers the gradients of another network: make a new "
@@ -199,7 +205,7 @@ class Optimizer(AsCode):
             )
 
     def check_memory(self, shapes: Mapping) -> None:
-        """Raise `ValueError` if it remembers another network. shapes: {key of a parameter: its shape}."""
+        """Raise `ValueError` if the state does not fit `shapes`, {key of a parameter: its shape}."""
         if not self.n_memories:
             return
         remembered = {key: arrays[0].shape for key, arrays in self.memory.items()}
@@ -220,7 +226,7 @@ class Optimizer(AsCode):
     source="Polyak 1964",
 )
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum in one of two forms, each with or without a look ahead.
+    """Stochastic gradient descent, with momentum in one of two forms, each with or without Nesterov.
 
         u = momentum * u + g                    W = W - learning_rate * u
         u = momentum * u + g                    W = W - learning_rate * (g + momentum * u)    nesterov=True
@@ -230,17 +236,18 @@ class SGD(Optimizer):
 
     Args:
         learning_rate: above 0.
-        momentum: the share of the past that is kept, 0 <= momentum < 1.
-        nesterov: whether to look one step ahead.
-        rate_inside: which of the two forms.
+        momentum: the fraction of u or v that is kept, 0 <= momentum < 1.
+        nesterov: whether to look one step ahead (Nesterov's momentum).
+        rate_inside: whether the learning rate is inside the momentum, as in v.
         weight_decay, decoupled, weights_only: see `Optimizer`.
 
-    While the learning rate stays the same, v = learning_rate * u, and the two are one.
-    When it changes, v still carries the old rate, so it is corrected first: v <- v *
-    new rate / old rate, and the two stay one.
+    While the learning rate stays the same, v = learning_rate * u, and both forms give
+    the same W. When it changes, v still contains the old rate, so it is corrected
+    first: v <- v * new rate / old rate. So the two forms stay equal.
 
-    Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al. 2017, arXiv
-    1706.02677; Sutskever et al. 2013, ICML, for Nesterov's momentum, with W as the point looked ahead to.
+    Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al.
+    2017, arXiv 1706.02677; Sutskever et al. 2013, ICML, for Nesterov's momentum, with W
+    as the point looked ahead to.
 
     >>> from minipipe.layers import Linear
     >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[0.0]]), SGD(learning_rate=0.5, momentum=0.5)
