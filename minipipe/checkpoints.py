@@ -1,9 +1,9 @@
-"""The state of a training, in one file: it goes on from there with the same bits.
+"""Save a training to one file, and load it: the training then goes on with the same bits.
 
 The file is a `.npz` of plain arrays without pickles, which NumPy alone can read: an
-array for each parameter and running statistic, those that the optimizer remembers, and
-"minipipe", a JSON text with the rest. Layers are counted through the whole network, so
-the file does not know how it was cut or copied.
+array for each parameter and running statistic, the arrays of the optimizer state, and
+"minipipe", a JSON text with the rest. Layers are numbered through the whole network, so
+the file is the same however it was cut or copied.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from .optimizers.optimizer import Optimizer
 
 ABOUT = "minipipe"  # the array with the text
-OPTIMIZER = "optimizer"  # what the text and the arrays call its state
-FORMAT = 4  # of the text; no other is read
+OPTIMIZER = "optimizer"  # the name of its state in the text and the arrays
+FORMAT = 4  # of the text; files with another number are refused
 
 
 def save(path: str | Path, model: Network, optimizer: Optimizer | None = None) -> None:
     """Write the parameters and running statistics of `model`, and the state of `optimizer`, to a file.
 
     Args:
-        path: of the file; what was there is replaced once the new file is complete.
+        path: the file; an old one is replaced when the new one is complete.
         model: a `Sequential`, a `Pipeline` or another network.
-        optimizer: the one that `step` or `train` is called with; left out, the file is
-            for predictions.
+        optimizer: the one that `step` or `train` is called with; None: the file is for
+            predictions.
 
     The file is the same however the network is cut or copied. Raises `ValueError` for
-    rational numbers, which have no plain arrays, and `OSError` if nothing can be
-    written there; no half of a file is left. Ctrl-C waits until the file is complete.
+    rational numbers, which have no plain arrays, and `OSError` if the file cannot be
+    written; no partial file is left. Ctrl-C waits until the file is complete.
 
     >>> import tempfile
     >>> from minipipe.layers import Linear
@@ -71,7 +71,7 @@ def save(path: str | Path, model: Network, optimizer: Optimizer | None = None) -
             for number, array in enumerate(remembered):
                 arrays[f"{OPTIMIZER}/{index}.{position}/{parameter}/{number}"] = array
     about["checksum"] = _checksum(about, arrays)
-    # zipfile turns a Ctrl-C in the middle of an array into a ValueError, so it comes after the file
+    # zipfile turns a Ctrl-C in the middle of an array into a ValueError, so Ctrl-C waits for the end
     with uninterrupted():
         model.once(lambda: _write(path, {ABOUT: np.array(json.dumps(about)), **arrays}))
 
@@ -80,22 +80,21 @@ def load(path: str | Path, model: Network, optimizer: Optimizer | None = None) -
     """Give `model` the parameters and running statistics of a file, and `optimizer` its state.
 
     Args:
-        path: of a file that `save` has written.
-        model: a network of the same layers, cut and copied as you like.
-        optimizer: one of the same class as the one that was saved; left out, its state
-            is not read.
+        path: a file that `save` has written.
+        model: a network with the same layers, cut and copied in any way.
+        optimizer: an optimizer of the class that was saved. It gets the saved state and
+            learning rate, and keeps its other options. None: its state is not read.
 
-    Training then goes on with the bits that it would have had without the interruption.
-    `optimizer` goes on with the learning rate that it had; what else it was made with
-    is that of yours. Raises `ValueError` for a file that is damaged, of something else,
-    or of another network or optimizer; nothing has moved then.
+    Training then goes on with the bits of one without interruption. Raises `ValueError`
+    for a file that is damaged, is no checkpoint, or is of another network or optimizer;
+    then nothing is changed.
     """
     path = Path(path).expanduser()
     _checked_model(model).resume(_read(path), optimizer)
 
 
 def _checked_model(model):
-    """Return `model`, if it is a network; raise `ValueError` for anything else."""
+    """Return `model` if it is a network; raise `ValueError` for anything else."""
     if not isinstance(model, Network):
         raise ValueError(f"model={shown(model)} is not a network: pass a Sequential, a Pipeline or another")
     return model
@@ -154,7 +153,7 @@ def _read(path: Path) -> State:
 
 
 def _arrays_in(path: Path) -> dict:
-    """Return {name: array} of a `.npz` file; refuse one whose arrays are larger than the file."""
+    """Return {name: array} of a `.npz` file; raise `ValueError` if its arrays exceed its size."""
     file = io.BytesIO(path.read_bytes())
     with zipfile.ZipFile(file) as archive:
         if sum(info.file_size for info in archive.infolist()) > file.getbuffer().nbytes:
@@ -164,7 +163,7 @@ def _arrays_in(path: Path) -> dict:
 
 
 def _state_in(path: Path, about: dict, arrays: dict) -> State:
-    """Return the `State` in a file. about: what its text says about the network."""
+    """Return the `State` in the file `path`, from its JSON text `about` and its arrays."""
     found, optimizer = about[OPTIMIZER], None
     if found is not None:
         memory: dict[tuple, list] = {}

@@ -39,35 +39,33 @@ class Network:
     """Layers with parameters, and a loss: the base of all networks.
 
     Args:
-        layers: a list of `Layer`s, which are copied, so the same list can build several
-            networks that then train apart.
+        layers: a list of `Layer`s. They are copied, so the same list can build several
+            networks, which then train independently.
         loss: a `Loss`, or None for a network that only predicts.
-        seed: parameters that a layer already has are kept; the others are drawn in
-            float64 from `default_rng([seed, index of the layer])`. They depend on the
-            layer's index alone, so they are the same however the network is cut.
-        dtype: the floats of the whole network; left out, those of the parameters that
-            the layers have already, or float64.
-        grain: None, or the samples that pass the layers at a time, as for `Sequential`.
+        seed: for the parameters that the layers do not have yet. They are drawn from
+            `default_rng([seed, index of the layer])`, so they are the same however the
+            network is cut.
+        dtype: the floats of the whole network; None: those of the layers' parameters,
+            or float64.
+        grain: the samples that pass the layers at a time, see `Sequential`, or None.
 
-    A network has one dtype. All W and b become floats of it, whole numbers too, and so
-    do X and the floats of Y in each mini-batch; since a layer's output has the dtype of
-    its input, all else then has it as well. With parameters of different dtypes, it is
-    the one that holds all of them (`np.result_type`). Fractions stay fractions: a
-    network with some has the dtype object, and leaves X and Y as they are. So are
-    tokens, since float32 cannot tell all of them apart, and whole numbers in Y, which a
-    loss may take as indices.
+    A network has one dtype. All W and b, X, and the floats of Y are converted to it;
+    since the output of a layer has the dtype of its input, so is everything else. If
+    the parameters have different dtypes, it is their `np.result_type`. A network with
+    fractions has the dtype object, and leaves X and Y unchanged. Tokens are not
+    converted, since float32 cannot represent all of them, nor whole numbers in Y,
+    which a loss may use as indices.
 
-    The same holds of a W or b that is assigned later, as in `net.layers[0].W = W`: the
-    next run, prediction or step takes it over, or refuses it. It has the shape of the
-    one before.
+    A W or b that is assigned later, as in `net.layers[0].W = W`, must have the same
+    shape. The next run, prediction or step converts it, or raises an error.
 
-    Layers with the same `tie` start from one W, that of the first of them that has one
-    already, or else of the first; they get one dW, the sum of their own, so they stay
-    equal. `n_steps` counts the updates by `step`.
+    Layers with the same `tie` start from one W: the first that one of them has already,
+    else that of the first layer. Each gets the sum of their dW, so they stay equal.
+    `n_steps` is the number of updates by `step`.
     """
 
     forward_backward: Callable[..., Number]
-    has_updates = False  # whether a run makes the updates itself, and not `step(optimizer)`
+    has_updates = False  # whether a run makes the updates itself, instead of `step(optimizer)`
 
     def __init__(
         self, layers: Sequence[Layer], loss: Loss | None, seed: int = 0, dtype: DTypeLike | None = None,
@@ -82,7 +80,7 @@ class Network:
         for index, layer in enumerate(self.layers):
             for part in every_layer([layer]):
                 part.index = index
-        self._all_layers = list(every_layer(self.layers))  # with those that they are made of
+        self._all_layers = list(every_layer(self.layers))  # with the layers inside of layers
         dtype = None if dtype is None else floats(dtype)
         self._dtype = take_over(every_layer(layers), self._all_layers, dtype)
         self.skips = skip_routes(self.layers)
@@ -92,17 +90,17 @@ class Network:
                 copy_tied_weight(self.layers, self.ties[layer.tie], index)
             drawn = np.float64 if self.dtype.hasobject else self.dtype
             layer.initialize(np.random.default_rng([seed, index]), drawn)
-        self._lock = Lock()  # taken before Ctrl-C is held back, so that who waits for it can be interrupted
+        self._lock = Lock()  # taken before Ctrl-C is held back, so that Ctrl-C can interrupt the waiting
         self._parameters = Parameters(self._all_layers, self.layers, self.ties, self.dtype, self._lock)
         self._loss: Any = loss
         self.n_steps = 0
-        self.token = os.urandom(8).hex()  # by which an optimizer knows its network; copies keep it
+        self.token = os.urandom(8).hex()  # by which an optimizer recognizes its network; copies keep it
         self._gradients: Any = None
         self._counted: list[tuple] = []  # [(layers, statistics)] of the last mini-batch, for the next step
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """The layers of the network, a tuple; for others, make another network."""
+        """The layers of the network, a tuple that cannot be replaced."""
         return self._layers
 
     @property
@@ -112,7 +110,7 @@ class Network:
 
     @property
     def dtype(self) -> np.dtype:
-        """The dtype of parameters, X and Y: of floats, or object for fractions."""
+        """The dtype of parameters, X and Y: floats, or object for fractions."""
         return self._dtype
 
     @property
@@ -131,14 +129,11 @@ class Network:
         return f"{type(self).__name__}({list(self.layers)}, {self.loss})"
 
     def __copy__(self) -> Network:
-        """A network of its own: one that shared its layers would train with this one."""
+        """Return a deep copy: with shared layers, both networks would train together."""
         return copy.deepcopy(self)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the output of the last layer for X (n[0], m), as one full-width batch.
-
-        The network is not in training then, and nothing is cached.
-        """
+        """Return the output of the last layer for X (n[0], m), as one full batch, not in training."""
         self._parameters.check()
         self.collect()
         with computing():
@@ -152,7 +147,7 @@ class Network:
         return A
 
     def _idle_layers(self):
-        """Return the network's layers, or copies with the same arrays while a run has those."""
+        """Return the network's layers; a subclass returns copies while a run uses them."""
         return self.layers
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
@@ -161,17 +156,17 @@ class Network:
         optimizer.check_network(self.token)
 
     def step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """One update of all parameters by `optimizer`, with the current gradients.
+        """Update all parameters and running statistics with the current gradients.
 
         Args:
-            clip: None, or the largest `gradient_norm` that the optimizer sees: longer
-                gradients are shortened to it, all by one factor, before weight decay is
-                added. `gradients` stay as they are. Source: Pascanu, Mikolov, Bengio
-                2012, arXiv 1211.5063.
+            optimizer: an `Optimizer`, such as `SGD(0.1)`.
+            clip: None, or the largest allowed `gradient_norm`: larger gradients are
+                scaled down to it, all by one factor, before weight decay. `gradients`
+                itself is not changed. Source: Pascanu, Mikolov, Bengio 2012, arXiv
+                1211.5063.
 
-        What the layers have counted in the mini-batch reaches them, too. A step is made
-        as a whole or not at all, also if Ctrl-C comes in the middle of it: an optimizer
-        of your own must not change in place what it has beside its `memory`.
+        A step is made as a whole or not at all, even if Ctrl-C interrupts it. So an
+        optimizer of your own must not change its attributes in place, except `memory`.
         """
         self.check_step(optimizer, clip)
         self._parameters.check()
@@ -203,10 +198,10 @@ class Network:
 
         Args:
             batches: a list of (X, Y), as for `forward_backward`.
-            clip: as for `step`.
+            optimizer, clip: as for `step`.
 
-        Nothing moves if one of them is not such a pair. One with other rows than the
-        layers take is refused in its turn, when those before it have been trained on.
+        Raises `ValueError` before any update if one of them is not such a pair. A wrong
+        number of rows is only found in turn, after updates with the batches before it.
         Raises `FloatingPointError` if anything overflows; the parameters are then those
         of the update before.
         """
@@ -218,34 +213,34 @@ class Network:
         return costs
 
     def gradient_norm(self) -> Number:
-        """sqrt(sum of g^2) over all numbers g of all gradients, however the network is split.
+        """Return sqrt(sum of g^2) over all entries g of all gradients, however the network is split.
 
         A W that several layers share, and a parameter that several devices have, count
-        once. A float, or in rational numbers one that is rounded once. Raises
-        `FloatingPointError` if it is not finite.
+        once. The result is a float, or for rational numbers a rational, rounded once.
+        Raises `FloatingPointError` if it is not finite.
         """
         with computing():
             return root(sum(self._squares_of_layers()))
 
     def own_gradients(self) -> list:
-        """The gradients of the layers that this process updates."""
+        """Return the gradients of the layers that this process updates."""
         return self.gradients
 
     def _squares_of_layers(self):
-        """For each layer the sum of the squares of its gradients; 0 if it has none."""
+        """Return for each layer the sum of the squares of its gradients; 0 if it has none."""
         return [sum(map(sum_of_squares, leaves(pair))) for pair in each_once(self.own_gradients(), self.ties)]
 
     def _clipped(self, clip, gradients):
-        """The gradients with which `step` makes its update. gradients: of one of the network's copies."""
+        """Return `gradients`, those of one replica, scaled down to the norm `clip`, if that is given."""
         if clip is None:
             return gradients
         clip, length = real_number("clip", clip, above=0), self.gradient_norm()
         return scaled(gradients, clip / length) if length > clip else gradients
 
     def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
-        """Return `optimizer` with all that it remembers; the network then has all parameters, too.
+        """Gather all parameters and the state of `optimizer` in this process; return the optimizer.
 
-        A network of one process has all there is; of several, each may have some.
+        A network in one process has them already.
         """
         return optimizer
 
@@ -253,12 +248,12 @@ class Network:
         """Return the `State` of this network and of the optimizer that trains it; its arrays are copies.
 
         Args:
-            optimizer: the one that `step` or `train` is called with; left out, the
-                state is for predictions.
+            optimizer: the one that `step` or `train` is called with; None: the state is
+                for predictions.
 
-        It is the same however the network is cut or copied. `minipipe.save` writes it
-        into a file. Another thread may train meanwhile: the state is that of one step.
-        Raises `ValueError` for the optimizer of another network.
+        The state is the same however the network is cut or copied. `minipipe.save`
+        writes it to a file. If another thread is training, the state is that of one
+        step. Raises `ValueError` for the optimizer of another network.
 
         >>> from minipipe.layers import Linear
         >>> net = Sequential([Linear(1, 1, W=[[2.0]])], None)
@@ -272,7 +267,7 @@ class Network:
             self._check_is_optimizer(optimizer)
             optimizer.check_network(self.token)
         self._parameters.check()
-        optimizer = self.collect(optimizer)  # what asks other ranks comes before the lock
+        optimizer = self.collect(optimizer)  # exchanges with other ranks come before the lock
         with self._lock:
             arrays = {name: getattr(layer, array).copy() for name, layer, array in named_arrays(self.layers)}
             state = State(
@@ -284,16 +279,16 @@ class Network:
         return state
 
     def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
-        """Go on from a `State`, with the bits that the training would have had without the interruption.
+        """Continue from a `State`; the training then has the bits of one without interruption.
 
         Args:
-            state: of a network of the same layers, cut and copied as you like.
-            optimizer: one of the same class as that of the state, which takes its state
-                over, with its learning rate; what else it was made with is that of
-                yours. Left out, that is not read.
+            state: of a network with the same layers, cut and copied in any way.
+            optimizer: an optimizer of the class that the state was taken with. It gets
+                its state and learning rate, and keeps its other options. None: only the
+                network resumes.
 
-        Raises `ValueError` for the state of another network or optimizer; nothing has
-        moved then.
+        Raises `ValueError` for the state of another network or optimizer; then nothing
+        is changed.
         """
         checked_state(state)
         self._parameters.check()
@@ -333,25 +328,25 @@ class Network:
                 real_numbers(f"{state.source}: what is remembered for parameter {key}", array)
 
     def _own_counts(self):
-        """Return {name: whole numbers} of what this network counts beside `n_steps`."""
+        """Return {name: whole numbers}, the counters of this network in addition to `n_steps`."""
         return {}
 
     def _resume_own(self, state):
-        """Take over this network's own counts from `state`; here it has none."""
+        """Restore the counters of `_own_counts` from `state`; here there are none."""
 
     def once(self, function: Callable) -> None:
-        """Call `function`, in one process where several share the network."""
+        """Call `function`, in one process only if several share the network."""
         function()
 
     def forget_run(self) -> None:
-        """Forget the gradients of the last mini-batch, and what has been counted in it."""
+        """Drop the gradients and statistics of the last mini-batch."""
         self._gradients, self._counted = None, []
 
     def keep_memory(self, optimizer: Optimizer) -> None:
-        """Note what `optimizer` remembers after an update, or out of a file; not every network needs to."""
+        """Record the state of `optimizer` after an update or from a file, if a subclass needs it."""
 
     def checked_batches(self, batches: Iterable[tuple]) -> list:
-        """A list of pairs (X, Y) fit for training; `ValueError` for anything else."""
+        """Return `batches` as a list of checked pairs (X, Y); raise `ValueError` for anything else."""
         items = items_of(batches)
         pairs: list = [batches] if items is None else items
         if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
@@ -361,7 +356,7 @@ class Network:
         return [self.checked_batch(X, Y) for X, Y in pairs]
 
     def checked_batch(self, X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """X and Y as arrays fit for training; `ValueError` for anything else, before anything is computed."""
+        """Return X and Y as arrays in the network's dtype; raise `ValueError` for unfit data."""
         if self.loss is None:
             raise ValueError(
                 "this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()"
@@ -381,7 +376,7 @@ class Network:
         """Return X, checked, in the dtype of the network; tokens keep their own."""
         X, first = checked_inputs(X), self.layers[0]
         if not first.layers and type(first) in LAYERS.values():
-            first.output_shape(X.shape)  # so that an error shows the shape of all of X, not of a micro-batch
+            first.output_shape(X.shape)  # so that an error shows the shape of X, not that of a micro-batch
         are_tokens = any(layer.takes == "tokens" for layer in self._all_layers)
         return X if are_tokens else as_floats("X", X, self.dtype)
 
@@ -389,21 +384,20 @@ class Network:
 class Sequential(Network):
     """A network on one device that sees the mini-batch as a whole.
 
-    layers: a list of `Layer`s, applied in order; they are copied, so one list can build several networks.
-    loss: a `Loss`, or None for a network that only predicts.
-    seed: the weights that are not given yet are drawn from `default_rng([seed, index of the layer])`.
-    dtype: the floats of parameters, X, Y and results, see `Network`.
-    grain: None, for one pass of the whole mini-batch. Or a number g: each run of g samples, the last one
-        shorter, passes all layers by itself, and J, gradients and statistics are summed along the fixed tree
-        whose leaves are these grains. A `Parallel` with `Sums(grain=g)` then has the same bits, on any
-        floats, whatever K, M and D are. Batch norm's statistics are those of a grain.
+    Args:
+        layers, loss, seed, dtype: see `Network`.
+        grain: None, for one pass of the whole mini-batch. Or a number g: the samples
+            pass all layers g at a time, and J, gradients and statistics are summed
+            along the fixed tree whose leaves are these grains. A `Parallel` with
+            `Sums(grain=g)` then has the same bits, for any floats and any K, M and D.
+            BatchNorm takes its statistics over a grain.
 
     Grains cost time: a step of the MLP 784-512-512-10 in float32, m = 128, takes 3.3,
     2.0 and 1.4 times as long with g = 8, 16 and 32.
 
-    `forward_backward(X, Y)` returns J and leaves the `gradients`; `step(optimizer)`
-    applies them; `predict(X)` is the output alone. Wrong data raise `ValueError` before
-    anything is computed.
+    `forward_backward(X, Y)` returns J and sets `gradients`, `step(optimizer)` applies
+    them, `predict(X)` returns the output. Wrong data raise `ValueError` before anything
+    is computed.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -414,7 +408,7 @@ class Sequential(Network):
     """
 
     def forward_backward(self, X: ArrayLike, Y: ArrayLike) -> Number:
-        """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m); it leaves `gradients`."""
+        """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m), and set `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients, self._counted = None, []
         m = X.shape[-1]
@@ -426,7 +420,7 @@ class Sequential(Network):
                 for k, part in enumerate(grains):
                     total.add(k, self.terms_of(part, X, Y))
                 J, gradients, statistics = total.value
-                for indices in self.ties.values():  # each of them gets the sum of their dW
+                for indices in self.ties.values():  # each of the tied layers gets the sum of their dW
                     dW = sum_of_tied([gradients[index][0] for index in indices])
                     for index in indices:
                         gradients[index] = dW, gradients[index][1]
@@ -435,11 +429,7 @@ class Sequential(Network):
         return J
 
     def terms_of(self, part: slice, X: np.ndarray, Y: np.ndarray) -> tuple:
-        """Return (J, gradients, statistics) of some samples, terms of the sums over the mini-batch X, Y.
-
-        Args:
-            part: the slice of these samples.
-        """
+        """Return (J, gradients, statistics) of the samples in slice `part` of the mini-batch X, Y."""
         prepare_forward(self._all_layers, training=True, step=self.n_steps, first_sample=part.start)
         samples, labels = in_one_piece((X[..., part], Y[..., part]))
         J = self._loss.forward(forward_through(self.layers, samples, skips={}), labels, X.shape[-1])
@@ -449,7 +439,7 @@ class Sequential(Network):
 
 
 def check_finite_run(loss: Loss, J: Number, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
-    """Raise `FloatingPointError` if the cost of a mini-batch, or a gradient of a layer, is not finite."""
+    """Raise `FloatingPointError` unless the cost J and the `gradients` of all `layers` are finite."""
     check_finite_cost(loss, J)
     for layer, pair in zip(layers, gradients, strict=True):
         for gradient in leaves(pair):
@@ -457,11 +447,12 @@ def check_finite_run(loss: Loss, J: Number, layers: Sequence[Layer], gradients: 
 
 
 def check_finite_cost(loss: Loss, J: Number) -> None:
-    """Raise `FloatingPointError` if the cost of a mini-batch is not finite."""
+    """Raise `FloatingPointError` unless J, the cost by `loss`, is finite."""
     finite(loss, J if hasattr(J, "dtype") else np.asarray(J), "the cost")
 
 
 def checked_inputs(X: ArrayLike) -> np.ndarray:
+    """Return X (n, ..., m) as a contiguous array of floats or fractions; raise `ValueError` for others."""
     X = _numbers("X", X)
     if X.ndim < 2:
         raise ValueError(f"X has shape {X.shape}: it needs at least two axes, the last one over samples")
@@ -471,7 +462,7 @@ def checked_inputs(X: ArrayLike) -> np.ndarray:
 
 
 def _numbers(name: str, values: ArrayLike) -> np.ndarray:
-    """`values` as an array of numbers, in which all are exact if one is."""
+    """Return `values` as an array of numbers; if one is a fraction, all become `Rational`."""
     array = real_numbers(name, values)
     if array.dtype == object and any(type(value) is not Rational for value in array.flat):
         return rational(array)

@@ -1,4 +1,4 @@
-"""The training loop, for a `Sequential` and a `Pipeline` alike."""
+"""The training loop, for any network."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Epoch(NamedTuple):
-    """What a pass over the data came to.
+    """The results of one pass over the data.
 
     Args:
-        number: of the pass, from 1, among all that the optimizer has made.
-        J: the mean cost, over the mini-batches of this call of `fit`.
-        score: that on the validation data, or None.
+        number: the number of the pass with this optimizer, from 1.
+        J: the mean cost over the mini-batches in this call of `fit`.
+        score: the metric on the validation data, or None.
     """
 
     number: int
@@ -48,41 +48,42 @@ def fit(
 ) -> list[Epoch]:
     """Train `model` for `epochs` more passes over X and Y, and return a list of `Epoch`.
 
-    Epochs are counted in the optimizer, whose state `minipipe.save` and `minipipe.load`
-    keep: `fit` for 2 epochs, and for 2 more, has the bits of `fit` for 4. A new
-    optimizer begins at epoch 1, and so does one that has trained another network. A
-    pass that was interrupted, by Ctrl-C or an error, goes on with its next mini-batch
-    and counts as the first of the next `fit`. So after `fit(..., epochs=5)` was
-    interrupted, `fit(..., epochs=5 - optimizer.n_epochs)` makes the rest of it.
+    The optimizer counts the epochs; `minipipe.save` and `minipipe.load` keep its state.
+    So `fit` for 2 epochs, and for 2 more, has the bits of `fit` for 4. A new optimizer
+    begins at epoch 1, and so does one that has trained another network. A pass that was
+    interrupted, by Ctrl-C or an error, continues with its next mini-batch as the first
+    pass of the next `fit`: call `fit(..., epochs=5 - optimizer.n_epochs)` to finish an
+    interrupted `fit(..., epochs=5)`.
 
     Args:
-        model: a `Sequential` or a `Pipeline`.
+        model: a `Sequential`, a `Pipeline` or another network.
         X: (n[0], m), the samples.
         Y: (n[L], m), their labels.
         optimizer: such as `SGD(learning_rate=0.1)`.
-        epochs: passes over the data, at least 1, after those that were made before.
-        batch_size: the most samples of a mini-batch; the mini-batches are as equal as
-            can be. Or a function that gives this number for the epochs done so far, 0,
-            1, ..., such as one of `minipipe.rates`.
-        validation: a pair `(X, Y)` on which the metric is taken after each epoch.
+        epochs: the number of further passes over the data, at least 1.
+        batch_size: the largest number of samples in a mini-batch; mini-batches differ
+            by at most one sample. Or a function from the number of epochs done, 0, 1,
+            ..., to this number, such as those in `minipipe.rates`.
+        validation: None, or a pair `(X, Y)` for the score after each epoch.
         metric: the score is `metric(model.predict(X), Y)`.
         seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
         report: called with one line per epoch, which ends with the seconds left; None
-            for silence. Otherwise a line on stderr says how long the epoch still takes,
-            in a terminal and in a notebook.
-        learning_rate: None, to leave the optimizer's as it is; or a function of t, the
-            passes over the data so far, which the optimizer's is set to before each
-            update, see `minipipe.rates`. If the optimizer has a rational rate, t is a
-            `Fraction`.
-        clip: None, or the largest norm of all gradients together, as for
-            `Sequential.step`.
+            for silence. Unless it is None, a line on stderr shows the time left in the
+            epoch, in a terminal or a notebook.
+        learning_rate: None, to keep the optimizer's; or a function of t, the passes
+            over the data so far, see `minipipe.rates`. It sets the rate before each
+            update. If the optimizer has a rational rate, t is a `Fraction`.
+        clip: None, or the largest norm of all gradients, as for `Sequential.step`.
         first_epoch: None, to go on after the last epoch of `optimizer`; or the number
-            of the first pass, which then begins anew.
+            of the first pass, which then starts with its first mini-batch.
 
-    Raises `ValueError` before the first step if the data, the sizes or a rate do not
-    fit, or the samples, mini-batches and seed are not those of an interrupted pass; and
-    `FloatingPointError` before a step in which anything overflows. After an error or
-    Ctrl-C, parameters and optimizer, with its rate, are those of the last step.
+    Raises:
+        ValueError: before the first step, if data, sizes or a rate do not fit, or if
+            samples, mini-batches and seed are not those of an interrupted pass.
+        FloatingPointError: before a step in which anything overflows.
+
+    After an error or Ctrl-C, parameters and optimizer, with its rate, are those of the
+    last step.
     """
     if isinstance(model, type) or not hasattr(model, "check_fit"):
         raise ValueError(f"model={shown(model)} is no network: pass one, such as Sequential(layers, loss)")
@@ -104,7 +105,7 @@ def fit(
     for number, n_done, batches, rates in plan:
         if not n_done:
             begun = Pass(number, 0, len(batches), m, seed)
-            vars(optimizer).update(network=model.token, last_pass=begun)  # Ctrl-C cannot come in between
+            vars(optimizer).update(network=model.token, last_pass=begun)  # one call: safe against Ctrl-C
         order, rest = shuffled(m, seed, number), batches[n_done:]
         J, n_samples = 0.0, m - rest[0].start
         with watched(report is not None), computing():  # once for all steps, rather than once for each
@@ -121,10 +122,10 @@ def fit(
 
 
 def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch):
-    """Return for each epoch of `fit`: its number, how many mini-batches are done, all of them, their rates.
+    """Return [(number of the epoch, mini-batches done, mini-batches, their rates)] for `fit`.
 
-    The mini-batches are slices of the samples. Some are done in an epoch that was
-    interrupted. data: a `Pass` with the samples and the seed.
+    The mini-batches are slices of the samples; only in an interrupted epoch some are
+    done. `data` is a `Pass` with the number of samples and the seed.
     """
     first, n_done, last = optimizer.n_epochs + 1, optimizer.last_pass.n_done, optimizer.last_pass
     if optimizer.network not in (None, model.token):
@@ -150,9 +151,9 @@ def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch
 
 
 def shuffled(m: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the order of the m samples in an epoch, counted from 1.
+    """Return the order of the m samples in `epoch`, counted from 1; `seed` is that of `fit`.
 
-    All workers have the same, since they share each mini-batch.
+    It is the same on all workers, since they share each mini-batch.
 
     >>> shuffled(5, seed=0, epoch=1), shuffled(5, seed=0, epoch=2)
     (array([1, 4, 3, 0, 2]), array([4, 2, 1, 0, 3]))
@@ -174,7 +175,7 @@ def _checked_batches(model, m, batch_size):
 
 
 def _train_on(model, optimizer, clip, X, Y, rate, number):
-    """Make one step, with learning rate `rate` unless that is None; return m times the mean of the costs."""
+    """Make one step, with learning rate `rate` unless that is None; return the cost, times its samples."""
     before, n_steps = optimizer.learning_rate, model.n_steps
     try:
         optimizer.in_fit = True  # so that the step counts as one of this pass

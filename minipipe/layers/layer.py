@@ -36,10 +36,8 @@ def xavier(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
     return rng.standard_normal((n, n_prev)) * np.sqrt(2 / (n_prev + n))
 
 
-# What layers count in the forwards of a mini-batch, such as the sums of BatchNorm.
-
 def take_statistics(layers: Sequence[Layer]) -> list | None:
-    """Return the `statistics` of `layers`, a list, and clear them; None if no layer has any."""
+    """Return the `statistics` of `layers`, such as BatchNorm's sums, and clear them; None without any."""
     for layer in layers:
         if layer.statistics is not None:
             break
@@ -54,7 +52,8 @@ def take_statistics(layers: Sequence[Layer]) -> list | None:
 def commit(layers: Sequence, statistics: list | None) -> None:
     """Update the layers from their statistics of a whole mini-batch: BatchNorm moves its running mean.
 
-    `layers` and `statistics` correspond, as in `take_statistics`; None: there are no statistics.
+    `layers` and `statistics` correspond, as in `take_statistics`; None: there are no
+    statistics.
     """
     for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
         if counted is not None:
