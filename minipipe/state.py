@@ -1,4 +1,4 @@
-"""The state of a training, as plain data, and changes of several objects, all of them or none."""
+"""The state of a training as plain data, and transactions: changes of several objects, or of none."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from .optimizers.optimizer import Optimizer
 
 
-# Changes of several objects, all of them or none.
+# Changes of several objects, or of none.
 
 class Lock(type(threading.RLock())):  # type: ignore[misc]  # RLock is a function
-    """A re-entrant lock, in whose place a copy or a pickle has a new one.
+    """A re-entrant lock; a copy or a pickle of its owner gets a new lock.
 
-    Whoever changes a network and its optimizer, or reads both, holds that of the
-    network: a thread that saves while another one trains gets one step, and not parts
-    of two.
+    Code that changes or reads a network and its optimizer holds the network's lock. So
+    a thread that saves while another one trains gets the arrays of one step.
     """
 
     def __reduce__(self) -> tuple:
@@ -32,9 +31,9 @@ class Lock(type(threading.RLock())):  # type: ignore[misc]  # RLock is a functio
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C back until the block is over, and let it come then; a second Ctrl-C comes at once.
+    """Delay Ctrl-C until the end of the block; a second Ctrl-C interrupts at once.
 
-    Only the main thread gets it, so in any other one there is nothing to do.
+    Python raises it in the main thread alone, so other threads have nothing to do.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) in (None, signal.SIG_IGN):
@@ -44,7 +43,7 @@ def uninterrupted() -> Iterator[None]:
 
     def hold(number, frame):
         came.append(number)
-        if len(came) > 1:  # the block may be a loop of the user's that never ends
+        if len(came) > 1:  # the block may contain an endless loop of the user
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, hold)
@@ -58,10 +57,10 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def all_or_nothing(objects: Iterable) -> Iterator[None]:
-    """Change attributes of `objects` in a block: all of it counts, or nothing if the block raises.
+    """Restore the attributes of `objects` if the block raises an error.
 
-    Ctrl-C waits for the end of the block. Dictionaries may be written into; an array
-    may not, since it is the same one before and after: give an object a new array.
+    Ctrl-C waits for the end of the block. The block may change dictionaries in place,
+    but not arrays, which are not copied: it must assign new ones.
 
     >>> from types import SimpleNamespace
     >>> one, other = SimpleNamespace(dollars=5), SimpleNamespace(dollars=0)
@@ -88,16 +87,16 @@ def all_or_nothing(objects: Iterable) -> Iterator[None]:
             raise
 
 
-# The state of a training: from there it goes on with the same bits.
+# The state of a training, from which it goes on with the same bits.
 
 class Pass(NamedTuple):
-    """The pass over the data that `fit` has begun last with an optimizer.
+    """The last pass over the data that `fit` has begun with an optimizer.
 
     Args:
-        number: of the pass, from 1; 0 before the first.
-        n_done: how many of its mini-batches have been followed by a step.
-        n_batches: how many mini-batches it has.
-        m, seed: its samples, and the seed of their order.
+        number: the number of the pass, from 1; 0 before the first.
+        n_done: the number of its mini-batches after which a step was made.
+        n_batches: the number of its mini-batches.
+        m, seed: the number of its samples, and the seed of their order.
     """
 
     number: int = 0
@@ -112,8 +111,8 @@ class OptimizerState(NamedTuple):
 
     Args:
         kind: the name of its class.
-        n_memories: how many arrays it remembers for each parameter.
-        n_updates, learning_rate, last_rate, last_pass: as its attributes.
+        n_memories: the number of arrays for each parameter.
+        n_updates, learning_rate, last_rate, last_pass: its attributes of these names.
         memory: {(index of the layer, "W" or "b", position in it): arrays}.
     """
 
@@ -130,14 +129,15 @@ class State(NamedTuple):
     """The state of a network, see `Network.state`.
 
     Args:
-        layers: the `repr` of each, by which another network knows whether this is its
-            state.
+        layers: the `repr` of each layer, to check that another network has the same.
         arrays: {name: array} of parameters, running statistics and keys; "2.0/W" is the
-            W of the first layer that layer 2 is made of.
-        n_steps: the updates that were made.
-        optimizer: the `OptimizerState` of the one that training is handed, or None.
-        counts: {name: whole numbers} of what else a network counts, such as rounds.
-        source: what an error calls this state.
+            W of the first layer inside layer 2.
+        n_steps: the number of updates.
+        optimizer: the `OptimizerState` of the optimizer that trains the network, or
+            None.
+        counts: {name: whole numbers}, the other counters of the network, such as
+            rounds.
+        source: the name of this state in errors.
     """
 
     layers: Sequence[str]
@@ -158,7 +158,7 @@ def state_of_optimizer(optimizer: Optimizer) -> OptimizerState:
 
 
 def named_arrays(layers: Sequence) -> list[tuple]:
-    """Return [(name in a `State`, layer, name of the array in it)] of what a training moves or draws."""
+    """Return [(name in a `State`, layer, name of its array)] for all arrays that a `State` has."""
     return [
         (f"{path}/{array}", layer, array)
         for path, layer in _paths(layers)
@@ -168,42 +168,40 @@ def named_arrays(layers: Sequence) -> list[tuple]:
 
 
 def _paths(layers, above="") -> Iterator[tuple]:
-    """(path, layer) of all layers: "2" is one of the network, "2.0" the first of those that it is made of."""
+    """Yield (path, layer) for all layers: "2" is a layer of the network, "2.0" the first one inside it."""
     for index, layer in enumerate(layers):
         yield f"{above}{index}", layer
         yield from _paths(layer.layers, f"{above}{index}.")
 
 
 def check_layers(state: State, layers: Sequence) -> None:
-    """Raise `ValueError` unless this is a state of such layers."""
+    """Raise `ValueError` unless `state` is of layers equal to `layers`."""
     ours = list(map(repr, layers))
     if len(state.layers) != len(ours):
         raise ValueError(
-            f"{state.source} holds {len(state.layers)} layers, the network has {len(ours)}: build it alike"
+            f"{state.source} holds {len(state.layers)} layers, the network has {len(ours)}: make them equal"
         )
     for index, (theirs, own) in enumerate(zip(state.layers, ours, strict=True)):
         if theirs != own:
             raise ValueError(
                 f"{state.source} holds {theirs[:len(own) + LONGEST]} as layer {index}, the network has "
-                f"{own}: build it alike"
+                f"{own}: make them equal"
             )
 
 
 def checked_array(state: State, name: str, own: np.ndarray) -> np.ndarray:
-    """Return a copy of the array of this name; raise `ValueError` unless it is like our `own`."""
+    """Return a copy of array `name`; raise `ValueError` unless it has the shape and dtype of `own`."""
     array = state.arrays.get(name)
     if array is None or array.shape != own.shape or array.dtype != own.dtype:
         theirs, ours = ("nothing" if a is None else f"{a.dtype} of shape {a.shape}" for a in (array, own))
-        raise ValueError(f"{state.source} holds {theirs} for {name}, the network has {ours}: build it alike")
+        raise ValueError(f"{state.source} holds {theirs} for {name}, the network has {ours}: make them equal")
     return array.copy()
 
 
 def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mapping) -> None:
-    """Raise `ValueError` unless `state` has an optimizer of the class of `optimizer`, for such parameters.
+    """Raise `ValueError` unless `state` has the state of an optimizer like `optimizer`.
 
-    Args:
-        parameters: {(index of a layer, "W" or "b"): the arrays of these parameters in
-            it}.
+    `parameters` is {(index of a layer, "W" or "b"): its arrays of this name}.
     """
     found = state.optimizer
     if found is None:
@@ -213,12 +211,12 @@ def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mappin
     if found.kind != type(optimizer).__name__:
         raise ValueError(
             f"{state.source} holds the state of {str(found.kind)[:LONGEST]}, the optimizer has "
-            f"{type(optimizer).__name__}: make it alike"
+            f"{type(optimizer).__name__}: make them equal"
         )
     if found.n_memories != optimizer.n_memories:
-        words = "arrays remembered for each parameter, the optimizer has"
         raise ValueError(
-            f"{state.source} holds {shown(found.n_memories)} {words} {optimizer.n_memories}: make it alike"
+            f"{state.source} holds {shown(found.n_memories)} arrays for each parameter, the optimizer has "
+            f"{optimizer.n_memories}: make them equal"
         )
     whole_number(f"{state.source}: n_updates", found.n_updates, 0)
     real_number(f"{state.source}: learning_rate", found.learning_rate, above=0)
@@ -229,7 +227,7 @@ def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mappin
         met = shown(list(numbers))
         raise ValueError(f"{name}={met} must be [number, n_done, n_batches, m, seed] of a pass of fit")
     for key, arrays in found.memory.items():
-        # a frozen parameter has no memory and no position, so a position does not say which parameter it is
+        # positions skip frozen parameters, so a position alone does not identify a parameter
         own = parameters.get(key[:2], [])
         if len(arrays) != found.n_memories or not any(_are_for(W, arrays) for W in own):
             theirs, ours = ([f"{a.dtype} of shape {a.shape}" for a in some] for some in (arrays, own))
@@ -240,12 +238,12 @@ def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mappin
 
 
 def _are_for(W, arrays) -> bool:
-    """Tell whether an optimizer can remember `arrays` for W: of its shape, in its floats or wider ones."""
+    """Tell whether `arrays` can be the state for W: of its shape, in its dtype or wider floats."""
     return all(array.shape == W.shape and W.dtype <= array.dtype for array in arrays)
 
 
 def checked_state(state: Any) -> State:
-    """Return `state`, if it is one; raise `ValueError` for anything else."""
+    """Return `state` if it is a `State`; raise `ValueError` for anything else."""
     if not isinstance(state, State):
         raise ValueError(f"state={shown(state)} is not a State: pass what net.state(optimizer) returns")
     return state

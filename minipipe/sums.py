@@ -23,17 +23,16 @@ class TreeSum:
                  \\     /
                the total
 
-    Two neighbours are merged as soon as both are there, so terms that arrive in order,
-    upwards or downwards, leave at most about log2(n) partial sums waiting. A term is a
+    Two neighbours are added as soon as both are there, so with terms in ascending or
+    descending order, at most about log2(n) partial sums are pending. A term is a
     number, an array or anything else with a sum, or lists and tuples of these, all of
     one form; None stays None.
 
-    The arrays of the terms stay as they are, since whoever has handed them over may
-    still hold them: two terms are added into a new array, and only such an array, which
-    the sum itself has made, takes up more.
+    The arrays of the terms are not changed, since the caller may still use them: two
+    terms are added into a new array, and later terms are added to it in place.
 
     Args:
-        n: how many terms there are.
+        n: the number of terms.
 
     >>> total = TreeSum(3)
     >>> for i in (2, 0, 1):
@@ -47,37 +46,37 @@ class TreeSum:
         self.pending: dict[tuple[int, int], Any] = {}  # (level, place) -> partial sum
 
     def add(self, place: int, term: Any, level: int = 0) -> None:
-        """Add term number `place`, from 0 to n - 1, which was not added before; or a partial sum of a level.
+        """Add term number `place`, from 0 to n - 1; with a `level`, partial sum number `place` there.
 
-        It is merged with its partner, that sum with its own, and so on, as long as they
-        are there.
+        It is added to its partner, the sum to its own partner, and so on, as long as
+        these are pending. No term may be added twice.
         """
         pending, last = self.pending, (self.n - 1) >> level  # the last place at this level
-        is_ours = False  # a term may be somebody else's array, but the sum of two is a new one
+        is_ours = False  # a term may be the caller's array, but the sum of two is a new one
         while last:
             partner = level, place ^ 1
             if partner in pending:
-                # in either order: a + b and b + a have the same bits, (a + b) + c and a + (b + c) have not
+                # in either order: a + b and b + a have the same bits, but not (a + b) + c and a + (b + c)
                 term = _sum(term, pending.pop(partner), is_ours)
                 is_ours = True
             elif partner[1] <= last:
                 break
-            # without any partner at this level, the term moves up alone: adding 0 would turn -0.0 into 0.0
+            # without a partner at this level, the term moves up alone: adding 0 would turn -0.0 into 0.0
             level, place, last = level + 1, place >> 1, last >> 1
         pending[level, place] = term
 
     def absorb(self, pending: dict) -> None:
-        """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
+        """Add the `pending` sums of another object, which got other ones of the same `n` terms."""
         for (level, place), term in pending.items():
             self.add(place, term, level)
 
     @property
     def value(self) -> Any:
-        """The total; `RuntimeError` while terms are missing."""
+        """The sum of all terms; `RuntimeError` while some are missing."""
         return _complete(self, self._top)
 
     def complete(self, total: Any) -> None:
-        """Take over the sum of all terms, which others have found."""
+        """Set `total`, the sum of all terms, which was computed elsewhere."""
         self.pending = {self._top: total}
 
     @property
@@ -86,13 +85,13 @@ class TreeSum:
 
 
 class RunningSum:
-    """The sum of `n` terms in one buffer, added in order of arrival, which may decide the last bits.
+    """The sum of `n` terms in one buffer, in order of arrival, on which the last bits may depend.
 
-    It keeps the place of one term, where a `TreeSum` keeps up to about log2(n). Terms
-    as for that: the first two are added into a new array, which takes up the others.
+    It needs the memory of one term, a `TreeSum` that of up to about log2(n). Terms are
+    as in `TreeSum`: the first two are added into a new array, the others in place.
 
     Args:
-        n: how many terms there are.
+        n: the number of terms.
 
     >>> total = RunningSum(3)
     >>> for i in (2, 0, 1):
@@ -103,15 +102,15 @@ class RunningSum:
 
     def __init__(self, n: int):
         self.n = n
-        self.pending: dict[int, Any] = {}  # how many terms have been added -> their sum
-        self._is_ours = False  # whether the arrays of that sum are new ones, and not those of the first term
+        self.pending: dict[int, Any] = {}  # number of terms added -> their sum
+        self._is_ours = False  # whether the arrays of that sum are new ones, not those of the first term
 
     def add(self, i: int, term: Any) -> None:
-        """Add term `i`, a number from 0 to n - 1 that was not added before."""
+        """Add term number `i`, from 0 to n - 1, which was not added before."""
         self._put(1, term)
 
     def absorb(self, pending: dict) -> None:
-        """Add what is `pending` in another sum of the same `n` terms, of which it has got others."""
+        """Add the `pending` sums of another object, which got other ones of the same `n` terms."""
         for n_added, term in pending.items():
             self._put(n_added, term)
 
@@ -124,11 +123,11 @@ class RunningSum:
 
     @property
     def value(self) -> Any:
-        """The total; `RuntimeError` while terms are missing."""
+        """The sum of all terms; `RuntimeError` while some are missing."""
         return _complete(self, self.n)
 
     def complete(self, total: Any) -> None:
-        """Take over the sum of all terms, which others have found."""
+        """Set `total`, the sum of all terms, which was computed elsewhere."""
         self.pending = {self.n: total}
 
 
@@ -136,22 +135,22 @@ SUMS = {"tree": TreeSum, "running": RunningSum}  # ways to accumulate gradients,
 
 
 def checked_accumulate(accumulate: str) -> str:
-    """`accumulate`, if it is the name of one of `SUMS`."""
+    """Return `accumulate` if it is a name in `SUMS`; raise `ValueError` for anything else."""
     if not (isinstance(accumulate, str) and accumulate in SUMS):
         raise ValueError(f"accumulate={shown(accumulate)} is not known: use one of {', '.join(SUMS)}")
     return accumulate
 
 
 def _complete(total, last):
-    """Return the sum of all terms, which is pending as `last`, and nothing else is; else raise."""
+    """Return the sum of all terms if only `last` is pending; else raise `RuntimeError`."""
     if list(total.pending) != [last]:
         raise RuntimeError(f"the sum of {total.n} terms is not complete: add the others first")
     return total.pending[last]
 
 
 def _sum(a, b, in_place):
-    """Return a + b. in_place: whether the arrays of `a` may take it up."""
-    if type(a) in (list, tuple):  # not isinstance: a NamedTuple such as `Moments` has a sum of its own
+    """Return a + b; `in_place`, the result may be written into the arrays of `a`."""
+    if type(a) in (list, tuple):  # not isinstance: a NamedTuple such as `Moments` has its own sum
         return type(a)([_sum(of_a, of_b, in_place) for of_a, of_b in zip(a, b, strict=True)])
     if in_place and hasattr(a, "__setitem__") and a.dtype == b.dtype:  # else `+=` would round b to a's dtype
         a += b
@@ -160,11 +159,11 @@ def _sum(a, b, in_place):
 
 
 class SumForEach:
-    """The sum of each mini-batch in a line of several.
+    """The sums of consecutive mini-batches, one sum for each.
 
     Args:
-        n: the micro-batches of each; micro-batch i is part i mod n of mini-batch i //
-            n.
+        n: the micro-batches per mini-batch; micro-batch i is part i mod n of mini-batch
+            i // n.
         kind: `TreeSum` or `RunningSum`.
 
     >>> total = SumForEach(2)
@@ -179,27 +178,27 @@ class SumForEach:
         self.sums: defaultdict[int, Any] = defaultdict(partial(kind, n))
 
     def of(self, i: int) -> Any:
-        """The sum of the mini-batch that micro-batch i is part of."""
+        """Return the sum of the mini-batch that micro-batch `i` belongs to."""
         return self.sums[i // self.n]
 
     def add(self, i: int, term: Any) -> None:
-        """Add the term of micro-batch i."""
+        """Add `term`, that of micro-batch `i`."""
         self.sums[i // self.n].add(i % self.n, term)
 
     def has(self, i: int) -> bool:
-        """Whether a term of the mini-batch that micro-batch i is part of is there."""
+        """Tell whether the mini-batch that micro-batch `i` belongs to has any term yet."""
         return bool(i // self.n in self.sums and self.sums[i // self.n].pending)
 
     def forget(self, i: int) -> None:
-        """Drop the sum of the mini-batch that micro-batch i is part of."""
+        """Drop the sum of the mini-batch that micro-batch `i` belongs to."""
         self.sums.pop(i // self.n, None)
 
     @property
     def pending(self) -> list:
-        """The partial sums of all mini-batches under way, as a list."""
+        """The list of the pending partial sums of all mini-batches."""
         return [total.pending for total in self.sums.values()]
 
     @property
     def n_pending(self) -> int:
-        """How many partial sums that is."""
+        """The number of pending partial sums."""
         return sum(len(total.pending) for total in self.sums.values())

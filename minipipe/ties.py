@@ -1,4 +1,4 @@
-"""Layers that share their W: which ones do, where it comes from, and how their gradients are added up."""
+"""Tied layers, which share one W: which layers they are, and how their gradients are summed."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ties_of(layers: Sequence[Layer]) -> dict[str, list[int]]:
-    """{name: indices of the layers with this `tie`, at least two of them}"""
+    """Return {name: indices of the layers with this `tie`}; raise `ValueError` if they cannot share W."""
     ties: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
         if layer.tie is not None:
@@ -34,14 +34,14 @@ def ties_of(layers: Sequence[Layer]) -> dict[str, list[int]]:
 
 
 def copy_tied_weight(layers: Sequence[Layer], indices: Sequence[int], index: int) -> None:
-    """Give layer `index` a copy of the W that a layer tied to it, one of those at `indices`, has already."""
+    """Give layer `index`, if it has no W, a copy of the first W of the tied `layers` at `indices`."""
     first = next((tied for tied in indices if layers[tied].W is not None), None)
     if first is not None and layers[index].W is None:
         layers[index].W = layers[first].W.copy()
 
 
 def check_tied_weights(layers: Sequence[Layer], indices: Sequence[int]) -> None:
-    """Raise `ValueError` unless the tied layers at these `indices` have the same W."""
+    """Raise `ValueError` unless the tied `layers` at these `indices` have equal W."""
     first, *others = indices
     for index in others:
         if not np.array_equal(layers[first].W, layers[index].W):
@@ -52,15 +52,15 @@ def check_tied_weights(layers: Sequence[Layer], indices: Sequence[int]) -> None:
 
 
 def sum_of_tied(parts: Iterable) -> Any:
-    """dW of tied layers: the sum of their own, in the order of the layers.
+    """Return the dW of tied layers: the sum of `parts`, their own dW, in the order of the layers.
 
-    The order is always the same, and so are the bits, wherever the layers are.
+    The order is fixed, so the bits do not depend on where the layers are.
     """
     return sum_in_order(parts)
 
 
 def each_once(gradients: Iterable[tuple], ties: Mapping) -> list[tuple]:
-    """`gradients`, a list over the layers of (dW, db), without the dW that a layer before has already.
+    """Return `gradients`, a list of (dW, db), with None for each dW that an earlier layer of `ties` has.
 
     >>> each_once([("dW", "db"), ("dW", None), ("other dW", None)], {"name": [0, 1]})
     [('dW', 'db'), (None, None), ('other dW', None)]
@@ -74,9 +74,9 @@ class Tied(NamedTuple):
 
     Args:
         layer: its index in the network.
-        stage, index: its stage, and its index there.
-        parts: with ZeRO, {device that updates a part of it: (which of its vectors that
-            is, its numbers)}.
+        stage, index: its stage, and its index in the stage.
+        parts: with ZeRO, {device that updates a shard of its W: (position of the shard
+            among the device's vectors, the range of its entries in W)}.
     """
 
     layer: int
@@ -86,11 +86,11 @@ class Tied(NamedTuple):
 
 
 def tied_in_parts(ties: Mapping, wires: Any, memory: Mapping) -> dict:
-    """The tied layers of a shard, with the parts that devices update of them.
+    """Return `ties` of a tensor-parallel shard, with the ZeRO shards of their W filled in.
 
     Args:
         ties: {name: its `Tied` layers}.
-        wires: of the shard.
+        wires: the `Wires` of the shard.
         memory: {(stage, device): {key of a vector: `Piece`}}, see `Layout`.
     """
     def parts_of(tied):
@@ -109,7 +109,7 @@ def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | No
 
     Args:
         ties: {name: its `Tied` layers, in order}.
-        wires: of the shard.
+        wires: the `Wires` of the tensor-parallel shard.
         stages: {(stage, device): the stage}.
     """
     if not ties:
@@ -122,15 +122,15 @@ def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | No
 def exchange_tied(
     ties: Mapping, placements: Iterable[Sequence[int]], stages: Mapping, device: int
 ) -> Generator:
-    """A program: tied layers send their dW to the first of them, which sends the sum back; so in each copy.
+    """A program: in each replica, tied layers send dW to the first of them, which sends the sum back.
 
     Args:
         ties: {name: its `Tied` layers, in order}.
-        placements: for each copy of the network, the device of each stage.
+        placements: for each replica of the network, the device of each stage.
         stages: {(stage, device): the stage}.
-        device: the number of this one.
+        device: the number of this device.
     """
-    # (name, first layer, its device) -> {(other layer, its device): None}, over the copies with that one
+    # (name, first layer, its device) -> {(other layer, its device): None}, over replicas with that device
     families: dict[tuple, dict] = {}
     for placement in placements:
         for name, (own, *others) in ties.items():
@@ -145,7 +145,7 @@ def exchange_tied(
             stage = stages[own.stage, device]
             parts = {own: stage.dW(own.index)}
             for tied, place in family:
-                parts[tied] = yield Receive(_tie_label("dW of", name, tied), place)  # on all devices the same
+                parts[tied] = yield Receive(_tie_label("dW of", name, tied), place)
             total = sum_of_tied(parts.values())
             stage.keep_dW(own.index, total)
             for tied, place in family:
@@ -158,15 +158,15 @@ def exchange_tied(
 
 
 def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generator:
-    """A program: devices that update parts of tied layers send each other what these parts have in common.
+    """A program, with ZeRO: devices exchange the entries of dW that their shards of tied layers share.
 
-    Each then has the sum of all that share the numbers of its own parts, in the order
-    of the layers.
+    Each device then has the sum over the tied layers for its own shards, added in the
+    order of the layers.
 
     Args:
         ties: {name: its `Tied` layers, in order}.
         stages: {(stage, device): the stage}.
-        device: the number of this one.
+        device: the number of this device.
     """
     for name, family in ties.items():
         here = [tied for tied in family if device in tied.parts]
@@ -192,7 +192,7 @@ def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generato
 
 
 def _in_common(tied, family, device):
-    """[(other layer, a device, the numbers that its part has in common with this device's part of `tied`)]"""
+    """Return [(other layer, a device, the entries that its shard shares with our shard of `tied`)]."""
     _, own = tied.parts[device]
     found = []
     for other in family:
@@ -204,7 +204,7 @@ def _in_common(tied, family, device):
 
 
 def _numbers_of(tied, vector, device, numbers):
-    """Return these numbers of the W of a tied layer. vector: the part of it that a device has."""
+    """Return the entries `numbers` of W from `vector`, the shard that `device` has of it."""
     first = tied.parts[device][1].start
     return vector[numbers.start - first:numbers.stop - first]
 

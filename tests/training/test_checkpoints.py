@@ -222,9 +222,9 @@ EDITS = [
       for value in (None, 3, [1, 2], *([*some, 8, 0] for some in BROKEN_PASSES))],
     *[(changed_count(value, "layers"), "is damaged") for value in (None, 7)],
     (changed_count(["Linear(6, 8)" + 10**6 * " "] + 10 * [None], "layers"),
-     r"^.{1,300} as layer 0, the network has Linear\(6, 8\): build it alike"),
+     r"^.{1,300} as layer 0, the network has Linear\(6, 8\): make them equal"),
     (changed_count(None, "counts"), "is damaged"),
-    (changed_count(10**6 * "9", "optimizer", "class"), "^.{1,300} the optimizer has Adam: make it alike"),
+    (changed_count(10**6 * "9", "optimizer", "class"), "^.{1,300} the optimizer has Adam: make them equal"),
 ]
 
 
@@ -243,12 +243,12 @@ def test_an_edited_file_is_refused(edit, words, is_anew, tmp_path):
 
 
 @pytest.mark.parametrize("layers, dtype, optimizer, words", [
-    (LAYERS[:-1], np.float32, mp.Adam(0.01), "holds 11 layers, the network has 10: build it alike"),
+    (LAYERS[:-1], np.float32, mp.Adam(0.01), "holds 11 layers, the network has 10: make them equal"),
     ([*LAYERS[:-1], mp.Linear(8, 5)], np.float32, mp.Adam(0.01),
      r"holds Linear\(8, 4\) as layer 10, the network has"),
     (LAYERS, np.float64, mp.Adam(0.01),
      r"holds float32 of shape \(8, 6\) for 0/W, the network has float64 "),
-    (LAYERS, np.float32, mp.SGD(0.1), "holds the state of Adam, the optimizer has SGD: make it alike"),
+    (LAYERS, np.float32, mp.SGD(0.1), "holds the state of Adam, the optimizer has SGD: make them equal"),
     (LAYERS, np.float32, mp.AdamW(0.1), "holds the state of Adam, the optimizer has AdamW"),
 ])
 def test_another_network_or_optimizer_is_refused(layers, dtype, optimizer, words, tmp_path):
@@ -293,7 +293,7 @@ def test_the_optimizer_of_another_network_is_not_saved(tmp_path):
 def test_momentum_where_there_was_none_is_refused(tmp_path):
     model = in_stages()
     mp.save(tmp_path / "net.npz", model, mp.SGD(0.1))
-    words = "holds 0 arrays remembered for each parameter, the optimizer has 1"
+    words = "holds 0 arrays for each parameter, the optimizer has 1"
     refused(tmp_path / "net.npz", model, mp.SGD(0.1, momentum=0.5), words)
     mp.save(tmp_path / "net.npz", model)
     refused(tmp_path / "net.npz", model, mp.SGD(0.1), "was saved without an optimizer")
