@@ -34,8 +34,9 @@ NOTE_OF_PARAMETERS = "parameters: how many times its share of the network's a de
 class Comparison(Mapping):
     """{name: `Trace`} of several runs, in one unit of time. It prints as a table; a notebook shows a picture.
 
-    `save(path)` writes the picture, `plot()` returns it as a matplotlib figure. `tick_is` is what a tick is,
-    as for a `Trace`; None if it need not be said, since simulations have the same, or if it is unknown.
+    `save(path)` writes the picture, `plot()` returns it as a matplotlib figure.
+    `tick_is` is what a tick is, as for a `Trace`; None if it need not be said, since
+    simulations have the same, or if it is unknown.
 
     Args:
         traces: {name: trace}.
@@ -98,13 +99,17 @@ def compare(
 ) -> Comparison:
     """Simulate several schedules on the same devices, and return a `Comparison` of their runs.
 
-    schedules: whatever says a schedule, as for `build`: names, such as "1f1b"; `Schedule`s; functions
-        (device, K, M), which return the list of actions of a device; texts; files.
-    devices, microbatches: K and M of all. Left out, each has its own; names and functions get 4 and 8.
-    costs, link, ports: as for `simulate`.
+    Args:
+        schedules: whatever says a schedule, as for `build`: names, such as "1f1b";
+            `Schedule`s; functions (device, K, M), which return the list of actions of a
+            device; texts; files.
+        devices, microbatches: K and M of all. Left out, each has its own; names and
+            functions get 4 and 8.
+        costs, link, ports: as for `simulate`.
 
-    Schedules of other numbers of devices have other ticks: they are brought to one unit, with equally large
-    micro-batches. Raises `ScheduleError` for an order that cannot run, with its name.
+    Schedules of other numbers of devices have other ticks: they are brought to one
+    unit, with equally large micro-batches. Raises `ScheduleError` for an order that
+    cannot run, with its name.
 
     >>> found = compare("naive", "gpipe", devices=4, microbatches=8)
     >>> print(found)  # doctest: +ELLIPSIS

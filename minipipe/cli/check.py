@@ -62,7 +62,8 @@ class Run(NamedTuple):
 def table():
     """Return {name of a row: its runs}: schedules, then networks, then ways to split one.
 
-    3 and 5 micro-batches do not divide 8 samples; a power of 2 keeps dyadic numbers exact.
+    3 and 5 micro-batches do not divide 8 samples; a power of 2 keeps dyadic numbers
+    exact.
     """
     linear, conv, attention = EXAMPLES[0], EXAMPLES[4], EXAMPLES[-1]
     rows = {}

@@ -1,7 +1,7 @@
 """`python -m minipipe ...`: read the words, import what the command needs, run it, and answer a mistake.
 
-Until the words are read, nothing but the standard library is imported: `--help` and `--version` are there at
-once.
+Until the words are read, nothing but the standard library is imported: `--help` and
+`--version` are there at once.
 """
 
 import argparse

@@ -17,8 +17,9 @@ SAYS_A_SCHEDULE = (
 class Command(NamedTuple):
     """A command, or the main job, which has no name.
 
-    place: "module.function" of this room, which takes the options that were read.
-    add_options: a function of a parser.
+    Args:
+        place: "module.function" of this room, which takes the options that were read.
+        add_options: a function of a parser.
     """
 
     name: str

@@ -1,6 +1,7 @@
 """The main job: prove the gradients of a network on several devices, draw its run, and train it on digits.
 
-On threads or MPI ranks its measured run stands beside a simulated one, and their bits are compared.
+On threads or MPI ranks its measured run stands beside a simulated one, and their bits
+are compared.
 """
 
 import itertools
@@ -107,7 +108,8 @@ def _train(options, report, n_ranks=None):
 def complete(options, n_ranks):
     """Fill in what was left out, check the rest before any work, and return the optimizer.
 
-    n_ranks: how many processes mpiexec has started, or None.
+    Args:
+        n_ranks: how many processes mpiexec has started, or None.
     """
     checked_path(options.output, picture_formats())
     read_schedule(options)
@@ -169,9 +171,11 @@ def describe(options):
 def prove(pipe, X, Y, new, options):
     """Compare the gradients with those of one full-width batch, print the verdicts; return whether all hold.
 
-    new: a function of layers and a schedule, which makes a network like `pipe`.
+    Args:
+        new: a function of layers and a schedule, which makes a network like `pipe`.
 
-    Products over several shards are added in another order than on one device: their bits are not compared.
+    Products over several shards are added in another order than on one device: their
+    bits are not compared.
     """
     M, m = pipe.n_microbatches, X.shape[1]
     print("The proof: do the micro-batches' gradients add up to the full batch's? J and every parameter:")

@@ -18,17 +18,23 @@ class Due:
     """What happens in one tick, in this order; a lane is named by its number.
 
     1. Programs go on, after what they have finished, up to their next Compute or wait.
-    2. A Compute starts: once no program goes on any more, so that `tick` can stop between ends and starts.
-    3. Messages enter ports. Only now is it known which of them wait, so a tie is decided among all of them.
-    4. Lanes that wait for any device choose: a message that went through a port without delay counts, too.
+    2. A Compute starts: once no program goes on any more, so that `tick` can stop
+       between ends and starts.
+    3. Messages enter ports. Only now is it known which of them wait, so a tie is
+       decided among all of them.
+    4. Lanes that wait for any device choose: a message that went through a port without
+       delay counts, too.
 
-    After each step, whatever it has caused in the same tick (work of no ticks) comes first again. Of several
-    lanes, the one with the lowest number comes first.
+    After each step, whatever it has caused in the same tick (work of no ticks) comes
+    first again. Of several lanes, the one with the lowest number comes first.
 
-    resuming: a heap of the lanes whose programs go on.
-    starting: a heap of the lanes that have come to a Compute.
-    ports: the tick, if messages enter the links and ports that are free then; else None.
-    choosing: {lane that waits for any device: the tick at which it takes the message that has come first}.
+    Attributes:
+        resuming: a heap of the lanes whose programs go on.
+        starting: a heap of the lanes that have come to a Compute.
+        ports: the tick, if messages enter the links and ports that are free then; else
+            None.
+        choosing: {lane that waits for any device: the tick at which it takes the
+            message that has come first}.
     """
 
     __slots__ = ("choosing", "ports", "resuming", "starting", "tick")
@@ -45,7 +51,8 @@ class Due:
 class Agenda:
     """The ticks at which something is due.
 
-    Equal numbers, such as 2 and 2.0, are one tick; each lane goes on counting with the number that it has.
+    Equal numbers, such as 2 and 2.0, are one tick; each lane goes on counting with the
+    number that it has.
     """
 
     def __init__(self):
@@ -85,26 +92,30 @@ class Agenda:
 class Cluster:
     """Devices that run programs under one clock.
 
-    programs: for each device a generator, which yields `Compute`, `Send` and `Receive` requests; or a dict of
-        several that it runs at once, its lanes: {"compute": ..., "communication": ...}.
-    duration: `duration(label)` gives the ticks of a `Compute` that brings none of its own, at least 0; by
-        default, 1.
-    link: the `Link` between any two devices, or a dict {(source, to): Link} of those that are not free; by
-        default, messages arrive at once.
-    ports: a list of `Port`s, what several links share.
-    holdings: for each device a function that returns what its programs hold now, {kind: nested lists of
-        arrays}. Given these, memory is counted in bytes of arrays really held: those, the arguments and the
-        result of a Compute while it lasts (before and after its function, whichever is more), and the
-        messages that have arrived and were not received yet.
-    memory_limit: bytes per device; past it, `MemoryLimitError`.
-    shares: for each device, how many stages it has, by default 1. What one of them keeps of a micro-batch
-        counts as that part of what the device keeps of it.
-    unit: what a tick is, "ticks" or "seconds"; the trace says so.
+    Args:
+        programs: for each device a generator, which yields `Compute`, `Send` and
+            `Receive` requests; or a dict of several that it runs at once, its lanes:
+            {"compute": ..., "communication": ...}.
+        duration: `duration(label)` gives the ticks of a `Compute` that brings none of
+            its own, at least 0; by default, 1.
+        link: the `Link` between any two devices, or a dict {(source, to): Link} of
+            those that are not free; by default, messages arrive at once.
+        ports: a list of `Port`s, what several links share.
+        holdings: for each device a function that returns what its programs hold now,
+            {kind: nested lists of arrays}. Given these, memory is counted in bytes of
+            arrays really held: those, the arguments and the result of a Compute while
+            it lasts (before and after its function, whichever is more), and the
+            messages that have arrived and were not received yet.
+        memory_limit: bytes per device; past it, `MemoryLimitError`.
+        shares: for each device, how many stages it has, by default 1. What one of them
+            keeps of a micro-batch counts as that part of what the device keeps of it.
+        unit: what a tick is, "ticks" or "seconds"; the trace says so.
 
-    `tick()` moves all devices by one tick, `run()` to the end; a run costs time in proportion to the number
-    of requests, not of ticks. A Compute's function is called at the start of its span. What has happened so
-    far is in `trace`. If no device can move, `DeadlockError` says who waits for whom; if all have finished
-    and a message was not received, `UnreceivedError` names it.
+    `tick()` moves all devices by one tick, `run()` to the end; a run costs time in
+    proportion to the number of requests, not of ticks. A Compute's function is called
+    at the start of its span. What has happened so far is in `trace`. If no device can
+    move, `DeadlockError` says who waits for whom; if all have finished and a message
+    was not received, `UnreceivedError` names it.
 
     >>> def left():
     ...     yield Compute("work")
@@ -177,7 +188,8 @@ class Cluster:
     def _advance(self, until):
         """Do all that happens before tick `until`; at `until`, end what is over, but start nothing.
 
-        So after `tick()` a trace shows whole ticks: what starts at `until` belongs to the next one.
+        So after `tick()` a trace shows whole ticks: what starts at `until` belongs to
+        the next one.
         """
         if self.failure is not None:
             raise RuntimeError(f"this run has stopped with an error ({self.failure}): start a new one")
@@ -203,8 +215,8 @@ class Cluster:
     def _do(self, due, only_ends):
         """Do what happens in one tick, or only end what is over, and start nothing.
 
-        Each lane goes on with its own number of the tick: one may count 2, another 2.0, and exact lanes stay
-        exact.
+        Each lane goes on with its own number of the tick: one may count 2, another 2.0,
+        and exact lanes stay exact.
         """
         lanes, resuming, starting = self._lanes, due.resuming, due.starting
         while True:

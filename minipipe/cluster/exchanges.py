@@ -20,11 +20,12 @@ KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"} 
 class Call(NamedTuple):
     """A call of a collective, to which messages belong: the same on all devices of its group.
 
-    group: the beginning of its name.
-    number: of the call, in the order of the group.
-    axis: along which the devices of the group differ, one of `AXES`.
-    kind: of work, that of an action if one does the same.
-    words: what is exchanged.
+    Args:
+        group: the beginning of its name.
+        number: of the call, in the order of the group.
+        axis: along which the devices of the group differ, one of `AXES`.
+        kind: of work, that of an action if one does the same.
+        words: what is exchanged.
     """
 
     group: str
@@ -59,9 +60,10 @@ def call_of(label):
 class Exchange(NamedTuple):
     """A lane of device `device` took part in an exchange, from its first message to its last arrival there.
 
-    label: the action that started it, in a lane of its own; else its `Call`.
-    start, end: ticks.
-    axis: along which the devices of the exchange differ, "dp" or "tp".
+    Args:
+        label: the action that started it, in a lane of its own; else its `Call`.
+        start, end: ticks.
+        axis: along which the devices of the exchange differ, "dp" or "tp".
     """
 
     device: int

@@ -17,15 +17,16 @@ def _checked_bandwidth(value):
 class Link:
     """A message of n bytes occupies its link for n / bandwidth ticks and arrives `latency` ticks after that.
 
-    There is one link for each ordered pair of devices; its messages queue up behind each other. A device's
-    message to itself needs no link.
+    There is one link for each ordered pair of devices; its messages queue up behind
+    each other. A device's message to itself needs no link.
 
-    latency: ticks, 0 or more.
-    bandwidth: bytes per tick, above 0.
-    blocking: whether the sender does nothing else until its message has arrived; if not, the transfer
-        overlaps with its work.
-    rendezvous: whether a message sets out only when the receiver asks for it, and the sender does nothing
-        else until then, as with a synchronous send in MPI.
+    Args:
+        latency: ticks, 0 or more.
+        bandwidth: bytes per tick, above 0.
+        blocking: whether the sender does nothing else until its message has arrived; if
+            not, the transfer overlaps with its work.
+        rendezvous: whether a message sets out only when the receiver asks for it, and
+            the sender does nothing else until then, as with a synchronous send in MPI.
     """
 
     latency: float = 0
@@ -46,16 +47,19 @@ FREE = Link()  # every message arrives when it is sent
 class Port:
     """A way that several messages share: one message at a time passes, n bytes in n / bandwidth ticks.
 
-    bandwidth: bytes per tick, above 0.
-    sends: the devices whose outgoing messages pass through this port.
-    receives: the devices whose incoming messages do.
-    between: g, if only messages between nodes of g devices do, which are numbered node by node.
-    within: g, if only messages within a node of g devices do.
+    Args:
+        bandwidth: bytes per tick, above 0.
+        sends: the devices whose outgoing messages pass through this port.
+        receives: the devices whose incoming messages do.
+        between: g, if only messages between nodes of g devices do, which are numbered
+            node by node.
+        within: g, if only messages within a node of g devices do.
 
-    A message that passes several ports and a link starts when all of them are free, and occupies all of them
-    for as long as the narrowest takes; it reserves none of them before. The messages that leave a device
-    through the same ports form one queue, first in, first out. Of several messages that could start in the
-    same tick, the message of the lower device does.
+    A message that passes several ports and a link starts when all of them are free, and
+    occupies all of them for as long as the narrowest takes; it reserves none of them
+    before. The messages that leave a device through the same ports form one queue,
+    first in, first out. Of several messages that could start in the same tick, the
+    message of the lower device does.
 
     >>> nic = Port(16, sends=[0], between=4)                # the way out of device 0 to other nodes
     >>> nic.takes(0, 3), nic.takes(0, 4)
@@ -101,7 +105,8 @@ class Port:
 def ports(devices, bandwidth, between=None, within=None):
     """Return an egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
 
-    between, within: the messages that pass them, as for `Port`; all, if left out.
+    Args:
+        between, within: the messages that pass them, as for `Port`; all, if left out.
 
     >>> cluster = ports(8, 450, within=4) + ports(8, 50, between=4)     # two nodes with NVLink and NICs
     >>> [port.bandwidth for port in cluster if port.takes(0, 4)]
@@ -145,8 +150,9 @@ def links_between(link, devices):
 def in_nodes(devices, node_size, inside, between):
     """Return {(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
 
-    inside: the `Link` between two devices of one node.
-    between: the `Link` between devices of two nodes.
+    Args:
+        inside: the `Link` between two devices of one node.
+        between: the `Link` between devices of two nodes.
 
     >>> links = in_nodes(4, 2, Link(latency=1), Link(latency=10))
     >>> links[0, 1].latency, links[1, 2].latency
@@ -183,10 +189,14 @@ def checked_ports(ports, devices):
 class MessageInFlight:
     """A message that has been sent and not received.
 
-    row: the index of its row in the record.
-    arrival: the tick; None as long as it is not known.
-    is_held: whether it waits to be asked for by its receiver.
-    sender: the lane that sent it, if that waits until the message is asked for, or for its arrival.
+    Args:
+        row: the index of its row in the record.
+        arrival: the tick; None as long as it is not known.
+
+    Attributes:
+        is_held: whether it waits to be asked for by its receiver.
+        sender: the lane that sent it, if that waits until the message is asked for, or
+            for its arrival.
     """
 
     __slots__ = ("label", "source", "to", "value", "n_bytes", "row", "arrival", "is_held", "sender")
@@ -200,11 +210,12 @@ class MessageInFlight:
 class Carrier:
     """The links and ports of a cluster, and the messages that wait for them.
 
-    A message that passes no port gets its arrival as soon as it sets out: each link serves in order, and the
-    tick when it is free is known. A message that passes a port goes into a queue: the queue of the ports by
-    which it leaves its sender, or, if there are none, the queue of its link. The head of a queue starts when
-    its link and all its ports are free. It reserves none of them before, so a message that needs only one of
-    them may overtake it.
+    A message that passes no port gets its arrival as soon as it sets out: each link
+    serves in order, and the tick when it is free is known. A message that passes a port
+    goes into a queue: the queue of the ports by which it leaves its sender, or, if
+    there are none, the queue of its link. The head of a queue starts when its link and
+    all its ports are free. It reserves none of them before, so a message that needs
+    only one of them may overtake it.
     """
 
     def __init__(self, link, ports, devices, record):

@@ -14,10 +14,11 @@ from .requests import ANY
 class Device:
     """One device.
 
-    inbox: {(source, label): a message that nobody has received yet}.
-    waiting: {(source, label): the lane that waits for this message}.
-    choosing: {label: the lane that waits for a message of this name from anybody}.
-    n_running: how many of its programs are not over.
+    Attributes:
+        inbox: {(source, label): a message that nobody has received yet}.
+        waiting: {(source, label): the lane that waits for this message}.
+        choosing: {label: the lane that waits for a message of this name from anybody}.
+        n_running: how many of its programs are not over.
     """
 
     __slots__ = ("choosing", "inbox", "lanes", "n_running", "waiting")
@@ -29,14 +30,18 @@ class Device:
 class Lane:
     """One program of a device, and where it stands.
 
-    number: its place among the lanes of all devices.
-    program, resume: a generator; `resume(answer)` goes on with it, up to its next request.
-    answer: what the program is resumed with.
-    starts: a Compute that it has come to in this tick.
-    waits_for: (label, other device, whether that device must ask for it first) of the message that it waits
-        for, as long as nobody knows when that arrives.
-    since: the tick at which it came to the Compute, or began to wait.
-    work: the arguments of its Compute, and its result.
+    Args:
+        number: its place among the lanes of all devices.
+
+    Attributes:
+        program, resume: a generator; `resume(answer)` goes on with it, up to its next
+            request.
+        answer: what the program is resumed with.
+        starts: a Compute that it has come to in this tick.
+        waits_for: (label, other device, whether that device must ask for it first) of
+            the message that it waits for, as long as nobody knows when that arrives.
+        since: the tick at which it came to the Compute, or began to wait.
+        work: the arguments of its Compute, and its result.
     """
 
     __slots__ = (
@@ -111,8 +116,9 @@ class UnreceivedError(RuntimeError):
 class Wait(NamedTuple):
     """A lane waits for the message `label` from the device `other`, which may be `ANY`.
 
-    asked: whether the lane has sent the message to the other device instead, and waits until that device
-        asks for it.
+    Args:
+        asked: whether the lane has sent the message to the other device instead, and
+            waits until that device asks for it.
     """
 
     device: int
@@ -131,7 +137,8 @@ class Wait(NamedTuple):
 def deadlock_message(waits):
     """Return who waits for whom: a cycle, or a chain that ends at a device that cannot help any more.
 
-    waits: a `Wait` for each lane that is not over.
+    Args:
+        waits: a `Wait` for each lane that is not over.
 
     >>> deadlock_message([Wait(0, "compute", "x", 1, False)])
     'deadlock: device 0 waits for x from device 1: and device 1 has finished without sending it'
@@ -158,7 +165,8 @@ def deadlock_message(waits):
 def check_all_received(devices):
     """Raise `UnreceivedError` if a message lies in an inbox, with its sender and its label.
 
-    devices: {number: the `Device`}, whose programs have all come to their end.
+    Args:
+        devices: {number: the `Device`}, whose programs have all come to their end.
     """
     left = [(source, label, to) for to, device in devices.items() for source, label in device.inbox]
     if left:
@@ -190,10 +198,13 @@ def which_devices(devices):
 class Mail:
     """The messages of a cluster.
 
-    link, ports: as for `Cluster`.
-    devices: the `Device`s; each has its inbox, and its lanes that wait for a message.
-    agenda: the `Agenda`, to which the lanes are added that will go on.
-    record, accounts: what is told of each message; accounts is None if nobody counts bytes.
+    Args:
+        link, ports: as for `Cluster`.
+        devices: the `Device`s; each has its inbox, and its lanes that wait for a
+            message.
+        agenda: the `Agenda`, to which the lanes are added that will go on.
+        record, accounts: what is told of each message; accounts is None if nobody
+            counts bytes.
     """
 
     def __init__(self, link, ports, devices, agenda, record, accounts):
@@ -266,8 +277,9 @@ class Mail:
     def choose(self, lane, now):
         """Hand over the message that has come first, if this lane waits for one from anybody.
 
-        If all that have been sent wait to be asked for, it asks for the first of them. Of two that were sent,
-        or have arrived, in the same tick, the message of the lower device comes first.
+        If all that have been sent wait to be asked for, it asks for the first of them.
+        Of two that were sent, or have arrived, in the same tick, the message of the
+        lower device comes first.
         """
         if lane.waits_for is None or lane.waits_for[1] is not ANY:
             return  # it has got one already

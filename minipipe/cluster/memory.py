@@ -10,7 +10,8 @@ class Bytes:
 
     It does what a sum among devices does with an array: it can be cut, sent and added.
 
-    itemsize: the bytes of one entry, of which a part has a whole number.
+    Args:
+        itemsize: the bytes of one entry, of which a part has a whole number.
     """
 
     __slots__ = ("itemsize", "nbytes")
@@ -40,8 +41,9 @@ class Counted(dict):
 def bytes_by_kind(holdings):
     """Return {kind: bytes} for {kind: nested lists, tuples and dicts of arrays}; a buffer counts once.
 
-    A view keeps the whole of its buffer alive, so the buffer is what counts. A buffer that is held under
-    several kinds counts under the first. `Bytes` count as many bytes as they say.
+    A view keeps the whole of its buffer alive, so the buffer is what counts. A buffer
+    that is held under several kinds counts under the first. `Bytes` count as many bytes
+    as they say.
 
     >>> import numpy as np
     >>> A = np.zeros((2, 3))
@@ -71,10 +73,12 @@ def bytes_by_kind(holdings):
 class Shelf:
     """What a device keeps of micro-batches, counted as items come and go: however many, a look is short.
 
-    kinds: of what is kept.
+    Args:
+        kinds: of what is kept.
 
-    n_bytes: {kind: bytes}; a buffer counts once, under the first kind that has it.
-    items: {id of a buffer: (its bytes, {kind: in how many items it is})}.
+    Attributes:
+        n_bytes: {kind: bytes}; a buffer counts once, under the first kind that has it.
+        items: {id of a buffer: (its bytes, {kind: in how many items it is})}.
     """
 
     def __init__(self, kinds):
@@ -123,7 +127,8 @@ WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast way pa
 def is_array(value: object) -> bool:
     """Tell whether `value` is an array of NumPy, or one without numbers, with at least one axis.
 
-    The room must load without NumPy, so it asks what an array can do: be written to, unlike NumPy's numbers.
+    The room must load without NumPy, so it asks what an array can do: be written to,
+    unlike NumPy's numbers.
     """
     return hasattr(value, "dtype") and hasattr(value, "__setitem__") and value.shape != ()
 
@@ -206,9 +211,10 @@ class MemoryLimitError(MemoryError):
 class Accounts:
     """Counts what is held, writes it into the record, and stops a run that passes the limit.
 
-    holdings: for each device a function that returns {kind: nested lists of arrays}; or all that there is
-        to count as `Counted`.
-    limit: bytes per device, or None.
+    Args:
+        holdings: for each device a function that returns {kind: nested lists of
+            arrays}; or all that there is to count as `Counted`.
+        limit: bytes per device, or None.
     """
 
     def __init__(self, holdings, limit, devices, record):
@@ -258,8 +264,8 @@ class Accounts:
     def check_limit(self, number, now):
         """Raise `MemoryLimitError` if what was last counted and the messages before `now` pass the limit.
 
-        Nobody looks at a device again whose programs are over, so all its messages count, whenever they
-        arrive.
+        Nobody looks at a device again whose programs are over, so all its messages
+        count, whenever they arrive.
         """
         if self._limit is None:
             return

@@ -12,7 +12,8 @@ COMPUTE = "compute"  # the lane of a device that runs one program
 def lane_name(device: int, lane: str, names: Sequence[str] = ()) -> str:
     """Return what a text calls a lane; the one that computes is the device.
 
-    names: what pictures call the devices, or [].
+    Args:
+        names: what pictures call the devices, or [].
 
     >>> lane_name(2, "compute"), lane_name(0, "communication", ["device 0: d0 p0"])
     ('device 2', 'device 0: d0 p0 communication')
@@ -63,17 +64,21 @@ TIMES = {  # list of a `Record` -> (the width of its rows, the columns that are 
 class Record:
     """What has happened, in numbers. A lane has the number that is its place in `lanes`.
 
-    Each list holds one row after another, end to end: plain numbers in a long list make no work for
-    Python's garbage collector, a tuple for each row would. A message is named by the index at which its row
-    begins.
+    Each list holds one row after another, end to end: plain numbers in a long list make
+    no work for Python's garbage collector, a tuple for each row would. A message is
+    named by the index at which its row begins.
 
-    unit: of all times, "ticks" or "seconds".
-    title: what sentences call the run, such as "1F1B", or "".
-    names: what pictures call each device; empty, and it is its number.
-    tick_is: what a tick stands for, a `OneTick`; None, if that is unknown.
-    even: a function that returns the `Trace` of this run with equal stages; None if they are equal, or if
-        nobody knows.
-    stop: where and why an order stood still, a `Stop` of `minipipe.order`; None for a run that can end.
+    Args:
+        unit: of all times, "ticks" or "seconds".
+
+    Attributes:
+        title: what sentences call the run, such as "1F1B", or "".
+        names: what pictures call each device; empty, and it is its number.
+        tick_is: what a tick stands for, a `OneTick`; None, if that is unknown.
+        even: a function that returns the `Trace` of this run with equal stages; None if
+            they are equal, or if nobody knows.
+        stop: where and why an order stood still, a `Stop` of `minipipe.order`; None for
+            a run that can end.
     """
 
     def __init__(self, lanes, shares, unit=TICKS):
@@ -145,12 +150,16 @@ def rows(flat, width):
 class OneTick(NamedTuple):
     """What a device works through in one tick of a run, so that the ticks of two runs can be compared.
 
-    share: of the forward of the whole network, a Fraction: with F = 1, 1/K for a pipeline of K devices, 1 for
-        a copy of the network, 1/T for T shards, as if none of their layers were whole on each.
-    samples: of a micro-batch; their mean where micro-batches are ragged, since an action of each takes the
-        same ticks. None for a simulation, which has no data.
-    F: the ticks of a device's forward, from which the share follows; None where the costs state the share, or
-        where the times were multiplied to bring several runs to one unit.
+    Args:
+        share: of the forward of the whole network, a Fraction: with F = 1, 1/K for a
+            pipeline of K devices, 1 for a copy of the network, 1/T for T shards, as if
+            none of their layers were whole on each.
+        samples: of a micro-batch; their mean where micro-batches are ragged, since an
+            action of each takes the same ticks. None for a simulation, which has no
+            data.
+        F: the ticks of a device's forward, from which the share follows; None where the
+            costs state the share, or where the times were multiplied to bring several
+            runs to one unit.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
@@ -195,8 +204,10 @@ class Span(NamedTuple):
 class Message(NamedTuple):
     """`label` went from device `source`, sent by one of its lanes, to device `to`.
 
-    sent, arrived, received: ticks; None if that has not happened yet.
-    lane, to_lane: the lanes that have sent and received it; None if that has not happened yet.
+    Args:
+        sent, arrived, received: ticks; None if that has not happened yet.
+        lane, to_lane: the lanes that have sent and received it; None if that has not
+            happened yet.
     """
 
     label: object
@@ -219,8 +230,9 @@ class Idle(NamedTuple):
     "rendezvous"  The other device had not asked yet for its message.
     "drain"       Its program was over, the others' were not.
 
-    message, source: what it waited for, and from which device; for a send or a rendezvous, what it had sent,
-        and to which device; for a drain, None.
+    Args:
+        message, source: what it waited for, and from which device; for a send or a
+            rendezvous, what it had sent, and to which device; for a drain, None.
     """
 
     device: int
@@ -241,7 +253,8 @@ class Idle(NamedTuple):
 def way_of(idle, names=()):
     """Return what a lane waits for its message to do, and the other device: 'to arrive at device 1'.
 
-    names: what pictures call the devices, or [].
+    Args:
+        names: what pictures call the devices, or [].
     """
     way = {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")
     if idle.source == idle.device:

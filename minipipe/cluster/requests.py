@@ -17,8 +17,9 @@ ANY = "any device"
 class Label(NamedTuple):
     """A name for a piece of work, and the kind of work that it is.
 
-    Pictures give each kind a colour and an entry in the legend. Any object can be the label of a request; one
-    that has a `kind`, as an action of a schedule has, is of that kind.
+    Pictures give each kind a colour and an entry in the legend. Any object can be the
+    label of a request; one that has a `kind`, as an action of a schedule has, is of
+    that kind.
 
     >>> print(Label("add 3", kind="add"))
     add 3
@@ -34,7 +35,9 @@ class Label(NamedTuple):
 class Compute:
     """Work of this device, called `label`; the answer is `function(*args)`, or None without a function.
 
-    ticks: how long it takes; left out, as long as the cluster's `duration` says for this label.
+    Args:
+        ticks: how long it takes; left out, as long as the cluster's `duration` says for
+            this label.
     """
 
     __slots__ = ("label", "function", "args", "ticks")
@@ -46,13 +49,17 @@ class Compute:
 class Send:
     """Hand `value` to the device `to` under the name `label`.
 
-    label: a name that no other message between these two devices has as long as it is not received.
-    value: arrays, or lists, tuples and dicts of them. The receiver gets a copy, made now: the sender may
-        overwrite its arrays afterwards.
-    to: the number of a device. One lane of a device can send to another: to its own device, at no cost.
-    n_bytes: the size of a message whose value is None, in a simulation; others have the size of their arrays.
-    stays: whether the sender leaves its arrays as they are to the end of the run; a process then need not
-        copy them before it sends them.
+    Args:
+        label: a name that no other message between these two devices has as long as it
+            is not received.
+        value: arrays, or lists, tuples and dicts of them. The receiver gets a copy,
+            made now: the sender may overwrite its arrays afterwards.
+        to: the number of a device. One lane of a device can send to another: to its own
+            device, at no cost.
+        n_bytes: the size of a message whose value is None, in a simulation; others have
+            the size of their arrays.
+        stays: whether the sender leaves its arrays as they are to the end of the run; a
+            process then need not copy them before it sends them.
 
     The sender goes on at once, unless the link says otherwise.
     """
@@ -66,9 +73,10 @@ class Send:
 class Receive:
     """Wait for the message `label` from the device `source`; the answer is its value, the receiver's own.
 
-    source=ANY: wait for the earliest message of this name, whoever sends it (of two that arrive in one tick,
-    that of the lower device); the answer is then (source, value). Over links with a rendezvous, it asks for
-    one message: the first that was sent, and only if no other is on its way.
+    source=ANY: wait for the earliest message of this name, whoever sends it (of two
+    that arrive in one tick, that of the lower device); the answer is then (source,
+    value). Over links with a rendezvous, it asks for one message: the first that was
+    sent, and only if no other is on its way.
     """
 
     __slots__ = ("label", "source")

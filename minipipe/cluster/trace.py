@@ -27,23 +27,32 @@ SHOWS = Registry("minipipe.plots", dict)  # name -> function (trace, ...), which
 class Trace:
     """A run, or the part of it that has happened so far; `Pipeline`, `simulate` and `Cluster` give one.
 
-    spans, messages, idle: what the devices did, what went between them, and why they waited, by time.
-    exchanges: when devices summed gradients over copies, gathered parameters or summed over shards.
-    lanes: who did it.
-    makespan: ticks from 0 to the end of the last span or program.
-    title: what sentences call the run, such as "1F1B", or "".
-    unit: "ticks"; or "seconds" in a run on real hardware, where all that is called ticks is seconds.
-    tick_is: which share of the network a tick stands for, and for how many samples, a `OneTick` to be
-        printed; None where that is unknown, as for a program of your own, a list of costs or seconds.
-    even: a function that simulates the run with its work divided evenly, and returns that `Trace`; None
-        where stages are equal, and for a run that was not simulated.
-    stop: where and why an order with faults stood still, a `Stop`; None for a run that can end.
-    shares: for each device, how many stages share it: `alive` of a label counts one of them.
-    names: what pictures call the devices, or [].
+    Attributes:
+        spans, messages, idle: what the devices did, what went between them, and why
+            they waited, by time.
+        exchanges: when devices summed gradients over copies, gathered parameters or
+            summed over shards.
+        lanes: who did it.
+        makespan: ticks from 0 to the end of the last span or program.
+        title: what sentences call the run, such as "1F1B", or "".
+        unit: "ticks"; or "seconds" in a run on real hardware, where all that is called
+            ticks is seconds.
+        tick_is: which share of the network a tick stands for, and for how many samples,
+            a `OneTick` to be printed; None where that is unknown, as for a program of
+            your own, a list of costs or seconds.
+        even: a function that simulates the run with its work divided evenly, and
+            returns that `Trace`; None where stages are equal, and for a run that was
+            not simulated.
+        stop: where and why an order with faults stood still, a `Stop`; None for a run
+            that can end.
+        shares: for each device, how many stages share it: `alive` of a label counts one
+            of them.
+        names: what pictures call the devices, or [].
 
-    `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()` count; `explain()` and
-    `critical_path()` say why; `plot()`, `to_text()` and `to_html()` show, and so does the last line of a
-    notebook's cell. Two traces are equal if all that happened is.
+    `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()`
+    count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and
+    `to_html()` show, and so does the last line of a notebook's cell. Two traces are
+    equal if all that happened is.
     """
 
     def __init__(self, record):
@@ -86,8 +95,8 @@ class Trace:
     def exchanges(self) -> list[Exchange]:
         """All `Exchange`s that are over, by start and device: from the first message to the last arrival.
 
-        Each device that takes part has one. Where it has a lane for them, the span of an action, which takes
-        no time, is its end.
+        Each device that takes part has one. Where it has a lane for them, the span of
+        an action, which takes no time, is its end.
         """
         return exchanges_of(self, self._record)
 
@@ -208,8 +217,8 @@ class Trace:
     def ledger(self, device: int) -> list[tuple[float, dict[str, int]]]:
         """Return what a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
 
-        A kind without bytes is left out. `ValueError` for a run that has not counted what devices hold: a
-        network counts it with count_bytes=True, or with a limit.
+        A kind without bytes is left out. `ValueError` for a run that has not counted
+        what devices hold: a network counts it with count_bytes=True, or with a limit.
         """
         self._check_counted()
         self._check_device(device)
@@ -259,9 +268,10 @@ class Trace:
 
         What the work of a Compute needs for a moment in between is not counted.
 
-        kinds: count these alone: a list out of "parameters", "optimizer state", "weight versions",
-            "gradients", "stashed inputs", "caches", "work" and "messages", or what else programs say that
-            they hold.
+        Args:
+            kinds: count these alone: a list out of "parameters", "optimizer state",
+                "weight versions", "gradients", "stashed inputs", "caches", "work" and
+                "messages", or what else programs say that they hold.
         """
         self._check_counted()
         if kinds is not None:
@@ -280,7 +290,8 @@ class Trace:
     def plot(self, ax=None, *, title=None, legend=True, arrows=False, critical_path=False):
         """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
 
-        critical_path: with the critical path on top.
+        Args:
+            critical_path: with the critical path on top.
         """
         if isinstance(ax, (str, PurePath)):
             raise ValueError(f"ax={str(ax)!r} is not matplotlib axes: save({str(ax)!r}) writes a file")
@@ -293,8 +304,10 @@ class Trace:
     def save(self, path: str | PurePath, title: str | None = None) -> None:
         """Write the timeline into a file, whole or not at all, as its ending says, by `minipipe.plots.save`.
 
-        path: .png, .pdf, .svg and other pictures; .gif, a film; .html, a page; .json, for ui.perfetto.dev.
-        title: above a picture.
+        Args:
+            path: .png, .pdf, .svg and other pictures; .gif, a film; .html, a page;
+                .json, for ui.perfetto.dev.
+            title: above a picture.
         """
         SHOWS.load()["save"](self, path, title)
 
@@ -335,7 +348,8 @@ class Trace:
     def stretched(self, factor: float, tick_is: OneTick | None = None) -> Trace:
         """Return the trace with all times multiplied by `factor`, as `in_one_unit` needs it.
 
-        tick_is: what a tick then is, a `OneTick`.
+        Args:
+            tick_is: what a tick then is, a `OneTick`.
         """
         factor = real_number("factor", factor, above=0)
         if factor == 1:
@@ -363,7 +377,8 @@ class Trace:
 class Tick(int):
     """A tick that has passed: 1 while there is more to do, else 0. It prints what each device did in it.
 
-    now: its number, from 1.
+    Args:
+        now: its number, from 1.
     """
 
     def __new__(cls, cluster, now, is_more):

@@ -12,23 +12,27 @@ wait           The message has not been sent yet, and some device works on what 
 imbalance      The part of a wait that is past the time that the waiting device itself takes for work of that
                kind: stages are unequal.
 
-**Who is to blame.** At any instant of a wait, look at the device that is to send the message. If it computes,
-that span is to blame. If it waits itself, go on to what it waits for: the chain ends at a span, or at a
-message under way. So a device can blame its bubble on work far away, if all devices between only wait for
-that work. A fill is blamed in the same way.
+**Who is to blame.** At any instant of a wait, look at the device that is to send the
+message. If it computes, that span is to blame. If it waits itself, go on to what it
+waits for: the chain ends at a span, or at a message under way. So a device can blame
+its bubble on work far away, if all devices between only wait for that work. A fill is
+blamed in the same way.
 
-**Imbalance.** The waiting device's own time for a kind of work is the longest of its spans of that kind. If a
-span of that kind takes longer on another device, the part after its start + the own time is imbalance: an
-equally fast device would have been ready. A kind that the waiting device does not do, or work without a kind,
-causes no imbalance. Only the span under way counts: if a slow device began it late, that part is a wait.
-So this is less than what equal stages would save, which only another simulation can say.
+**Imbalance.** The waiting device's own time for a kind of work is the longest of its
+spans of that kind. If a span of that kind takes longer on another device, the part
+after its start + the own time is imbalance: an equally fast device would have been
+ready. A kind that the waiting device does not do, or work without a kind, causes no
+imbalance. Only the span under way counts: if a slow device began it late, that part is
+a wait. So this is less than what equal stages would save, which only another simulation
+can say.
 
-**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of its own in the table.
-Those rows stand below the sums, which are of the lanes that compute. If a lane waits for another lane of
-its device, what that lane does or waits for is the cause.
+**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of
+its own in the table. Those rows stand below the sums, which are of the lanes that
+compute. If a lane waits for another lane of its device, what that lane does or waits
+for is the cause.
 
-Where several causes would do, an exchange of the device itself comes first, then fill. A send that blocks
-is always the link's fault.
+Where several causes would do, an exchange of the device itself comes first, then fill.
+A send that blocks is always the link's fault.
 """
 
 from bisect import bisect_left, bisect_right
@@ -48,9 +52,9 @@ from .record import COMPUTE, TICKS, Idle, Message, Span, duration, in_a_sentence
 def obstacles(trace):
     """Return {`Idle`: list of (start, end, obstacle)}, which tile it, for all idle spans but the drains.
 
-    Once the awaited message has set out, the obstacle is that message. Before, another lane has to send it,
-    or to ask for it: the obstacle is the `Span` on which that lane works. While that lane is idle, too, its
-    own obstacle counts.
+    Once the awaited message has set out, the obstacle is that message. Before, another
+    lane has to send it, or to ask for it: the obstacle is the `Span` on which that lane
+    works. While that lane is idle, too, its own obstacle counts.
     """
     waiting = {(idle.device, idle.lane, idle.end): idle for idle in trace.awaited}
     doing = defaultdict(list)  # {(device, lane): its (start, end, obstacle), in the order of time}
@@ -83,7 +87,8 @@ def _in_charge(trace, idle):
 def _relay(waiting, idle, trace):
     """Return `idle`, the wait on which it depends if that ended in the same tick, the next one, and so on.
 
-    The last of them must be explained first: each takes its obstacles from the one that follows.
+    The last of them must be explained first: each takes its obstacles from the one that
+    follows.
     """
     relay, lane = [], (idle.device, idle.lane)
     while (wait := waiting.pop((*lane, idle.end), None)) is not None:
@@ -113,8 +118,9 @@ CAUSES = ("fill", "exchange", "wait", "imbalance", "link", "drain")
 class IdlePart(NamedTuple):
     """From tick `start` to tick `end`, a lane was idle for one `cause`.
 
-    blame: the `Span` or `Message` that was in the way; the `Exchange` for which a program that is over
-        waits; None for a drain.
+    Args:
+        blame: the `Span` or `Message` that was in the way; the `Exchange` for which a
+            program that is over waits; None for a drain.
     """
 
     start: float
@@ -127,9 +133,11 @@ class IdlePart(NamedTuple):
 class Explanation:
     """The causes of all that is idle in a run; `Trace.explain` makes one, and `print` shows it as a table.
 
-    trace: of the run; `print` calls its `even`, to say what the run takes with equal stages.
-    parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of time. What the causes mean
-        is said in `minipipe.cluster.why`.
+    Args:
+        trace: of the run; `print` calls its `even`, to say what the run takes with
+            equal stages.
+        parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of
+            time. What the causes mean is said in `minipipe.cluster.why`.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
@@ -273,7 +281,8 @@ def _table(rows):
 def explain(trace) -> Explanation:
     """Return the `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
 
-    Takes n log n time in the number of spans, and time in proportion to the number of parts that come out.
+    Takes n log n time in the number of spans, and time in proportion to the number of
+    parts that come out.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -359,8 +368,9 @@ class Step(NamedTuple):
 def critical_path(trace) -> list[Step]:
     """Return a list of `Step`s in the order of time, each of which begins where the one before it ends.
 
-    The first begins at tick 0 and the last ends at the makespan, so their durations add up to the makespan.
-    The path is found by walking back from what ends last (a span before an arrival, the lower device first):
+    The first begins at tick 0 and the last ends at the makespan, so their durations add
+    up to the makespan. The path is found by walking back from what ends last (a span
+    before an arrival, the lower device first):
 
     - A device that has waited until now for a message, or for a message of its own on a blocking link, went
       on because that message arrived. The step is the message, and the walk goes on at the device that sent
@@ -373,8 +383,8 @@ def critical_path(trace) -> list[Step]:
     - A device that has not waited went on because the span before was over. If the message that it needed
       arrived at that very tick, either would do, and the path stays on the device.
 
-    A message on a free link is a step of no ticks; a span of no ticks is left out. Takes n log n time in the
-    number of spans.
+    A message on a free link is a step of no ticks; a span of no ticks is left out.
+    Takes n log n time in the number of spans.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -423,8 +433,9 @@ def describe_path(path: list[Step], unit: str = TICKS, names: Sequence[str] = ()
 
     Of a long path, the lines in the middle are left out.
 
-    path: what `critical_path` has returned.
-    unit, names: those of the trace.
+    Args:
+        path: what `critical_path` has returned.
+        unit, names: those of the trace.
     """
     def place(step):
         what = step.what

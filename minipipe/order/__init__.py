@@ -1,8 +1,9 @@
 """Who does what in which order: `Schedule`, its actions and costs, what it may not do, and its run.
 
-Where to read: `actions` has the kinds of work, `schedule` an order of them, `faults` what is wrong with one,
-`counting` what follows from it; `changes` makes one from another, `greedy` and `searching` find one;
-`programs` turns it into programs for the devices of a cluster, `simulate` runs these without numbers.
+Where to read: `actions` has the kinds of work, `schedule` an order of them, `faults`
+what is wrong with one, `counting` what follows from it; `changes` makes one from
+another, `greedy` and `searching` find one; `programs` turns it into programs for the
+devices of a cluster, `simulate` runs these without numbers.
 
 The schedules that have a name are in `minipipe.schedules`.
 """

@@ -18,17 +18,23 @@ FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED = 1, 2, 4, 8, 16, 32
 class Rule(NamedTuple):
     """What one kind of action is like.
 
-    name: what a sentence calls it.
-    needs, forbids: what must, and what must not, have been done on its stage for its micro-batch.
-    adds: what has been done after it.
-    way: where its message goes: 1, from each stage to the next one; -1, to the one before; 0, nowhere.
-    message: the kind in the label of its message. An I sends as B does, so that a receiver need not know
-        whether the backward is in halves.
-    alive: by how many micro-batches more its device keeps activations after it.
-    meets: whether it only starts an exchange, which is over when all devices with the stage have come to it.
-    whole: in an order with `S`, whether its device must have all of the stage's parameters before it (True),
-        or only its own part (False); None: that does not matter.
-    leaves: whether the device has all of them after it, or only its own part; None: as before.
+    Args:
+        name: what a sentence calls it.
+        needs, forbids: what must, and what must not, have been done on its stage for
+            its micro-batch.
+        adds: what has been done after it.
+        way: where its message goes: 1, from each stage to the next one; -1, to the one
+            before; 0, nowhere.
+        message: the kind in the label of its message. An I sends as B does, so that a
+            receiver need not know whether the backward is in halves.
+        alive: by how many micro-batches more its device keeps activations after it.
+        meets: whether it only starts an exchange, which is over when all devices with
+            the stage have come to it.
+        whole: in an order with `S`, whether its device must have all of the stage's
+            parameters before it (True), or only its own part (False); None: that does
+            not matter.
+        leaves: whether the device has all of them after it, or only its own part; None:
+            as before.
     """
 
     name: str
@@ -87,9 +93,9 @@ def adding(bits, kinds=RULES):
 def before(kind, stage, microbatch, kinds=RULES):
     """Return what an action waits for, as [(kind, stage, micro-batch)], in an order made of `kinds`.
 
-    First what its own stage must have done, then the message from its neighbour, which at an end of the
-    pipeline is a stage that does not exist. Where `kinds` has both whole and halved backwards, both are
-    listed: one of them will do.
+    First what its own stage must have done, then the message from its neighbour, which
+    at an end of the pipeline is a stage that does not exist. Where `kinds` has both
+    whole and halved backwards, both are listed: one of them will do.
 
     >>> before("I", 2, 0, "FIW")
     [('F', 2, 0), ('I', 3, 0)]
@@ -151,19 +157,25 @@ class ScheduleWarning(UserWarning):
 class Action(NamedTuple):
     """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
 
-    kind: one of these; what each of them needs and gives is in `RULES`.
-        "F" forward;
-        "B" backward, or its halves "I" (the gradient of the stage's input) and "W" (of its weights);
-        "R" recompute the forward for a backward that follows;
-        "A" start the all-reduce: add up the stage's gradients over all copies of the network;
-        "S" start the reduce-scatter: as "A", but each device gets, and keeps, only its own part of the sum;
-        "U" update the stage's weights; behind an "S", those of the device's own part;
-        "G" start the gather: each device gets the parts of the parameters that the others have;
-        "X" free the stage's parameters, all but the device's own part.
-    stage: the part of the network, counted from 0.
-    microbatch: counted from 0. An `A`, an `S` and a `U` take in the gradients of all micro-batches since the
-        stage's last update, and have the number of the last of these; so has a `G` after a `U`. A `G` and an
-        `X` around the work on a micro-batch have its number.
+    Args:
+        kind: one of these; what each of them needs and gives is in `RULES`.
+            "F" forward;
+            "B" backward, or its halves "I" (the gradient of the stage's input) and "W"
+            (of its weights);
+            "R" recompute the forward for a backward that follows;
+            "A" start the all-reduce: sum the stage's gradients over all copies of the
+            network;
+            "S" start the reduce-scatter: as "A", but each device gets, and keeps, only
+            its own shard of the sum;
+            "U" update the stage's weights; after an "S", those of the device's shard;
+            "G" start the gather: each device gets the shards of the parameters that the
+            others have;
+            "X" free the stage's parameters, all but the device's own shard.
+        stage: the part of the network, counted from 0.
+        microbatch: counted from 0. An `A`, an `S` and a `U` take in the gradients of
+            all micro-batches since the stage's last update, and have the number of the
+            last of these; so has a `G` after a `U`. A `G` and an `X` around the work on
+            a micro-batch have its number.
     """
 
     kind: str
@@ -188,8 +200,8 @@ class Action(NamedTuple):
 class Overlap(NamedTuple):
     """A forward and a backward that one device runs at once: while one sends, the other computes.
 
-    Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv 2412.19437, section
-    3.2.1.
+    Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv
+    2412.19437, section 3.2.1.
 
     >>> overlap = Overlap(Action("F", 0, 5), Action("B", 3, 2))
     >>> str(overlap), overlap.kind, overlap.alive
@@ -218,7 +230,8 @@ class Overlap(NamedTuple):
 def parse(word: str, device: int) -> Action | Overlap:
     """Return the action that `word` stands for; raise `ScheduleError` if it stands for none.
 
-    device: gives an action its stage where the word has none.
+    Args:
+        device: gives an action its stage where the word has none.
 
     >>> parse("F0", 2), str(parse("0F5&3B2", 0))
     (Action(kind='F', stage=2, microbatch=0), '0F5&3B2')

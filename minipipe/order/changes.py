@@ -19,14 +19,16 @@ RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute exc
 def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
     """Return `schedule` with an `R` before each `B` or `I`: the forward again, from the stashed input.
 
-    An R needs no gradient, so a device that waits for one has its R done before it arrives.
+    An R needs no gradient, so a device that waits for one has its R done before it
+    arrives.
 
-    mode: "always"; "never"; or "except_last", where the last micro-batch of each copy keeps its caches: in
-        GPipe its backward follows at once on the last device, so there a recomputation that no gap would
-        hide is saved.
+    Args:
+        mode: "always"; "never"; or "except_last", where the last micro-batch of each
+            copy keeps its caches: in GPipe its backward follows at once on the last
+            device, so there a recomputation that no gap would hide is saved.
 
-    A schedule that has an R already is refused. Source: GPipe, section 2.3; Chen et al. 2016, arXiv
-    1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
+    A schedule that has an R already is refused. Source: GPipe, section 2.3; Chen et al.
+    2016, arXiv 1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(with_recompute(gpipe(1, 2), "except_last"))
@@ -70,12 +72,14 @@ def without_overlaps(schedule: Schedule) -> Schedule:
 def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     """Return `n` copies of the network, each on devices of its own that work by `schedule`: data parallelism.
 
-    per: how many micro-batches a copy has of each mini-batch, where the schedule has several mini-batches
-        without a flush; left out, all micro-batches.
+    Args:
+        per: how many micro-batches a copy has of each mini-batch, where the schedule
+            has several mini-batches without a flush; left out, all micro-batches.
 
-    Each mini-batch then has n `per` micro-batches, and copy c takes `per` of them, from number c `per` on. A
-    schedule with several copies, such as Chimera's, gets n times as many. Where it has updates, but nothing
-    that adds up gradients, an `A` comes before each `U`.
+    Each mini-batch then has n `per` micro-batches, and copy c takes `per` of them, from
+    number c `per` on. A schedule with several copies, such as Chimera's, gets n times
+    as many. Where it has updates, but nothing that adds up gradients, an `A` comes
+    before each `U`.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(in_copies(gpipe(1, 2), 2))
@@ -126,10 +130,11 @@ def with_all_reduce(schedule: Schedule) -> Schedule:
 
         device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
 
-    Each A comes as early as it can: right after the stage's last backward, or after the A of a later stage.
-    All devices take the A from the last stage to the first: in one order on all devices they never wait for
-    each other in a circle, and backwards end in that order anyway. A schedule with A, U or faults is refused.
-    Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
+    Each A comes as early as it can: right after the stage's last backward, or after the
+    A of a later stage. All devices take the A from the last stage to the first: in one
+    order on all devices they never wait for each other in a circle, and backwards end
+    in that order anyway. A schedule with A, U or faults is refused. Source: Li et al.
+    2020, arXiv 2006.15704, section 3.2.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(with_all_reduce(in_copies(gpipe(1, 2), 2)))
@@ -153,10 +158,11 @@ def with_all_reduce(schedule: Schedule) -> Schedule:
 def with_updates(schedule: Schedule) -> Schedule:
     """Return `schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
 
-    Each U comes right after the stage's last backward. Where there are all-reduces, a device has its updates
-    at the end: an update waits for its sum, and all that came after the update would wait, too. Where copies
-    of a stage are on several devices, and no all-reduces are there, `with_all_reduce` puts them in first. A
-    schedule with U or faults is refused.
+    Each U comes right after the stage's last backward. Where there are all-reduces, a
+    device has its updates at the end: an update waits for its sum, and all that came
+    after the update would wait, too. Where copies of a stage are on several devices,
+    and no all-reduces are there, `with_all_reduce` puts them in first. A schedule with
+    U or faults is refused.
 
     >>> from ..schedules.one_stage_each import one_f_one_b
     >>> print(with_updates(one_f_one_b(2, 2)))
@@ -220,10 +226,11 @@ def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
     prefetch: with level 3, how many pieces of work earlier a G begins, so that it travels meanwhile. The
         device then has all parameters of that many more stages at once.
 
-    Each of N copies sends 2 (N - 1)/N of a stage's parameters with level 1 or 2, as in an all-reduce. With
-    level 3 it sends (2 n + 1) (N - 1)/N of them, for the n micro-batches of a copy. A schedule with A, S, U
-    or faults is refused; with level 3, also one whose copies have unequal work. Sources: Rajbhandari et al.
-    2020, arXiv 1910.02054; Zhao et al. 2023, arXiv 2304.11277.
+    Each of N copies sends 2 (N - 1)/N of a stage's parameters with level 1 or 2, as in
+    an all-reduce. With level 3 it sends (2 n + 1) (N - 1)/N of them, for the n
+    micro-batches of a copy. A schedule with A, S, U or faults is refused; with level 3,
+    also one whose copies have unequal work. Sources: Rajbhandari et al. 2020, arXiv
+    1910.02054; Zhao et al. 2023, arXiv 2304.11277.
 
     >>> from ..schedules.one_stage_each import data_parallel
     >>> two = data_parallel(2, 2, stages=2)
@@ -257,7 +264,8 @@ def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
 def _in_parts(order, prefetch):
     """Return `order` with a `G` before, and an `X` after, each piece of work on a stage and a micro-batch.
 
-    A piece is a forward, or all actions of a backward that follow each other: 0R0 0B0, or 0I0 0W0.
+    A piece is a forward, or all actions of a backward that follow each other: 0R0 0B0,
+    or 0I0 0W0.
     """
     pieces = []  # [(stage, microbatch), positions of its first and its last action, whether it is a forward]
     for position, action in enumerate(order):
@@ -287,11 +295,13 @@ def in_segments(schedule: Schedule, n: int | Sequence[int]) -> Schedule:
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
 
-    With recomputation, a device then keeps the input of each segment, and the caches of one segment at a
-    time. For a micro-batch and a stage of L equal layers that is about n + L / n times the size of a layer,
-    instead of L; it is least for n = sqrt(L). Each segment has its own all-reduce and update.
+    With recomputation, a device then keeps the input of each segment, and the caches of
+    one segment at a time. For a micro-batch and a stage of L equal layers that is about
+    n + L / n times the size of a layer, instead of L; it is least for n = sqrt(L). Each
+    segment has its own all-reduce and update.
 
-    n: a number, or a list with one for each stage.
+    Args:
+        n: a number, or a list with one for each stage.
 
     Source: Chen et al. 2016, arXiv 1604.06174, section 4.
 
@@ -317,8 +327,9 @@ def costs_in_segments(
 ) -> Costs:
     """Return the `Costs` of the stages that `in_segments` makes: equal shares of each whole stage's.
 
-    The last segment of a stage sends the message of the whole, the others send to their own device. A tick
-    stands for the same `share` of the network as before, with `shards` devices for each of the schedule.
+    The last segment of a stage sends the message of the whole, the others send to their
+    own device. A tick stands for the same `share` of the network as before, with
+    `shards` devices for each of the schedule.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), gpipe(2, 1), [1, 2])

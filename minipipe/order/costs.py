@@ -48,7 +48,8 @@ def as_float(number):
 def check_sizes(devices, microbatches, v=1):
     """Return [devices, microbatches, v] as Python numbers.
 
-    Raise `ValueError` for sizes that are not whole numbers of at least 1, or that make too many actions.
+    Raise `ValueError` for sizes that are not whole numbers of at least 1, or that make
+    too many actions.
     """
     sizes = {"devices": devices, "microbatches": microbatches, "v": v}
     sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
@@ -81,10 +82,12 @@ def one_for_each(name, value, what, n, of):
 def limits_of(most_alive, stages_on, microbatches):
     """Return for each device for how many pairs (stage, micro-batch) it can keep activations.
 
-    most_alive: the micro-batches that it can keep, of all its stages: one number for all devices, a number
-        for each, or None for no limit.
-    stages_on: how many stages each device has. The backward of a micro-batch begins after the last of its
-        forwards, so a device needs room for all of its stages; `ValueError` for less.
+    Args:
+        most_alive: the micro-batches that it can keep, of all its stages: one number
+            for all devices, a number for each, or None for no limit.
+        stages_on: how many stages each device has. The backward of a micro-batch begins
+            after the last of its forwards, so a device needs room for all of its
+            stages; `ValueError` for less.
 
     >>> limits_of(2.5, [1, 2], microbatches=8)
     [2, 5]
@@ -108,9 +111,9 @@ NO_COSTS = ("unit", "share", "by")  # fields of `Costs` that say what the costs 
 class Costs:
     """Ticks of each kind of action: a number for a device's share of the network, or a list.
 
-    A number is divided evenly among the stages of a device: F=1 means that each device takes a tick for a
-    forward, whether it has one stage or three, of a third of a tick each. Whole numbers and fractions are
-    divided exactly.
+    A number is divided evenly among the stages of a device: F=1 means that each device
+    takes a tick for a forward, whether it has one stage or three, of a third of a tick
+    each. Whole numbers and fractions are divided exactly.
 
     F, B: forward and backward. B left out is I + W where both are given, else 2.
     R: recompute; left out, it is F, since a recompute is a forward again.
@@ -130,8 +133,8 @@ class Costs:
         share of the network, so a device can be slow, also where copies of a stage are on two devices.
         message_bytes are by stage in any case.
 
-    A and U matter only where the order has such actions: `with_all_reduce` and `with_updates` add them. An S
-    and a G take the time of their messages.
+    A and U matter only where the order has such actions: `with_all_reduce` and
+    `with_updates` add them. An S and a G take the time of their messages.
 
     >>> Costs.from_text("F=1,B=2.5").table([1, 1])["I"]         # two devices with a stage each
     [1.25, 1.25]
@@ -206,9 +209,12 @@ class Costs:
     def table(self, sharing, beside=()):
         """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that no clock can keep.
 
-        sharing: for each stage, how many stages share its device, `Schedule.sharing`.
-        beside: the times of links, to which ticks will be added. If a cost or a time needs thirds, or is a
-            `Fraction`, all ticks stay fractions; otherwise they are floats, which are quicker, and as exact.
+        Args:
+            sharing: for each stage, how many stages share its device,
+                `Schedule.sharing`.
+            beside: the times of links, to which ticks will be added. If a cost or a
+                time needs thirds, or is a `Fraction`, all ticks stay fractions;
+                otherwise they are floats, which are quicker, and as exact.
         """
         key = tuple(sharing), frozenset(beside)
         if key not in self._tables:
@@ -237,8 +243,9 @@ class Costs:
     def duration(self, schedule, beside=()):
         """Return a function from an `Action` or `Overlap` to its ticks, which a run calls for each action.
 
-        schedule: a `Schedule`, whose actions they are.
-        beside: as for `table`.
+        Args:
+            schedule: a `Schedule`, whose actions they are.
+            beside: as for `table`.
         """
         free = {kind: [0] * schedule.n_stages for kind in CLOSING}
         # not a closure: a network that has run can be pickled
@@ -254,8 +261,10 @@ class Costs:
     def by_stage(self, placement, stages_on):
         """Return the same costs with lists by stage.
 
-        placement: for each stage, its device; None for a stage that an order with faults leaves out.
-        stages_on: for each device, how many stages share it.
+        Args:
+            placement: for each stage, its device; None for a stage that an order with
+                faults leaves out.
+            stages_on: for each device, how many stages share it.
 
         >>> Costs(F=[1, 3], B=2, by="device").by_stage([0, 1, 1, 0], [2, 2]).to_text()
         'F=0.5/1.5/1.5/0.5,B=2'
@@ -277,9 +286,10 @@ class Costs:
     def tick_of(self, sharing, samples=None, shards=1):
         """Return what a tick is, a `OneTick`; None for seconds, and for a list F without `share`.
 
-        sharing: as for `table`. Devices that are equally fast have equal shares.
-        samples: the samples of a micro-batch, or None.
-        shards: how many devices share the work inside each layer.
+        Args:
+            sharing: as for `table`. Devices that are equally fast have equal shares.
+            samples: the samples of a micro-batch, or None.
+            shards: how many devices share the work inside each layer.
 
         >>> print(Costs(F=2).tick_of([2, 2, 1], shards=3))
         1 tick: the forward of 1/12 of the network for a micro-batch
@@ -295,7 +305,8 @@ class Costs:
     def even(self, sharing):
         """Return costs with as much work in all, divided evenly among the devices; None if it is already.
 
-        sharing: as for `table`.
+        Args:
+            sharing: as for `table`.
 
         >>> Costs(F=[1, 2, 3]).even([1, 1, 1]).F
         2
@@ -349,8 +360,8 @@ def _as_list(cost):
 def _whole_backward(I, W):
     """Return B as the sum of its two halves, I + W, or 2 unless both are given.
 
-    Raise `ValueError` for a number beside a list. Lists of two lengths, and halves that are not numbers, are
-    refused where the halves are used.
+    Raise `ValueError` for a number beside a list. Lists of two lengths, and halves that
+    are not numbers, are refused where the halves are used.
     """
     if I is None or W is None:
         return 2

@@ -12,9 +12,10 @@ from .schedule import Schedule, checked_schedule
 def alive_microbatches(trace: Trace, device: int) -> list[tuple[float, float]]:
     """Return how many micro-batches are alive on a device: [(tick, number)], each valid until the next.
 
-    A micro-batch is alive on a device from the start of its forward to the end of its backward, or of the W
-    if the backward is in halves: that long the device must keep what the backward needs. Of n stages on a
-    device, each counts 1/n. An action of several spans begins with the first of them and ends with the last.
+    A micro-batch is alive on a device from the start of its forward to the end of its
+    backward, or of the W if the backward is in halves: that long the device must keep
+    what the backward needs. Of n stages on a device, each counts 1/n. An action of
+    several spans begins with the first of them and ends with the last.
     """
     starts, ends = {}, {}
     for span in trace.spans_of(device):
@@ -61,9 +62,9 @@ def updates(schedule: Schedule) -> list[tuple[int, int, int, list[int]]]:
 def staleness(schedule: Schedule) -> list[list[int]]:
     """Return for each stage and micro-batch how many updates its gradient is behind the weights.
 
-    That is the number of updates of the stage before the one that applies this gradient, less those in the
-    weights that the gradient was computed with: 0 everywhere in a synchronous schedule. `ScheduleError` for a
-    schedule with faults.
+    That is the number of updates of the stage before the one that applies this
+    gradient, less those in the weights that the gradient was computed with: 0
+    everywhere in a synchronous schedule. `ScheduleError` for a schedule with faults.
 
     >>> from ..schedules.asynchronous import pipedream
     >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
@@ -90,8 +91,8 @@ def check_versions(schedule: Schedule) -> None:
 def peak_versions(schedule: Schedule) -> list[int]:
     """Return for each stage the most versions of its weights that it must keep at once.
 
-    A version is needed from the update that makes it, at least until the next one, to the last backward that
-    uses it. Raises what `staleness` does.
+    A version is needed from the update that makes it, at least until the next one, to
+    the last backward that uses it. Raises what `staleness` does.
 
     >>> from ..schedules.asynchronous import pipedream, pipedream_2bw
     >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))

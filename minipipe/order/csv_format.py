@@ -1,7 +1,8 @@
 """A schedule as the table that PyTorch reads and writes: one row per rank, one cell per time step.
 
-PyTorch 2.13 loads it with `_PipelineScheduleRuntime(...)._load_csv(path)`, and writes one with
-`_dump_csv(path, format="compute_only")`. An empty cell is a bubble; two actions that overlap share a cell:
+PyTorch 2.13 loads it with `_PipelineScheduleRuntime(...)._load_csv(path)`, and writes
+one with `_dump_csv(path, format="compute_only")`. An empty cell is a bubble; two
+actions that overlap share a cell:
 
     0F0,0F1,,0B0,,0B1
     ,1F0,1B0,1F1,1B1,           (0F5;3B2)OVERLAP_F_B would be the forward 0F5 with the backward 3B2
@@ -94,8 +95,8 @@ def script_text(schedule, costs, makespan):
 def time_steps(schedule):
     """Return for each device its actions, with None for each step that it waits; an action takes one step.
 
-    All rows are of one length; what closes the mini-batch has no place in them. The schedule must be one that
-    runs to its end.
+    All rows are of one length; what closes the mini-batch has no place in them. The
+    schedule must be one that runs to its end.
     """
     to_do = [deque(action for action in order if action.kind not in CLOSING) for order in schedule.devices]
     rows, sent = [[] for _ in to_do], set()

@@ -132,8 +132,9 @@ def _closing_faults_of_stage(schedule, parts):
 def _faults_of_parameters(stage, parts, in_parts):
     """Yield (action, fault) for parameters that a device lacks, or has already, when an action begins.
 
-    in_parts: whether the device has only its own part at the beginning and at the end, as in an order with X.
-        Without X, it has all parameters then.
+    Args:
+        in_parts: whether the device has only its own part at the beginning and at the
+            end, as in an order with X. Without X, it has all parameters then.
     """
     whole, last = not in_parts, None
     for part in parts:
@@ -350,7 +351,8 @@ def _wrong_order(schedule):
 def _others(part, bits):
     """Return the actions that add any of `bits` for the stage and micro-batch of `part`.
 
-    Actions that repeat the work of `part` are left out: they are a wrong count, not a wrong order.
+    Actions that repeat the work of `part` are left out: they are a wrong count, not a
+    wrong order.
     """
     kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
     return [Action(kind, part.stage, part.microbatch) for kind in kinds]

@@ -22,14 +22,19 @@ from .schedule import Schedule
 class GrowingSchedule:
     """The actions that each device has done so far, and their times.
 
-    It keeps a time of its own: these times choose which action comes next, and the clock runs given orders.
+    It keeps a time of its own: these times choose which action comes next, and the
+    clock runs given orders.
 
-    request: the `Request` whose ticks they take.
-    orders: for each device, its actions.
-    begun, free: for each device, when its first action began (None: not yet), and when its last one ended.
-    idle: for each device, for how long it waited in between.
-    kept, most_kept: for each device, how much it keeps now, and has kept at most, in the unit of the
-        request's limits.
+    Args:
+        request: the `Request` whose ticks they take.
+
+    Attributes:
+        orders: for each device, its actions.
+        begun, free: for each device, when its first action began (None: not yet), and
+            when its last one ended.
+        idle: for each device, for how long it waited in between.
+        kept, most_kept: for each device, how much it keeps now, and has kept at most,
+            in the unit of the request's limits.
     """
 
     def __init__(self, request):
@@ -89,14 +94,18 @@ class GrowingSchedule:
 def timed(request, orders, allowance=None):
     """Return the `GrowingSchedule` after the `orders`, or None if a device keeps more than its limit.
 
-    orders: for each device, its actions; those of a schedule without faults, of the kinds of `request`.
-    allowance: None, and the actions come as they are. Otherwise each W is taken out and put back, the oldest
-        first, where its device would wait: if it fits into the gap, or if without it the device had waited
-        for more than `allowance` ticks in all since its first action. A W also makes room for a forward that
-        finds none. Those left come at the end.
+    Args:
+        orders: for each device, its actions; those of a schedule without faults, of the
+            kinds of `request`.
+        allowance: None, and the actions come as they are. Otherwise each W is taken out
+            and put back, the oldest first, where its device would wait: if it fits into
+            the gap, or if without it the device had waited for more than `allowance`
+            ticks in all since its first action. A W also makes room for a forward that
+            finds none. Those left come at the end.
 
-    The order on each device is given, so it does not matter which one is looked at first: each goes on until
-    something is missing. Source of the rule: Qi et al. 2023, arXiv 2401.10241, section 3.1.
+    The order on each device is given, so it does not matter which one is looked at
+    first: each goes on until something is missing. Source of the rule: Qi et al. 2023,
+    arXiv 2401.10241, section 3.1.
     """
     growing, waiting, filled = GrowingSchedule(request), {}, allowance is not None
     orders = [[action for action in order if not (filled and action.kind == "W")] for order in orders]
@@ -144,22 +153,27 @@ def _fill(growing, device, action, start, weights, allowance):
 class _Run:
     """One pass through all actions, in the order of their starts, by rules.
 
-    request: the `Request`.
-    after_forward, after_backward: the kinds in the order in which a device prefers them when the last thing
-        that it did was a forward, or a backward or the first half of one.
-    cap: for each stage, by how many micro-batches its forwards may be ahead of its backwards.
+    Args:
+        request: the `Request`.
+        after_forward, after_backward: the kinds in the order in which a device prefers
+            them when the last thing that it did was a forward, or a backward or the
+            first half of one.
+        cap: for each stage, by how many micro-batches its forwards may be ahead of its
+            backwards.
 
-    Of all that can begin, the device takes what can begin first; of these, the preferred kind; of several
-    forwards, the one of the latest stage, and of several backwards, the one of the earliest, since these are
-    closest to giving memory back; W only where it would wait.
+    Of all that can begin, the device takes what can begin first; of these, the
+    preferred kind; of several forwards, the one of the latest stage, and of several
+    backwards, the one of the earliest, since these are closest to giving memory back; W
+    only where it would wait.
 
-    It always comes to an end: with several stages on a device, no forward begins after which the
-    micro-batches on their way, oldest first, would not find room for all that they have still to do
-    (Dijkstra's banker).
+    It always comes to an end: with several stages on a device, no forward begins after
+    which the micro-batches on their way, oldest first, would not find room for all that
+    they have still to do (Dijkstra's banker).
 
-    stages: for each device, its stages.
-    done: kind -> for each stage, how many have been done.
-    preferred: for each device, the kinds in the order in which it prefers them now.
+    Attributes:
+        stages: for each device, its stages.
+        done: kind -> for each stage, how many have been done.
+        preferred: for each device, the kinds in the order in which it prefers them now.
     """
 
     def __init__(self, request, after_forward, after_backward, cap):
@@ -223,8 +237,9 @@ class _Run:
     def _has_room_after(self, stage):
         """Tell whether all micro-batches could still end, oldest first, after the stage's next forward.
 
-        When those before i have ended, its device keeps what later ones have there, and needs room for what
-        is left of the forwards of i. Other devices keep what they have, so it is enough to look at this one.
+        When those before i have ended, its device keeps what later ones have there, and
+        needs room for what is left of the forwards of i. Other devices keep what they
+        have, so it is enough to look at this one.
         """
         device, (_, *backwards) = self.request.placement[stage], self.request.kinds
         forwards = {s: self.done["F"][s] + (s == stage) for s in self.stages[device]}
@@ -248,14 +263,17 @@ OBJECTIVES = ("makespan", "span")
 class Request(NamedTuple):
     """The sizes, costs and limits of a schedule that is to be found, all of them checked.
 
-    placement: the device of each stage.
-    n_microbatches: how many there are.
-    kinds: of actions, "FB" or "FIW"; the second one sends the gradient back, the last one frees activations.
-    ticks: kind -> ticks on each stage.
-    keeps: kind -> by how much more its device keeps after it, in whole numbers.
-    limits: for each device, how much it can keep, in the same unit; each of its stages counts by itself.
-    latency: ticks of a message between two devices.
-    objective: what is to be small, one of `OBJECTIVES`.
+    Args:
+        placement: the device of each stage.
+        n_microbatches: how many there are.
+        kinds: of actions, "FB" or "FIW"; the second one sends the gradient back, the
+            last one frees activations.
+        ticks: kind -> ticks on each stage.
+        keeps: kind -> by how much more its device keeps after it, in whole numbers.
+        limits: for each device, how much it can keep, in the same unit; each of its
+            stages counts by itself.
+        latency: ticks of a message between two devices.
+        objective: what is to be small, one of `OBJECTIVES`.
     """
 
     placement: tuple
@@ -326,9 +344,9 @@ NAME_ENDINGS = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name the
 def named_schedules(request):
     """Return the registered schedules with the placement of `request`, converted to its kinds of actions.
 
-    Those that keep several replicas are left out. Where halves are asked for, a backward in one piece becomes
-    its two halves in turn. Where they are not, an I becomes a B, and its W is left out. Overlaps are taken
-    apart.
+    Those that keep several replicas are left out. Where halves are asked for, a
+    backward in one piece becomes its two halves in turn. Where they are not, an I
+    becomes a B, and its W is left out. Overlaps are taken apart.
     """
     devices = len(request.limits)
     v = request.n_stages // devices
@@ -370,32 +388,36 @@ def greedy_schedule(
 ) -> Schedule:
     """Return a good schedule for these stages, costs and memory: the best that rules make or that has a name.
 
-    devices, microbatches: at least 1 each.
-    costs: ticks of F and B, or of F, I and W.
-    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or
-        of W: a number, or one for each device. Of v stages on a device, each counts 1/v.
-    halves: whether to split each backward into I and W.
-    v: stages a device, stage s on device s mod K; or else
-    placement: the device of each stage, for instance [0, 1, 1, 0] for a V.
-    latency: ticks of a message between two devices.
-    kept_for_W: the share of a micro-batch's activations that W needs: all that a device keeps of it from the
-        end of I to the end of W. In a Transformer's block it is 32 h / (34 h + 5 a s), with h features, a
-        heads and s tokens.
-    objective: what is to be small: "makespan", or "span", the longest device span, from the start of a
-        device's first action to the end of its last one.
+    Args:
+        devices, microbatches: at least 1 each.
+        costs: ticks of F and B, or of F, I and W.
+        most_alive: the micro-batches whose activations a device can keep, from the
+            start of F to the end of B, or of W: a number, or one for each device. Of v
+            stages on a device, each counts 1/v.
+        halves: whether to split each backward into I and W.
+        v: stages a device, stage s on device s mod K; or else
+        placement: the device of each stage, for instance [0, 1, 1, 0] for a V.
+        latency: ticks of a message between two devices.
+        kept_for_W: the share of a micro-batch's activations that W needs: all that a
+            device keeps of it from the end of I to the end of W. In a Transformer's
+            block it is 32 h / (34 h + 5 a s), with h features, a heads and s tokens.
+        objective: what is to be small: "makespan", or "span", the longest device span,
+            from the start of a device's first action to the end of its last one.
 
     Raises `ValueError` for what makes no sense.
 
-    Every schedule with a name that has one copy of the network, these stages and this memory is tried, so
-    none of them is better. So are the orders that a few simple rules make: after a forward a
-    device prefers a backward, or another forward; after a backward the same or the other. A cap keeps the
-    forwards of a stage from running ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B
-    does on stage s of S, where n = S, and ZB-H2 with n = 2S. Several caps, and no cap, are tried under each
-    rule. With halves, the W of each order are tried in other places, too.
+    Every schedule with a name that has one copy of the network, these stages and this
+    memory is tried, so none of them is better. So are the orders that a few simple
+    rules make: after a forward a device prefers a backward, or another forward; after a
+    backward the same or the other. A cap keeps the forwards of a stage from running
+    ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B does on stage
+    s of S, where n = S, and ZB-H2 with n = 2S. Several caps, and no cap, are tried
+    under each rule. With halves, the W of each order are tried in other places, too.
 
-    What is found is called "greedy", or by the name that its order has, with "+halves" or "+whole" where the
-    backwards of that were not as asked for, and "+filled" where its W are in other places. Source: Qi et al.
-    2023, arXiv 2401.10241, section 3.1, has these rules for W, and a search over a few choices.
+    What is found is called "greedy", or by the name that its order has, with "+halves"
+    or "+whole" where the backwards of that were not as asked for, and "+filled" where
+    its W are in other places. Source: Qi et al. 2023, arXiv 2401.10241, section 3.1,
+    has these rules for W, and a search over a few choices.
 
     >>> schedule = greedy_schedule(4, 8, most_alive=[4, 3, 2, 1])
     >>> print(schedule)
@@ -413,7 +435,8 @@ def greedy_schedule(
 def greedy_answer(request):
     """Return (schedule, its cost by `request.objective`): the best draft with its W in the best places.
 
-    Of equally good ones it is the one that keeps least on its fullest device, and then on all together.
+    Of equally good ones it is the one that keeps least on its fullest device, and then
+    on all together.
     """
     drafts = [
         ("greedy", _Run(request, *rules, cap).orders())

@@ -20,8 +20,9 @@ COSTS = "F", "B", "I", "W", "c"
 def check_parameters(name, function, which, allowed):
     """Raise `ValueError` unless a closed form takes K, M and some of the `allowed`, or there is none.
 
-    name: of the fact.
-    which: what the allowed ones are.
+    Args:
+        name: of the fact.
+        which: what the allowed ones are.
     """
     if function is None:
         return
@@ -36,17 +37,23 @@ def check_parameters(name, function, which, allowed):
 class ScheduleFacts:
     """What a schedule states about itself. Contract tests hold it to every fact.
 
-    makespan: its closed form, or None: by simulation. A function of K devices, M micro-batches and those of
-        the ticks F, B, I, W, c, by these names, that it depends on, as for `ticks`: a device's share of the
-        network, and a message. It returns None where it does not hold; without c it holds for free links.
-    alive: the most micro-batches whose activations a device keeps: a function of K, M and `device`, or of K
-        and M for the fullest device; None as for `makespan`.
-    source: the paper, or "no known paper".
-    title: what a sentence calls it, such as "Zero Bubble ZB-H1"; left out, its name.
-    also: {another name that the field has for it: where that is used}. It will do, with a warning.
-    stages_per_device: how many stages each device has.
-    copies: how many copies of the network share the devices.
-    flush: whether it ends each mini-batch before the next begins; without, gradients are of older weights.
+    Args:
+        makespan: its closed form, or None: by simulation. A function of K devices, M
+            micro-batches and those of the ticks F, B, I, W, c, by these names, that it
+            depends on, as for `ticks`: a device's share of the network, and a message.
+            It returns None where it does not hold; without c it holds for free links.
+        alive: the most micro-batches whose activations a device keeps: a function of K,
+            M and `device`, or of K and M for the fullest device; None as for
+            `makespan`.
+        source: the paper, or "no known paper".
+        title: what a sentence calls it, such as "Zero Bubble ZB-H1"; left out, its
+            name.
+        also: {another name that the field has for it: where that is used}. It will do,
+            with a warning.
+        stages_per_device: how many stages each device has.
+        copies: how many copies of the network share the devices.
+        flush: whether it ends each mini-batch before the next begins; without,
+            gradients are of older weights.
     """
 
     makespan: Callable | None
@@ -67,8 +74,10 @@ class ScheduleFacts:
     ) -> float | None:
         """Return the makespan by the closed form, or None if it does not hold. B = I + W.
 
-        c: the ticks of a message, on the way and as latency, where none waits for another: if it is on the
-            way for no longer than a stage's F or I takes, with a port in and out of each device or without.
+        Args:
+            c: the ticks of a message, on the way and as latency, where none waits for
+                another: if it is on the way for no longer than a stage's F or I takes,
+                with a port in and out of each device or without.
 
         >>> SCHEDULES.load().facts["1f1b"].ticks(K=4, M=8, F=1, I=1, W=1, c=0.5)
         41.0
@@ -84,7 +93,8 @@ class ScheduleFacts:
     def peaks(self, K: int, M: int) -> list[float] | None:
         """Return the most micro-batches alive on each device by the closed form, or None, as for `ticks`.
 
-        Where only that of the fullest device has a closed form, the list has that one number.
+        Where only that of the fullest device has a closed form, the list has that one
+        number.
 
         >>> SCHEDULES.load().facts["1f1b"].peaks(K=4, M=8), SCHEDULES.facts["v-min"].peaks(K=4, M=8)
         ([4, 3, 2, 1], [2])
@@ -118,8 +128,9 @@ def names_having(**facts: object) -> list[str]:
 def name_of(name: str) -> str:
     """Return the name in `SCHEDULES` that a text spells: case, spaces, "_" and "-" do not matter.
 
-    For another name that the field has for a schedule, such as "DAPPLE", a `ScheduleWarning` says what it is
-    called here. Raises `ValueError` for anything else, with the nearest name.
+    For another name that the field has for a schedule, such as "DAPPLE", a
+    `ScheduleWarning` says what it is called here. Raises `ValueError` for anything
+    else, with the nearest name.
 
     >>> name_of("1F1B"), name_of("ZB_H1")
     ('1f1b', 'zb-h1')

@@ -10,11 +10,15 @@ from .actions import RULES, WEIGHT, Action, Fault, Overlap, before
 class Standing(NamedTuple):
     """Where a device stands in an order that cannot go on.
 
-    device, position, action: the device cannot start this action of its line, or cannot end this exchange.
-    needs: the `Action` that must come first; None if the action itself is wrong, or waits for an exchange.
-    source: the device that has `needs` still to do; None if no device has.
-    in_lane: whether the communication lane of the device stands, and not the lane that computes.
-    words: a sentence that says so.
+    Args:
+        device, position, action: the device cannot start this action of its line, or
+            cannot end this exchange.
+        needs: the `Action` that must come first; None if the action itself is wrong, or
+            waits for an exchange.
+        source: the device that has `needs` still to do; None if no device has.
+        in_lane: whether the communication lane of the device stands, and not the lane
+            that computes.
+        words: a sentence that says so.
     """
 
     device: int
@@ -30,10 +34,12 @@ class Standing(NamedTuple):
 class Stop:
     """Where an order stops that cannot come to its end; it prints as a sentence.
 
-    faults: the `Fault`s of the order.
-    n_done: for each device, how many actions of its line it has done.
-    standing: {device: its `Standing`} of the devices that are not at their end.
-    circle: devices that wait for each other, each for the next one and the last for the first; or [].
+    Args:
+        faults: the `Fault`s of the order.
+        n_done: for each device, how many actions of its line it has done.
+        standing: {device: its `Standing`} of the devices that are not at their end.
+        circle: devices that wait for each other, each for the next one and the last for
+            the first; or [].
     """
 
     faults: list[Fault]
@@ -49,9 +55,10 @@ class Stop:
 def play(schedule):
     """Return None if all devices come to their end with everything done, else the `Progress` so far.
 
-    It needs no clock: the order of each device is given, so *whether* all is done does not depend on *when*,
-    and every schedule is played before it is run. Each device goes on until something is missing, and is
-    looked at again when that is there. Takes time in proportion to the number of actions.
+    It needs no clock: the order of each device is given, so *whether* all is done does
+    not depend on *when*, and every schedule is played before it is run. Each device
+    goes on until something is missing, and is looked at again when that is there. Takes
+    time in proportion to the number of actions.
     """
     progress = Progress(schedule)
     ready = list(range(len(schedule.devices)))
@@ -68,9 +75,11 @@ def play(schedule):
 class Progress:
     """How far the devices of a schedule are.
 
-    left: for each device, the actions that it has still to do, in order.
-    lanes: for each device, the exchanges that it has started and that are not over, in order.
-    done: for each stage and micro-batch, what has been done, as bits.
+    Attributes:
+        left: for each device, the actions that it has still to do, in order.
+        lanes: for each device, the exchanges that it has started and that are not over,
+            in order.
+        done: for each stage and micro-batch, what has been done, as bits.
     """
 
     def __init__(self, schedule):
@@ -123,8 +132,9 @@ class Progress:
     def _meet(self, device):
         """End all exchanges that can end now that `device` has started one; return who took part.
 
-        An `A`, an `S` and a `G` only start an exchange. A lane works on one exchange after the other, so an
-        exchange takes place when it is the first in the lanes of all devices that hold its stage.
+        An `A`, an `S` and a `G` only start an exchange. A lane works on one exchange
+        after the other, so an exchange takes place when it is the first in the lanes of
+        all devices that hold its stage.
         """
         lanes, to_look_at, took_part = self.lanes, [device], []
         while to_look_at:
@@ -171,7 +181,8 @@ class Progress:
     def circle(self, places):
         """Return a circle of `Standing`s, each of which waits for the next; [] if there is none.
 
-        places: as `standing` returns them.
+        Args:
+            places: as `standing` returns them.
         """
         for place in places:
             path = []
@@ -226,7 +237,8 @@ class Progress:
 def _waits_for(kind, stage, lane):
     """Return the exchanges in a device's lane that must be over before an action of this kind begins.
 
-    An update waits for the sum that it applies; an action that needs all parameters, for their gather.
+    An update waits for the sum that it applies; an action that needs all parameters,
+    for their gather.
     """
     ends = [exchange for exchange in lane if exchange.stage == stage]
     if kind == "U":

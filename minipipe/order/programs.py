@@ -1,6 +1,7 @@
 """An order turned into programs for the devices of a cluster.
 
-First what travels between the stages, then what closes a mini-batch on a device, then the programs.
+First what travels between the stages, then what closes a mini-batch on a device, then
+the programs.
 """
 
 from collections import Counter
@@ -24,12 +25,13 @@ NOTHING = None, {}  # (outgoing, skips) of what sends nothing; nobody writes int
 class Wires:
     """For each action of a schedule, what it waits for and what it sends.
 
-    schedule: a `Schedule` without faults.
-    skips: (name, stage where it begins, stage where it ends) of each skip connection from one stage to
-        another: what a Fork puts aside travels to its Join beside A, and the derivative by it travels back
-        beside dA.
-    ranks: for each device of the schedule, its number on the cluster; left out, the same. With T shards
-        there are T `Wires`, each with its own ranks.
+    Args:
+        schedule: a `Schedule` without faults.
+        skips: (name, stage where it begins, stage where it ends) of each skip
+            connection from one stage to another: what a Fork puts aside travels to its
+            Join beside A, and the derivative by it travels back beside dA.
+        ranks: for each device of the schedule, its number on the cluster; left out, the
+            same. With T shards there are T `Wires`, each with its own ranks.
 
     >>> from .actions import Action
     >>> from ..schedules import gpipe
@@ -58,8 +60,8 @@ class Wires:
     def ends(self, part):
         """What a part of an action waits for and what it sends, two lists of rows.
 
-        The first are (name, kind of the message, stage and device that send it), the others (name, kind of
-        the message, stage and device that get it).
+        The first are (name, kind of the message, stage and device that send it), the
+        others (name, kind of the message, stage and device that get it).
         """
         kind, stage, i = part
         return self._ends[self._copy_of[i]][kind][stage]
@@ -89,8 +91,9 @@ class Wires:
 def skips_across_stages(skips, places):
     """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another.
 
-    skips: {name: the indices of its Fork and its Join in the network}.
-    places: for each layer of the network its (stage, index there).
+    Args:
+        skips: {name: the indices of its Fork and its Join in the network}.
+        places: for each layer of the network its (stage, index there).
     """
     ends = [(name, places[fork][0], places[join][0]) for name, (fork, join) in skips.items()]
     return [(name, begin, end) for name, begin, end in ends if begin != end]
@@ -101,7 +104,8 @@ def _ends(placement, skips):
 
     Both are lists of rows (name, kind of the message, the other stage, its device).
 
-    placement: the device of each stage.
+    Args:
+        placement: the device of each stage.
     """
     stages = range(len(placement))
     ends = {kind: [([], []) for _ in stages] for kind in RULES}
@@ -123,15 +127,17 @@ def _ends(placement, skips):
 class Closing:
     """When a device sums, updates and gathers: at the end of a mini-batch, or where its order says so.
 
-    What is sent then, and what becomes of what arrives, knows the stage: its programs `all_reduce`,
-    `reduce_scatter` and `gather`.
+    What is sent then, and what becomes of what arrives, knows the stage: its programs
+    `all_reduce`, `reduce_scatter` and `gather`.
 
-    wires: the `Wires` of the `Schedule`, which may have all-reduces and updates in its order, or leave them
-        to its end.
-    device: the number of this one in the schedule.
-    stages: {(stage, device): the stage there}; empty in a run without numbers.
-    sum_tied: a function (device) -> program, which sums the gradients of tied layers; None without any.
-    algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
+    Args:
+        wires: the `Wires` of the `Schedule`, which may have all-reduces and updates in
+            its order, or leave them to its end.
+        device: the number of this one in the schedule.
+        stages: {(stage, device): the stage there}; empty in a run without numbers.
+        sum_tied: a function (device) -> program, which sums the gradients of tied
+            layers; None without any.
+        algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
     """
 
     def __init__(self, wires, device, stages, sum_tied, algorithm):
@@ -157,8 +163,8 @@ class Closing:
     def around(self, perform):
         """`perform`, as `program` takes it, with what closes a mini-batch.
 
-        An `A`, an `S` and a `G` only start an exchange; a `U` first waits for the sums that it applies, and
-        what needs all parameters for their gather.
+        An `A`, an `S` and a `G` only start an exchange; a `U` first waits for the sums
+        that it applies, and what needs all parameters for their gather.
         """
         def perform_any(action, inputs):
             if action.kind in MEETING:
@@ -236,7 +242,8 @@ def gather_parameters(group, part):
 class WithoutNumbers:
     """Stand for a stage in a run that has only ticks.
 
-    n_bytes: of its gradients, and of its parameters.
+    Args:
+        n_bytes: of its gradients, and of its parameters.
     """
 
     def __init__(self, n_bytes=0):
@@ -267,12 +274,14 @@ def program(order, wires, perform, close=()):
 
     Messages are called as the actions that they come from.
 
-    order: the actions of the device.
-    wires: the `Wires` between the stages.
-    perform: `perform(action, inputs)` is a program, too. For each part of the action, inputs has (incoming,
-        skips), what has come from the neighbouring stage, and {name: what a skip connection has brought};
-        and the list that it returns has (outgoing, skips), what is to be sent on in the same way.
-    close: the program that follows the last action.
+    Args:
+        order: the actions of the device.
+        wires: the `Wires` between the stages.
+        perform: `perform(action, inputs)` is a program, too. For each part of the
+            action, inputs has (incoming, skips), what has come from the neighbouring
+            stage, and {name: what a skip connection has brought}; and the list that it
+            returns has (outgoing, skips), what is to be sent on in the same way.
+        close: the program that follows the last action.
     """
     for action in order:
         inputs, outlets = [], []
@@ -308,11 +317,14 @@ def programs_of_schedule(
 ):
     """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
 
-    wires: as for `program`.
-    perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
-    stages, sum_tied: as for `Closing`; left out in a run without numbers.
-    all_reduce: the algorithm by which copies of a stage put their gradients together.
-    n_done: for each device, how many of its actions it does before it stands; left out, it does all.
+    Args:
+        wires: as for `program`.
+        perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
+        stages, sum_tied: as for `Closing`; left out in a run without numbers.
+        all_reduce: the algorithm by which copies of a stage put their gradients
+            together.
+        n_done: for each device, how many of its actions it does before it stands; left
+            out, it does all.
     """
     programs, schedule = [], wires.schedule
     for device, order in enumerate(schedule.devices):
@@ -339,11 +351,12 @@ def cluster_of(
 ):
     """A cluster that runs the programs of a schedule.
 
-    programs: as `programs_of_schedule` gives them.
-    costs, link: the ticks of its actions, and of its messages.
-    holdings, memory_limit, ports: as for `Cluster`.
-    shares: for each device, how many stages share it; left out, as in the schedule.
-    samples: of a micro-batch, on the average; None where there are no data.
+    Args:
+        programs: as `programs_of_schedule` gives them.
+        costs, link: the ticks of its actions, and of its messages.
+        holdings, memory_limit, ports: as for `Cluster`.
+        shares: for each device, how many stages share it; left out, as in the schedule.
+        samples: of a micro-batch, on the average; None where there are no data.
     """
     links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}

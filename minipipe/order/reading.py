@@ -70,7 +70,8 @@ def build(
 def said_by(what):
     """Return a `Schedule`, or a function (K, M) -> `Schedule`, which for a name is the one in `SCHEDULES`.
 
-    what: as for `build`, which gives it its sizes.
+    Args:
+        what: as for `build`, which gives it its sizes.
     """
     if not may_say_a_schedule(what):
         raise ValueError(
@@ -157,8 +158,9 @@ def _defined_in(path, name):
 class FromFunction:
     """A function (K, M) -> `Schedule` that asks one of yours, of (device, K, M) or of (K, M).
 
-    function, name: yours, and what it is called.
-    n_parameters: 3 or 2.
+    Args:
+        function, name: yours, and what it is called.
+        n_parameters: 3 or 2.
     """
 
     function: Callable
@@ -251,8 +253,8 @@ def _fitting(schedule, sizes):
 def _of_stages(builder, stages, microbatches):
     """Return the schedule of a builder for a network of so many stages.
 
-    How many stages a schedule of `SCHEDULES` puts on each device is known; for another builder it is what
-    its schedule for one stage a device shows.
+    How many stages a schedule of `SCHEDULES` puts on each device is known; for another
+    builder it is what its schedule for one stage a device shows.
     """
     name = registered_name(builder)
     v, deeper = 0, 1 if name is None else SCHEDULES.facts[name].stages_per_device

@@ -27,7 +27,8 @@ from .faults import faults, is_count, wrong_form
 def n_microbatches_of(devices):
     """Return how many micro-batches there are: one more than the largest that several devices have.
 
-    So an action that names one too many is to blame, rather than all others that lack it.
+    So an action that names one too many is to blame, rather than all others that lack
+    it.
     """
     on = _devices_of(devices, lambda part: part.microbatch)
     several = sum(map(bool, devices)) > 1
@@ -37,8 +38,8 @@ def n_microbatches_of(devices):
 def copies_of(devices):
     """Return for each micro-batch the copy of the network that it passes through; () if there is one copy.
 
-    Each copy has all stages, each of them on a device where no other copy has it. Whatever else puts a stage
-    on several devices is left to be called a fault.
+    Each copy has all stages, each of them on a device where no other copy has it.
+    Whatever else puts a stage on several devices is left to be called a fault.
     """
     on = _devices_of(devices, lambda part: (part.microbatch, part.stage))
     n_microbatches, n_stages = (1 + max(place) for place in zip(*on))
@@ -115,21 +116,25 @@ def _action(item, device):
 class Schedule:
     """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
 
-    An order may say when the gradients of a stage are added up over all copies of the network (`A`), and when
-    the stage is updated (`U`); then it says so for all of them. If it does not, both come behind it.
+    An order may say when the gradients of a stage are added up over all copies of the
+    network (`A`), and when the stage is updated (`U`); then it says so for all of them.
+    If it does not, both come behind it.
 
-    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on which device each stage
-    is. `faults()` lists all that is wrong with it, `validate()` raises `ScheduleError` if that is anything.
+    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on
+    which device each stage is. `faults()` lists all that is wrong with it, `validate()`
+    raises `ScheduleError` if that is anything.
 
-    devices: a tuple of tuples of actions, one for each device.
-    n_stages, n_microbatches: how many there are of each.
-    name: what pictures and errors call it.
-    copy_of: where there are several copies of the network, the copy that each micro-batch passes through, 0,
-        1, ...; the copies have the same parameters, and the sum of their gradients. They may share devices
-        (Chimera) or not (data parallelism). Empty: there is one.
-    versions: for each stage, the number of updates in the weights with which it works on each micro-batch,
-        forward and backward. Empty: each stage works on all micro-batches before its first update, as in a
-        synchronous schedule.
+    Args:
+        devices: a tuple of tuples of actions, one for each device.
+        n_stages, n_microbatches: how many there are of each.
+        name: what pictures and errors call it.
+        copy_of: where there are several copies of the network, the copy that each
+            micro-batch passes through, 0, 1, ...; the copies have the same parameters,
+            and the sum of their gradients. They may share devices (Chimera) or not
+            (data parallelism). Empty: there is one.
+        versions: for each stage, the number of updates in the weights with which it
+            works on each micro-batch, forward and backward. Empty: each stage works on
+            all micro-batches before its first update, as in a synchronous schedule.
 
     >>> schedule = Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"])
     >>> schedule.n_stages, schedule.n_microbatches
@@ -171,12 +176,14 @@ class Schedule:
     ) -> Schedule:
         """Return the schedule in a text, one line of actions a device; raise `ScheduleError` for any other.
 
-        lines: a list of strings, or one string with line breaks. An action is `F0`, which stands for the
-            stage with the number of its device, or `2F0` with the stage in front, or `0F5&3B2` for two that
-            overlap. A line may begin with "device 0:", as a schedule prints it.
-        microbatches: left out, one more than the largest index that occurs on several devices, if there are
-            several.
-        name, copy_of, versions: as for `Schedule`.
+        Args:
+            lines: a list of strings, or one string with line breaks. An action is `F0`,
+                which stands for the stage with the number of its device, or `2F0` with
+                the stage in front, or `0F5&3B2` for two that overlap. A line may begin
+                with "device 0:", as a schedule prints it.
+            microbatches: left out, one more than the largest index that occurs on
+                several devices, if there are several.
+            name, copy_of, versions: as for `Schedule`.
 
         >>> copies = Schedule.from_text(["0F0 0B0 0A0", "0F1 0B1 0A1"], copy_of=(0, 1))     # data parallelism
         >>> copies.n_copies, copies.placements
@@ -194,17 +201,20 @@ class Schedule:
     ) -> Schedule:
         """Return the schedule in a table that `to_csv` or PyTorch wrote (`_dump_csv(path, "compute_only")`).
 
-        source: a path, or the table itself: a string with a comma or a line break is that. One row per
-            device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that
-            overlap; an empty cell or `None` is a bubble, which a schedule does not keep.
-        microbatches: as for `from_text`.
-        name: left out, that of the file without its ending, since a table has no place for it.
-        copy_of: as for `Schedule`; left out, it is read off the table where some micro-batches go through the
-            same stages on other devices.
+        Args:
+            source: a path, or the table itself: a string with a comma or a line break
+                is that. One row per device, one cell per time step: `2F0`, `2B0`,
+                `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that overlap; an empty cell
+                or `None` is a bubble, which a schedule does not keep.
+            microbatches: as for `from_text`.
+            name: left out, that of the file without its ending, since a table has no
+                place for it.
+            copy_of: as for `Schedule`; left out, it is read off the table where some
+                micro-batches go through the same stages on other devices.
 
-        Cells of communication, which PyTorch's tables have unless they are `compute_only`, are left out with
-        a `ScheduleWarning`. Raises `ScheduleError` with every cell that is something else, and for a file
-        that is not there.
+        Cells of communication, which PyTorch's tables have unless they are
+        `compute_only`, are left out with a `ScheduleWarning`. Raises `ScheduleError`
+        with every cell that is something else, and for a file that is not there.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True
@@ -228,8 +238,9 @@ class Schedule:
     def of_devices(cls, devices, microbatches=None, name="custom", copy_of=(), versions=()):
         """Return the schedule with these orders; stages and micro-batches are as many as occur.
 
-        Each device has a stage of its own, unless `copy_of` says that some have the stages of others.
-        `ScheduleError` for no actions, or for some that are too few for their numbers.
+        Each device has a stage of its own, unless `copy_of` says that some have the
+        stages of others. `ScheduleError` for no actions, or for some that are too few
+        for their numbers.
         """
         copy_of = listed("copy_of", copy_of, 0)
         actions = [part for action in chain(*devices) for part in action.parts]
@@ -356,8 +367,10 @@ class Schedule:
     def faults(self, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
         """Return every fault in words, in a list; a schedule with an empty list runs to its end.
 
-        most_alive: the micro-batches that a device can keep the activations of at once: a number, or one for
-            each device. Of n stages on a device, each counts 1/n.
+        Args:
+            most_alive: the micro-batches that a device can keep the activations of at
+                once: a number, or one for each device. Of n stages on a device, each
+                counts 1/n.
         """
         return faults(self, most_alive)
 
@@ -371,12 +384,13 @@ class Schedule:
     def to_csv(self, path: str | PathLike | None = None) -> str | None:
         """Return the table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, or write it to `path`.
 
-        Cells stand where a run has them in which each action takes one time step; waiting is an empty cell.
-        What closes a mini-batch is left out, since PyTorch has no cells for it. So is the name: `from_csv`
-        takes that of the file, so a schedule called "mine" comes back equal from "mine.csv". Raises
-        `ScheduleError` for a schedule with faults, for one with R, and for an asynchronous one, which PyTorch
-        does not have. A schedule with several copies of the network `from_csv` knows again; PyTorch cannot
-        run it, so there is a `ScheduleWarning`.
+        Cells stand where a run has them in which each action takes one time step;
+        waiting is an empty cell. What closes a mini-batch is left out, since PyTorch
+        has no cells for it. So is the name: `from_csv` takes that of the file, so a
+        schedule called "mine" comes back equal from "mine.csv". Raises `ScheduleError`
+        for a schedule with faults, for one with R, and for an asynchronous one, which
+        PyTorch does not have. A schedule with several copies of the network `from_csv`
+        knows again; PyTorch cannot run it, so there is a `ScheduleWarning`.
 
         >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
         0F0,0F1,,0B0,,0B1
@@ -391,8 +405,9 @@ class Schedule:
     def plot(self, ax: Any = None, title: str | None = None) -> Any:
         """Draw its run with the standard costs; return the matplotlib axes. `simulate` takes other costs.
 
-        ax: matplotlib axes; new ones if None.
-        title: above the picture; its name if None.
+        Args:
+            ax: matplotlib axes; new ones if None.
+            title: above the picture; its name if None.
         """
         return SHOWS.load()["timeline_of"](self, ax, title)
 
@@ -415,8 +430,9 @@ class Schedule:
 def make_schedule(name, devices, microbatches, order, v=1, copy_of=(), versions=()):
     """Return the `Schedule` in which device r does the actions of `order(r)`.
 
-    v: stages on each device.
-    name, copy_of, versions: as for `Schedule`.
+    Args:
+        v: stages on each device.
+        name, copy_of, versions: as for `Schedule`.
 
     Raises `ValueError` for sizes without sense.
     """

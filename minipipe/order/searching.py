@@ -19,9 +19,11 @@ from .schedule import Schedule
 class Found:
     """What a search has found.
 
-    schedule, makespan: the best schedule, and its ticks. bound: no schedule takes fewer ticks than this.
-    proved: whether the two are equal, so that the schedule is the best of all. n_nodes: the partial schedules
-        looked at.
+    Args:
+        schedule, makespan: the best schedule, and its ticks. bound: no schedule takes
+            fewer ticks than this.
+        proved: whether the two are equal, so that the schedule is the best of all.
+            n_nodes: the partial schedules looked at.
     """
 
     schedule: Schedule
@@ -39,17 +41,21 @@ def best_schedule(
 ) -> Found:
     """Return the schedule with the smallest makespan of all with one stage on each device, as `Found`.
 
-    devices, microbatches: at least 1 each.
-    costs: ticks of F and B, or of F, I and W.
-    most_alive: the micro-batches whose activations a device can keep, from the start of F to the end of B, or
-        of W: a number, or one for each device; None for no limit.
-    halves: whether to split each backward into I and W.
-    latency: ticks of a message on its way.
-    seconds: give up the proof after this time as well; None for no limit.
-    on_progress: a function that is called about four times a second with what is `Found` so far, or None.
-    most_nodes: give up the proof after so many partial schedules; the best one so far is returned, with
-        `proved=False`. To look at one takes some microseconds for each action that a schedule has. The search
-        starts from the answer of `greedy_schedule`, so it never loses to that one, or to one with a name.
+    Args:
+        devices, microbatches: at least 1 each.
+        costs: ticks of F and B, or of F, I and W.
+        most_alive: the micro-batches whose activations a device can keep, from the
+            start of F to the end of B, or of W: a number, or one for each device; None
+            for no limit.
+        halves: whether to split each backward into I and W.
+        latency: ticks of a message on its way.
+        seconds: give up the proof after this time as well; None for no limit.
+        on_progress: a function that is called about four times a second with what is
+            `Found` so far, or None.
+        most_nodes: give up the proof after so many partial schedules; the best one so
+            far is returned, with `proved=False`. To look at one takes some microseconds
+            for each action that a schedule has. The search starts from the answer of
+            `greedy_schedule`, so it never loses to that one, or to one with a name.
 
     Raises `ValueError` for sizes, limits or costs that make no sense.
 
@@ -102,9 +108,11 @@ def best_schedule(
 def _search(problem, shortest, most_nodes, deadline):
     """Yield (best node or None, a lower bound of all, nodes looked at) from time to time, and at the end.
 
-    problem: a `_Problem`.
-    shortest: the makespan that a node must beat.
-    most_nodes, deadline: the nodes and the clock's seconds at which the search gives up.
+    Args:
+        problem: a `_Problem`.
+        shortest: the makespan that a node must beat.
+        most_nodes, deadline: the nodes and the clock's seconds at which the search
+            gives up.
     """
     root = _Node(0, (0,) * len(problem.limits), (None,) * len(problem.actions))
     starts = problem.earliest_starts(root)

@@ -35,20 +35,24 @@ def simulate(
 
     It is the run of the programs that a pipeline runs, without their functions.
 
-    schedule: a `Schedule`, or whatever says one, as for `build`.
-    costs: the ticks of each action, and the bytes of each message.
-    link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
-    footprints: the bytes of a micro-batch on each stage, by `footprints` or `measure`, or a list of these,
-        one for each micro-batch, where their sizes differ. Given them, the trace foresees the bytes that each
-        device holds, and messages have their size.
-    all_reduce: as for `Sums`.
-    ports: as for `Parallel`.
-    devices, microbatches: as for `build`; needed for a name and for a function alone.
-    as_far_as_it_goes: whether an order with faults is run, too, up to the actions at which its devices stand;
-        the `stop` of the trace says where and why. With footprints, such an order is refused.
+    Args:
+        schedule: a `Schedule`, or whatever says one, as for `build`.
+        costs: the ticks of each action, and the bytes of each message.
+        link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
+        footprints: the bytes of a micro-batch on each stage, by `footprints` or
+            `measure`, or a list of these, one for each micro-batch, where their sizes
+            differ. Given them, the trace foresees the bytes that each device holds, and
+            messages have their size.
+        all_reduce: as for `Sums`.
+        ports: as for `Parallel`.
+        devices, microbatches: as for `build`; needed for a name and for a function
+            alone.
+        as_far_as_it_goes: whether an order with faults is run, too, up to the actions
+            at which its devices stand; the `stop` of the trace says where and why. With
+            footprints, such an order is refused.
 
-    Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or footprints that do not
-    fit it.
+    Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or
+    footprints that do not fit it.
 
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)

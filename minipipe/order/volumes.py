@@ -25,10 +25,13 @@ EXCHANGING = "FRBI"  # kinds of work within which shards exchange activations, o
 class Volumes(NamedTuple):
     """The bytes of each stage. All are lists with whole numbers.
 
-    shared: what the shards of a stage sum in each forward, and in each backward, of a micro-batch.
-    gradients: of the stage, which copies of the network sum.
-    activations: what a device keeps of a micro-batch from its forward to its backward; None: not counted.
-    parameters: what it always holds.
+    Args:
+        shared: what the shards of a stage sum in each forward, and in each backward, of
+            a micro-batch.
+        gradients: of the stage, which copies of the network sum.
+        activations: what a device keeps of a micro-batch from its forward to its
+            backward; None: not counted.
+        parameters: what it always holds.
     """
 
     shared: Sequence[int]

@@ -6,11 +6,12 @@ devices: the accelerators behind them; and latencies and bandwidths that every p
     row of which gives a `Link`.
 gpipe: table 1 by `describe` and `footprints`, tables 2 and 3 by `simulate`.
 
-What comes out: GPipe's "3.5 times on four times the devices" is 6.3/1.8, and 3.52 here. All cells of its
-table 3 are met within 5 %, with one free number (the share of its peak speed that a P100 reaches) and one
-choice (when it recomputes). 12 of table 2's 18 cells are missed: AmoebaNet-D by -26 to +71 %, the
-Transformer by -13 to -37 % where M is 1 or 4, since batch sizes were adjusted and stages were not equal in
-time; its row M = 32 is met within 5 %. Table 1's parameters are met within 3 %; its activation memory is not:
+What comes out: GPipe's "3.5 times on four times the devices" is 6.3/1.8, and 3.52 here.
+All cells of its table 3 are met within 5 %, with one free number (the share of its peak
+speed that a P100 reaches) and one choice (when it recomputes). 12 of table 2's 18 cells
+are missed: AmoebaNet-D by -26 to +71 %, the Transformer by -13 to -37 % where M is 1 or
+4, since batch sizes were adjusted and stages were not equal in time; its row M = 32 is
+met within 5 %. Table 1's parameters are met within 3 %; its activation memory is not:
 32 to 52 % less is counted here with GPipe, 2.8 and 5.8 times as much without.
 """
 

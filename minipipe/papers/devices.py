@@ -20,11 +20,12 @@ D2L = "Zhang et al., Dive into Deep Learning, section 13.4, Hardware"
 class Hardware(NamedTuple):
     """How fast something sends or reads; None stands for what the source leaves out.
 
-    name: what it is.
-    latency: seconds to the first byte.
-    bandwidth: bytes per second from then on.
-    how: "rule of thumb", "specified" by the maker in one direction, or "measured".
-    source: who says so.
+    Args:
+        name: what it is.
+        latency: seconds to the first byte.
+        bandwidth: bytes per second from then on.
+        how: "rule of thumb", "specified" by the maker in one direction, or "measured".
+        source: who says so.
     """
 
     name: str
@@ -100,15 +101,18 @@ HARDWARE = {row.name: row for row in _ROWS}
 class Accelerator:
     """What a device is, as far as the tables need it; times in seconds.
 
-    name: of the device.
-    memory: bytes.
-    peak: floating-point operations per second with numbers of 32 bits, as specified. (TPUs round the factors
-        of a product to 16 bits, whatever they are stored in.)
-    share: of the peak that the products of a layer reach, everything else included; the only number here
-        that is not specified or measured.
-    link: between two devices.
-    early: whether recomputation runs before the gradient is there; if not, it is a part of the backward.
-    source: where the numbers come from.
+    Args:
+        name: of the device.
+        memory: bytes.
+        peak: floating-point operations per second with numbers of 32 bits, as
+            specified. (TPUs round the factors of a product to 16 bits, whatever they
+            are stored in.)
+        share: of the peak that the products of a layer reach, everything else included;
+            the only number here that is not specified or measured.
+        link: between two devices.
+        early: whether recomputation runs before the gradient is there; if not, it is a
+            part of the backward.
+        source: where the numbers come from.
     """
 
     name: str

@@ -35,9 +35,10 @@ FAMILIES = {  # what makes (layers, shape of a sample) from a size
 def described(family, size):
     """Return the `Description` of a network.
 
-    family: "AmoebaNet-D", for 224 x 224 images and 1000 classes; or "Transformer", with d = 2048, 32 heads,
-        32,000 tokens and sequences of 1024.
-    size: (L, D) of AmoebaNet-D, (layers,) of the Transformer.
+    Args:
+        family: "AmoebaNet-D", for 224 x 224 images and 1000 classes; or "Transformer",
+            with d = 2048, 32 heads, 32,000 tokens and sequences of 1024.
+        size: (L, D) of AmoebaNet-D, (layers,) of the Transformer.
 
     >>> [described("Transformer", (L,)).parameters for L in (3, 13, 103)]
     [282182912, 785765632, 5318010112]
@@ -68,12 +69,14 @@ ACCELERATOR_OF = {"AmoebaNet-D": TPU_V2, "Transformer": TPU_V3}
 class Computed(NamedTuple):
     """A column of table 1: what is published, and what is computed for the same network.
 
-    published: the column, a `Largest`.
-    parameters: their number.
-    parameter_memory, activation_memory: on all devices together, in the unit of the column.
-    errors: computed / published - 1 for each of the three.
-    fullest: the bytes of both kinds on the device with the most.
-    limit: the bytes that a device has.
+    Args:
+        published: the column, a `Largest`.
+        parameters: their number.
+        parameter_memory, activation_memory: on all devices together, in the unit of the
+            column.
+        errors: computed / published - 1 for each of the three.
+        fullest: the bytes of both kinds on the device with the most.
+        limit: the bytes that a device has.
     """
 
     published: Largest
@@ -144,8 +147,9 @@ RUNS = {  # table -> {family: (device, size)}
 class Compared(NamedTuple):
     """A published cell beside the simulated one, relative to that of K = 2 with the fewest micro-batches.
 
-    table, family, K, M: which cell.
-    published, simulated: the throughputs.
+    Args:
+        table, family, K, M: which cell.
+        published, simulated: the throughputs.
 
     Its error is simulated / published - 1.
     """
@@ -190,9 +194,10 @@ def speed_up(family, size, K, M, device, cells):
 def samples_per_second(family, size, K, M, device):
     """Return the throughput of GPipe's schedule, in samples per second.
 
-    family, size: which network.
-    K, M: stages and micro-batches.
-    device: an `Accelerator`.
+    Args:
+        family, size: which network.
+        K, M: stages and micro-batches.
+        device: an `Accelerator`.
     """
     stages = stages_for(family, size, K)
     n = MICRO_BATCH_SIZE[family]

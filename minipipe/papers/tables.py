@@ -9,12 +9,14 @@ from typing import NamedTuple
 class Largest(NamedTuple):
     """A column of GPipe's table 1: the largest network that fits.
 
-    family: "AmoebaNet-D" or "Transformer".
-    n_devices: K.
-    pipeline: whether GPipe runs it, with recomputation.
-    size: (L, D) of AmoebaNet-D, (L,) of the Transformer.
-    parameters: their number.
-    parameter_memory, activation_memory: on all devices together, in `MEMORY_UNIT` bytes.
+    Args:
+        family: "AmoebaNet-D" or "Transformer".
+        n_devices: K.
+        pipeline: whether GPipe runs it, with recomputation.
+        size: (L, D) of AmoebaNet-D, (L,) of the Transformer.
+        parameters: their number.
+        parameter_memory, activation_memory: on all devices together, in `MEMORY_UNIT`
+            bytes.
     """
 
     family: str
@@ -71,10 +73,11 @@ TABLE_3 = {
 class Accuracy(NamedTuple):
     """A row of GPipe's table 4: images recognised by one large network, tuned to a data set of its own.
 
-    dataset: its name.
-    n_train, n_test, n_classes: its size.
-    accuracy: of GPipe's network, in percent of the test images, top-1.
-    previous: the best that was published before, in percent.
+    Args:
+        dataset: its name.
+        n_train, n_test, n_classes: its size.
+        accuracy: of GPipe's network, in percent of the test images, top-1.
+        previous: the best that was published before, in percent.
     """
 
     dataset: str
@@ -103,7 +106,8 @@ ACCURACIES = (
 def text_of_hardware(rows, sources=True):
     """Return a line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
 
-    sources: whether to add how that is known.
+    Args:
+        sources: whether to add how that is known.
 
     >>> from minipipe.papers import HARDWARE
     >>> print(text_of_hardware([HARDWARE["Ethernet, 1 Gbit/s"]], sources=False))

@@ -4,8 +4,8 @@ Where to read: `transformer` has a model, the ways to split it, and its bytes; `
 the time of a step; `hardware` GPUs and links, with what was measured; `search` prices
 all ways and answers; `confirming` runs an answer on the exact engine.
 
-For networks in NumPy, `measuring` passes a micro-batch through the stages and counts its
-bytes and seconds, or the bytes alone; `foresight` makes of them the bytes of a run.
+For networks in NumPy, `measuring` passes a micro-batch through the stages and counts
+its bytes and seconds, or the bytes alone; `foresight` makes of them the bytes of a run.
 """
 
 from .confirming import Confirmed, confirm

@@ -54,8 +54,8 @@ def confirm(found):
     An action takes the seconds of the formulas, those of T's exchanges included. The
     engine finds out who waits for whom: for messages between stages, and for exchanges
     of replicas, in a node first and then between nodes. Each GPU has a port in and out
-    for NVLink and others for its NIC. The gradients of a stage travel in 8 segments, each
-    as soon as its backward is done; with ZeRO, parameters are gathered when a step
+    for NVLink and others for its NIC. The gradients of a stage travel in 8 segments,
+    each as soon as its backward is done; with ZeRO, parameters are gathered when a step
     begins.
 
     A run has at most 100,000 computations and messages, which take some seconds. Of a
@@ -161,8 +161,8 @@ def with_exchanges(schedule, choice):
     """Return `schedule` with the exchanges of replicas: all-reduces, or what ZeRO has instead.
 
     ZeRO scatters gradients (S) after the last backward of a segment, with 2 and 3 after
-    each. It gathers parameters (G) when a step begins, with 3 before each piece of work;
-    what needs them waits, and frees them (X).
+    each. It gathers parameters (G) when a step begins, with 3 before each piece of
+    work; what needs them waits, and frees them (X).
     """
     if choice.D == 1:
         return schedule

@@ -20,12 +20,16 @@ ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginn
 class StandIn:
     """Stand for a stage where there are only bytes: hold and send as many as the stage would.
 
-    footprints: the `Footprint` of the stage for each micro-batch.
-    patterns: for each micro-batch, the kinds of its actions in order.
-    n: the micro-batches of one update.
-    wanted: {micro-batch of this stage: the version of the weights that it uses}, if there are updates.
-    place: (rank, size), if its optimizer keeps something for one of so many parts of the stage; else None.
-    in_parts: whether it has the parameters of that part alone, unless they are gathered.
+    Args:
+        footprints: the `Footprint` of the stage for each micro-batch.
+        patterns: for each micro-batch, the kinds of its actions in order.
+        n: the micro-batches of one update.
+        wanted: {micro-batch of this stage: the version of the weights that it uses}, if
+            there are updates.
+        place: (rank, size), if its optimizer keeps something for one of so many parts
+            of the stage; else None.
+        in_parts: whether it has the parameters of that part alone, unless they are
+            gathered.
     """
 
     def __init__(self, footprints, patterns, n, wanted=None, place=None, in_parts=False):
@@ -130,11 +134,13 @@ class StandIn:
 class Foresight:
     """Stand-ins for all stages of a schedule, and what `cluster_of` makes their programs of.
 
-    footprints: a list with the `Footprint` of each stage, or one such list for each micro-batch if their
-        sizes differ.
+    Args:
+        footprints: a list with the `Footprint` of each stage, or one such list for each
+            micro-batch if their sizes differ.
 
-    The bytes of different micro-batches add up, because no two of them share an array. The sums over
-    micro-batches and the versions of the weights that a stage keeps follow from the order of its actions.
+    The bytes of different micro-batches add up, because no two of them share an array.
+    The sums over micro-batches and the versions of the weights that a stage keeps
+    follow from the order of its actions.
     """
 
     def __init__(self, schedule, footprints):

@@ -38,16 +38,19 @@ TIMED_KINDS = "FBRIW"  # of the actions that are timed
 class Footprint(NamedTuple):
     """The bytes that a stage needs for micro-batches of one size.
 
-    parameters, optimizer_state: of the stage, all in all.
-    gradients, statistics: of each sum over micro-batches that is kept.
-    sent: {"F": of the message to the next stage, "B": of the one back}.
-    skips: {("F", name): of what a Fork sends to its Join in another stage, ("B", name): of what that Join
-        sends back}.
-    tied: {(name, place of a tied layer in the network): of its dW}.
-    actions: {pattern: {kind: (before, after, kept)}}: what an action works with at its start and at its end
-        (arguments and results), and what the stage keeps of the micro-batch after it, by kind.
-    itemsize: the bytes of one number among the gradients.
-    accumulate: how the sums over micro-batches are made, "tree" or "running", as for `Sums`.
+    Args:
+        parameters, optimizer_state: of the stage, all in all.
+        gradients, statistics: of each sum over micro-batches that is kept.
+        sent: {"F": of the message to the next stage, "B": of the one back}.
+        skips: {("F", name): of what a Fork sends to its Join in another stage, ("B",
+            name): of what that Join sends back}.
+        tied: {(name, place of a tied layer in the network): of its dW}.
+        actions: {pattern: {kind: (before, after, kept)}}: what an action works with at
+            its start and at its end (arguments and results), and what the stage keeps
+            of the micro-batch after it, by kind.
+        itemsize: the bytes of one number among the gradients.
+        accumulate: how the sums over micro-batches are made, "tree" or "running", as
+            for `Sums`.
     """
 
     parameters: int
@@ -65,11 +68,12 @@ class Footprint(NamedTuple):
 class Performed(NamedTuple):
     """What an action took, and what it sends on.
 
-    seconds: from its start to its end.
-    before: the bytes of its arguments.
-    held: {kind: bytes held at its end}, its arguments and results as "work".
-    sent: to the neighbouring stage.
-    skips: {name: what it sends to the other end of a skip connection}.
+    Args:
+        seconds: from its start to its end.
+        before: the bytes of its arguments.
+        held: {kind: bytes held at its end}, its arguments and results as "work".
+        sent: to the neighbouring stage.
+        skips: {name: what it sends to the other end of a skip connection}.
     """
 
     seconds: float
@@ -82,8 +86,9 @@ class Performed(NamedTuple):
 def counts_for(stages, layers, loss, sample):
     """Return the number of layers of each stage.
 
-    stages: K; or a `Cut`.
-    sample: a micro-batch (X, Y), for a `Cut` without one.
+    Args:
+        stages: K; or a `Cut`.
+        sample: a micro-batch (X, Y), for a `Cut` without one.
     """
     cut = stages if isinstance(stages, Cut) else Cut(whole_number("stages", stages, 1))
     return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
@@ -199,8 +204,9 @@ def footprints(
     made, so the network may be larger than this computer: the layers' own forward and
     backward work with arrays that have a shape and no numbers, see `minipipe.meta`.
 
-    Gradients are summed along the tree; `footprint._replace(accumulate="running")` is for
-    sums in one buffer, as for `Sums`. A network with a `grain` keeps more sums than this.
+    Gradients are summed along the tree; `footprint._replace(accumulate="running")` is
+    for sums in one buffer, as for `Sums`. A network with a `grain` keeps more sums than
+    this.
 
     Args:
         layers: a list of them.
@@ -289,9 +295,9 @@ class Measured(NamedTuple):
 def measure(layers, loss, stages, X, Y, dtype=None, optimizer=None, rounds=5, at_once=1):
     """Measure the seconds and bytes of a micro-batch in the stages of a network; return `Measured`.
 
-    The result is for `simulate(schedule, measured.costs, link, measured.footprints)`, which
-    then says how long a schedule with any number of such micro-batches takes, and how many
-    bytes each device holds.
+    The result is for `simulate(schedule, measured.costs, link, measured.footprints)`,
+    which then says how long a schedule with any number of such micro-batches takes, and
+    how many bytes each device holds.
 
     Args:
         layers, loss: of the network.

@@ -82,10 +82,11 @@ class Neighbour(NamedTuple):
 class Plan:
     """The answer of `plan`.
 
-    best: the `Estimate` of the simplest choice within 1 % of the fastest.
-    fastest: that of the fastest.
-    neighbours: a list of `Neighbour`.
-    ways: how many choices there are.
+    Args:
+        best: the `Estimate` of the simplest choice within 1 % of the fastest.
+        fastest: that of the fastest.
+        neighbours: a list of `Neighbour`.
+        ways: how many choices there are.
     """
 
     best: Estimate

@@ -136,10 +136,11 @@ def pipeline(choice, slowest, others, message_seconds):
     """Return the seconds of M micro-batches in a pipeline of K stages.
 
     The schedules' own closed forms hold for equal stages. With t = F + I + W of the
-    slowest stage, S that of all others, c a message, o its time on the wire, and r =
-    S / (K - 1) / t, the filling and draining of the pipeline is r times as long, and a
-    wait for two messages is (1 - r) t shorter, since the stages between are done earlier.
-    The wire takes at least 2 o for each micro-batch, or in GPipe o for each direction.
+    slowest stage, S that of all others, c a message, o its time on the wire, and r = S
+    / (K - 1) / t, the filling and draining of the pipeline is r times as long, and a
+    wait for two messages is (1 - r) t shorter, since the stages between are done
+    earlier. The wire takes at least 2 o for each micro-batch, or in GPipe o for each
+    direction.
 
         interleaved  (M - 1) max(t, 2 v o) + t + S/v + 2 (K v - 1) c
 

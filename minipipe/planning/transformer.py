@@ -315,8 +315,8 @@ def alive(choice, last):
 def layers_of_stages(model, choice):
     """Return how many layers each of K v stages has.
 
-    L / (K v), or, where that is not whole, (L + 2) / (K v) with embedding and logits as a
-    layer each (Llama 3).
+    L / (K v), or, where that is not whole, (L + 2) / (K v) with embedding and logits as
+    a layer each (Llama 3).
     """
     n = choice.K * choice.v
     if model.layers % n == 0:

@@ -19,10 +19,12 @@ MARGIN = PITCH / 2                       # above the 0 of the axis, which is the
 class Row(NamedTuple):
     """A row of a picture.
 
-    name: what stands beside it: the device, or only the lane.
-    middle: where the middle of its boxes is, in rows of a device from that of the first one down.
-    height: of its boxes.
-    bottom: where the next row begins.
+    Args:
+        name: what stands beside it: the device, or only the lane.
+        middle: where the middle of its boxes is, in rows of a device from that of the
+            first one down.
+        height: of its boxes.
+        bottom: where the next row begins.
     """
 
     name: str
@@ -58,7 +60,8 @@ def height_of(rows: Mapping[Any, Row]) -> float:
 def ends_of(message: Any, rows: Mapping) -> tuple:
     """Return the keys in `rows` of the row that a message leaves and of the row that it goes to.
 
-    A lane without a row stands for its device, and so does one that has not received the message yet.
+    A lane without a row stands for its device, and so does one that has not received
+    the message yet.
     """
     source, to = (message.source, message.lane), (message.to, message.to_lane)
     return tuple(end if end in rows else (end[0], COMPUTE) for end in (source, to))
@@ -82,12 +85,13 @@ def spans_and_exchanges(trace: Trace) -> list:
 class StagePlaces(NamedTuple):
     """Where each stage stands among those of its device, and the copy of the network that it belongs to.
 
-    of: {(device, stage): its place among the device's stages, from 0}.
-    n: the most stages of one device.
-    n_copies: of the network.
-    shared: whether a device has stages of several copies.
-    copy_of: {micro-batch: its copy}.
-    copy_at: {(device, stage): its copy}.
+    Args:
+        of: {(device, stage): its place among the device's stages, from 0}.
+        n: the most stages of one device.
+        n_copies: of the network.
+        shared: whether a device has stages of several copies.
+        copy_of: {micro-batch: its copy}.
+        copy_at: {(device, stage): its copy}.
     """
 
     of: dict
@@ -101,8 +105,8 @@ class StagePlaces(NamedTuple):
 def stage_places(trace: Trace) -> StagePlaces:
     """Return the `StagePlaces` of a trace: a device's stages by the copy of the network, then by number.
 
-    Micro-batch 0 passes through copy 0. Where a micro-batch meets a stage on a device on which no copy so far
-    has that stage, it passes through the next copy.
+    Micro-batch 0 passes through copy 0. Where a micro-batch meets a stage on a device
+    on which no copy so far has that stage, it passes through the next copy.
     """
     homes: dict = {}  # {micro-batch: {stage: device}}, {(device, stage): the first micro-batch there}
     first_at: dict = {}
@@ -146,12 +150,13 @@ MARK_HEIGHT = 0.94       # of a line, which stands for work without duration; a 
 class Box(NamedTuple):
     """A part of a span, as it is drawn.
 
-    kind: of the action or of the label, or None for other work.
-    place: 0 for the device's first stage, 1 for its second.
-    colour: as matplotlib reads it.
-    left, right: ticks; the same for work that takes no time.
-    top, bottom: in rows.
-    text: the number of the micro-batch, or the label of other work, or "".
+    Args:
+        kind: of the action or of the label, or None for other work.
+        place: 0 for the device's first stage, 1 for its second.
+        colour: as matplotlib reads it.
+        left, right: ticks; the same for work that takes no time.
+        top, bottom: in rows.
+        text: the number of the micro-batch, or the label of other work, or "".
     """
 
     kind: str | None
@@ -167,8 +172,9 @@ class Box(NamedTuple):
 def boxes(trace: Trace, until: float | None = None, styles: dict | None = None) -> list[Box]:
     """Return a `Box` for each part of each span and exchange that began before `until`, by their styles.
 
-    styles: the styles of several runs that share a picture; by default, `styles_of` this run. An overlap has
-        two boxes.
+    Args:
+        styles: the styles of several runs that share a picture; by default, `styles_of`
+            this run. An overlap has two boxes.
     """
     places, rows = stage_places(trace), rows_of(trace)
     styles = styles_of([trace]) if styles is None else styles

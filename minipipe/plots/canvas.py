@@ -51,8 +51,8 @@ def parts_of(label: Any) -> tuple:
 def styles_of(traces: Sequence[Trace]) -> dict:
     """Return {kind: its style}: `STYLES`, and a style for each other kind that the labels of `traces` name.
 
-    These other kinds keep their names. In the order of time, each gets a colour that no other work in the
-    runs has. When no colour is left, the rest is "other work".
+    These other kinds keep their names. In the order of time, each gets a colour that no
+    other work in the runs has. When no colour is left, the rest is "other work".
 
     >>> from minipipe.cluster import Cluster, Compute, Label
     >>> def program():
@@ -108,10 +108,11 @@ def new_axes(width: float, height: float) -> Axes:
 def label(ax: Axes, title: str | None, x: str, y: str = "", pad: float | None = None) -> None:
     """Name what runs to the right and upwards, and leave the frame open there.
 
-    ax: matplotlib axes.
-    title: above them, or None.
-    x, y: the names, with units.
-    pad: points between the axes and the title; matplotlib's own if None.
+    Args:
+        ax: matplotlib axes.
+        title: above them, or None.
+        x, y: the names, with units.
+        pad: points between the axes and the title; matplotlib's own if None.
     """
     ax.set(xlabel=x, ylabel=y)
     ax.spines[["top", "right"]].set_visible(False)
@@ -136,8 +137,9 @@ _legends: Any = WeakKeyDictionary()  # axes -> (handles, labels, title) of their
 def legend_entries(boxes: Sequence, places: Sequence, styles: dict) -> tuple[list, list]:
     """Return (handles, labels) of a legend for the kinds of work among `boxes`.
 
-    places: a list, the `StagePlaces` of each trace that the boxes come from.
-    styles: of the kinds of work.
+    Args:
+        places: a list, the `StagePlaces` of each trace that the boxes come from.
+        styles: of the kinds of work.
     """
     n_places = max(each.n for each in places)
     kinds = {box.kind: None for box in boxes}
@@ -155,9 +157,10 @@ def legend_entries(boxes: Sequence, places: Sequence, styles: dict) -> tuple[lis
 def draw_legend(ax: Axes, handles: list, labels: list, title: str | None) -> None:
     """Draw the legend above the axes: beside the title where there is room for both, under it otherwise.
 
-    ax: matplotlib axes.
-    handles, labels: what `legend_entries` gives.
-    title: that of the axes, or None.
+    Args:
+        ax: matplotlib axes.
+        handles, labels: what `legend_entries` gives.
+        title: that of the axes, or None.
     """
     _legends[ax] = handles, labels, title
     width = ax.bbox.width * 72 / ax.figure.dpi
@@ -206,7 +209,8 @@ def make_room(ax: Axes) -> None:
 def draw_legend_beside(ax: Axes, reverse: bool = False) -> None:
     """Draw the legend of labelled curves or layers to the right of the axes, in columns no higher than these.
 
-    reverse: whether the first is lowest.
+    Args:
+        reverse: whether the first is lowest.
     """
     n = len(ax.get_legend_handles_labels()[1])
     fitting = max(1, int(ax.bbox.height * 72 / ax.figure.dpi / (1.55 * FONT_SIZE)))

@@ -23,14 +23,16 @@ TITLE_ROWS = 1.1  # the height of a title, in rows
 def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
     """Return a matplotlib `Figure` with the timelines of several traces, one below the other, on one axis.
 
-    traces: {name: trace}; `ValueError` for none, for one in which nothing has been computed, for ticks beside
-        seconds, or for ticks that cannot be brought to one unit, see `in_one_unit`.
-    arrows: as in `timeline`.
+    Args:
+        traces: {name: trace}; `ValueError` for none, for one in which nothing has been
+            computed, for ticks beside seconds, or for ticks that cannot be brought to
+            one unit, see `in_one_unit`.
+        arrows: as in `timeline`.
 
-    Each title says the name, the makespan, and the share of the time to the end of this run in which its
-    devices are idle; and how many times its share of the parameters a device holds, if that is not once.
-    Idle time is drawn grey. The axis says what a tick is if the traces were brought to
-    one unit, or come from networks.
+    Each title says the name, the makespan, and the share of the time to the end of this
+    run in which its devices are idle; and how many times its share of the parameters a
+    device holds, if that is not once. Idle time is drawn grey. The axis says what a
+    tick is if the traces were brought to one unit, or come from networks.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -70,7 +72,8 @@ def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
 def times_parameters(trace: Trace) -> float:
     """Return how many times its share of the network's parameters the fullest device holds.
 
-    2 where devices have stages of two copies of the network, as in DualPipe and Chimera; else 1.
+    2 where devices have stages of two copies of the network, as in DualPipe and
+    Chimera; else 1.
     """
     n_stages = Counter(device for device, _ in stage_places(trace).of)
     times = [divide_exactly(n, trace.shares[device]) for device, n in n_stages.items()]
@@ -82,21 +85,24 @@ def times_parameters(trace: Trace) -> float:
 def in_one_unit(traces: Mapping[str, Any]) -> tuple[dict, OneTick | None]:
     """Return ({name: trace}, what one tick of all of them is) for one axis, or one table.
 
-    traces: {name: `Trace`}.
+    Args:
+        traces: {name: `Trace`}.
 
-    If the ticks of two traces stand for different work, times are multiplied, those of messages, too, so that
-    all ticks stand for the least of it. These traces stay as they are:
+    If the ticks of two traces stand for different work, times are multiplied, those of
+    messages, too, so that all ticks stand for the least of it. These traces stay as
+    they are:
 
     - Those whose ticks all stand for the same work.
     - Those that do not say what their tick is, such as programs of your own; beside them, any of one tick.
     - Those with different costs for the same forward: it is the costs that they compare.
 
-    A micro-batch is as large in one simulation as in another, whichever M they have, and as in the runs of
-    networks beside them.
+    A micro-batch is as large in one simulation as in another, whichever M they have,
+    and as in the runs of networks beside them.
 
-    The second result is None if it is unknown, or if it need not be said, since all are simulations that had
-    one tick to begin with. Raise `ValueError` for ticks beside seconds, and for other ticks without a common
-    unit, with the costs that would give them one.
+    The second result is None if it is unknown, or if it need not be said, since all are
+    simulations that had one tick to begin with. Raise `ValueError` for ticks beside
+    seconds, and for other ticks without a common unit, with the costs that would give
+    them one.
     """
     if not isinstance(traces, Mapping):
         raise ValueError(

@@ -26,10 +26,11 @@ SIZE = 6.5, 3.2  # inches of new axes
 def memory(trace: Trace, ax: Axes | None = None, title: str | None = None, legend: bool = True) -> Axes:
     """Draw the memory curves of `trace`, one per device, and return the matplotlib axes.
 
-    trace: the run; `ValueError` if it counted no memory.
-    ax: matplotlib axes; new ones if None.
-    title: above the picture.
-    legend: whether to name the devices.
+    Args:
+        trace: the run; `ValueError` if it counted no memory.
+        ax: matplotlib axes; new ones if None.
+        title: above the picture.
+        legend: whether to name the devices.
 
     The unit of the y axis is KiB (1,024 bytes).
     """
@@ -84,13 +85,14 @@ MEMORY_KINDS = {
 def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw the bytes of one device as layers, one for each kind, and return the matplotlib axes.
 
-    trace: the run; `ValueError` if it counted no memory.
-    device: its number.
-    ax: matplotlib axes; new ones if None.
-    title: above the picture.
+    Args:
+        trace: the run; `ValueError` if it counted no memory.
+        device: its number.
+        ax: matplotlib axes; new ones if None.
+        title: above the picture.
 
-    The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over micro-batches, "work" is what
-    an action is given and makes while it lasts.
+    The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over
+    micro-batches, "work" is what an action is given and makes while it lasts.
     """
     check_trace(trace)
     entries = trace.ledger(device)
@@ -115,10 +117,11 @@ def curves(
 ) -> Axes:
     """Draw several curves, and return the matplotlib axes.
 
-    series: {name: a list of (x, y)}; `ValueError` if there is none.
-    ax: matplotlib axes; new ones if None.
-    x, y: the names of the axes, with units.
-    title: above the picture.
+    Args:
+        series: {name: a list of (x, y)}; `ValueError` if there is none.
+        ax: matplotlib axes; new ones if None.
+        x, y: the names of the axes, with units.
+        title: above the picture.
 
     Each curve has a colour and a dash of its own; a few points are marked.
 
@@ -143,11 +146,14 @@ def curves(
 def staleness(updates: Mapping[str, Sequence], ax: Axes | None = None, title: str | None = None) -> Axes:
     """Draw how many updates were how stale, and return the matplotlib axes.
 
-    updates: {name of a run: its updates, each with a `staleness`}; `ValueError` if there is none.
-    ax: matplotlib axes; new ones if None.
-    title: above the picture.
+    Args:
+        updates: {name of a run: its updates, each with a `staleness`}; `ValueError` if
+            there is none.
+        ax: matplotlib axes; new ones if None.
+        title: above the picture.
 
-    The share of each run's updates stands above each staleness, with the runs beside each other.
+    The share of each run's updates stands above each staleness, with the runs beside
+    each other.
     """
     if not isinstance(updates, dict) or not updates or not all(map(items_of, updates.values())):
         raise ValueError("there is nothing to draw: pass {name: updates}, with at least one update each")
@@ -175,11 +181,12 @@ def learning_rates(
 ) -> Axes:
     """Draw the curves of learning rates, checked as `fit` checks them, and return the matplotlib axes.
 
-    rates: {name: a number, or a function of the epochs done, see `minipipe.rates`}.
-    epochs: passes over the data.
-    n_updates: in each of them.
-    ax: matplotlib axes; new ones if None.
-    title: above the picture.
+    Args:
+        rates: {name: a number, or a function of the epochs done, see `minipipe.rates`}.
+        epochs: passes over the data.
+        n_updates: in each of them.
+        ax: matplotlib axes; new ones if None.
+        title: above the picture.
     """
     if not isinstance(rates, dict) or not rates:
         raise ValueError(f"rates={shown(rates)} must be a dict {{name: rate}} with at least one")
@@ -210,15 +217,16 @@ def cut(
 ) -> Axes:
     """Draw the costs of the layers as bars, and the stages as stripes behind them, each with its load.
 
-    costs: one number for each layer.
-    counts: how many layers each stage has, in order.
-    names: of the layers; if None, or for more than 40 layers, they are numbered.
-    ax: matplotlib axes; new ones if None.
-    title: above the picture.
-    unit: what the costs are, for the axis.
+    Args:
+        costs: one number for each layer.
+        counts: how many layers each stage has, in order.
+        names: of the layers; if None, or for more than 40 layers, they are numbered.
+        ax: matplotlib axes; new ones if None.
+        title: above the picture.
+        unit: what the costs are, for the axis.
 
-    The largest load is marked. Loads are given as shares of the equal load, total / K: the largest load of a
-    cut is never below it. Return the matplotlib axes.
+    The largest load is marked. Loads are given as shares of the equal load, total / K:
+    the largest load of a cut is never below it. Return the matplotlib axes.
 
     >>> from matplotlib.figure import Figure
     >>> ax = cut([10, 10, 10, 10, 11, 11], [5, 1], ax=Figure().add_subplot())

@@ -27,11 +27,12 @@ MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second 
 def html(trace: Trace, title=None) -> str:
     """Return `trace` as one interactive HTML page.
 
-    In the page, one can step or play through the ticks, zoom, ask every box what it is and every gap why the
-    device waits, and see the messages that travel and the critical path. A device has one row for each lane
-    that it has used. A curve below them shows its bytes; or, if the run has counted no bytes, the
-    micro-batches that are alive on the device. The page contains all that it needs; its title, its
-    figures and why devices are idle stand in it even where no script runs.
+    In the page, one can step or play through the ticks, zoom, ask every box what it is
+    and every gap why the device waits, and see the messages that travel and the
+    critical path. A device has one row for each lane that it has used. A curve below
+    them shows its bytes; or, if the run has counted no bytes, the micro-batches that
+    are alive on the device. The page contains all that it needs; its title, its figures
+    and why devices are idle stand in it even where no script runs.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -149,7 +150,8 @@ def picture(trace, most_words=MOST_WORDS):
 def blame_finder(trace, causes):
     """Return a function from one of `trace.idle` to (its words, [spans], [messages] that are to blame).
 
-    Spans and messages are numbers of rows in the columns of `picture`. causes: `trace.explain()`.
+    Spans and messages are numbers of rows in the columns of `picture`. causes:
+    `trace.explain()`.
     """
     spans, number = {}, 0
     for span in spans_and_exchanges(trace):
@@ -236,10 +238,11 @@ def _memory(trace):
 def player(run: Trace | Schedule) -> str:
     """Return HTML with the page of `run`: a `Trace`, or a `Schedule`, simulated with its standard costs.
 
-    The page stands in a frame of its own. So no key, name or style of it meets those of the notebook or of
-    another player. Where no script runs, as on GitHub, the frame stays closed, and the still picture that
-    stands before it is what is seen. Of a schedule that cannot run, the HTML says why. A run of more than
-    `MOST_IN_A_CELL` spans is summed up in words, which say how to open its page.
+    The page stands in a frame of its own. So no key, name or style of it meets those of
+    the notebook or of another player. Where no script runs, as on GitHub, the frame
+    stays closed, and the still picture that stands before it is what is seen. Of a
+    schedule that cannot run, the HTML says why. A run of more than `MOST_IN_A_CELL`
+    spans is summed up in words, which say how to open its page.
 
     >>> from minipipe.schedules import gpipe
     >>> player(gpipe(2, 3)).count("<iframe ")

@@ -37,11 +37,13 @@ ARROW_INSET = 0.01  # an arrow ends this share of a box inside it: viewers bind 
 def chrome_trace(trace: Trace) -> dict:
     """Return a dict in Chrome's trace event format, in which a tick is shown as a millisecond.
 
-    `Trace.to_chrome_trace` calls this. Seconds, of a run that was measured, are shown as they are.
+    `Trace.to_chrome_trace` calls this. Seconds, of a run that was measured, are shown
+    as they are.
 
-    Devices are threads, and so are the other lanes that they have used; spans and exchanges are boxes with
-    their ticks in the arguments, and memory is a counter, if the run counted it. An arrow for each message
-    leads from the span before the send to the span after the receipt.
+    Devices are threads, and so are the other lanes that they have used; spans and
+    exchanges are boxes with their ticks in the arguments, and memory is a counter, if
+    the run counted it. An arrow for each message leads from the span before the send to
+    the span after the receipt.
     """
     check_trace(trace)
     tick, unit = ("1 s", 1_000_000) if trace.unit == SECONDS else ("1 ms", 1000)  # microseconds
@@ -59,10 +61,11 @@ def chrome_trace(trace: Trace) -> dict:
 def on_grid(time: float, unit: float = 1) -> float:
     """Return `time` in microseconds, rounded to whole nanoseconds, in which Perfetto counts.
 
-    unit: the microseconds of 1 of `time`.
+    Args:
+        unit: the microseconds of 1 of `time`.
 
-    Starts and ends are rounded, never lengths. So no box ends after the start of the next one: Perfetto
-    drops a box that begins within another.
+    Starts and ends are rounded, never lengths. So no box ends after the start of the
+    next one: Perfetto drops a box that begins within another.
     """
     return plain(round(time * unit * 1000) / 1000)
 
@@ -120,7 +123,8 @@ def _position(label):
 def _arrows(trace, threads, unit):
     """Return two events for each message: an arrow from the span before its send to that after its receipt.
 
-    A span of no length cannot hold an end of an arrow. A message without both spans has no arrow.
+    A span of no length cannot hold an end of an arrow. A message without both spans has
+    no arrow.
     """
     spans = {lane: [span for span in trace.spans_of(*lane) if span.end > span.start] for lane in threads}
     events = []
@@ -170,11 +174,13 @@ LINE = 2        # pixels of the axis below, which the sheet leaves free
 def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
     """Write a GIF: the run appears as a line sweeps over time, a hundredth of the run in each frame.
 
-    trace: the run; `ValueError` if nothing took time in it.
-    path: of the file.
-    title: above the picture.
+    Args:
+        trace: the run; `ValueError` if nothing took time in it.
+        path: of the file.
+        title: above the picture.
 
-    The picture is drawn once, and in each frame a white sheet covers what is still to come.
+    The picture is drawn once, and in each frame a white sheet covers what is still to
+    come.
     """
     from matplotlib import rc_context
     from PIL import Image, ImageDraw
@@ -246,7 +252,8 @@ def picture_formats() -> list[str]:
 def checked_path(path: str | PathLike, endings: Sequence[str] | None = None) -> Path:
     """Return `path`; raise `ValueError` if no file can be written there, or its name has another ending.
 
-    endings: those that will do; by default, any.
+    Args:
+        endings: those that will do; by default, any.
     """
     path = Path(path).expanduser()
     if not path.parent.is_dir():

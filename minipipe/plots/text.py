@@ -22,11 +22,12 @@ OVERHEAD_MARK = ":"                          # what a lane has done for the engi
 def in_seconds(trace: Trace, spans: Any, names: Any, width: int) -> str:
     """Return the timeline of `trace` as lines of text: one row per lane, `width` columns for the whole run.
 
-    trace: a run with times in seconds.
-    spans: those that have taken time, and exchanges.
-    names: {(label, device): what to write into a box}; one too long for its box is cut to the letter of its
-        kind.
-    width: columns, of one character.
+    Args:
+        trace: a run with times in seconds.
+        spans: those that have taken time, and exchanges.
+        names: {(label, device): what to write into a box}; one too long for its box is
+            cut to the letter of its kind.
+        width: columns, of one character.
 
     What takes less than half a column may be left out. Dots are idle time.
     """
@@ -77,14 +78,16 @@ def text(trace: Trace, width: int = 100) -> str:
 
     A row with the name of another lane is of the device above.
 
-    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a backward
-    that overlap. Where a device works on the same micro-batch in several stages, the stage stands in front:
-    `2F0`. An exchange is as wide as its ticks, too: `A3--` in a lane of its own, `A---` where the device
-    waits for it. Work that takes no time is one letter at the end of what is before it, if there is room: the
-    `U` of an update, the `A` of an all-reduce on free links, or a `|` for another kind of work.
-    A column is the longest time that divides all starts and ends, or the shortest action if that would be too
-    fine; then times are rounded to columns. A timeline of more than `width` characters goes on in a second
-    block below. Where times are seconds, `width` columns are the whole run, see `in_seconds`.
+    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a
+    forward and a backward that overlap. Where a device works on the same micro-batch in
+    several stages, the stage stands in front: `2F0`. An exchange is as wide as its
+    ticks, too: `A3--` in a lane of its own, `A---` where the device waits for it. Work
+    that takes no time is one letter at the end of what is before it, if there is room:
+    the `U` of an update, the `A` of an all-reduce on free links, or a `|` for another
+    kind of work. A column is the longest time that divides all starts and ends, or the
+    shortest action if that would be too fine; then times are rounded to columns. A
+    timeline of more than `width` characters goes on in a second block below. Where
+    times are seconds, `width` columns are the whole run, see `in_seconds`.
     """
     check_trace(trace)
     width = whole_number("width", width, 1)
@@ -146,7 +149,8 @@ def _lines_between(rows, start, stop, cell, unit):
 def _ticks_per_column(spans, makespan):
     """Return the ticks of a column: the longest for which every start and end falls on an edge.
 
-    If that is too fine, it is the shortest action. There are at most MOST_COLUMNS columns in any case.
+    If that is too fine, it is the shortest action. There are at most MOST_COLUMNS
+    columns in any case.
     """
     times = {Fraction(time).limit_denominator(1000) for span in spans for time in (span.start, span.end)}
     denominator = lcm(*(time.denominator for time in times))

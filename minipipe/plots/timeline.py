@@ -43,10 +43,11 @@ ARROW_STYLE: dict[str, Any] = {
 def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float | None = None) -> None:
     """Draw each message as an arrow, from its sender when it was sent to its receiver when it arrived.
 
-    ax: matplotlib axes with the timeline.
-    trace: the run.
-    which: True, or "waited" for only those that a device stood idle for.
-    until: messages that arrive after that tick are left out.
+    Args:
+        ax: matplotlib axes with the timeline.
+        trace: the run.
+        which: True, or "waited" for only those that a device stood idle for.
+        until: messages that arrive after that tick are left out.
     """
     rows, positions = rows_of(trace), []
     for message in messages_of(trace, which, until):
@@ -119,21 +120,24 @@ def timeline(
 ) -> Axes:
     """Draw a run into matplotlib axes, and return the axes.
 
-    trace: the run.
-    ax: matplotlib axes; new ones if None.
-    until: draw only what has happened before that tick.
-    title: above the picture.
-    legend: whether to name the kinds of work, and what else is drawn.
-    arrows: True draws every message between devices from its sender, when it was sent, to its receiver,
-        when it arrived; "waited" only those that a device stood idle for.
-    longest: the ticks on the time axis, if they shall be more than the run's.
-    styles: of the kinds of work; `styles_of` this run if None.
+    Args:
+        trace: the run.
+        ax: matplotlib axes; new ones if None.
+        until: draw only what has happened before that tick.
+        title: above the picture.
+        legend: whether to name the kinds of work, and what else is drawn.
+        arrows: True draws every message between devices from its sender, when it was
+            sent, to its receiver, when it arrived; "waited" only those that a device
+            stood idle for.
+        longest: the ticks on the time axis, if they shall be more than the run's.
+        styles: of the kinds of work; `styles_of` this run if None.
 
-    Time runs to the right, in the unit of the trace; device 0 is on top; the number in a box is its
-    micro-batch. What a device has done beside its computing is in a lower row with the name of the lane.
-    A forward and a backward that overlap share a box, the forward above. Where a device has several stages,
-    the later ones are darker, with white numbers. A thick line is work that takes no time, such as an
-    update; one that takes time is as wide as that.
+    Time runs to the right, in the unit of the trace; device 0 is on top; the number in
+    a box is its micro-batch. What a device has done beside its computing is in a lower
+    row with the name of the lane. A forward and a backward that overlap share a box,
+    the forward above. Where a device has several stages, the later ones are darker,
+    with white numbers. A thick line is work that takes no time, such as an update; one
+    that takes time is as wide as that.
     """
     check_trace(trace)
     if ax is None:
@@ -180,10 +184,11 @@ def figure_size(
 ) -> tuple[float, float]:
     """Return (width, height) in inches of a figure with timelines on one time axis.
 
-    traces: the runs.
-    n_rows: how high the rows are in all, in those of a device.
-    row_height: of one of these, in inches.
-    widest: inches.
+    Args:
+        traces: the runs.
+        n_rows: how high the rows are in all, in those of a device.
+        row_height: of one of these, in inches.
+        widest: inches.
 
     The shortest box gets about 0.24 inches.
     """
@@ -196,13 +201,14 @@ def figure_size(
 def fill(ax: Axes, shown: Sequence[Box], styles: dict, ticks: float) -> None:
     """Draw boxes, one collection for each kind of work and stage of a device.
 
-    ax: matplotlib axes.
-    shown: the `Box`es.
-    styles: of the kinds of work.
-    ticks: on the time axis.
+    Args:
+        ax: matplotlib axes.
+        shown: the `Box`es.
+        styles: of the kinds of work.
+        ticks: on the time axis.
 
-    What takes no time is in a collection of its own. The edge of a narrow box is thin, so that its colour
-    is seen.
+    What takes no time is in a collection of its own. The edge of a narrow box is thin,
+    so that its colour is seen.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -235,11 +241,13 @@ def fill(ax: Axes, shown: Sequence[Box], styles: dict, ticks: float) -> None:
 def write_numbers(ax: Axes, shown: Sequence[Box], ticks: float, rows: Sequence[Row], with_rim: bool) -> None:
     """Write the number of its micro-batch into each box of the rows whose boxes all have room for it.
 
-    ax: matplotlib axes.
-    shown: the `Box`es.
-    ticks: on the time axis.
-    rows: a list, the `Row`s on the other axis.
-    with_rim: whether a rim in the colour of the box interrupts the arrows below a number.
+    Args:
+        ax: matplotlib axes.
+        shown: the `Box`es.
+        ticks: on the time axis.
+        rows: a list, the `Row`s on the other axis.
+        with_rim: whether a rim in the colour of the box interrupts the arrows below a
+            number.
 
     All numbers have one size.
     """
@@ -279,7 +287,8 @@ def _points(ax):
 def _write_before_marks(ax, shown, wide):
     """Write the label of work that takes no time before it, where there is room; actions have none.
 
-    wide: points for a tick.
+    Args:
+        wide: points for a tick.
     """
     from matplotlib.patheffects import withStroke
 
@@ -318,13 +327,15 @@ def timeline_of(schedule: Schedule, ax: Axes | None = None, title: str | None = 
 def critical_path(trace: Trace, ax: Axes) -> Axes:
     """Draw the critical path of a run onto its timeline, and return the axes.
 
-    trace: the run.
-    ax: the matplotlib axes that `timeline` has drawn.
+    Args:
+        trace: the run.
+        ax: the matplotlib axes that `timeline` has drawn.
 
-    Thick outlines are the work on the path. A thick line is a transfer, from the sender's row to the
-    receiver's: of one message, or of all that queued in front of it on the link, too. It comes back where
-    the sender went on after it, on a blocking link. Where one lane of a device has waited for another, it
-    leads from row to row, too. A legend that the timeline has says so.
+    Thick outlines are the work on the path. A thick line is a transfer, from the
+    sender's row to the receiver's: of one message, or of all that queued in front of it
+    on the link, too. It comes back where the sender went on after it, on a blocking
+    link. Where one lane of a device has waited for another, it leads from row to row,
+    too. A legend that the timeline has says so.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle

@@ -28,17 +28,20 @@ def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> S
         F0 F1 F2 F3             B0 U F4    B1 U F5    B2 U         (device 0 of 4)
                  F0 B0 U F1 B1 U F2 B2 U F3 B3 U                   (device 3)
 
-    Device r of K warms up with K - r - 1 forwards. A forward uses the newest weights of its stage, a backward
-    those of its own forward, which the stage has stashed (weight stashing): at most K - r versions, as many
-    as micro-batches alive. With stages counted from 0, n = K and w_s(t) the weights of stage s after t
-    updates,
+    Device r of K warms up with K - r - 1 forwards. A forward uses the newest weights of
+    its stage, a backward those of its own forward, which the stage has stashed (weight
+    stashing): at most K - r versions, as many as micro-batches alive. With stages
+    counted from 0, n = K and w_s(t) the weights of stage s after t updates,
 
         w(t + 1) = w(t) - learning_rate * grad f(w_0(t - n + 1), w_1(t - n + 2), ..., w_(n-1)(t))
 
-    where negative times mean 0. Fills once, drains once: (M + K - 1)(F + B) ticks for M mini-batches.
+    where negative times mean 0. Fills once, drains once: (M + K - 1)(F + B) ticks for M
+    mini-batches.
 
-    vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so that a micro-batch meets one
-        set of weights; then every stage keeps up to K versions.
+    Args:
+        vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so
+            that a micro-batch meets one set of weights; then every stage keeps up to K
+            versions.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
     devices, microbatches, _ = check_sizes(devices, microbatches)
@@ -54,9 +57,10 @@ def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> S
 def pipedream_vertical(devices: int, microbatches: int) -> Schedule:
     """PipeDream with vertical sync: every stage uses the version of stage 0.
 
-    Stage 0 of K works with the weights after t - K + 1 updates, and so does every other stage: a micro-batch
-    meets one set of weights, and every stage keeps up to K versions. Makespan and micro-batches alive are
-    those of `pipedream`: (M + K - 1)(F + B) ticks for M mini-batches, and K - r.
+    Stage 0 of K works with the weights after t - K + 1 updates, and so does every other
+    stage: a micro-batch meets one set of weights, and every stage keeps up to K
+    versions. Makespan and micro-batches alive are those of `pipedream`: (M + K - 1)(F +
+    B) ticks for M mini-batches, and K - r.
     """
     return pipedream(devices, microbatches, vertical_sync=True)
 
@@ -73,9 +77,10 @@ def pipedream_2bw(devices: int, microbatches: int, per_update: int | None = None
 
         w(t + 1) = w(t) - learning_rate * grad f(w(t - 1))
 
-    All micro-batches of mini-batch t use the weights after t - 1 updates, which is one update behind: the
-    newest ones that every stage has when it begins with mini-batch t. `per_update` must be at least K, and
-    divide M; else `ValueError`. Makespan (M + K - 1)(F + B) ticks for M micro-batches.
+    All micro-batches of mini-batch t use the weights after t - 1 updates, which is one
+    update behind: the newest ones that every stage has when it begins with mini-batch
+    t. `per_update` must be at least K, and divide M; else `ValueError`. Makespan (M + K
+    - 1)(F + B) ticks for M micro-batches.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     per_update = devices if per_update is None else whole_number("per_update", per_update)

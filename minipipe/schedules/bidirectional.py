@@ -1,8 +1,9 @@
 """Schedules that feed micro-batches into the line of devices from both ends, and DualPipeV, which folds it.
 
-There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on device K - 1 - s. The
-first half of the micro-batches passes copy 0, the second half copy 1, and the gradients of the two copies are
-added. Each device has two stages, each of them as long as with one copy, so parameters take twice the memory.
+There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on
+device K - 1 - s. The first half of the micro-batches passes copy 0, the second half
+copy 1, and the gradients of the two copies are added. Each device has two stages, each
+of them as long as with one copy, so parameters take twice the memory.
 """
 
 from fractions import Fraction
@@ -29,11 +30,12 @@ def dualpipe_v(devices: int, microbatches: int) -> Schedule:
         F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
         F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3           (order of device 1)
 
-    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W, with F, B and F&B
-    those of both stages together and F&B between max(F, B) and F + B, the device that is idle longest is idle
-    for (K - 1)(F&B + B - 3W) / 2 ticks. `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W,
-    I <= F <= B. K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must be at
-    least 2K, or `ValueError`.
+    A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W,
+    with F, B and F&B those of both stages together and F&B between max(F, B) and F + B,
+    the device that is idle longest is idle for (K - 1)(F&B + B - 3W) / 2 ticks.
+    `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W, I <= F <= B. K
+    + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must
+    be at least 2K, or `ValueError`.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     if microbatches < 2 * devices:
@@ -64,10 +66,11 @@ def dualpipe(devices: int, microbatches: int) -> Schedule:
         F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
         f2 F0 f3 B0 F1&b2 B1 i3 w3        (order of device 1)
 
-    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B between max(F, B) and F
-    + B, the device that is idle longest is idle for (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all
-    are; then the makespan is that much more than M (F + B). K + 1 micro-batches are alive on every device. K
-    and M must be even and M >= 2K, or `ValueError`.
+    The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B
+    between max(F, B) and F + B, the device that is idle longest is idle for (K/2 -
+    1)(F&B + B - 3W) ticks, and with F&B = F + B, all are; then the makespan is that
+    much more than M (F + B). K + 1 micro-batches are alive on every device. K and M
+    must be even and M >= 2K, or `ValueError`.
     """
     K, microbatches = _checked_both_ways("dualpipe", devices, microbatches, 2)
     half = microbatches // 2
@@ -109,15 +112,17 @@ def chimera(devices: int, microbatches: int) -> Schedule:
            f2 F0 f3 F1 B0 b2 B1 b3
         f2    f3 F0 B0 F1 B1 b2    b3
 
-    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i = 0, 1, ... of a half
-    has F in slot s + 2i and B in slot 2K - 1 - s + 2i, so that for an even K no device has two actions in a
-    slot. The next unit begins 2K slots later ("direct concatenation"); the last one is smaller where K does
-    not divide M. From K/2 + 1 micro-batches, on the outer devices, to K, on the inner ones, are alive if M >=
-    K. K and M must be even, or `ValueError`.
+    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i
+    = 0, 1, ... of a half has F in slot s + 2i and B in slot 2K - 1 - s + 2i, so that
+    for an even K no device has two actions in a slot. The next unit begins 2K slots
+    later ("direct concatenation"); the last one is smaller where K does not divide M.
+    From K/2 + 1 micro-batches, on the outer devices, to K, on the inner ones, are alive
+    if M >= K. K and M must be even, or `ValueError`.
 
-    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) + m - 2 with m = M mod
-    K. Where F and B differ, let x be the shorter and y the longer. Then M <= K takes K x + (K + M - 2) y
-    ticks; and where K divides M, each further unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
+    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) +
+    m - 2 with m = M mod K. Where F and B differ, let x be the shorter and y the longer.
+    Then M <= K takes K x + (K + M - 2) y ticks; and where K divides M, each further
+    unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
     """
     devices, microbatches = _checked_both_ways("chimera", devices, microbatches, 0)
     K, half = devices, microbatches // 2
@@ -162,7 +167,8 @@ def _eight_steps(turns, K, r, M):
 def _checked_both_ways(name, devices, microbatches, per_device):
     """Return (devices, microbatches); raise `ValueError` unless both are even and large enough.
 
-    per_device: how many micro-batches there must be at least for each device.
+    Args:
+        per_device: how many micro-batches there must be at least for each device.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     least = max(2, per_device * devices)

@@ -1,9 +1,10 @@
 """Schedules made from a building block: when one micro-batch passes each device.
 
-The next micro-batch does the same 6 slots later. How long a micro-batch stays on a device in the block
-decides how many are alive at once, and with that the memory. Two stages on each device are placed in a V, as
-in ZB-V: device r of K has stage r and, on the way back, stage 2K - 1 - r. A slot is the time of one pass (F,
-I or W) through one stage.
+The next micro-batch does the same 6 slots later. How long a micro-batch stays on a
+device in the block decides how many are alive at once, and with that the memory. Two
+stages on each device are placed in a V, as in ZB-V: device r of K has stage r and, on
+the way back, stage 2K - 1 - r. A slot is the time of one pass (F, I or W) through one
+stage.
 """
 
 from fractions import Fraction
@@ -35,9 +36,9 @@ def v_half(devices: int, microbatches: int) -> Schedule:
         . . F . . . f . . . i . . . . I .     two stages, I and i their input gradients; W goes where a slot
         . . . . F f . . . . . . i . I . .     is free)
 
-    With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The makespan for F = I = W and M
-    >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even K and M (F + B) + (3K - 4)/2 F for an odd one, if F
-    is that of both stages together.
+    With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The
+    makespan for F = I = W and M >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even
+    K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages together.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     block = _block(devices, climb=2, wait=0 if devices % 2 else 3, turn=1)
@@ -60,9 +61,9 @@ def v_min(devices: int, microbatches: int) -> Schedule:
         F . . f i . . I        (the block of 2 devices)
         . F f . . i I .
 
-    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The makespan for F = I = W and
-    K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where 3 divides K and M >= K, if F is that of both
-    stages together.
+    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The
+    makespan for F = I = W and K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where
+    3 divides K and M >= K, if F is that of both stages together.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     block = _block(devices, climb=1, wait=0 if devices % 3 else 2, turn=0)
@@ -72,18 +73,19 @@ def v_min(devices: int, microbatches: int) -> Schedule:
 def _block(K, climb, wait, turn):
     """For each device r, the slots in which a micro-batch passes it: (F, f, i, I).
 
-    F and i go out, from device 0 to device K - 1, and take `climb` slots from one to the next; f and I come
-    back, in one slot each. Each of the four begins in the slot behind the one before it, but i `wait` slots
-    later and I `turn` later:
+    F and i go out, from device 0 to device K - 1, and take `climb` slots from one to
+    the next; f and I come back, in one slot each. Each of the four begins in the slot
+    behind the one before it, but i `wait` slots later and I `turn` later:
 
         F on device r      climb r                                F on the last: top = climb (K - 1)
         f on device r      top + 1 + (K - 1 - r)                  f on device 0: end = top + K
         i on device r      end + 1 + wait + climb r               i on the last: end + 1 + wait + top
         I on device r      end + 1 + wait + top + 1 + turn + (K - 1 - r)
 
-    The next micro-batch comes 6 slots later, so on a device no two of the four may be equal modulo 6. For
-    V-Half, turn = 1 keeps I off F, and wait = 3 keeps it off f, where K is even. For V-Min, i would meet F,
-    and I would meet f, where 2K + wait is a multiple of 6: wait = 2 prevents it where 3 divides K.
+    The next micro-batch comes 6 slots later, so on a device no two of the four may be
+    equal modulo 6. For V-Half, turn = 1 keeps I off F, and wait = 3 keeps it off f,
+    where K is even. For V-Min, i would meet F, and I would meet f, where 2K + wait is a
+    multiple of 6: wait = 2 prevents it where 3 divides K.
     """
     top = climb * (K - 1)
     end = top + K
@@ -97,13 +99,14 @@ def _block(K, climb, wait, turn):
 def _repeated(name, offsets, n_microbatches, most, ahead):
     """The block repeated for every micro-batch, with everything as early as it can be.
 
-    name: of the schedule.
-    offsets: for each device, the slots of its first stage's F, its second stage's F, and these two's I in
-        reverse order.
-    n_microbatches: how often the block is repeated.
-    most: the micro-batches that may be alive on a device.
-    ahead: whether a forward may come before actions that the block has before it, which helps if the block
-        has waiting built in.
+    Args:
+        name: of the schedule.
+        offsets: for each device, the slots of its first stage's F, its second stage's
+            F, and these two's I in reverse order.
+        n_microbatches: how often the block is repeated.
+        most: the micro-batches that may be alive on a device.
+        ahead: whether a forward may come before actions that the block has before it,
+            which helps if the block has waiting built in.
     """
     n_stages = 2 * len(offsets)
     devices = [
@@ -133,10 +136,11 @@ class _Device:
     def next(self, done):
         """Do one action in a slot, and return it, or None if there is nothing to do.
 
-        It is the first action in the block's order that can be done, or else the oldest W. A W also makes
-        room for a forward that finds none.
+        It is the first action in the block's order that can be done, or else the oldest
+        W. A W also makes room for a forward that finds none.
 
-        done: what all devices have done before this slot.
+        Args:
+            done: what all devices have done before this slot.
         """
         seen = set()
         for position, action in enumerate(self.left):

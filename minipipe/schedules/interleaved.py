@@ -1,8 +1,8 @@
 """Schedules with several stages on each device: stage s is on device s mod K, so each is passed v times.
 
-Each stage is v times as short, so filling and draining the pipeline takes v times less; in return, there are
-v times as many messages. Rows are devices, time runs to the right; `F` is a forward of a device's first
-stage, `f` one of its second.
+Each stage is v times as short, so filling and draining the pipeline takes v times less;
+in return, there are v times as many messages. Rows are devices, time runs to the right;
+`F` is a forward of a device's first stage, `f` one of its second.
 """
 
 from fractions import Fraction
@@ -31,12 +31,13 @@ def interleaved_one_f_one_b(devices: int, microbatches: int, v: int = 2) -> Sche
         F0 F1 f0 f1 F2 b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3        (device 0 of 2, M = 4)
            F0 F1 f0 b0 f1 b1 F2 B0 F3 B1 f2 b2 f3 b3    B2    B3
 
-    The k-th forward of a device is of its stage (k // g) mod v, the k-th backward of its stage v - 1 - (k //
-    g) mod v. Device r of K warms up with 2(K - r - 1) + (v - 1) g forwards, so that the group has come round.
-    Where K divides M, g = K, and the makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all
-    the device's stages together; and 2 (K v - 1) c more where a message takes c ticks, no longer than F
-    or I of a stage, and v > 1. In general, there are M // K rounds of g = M / (M // K); `ValueError` where
-    that is no whole number.
+    The k-th forward of a device is of its stage (k // g) mod v, the k-th backward of
+    its stage v - 1 - (k // g) mod v. Device r of K warms up with 2(K - r - 1) + (v - 1)
+    g forwards, so that the group has come round. Where K divides M, g = K, and the
+    makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all the device's
+    stages together; and 2 (K v - 1) c more where a message takes c ticks, no longer
+    than F or I of a stage, and v > 1. In general, there are M // K rounds of g = M / (M
+    // K); `ValueError` where that is no whole number.
     """
     group = group_of(devices, microbatches, v)
 
@@ -61,8 +62,8 @@ def looped_breadth_first(devices: int, microbatches: int, v: int = 2) -> Schedul
         F0 F1 F2 F3 f0 f1 f2 f3    b3 b2 b1 b0 B3 B2 B1 B0        (device 0 of 2, M = 4)
            F0 F1 F2 F3 f0 f1 f2 f3 b3 b2 b1 b0 B3 B2 B1 B0
 
-    For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are alive. A stage's
-    gradients are complete, and can be sent, long before the end.
+    For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are
+    alive. A stage's gradients are complete, and can be sent, long before the end.
     """
 
     def order(r):

@@ -41,7 +41,8 @@ def naive(stages: int, microbatches: int) -> Schedule:
            F0    B0       F1    B1
               F0B0           F1B1
 
-    Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive per device.
+    Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive
+    per device.
     """
 
     def order(r):
@@ -53,7 +54,8 @@ def naive(stages: int, microbatches: int) -> Schedule:
 def filled_and_drained(K, M, F, B, c):
     """Return the makespan of a pipeline that fills once and drains once: K - 1 turns more than M.
 
-    Beside that, it waits for the messages of one micro-batch, to the last device and back.
+    Beside that, it waits for the messages of one micro-batch, to the last device and
+    back.
     """
     return (M + K - 1) * (F + B) + 2 * (K - 1) * c
 
@@ -61,10 +63,11 @@ def filled_and_drained(K, M, F, B, c):
 def waits_for_gradients(K, M):
     """Return how often 1F1B waits for two messages more, one to the next device and one back.
 
-    Device r begins the forward of micro-batch i + K - r after the backward of i. For device 0, that one came
-    back by 2 (K - 1) messages, so each K micro-batches are K - 1 waits later than those before. Among the
-    first K, device K - 2 does the forward of 2 after the backward of 0, which is a wait; device K - 3 does
-    that of 3 after the backward of 0, two waits; and so on.
+    Device r begins the forward of micro-batch i + K - r after the backward of i. For
+    device 0, that one came back by 2 (K - 1) messages, so each K micro-batches are K -
+    1 waits later than those before. Among the first K, device K - 2 does the forward of
+    2 after the backward of 0, which is a wait; device K - 3 does that of 3 after the
+    backward of 0, two waits; and so on.
     """
     rounds, place = divmod(M - 1, K)
     return rounds * (K - 1) + max(0, place - 1)
@@ -84,8 +87,8 @@ def gpipe(stages: int, microbatches: int) -> Schedule:
            F0 F1 F2       B2 B1 B0
               F0 F1 F2 B2 B1 B0
 
-    The last micro-batch goes back first, as in the paper's figure. Makespan (M + K - 1)(F + B) ticks; M
-    micro-batches are alive on every device.
+    The last micro-batch goes back first, as in the paper's figure. Makespan (M + K -
+    1)(F + B) ticks; M micro-batches are alive on every device.
     """
 
     def order(r):
@@ -135,9 +138,10 @@ def one_f_one_b(stages: int, microbatches: int) -> Schedule:
            F0 F1    B0 F2 B1 F3 B2    B3
               F0 B0 F1 B1 F2 B2 F3 B3
 
-    Device r of K warms up with min(K - r - 1, M) forwards. Makespan (M + K - 1)(F + B) ticks, as
-    GPipe's; but only min(M, K - r) micro-batches are alive on device r. Where a message takes c ticks, GPipe
-    waits for 2 (K - 1) messages, 1F1B for 2 (K - 1)/K c with each micro-batch, see `waits_for_gradients`.
+    Device r of K warms up with min(K - r - 1, M) forwards. Makespan (M + K - 1)(F + B)
+    ticks, as GPipe's; but only min(M, K - r) micro-batches are alive on device r. Where
+    a message takes c ticks, GPipe waits for 2 (K - 1) messages, 1F1B for 2 (K - 1)/K c
+    with each micro-batch, see `waits_for_gradients`.
     """
 
     def order(r):
@@ -159,9 +163,9 @@ def eager_one_f_one_b(stages: int, microbatches: int) -> Schedule:
            F0 F1 F2 B0    F3 B1    B2    B3
               F0 B0 F1 B1 F2 B2 F3 B3
 
-    Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan (M + K - 1)(F + B) ticks, as 1F1B's,
-    with min(M, 2(K - r) - 1) micro-batches alive on device r; but a message that takes time delays fewer
-    actions.
+    Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan (M + K - 1)(F +
+    B) ticks, as 1F1B's, with min(M, 2(K - r) - 1) micro-batches alive on device r; but
+    a message that takes time delays fewer actions.
     """
 
     def order(r):
@@ -176,12 +180,15 @@ def data_parallel(devices: int, microbatches: int, stages: int = 1) -> Schedule:
         0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1
         0F2 1F2 1B2 0B2
 
-    devices: D, the copies; at most as many as there are micro-batches.
-    microbatches: M, of the whole mini-batch. The runs are as equal as can be, the first ones longer.
-    stages: in how many parts each copy is cut. Their gradients then can travel one after the other, see
-        `with_all_reduce`.
+    Args:
+        devices: D, the copies; at most as many as there are micro-batches.
+        microbatches: M, of the whole mini-batch. The runs are as equal as can be, the
+            first ones longer.
+        stages: in how many parts each copy is cut. Their gradients then can travel one
+            after the other, see `with_all_reduce`.
 
-    Makespan ceil(M/D) (F + B) ticks, and the time of the all-reduce; 1 micro-batch is alive on each device.
+    Makespan ceil(M/D) (F + B) ticks, and the time of the all-reduce; 1 micro-batch is
+    alive on each device.
     """
     devices, microbatches, stages = check_sizes(devices, microbatches, stages)
     if devices > microbatches:

@@ -32,13 +32,14 @@ def halved(order, delay):
 def _of_zb_h1(K, M, F, I, W, c):
     """Return the makespan of ZB-H1.
 
-    Each device works M (F + I + W), and waits (K - 1)(F + I) while one micro-batch goes up and down on the
-    others. Meanwhile it does n - 1 = min(M, K) - 1 passes of other micro-batches: device 0 forwards before
-    its first gradient arrives, the last device input gradients before its last one, and any of them a W in
-    between. The shortest pass decides, since a longer one fits only in part.
+    Each device works M (F + I + W), and waits (K - 1)(F + I) while one micro-batch goes
+    up and down on the others. Meanwhile it does n - 1 = min(M, K) - 1 passes of other
+    micro-batches: device 0 forwards before its first gradient arrives, the last device
+    input gradients before its last one, and any of them a W in between. The shortest
+    pass decides, since a longer one fits only in part.
 
-    With messages, each of the waits of 1F1B is 2 c long; from the K-th on, W ticks of it are filled. This
-    holds if W is the shortest pass.
+    With messages, each of the waits of 1F1B is 2 c long; from the K-th on, W ticks of
+    it are filled. This holds if W is the shortest pass.
     """
     shortest, n_waits = min(F, I, W), waits_for_gradients(K, M)
     if c and W > shortest:
@@ -61,11 +62,12 @@ def zero_bubble_h1(devices: int, microbatches: int) -> Schedule:
            F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
               F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 
-    Makespan M (F + B) + (K - 1)(F + I - min(F, I, W)) ticks, with B = I + W, if M >= K; messages that take up
-    to W/2 ticks add 4 (K - 1) of them, if M > K and W is the shortest of the three. min(M, K) micro-batches
-    are alive on every device, as on 1F1B's first. Where a stage keeps c bytes of each from F to I and w from
-    I to W, device r holds (K - r) c + r w after an F and (K - r - 1) c + (r + 1) w after an I, hence K max(c,
-    w) on the fullest device, K c in 1F1B.
+    Makespan M (F + B) + (K - 1)(F + I - min(F, I, W)) ticks, with B = I + W, if M >= K;
+    messages that take up to W/2 ticks add 4 (K - 1) of them, if M > K and W is the
+    shortest of the three. min(M, K) micro-batches are alive on every device, as on
+    1F1B's first. Where a stage keeps c bytes of each from F to I and w from I to W,
+    device r holds (K - r) c + r w after an F and (K - r - 1) c + (r + 1) w after an I,
+    hence K max(c, w) on the fullest device, K c in 1F1B.
     """
 
     def order(r):
@@ -84,8 +86,9 @@ def zero_bubble_h1(devices: int, microbatches: int) -> Schedule:
 def zero_bubble_h2(devices: int, microbatches: int) -> Schedule:
     """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
 
-    Device r of K has the order of eager 1F1B, with I where that has B, and delays its W by 2r. Makespan M (F
-    + B) + (K - 1) F ticks for F = I = W and M >= 2K - 1; 2K - 1 micro-batches are alive, twice 1F1B's.
+    Device r of K has the order of eager 1F1B, with I where that has B, and delays its W
+    by 2r. Makespan M (F + B) + (K - 1) F ticks for F = I = W and M >= 2K - 1; 2K - 1
+    micro-batches are alive, twice 1F1B's.
     """
 
     def order(r):
@@ -100,9 +103,9 @@ def zero_bubble_h2(devices: int, microbatches: int) -> Schedule:
 class Turns:
     """The actions of one device so far. Forwards of a stage take the micro-batches in turn; backwards, too.
 
-    A word is F, B or I with 0 or 1 for the stage, F0&B1 for two that overlap, W0 or W1 for the oldest I of
-    that stage that has no W yet, and W for the oldest of either. first: the number of the first micro-batch
-    of each stage.
+    A word is F, B or I with 0 or 1 for the stage, F0&B1 for two that overlap, W0 or W1
+    for the oldest I of that stage that has no W yet, and W for the oldest of either.
+    first: the number of the first micro-batch of each stage.
 
     >>> turns = Turns(0, 3)
     >>> turns.do("F0", times=2)
@@ -152,10 +155,10 @@ class Turns:
 def zero_bubble_v(devices: int, microbatches: int) -> Schedule:
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
-    The last device has both middle stages, the first one the first and the last: a micro-batch's backward
-    begins where its forward has ended, on device 0. Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W
-    and M >= 2K - 1, if F is that of both stages together; K micro-batches are alive on every device, as on
-    1F1B's first.
+    The last device has both middle stages, the first one the first and the last: a
+    micro-batch's backward begins where its forward has ended, on device 0. Makespan M
+    (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that of both
+    stages together; K micro-batches are alive on every device, as on 1F1B's first.
 
     Built for at least 2K - 1 micro-batches; what is too much is left out.
     """
@@ -189,9 +192,10 @@ def zero_bubble_v(devices: int, microbatches: int) -> Schedule:
 def interleaved_zero_bubble(devices: int, microbatches: int, v: int = 2) -> Schedule:
     """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
 
-    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a delay of r, so that
-    what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for v = 2 and F = I =
-    W where K divides M; then K micro-batches are alive on every device.
+    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a
+    delay of r, so that what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2
+    (F + I - W) ticks for v = 2 and F = I = W where K divides M; then K micro-batches
+    are alive on every device.
     """
     group = group_of(devices, microbatches, v)
 

@@ -17,7 +17,8 @@ CODE_STYLES = {"light": "default", "dark": "github-dark"}  # of Pygments
 class Shell:
     """What all pages have around them: the links to the others, the style and the script.
 
-    parts: those of `PARTS` that the site has.
+    Args:
+        parts: those of `PARTS` that the site has.
     """
 
     def __init__(self, parts: list[str]) -> None:
@@ -43,9 +44,10 @@ class Shell:
 def as_html(paragraphs: list[str]) -> str:
     """Return paragraphs of a docstring as HTML.
 
-    An indent makes a picture or a formula. Lines "name: what it is" are a list of arguments, lines with "- "
-    in front any other list. Lines with `>>>` in front are code. "Args:", "Returns:" and "Raises:" are
-    headings of what is indented below them. Papers are links.
+    An indent makes a picture or a formula. Lines "name: what it is" are a list of
+    arguments, lines with "- " in front any other list. Lines with `>>>` in front are
+    code. "Args:", "Returns:" and "Raises:" are headings of what is indented below them.
+    Papers are links.
     """
     return "\n".join(map(_paragraph, paragraphs))
 

@@ -61,7 +61,9 @@ def checked_pyodide(folder):
 def write_playground(folder, pyodide=None):
     """Write the playground into a new folder; return how many bytes a browser loads for its engine.
 
-    pyodide: the folder of the unpacked npm package, which is copied; None: browsers load it from `PYODIDE`.
+    Args:
+        pyodide: the folder of the unpacked npm package, which is copied; None: browsers
+            load it from `PYODIDE`.
     """
     folder.mkdir()
     for path in [*LIVE.iterdir(), PACKAGE / "plots" / "paint.js"]:

@@ -47,7 +47,9 @@ def write_reference(folder: Path, shell: Shell) -> int:
 class Reference:
     """What the pages say.
 
-    docs: {name in `minipipe.__all__` or `MORE`: pdoc's object for it}, the modules after all others.
+    Attributes:
+        docs: {name in `minipipe.__all__` or `MORE`: pdoc's object for it}, the modules
+            after all others.
     """
 
     def __init__(self) -> None:
