@@ -1,8 +1,8 @@
 """Simulated hardware: devices that run programs, links between them, a clock, memory, and a run's trace.
 
 Where to read: `requests` is what a program can ask for. `clock` runs programs, and
-`mail` hands their messages over. `trace` is what has happened, and `why` says why it
-took so long.
+`mail` carries their messages. `trace` is what has happened, and `why` says why it took
+so long.
 """
 
 from .clock import Cluster

@@ -1,49 +1,60 @@
-"""The clock: what is to happen in each tick, and the programs that it resumes when their time has come."""
+"""The clock: what is due in each tick, and the programs that it resumes then."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
+from typing import Any
 
 from ..checks import function, is_plain, real_number
-from .links import Link
-from .mail import DeadlockError, Mail, Wait, check_all_received, deadlock_message, devices_of, shares_of
+from .links import Link, Port
+from .mail import DeadlockError, Lane, Mail, Wait, check_all_received, deadlock_message, devices_of, shares_of
 from .memory import Accounts
 from .record import TICKS, Record
-from .requests import Compute, Receive, Send
+from .requests import Compute, Program, Receive, Send
 from .trace import Tick, Trace
 
 
-# What is to happen, tick by tick.
+# What is due, tick by tick.
 
 class Due:
-    """What happens in one tick, in this order; a lane is named by its number.
+    """All that happens in one tick. Lanes are given by their numbers. The order is:
 
-    1. Programs go on, after what they have finished, up to their next Compute or wait.
-    2. A Compute starts: once no program goes on any more, so that `tick` can stop
+    1. Programs that have finished a Compute or a wait go on, up to their next one.
+    2. A Compute starts. Until then no program can go on, so that `tick` can stop
        between ends and starts.
     3. Messages enter ports. Only now is it known which of them wait, so a tie is
        decided among all of them.
-    4. Lanes that wait for any device choose: a message that went through a port without
+    4. Lanes that wait for any device choose. A message that went through a port without
        delay counts, too.
 
-    After each step, whatever it has caused in the same tick (work of no ticks) comes
-    first again. Of several lanes, the one with the lowest number comes first.
+    After each step the order begins anew, since work of no ticks ends in the same tick.
+    Of several lanes, the one with the lowest number comes first.
+
+    Args:
+        tick: the number of the tick.
 
     Attributes:
         resuming: a heap of the lanes whose programs go on.
-        starting: a heap of the lanes that have come to a Compute.
+        starting: a heap of the lanes that start a Compute.
         ports: the tick, if messages enter the links and ports that are free then; else
             None.
         choosing: {lane that waits for any device: the tick at which it takes the
-            message that has come first}.
+            earliest message}.
     """
 
     __slots__ = ("choosing", "ports", "resuming", "starting", "tick")
 
-    def __init__(self, tick):
-        self.tick, self.resuming, self.starting, self.ports, self.choosing = tick, [], [], None, {}
+    def __init__(self, tick: float):
+        self.tick = tick
+        self.resuming: list[int] = []
+        self.starting: list[int] = []
+        self.ports: float | None = None
+        self.choosing: dict[int, float] = {}
 
     @property
-    def is_over(self):
+    def is_over(self) -> bool:
         """Whether nothing more happens in this tick."""
         return not (self.resuming or self.starting or self.choosing) and self.ports is None
 
@@ -51,35 +62,35 @@ class Due:
 class Agenda:
     """The ticks at which something is due.
 
-    Equal numbers, such as 2 and 2.0, are one tick; each lane goes on counting with the
-    number that it has.
+    Equal numbers, such as 2 and 2.0, are one tick, but each lane keeps its own number.
     """
 
-    def __init__(self):
-        self._ticks, self._due = [], {}  # a heap; {tick: its `Due`}
+    def __init__(self) -> None:
+        self._ticks: list[float] = []  # a heap
+        self._due: dict[float, Due] = {}
 
     @property
-    def first(self):
+    def first(self) -> Due | None:
         """The earliest `Due`, or None."""
         return self._due[self._ticks[0]] if self._ticks else None
 
-    def drop_first(self):
+    def drop_first(self) -> None:
         """Drop the earliest tick, which is over."""
         del self._due[heappop(self._ticks)]
 
-    def go_on(self, lane, tick):
+    def go_on(self, lane: Lane, tick: float) -> None:
         """Let the program of `lane` go on at this tick."""
         lane.since = tick
         heappush((self._due.get(tick) or self._add(tick)).resuming, lane.number)
 
-    def let_through(self, tick):
+    def let_through(self, tick: float) -> None:
         """Let messages enter the ports that are free at this tick."""
         due = self._due.get(tick) or self._add(tick)
         if due.ports is None:
             due.ports = tick
 
-    def choose(self, lane, tick):
-        """Let a lane that waits for any device look, at this tick, at what has arrived."""
+    def choose(self, lane: Lane, tick: float) -> None:
+        """Let `lane`, which waits for a message from any device, choose one at this tick."""
         due = self._due.get(tick) or self._add(tick)
         due.choosing.setdefault(lane.number, tick)
 
@@ -94,28 +105,32 @@ class Cluster:
 
     Args:
         programs: for each device a generator, which yields `Compute`, `Send` and
-            `Receive` requests; or a dict of several that it runs at once, its lanes:
+            `Receive` requests; or a dict of several that run at once, its lanes:
             {"compute": ..., "communication": ...}.
         duration: `duration(label)` gives the ticks of a `Compute` that brings none of
             its own, at least 0; by default, 1.
         link: the `Link` between any two devices, or a dict {(source, to): Link} of
             those that are not free; by default, messages arrive at once.
-        ports: a list of `Port`s, what several links share.
+        ports: a `Port`, which several links share, or a list of them.
         holdings: for each device a function that returns what its programs hold now,
             {kind: nested lists of arrays}. Given these, memory is counted in bytes of
             arrays really held: those, the arguments and the result of a Compute while
             it lasts (before and after its function, whichever is more), and the
             messages that have arrived and were not received yet.
-        memory_limit: bytes per device; past it, `MemoryLimitError`.
-        shares: for each device, how many stages it has, by default 1. What one of them
-            keeps of a micro-batch counts as that part of what the device keeps of it.
-        unit: what a tick is, "ticks" or "seconds"; the trace says so.
+        memory_limit: bytes per device; above it, the run stops with `MemoryLimitError`.
+        shares: for each device, how many stages it has, by default 1. A micro-batch on
+            one of n stages counts as 1/n micro-batch alive on the device.
+        unit: what a tick is, "ticks" or "seconds", for the trace.
+
+    Attributes:
+        now: the current tick.
+        failure: the exception that has stopped the run, or None.
+        record: the `Record` that `trace` reads.
 
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in
     proportion to the number of requests, not of ticks. A Compute's function is called
-    at the start of its span. What has happened so far is in `trace`. If no device can
-    move, `DeadlockError` says who waits for whom; if all have finished and a message
-    was not received, `UnreceivedError` names it.
+    at the start of its span. If no device can go on, `DeadlockError` says who waits for
+    whom; if all have finished and a message was not received, `UnreceivedError` names it.
 
     >>> def left():
     ...     yield Compute("work")
@@ -130,8 +145,10 @@ class Cluster:
     """
 
     def __init__(
-        self, programs, duration=None, link=Link(), holdings=None, memory_limit=None, ports=(), shares=None,
-        unit=TICKS,
+        self, programs: Sequence[Program | dict[str, Program]],
+        duration: Callable[[Any], float] | None = None, link: Link | dict = Link(),
+        holdings: Sequence[Callable[[], dict]] | None = None, memory_limit: float | None = None,
+        ports: Port | Sequence[Port] = (), shares: Sequence[int] | None = None, unit: str = TICKS,
     ):
         self._devices, self._lanes = devices_of(programs)
         if memory_limit is not None and holdings is None:
@@ -139,8 +156,8 @@ class Cluster:
         if memory_limit is not None:
             note = " bytes, such as 8 * 2**30"
             memory_limit = real_number("memory_limit", memory_limit, above=0, note=note, infinite=True)
-        self.now = 0
-        self.failure = None  # the exception that has stopped the run
+        self.now: float = 0
+        self.failure: BaseException | None = None
         self._duration = (lambda label: 1) if duration is None else function("duration", duration)
         self._agenda = Agenda()
         for lane in self._lanes:
@@ -153,8 +170,8 @@ class Cluster:
             self._accounts = Accounts(holdings, memory_limit, self._devices, self.record)
         self._mail = Mail(link, ports, self._devices, self._agenda, self.record, self._accounts)
 
-    def __getstate__(self):
-        """Return what a copy or a pickle keeps of a run that is over: the record of what has happened."""
+    def __getstate__(self) -> dict:
+        """Return what a copy or a pickle keeps of a finished run: its record."""
         if not self.done and self.failure is None:
             raise RuntimeError(
                 "this run is under way, and its programs cannot be copied: go on to its end first"
@@ -163,30 +180,30 @@ class Cluster:
         return self.__dict__ | nothing
 
     @property
-    def done(self):
-        """Whether all programs have come to their end."""
+    def done(self) -> bool:
+        """Whether all programs have finished."""
         return None not in self.record.finished
 
     @property
-    def trace(self):
+    def trace(self) -> Trace:
         """The `Trace` of all that has happened so far."""
         return Trace(self.record.snapshot())
 
-    def tick(self):
+    def tick(self) -> Tick:
         """Move every device by one tick; return a `Tick`, which is true while there is more to do."""
         self.now += 1
         self._advance(self.now)
         return Tick(self, self.now, not self.done)
 
-    def run(self):
-        """Go on to the end of all programs, and return the trace."""
+    def run(self) -> Trace:
+        """Run all programs to their end, and return the trace."""
         self._advance(inf)
         trace = self.trace
         self.now = max(self.now, trace.makespan)
         return trace
 
     def _advance(self, until):
-        """Do all that happens before tick `until`; at `until`, end what is over, but start nothing.
+        """Do all that happens before tick `until`; at `until`, end spans, but start none.
 
         So after `tick()` a trace shows whole ticks: what starts at `until` belongs to
         the next one.
@@ -213,10 +230,10 @@ class Cluster:
             raise
 
     def _do(self, due, only_ends):
-        """Do what happens in one tick, or only end what is over, and start nothing.
+        """Do all that is due in one tick; with `only_ends`, end spans, but start none.
 
-        Each lane goes on with its own number of the tick: one may count 2, another 2.0,
-        and exact lanes stay exact.
+        Each lane keeps its own number of the tick: one may count 2, another 2.0, and
+        exact lanes stay exact.
         """
         lanes, resuming, starting = self._lanes, due.resuming, due.starting
         while True:

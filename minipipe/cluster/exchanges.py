@@ -1,30 +1,36 @@
-"""Exchanges among all devices of a group, found in the messages of a run, and how much of them is hidden."""
+"""Exchanges among all devices of a group, found in the messages of a run, and the part that is hidden."""
+
+from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .record import COMPUTE, MESSAGE_WIDTH, Message, rows
+from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Record, rows
+
+if TYPE_CHECKING:
+    from .trace import Trace
+    from .why import IdlePart
 
 
-# What the label of a message says.
+# What the label of a message tells.
 
 AXES = {"tp": "among shards (tp)", "dp": "among copies (dp)", "pp": "between stages (pp)"}
 GROUPS = {"stage": "dp", "layers of stage": "dp", "shards of device": "tp"}  # how names of `Group`s begin
 CALL = re.compile(rf"(({'|'.join(GROUPS)}) \d+): (?:(\d+) of \d+: )?(.+?) (\d+)(?=[ :]|$)")
-KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"}  # of work: as an action has
+KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"}  # those of the actions
 
 
 class Call(NamedTuple):
     """A call of a collective, to which messages belong: the same on all devices of its group.
 
     Args:
-        group: the beginning of its name.
-        number: of the call, in the order of the group.
-        axis: along which the devices of the group differ, one of `AXES`.
-        kind: of work, that of an action if one does the same.
+        group: how its name begins, such as "stage 0".
+        number: the number of the call in its group, in order.
+        axis: the axis along which the devices of the group differ, one of `AXES`.
+        kind: the kind of work: that of an action if one does the same.
         words: what is exchanged.
     """
 
@@ -38,8 +44,8 @@ class Call(NamedTuple):
         return self.words
 
 
-def call_of(label):
-    """Return the `Call` to which the message with this label belongs; None if it goes between stages.
+def call_of(label: object) -> Call | None:
+    """Return the `Call` to which a message with this label belongs; None for one between stages.
 
     >>> print(call_of("stage 0: owners all-reduce 1: add"), call_of("0F1"))
     the all-reduce of the gradients of stage 0 None
@@ -47,7 +53,7 @@ def call_of(label):
     found = CALL.match(label) if type(label) is str else None
     if found is None:
         return None
-    # whole: the number of the call that has this one as a part
+    # whole: the number of the call of which this one is a part
     group, beginning, whole, name, number = found.groups()
     what = name if " of " in name else name.split()[-1]  # without the algorithm
     axis = GROUPS[beginning]
@@ -63,7 +69,7 @@ class Exchange(NamedTuple):
     Args:
         label: the action that started it, in a lane of its own; else its `Call`.
         start, end: ticks.
-        axis: along which the devices of the exchange differ, "dp" or "tp".
+        axis: the axis along which the devices of the exchange differ, "dp" or "tp".
     """
 
     device: int
@@ -74,10 +80,10 @@ class Exchange(NamedTuple):
     axis: str
 
 
-def exchanges_of(trace, record):
+def exchanges_of(trace: Trace, record: Record) -> list[Exchange]:
     """Return the `Trace.exchanges` of a run, found in its record."""
     asked, messages = {index: start for _, start, _, index in rows(record.waits, 4)}, record.messages
-    periods = {}  # {(lane, its `Call`): [the first tick, the last one]}
+    periods: dict = {}  # {(lane, its `Call`): [the first tick, the last one]}
     for index, label in zip(range(0, len(messages), MESSAGE_WIDTH), messages[::MESSAGE_WIDTH]):
         call = call_of(label)
         if call is None:
@@ -90,14 +96,14 @@ def exchanges_of(trace, record):
             period = periods.setdefault((number_of_lane, call), [first, last])
             period[:] = min(period[0], first), max(period[1], last)
     beside = {lane: trace.spans_of(*lane) for lane in trace.lanes if lane[1] != COMPUTE}
-    found = {}  # {all of an exchange but its start: the start}; the calls before a mark are one exchange
+    found: dict = {}  # {all of an exchange but its start: the start}; calls before a mark are one exchange
     for (number, call), (start, end) in periods.items():
         (device, lane), label = record.lanes[number], call
         if lane != COMPUTE:
             spans = beside.get((device, lane), [])
             at = bisect_left(spans, end, key=lambda span: span.start)
             if at == len(spans):
-                continue  # it is under way
+                continue  # it is in flight
             label, end = spans[at].label, spans[at].start
         place = device, label, end, lane, call.axis
         found[place] = min(start, found.get(place, start))
@@ -107,9 +113,10 @@ def exchanges_of(trace, record):
 
 # How much of the time of exchanges passes while devices compute.
 
-def times_of_exchanges(trace, parts_of):
-    """Return what `Explanation.exchanges` does. parts_of: {`Idle`: its `IdlePart`s}."""
-    busy, exposed = {}, Counter()  # {(axis, device): [(start, end)]}; {axis: ticks}
+def times_of_exchanges(trace: Trace, parts_of: dict[Idle, list[IdlePart]]) -> dict[str, dict[str, float]]:
+    """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}; see `Explanation.exchanges`."""
+    busy: dict = {}  # {(axis, device): [(start, end)]}
+    exposed: Any = Counter()  # {axis: ticks}
     for each in trace.exchanges:
         busy.setdefault((each.axis, each.device), []).append((each.start, each.end))
     for label, *devices, sent, arrived, _, _, _, _ in trace.messages:
@@ -121,7 +128,7 @@ def times_of_exchanges(trace, parts_of):
             if type(blame) is Message and idle.device in (blame.source, blame.to):
                 axis = getattr(call_of(blame.label), "axis", "pp")
             exposed[axis] += end - start
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for axis, device in sorted(busy, key=lambda place: [*AXES].index(place[0])):
         of_axis = found.setdefault(axis, {"busy": 0, "hidden": 0, "exposed": exposed[axis]})
         own = _merged(busy[axis, device])
@@ -132,7 +139,7 @@ def times_of_exchanges(trace, parts_of):
 
 
 def _merged(periods):
-    """Return the periods, a list of (start, end), in the order of time; those that overlap are one."""
+    """Return the periods, a list of (start, end), in the order of time; overlapping ones are merged."""
     found = []
     for start, end in sorted(periods):
         if found and start <= found[-1][1]:

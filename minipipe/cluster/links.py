@@ -1,11 +1,19 @@
-"""How fast messages travel between two devices and through ports that they share, and who carries them."""
+"""How fast messages travel over links between devices and through shared ports, and their queues."""
+
+from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import inf
 
+from typing import TYPE_CHECKING, Any
+
 from ..checks import items_of, real_number, shown, whole_number
+
+if TYPE_CHECKING:
+    from .record import Record
 
 
 def _checked_bandwidth(value):
@@ -23,10 +31,10 @@ class Link:
     Args:
         latency: ticks, 0 or more.
         bandwidth: bytes per tick, above 0.
-        blocking: whether the sender does nothing else until its message has arrived; if
-            not, the transfer overlaps with its work.
-        rendezvous: whether a message sets out only when the receiver asks for it, and
-            the sender does nothing else until then, as with a synchronous send in MPI.
+        blocking: whether the sender waits until its message has arrived; if not, the
+            transfer overlaps with its work.
+        rendezvous: whether a message leaves only when the receiver asks for it, and the
+            sender waits until then, as with a synchronous send in MPI.
     """
 
     latency: float = 0
@@ -45,31 +53,31 @@ FREE = Link()  # every message arrives when it is sent
 
 @dataclass(frozen=True)
 class Port:
-    """A way that several messages share: one message at a time passes, n bytes in n / bandwidth ticks.
+    """A port that several links share: one message at a time passes, n bytes in n / bandwidth ticks.
 
     Args:
         bandwidth: bytes per tick, above 0.
         sends: the devices whose outgoing messages pass through this port.
-        receives: the devices whose incoming messages do.
-        between: g, if only messages between nodes of g devices do, which are numbered
-            node by node.
-        within: g, if only messages within a node of g devices do.
+        receives: the devices whose incoming messages pass through it.
+        between: g, if it takes only messages between two nodes of g devices; devices
+            are numbered node by node.
+        within: g, if it takes only messages within a node of g devices.
 
     A message that passes several ports and a link starts when all of them are free, and
     occupies all of them for as long as the narrowest takes; it reserves none of them
     before. The messages that leave a device through the same ports form one queue,
     first in, first out. Of several messages that could start in the same tick, the
-    message of the lower device does.
+    message of the lowest device does.
 
-    >>> nic = Port(16, sends=[0], between=4)                # the way out of device 0 to other nodes
+    >>> nic = Port(16, sends=[0], between=4)                # from device 0 to other nodes
     >>> nic.takes(0, 3), nic.takes(0, 4)
     (False, True)
     >>> bus = Port(16, sends=range(4), receives=range(4))   # four devices on one bus
     """
 
     bandwidth: float
-    sends: tuple = ()
-    receives: tuple = ()
+    sends: Sequence[int] = ()
+    receives: Sequence[int] = ()
     between: int | None = None
     within: int | None = None
 
@@ -94,7 +102,7 @@ class Port:
                 f"{self.within} devices stay within {self.between}: use one of both"
             )
 
-    def takes(self, source, to):
+    def takes(self, source: int, to: int) -> bool:
         """Tell whether a message from device `source` to device `to` passes through this port."""
         if source not in self.sends and to not in self.receives:
             return False
@@ -102,10 +110,13 @@ class Port:
         return leaves and (self.within is None or source // self.within == to // self.within)
 
 
-def ports(devices, bandwidth, between=None, within=None):
+def ports(
+    devices: int, bandwidth: float, between: int | None = None, within: int | None = None
+) -> list[Port]:
     """Return an egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
 
     Args:
+        devices: the number of devices.
         between, within: the messages that pass them, as for `Port`; all, if left out.
 
     >>> cluster = ports(8, 450, within=4) + ports(8, 50, between=4)     # two nodes with NVLink and NICs
@@ -114,40 +125,42 @@ def ports(devices, bandwidth, between=None, within=None):
     """
     found = []
     for r in range(whole_number("devices", devices, 1)):
-        ways = dict(sends=(r,)), dict(receives=(r,))
-        found += [Port(bandwidth, **way, between=between, within=within) for way in ways]
+        found.append(Port(bandwidth, sends=(r,), between=between, within=within))
+        found.append(Port(bandwidth, receives=(r,), between=between, within=within))
     return found
 
 
-def check_link(link):
-    """Raise `ValueError` for what is neither a `Link` nor a dict."""
+def check_link(link: object) -> None:
+    """Raise `ValueError` unless `link` is a `Link` or a dict."""
     if not isinstance(link, (Link, dict)):
         raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
 
 
-def links_between(link, devices):
-    """Return {(source, to): Link} for the pairs of devices whose messages take time, or make somebody wait.
+def links_between(link: Link | dict[tuple[int, int], Link], devices: int) -> dict[tuple[int, int], Link]:
+    """Return {(source, to): Link} for the pairs of devices whose messages take time, or make a lane wait.
 
-    link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of those that are not free.
-    Raises `ValueError` for anything else.
+    Args:
+        link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of
+            those that are not free; `ValueError` for anything else.
+        devices: the number of devices.
 
     >>> links_between({(0, 1): Link(latency=3)}, devices=2)
     {(0, 1): Link(latency=3, bandwidth=inf, blocking=False, rendezvous=False)}
     """
     n = whole_number("devices", devices, 0)
-    devices = range(n)
+    numbers = range(n)
     if isinstance(link, Link):
-        link = {} if link == FREE else {(source, to): link for source in devices for to in devices}
+        link = {} if link == FREE else {(source, to): link for source in numbers for to in numbers}
     check_link(link)
     for pair, value in link.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in devices for device in pair)):
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in numbers for device in pair)):
             raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n - 1}")
         if not isinstance(value, Link):
             raise ValueError(f"the link {pair} is {shown(value)}: write for instance Link(latency=1)")
     return {(source, to): value for (source, to), value in link.items() if source != to and value != FREE}
 
 
-def in_nodes(devices, node_size, inside, between):
+def in_nodes(devices: int, node_size: int, inside: Link, between: Link) -> dict[tuple[int, int], Link]:
     """Return {(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
 
     Args:
@@ -163,54 +176,64 @@ def in_nodes(devices, node_size, inside, between):
     return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
 
 
-def check_ports(ports):
-    """Raise `ValueError` for what is not a list of ports."""
+def check_ports(ports: Sequence) -> None:
+    """Raise `ValueError` unless all items are ports."""
     for port in ports:
         if not isinstance(port, Port):
             wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"
             raise ValueError(f"ports has {shown(port)}: pass {wanted}")
 
 
-def checked_ports(ports, devices):
+def checked_ports(ports: Port | Sequence[Port], devices: int) -> list[Port]:
     """Return `ports` as a list; raise `ValueError` for what is not a port of these devices."""
     devices = whole_number("devices", devices, 0)
-    items = items_of(ports)
-    ports = [ports] if items is None else items
-    check_ports(ports)
-    for port in ports:
+    found = items_of(ports)
+    found = [ports] if found is None else found
+    check_ports(found)
+    for port in found:
         for device in (*port.sends, *port.receives):
             if device not in range(devices):
                 raise ValueError(f"{port} is of device {device}: devices are 0..{devices - 1}")
-    return ports
+    return found
 
 
-# The carrier of messages: when each sets out, and when it arrives.
+# The carrier of messages: when each leaves, and when it arrives.
 
 class MessageInFlight:
     """A message that has been sent and not received.
 
     Args:
+        label, source, to, value, n_bytes: as for `Send`, with the device that sends.
         row: the index of its row in the record.
-        arrival: the tick; None as long as it is not known.
+        arrival: the tick; None while it is unknown.
 
     Attributes:
-        is_held: whether it waits to be asked for by its receiver.
-        sender: the lane that sent it, if that waits until the message is asked for, or
-            for its arrival.
+        is_held: whether it waits until its receiver asks for it.
+        sender: the lane that sent it, while that waits until the message is asked for,
+            or has arrived; else None.
     """
 
     __slots__ = ("label", "source", "to", "value", "n_bytes", "row", "arrival", "is_held", "sender")
 
-    def __init__(self, label, source, to, value, n_bytes, row, arrival):
+    def __init__(
+        self, label: Any, source: int, to: int, value: Any, n_bytes: float, row: int, arrival: float | None
+    ):
         self.label, self.source, self.to = label, source, to
-        self.value, self.n_bytes, self.row, self.arrival = value, n_bytes, row, arrival
-        self.sender, self.is_held = None, False
+        self.value, self.n_bytes, self.row = value, n_bytes, row
+        self.arrival: Any = arrival
+        self.sender: Any = None
+        self.is_held = False
 
 
 class Carrier:
     """The links and ports of a cluster, and the messages that wait for them.
 
-    A message that passes no port gets its arrival as soon as it sets out: each link
+    Args:
+        link, ports: as for `Cluster`.
+        devices: the number of devices.
+        record: the `Record` to which queues are written.
+
+    A message that passes no port gets its arrival as soon as it leaves: each link
     serves in order, and the tick when it is free is known. A message that passes a port
     goes into a queue: the queue of the ports by which it leaves its sender, or, if
     there are none, the queue of its link. The head of a queue starts when its link and
@@ -218,20 +241,20 @@ class Carrier:
     only one of them may overtake it.
     """
 
-    def __init__(self, link, ports, devices, record):
+    def __init__(self, link: Link | dict, ports: Port | Sequence[Port], devices: int, record: Record):
         self._links = links_between(link, devices)
         self._ports = checked_ports(ports, devices)
         self._record = record
-        self._ways = {}    # {(source, to): what `_way` returns for it}
-        self._passed = {}  # {link (source, to), or number of a port: (tick when it is free, row of its last)}
-        self._queues = {}  # {queue, see `_way`: its messages, and since when each of them waits}
+        self._ways: dict = {}    # {(source, to): what `_way` returns for it}
+        self._passed: dict = {}  # {link (source, to), or number of a port: (tick when free, row of its last)}
+        self._queues: dict = {}  # {queue, see `_way`: its messages, and since when each of them waits}
         self.all_free = not (self._links or self._ports)  # then a message arrives when it is sent
 
-    def link(self, source, to):
-        """The `Link` between two devices."""
+    def link(self, source: int, to: int) -> Link:
+        """Return the `Link` between two devices."""
         return self._links.get((source, to), FREE)
 
-    def set_out(self, message, now):
+    def set_out(self, message: MessageInFlight, now: float) -> bool:
         """Start `message`, or put it into the queue of its port; return whether its arrival is known."""
         passes, _, queue = self._way(message)
         if queue is None:
@@ -240,13 +263,13 @@ class Carrier:
         self._queues.setdefault(queue, deque()).append((message, now))
         return False
 
-    def let_through(self, now):
-        """Start the first messages of all queues whose way is free at tick `now`.
+    def let_through(self, now: float) -> tuple[list[MessageInFlight], set[float]]:
+        """Start the first messages of all queues whose link and ports are free at tick `now`.
 
         Return these messages, and the ticks at which they will have passed.
         """
         started, passed_at = [], set()
-        # Of several queues whose way is free in this tick, the lower device comes first: one rule for ties,
+        # Of several queues that could start in this tick, the lowest device comes first: one rule for ties,
         # so that a run does not depend on the order in which programs were resumed.
         for _, queue in sorted(self._queues.items()):
             while queue and self._free_at(self._way(queue[0][0])[0]) <= now:
@@ -258,9 +281,10 @@ class Carrier:
     def _way(self, message):
         """Return what a message passes, the smallest bandwidth there, and its queue.
 
-        passes: the link (source, to), and the numbers of ports. A link that lets everything pass at once is
-            left out, since nothing waits for it.
-        queue: (source, the ports by which it leaves), or (source, (), to) without them; None without a port.
+        It passes the link (source, to) and the ports, given by number; or nothing, (),
+        if there is no port and the link has no limit of bandwidth. The queue is
+        (source, the ports by which it leaves), or (source, (), to) if it only enters
+        by ports; None without a port.
         """
         source, to = pair = message.source, message.to
         if pair not in self._ways:
@@ -274,11 +298,11 @@ class Carrier:
         return self._ways[pair]
 
     def _free_at(self, passes):
-        """Return the tick from which on all that a message passes is free."""
+        """Return the tick from which all that a message passes is free."""
         return max((self._passed[what][0] for what in passes if what in self._passed), default=0)
 
     def _start(self, message, since, begin):
-        """Let a message that waited since `since` pass from tick `begin` on; return when it has passed."""
+        """Let a message that waited since `since` pass from tick `begin`; return when it has passed."""
         passes, bandwidth, _ = self._way(message)
         if begin > since:
             before = [self._passed[what] for what in passes if what in self._passed]

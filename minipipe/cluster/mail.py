@@ -1,46 +1,58 @@
-"""The devices and their programs; how messages get from a Send to a Receive, and who waits meanwhile."""
+"""Devices, their lanes, and how messages get from a Send to a Receive while lanes wait."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..checks import is_plain, listed, real_number, whole_numbers
-from .links import Carrier, MessageInFlight
-from .memory import own
-from .record import COMPUTE, lane_name
-from .requests import ANY
+from .links import Carrier, Link, MessageInFlight, Port
+from .memory import Accounts, own
+from .record import COMPUTE, Record, lane_name
+from .requests import ANY, Program, Receive, Send
+
+if TYPE_CHECKING:
+    from .clock import Agenda
 
 
-# Where the devices and their programs stand.
+# The state of the devices and their programs.
 
 class Device:
     """One device.
 
     Attributes:
-        inbox: {(source, label): a message that nobody has received yet}.
+        lanes: its `Lane`s.
+        inbox: {(source, label): a message that was not received yet}.
         waiting: {(source, label): the lane that waits for this message}.
-        choosing: {label: the lane that waits for a message of this name from anybody}.
-        n_running: how many of its programs are not over.
+        choosing: {label: the lane that waits for a message of this name from any device}.
+        n_running: how many of its programs have not finished.
     """
 
     __slots__ = ("choosing", "inbox", "lanes", "n_running", "waiting")
 
-    def __init__(self):
-        self.lanes, self.inbox, self.waiting, self.choosing, self.n_running = [], {}, {}, {}, 0
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+        self.inbox: dict[tuple, MessageInFlight] = {}
+        self.waiting: dict[tuple, Lane] = {}
+        self.choosing: dict[object, Lane] = {}
+        self.n_running = 0
 
 
 class Lane:
-    """One program of a device, and where it stands.
+    """One program of a device, and its state.
 
     Args:
         number: its place among the lanes of all devices.
+        device: the number of its device.
+        name: such as "compute".
+        program: a generator; `resume(answer)` runs it up to its next request.
 
     Attributes:
-        program, resume: a generator; `resume(answer)` goes on with it, up to its next
-            request.
         answer: what the program is resumed with.
-        starts: a Compute that it has come to in this tick.
+        starts: the Compute that it starts in this tick.
         waits_for: (label, other device, whether that device must ask for it first) of
-            the message that it waits for, as long as nobody knows when that arrives.
-        since: the tick at which it came to the Compute, or began to wait.
+            the message that it waits for, while the arrival is unknown.
+        since: the tick at which it reached the Compute, or began to wait.
         work: the arguments of its Compute, and its result.
     """
 
@@ -48,18 +60,22 @@ class Lane:
         "answer", "device", "name", "number", "program", "resume", "since", "starts", "waits_for", "work",
     )
 
-    def __init__(self, number, device, name, program):
+    def __init__(self, number: int, device: int, name: str, program: Program):
         self.number, self.device, self.name = number, device, name
         self.program, self.resume = program, program.send
-        self.answer = self.starts = self.waits_for = self.work = None
-        self.since = 0
+        self.answer: Any = None
+        self.starts: Any = None
+        self.waits_for: tuple[Any, int | str, bool] | None = None
+        self.work: Any = None
+        self.since: float = 0
 
 
-def devices_of(programs):
+def devices_of(programs: Sequence[Program | dict[str, Program]]) -> tuple[list[Device], list[Lane]]:
     """Return (devices, lanes) that run `programs`; raise `ValueError` for what is not a program."""
     if hasattr(programs, "send"):
         raise ValueError("programs is one program: pass a list, [program], with one for each device")
-    devices, lanes = [], []
+    devices: list[Device] = []
+    lanes: list[Lane] = []
     for number, program in enumerate(listed("programs", programs, least=0)):
         device = Device()
         for name, of_lane in _lanes_of(program, number).items():
@@ -68,7 +84,7 @@ def devices_of(programs):
             device.lanes.append(lane)
         device.n_running = len(device.lanes)
         devices.append(device)
-    first = {}
+    first: dict[Program, Lane] = {}
     for lane in lanes:
         other = first.setdefault(lane.program, lane)
         if other is not lane:
@@ -78,7 +94,7 @@ def devices_of(programs):
 
 
 def _lanes_of(program, number):
-    """Return {name of a lane: its program} of device `number`."""
+    """Return {lane: its program} for device `number`."""
     lanes = program if isinstance(program, dict) else {COMPUTE: program}
     if COMPUTE not in lanes:
         names = f"the lanes {', '.join(map(repr, lanes))}" if lanes else "no lanes"
@@ -93,7 +109,7 @@ def _lanes_of(program, number):
     return lanes
 
 
-def shares_of(shares, devices):
+def shares_of(shares: Sequence[int] | None, devices: int) -> list[int]:
     """Return for each device how many stages share it: 1, unless `shares` says otherwise."""
     if shares is None:
         return [1] * devices
@@ -106,18 +122,18 @@ def shares_of(shares, devices):
 # Why a run stops before its end.
 
 class DeadlockError(RuntimeError):
-    """No device can move, and some have not finished. The message names who waits for whom."""
+    """No device can go on, and some have not finished. The message says which device waits for which."""
 
 
 class UnreceivedError(RuntimeError):
-    """All devices have finished, and messages are left that none of them has received."""
+    """All devices have finished, and some messages were never received."""
 
 
 class Wait(NamedTuple):
     """A lane waits for the message `label` from the device `other`, which may be `ANY`.
 
     Args:
-        asked: whether the lane has sent the message to the other device instead, and
+        asked: whether instead the lane has sent the message to the other device, and
             waits until that device asks for it.
     """
 
@@ -134,11 +150,11 @@ class Wait(NamedTuple):
         return f"{name} waits {what}"
 
 
-def deadlock_message(waits):
-    """Return who waits for whom: a cycle, or a chain that ends at a device that cannot help any more.
+def deadlock_message(waits: Sequence[Wait]) -> str:
+    """Return who waits for whom: a cycle, or a chain that ends at a device that has finished.
 
     Args:
-        waits: a `Wait` for each lane that is not over.
+        waits: a `Wait` for each lane that has not finished.
 
     >>> deadlock_message([Wait(0, "compute", "x", 1, False)])
     'deadlock: device 0 waits for x from device 1: and device 1 has finished without sending it'
@@ -162,11 +178,11 @@ def deadlock_message(waits):
     return f"deadlock: {', '.join(map(str, path))}: {end}"
 
 
-def check_all_received(devices):
-    """Raise `UnreceivedError` if a message lies in an inbox, with its sender and its label.
+def check_all_received(devices: dict[int, Device]) -> None:
+    """Raise `UnreceivedError`, with sender and label, if a message was not received.
 
     Args:
-        devices: {number: the `Device`}, whose programs have all come to their end.
+        devices: {number: the `Device`}, whose programs have all finished.
     """
     left = [(source, label, to) for to, device in devices.items() for source, label in device.inbox]
     if left:
@@ -178,18 +194,18 @@ def check_all_received(devices):
         )
 
 
-def sent_twice(source, label, to):
-    """Return why a message cannot be sent while another one of its name lies in the inbox."""
+def sent_twice(source: int, label: object, to: int) -> str:
+    """Return the error text for a message whose name is taken by one that was not received yet."""
     return f"device {source} sends {label} to device {to} twice: name each message once"
 
 
-def two_wait(device, label):
-    """Return why two lanes of a device cannot wait for messages of one name."""
+def two_wait(device: int, label: object) -> str:
+    """Return the error text for two lanes of a device that wait for messages of one name."""
     return f"two lanes of device {device} wait for {label}: let one hand it on to the other"
 
 
-def which_devices(devices):
-    """Return which devices there are, for an error that met another one."""
+def which_devices(devices: Sequence) -> str:
+    """Return the part of an error text that says which devices exist."""
     return f"devices are 0..{len(devices) - 1}"
 
 
@@ -203,18 +219,21 @@ class Mail:
         devices: the `Device`s; each has its inbox, and its lanes that wait for a
             message.
         agenda: the `Agenda`, to which the lanes are added that will go on.
-        record, accounts: what is told of each message; accounts is None if nobody
-            counts bytes.
+        record: the `Record` that each message is written to.
+        accounts: the `Accounts` that count bytes, or None.
     """
 
-    def __init__(self, link, ports, devices, agenda, record, accounts):
+    def __init__(
+        self, link: Link | dict, ports: Port | Sequence[Port], devices: list[Device], agenda: Agenda,
+        record: Record, accounts: Accounts | None,
+    ):
         self._carrier = Carrier(link, ports, len(devices), record)
         self._devices, self._agenda, self._record, self._accounts = devices, agenda, record, accounts
         self._numbers = range(len(devices))
         self._all_free = self._carrier.all_free
 
-    def send(self, lane, request, now):
-        """Hand a message over; return whether its lane has to wait."""
+    def send(self, lane: Lane, request: Send, now: float) -> bool:
+        """Send a message; return whether its lane has to wait."""
         source, to, label = lane.device, request.to, request.label
         value, n_bytes = request.value, request.n_bytes
         if to not in self._numbers:
@@ -227,7 +246,7 @@ class Mail:
         receiver, key = self._devices[to], (source, label)
         arrival = now if self._all_free or source == to else None
         row = self._record.sends(label, source, to, now, n_bytes, lane.number, arrival)
-        # Who waits already takes the message at once, and it never lies in an inbox: half of all messages.
+        # A lane that waits already takes the message at once, past the inbox: half of all messages.
         waiting = None if arrival is None else receiver.waiting.pop(key, None)
         if waiting is not None:
             self._deliver(waiting, row, value, now)
@@ -243,8 +262,8 @@ class Mail:
             return True
         return self._set_out(message, lane, now)
 
-    def receive(self, lane, request, now):
-        """Return the message if it has arrived; if not, None: the lane goes on when it does."""
+    def receive(self, lane: Lane, request: Receive, now: float) -> MessageInFlight | None:
+        """Return the message if it has arrived. If not, return None; the lane goes on at the arrival."""
         label, source = request.label, request.source
         if source is ANY:
             self._wait_for_any(lane, label, now)
@@ -255,7 +274,7 @@ class Mail:
         if message is None or message.arrival is None:
             self._wait(lane, source, label, message, now)
             return None
-        if message.arrival > now:  # under way: nothing else can change when it arrives
+        if message.arrival > now:  # in flight: nothing else can change when it arrives
             self.count_received(lane, now)
             self._deliver(lane, message.row, message.value, message.arrival)
             return None
@@ -264,7 +283,7 @@ class Mail:
             self._accounts.has_received(lane.device)
         return message
 
-    def let_through(self, now):
+    def let_through(self, now: float) -> None:
         """Let messages enter the ports that are free, at the end of a tick."""
         started, passed_at = self._carrier.let_through(now)
         for message in started:
@@ -274,15 +293,15 @@ class Mail:
         for tick in passed_at:
             self._agenda.let_through(tick)
 
-    def choose(self, lane, now):
-        """Hand over the message that has come first, if this lane waits for one from anybody.
+    def choose(self, lane: Lane, now: float) -> None:
+        """Deliver the earliest message, if `lane` still waits for one from any device.
 
-        If all that have been sent wait to be asked for, it asks for the first of them.
-        Of two that were sent, or have arrived, in the same tick, the message of the
-        lower device comes first.
+        If all messages sent so far wait to be asked for, ask for the first of them. Of
+        two that were sent, or have arrived, in the same tick, the message of the lower
+        device comes first.
         """
         if lane.waits_for is None or lane.waits_for[1] is not ANY:
-            return  # it has got one already
+            return  # it has received one already
         label, device = lane.waits_for[0], self._devices[lane.device]
         messages = [message for (_, name), message in device.inbox.items() if name == label]
         if messages and all(message.is_held for message in messages):
@@ -290,7 +309,7 @@ class Mail:
             return
         known = [message for message in messages if message.arrival is not None]
         if not known:
-            return  # they queue for a port; when one has passed, `_lies_there` lets this lane choose again
+            return  # they queue for a port; when one has passed it, `_lies_there` lets this lane choose again
         first = min(known, key=lambda message: (message.arrival, message.source))
         if first.arrival > now:
             self._agenda.choose(lane, first.arrival)
@@ -357,7 +376,7 @@ class Mail:
             self._agenda.choose(lane, tick)
 
     def _wait(self, lane, source, label, message, now):
-        """Let a lane wait for a message whose arrival nobody knows yet; None if it has not been sent."""
+        """Let a lane wait for `message`, whose arrival is unknown yet; None if it has not been sent."""
         self.count_received(lane, now)
         if source not in self._numbers:
             words = f"device {lane.device} waits for {label} from device {source}"
@@ -370,7 +389,7 @@ class Mail:
             device.inbox[key] = message
 
     def _wait_for_any(self, lane, label, now):
-        """Let a lane wait for any device: it looks at what has arrived at the end of the tick."""
+        """Make `lane` wait for a message `label` from any device; it chooses at the end of this tick."""
         self.count_received(lane, now)
         device = self._devices[lane.device]
         if label in {*device.choosing, *(name for _, name in device.waiting)}:
@@ -379,7 +398,7 @@ class Mail:
         self._agenda.choose(lane, now)
 
     def _deliver(self, lane, row, answer, tick):
-        """Let a lane that waits go on at `tick` with `answer`. row: of its message in the record."""
+        """Let a waiting lane go on at `tick` with `answer`. row: the row of its message in the record."""
         lane.answer, lane.waits_for = answer, None
         self._record.receives(row, tick, lane.number)
         self._record.waits += (lane.number, lane.since, tick, row)
@@ -387,7 +406,7 @@ class Mail:
             self._accounts.has_received(lane.device)
         self._agenda.go_on(lane, tick)
 
-    def count_received(self, lane, now):
+    def count_received(self, lane: Lane, now: float) -> None:
         """Count the bytes that the lane's device holds, after its last receive in this tick."""
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)

@@ -1,44 +1,53 @@
-"""The bytes of arrays that are really held, and the accounts of a run, which count them."""
+"""The bytes of arrays that are really held, and the accounts that count them during a run."""
+
+from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..checks import shown
 
+if TYPE_CHECKING:
+    from .mail import Device, Lane
+    from .record import Record
+
 
 class Bytes:
-    """A number of bytes, in the place of an array in a run without numbers.
+    """A number of bytes that stands for an array in a run without arrays.
 
-    It does what a sum among devices does with an array: it can be cut, sent and added.
+    As an array in a collective, it can be cut, sent and added.
 
     Args:
-        itemsize: the bytes of one entry, of which a part has a whole number.
+        nbytes: the bytes of the array.
+        itemsize: the bytes of one entry; a slice has a whole number of entries.
     """
 
     __slots__ = ("itemsize", "nbytes")
 
-    def __init__(self, nbytes, itemsize=1):
+    def __init__(self, nbytes: int, itemsize: int = 1):
         self.nbytes, self.itemsize = nbytes, itemsize
 
     size = property(lambda self: self.nbytes // self.itemsize)
     shape = property(lambda self: (self.size,))
 
-    def reshape(self, *shape):
-        """Return self: it has a size and no shape."""
+    def reshape(self, *shape: int) -> Bytes:
+        """Return self: `Bytes` have a size and no shape."""
         return self
 
-    def __getitem__(self, part):
+    def __getitem__(self, part: slice) -> Bytes:
         return Bytes(len(range(self.size)[part]) * self.itemsize, self.itemsize)
 
-    def __add__(self, other):
+    def __add__(self, other: object) -> Bytes:
         """Return self: the sum of two arrays has the bytes of one."""
         return self
 
 
 class Counted(dict):
-    """{kind: bytes} of what a device holds and works with, in a run without numbers."""
+    """{kind: bytes} of what a device holds and works with, in a run without arrays."""
 
 
-def bytes_by_kind(holdings):
+def bytes_by_kind(holdings: dict) -> dict[str, int]:
     """Return {kind: bytes} for {kind: nested lists, tuples and dicts of arrays}; a buffer counts once.
 
     A view keeps the whole of its buffer alive, so the buffer is what counts. A buffer
@@ -54,7 +63,9 @@ def bytes_by_kind(holdings):
     """
     if not isinstance(holdings, dict):
         raise ValueError(f"holdings={shown(holdings)} must be a dict {{kind: arrays}}")
-    seen, n_bytes, kept = {}, {}, {}
+    seen: dict[int, int] = {}
+    n_bytes: dict[str, int] = {}
+    kept: dict[int, tuple[int, dict]] = {}
     for kind, value in holdings.items():
         if type(value) is Shelf:
             kept = value.items
@@ -71,20 +82,21 @@ def bytes_by_kind(holdings):
 
 
 class Shelf:
-    """What a device keeps of micro-batches, counted as items come and go: however many, a look is short.
+    """The bytes that a device keeps of micro-batches, counted as items come and go, so that reading is quick.
 
     Args:
-        kinds: of what is kept.
+        kinds: the kinds that are kept; a buffer counts under the first that has it.
 
     Attributes:
-        n_bytes: {kind: bytes}; a buffer counts once, under the first kind that has it.
+        n_bytes: {kind: bytes}.
         items: {id of a buffer: (its bytes, {kind: in how many items it is})}.
     """
 
-    def __init__(self, kinds):
-        self.n_bytes, self.items = dict.fromkeys(kinds, 0), {}
+    def __init__(self, kinds: Iterable[str]):
+        self.n_bytes = dict.fromkeys(kinds, 0)
+        self.items: dict[int, tuple[int, dict[str, int]]] = {}
 
-    def count(self, kind, found, n):
+    def count(self, kind: str, found: dict[int, int], n: int) -> None:
         """Count an item that comes (n = 1) or goes (n = -1). found: its `buffers`."""
         for number, size in found.items():
             _, n_items = self.items.setdefault(number, (size, dict.fromkeys(self.n_bytes, 0)))
@@ -102,11 +114,12 @@ def _first(n_items):
 
 
 class Kept(dict):
-    """{micro-batch: nested arrays} on a `Shelf`. What an item consists of stays while it is here."""
+    """{micro-batch: nested arrays}, counted by a `Shelf`. An item must keep its arrays while it is here."""
 
-    def __init__(self, shelf, kind, items):
+    def __init__(self, shelf: Shelf, kind: str, items: dict):
         super().__init__()
-        self._shelf, self._kind, self._found = shelf, kind, {}
+        self._shelf, self._kind = shelf, kind
+        self._found: dict[int, dict[int, int]] = {}
         for i, value in items.items():
             self[i] = value
 
@@ -116,26 +129,27 @@ class Kept(dict):
         self._shelf.count(self._kind, self._found[i], 1)
 
     def pop(self, i):
-        """Return the item and remove it."""
+        """Remove item i and return it."""
         self._shelf.count(self._kind, self._found.pop(i), -1)
         return super().pop(i)
 
 
-WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast way past most of what is no array
+WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most that is no array
 
 
-def is_array(value: object) -> bool:
-    """Tell whether `value` is an array of NumPy, or one without numbers, with at least one axis.
+def is_array(value: Any) -> bool:
+    """Tell whether `value` is an array of NumPy, or a meta array, with at least one axis.
 
-    The room must load without NumPy, so it asks what an array can do: be written to,
-    unlike NumPy's numbers.
+    This package must load without NumPy, so it looks for what only arrays have: they can
+    be written to, unlike NumPy's numbers.
     """
     return hasattr(value, "dtype") and hasattr(value, "__setitem__") and value.shape != ()
 
 
-def buffers(value):
+def buffers(value: Any) -> dict[int, int]:
     """Return {id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts."""
-    found, rest = {}, [value]
+    found: dict[int, int] = {}
+    rest = [value]
     while rest:
         value = rest.pop()
         kind = type(value)
@@ -154,7 +168,7 @@ def buffers(value):
     return found
 
 
-def sent_bytes(value):
+def sent_bytes(value: Any) -> int:
     """Return the size of a message that carries `value`: the bytes of its arrays.
 
     >>> import numpy as np
@@ -171,7 +185,7 @@ def sent_bytes(value):
     return value.nbytes if type(value) is Bytes or is_array(value) else 0
 
 
-def own(value):
+def own(value: Any) -> tuple[Any, int]:
     """Return (copy, bytes): a copy of `value` that shares no array with it, and its `sent_bytes`."""
     if is_array(value):  # as most messages are
         return value.copy(), value.nbytes
@@ -199,7 +213,7 @@ def _copied(value):
         ) from None
 
 
-# What each device holds, in bytes, whenever that changes.
+# The bytes that each device holds, recorded whenever they change.
 
 NO_WORK = {"work": 0}
 
@@ -213,30 +227,35 @@ class Accounts:
 
     Args:
         holdings: for each device a function that returns {kind: nested lists of
-            arrays}; or all that there is to count as `Counted`.
+            arrays}, or the bytes themselves as `Counted`.
         limit: bytes per device, or None.
+        devices: the `Device`s.
+        record: the `Record` that the bytes are written to.
     """
 
-    def __init__(self, holdings, limit, devices, record):
+    def __init__(
+        self, holdings: Sequence[Callable[[], dict]], limit: float | None, devices: list[Device],
+        record: Record,
+    ):
         holdings = list(holdings)
         if len(holdings) != len(devices):
             count = f"{len(holdings)} functions for {len(devices)} devices"
             raise ValueError(f"holdings has {count}: pass one for each")
         self._holdings, self._limit, self._devices, self._record = holdings, limit, devices, record
-        self._last = [{} for _ in devices]  # the bytes that each device was last seen to hold, by kind
+        self._last: list[dict] = [{} for _ in devices]  # the bytes that each device held last, by kind
         # the bytes that a device will hold when its Compute is over: known already if no other lane works
-        self._next = [None] * len(devices)
-        self._received = set()  # the devices that have received something since they were last counted
+        self._next: list[dict | None] = [None] * len(devices)
+        self._received: set[int] = set()  # devices that received something since they were last counted
 
-    def resumed(self, lane, now):
-        """Count what the lane's device holds, now that its Compute is over and its program goes on."""
+    def resumed(self, lane: Lane, now: float) -> None:
+        """Count what the lane's device holds when its Compute is over and its program goes on."""
         lane.work = None
         number = lane.device
         self.check_limit(number, now)
         self._observe(number, now, self._next[number] or self._held(number))
         self._next[number] = None
 
-    def call(self, lane, function, args, now):
+    def call(self, lane: Lane, function: Callable, args: tuple, now: float) -> Any:
         """Return function(*args); count what the device holds before it or after it, whichever is more."""
         number = lane.device
         lane.work = args
@@ -251,20 +270,20 @@ class Accounts:
         self.check_limit(number, now)
         return answer
 
-    def has_received(self, number):
-        """Note that the device has received something, and may hold more."""
+    def has_received(self, number: int) -> None:
+        """Note that device `number` has received something, and may hold more."""
         self._received.add(number)
 
-    def after_receiving(self, number, now):
-        """Count what the device holds if it has received something in this tick."""
+    def after_receiving(self, number: int, now: float) -> None:
+        """Count what device `number` holds if it has received something in this tick."""
         if number in self._received:
             self._observe(number, now, self._held(number))
             self._received.discard(number)
 
-    def check_limit(self, number, now):
-        """Raise `MemoryLimitError` if what was last counted and the messages before `now` pass the limit.
+    def check_limit(self, number: int, now: float) -> None:
+        """Raise `MemoryLimitError` if the last count and the messages before `now` exceed the limit.
 
-        Nobody looks at a device again whose programs are over, so all its messages
+        A device whose programs have finished is not checked again, so all its messages
         count, whenever they arrive.
         """
         if self._limit is None:
@@ -285,7 +304,7 @@ class Accounts:
             )
 
     def _held(self, number):
-        """Return {kind: bytes} of what the device holds, and of what its lanes work with."""
+        """Return {kind: bytes} that the device holds, and that its lanes work with."""
         held = self._holdings[number]()
         works = []
         for lane in self._devices[number].lanes:

@@ -1,16 +1,16 @@
-"""What the engine writes down while it runs, and the spans that the trace of a run reads from it."""
+"""The record that an engine writes while it runs, and the spans and messages that a trace reads from it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 COMPUTE = "compute"  # the lane of a device that runs one program
 
 
 def lane_name(device: int, lane: str, names: Sequence[str] = ()) -> str:
-    """Return what a text calls a lane; the one that computes is the device.
+    """Return the name of a lane in texts; a lane that computes has the name of its device.
 
     Args:
         names: what pictures call the devices, or [].
@@ -23,7 +23,7 @@ def lane_name(device: int, lane: str, names: Sequence[str] = ()) -> str:
 
 
 def in_a_sentence(name: str) -> str:
-    """Return the name of a device as a sentence has it, whose colon comes later.
+    """Return the name of a device for use in a sentence: with parentheses instead of a colon.
 
     >>> in_a_sentence("device 0: d0 p0"), in_a_sentence("server")
     ('device 0 (d0 p0)', 'server')
@@ -35,7 +35,7 @@ TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 
 
 def ticks(number: float) -> str:
-    """Return a number of ticks as text, with six digits; a fraction with more digits as it is.
+    """Return a number of ticks as text, with six digits; a fraction that needs more is not rounded.
 
     >>> ticks(1 / 3), ticks(Fraction(1, 2)), ticks(Fraction(1, 3))
     ('0.333333', '0.5', '1/3')
@@ -53,7 +53,7 @@ def duration(number: float, unit: str) -> str:
     return f"{ticks(number)} {unit[:-1] if number == 1 else unit}"
 
 
-SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # of the rows of messages
+SENT, ARRIVED, RECEIVED, RECEIVER, MESSAGE_WIDTH = 3, 4, 5, 8, 9  # columns of messages, and their number
 TIMES = {  # list of a `Record` -> (the width of its rows, the columns that are times)
     "spans": (4, (2, 3)), "messages": (MESSAGE_WIDTH, (SENT, ARRIVED, RECEIVED)), "waits": (4, (1, 2)),
     "blocked": (4, (1, 2)), "asked": (5, (1, 2)), "queued": (3, (1,)), "memory": (3, (1,)),
@@ -62,71 +62,77 @@ TIMES = {  # list of a `Record` -> (the width of its rows, the columns that are 
 
 
 class Record:
-    """What has happened, in numbers. A lane has the number that is its place in `lanes`.
+    """All that has happened in a run, as flat lists. A lane has the number of its place in `lanes`.
 
-    Each list holds one row after another, end to end: plain numbers in a long list make
-    no work for Python's garbage collector, a tuple for each row would. A message is
-    named by the index at which its row begins.
+    Each list holds its rows end to end: a tuple for each row would cost Python's garbage
+    collector time, plain numbers in a long list do not. A message is identified by the
+    index at which its row begins.
 
     Args:
-        unit: of all times, "ticks" or "seconds".
+        lanes: (device, name) of each lane, device by device.
+        shares: for each device, how many stages share it.
+        unit: the unit of all times, "ticks" or "seconds".
 
     Attributes:
         title: what sentences call the run, such as "1F1B", or "".
-        names: what pictures call each device; empty, and it is its number.
-        tick_is: what a tick stands for, a `OneTick`; None, if that is unknown.
+        names: what pictures call each device; empty, if that is its number.
+        tick_is: what a tick stands for, a `OneTick`; None if that is unknown.
         even: a function that returns the `Trace` of this run with equal stages; None if
-            they are equal, or if nobody knows.
-        stop: where and why an order stood still, a `Stop` of `minipipe.order`; None for
-            a run that can end.
+            they are equal, or if it is unknown.
+        stop: where and why an order stopped, a `Stop` of `minipipe.order`; None for a
+            run that can end.
     """
 
-    def __init__(self, lanes, shares, unit=TICKS):
-        self.unit, self.title, self.names = unit, "", []
-        self.tick_is = self.even = self.stop = None
-        self.lanes = lanes    # (device, name) of each lane, device by device
-        self.shares = shares  # for each device, how many parts a micro-batch has on it
-        self.spans = []     # rows of lane, label, start, end
+    def __init__(self, lanes: list[tuple[int, str]], shares: list[int], unit: str = TICKS):
+        self.unit, self.lanes, self.shares, self.title = unit, lanes, shares, ""
+        self.names: list[str] = []
+        self.tick_is: OneTick | None = None
+        self.even: Callable[[], Any] | None = None
+        self.stop: Any = None
+        self.spans: list = []     # rows of lane, label, start, end
         # rows of label, source, to, sent, arrived, received, bytes, lane that sent it, lane that received it
-        self.messages = []
-        self.waits = []     # rows of lane, start, end, message
-        self.blocked = []   # rows of lane, start, end, message that it has sent
-        self.asked = []     # rows of lane, start, end, message that it has sent, lane that asked for it then
-        self.queued = []    # rows of message, tick at which its way was free, the message in front until then
-        self.memory = []    # rows of device, tick, {kind: bytes}
-        self.finished = [None] * len(lanes)  # the tick at which each program ended
+        self.messages: list = []
+        self.waits: list = []     # rows of lane, start, end, message
+        self.blocked: list = []   # rows of lane, start, end, message that it has sent
+        self.asked: list = []     # rows of lane, start, end, message that it has sent, lane that asked
+        self.queued: list = []    # rows of message, tick when its way was free, the message in front
+        self.memory: list = []    # rows of device, tick, {kind: bytes}
+        self.finished: list[float | None] = [None] * len(lanes)  # the tick at which each program ended
 
     @property
-    def n_devices(self):
+    def n_devices(self) -> int:
         """How many devices there are."""
         return 1 + self.lanes[-1][0] if self.lanes else 0
 
-    def sends(self, label, source, to, now, n_bytes, lane, arrival=None):
+    def sends(
+        self, label: object, source: int, to: int, now: float, n_bytes: float, lane: int,
+        arrival: float | None = None,
+    ) -> int:
         """Record that a message is sent; return the index of its row. arrival: when it arrives, if known."""
         messages = self.messages
         row = len(messages)
         messages += (label, source, to, now, arrival, None, n_bytes, lane, None)
         return row
 
-    def arrives(self, row, tick):
+    def arrives(self, row: int, tick: float) -> None:
         """Record that the message in this row arrives at `tick`."""
         self.messages[row + ARRIVED] = tick
 
-    def receives(self, row, tick, lane):
+    def receives(self, row: int, tick: float, lane: int) -> None:
         """Record that `lane` receives the message in this row at `tick`."""
         messages = self.messages
         messages[row + RECEIVED], messages[row + RECEIVER] = tick, lane
 
-    def snapshot(self):
-        """Return a copy of this record, which does not change when the run goes on."""
+    def snapshot(self) -> "Record":
+        """Return a copy of this record that does not change when the run goes on."""
         twin = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, list):
                 setattr(twin, name, value[:])
         return twin
 
-    def stretched(self, factor, tick_is):
-        """Return a record in which all times are multiplied by `factor`. tick_is: what a tick then is."""
+    def stretched(self, factor: float, tick_is: "OneTick | None") -> "Record":
+        """Return a record with all times multiplied by `factor`. tick_is: what a tick then stands for."""
         twin = self.snapshot()
         twin.tick_is, twin.even = tick_is, None
         for name, (width, columns) in TIMES.items():
@@ -140,23 +146,23 @@ class Record:
         return twin
 
 
-def rows(flat, width):
-    """Yield the rows of a list that holds them end to end."""
+def rows(flat: list, width: int) -> Iterator[tuple]:
+    """Return the rows of a list that holds them end to end, each of `width` items."""
     return zip(*(flat[column::width] for column in range(width)), strict=True)
 
 
 # What a tick is.
 
 class OneTick(NamedTuple):
-    """What a device works through in one tick of a run, so that the ticks of two runs can be compared.
+    """The work that one tick of a run stands for, by which the ticks of two runs can be compared.
 
     Args:
-        share: of the forward of the whole network, a Fraction: with F = 1, 1/K for a
-            pipeline of K devices, 1 for a copy of the network, 1/T for T shards, as if
-            none of their layers were whole on each.
-        samples: of a micro-batch; their mean where micro-batches are ragged, since an
-            action of each takes the same ticks. None for a simulation, which has no
-            data.
+        share: the share of the forward of the whole network, a Fraction: with F = 1, it
+            is 1/K for a pipeline of K devices, 1 for a copy of the network, 1/T for T
+            shards, as if each layer were split.
+        samples: the samples of a micro-batch; their mean where micro-batches are
+            ragged, since an action of each takes the same ticks. None for a simulation,
+            which has no data.
         F: the ticks of a device's forward, from which the share follows; None where the
             costs state the share, or where the times were multiplied to bring several
             runs to one unit.
@@ -185,11 +191,11 @@ class OneTick(NamedTuple):
 
     @property
     def work(self) -> Fraction:
-        """The forwards of the whole network for one sample, or one micro-batch, that a tick works through."""
+        """How many forwards of the whole network for one sample, or micro-batch, one tick stands for."""
         return self.share * (1 if self.samples is None else self.samples)
 
 
-# What a trace consists of: spans of work, messages, and spans in which nothing was done.
+# The items of a trace: spans of work, messages, and spans without work.
 
 class Span(NamedTuple):
     """Device `device` worked on `label` from tick `start` to tick `end`, in one of its lanes."""
@@ -206,8 +212,7 @@ class Message(NamedTuple):
 
     Args:
         sent, arrived, received: ticks; None if that has not happened yet.
-        lane, to_lane: the lanes that have sent and received it; None if that has not
-            happened yet.
+        lane, to_lane: the lanes that have sent and received it; None as above.
     """
 
     label: object
@@ -227,8 +232,8 @@ class Idle(NamedTuple):
     "fill"        It waited for its first work.
     "wait"        It waited between two pieces of work.
     "send"        The link was blocking, and its message had not arrived yet.
-    "rendezvous"  The other device had not asked yet for its message.
-    "drain"       Its program was over, the others' were not.
+    "rendezvous"  The other device had not asked for its message yet.
+    "drain"       Its program was over, others were not.
 
     Args:
         message, source: what it waited for, and from which device; for a send or a
@@ -250,10 +255,11 @@ class Idle(NamedTuple):
         return f"{words}, waiting for {self.message} {way_of(self)}"
 
 
-def way_of(idle, names=()):
-    """Return what a lane waits for its message to do, and the other device: 'to arrive at device 1'.
+def way_of(idle: Any, names: Sequence[str] = ()) -> str:
+    """Return what the awaited message must do, and the other device, such as 'to arrive at device 1'.
 
     Args:
+        idle: an `Idle` with a source.
         names: what pictures call the devices, or [].
     """
     way = {"send": "to arrive at", "rendezvous": "to be asked for by"}.get(idle.reason, "from")

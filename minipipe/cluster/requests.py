@@ -8,14 +8,17 @@ A program is a generator. It yields a request and is resumed with the answer whe
         yield Send("F0", A, to=2)
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+Program = Generator[Any, Any, Any]  # yields `Compute`, `Send` and `Receive`
 
 ANY = "any device"
 """The source of a `Receive` that takes the earliest message of its name, whoever sends it."""
 
 
 class Label(NamedTuple):
-    """A name for a piece of work, and the kind of work that it is.
+    """A name for a piece of work, and its kind.
 
     Pictures give each kind a colour and an entry in the legend. Any object can be the
     label of a request; one that has a `kind`, as an action of a schedule has, is of
@@ -36,22 +39,21 @@ class Compute:
     """Work of this device, called `label`; the answer is `function(*args)`, or None without a function.
 
     Args:
-        ticks: how long it takes; left out, as long as the cluster's `duration` says for
-            this label.
+        ticks: how long it takes; left out, the cluster's `duration` of this label.
     """
 
     __slots__ = ("label", "function", "args", "ticks")
 
-    def __init__(self, label, function=None, *args, ticks=None):
+    def __init__(self, label: Any, function: Callable | None = None, *args: Any, ticks: float | None = None):
         self.label, self.function, self.args, self.ticks = label, function, args, ticks
 
 
 class Send:
-    """Hand `value` to the device `to` under the name `label`.
+    """Send `value` to the device `to` under the name `label`.
 
     Args:
-        label: a name that no other message between these two devices has as long as it
-            is not received.
+        label: a name that no other message between these two devices has until it is
+            received.
         value: arrays, or lists, tuples and dicts of them. The receiver gets a copy,
             made now: the sender may overwrite its arrays afterwards.
         to: the number of a device. One lane of a device can send to another: to its own
@@ -66,20 +68,20 @@ class Send:
 
     __slots__ = ("label", "value", "to", "n_bytes", "stays")
 
-    def __init__(self, label, value, to, n_bytes=0, stays=False):
+    def __init__(self, label: Any, value: Any, to: int, n_bytes: float = 0, stays: bool = False):
         self.label, self.value, self.to, self.n_bytes, self.stays = label, value, to, n_bytes, stays
 
 
 class Receive:
     """Wait for the message `label` from the device `source`; the answer is its value, the receiver's own.
 
-    source=ANY: wait for the earliest message of this name, whoever sends it (of two
-    that arrive in one tick, that of the lower device); the answer is then (source,
-    value). Over links with a rendezvous, it asks for one message: the first that was
-    sent, and only if no other is on its way.
+    With source=ANY it takes the earliest message of this name from any device; of two
+    that arrive in one tick, that of the lower device. The answer is then (source,
+    value). Over links with a rendezvous, it asks for the first message that was sent,
+    if no other is in flight.
     """
 
     __slots__ = ("label", "source")
 
-    def __init__(self, label, source):
+    def __init__(self, label: Any, source: int | str):
         self.label, self.source = label, source

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from functools import cached_property
 from numbers import Integral
 from pathlib import PurePath
+from typing import Any
 
 from ..checks import listed, real_number, shown
 from ..registry import Registry
 from .exchanges import Exchange, exchanges_of
-from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, OneTick, Span, duration, lane_name, rows
+from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, OneTick, Record, Span, duration, lane_name, rows
 from .why import Explanation, Step, critical_path, explain
 
-BUBBLES = {  # the four, as tables and pages call them
+BUBBLES = {  # the four definitions of a bubble, as tables and pages call them
     "total": "idle / total time",
     "ideal": "idle / ideal (computing) time",
     "span": "idle inside each device's span",
@@ -21,41 +22,41 @@ BUBBLES = {  # the four, as tables and pages call them
 }
 
 
-SHOWS = Registry("minipipe.plots", dict)  # name -> function (trace, ...), which states nothing about itself
+SHOWS = Registry("minipipe.plots", dict)  # name -> function (trace, ...)
 
 
 class Trace:
     """A run, or the part of it that has happened so far; `Pipeline`, `simulate` and `Cluster` give one.
 
     Attributes:
-        spans, messages, idle: what the devices did, what went between them, and why
-            they waited, by time.
+        spans, messages, idle: what the devices did, what they sent each other, and why
+            they waited, in the order of time.
         exchanges: when devices summed gradients over copies, gathered parameters or
             summed over shards.
-        lanes: who did it.
+        lanes: the rows of a picture: a compute lane of each device, and others in use.
         makespan: ticks from 0 to the end of the last span or program.
         title: what sentences call the run, such as "1F1B", or "".
-        unit: "ticks"; or "seconds" in a run on real hardware, where all that is called
-            ticks is seconds.
-        tick_is: which share of the network a tick stands for, and for how many samples,
-            a `OneTick` to be printed; None where that is unknown, as for a program of
-            your own, a list of costs or seconds.
+        unit: "ticks"; or "seconds" in a run on real hardware, where all ticks are
+            seconds.
+        tick_is: a `OneTick`, which tells the share of the network and the samples that
+            a tick stands for; None where that is unknown, as for a program of your own,
+            a list of costs or seconds.
         even: a function that simulates the run with its work divided evenly, and
             returns that `Trace`; None where stages are equal, and for a run that was
             not simulated.
-        stop: where and why an order with faults stood still, a `Stop`; None for a run
-            that can end.
+        stop: where and why an order with faults stopped, a `Stop`; None for a run that
+            can end.
         shares: for each device, how many stages share it: `alive` of a label counts one
             of them.
         names: what pictures call the devices, or [].
 
     `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()`
     count; `explain()` and `critical_path()` say why; `plot()`, `to_text()` and
-    `to_html()` show, and so does the last line of a notebook's cell. Two traces are
-    equal if all that happened is.
+    `to_html()` draw, and so does the last line of a notebook's cell. Two traces are
+    equal if all that happened is equal.
     """
 
-    def __init__(self, record):
+    def __init__(self, record: Record):
         self._record, self.title, self.names = record, record.title, record.names
         self.n_devices, self.shares, self.unit = record.n_devices, record.shares, record.unit
         self.tick_is, self.even, self.stop = record.tick_is, record.even, record.stop
@@ -72,8 +73,10 @@ class Trace:
     @cached_property
     def spans(self) -> list[Span]:
         """All `Span`s, by start and device."""
-        lanes, table = self._record.lanes, rows(self._record.spans, 4)
-        spans = [Span(lanes[number][0], *row, lanes[number][1]) for number, *row in table]
+        spans = []
+        for number, label, start, end in rows(self._record.spans, 4):
+            device, lane = self._record.lanes[number]
+            spans.append(Span(device, label, start, end, lane))
         return sorted(spans, key=lambda span: (span.start, span.device))
 
     @cached_property
@@ -84,7 +87,7 @@ class Trace:
 
     @cached_property
     def _message_at(self):
-        """{index of its row: `Message`}, also for those between two lanes of a device."""
+        """{index of its row: `Message`}, those between two lanes of a device as well."""
         lanes, width, found = self._record.lanes, MESSAGE_WIDTH, {}
         for number, (*row, lane, to_lane) in enumerate(rows(self._record.messages, width)):
             receiver = None if to_lane is None else lanes[to_lane][1]
@@ -93,22 +96,22 @@ class Trace:
 
     @cached_property
     def exchanges(self) -> list[Exchange]:
-        """All `Exchange`s that are over, by start and device: from the first message to the last arrival.
+        """All finished `Exchange`s, from the first message to the last arrival, by start and device.
 
-        Each device that takes part has one. Where it has a lane for them, the span of
-        an action, which takes no time, is its end.
+        Each device that takes part has its own. In a lane for exchanges, the span of
+        its action, which takes no time, is its end.
         """
         return exchanges_of(self, self._record)
 
     @cached_property
     def queued(self) -> dict[Message, float]:
-        """{message: the tick at which its way was free}, for each `Message` that had to queue."""
+        """{message: the tick at which its link and ports were free}, for each `Message` that had to queue."""
         messages, table = self._message_at, rows(self._record.queued, 3)
         return {messages[index]: tick for index, tick, _ in table}
 
     @cached_property
     def in_front(self) -> dict[Message, Message]:
-        """{message: the one behind which it queued last}, for each of `queued`."""
+        """{message: the message that occupied its link or port until then}, for each of `queued`."""
         messages, table = self._message_at, rows(self._record.queued, 3)
         return {messages[index]: messages[other] for index, _, other in table}
 
@@ -120,8 +123,9 @@ class Trace:
 
     @cached_property
     def awaited(self) -> dict[Idle, Message]:
-        """{`Idle`: the `Message` that ended it, as it came or was asked for}, for all but the drains."""
-        record, lanes, first_start = self._record, self._record.lanes, {}
+        """{`Idle`: the `Message` whose arrival, or request, ended it}, for all but the drains."""
+        record, lanes = self._record, self._record.lanes
+        first_start: dict[int, float] = {}
         for number, start in zip(record.spans[::4], record.spans[2::4], strict=True):
             first_start.setdefault(number, start)
         found = {}
@@ -157,7 +161,7 @@ class Trace:
         return sorted(waits + drains, key=lambda idle: (idle.start, idle.device))
 
     def spans_of(self, device: int, lane: str | None = None) -> list[Span]:
-        """The `Span`s of one device, by start; those of one of its lanes alone, if that is given."""
+        """Return the `Span`s of one device, by start; only those of `lane`, if that is given."""
         self._check_device(device)
         names = [name for owner, name in self._record.lanes if owner == device]
         if lane is not None and not (isinstance(lane, str) and lane in names):
@@ -167,14 +171,14 @@ class Trace:
 
     @cached_property
     def _spans_by_device(self):
-        spans = [[] for _ in range(self.n_devices)]
+        spans: list[list[Span]] = [[] for _ in range(self.n_devices)]
         for span in self.spans:
             spans[span.device].append(span)
         return spans
 
     def busy_ticks(self) -> list[float]:
         """Return for each device the ticks in which it computed."""
-        busy = [0] * self.n_devices
+        busy: list[float] = [0] * self.n_devices
         for number, _, start, end in rows(self._record.spans, 4):
             device, lane = self._record.lanes[number]
             if lane == COMPUTE:
@@ -182,12 +186,12 @@ class Trace:
         return busy
 
     def bubble(self, of: str = "total") -> float:
-        """The share of time that devices do not compute. Four shares go by the name of bubble, see `BUBBLES`:
+        """Return the share of time that devices do not compute, by one of the four definitions in use:
 
         of="total": idle / (devices * makespan), summed over devices. GPipe's (K - 1)/(M + K - 1).
         of="ideal": idle / time in which they compute, summed over devices. Megatron's (K - 1)/M.
         of="span":  idle between a device's first start and its last end / that time, summed over devices.
-        of="worst": the same for the device where it is largest, with no sum: Zero Bubble's rate.
+        of="worst": the largest such share of a single device: Zero Bubble's rate.
         """
         if not isinstance(of, str) or of not in BUBBLES:
             raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal', 'span' or 'worst'")
@@ -218,11 +222,13 @@ class Trace:
         """Return what a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
 
         A kind without bytes is left out. `ValueError` for a run that has not counted
-        what devices hold: a network counts it with count_bytes=True, or with a limit.
+        bytes: a network counts them with count_bytes=True, or with a limit.
         """
         self._check_counted()
         self._check_device(device)
-        entries, held, messages = {}, {}, 0
+        entries: dict[float, dict[str, int]] = {}
+        held: dict[str, int] = {}
+        messages = 0
         for tick, new, n_bytes in sorted(self._changes[device], key=lambda change: change[0]):
             held, messages = held if new is None else new, messages + n_bytes
             entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
@@ -238,8 +244,8 @@ class Trace:
 
     @cached_property
     def _changes(self):
-        """For each device, [(tick, {kind: bytes} that it then holds, or None, more bytes of messages)]."""
-        found = [[] for _ in range(self.n_devices)]
+        """For each device, [(tick, {kind: bytes} that it then holds, or None, added bytes of messages)]."""
+        found: list[list[tuple]] = [[] for _ in range(self.n_devices)]
         for owner, tick, held in rows(self._record.memory, 3):
             found[owner].append((tick, held, 0))
         for _, _, to, _, arrived, received, n_bytes, *_ in rows(self._record.messages, MESSAGE_WIDTH):
@@ -264,14 +270,14 @@ class Trace:
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
     def peak_bytes(self, kinds: str | Sequence[str] | None = None) -> list[int]:
-        """For each device, the most bytes that it held at once: at the start or the end of a Compute.
+        """Return for each device the most bytes that it held at the start or the end of a Compute.
 
-        What the work of a Compute needs for a moment in between is not counted.
+        Temporary arrays within a Compute are not counted.
 
         Args:
-            kinds: count these alone: a list out of "parameters", "optimizer state",
+            kinds: count only these, one or several of "parameters", "optimizer state",
                 "weight versions", "gradients", "stashed inputs", "caches", "work" and
-                "messages", or what else programs say that they hold.
+                "messages", or other kinds that programs hold.
         """
         self._check_counted()
         if kinds is not None:
@@ -287,11 +293,16 @@ class Trace:
 
         return [max(total(held) for _, held in self.ledger(device)) for device in range(self.n_devices)]
 
-    def plot(self, ax=None, *, title=None, legend=True, arrows=False, critical_path=False):
-        """The timeline, drawn by `minipipe.plots.timeline`; returns the matplotlib axes.
+    def plot(
+        self, ax: Any = None, *, title: str | None = None, legend: bool = True, arrows: bool = False,
+        critical_path: bool = False,
+    ) -> Any:
+        """Draw the timeline by `minipipe.plots.timeline`; return the matplotlib axes.
 
         Args:
-            critical_path: with the critical path on top.
+            ax: matplotlib axes; new ones if None.
+            title, legend, arrows: as for `minipipe.plots.timeline`.
+            critical_path: whether to draw the critical path on top.
         """
         if isinstance(ax, (str, PurePath)):
             raise ValueError(f"ax={str(ax)!r} is not matplotlib axes: save({str(ax)!r}) writes a file")
@@ -302,12 +313,12 @@ class Trace:
         return ax
 
     def save(self, path: str | PurePath, title: str | None = None) -> None:
-        """Write the timeline into a file, whole or not at all, as its ending says, by `minipipe.plots.save`.
+        """Write the timeline into a file, whole or not at all, by `minipipe.plots.save`.
 
         Args:
-            path: .png, .pdf, .svg and other pictures; .gif, a film; .html, a page;
-                .json, for ui.perfetto.dev.
-            title: above a picture.
+            path: its ending says what to write: .png, .pdf, .svg and other pictures;
+                .gif, a film; .html, a page; .json, for ui.perfetto.dev.
+            title: the title above a picture.
         """
         SHOWS.load()["save"](self, path, title)
 
@@ -326,30 +337,30 @@ class Trace:
         return SHOWS.load()["sentence"](self, rival, longer)
 
     def to_text(self) -> str:
-        """The timeline in characters, written by `minipipe.plots.text`."""
+        """Return the timeline in characters, made by `minipipe.plots.text`."""
         return SHOWS.load()["text"](self)
 
     def to_html(self, title: str | None = None) -> str:
-        """The timeline as the text of an interactive page, made by `minipipe.plots.html`."""
+        """Return the timeline as an interactive page, a text of HTML, made by `minipipe.plots.html`."""
         return SHOWS.load()["html"](self, title)
 
     def to_chrome_trace(self) -> dict:
-        """The timeline for ui.perfetto.dev: a dict, made by `minipipe.plots.chrome_trace`."""
+        """Return the timeline for ui.perfetto.dev: a dict, made by `minipipe.plots.chrome_trace`."""
         return SHOWS.load()["chrome_trace"](self)
 
     def _repr_html_(self):
-        """The player of the page of `to_html`, with which Jupyter shows the trace."""
+        """Return the player of the page of `to_html`, with which Jupyter shows the trace."""
         return SHOWS.load()["player"](self)
 
     def _repr_png_(self):
-        """The picture of `plot`, which stands in for the player on GitHub and in exports."""
+        """Return the picture of `plot`, which replaces the player on GitHub and in exports."""
         return SHOWS.load()["still"](self)
 
     def stretched(self, factor: float, tick_is: OneTick | None = None) -> Trace:
         """Return the trace with all times multiplied by `factor`, as `in_one_unit` needs it.
 
         Args:
-            tick_is: what a tick then is, a `OneTick`.
+            tick_is: what a tick then stands for, a `OneTick`.
         """
         factor = real_number("factor", factor, above=0)
         if factor == 1:
@@ -378,10 +389,15 @@ class Tick(int):
     """A tick that has passed: 1 while there is more to do, else 0. It prints what each device did in it.
 
     Args:
+        cluster: the `Cluster` whose trace is printed.
         now: its number, from 1.
+        is_more: whether there is more to do.
     """
 
-    def __new__(cls, cluster, now, is_more):
+    now: float
+    _cluster: Any
+
+    def __new__(cls, cluster: Any, now: float, is_more: bool) -> Tick:
         tick = super().__new__(cls, is_more)
         tick._cluster, tick.now = cluster, now
         return tick

@@ -9,7 +9,7 @@ drain          The device's program is over, and programs of other devices are n
 link           The message that the device waits for is under way; or the device has sent a message through a
                blocking link, and that message is under way.
 wait           The message has not been sent yet, and some device works on what must come first.
-imbalance      The part of a wait that is past the time that the waiting device itself takes for work of that
+imbalance      The part of a wait that exceeds the time that the waiting device itself takes for work of that
                kind: stages are unequal.
 
 **Who is to blame.** At any instant of a wait, look at the device that is to send the
@@ -23,17 +23,18 @@ spans of that kind. If a span of that kind takes longer on another device, the p
 after its start + the own time is imbalance: an equally fast device would have been
 ready. A kind that the waiting device does not do, or work without a kind, causes no
 imbalance. Only the span under way counts: if a slow device began it late, that part is
-a wait. So this is less than what equal stages would save, which only another simulation
-can say.
+a wait. So imbalance is less than what equal stages would save, which only another
+simulation can tell.
 
-**Lanes.** What a device does beside its computing, such as an all-reduce, has a row of
-its own in the table. Those rows stand below the sums, which are of the lanes that
-compute. If a lane waits for another lane of its device, what that lane does or waits
-for is the cause.
+**Lanes.** What a device does in addition to computing, such as an all-reduce, has a row
+of its own in the table, below the sums: these count only the lanes that compute. If a
+lane waits for another lane of its device, what that lane does or waits for is the cause.
 
 Where several causes would do, an exchange of the device itself comes first, then fill.
 A send that blocks is always the link's fault.
 """
+
+from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -41,28 +42,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .exchanges import AXES, Exchange, call_of, times_of_exchanges
 from .record import COMPUTE, TICKS, Idle, Message, Span, duration, in_a_sentence, lane_name, ticks, way_of
 
+if TYPE_CHECKING:
+    from .trace import Trace
+
 
 # What an idle lane waits for: at each instant, the work or the transfer that is in its way.
 
-def obstacles(trace):
-    """Return {`Idle`: list of (start, end, obstacle)}, which tile it, for all idle spans but the drains.
+def obstacles(trace: Trace) -> dict[Idle, list[tuple[float, float, Span | Message]]]:
+    """Return {`Idle`: [(start, end, obstacle)]} for all idle spans but the drains; the rows tile each span.
 
-    Once the awaited message has set out, the obstacle is that message. Before, another
+    Once the awaited message was sent, the obstacle is that message. Before, another
     lane has to send it, or to ask for it: the obstacle is the `Span` on which that lane
     works. While that lane is idle, too, its own obstacle counts.
     """
     waiting = {(idle.device, idle.lane, idle.end): idle for idle in trace.awaited}
     doing = defaultdict(list)  # {(device, lane): its (start, end, obstacle), in the order of time}
-    found = {}
+    found: dict = {}
     spans = [span for span in trace.spans if span.end > span.start]
-    # Of what ends in one tick, spans come first: a wait needs to know what the other lane did until then.
-    for happening in sorted([*spans, *trace.awaited], key=lambda each: each.end):
-        if type(happening) is Span:
+    # Of spans and waits that end in one tick, spans come first: a wait reads what the other lane did.
+    happenings: list[Span | Idle] = [*spans, *trace.awaited]
+    for happening in sorted(happenings, key=lambda each: each.end):
+        if isinstance(happening, Span):
             doing[happening.device, happening.lane].append((happening.start, happening.end, happening))
             continue
         for idle in reversed(_relay(waiting, happening, trace)):
@@ -76,7 +81,7 @@ def obstacles(trace):
 
 
 def _in_charge(trace, idle):
-    """Return the (device, lane) on which an idle span depends, and the tick when only the message is left."""
+    """Return the (device, lane) that must send, or ask for, the message, and the tick when it does so."""
     message = trace.awaited[idle]
     if idle.reason == "rendezvous":
         tick, *lane = trace.asked[message]
@@ -85,10 +90,10 @@ def _in_charge(trace, idle):
 
 
 def _relay(waiting, idle, trace):
-    """Return `idle`, the wait on which it depends if that ended in the same tick, the next one, and so on.
+    """Return [`idle`, the wait that it depends on, the wait that this one depends on, ...].
 
-    The last of them must be explained first: each takes its obstacles from the one that
-    follows.
+    Only waits that ended in the same tick are in the list. The last of them must be
+    explained first: each takes its obstacles from the one that follows.
     """
     relay, lane = [], (idle.device, idle.lane)
     while (wait := waiting.pop((*lane, idle.end), None)) is not None:
@@ -100,7 +105,7 @@ def _relay(waiting, idle, trace):
 
 
 def _between(rows, start, end):
-    """Return the rows of (start, end, obstacle) from tick `start`, the first one cut to fit, up to `end`."""
+    """Return the part of `rows`, each (start, end, obstacle), from tick `start` to tick `end`."""
     if start == end:
         return []
     by_start = itemgetter(0)
@@ -110,7 +115,7 @@ def _between(rows, start, end):
     return rows
 
 
-# The causes of all that was idle, and the table of them.
+# The causes of all idle time, and their table.
 
 CAUSES = ("fill", "exchange", "wait", "imbalance", "link", "drain")
 
@@ -119,8 +124,8 @@ class IdlePart(NamedTuple):
     """From tick `start` to tick `end`, a lane was idle for one `cause`.
 
     Args:
-        blame: the `Span` or `Message` that was in the way; the `Exchange` for which a
-            program that is over waits; None for a drain.
+        blame: the `Span` or `Message` that was in the way; the `Exchange` that a
+            finished program waits for; None for a drain.
     """
 
     start: float
@@ -131,13 +136,13 @@ class IdlePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """The causes of all that is idle in a run; `Trace.explain` makes one, and `print` shows it as a table.
+    """The causes of all idle time in a run; `Trace.explain` makes one, and `print` shows it as a table.
 
     Args:
-        trace: of the run; `print` calls its `even`, to say what the run takes with
-            equal stages.
+        trace: the trace of the run; `print` calls its `even`, to tell how long the run
+            takes with equal stages.
         parts: {each of `Trace.idle`: its `IdlePart`s}, which tile it in the order of
-            time. What the causes mean is said in `minipipe.cluster.why`.
+            time. `minipipe.cluster.why` explains the causes.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
@@ -154,52 +159,54 @@ class Explanation:
     imbalance 2 (device 1: 1F1 1F2)
     """
 
-    trace: Any
+    trace: Trace
     parts: dict[Idle, list[IdlePart]]
 
     def table(self) -> dict[int, dict[str, float]]:
-        """Return {device: {cause: ticks}}, with the causes that occur anywhere, in the order of `CAUSES`."""
+        """Return {device: {cause: ticks}}, with all causes that occur, in the order of `CAUSES`."""
         table = self._by_lane()
         return {device: table[device, COMPUTE] for device in range(self.trace.n_devices)}
 
     def _by_lane(self):
-        """Return {(device, lane): {cause: ticks}}, the lanes that compute first."""
+        """Return {(device, lane): {cause: ticks}}, compute lanes first."""
         found = {part.cause for part in chain(*self.parts.values())}
         lanes = [(device, COMPUTE) for device in range(self.trace.n_devices)]
         lanes += [(idle.device, idle.lane) for idle in self.parts]
-        table = {lane: {cause: 0 for cause in CAUSES if cause in found} for lane in lanes}
+        table: dict = {lane: {cause: 0 for cause in CAUSES if cause in found} for lane in lanes}
         for idle, parts in self.parts.items():
             for part in parts:
                 table[idle.device, idle.lane][part.cause] += part.end - part.start
         return table
 
     def totals(self) -> dict[str, float]:
-        """Return {cause: ticks} over all devices, where they compute."""
+        """Return {cause: ticks}, summed over the compute lanes of all devices."""
         table = self.table()
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
     def exchanges(self) -> dict[str, dict[str, float]]:
         """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}, summed over devices.
 
-        Axes: "tp", exchanges among shards; "dp", among copies; "pp", messages between stages; those in use.
+        The axes in use: "tp", exchanges among shards; "dp", among copies; "pp", messages
+        between stages.
 
-        busy: while one of them is under way in which the device takes part.
-        hidden: of that time, while the device computes.
-        exposed: of that time, while the device waits for it. In the rest it waits for something else.
+        - busy: an exchange in which the device takes part is in flight.
+        - hidden: the part of busy in which the device computes.
+        - exposed: the part of busy in which the device waits for the exchange. In the
+          rest it waits for something else.
         """
         return times_of_exchanges(self.trace, self.parts)
 
     def longest_waits(self, most: int = 3) -> list[Idle]:
-        """Return the longest waits of lanes that compute, without fills and drains, out of `Trace.idle`."""
+        """Return the longest waits among `Trace.idle`: of lanes that compute, without fills and drains."""
         waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
 
     def blamed(self, idle: Idle) -> list[Span | Message | Exchange]:
-        """Return all that is to blame for one of `Trace.idle`, in the order of time."""
+        """Return all that is to blame for `idle`, one of `Trace.idle`, in the order of time."""
         return list(dict.fromkeys(part.blame for part in self.parts[idle] if part.blame is not None))
 
     def describe(self, idle: Idle) -> str:
-        """Return one of `Trace.idle` in words: who waits how long, for what, and what was to blame."""
+        """Return a sentence about `idle`: who waits how long, for what, and what was to blame."""
         name = in_a_sentence(lane_name(idle.device, COMPUTE, self.trace.names))
         return f"{name if idle.lane == COMPUTE else f'{name} {idle.lane}'} {self.predicate(idle)}"
 
@@ -210,7 +217,7 @@ class Explanation:
         words = f"{verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
             words += f", for {call_of(idle.message) or idle.message} {way_of(idle, self.trace.names)}"
-        causes = {}
+        causes: dict[str, list[IdlePart]] = {}
         for part in self.parts[idle]:
             causes.setdefault(part.cause, []).append(part)
         if [*causes] == ["drain"]:
@@ -219,7 +226,7 @@ class Explanation:
         most_first = sorted(causes, key=lambda cause: -sums[cause])
         shares = []
         for cause in most_first:
-            places = {}  # {where: the names of the work or of the messages that are to blame there}
+            places: dict[str, dict] = {}  # {where: the names of the work or messages to blame there}
             for part in causes[cause]:
                 if part.blame is not None:
                     place, label = _where(part.blame, self.trace.names), part.blame.label
@@ -269,7 +276,7 @@ class Explanation:
 
 
 def _table(rows):
-    """Return the lines of a table whose numbers stand below each other."""
+    """Return the lines of a table with aligned columns."""
     first, *others = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     widths = [max(8, width) for width in others]
     return [
@@ -278,7 +285,7 @@ def _table(rows):
     ]
 
 
-def explain(trace) -> Explanation:
+def explain(trace: Trace) -> Explanation:
     """Return the `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
 
     Takes n log n time in the number of spans, and time in proportion to the number of
@@ -290,7 +297,7 @@ def explain(trace) -> Explanation:
     {0: {'fill': 0, 'wait': 3, 'drain': 0}, 1: {'fill': 1, 'wait': 0, 'drain': 2}}
     """
     found = obstacles(trace)
-    own_ticks = {lane: {} for lane in trace.lanes}  # the most ticks that each takes for a kind of work
+    own_ticks: dict = {lane: {} for lane in trace.lanes}  # for each, {kind of work: the most ticks of a span}
     for span in trace.spans:
         longest, kind = own_ticks[span.device, span.lane], getattr(span.label, "kind", None)
         longest[kind] = max(longest.get(kind, 0), span.end - span.start)
@@ -309,7 +316,7 @@ def explain(trace) -> Explanation:
 
 
 def _after_the_end(idle, exchanges):
-    """Return the `IdlePart`s of a lane whose program is over. exchanges: of the other lanes of its device."""
+    """Return the `IdlePart`s of a lane whose program is over, given the `exchanges` of its device."""
     parts, now = [], idle.start
     for exchange in exchanges:
         start, end = max(now, exchange.start), exchange.end
@@ -321,7 +328,7 @@ def _after_the_end(idle, exchanges):
 
 
 def _causes(idle, found, own_ticks, rounding):
-    """Return the `IdlePart`s that tile `idle`, which is no drain. found: its rows of `obstacles`."""
+    """Return the `IdlePart`s that tile `idle`, which is not a drain. found: its rows of `obstacles`."""
     parts = []
     for start, end, blame in found:
         call = call_of(blame.label) if type(blame) is Message else None
@@ -345,7 +352,7 @@ def _causes(idle, found, own_ticks, rounding):
 
 
 def _where(blame, names=()):
-    """Return where `blame` is: '0 -> 1' for a message, else its lane. names: of the devices of the trace."""
+    """Return where `blame` is: '0 -> 1' for a message, else its lane. names: those of the devices."""
     if type(blame) is Message:
         return f"{blame.source} -> {blame.to}"
     return lane_name(blame.device, blame.lane, [name.partition(":")[0] for name in names])
@@ -355,7 +362,7 @@ def _shortened(words, most=4):
     return words if len(words) <= most else [*words[:most - 2], "...", words[-1]]
 
 
-# The critical path: the chain of work and transfers, without a gap, of which the time of a run consists.
+# The critical path: the chain of work and transfers, without a gap, that makes up the time of a run.
 
 class Step(NamedTuple):
     """From tick `start` to tick `end`, the run went on with `what`: a `Span`, or a `Message` on its link."""
@@ -365,8 +372,8 @@ class Step(NamedTuple):
     end: float
 
 
-def critical_path(trace) -> list[Step]:
-    """Return a list of `Step`s in the order of time, each of which begins where the one before it ends.
+def critical_path(trace: Trace) -> list[Step]:
+    """Return the critical path as `Step`s in the order of time; each begins where the one before it ends.
 
     The first begins at tick 0 and the last ends at the makespan, so their durations add
     up to the makespan. The path is found by walking back from what ends last (a span
@@ -375,11 +382,11 @@ def critical_path(trace) -> list[Step]:
     - A device that has waited until now for a message, or for a message of its own on a blocking link, went
       on because that message arrived. The step is the message, and the walk goes on at the device that sent
       it, when it sent it.
-    - If that message had queued for its link or for a port, its step begins when its way was free. The step
-      before is the message in front of it, for as long as that held the way, and so on to the first of the
-      queue.
-    - A message that its link held back until it was asked for set out when the receiver asked: the walk goes
-      on there.
+    - If that message had queued for its link or for a port, its step begins when that was free. The step
+      before is the message in front of it, while that occupied the link or port, and so on to the first of
+      the queue.
+    - A message that its link held back until the receiver asked for it was sent then: the walk goes on at
+      the receiver.
     - A device that has not waited went on because the span before was over. If the message that it needed
       arrived at that very tick, either would do, and the path stays on the device.
 
@@ -394,7 +401,7 @@ def critical_path(trace) -> list[Step]:
     device 0  0B1 0B0      5 to 9
     work 9 + links 0 = 9 ticks
     """
-    ends = {}  # (device, lane, tick) -> the span or message that ended there, or the lane that asked for one
+    ends: dict = {}  # (device, lane, tick) -> the span or message that ended there, or the lane that asked
     for idle, message in trace.awaited.items():
         released_by = trace.asked[message][1:] if idle.reason == "rendezvous" else message
         ends[idle.device, idle.lane, idle.end] = released_by
@@ -402,7 +409,7 @@ def critical_path(trace) -> list[Step]:
     now = trace.makespan
     last = [(device, lane) for device, lane, end in ends if end == now]
     lane = min(last, key=lambda lane: (type(ends[(*lane, now)]) is Message, lane[0]), default=None)
-    steps = []
+    steps: list[Step] = []
     while lane is not None and now > 0:
         what = ends.get((*lane, now))
         if what is None:  # a trace that was not recorded by a cluster need not know why
@@ -424,14 +431,14 @@ def critical_path(trace) -> list[Step]:
     return steps[::-1]
 
 
-MOST_NAMES = 6    # that are shown of a stay on a device: of more, the first and the last ones
-MOST_LINES = 40   # of a path: of more, the first and the last ones
+MOST_NAMES = 6    # names shown for consecutive work on a device: of more, the first and the last ones
+MOST_LINES = 40   # lines shown of a path: of more, the first and the last ones
 
 
 def describe_path(path: list[Step], unit: str = TICKS, names: Sequence[str] = ()) -> str:
-    """Return the path in words: a line for each stay on a device and each message that takes time; the sums.
+    """Return the text of a path: a line for each stay on a device and each message, and the sums.
 
-    Of a long path, the lines in the middle are left out.
+    Messages without ticks have no line. The middle of a long path is left out.
 
     Args:
         path: what `critical_path` has returned.
@@ -442,8 +449,8 @@ def describe_path(path: list[Step], unit: str = TICKS, names: Sequence[str] = ()
         return f"link {_where(what)}" if type(what) is Message else lane_name(what.device, what.lane, names)
 
     rows = []
-    for where, steps in groupby((step for step in path if step.end > step.start), key=place):
-        steps = list(steps)
+    for where, group in groupby((step for step in path if step.end > step.start), key=place):
+        steps = list(group)
         labels = [str(step.what.label) for step in steps]
         if len(labels) > MOST_NAMES:
             shown = MOST_NAMES // 2
@@ -453,9 +460,9 @@ def describe_path(path: list[Step], unit: str = TICKS, names: Sequence[str] = ()
         shown = MOST_LINES // 2
         left_out = rows[shown:-shown]
         rows[shown:-shown] = [("...", f"{len(left_out)} more lines", left_out[0][2], left_out[-1][3])]
-    rows = [(*words, f"{ticks(start)} to {ticks(end)}") for *words, start, end in rows]
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    texts = [(where, labels, f"{ticks(start)} to {ticks(end)}") for where, labels, start, end in rows]
+    widths = [max((len(text[column]) for text in texts), default=0) for column in (0, 1)]
     work = sum(step.end - step.start for step in path if type(step.what) is Span)
     links = sum(step.end - step.start for step in path if type(step.what) is Message)
-    lines = [f"{where:{widths[0]}}  {labels:{widths[1]}}  {when}" for where, labels, when in rows]
+    lines = [f"{where:{widths[0]}}  {labels:{widths[1]}}  {when}" for where, labels, when in texts]
     return "\n".join([*lines, f"work {ticks(work)} + links {ticks(links)} = {ticks(work + links)} {unit}"])
