@@ -46,7 +46,7 @@ for name, module in sys.modules.items():
 """
 
 
-def checked_pyodide(folder):
+def checked_pyodide(folder: str | Path) -> Path:
     """Return the folder of the unpacked npm package `pyodide`; raise `ValueError` if it lacks a file."""
     folder = Path(folder).expanduser()
     missing = [name for name in FILES if not (folder / name).is_file()]
@@ -58,12 +58,13 @@ def checked_pyodide(folder):
     return folder
 
 
-def write_playground(folder, pyodide=None):
+def write_playground(folder: Path, pyodide: Path | None = None) -> int:
     """Write the playground into a new folder; return how many bytes a browser loads for its engine.
 
     Args:
-        pyodide: the folder of the unpacked npm package, which is copied; None: browsers
-            load it from `PYODIDE`.
+        folder: must not be there.
+        pyodide: the folder of the unpacked npm package, which is copied; None: browsers load it from
+            `PYODIDE`.
     """
     folder.mkdir()
     for path in [*LIVE.iterdir(), PACKAGE / "plots" / "paint.js"]:
@@ -90,12 +91,12 @@ def write_playground(folder, pyodide=None):
     return len(archive) + sum(size for size, _ in files.values())
 
 
-def size_and_hash(data):
+def size_and_hash(data: bytes) -> tuple[int, str]:
     """Return the number of bytes, and their SHA-384 as the attribute `integrity` has it."""
     return len(data), base64.b64encode(hashlib.sha384(data).digest()).decode()
 
 
-def stored_runs():
+def stored_runs() -> dict:
     """Return what the page shows before its engine is there: a run of each schedule, and all their names."""
     runs, sentences = {}, {}
     for names in [*((name,) for name in SCHEDULES.load()), FIRST]:
@@ -104,7 +105,7 @@ def stored_runs():
     return lab.known() | {"runs": runs, "sentences": sentences}
 
 
-def archive_of_modules():
+def archive_of_modules() -> bytes:
     """Return a zip, as bytes, of lab.py and the modules that it imports, and of the player's page.
 
     Another Python, without NumPy, tells which modules these are.
@@ -126,7 +127,7 @@ def archive_of_modules():
     return file.getvalue()
 
 
-def serve(folder):
+def serve(folder: str | Path) -> None:
     """Serve `folder` on the loopback address, at any free port, until it is interrupted."""
     for ending, kind in ((".mjs", "text/javascript"), (".wasm", "application/wasm")):
         mimetypes.add_type(kind, ending)  # Python 3.10 does not know them, and browsers insist

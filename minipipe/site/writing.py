@@ -2,6 +2,7 @@
 
 import inspect
 import shutil
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
@@ -21,7 +22,10 @@ UNFINISHED = f"""<!doctype html>{MARK}<title>An unfinished site</title>
 NO_NOTEBOOKS = "no folder of notebooks was found: pass --notebooks FOLDER"
 
 
-def write_site(folder, notebooks=None, pyodide=None, report=print):
+def write_site(
+    folder: str | Path, notebooks: str | Path | None = None, pyodide: str | Path | None = None,
+    report: Callable = print,
+) -> None:
     """Write the site; all but its playground needs no server and no network.
 
     Args:
@@ -75,7 +79,7 @@ def write_site(folder, notebooks=None, pyodide=None, report=print):
     report(f"written: {folder / 'index.html'}, {size / 1e6:.1f} MB with all that belongs to it")
 
 
-def words_of(name):
+def words_of(name: str) -> dict[str, str]:
     """Return what a page says about the schedule called `name`, as HTML: from its builder's docstring.
 
     idea: the first paragraph of the docstring.
@@ -93,7 +97,7 @@ def words_of(name):
     return {piece: as_html(paragraphs) for piece, paragraphs in words.items()}
 
 
-def write_schedules(folder, shell):
+def write_schedules(folder: Path, shell: Shell) -> list[str]:
     """Write the page of each schedule into a new folder; return a row of HTML about each, for a table."""
     folder.mkdir()
     names, rows = [*SCHEDULES.load()], []
@@ -105,7 +109,7 @@ def write_schedules(folder, shell):
     return rows
 
 
-def page_of_schedule(name):
+def page_of_schedule(name: str) -> tuple[str, str]:
     """Return the page of a schedule, and its row in the table of all: both as HTML."""
     K, M = playground.SIZES.values()
     words, trace = words_of(name), simulate(build(name, K, M))
@@ -119,7 +123,7 @@ def page_of_schedule(name):
     return body, f"<tr>{head}<td>{words['idea']}</td>{numbers}</tr>"
 
 
-def checked_folder(folder):
+def checked_folder(folder: str | Path) -> Path:
     """Return `folder` as a `Path`; raise `ValueError` if it has files that are not of a site."""
     folder = Path(folder).expanduser()
     if folder.exists() and not folder.is_dir():
@@ -134,7 +138,7 @@ def checked_folder(folder):
     return folder
 
 
-def checked_notebooks(folder, site):
+def checked_notebooks(folder: str | Path | None, site: Path) -> list[Path]:
     """Return the notebooks in `folder`, by name; raise `ValueError` for none, and if it lies in `site`."""
     paths = [] if folder is None else sorted(Path(folder).expanduser().glob("*.ipynb"))
     if folder is not None and not paths:

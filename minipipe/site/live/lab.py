@@ -6,6 +6,7 @@ All numbers are those of the package; what is decided here is what the settings 
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from minipipe import __version__
 from minipipe.cluster import COMPUTE, Trace
-from minipipe.order import Costs, Schedule, ScheduleError, best_schedule, greedy_schedule
+from minipipe.order import Costs, Found, Schedule, ScheduleError, best_schedule, greedy_schedule
 from minipipe.order.names import SCHEDULES, family_of, title_of
 from minipipe.order.volumes import simulate_split
 from minipipe.plots.canvas import parts_of
@@ -35,7 +36,7 @@ latest = [None, None]  # the `Shown` of each side of the page
 
 # Settings.
 
-def number_of(text):
+def number_of(text: object) -> int | Fraction | list:
     """Return 2, "0.1" or "1/3" as an int or a `Fraction`, and "1 1 2 1" as a list of them."""
     words = str(text).replace(",", " ").split()
     try:
@@ -48,14 +49,14 @@ def number_of(text):
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def read(asked):
+def read(asked: dict) -> dict:
     """Return the settings with numbers for texts, and with those of `FIRST` that are not given."""
     settings = FIRST | asked
     numbers = {name: number_of(settings[name]) for name in FIRST if name not in WORDS}
     return settings | numbers | {"alive": number_of(settings["alive"]) if settings["alive"] else None}
 
 
-def order_of(settings, costs):
+def order_of(settings: dict, costs: Costs) -> Schedule:
     """Return the `Schedule` of one copy of the network; raise `ValueError` where there is none."""
     name, sizes = settings["schedule"], (settings["K"], settings["M"])
     if name == OWN:
@@ -66,7 +67,7 @@ def order_of(settings, costs):
     return build(name, *sizes)
 
 
-def costs_of(settings):
+def costs_of(settings: dict) -> Costs:
     """Return the `Costs` of F, I and W; if one of them is a list, all are, with a number for each device."""
     given = {kind: settings[kind] for kind in "FIW"}
     lengths = [len(cost) for cost in given.values() if isinstance(cost, list)]
@@ -88,10 +89,12 @@ class Shown(NamedTuple):
     answer: dict
 
 
-def traced(settings, longer=1):
+def traced(settings: dict, longer: int = 1) -> tuple[Schedule, Trace]:
     """Return (the schedule of one copy, the trace of all copies and shards).
 
-    longer: how many times the micro-batches of the settings.
+    Args:
+        settings: with numbers for texts, as `read` gives them.
+        longer: how many times the micro-batches of the settings.
     """
     costs = costs_of(settings)
     schedule = order_of(settings | {"M": settings["M"] * longer}, costs)
@@ -102,7 +105,7 @@ def traced(settings, longer=1):
     return schedule, trace
 
 
-def shown(asked):
+def shown(asked: dict) -> Shown:
     """Return the `Shown` of one side's settings."""
     try:
         settings = read(asked)
@@ -125,14 +128,17 @@ def shown(asked):
     return Shown(asked, schedule, trace, found)
 
 
-def listed(faults):
+def listed(faults: list) -> list[dict]:
+    """Return `Fault`s as JSON has them."""
     return [{"device": each.device, "position": each.position, "words": each} for each in faults]
 
 
-def pictured(settings, schedule, trace):
+def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
     """Return the picture of a run, and what the page says beside it."""
     found, limits, K = picture(trace), settings["alive"], len(schedule.devices)
-    found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule, settings)
+    found["spans"]["action"] = [None] * len(found["spans"]["row"])
+    if settings["D"] == settings["T"] == 1:  # an order of one copy is edited alone
+        found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule)
     each_limit = limits if isinstance(limits, list) else [limits] * K
     found["memory"]["limits"] = limits and [*map(plain, each_limit)]
     causes, busy = trace.explain(), {}
@@ -151,10 +157,8 @@ def pictured(settings, schedule, trace):
     }
 
 
-def places_in_order(spans, rows, schedule, settings):
+def places_in_order(spans: dict, rows: list, schedule: Schedule) -> list:
     """Return for each span where its action stands in the line of its device; None for what has no line."""
-    if settings["D"] > 1 or settings["T"] > 1:  # an order of one copy is edited alone
-        return [None] * len(spans["row"])
     places = [{} for _ in schedule.devices]
     for device, order in enumerate(schedule.devices):
         for place, action in enumerate(order):
@@ -166,7 +170,7 @@ def places_in_order(spans, rows, schedule, settings):
 
 # What the page asks for: all arguments and answers are texts.
 
-def answer(ask, text, news=None):
+def answer(ask: str, text: str, news: Callable | None = None) -> str:
     """Return the answer to a message of the page.
 
     Args:
@@ -181,7 +185,7 @@ def answer(ask, text, news=None):
 as_text = partial(json.dumps, allow_nan=False, separators=(",", ":"))
 
 
-def run(sides):
+def run(sides: list) -> dict:
     """Return the runs of the settings of both sides, of which the second may be None."""
     for side, asked in enumerate(sides):
         if asked is None or latest[side] is None or latest[side].asked != asked:
@@ -189,7 +193,7 @@ def run(sides):
     return {"runs": [each and each.answer for each in latest], "sentence": headline()}
 
 
-def headline():
+def headline() -> str:
     """Return what the first side's run shows, beside the other one and beside a longer one; "" without it."""
     first, second = latest
     if first.trace is None or not first.trace.spans:
@@ -203,18 +207,18 @@ def headline():
     return sentence(first.trace, rival if rival and rival.stop is None else None, longer)
 
 
-def describe(side, i):
+def describe(side: int, i: int) -> dict:
     """Return the words of an idle period, and the numbers of the spans and messages that are to blame."""
     trace = latest[side].trace
     return dict(zip(("words", "blame", "links"), blame_finder(trace, trace.explain())(trace.idle[i])))
 
 
-def lines(side):
+def lines(side: int) -> dict:
     """Return the order of one copy as a text, as an own order is written."""
     return {"lines": text_of(latest[side].schedule)}
 
 
-def text_of(schedule):
+def text_of(schedule: Schedule) -> str:
     """Return an order as it is typed; if each device has the stage of its number, without the stages."""
     lines = [" ".join(map(str, order)) for order in schedule.devices]
     if schedule.placements == [[*range(len(lines))]]:
@@ -222,7 +226,7 @@ def text_of(schedule):
     return "\n".join(lines)
 
 
-def export(side, **how):
+def export(side: int, **how: str) -> dict:
     """Return a file: its name, its type and its text. how: "as", which is csv, html or json."""
     one, ending = latest[side], how["as"]
     kind, write = EXPORTS[ending]
@@ -239,10 +243,14 @@ EXPORTS = {
 }
 
 
-def search(settings, halves, nodes, seconds, news=None):
+def search(settings: dict, halves: bool, nodes: int, seconds: float, news: Callable | None = None) -> dict:
     """Return the shortest order with one stage on each device, and what is proved of it.
 
-    news: a function that is called with the same as JSON, of what is found so far.
+    Args:
+        settings: of one side.
+        halves: whether each backward is split into I and W.
+        nodes, seconds: how much it looks at, and how long.
+        news: a function that is called with the same as JSON, of what is found so far.
     """
     try:
         settings = read(settings)
@@ -254,7 +262,7 @@ def search(settings, halves, nodes, seconds, news=None):
         return {"refused": str(error)}
 
 
-def certificate(found):
+def certificate(found: Found) -> dict:
     """Return what a search has found, and what it has proved."""
     return {
         "makespan": plain(found.makespan), "exact": str(found.makespan), "bound": plain(found.bound),
@@ -262,7 +270,7 @@ def certificate(found):
     }
 
 
-def known():
+def known() -> dict:
     """Return what the page lists before the first run: the schedules, and the version."""
     families = {name: family_of(name) for name in SCHEDULES.load()} | dict.fromkeys(GREEDY, "made by rules")
     rows = [
