@@ -2,7 +2,9 @@
 into these matplotlib axes, the others return a figure.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Rectangle
 
 INK, GREY, PALE = "#404040", "#777777", "#F2F2F2"
 # Okabe and Ito's, some paler, for black text
@@ -128,17 +130,12 @@ def columns(unfold):
 
 def _axes(n, size, below=False):
     """Return a figure and its n axes, one next to (or below) the other; the one axes alone if n is 1."""
-    import matplotlib.pyplot as plt
-
     with plt.rc_context({"font.size": 12}):
         figure, axes = plt.subplots(*((n, 1) if below else (1, n)), figsize=size, layout="constrained")
-    plt.close(figure)
     return figure, axes
 
 
 def _cell(ax, column, row, text, colour, faded=False, dashed=False, edge=INK, order=2):
-    from matplotlib.patches import Rectangle
-
     ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=PALE if faded else colour,
                            linewidth=0.9,
                            edgecolor=GREY if dashed or faded else edge, linestyle=":" if dashed else "-",

@@ -54,5 +54,4 @@ def shelves(held: dict, N: int) -> Figure:
         ax.spines[["top", "left", "right"]].set_visible(False)
     handles = [Rectangle((0, 0), 1, 1, color=COLOURS[kind], label=kind) for kind in reversed(whole)]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=12)
-    plt.close(figure)
     return figure

@@ -1,5 +1,6 @@
 """Pictures for notebook 14: somebody in a crowd of digits, and the scores of a detector."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 CELL = 12  # pixels from one digit to the next, along rows and columns
@@ -28,20 +29,15 @@ def crowd(images, wanted, seed, often=1, rows=6, columns=14):
 
 def wanted(digit, sheet):
     """Return a figure of the digit, and of the crowd next to it with the numbers of its rows and columns."""
-    import matplotlib.pyplot as plt
-
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2), width_ratios=(1, 7), layout="constrained")
     left.imshow(digit, cmap="gray_r")
     left.set(title="Waldo", xticks=[], yticks=[])
     _sheet(right, sheet)
-    plt.close(figure)
     return figure
 
 
 def found(sheet, scores, n=1):
     """Return a figure of the crowd with frames at the `n` largest scores, and of all scores below it."""
-    import matplotlib.pyplot as plt
-
     figure, (above, below) = plt.subplots(2, 1, figsize=(10, 8.6), layout="constrained")
     _sheet(above, sheet)
     size = len(sheet) - len(scores) + 1
@@ -53,7 +49,6 @@ def found(sheet, scores, n=1):
     below.set(title="score of the window that begins here, from half the largest on",
               xlim=above.get_xlim(), ylim=above.get_ylim(), xticks=[], yticks=[])
     figure.colorbar(colours, ax=below, shrink=0.8)
-    plt.close(figure)
     return figure
 
 

@@ -1,5 +1,7 @@
 """A picture for notebook 22: a drawing that would be too long for a cell."""
 
+import matplotlib.pyplot as plt
+
 COLOURS = "#D55E00", "#777777", "black", "#0072B2"
 
 
@@ -8,8 +10,6 @@ def all_cuts(makespans, recipes):
 
     makespans: {counts of a cut: ticks}. recipes: {name: counts}, at most four, the slowest first.
     """
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots(figsize=(9, 3.8), layout="constrained")
     ax.hist(makespans.values(), bins=range(390, 940, 21), color="#C8C8C8")
     for place, ((name, counts), colour) in enumerate(zip(recipes.items(), COLOURS)):
@@ -20,5 +20,4 @@ def all_cuts(makespans, recipes):
     ax.set_ylabel("number of cuts", fontsize=13)
     ax.set_yticks(range(0, 31, 10))
     ax.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)
     return figure

@@ -1,17 +1,16 @@
 """Pictures for notebooks 08 and 09: the cost of a training, and timelines above what devices keep."""
 
+import matplotlib.pyplot as plt
+
 
 def costs(J, names=("cost J of each mini-batch",)):
     """The cost of each update of a training.
 
     J: a list of costs.
     """
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
     ax.plot(range(1, len(J) + 1), J, color="#0072B2", linewidth=1)
     ax.set(xlabel="update", ylabel=names[0], xlim=(0, len(J)), ylim=(0, None))
-    plt.close(figure)
     return figure
 
 
@@ -20,8 +19,6 @@ def staircases(runs):
 
     runs: {name: trace}, of two traces.
     """
-    import matplotlib.pyplot as plt
-
     from minipipe import plots
     from minipipe.order import alive_microbatches
 
@@ -40,14 +37,11 @@ def staircases(runs):
         lower.set(xlabel="time (ticks)", ylim=(0, most + 0.5), xlim=(0, run.makespan))
     axes[1, 0].set_ylabel("micro-batches kept")
     axes[1, 1].legend(frameon=False, fontsize=10)
-    plt.close(figure)
     return figure
 
 
 def without_numbers(run):
     """A run as boxes alone, without ticks and without the numbers of micro-batches: what is to be built."""
-    import matplotlib.pyplot as plt
-
     from minipipe import plots
 
     figure, ax = plt.subplots(figsize=(9, 2.2), layout="constrained")
@@ -55,18 +49,14 @@ def without_numbers(run):
     for text in list(ax.texts):
         text.remove()
     ax.set(xticks=[], xlabel="time", title="")
-    plt.close(figure)
     return figure
 
 
 def frame(run, tick):
     """What has happened in a run before a tick."""
-    import matplotlib.pyplot as plt
-
     from minipipe import plots
 
     figure, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
     plots.timeline(run, ax=ax, until=tick, title=f"after {tick} ticks", legend=False)
     ax.set_xlim(0, tick)
-    plt.close(figure)
     return figure

@@ -1,6 +1,8 @@
 """Pictures for notebook 18: drawings that would be too long for a cell."""
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Rectangle
 
 from minipipe.plots import timeline
 
@@ -12,8 +14,6 @@ def journeys(trace, kinds):
 
     kinds: {how the labels of these messages end: what to call them}.
     """
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots(figsize=(11, 3), layout="constrained")
     timeline(trace, ax=ax, legend=False)
     for (end, name), colour in zip(kinds.items(), COLOURS):
@@ -24,7 +24,6 @@ def journeys(trace, kinds):
                                         "shrinkB": 0})
         ax.plot([], [], color=colour, linewidth=1.8, label=name)
     ax.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(kinds), fontsize=12)
-    plt.close(figure)
     return figure
 
 
@@ -32,9 +31,6 @@ def written(book, models, prompt, T, n=128, seed=1):
     """Return a figure of what each model writes after a prompt, each character on a ground as dark as it was
     probable; a blank is a low dot. The logits are multiplied by 1.5, which makes slips rarer.
     """
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Rectangle
-
     figure, axes = plt.subplots(len(models), 1, figsize=(11, 3), layout="constrained")
     for ax, model, title in zip(axes, models, ("before", "after")):
         rng, ids = np.random.default_rng(seed), book.encode(prompt).tolist()
@@ -51,5 +47,4 @@ def written(book, models, prompt, T, n=128, seed=1):
         ax.set(xlim=(-0.6, 63.6), ylim=(n / 64 - 0.4, -0.6))
         ax.set_title(f"{title} the training, after \u201c{prompt}\u201d", loc="left", fontsize=12)
         ax.axis("off")
-    plt.close(figure)
     return figure

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Sequence
 from io import BytesIO
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -19,8 +20,6 @@ Points = Sequence[tuple[float, float]]
 
 def walk(J: Callable, path: Points, x: np.ndarray, y: np.ndarray) -> Figure:
     """Draw the path on the map of J(w, b), and beside it f of the first, a middle and the last point."""
-    import matplotlib.pyplot as plt
-
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.2, 1))
     _map(left, J, fontsize=11)
     left.plot(*zip(*path), ".-", color=ORANGE, linewidth=1.5, markersize=8)
@@ -46,8 +45,6 @@ def walk(J: Callable, path: Points, x: np.ndarray, y: np.ndarray) -> Figure:
 
 def weights(w: np.ndarray) -> Figure:
     """Draw 64 weights as a picture of 8 x 8."""
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots(figsize=(5.4, 4), layout="constrained")
     most = abs(w).max()
     image = ax.imshow(w.reshape(8, 8), cmap="PuOr", vmin=-most, vmax=most)
@@ -115,8 +112,6 @@ class Drag:
 
     def _background(self):
         """Return the map with its axes, as a data URL."""
-        import matplotlib.pyplot as plt
-
         figure = plt.figure(figsize=(WIDE / 100, HIGH / 100), dpi=150)
         ax = figure.add_axes(INNER)
         _map(ax, self.J, fontsize=9)

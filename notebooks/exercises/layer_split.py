@@ -94,7 +94,6 @@ def mirrors(forward: list, backward: list) -> Figure:
             _arrow(ax, (1.25, y), (1.72, y), kind)
         ax.set(xlim=(-0.4, 3.4), ylim=(-0.5, 1.8), ylabel=kind, xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
-    plt.close(figure)
     return figure
 
 

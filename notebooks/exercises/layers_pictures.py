@@ -1,5 +1,8 @@
 """Pictures for notebook 03: drawings that would be too long for cells."""
 
+import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
+
 FORWARD, BACKWARD, INK = "#0072B2", "#D55E00", "#404040"
 VALUE, WEIGHT, DERIVATIVE, GRADIENT = "#56B4E9", "#F0E442", "#D9A3C4", "#E69F00"
 KINDS = {"values": VALUE, "parameters": WEIGHT, "derivatives of values": DERIVATIVE, "gradients": GRADIENT}
@@ -14,8 +17,6 @@ def stamps(moves):
 
     moves: {the number that is raised, such as "b[1]": how much each entry of Z moves, (n, m)}.
     """
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(1, len(moves), figsize=(11, 2.8), layout="constrained")
     for ax, (name, move) in zip(axes, moves.items()):
         n, m = move.shape
@@ -27,17 +28,13 @@ def stamps(moves):
         ax.set_title(f"raise {name} by 1:\nhow $Z$ moves", fontsize=14)
         ax.set(xticks=range(m), yticks=range(n), xlabel="sample $k$", ylabel="unit $i$")
         ax.invert_yaxis()
-    plt.close(figure)
     return figure
 
 
 def one_layer(layer, A_prev, dZ):
     """Return a figure of what goes into a layer and what comes out, as `ports` draws it."""
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
     ports(ax, layer, A_prev, dZ)
-    plt.close(figure)
     return figure
 
 
@@ -71,8 +68,6 @@ def curves(Z, sigmoid, slope, relu):
 
     Z: (1, m), the places from left to right. sigmoid, slope: at these places. relu: the learner's layer.
     """
-    import matplotlib.pyplot as plt
-
     activations = {"sigmoid": (sigmoid, slope), "ReLU": (relu.forward(Z), relu.backward(Z * 0 + 1)[0])}
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
     for (name, (A, slope)), colour, style in zip(activations.items(), (FORWARD, BACKWARD), ("-", "--")):
@@ -85,7 +80,6 @@ def curves(Z, sigmoid, slope, relu):
     for ax in (left, right):
         ax.set_xlabel("$Z$", fontsize=13)
         ax.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)
     return figure
 
 
@@ -94,8 +88,6 @@ def products(arrays):
 
     arrays: {name in `PRODUCTS`: its array}. A "T" after a name stands for the transpose.
     """
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(1, 2, figsize=(12, 7.4), layout="constrained")
     for ax, (title, texts) in zip(axes, PRODUCTS.items()):
         middle = 0
@@ -109,7 +101,6 @@ def products(arrays):
         ax.axis("off")
     patches = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor="black") for colour in KINDS.values()]
     axes[0].legend(patches, KINDS, loc="lower left", frameon=False, fontsize=13)
-    plt.close(figure)
     return figure
 
 
@@ -131,8 +122,6 @@ def _written(part):
 
 def _product(ax, parts, arrays, middle):
     """Draw the parts of one product from left to right, `middle` high."""
-    from matplotlib.patches import Rectangle
-
     left = 0
     for part in parts:
         if part not in "=+":
@@ -148,8 +137,6 @@ def _product(ax, parts, arrays, middle):
 
 
 def _box(left, bottom, width, height):
-    from matplotlib.patches import Rectangle
-
     return Rectangle((left, bottom), width, height, facecolor="#F2F2F2", edgecolor=INK)
 
 

@@ -75,5 +75,4 @@ def ledgers(runs: dict, limit: int) -> Figure:
         ax.set(ylim=(0, None), ylabel="device 0 (KiB)" if ax is all_axes[0] else "")
     handles, labels = max((ax.get_legend_handles_labels() for ax in all_axes), key=lambda both: len(both[1]))
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=11)
-    plt.close(figure)
     return figure

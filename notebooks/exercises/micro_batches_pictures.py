@@ -1,6 +1,8 @@
 """Pictures for notebook 05: drawings that would be too long for cells."""
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Rectangle
 
 FIRST, SECOND, RIGHT, WRONG, GREY = "#56B4E9", "#E69F00", "#0072B2", "#D55E00", "#777777"
 COLOURS = [FIRST, FIRST, SECOND, SECOND]  # of the four samples, by micro-batch
@@ -8,8 +10,6 @@ COLOURS = [FIRST, FIRST, SECOND, SECOND]  # of the four samples, by micro-batch
 
 def product_in_parts():
     """Return a figure of dL A^T / 4 of four samples, cell by cell, as a sum of two such products."""
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots(figsize=(12, 2.9), layout="constrained")
     _product(ax, 0, [0, 1, 2, 3], r"$dW \;=\; \dfrac{1}{4}$")
     _product(ax, 9.6, [0, 1], r"$=\;\; \dfrac{1}{4}$")
@@ -18,7 +18,6 @@ def product_in_parts():
         ax.text(left, -1.3, text, ha="center", fontsize=15)
     ax.set(xlim=(-2.7, 22.7), ylim=(-1.6, 3.7), aspect="equal")
     ax.axis("off")
-    plt.close(figure)
     return figure
 
 
@@ -31,8 +30,6 @@ def _product(ax, left, samples, name):
 
 
 def _grid(ax, left, top, rows):
-    from matplotlib.patches import Rectangle
-
     for i, row in enumerate(rows):
         for j, (text, colour) in enumerate(row):
             ax.add_patch(Rectangle((left + j, top - i - 1), 1, 1, facecolor=colour, edgecolor="black"))
@@ -41,8 +38,6 @@ def _grid(ax, left, top, rows):
 
 def weights(sizes):
     """Return a figure of how much each sample counts: divided by m, and in the mean of the parts' means."""
-    import matplotlib.pyplot as plt
-
     m, M = sum(sizes), len(sizes)
     of_means = np.repeat([1 / (M * size) for size in sizes], sizes)
     figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
@@ -56,5 +51,4 @@ def weights(sizes):
     ax.set_ylabel("its weight in the gradient", fontsize=13)
     figure.legend(frameon=False, loc="outside upper center", ncols=2, fontsize=13)
     ax.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)
     return figure

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,8 +22,6 @@ WIDTH, HEIGHT = 0.42, 0.38  # half of a box
 
 def samples(n: int = 6) -> Figure:
     """Draw the first n zeros and ones, with the places where x1 and x2 are measured."""
-    import matplotlib.pyplot as plt
-
     pixels, digits = mp.datasets.digits().train
     chosen = np.flatnonzero(digits[0] + digits[1])[:n]
     figure, axes = plt.subplots(1, n, figsize=(10, 2.6), layout="constrained")
@@ -47,8 +46,6 @@ def graph(given: Sequence[float], went: Sequence[float] = (), came: Sequence[flo
     went: z, a, L, or the first of them; the other boxes have a question mark.
     came: dz, dw1, dw2, db.
     """
-    import matplotlib.pyplot as plt
-
     values = dict(zip(NAMES, (*given, *went)))
     derivatives = _derivatives(values, came) if len(came) else {}
     figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
@@ -118,8 +115,6 @@ def curve(L: Callable[[float], float], b: float, slope: float | None = None, ste
 
     slope, step: of a promise, which is then drawn too.
     """
-    import matplotlib.pyplot as plt
-
     figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
     near = slope is not None
     bs = np.linspace(b - step / 2, b + 2 * step, 100) if near else np.linspace(b - 3, b + 3, 100)

@@ -3,6 +3,8 @@ these matplotlib axes, the others return a figure.
 """
 
 import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Rectangle
 
 from minipipe.arrays import even_slices
 
@@ -44,8 +46,6 @@ def under_the_knife(norms, numbers, slices):
 
 def groups(ax, found, slices, title):
     """Draw the `groups_of` a layer: neighbours of one group have one colour, and no line between them."""
-    from matplotlib.patches import Rectangle
-
     n, m = found.shape
     for (row, column), group in np.ndenumerate(found):
         ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=COLOURS[group % len(COLOURS)],
@@ -63,8 +63,6 @@ def groups(ax, found, slices, title):
 
 def draw_masks(ax, kept, slices, title):
     """Draw where a mask `kept` (n, m) is not 0, with a line between the micro-batches `slices`."""
-    from matplotlib.colors import ListedColormap
-
     n, m = kept.shape
     ax.imshow(kept != 0, cmap=ListedColormap([PALE, KEPT]), vmin=0, vmax=1)
     ax.vlines(np.arange(1, m) - 0.5, -0.5, n - 0.5, color="white", linewidth=1.2)

@@ -103,5 +103,4 @@ def memory(counted: dict) -> Figure:
     ax.set(xlabel="M, micro-batches", ylabel="KiB on stage 0", ylim=(0, 1.1 * max(full)))
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
-    plt.close(figure)
     return figure

@@ -1,5 +1,6 @@
 """A picture for notebook 21: a drawing that would be too long for a cell."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 COLOURS = "#777777", "#0072B2", "#D55E00"
@@ -10,8 +11,6 @@ def versions_and_paths(schedule, paths):
 
     paths: {updates that each gradient is late: [w(0), w(1), ...]}, at most three.
     """
-    import matplotlib.pyplot as plt
-
     table = np.array(schedule.versions)
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 3.4), layout="constrained", width_ratios=(5, 4))
     left.imshow(table, cmap="viridis", vmin=0, vmax=table.max(), aspect="auto")
@@ -29,5 +28,4 @@ def versions_and_paths(schedule, paths):
     right.set_ylabel("w(t)", fontsize=13)
     right.legend(frameon=False, fontsize=12, loc="upper left")
     right.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)
     return figure

@@ -41,7 +41,6 @@ def ring(trace: Trace) -> Figure:
            yticklabels=[f"device {device}" for device in range(N)])
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=12)
-    plt.close(figure)
     return figure
 
 

@@ -58,5 +58,4 @@ def nodes(groups: dict, of_node: int) -> Figure:
         ax.axis("off")
     handles = [Rectangle((0, 0), 1, 1, color=colour, label=axis) for axis, colour in AXES.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=12)
-    plt.close(figure)
     return figure

@@ -198,5 +198,4 @@ def against_m(of_one_layer: Callable[[str, int], int]) -> Figure:
            title="one more layer, 128 units after 128, on four devices")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
-    plt.close(figure)
     return figure

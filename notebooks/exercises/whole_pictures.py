@@ -1,5 +1,6 @@
 """Pictures for notebook 04: drawings that would be too long for cells."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 STYLES = (("all right", "#0072B2", "o", "-"), ("10 of 3,610 wrong", "#D55E00", "s", "--"))
@@ -10,8 +11,6 @@ def needle(distance, gradients, wrong):
 
     distance: a function of gradients and h, called with the right `gradients` and with some that are `wrong`.
     """
-    import matplotlib.pyplot as plt
-
     hs = 10.0 ** -np.arange(1, 13)
     figure, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
     for derivatives, (name, colour, marker, line) in zip((gradients, wrong), STYLES):
@@ -22,7 +21,6 @@ def needle(distance, gradients, wrong):
     ax.set_ylabel("distance of the two sides", fontsize=13)
     ax.legend(frameon=False, fontsize=13, loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)
     return figure
 
 
@@ -31,13 +29,10 @@ def misread(images, truth, read, n=7):
 
     images: (64, m). truth, read: (m,), the digits.
     """
-    import matplotlib.pyplot as plt
-
     figure, axes = plt.subplots(1, n, figsize=(10, 2), layout="constrained")
     for ax, k in zip(axes, np.flatnonzero(truth != read)):
         ax.imshow(images[:, k].reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
         ax.set_title(f"read {read[k]}\nis {truth[k]}", fontsize=14)
     for ax in axes:
         ax.axis("off")
-    plt.close(figure)
     return figure

@@ -1,5 +1,7 @@
 """A picture for notebook 19: a drawing that would be too long for a cell."""
 
+import matplotlib.pyplot as plt
+
 NAMES = [
     "naive", "gpipe", "gpipe-fifo", "1f1b", "eager-1f1b", "interleaved", "looped", "zb-h1", "zb-h2", "zb-v",
     "interleaved-zb", "v-half", "v-min", "dualpipe-v", "dualpipe", "chimera",
@@ -16,8 +18,6 @@ def time_and_memory(points, best, doubled, work, longest=35):
     doubled: the names of those with two copies of the parameters.
     work: the ticks of one device's work, which none can be below.
     """
-    import matplotlib.pyplot as plt
-
     at = {}
     for name, (T, alive) in points.items():
         if T <= longest:
@@ -40,5 +40,4 @@ def time_and_memory(points, best, doubled, work, longest=35):
     ax.set(xlim=(work - 0.4, longest), ylim=(0, 9.2))
     ax.legend(frameon=False, loc="lower right", fontsize=11)
     ax.spines[["top", "right"]].set_visible(False)
-    plt.close(figure)
     return figure
