@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from . import called, judged, numbers, same
+from . import judged
 
 GOYAL = {  # samples in a mini-batch: (top-1 error of ResNet-50 in %, its deviation over 5 runs)
     128: (23.49, 0.12), 256: (23.60, 0.12), 512: (23.48, 0.09), 1024: (23.53, 0.08), 2048: (23.49, 0.11),
@@ -80,27 +80,14 @@ def check_average(average):
     """
     cases = [[(10, 1.0), (30, 2.0)], [(1, 0.0), (2, 3.0), (5, -1.0)], [(7, 2.5)]]
     right = [sum(n * w for n, w in case) / sum(n for n, _ in case) for case in cases]
-    rules = [
-        (lambda case: sum(w for _, w in case) / len(case),
+    mistakes = [
+        (lambda clients: sum(w for _, w in clients) / len(clients),
          "That is the plain mean. A client with three times the samples counts three times as much."),
-        (lambda case: sum(n * w for n, w in case),
+        (lambda clients: sum(n * w for n, w in clients),
          "That is the sum of n w: divide it by the samples of all these clients."),
-        (lambda case: sum(n * w for n, w in case) / len(case),
+        (lambda clients: sum(n * w for n, w in clients) / len(clients),
          "Divide by the samples of all these clients, not by how many clients there are."),
-        (lambda case: sum(w for _, w in case), "That is the plain sum of the weights."),
+        (lambda clients: sum(w for _, w in clients), "That is the plain sum of the weights."),
     ]
-    answers = []
-    for case in cases:
-        value, sentence = called(average, case)
-        if sentence is None:
-            value, sentence = numbers("the average", value, ())
-        if sentence is not None:
-            return sentence
-        answers.append(value)
-    if all(map(same, answers, right)):
-        return "Right: sum of n w over sum of n. After full steps, it is gradient descent on all samples."
-    for rule, sentence in rules:
-        if all(map(same, answers, map(rule, cases))):
-            return sentence
-    place = next(place for place, pair in enumerate(zip(answers, right)) if not same(*pair))
-    return f"Of {cases[place]} the average is {right[place]:g}, yours is {answers[place]:g}."
+    return judged(average, ("clients",), [(case,) for case in cases], right, mistakes) or (
+        "Right: sum of n w over sum of n. After full steps, it is gradient descent on all samples.")

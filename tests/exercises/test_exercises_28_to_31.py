@@ -89,7 +89,7 @@ test_mistakes = are_named({
         (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
         (lambda clients: sum(n * w for n, w in clients) / len(clients), "not by how many clients"),
         (lambda clients: sum(w for _, w in clients), "the plain sum"),
-        (lambda clients: 1.75, "Of [(1, 0.0), (2, 3.0), (5, -1.0)] the average is 0.125, yours is 1.75."),
+        (lambda clients: 1.75, "clients = [(1, 0.0), (2, 3.0), (5, -1.0)] the count is 0.125, yours is 1.75."),
     ],
     suspects.check_healthy_epochs: [
         (lambda epochs, m: all_once(epochs, m), "two epochs in one order, bug F: [[[2, 0], [3, 1]], [[2,"),

@@ -2,9 +2,9 @@
 
 from itertools import product
 
-import numpy as np
-
 from ..judging import Part
+from .gpipe import small_network
+from .layers import how_many
 
 SIZES = ((64, 128, 128, 64, 10), (5, 3, 2), (7, 4, 6, 2))
 
@@ -20,14 +20,7 @@ def of_sent(my):
 
 def of_copies(my):
     """J and all gradients of one, two and three copies, and what the schedule is asked."""
-    rng = np.random.default_rng(10)
-    layers = []
-    for n_prev, n in ((3, 4), (4, 3), (3, 2)):
-        linear = my.Linear(n_prev, n, rng)
-        linear.W, linear.b = rng.integers(-2, 3, (n, n_prev)) / 2, rng.integers(-2, 3, (n, 1)) / 2
-        layers += [linear, my.ReLU()]
-    layers = layers[:-1]
-    X, Y = rng.integers(-4, 5, (3, 7)) / 2, rng.integers(-4, 5, (2, 7)) / 2
+    layers, X, Y = small_network(my, 7, (3, 4, 3, 2))
     for D, K, M in ((1, 2, 2), (2, 1, 1), (2, 2, 3), (3, 2, 2)):
         words, asked = f"7 samples, D={D}, K={K}, M={M}", []
 
@@ -36,7 +29,7 @@ def of_copies(my):
             return my.gpipe(device, K, M)
 
         answer = my.copies(layers, X, Y, D, K, M, schedule)
-        yield f"{words}: what copies returns", _kind(answer)
+        yield f"{words}: how many things copies returns", how_many(answer)
         J, sums = answer
         yield f"{words}: J", J
         yield f"{words}: whose gradients there are", sorted(type(layer).__name__ for layer in sums)
@@ -45,12 +38,6 @@ def of_copies(my):
             pair = list(pair) if isinstance(pair, tuple) else pair
             yield f"{words}: dW and db of linear layer {place}", pair
         yield f"{words}: (device, K, M) that the schedule is asked for", sorted(asked)
-
-
-def _kind(answer):
-    if isinstance(answer, (tuple, list)):
-        return f"{len(answer)} things"
-    return answer if answer is None else f"a {type(answer).__name__}"
 
 
 LOOP = """J, sums = 0, {}

@@ -3,18 +3,17 @@
 import numpy as np
 
 from ..judging import Part
+from .layers import how_many
+from .whole import network
 
 SIZES = (3, 4, 2, 3, 2)
 
 
 def small_network(my, m, sizes=SIZES):
-    """Linear layers with `ReLU` between, whose weights are halves, and a mini-batch: (layers, X, Y)."""
-    rng, layers = np.random.default_rng(m), []
-    for n_prev, n in zip(sizes, sizes[1:]):
-        linear = my.Linear(n_prev, n, np.random.default_rng(0))
-        linear.W, linear.b = rng.integers(-2, 3, (n, n_prev)) / 2, rng.integers(-2, 3, (n, 1)) / 2
-        layers += [linear, my.ReLU()]
-    return layers[:-1], rng.integers(-4, 5, (sizes[0], m)) / 2, rng.integers(-4, 5, (sizes[-1], m)) / 2
+    """Return (layers, X, Y): a `network`, and a mini-batch for it."""
+    rng = np.random.default_rng(m)
+    layers = network(my, sizes, rng)
+    return layers, rng.integers(-4, 5, (sizes[0], m)) / 2, rng.integers(-4, 5, (sizes[-1], m)) / 2
 
 
 def sums_of(stages):
@@ -40,8 +39,7 @@ def of_run(my):
 
     layers, X, Y = small_network(my, 4, (2, 2, 2, 2))
     result = my.run(layers, X, Y, 1, 1, in_turn)
-    n_things = len(result) if isinstance(result, tuple) else 1
-    yield "how many things run returns (J, the stages, the actions)", n_things
+    yield "how many things run returns (J, the stages, the actions)", how_many(result)
     forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
     yield "K = 2, M = 1, five layers of 2 units, without any backward: J", forward_alone[0]
     layers, X, Y = small_network(my, 4)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 from ..judging import Part
+from .layers import how_many
 
 POINTS = (  # w1, w2, b, x1, x2, y
     (1.5, -2.0, 0.25, 1.0, 0.125, 1.0),
@@ -16,7 +17,7 @@ def of_forward(my: SimpleNamespace) -> Iterator[tuple[str, object]]:
     """Yield z, a and L at three points, labels 1 and 0 among them."""
     for point in POINTS:
         result = my.forward(*point)
-        yield "How many things forward returns (z, a, L are three)", _count(result)
+        yield "How many things forward returns (z, a, L are three)", how_many(result)
         where = "at (w1, w2, b, x1, x2, y) = " + f"({', '.join(f'{number:g}' for number in point)})"
         for name, number in zip("zaL", result):
             yield f"{name} {where}", number
@@ -26,13 +27,9 @@ def of_backward(my: SimpleNamespace) -> Iterator[tuple[str, object]]:
     """Yield the four derivatives for three answers of a neuron, labels 1 and 0 among them."""
     for a, x1, x2, y in ((0.75, 1.0, 0.125, 1.0), (0.875, 0.625, 0.375, 0.0), (0.25, 0.125, 0.75, 1.0)):
         result = my.backward(a, x1, x2, y)
-        yield "How many things backward returns (dz, dw1, dw2, db are four)", _count(result)
+        yield "How many things backward returns (dz, dw1, dw2, db are four)", how_many(result)
         for name, number in zip(("dz", "dw1", "dw2", "db"), result):
             yield f"{name} at (a, x1, x2, y) = ({a:g}, {x1:g}, {x2:g}, {y:g})", number
-
-
-def _count(result):
-    return len(result) if isinstance(result, (tuple, list)) else 1
 
 
 LOSS = "-(y * np.log(a) + (1 - y) * np.log(1 - a))"

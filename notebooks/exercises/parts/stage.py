@@ -1,11 +1,9 @@
 """What notebook 06 asks for: a stage with a stash, and the same with recomputation."""
 
-from itertools import pairwise
-
 import numpy as np
 
 from ..judging import Part
-from .whole import adding_none
+from .whole import adding_none, network
 
 ORDER = "F0 F1 F2 B1 B0 F3 B3 B2"   # more than one in the stash, and not emptied as it was filled
 SAMPLES = (2, 1, 2, 1)               # of micro-batches 0 to 3
@@ -35,9 +33,9 @@ def arrays_of(things):
 def of_stage(my):
     """What a stage returns, keeps and adds up: first with equal layers, then with unequal ones."""
     rng = np.random.default_rng(6)
-    stage = my.Stage(_layers(my, (3, 3, 3), rng))
+    stage = my.Stage([*network(my, (3, 3, 3), rng), my.ReLU()])
     yield from _at_work(stage, ORDER, 3, 3, rng)
-    stage = my.Stage(_layers(my, (4, 3, 2), rng)[:-1])
+    stage = my.Stage(network(my, (4, 3, 2), rng))
     yield from _at_work(stage, "F0 B0", 4, 2, rng)
 
 
@@ -45,30 +43,20 @@ def of_recomputing_stage(my):
     """What a stage does with and without recomputation, and how often its first layer goes forward."""
     for recompute in (False, True):
         rng = np.random.default_rng(7)
-        stage = my.Stage(_layers(my, (3, 3, 3), rng), recompute)
+        stage = my.Stage([*network(my, (3, 3, 3), rng), my.ReLU()], recompute)
         forwards = _counted(stage.layers[0])
         for words, value in _at_work(stage, ORDER, 3, 3, rng, recompute):
             yield f"recompute={recompute}, {words}", value
         yield (f"recompute={recompute}, in {ORDER}: how often the first layer went forward", len(forwards))
     rng = np.random.default_rng(7)
-    stage = my.Stage(_layers(my, (3, 3, 3), rng))
+    stage = my.Stage([*network(my, (3, 3, 3), rng), my.ReLU()])
     forwards = _counted(stage.layers[0])
     stage.backward(0, stage.forward(0, _halves(rng, 3, 2)))
     yield "Stage(layers), in F0 B0: how often the first layer went forward", len(forwards)
     rng = np.random.default_rng(8)
-    stage = my.Stage(_layers(my, (4, 3, 2), rng)[1:], recompute=True)    # a ReLU comes first
+    stage = my.Stage([*network(my, (4, 3, 2), rng)[1:], my.ReLU()], recompute=True)    # a ReLU comes first
     for words, value in _at_work(stage, "F0 F1 B0 B1", 3, 2, rng, True):
         yield f"recompute=True and a ReLU first, {words}", value
-
-
-def _layers(my, sizes, rng):
-    """Return linear layers of these sizes with a ReLU after each; all numbers are halves."""
-    layers = []
-    for n_prev, n in pairwise(sizes):
-        linear = my.Linear(n_prev, n, rng)
-        linear.W, linear.b = _halves(rng, n, n_prev), _halves(rng, n, 1)
-        layers += [linear, my.ReLU()]
-    return layers
 
 
 def _halves(rng, *shape):

@@ -74,15 +74,12 @@ def adding_none(call):
 
 def network(my, sizes, rng):
     """Return linear layers of these sizes, with a ReLU between two; their numbers are multiples of a half."""
-    pairs = [(_drawn(my, n_prev, n, rng), my.ReLU()) for n_prev, n in zip(sizes, sizes[1:])]
-    return [layer for pair in pairs for layer in pair][:-1]
-
-
-def _drawn(my, n_prev, n, rng):
-    """Return a linear layer whose numbers are multiples of a half."""
-    layer = my.Linear(n_prev, n, rng)
-    layer.W, layer.b = rng.integers(-2, 3, (n, n_prev)) / 2, rng.integers(-2, 3, (n, 1)) / 2
-    return layer
+    layers = []
+    for n_prev, n in zip(sizes, sizes[1:]):
+        linear = my.Linear(n_prev, n, rng)
+        linear.W, linear.b = rng.integers(-2, 3, (n, n_prev)) / 2, rng.integers(-2, 3, (n, 1)) / 2
+        layers += [linear, my.ReLU()]
+    return layers[:-1]
 
 
 RETURN = "return ((A - Y) ** 2).sum() / (2 * m), (A - Y) / m"
