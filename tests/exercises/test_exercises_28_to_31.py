@@ -10,7 +10,7 @@ from notebooks.checkers import are_named, are_right
 from pitfalls.bugs import BUGS
 
 import minipipe as mp
-from exercises import clocks, large_batches, suspects, tasks
+from exercises import clocks, suspects, tasks
 
 
 def joined(epochs):
@@ -83,13 +83,6 @@ test_mistakes = are_named({
         (first_run, "That is the first run alone"),
         (all_at_once, "Without the first one the median is 2.001"),
         (lambda start, wait, clock, n: [1.0], "must have shape ()"),
-    ],
-    large_batches.check_average: [
-        (lambda clients: sum(w for _, w in clients) / len(clients), "the plain mean"),
-        (lambda clients: sum(n * w for n, w in clients), "divide it by the samples"),
-        (lambda clients: sum(n * w for n, w in clients) / len(clients), "not by how many clients"),
-        (lambda clients: sum(w for _, w in clients), "the plain sum"),
-        (lambda clients: 1.75, "clients = [(1, 0.0), (2, 3.0), (5, -1.0)] the count is 0.125, yours is 1.75."),
     ],
     suspects.check_healthy_epochs: [
         (lambda epochs, m: all_once(epochs, m), "two epochs in one order, bug F: [[[2, 0], [3, 1]], [[2,"),
