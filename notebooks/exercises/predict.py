@@ -45,6 +45,8 @@ def verdict(yours, right, comments=()):
     ('Right: 33.', '33; you said 30: the right size, 9 % off.', '96; you said 12.', 'It is 96.')
     >>> verdict([96, 0.7], [96, 0.75])
     '[96, 0.75]; you said [96, 0.7]: 1 of 2 right.'
+    >>> verdict("lower", ["lower"])
+    "Right: ['lower']."
     >>> verdict(350, 348)
     'Nearly: 350 for 348, right to 1 %.'
     """
@@ -53,6 +55,8 @@ def verdict(yours, right, comments=()):
         yours = _written_out(yours)
     if yours == "?":
         return f"It is {right}."
+    if isinstance(right, list) and not isinstance(yours, list):
+        yours = [yours]
     comment = next((words for other, words in dict(comments).items() if plain(other) == yours), None)
     if is_met(yours, right):
         text = f"Right: {right}."
