@@ -1,4 +1,4 @@
-"""Arrays: which ones are taken, small pure functions that several rooms need, and the threads of products."""
+"""Arrays: checks of arguments, small pure functions on arrays, and the number of BLAS threads."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -25,10 +25,10 @@ Shape: TypeAlias = tuple[Any, ...]  # of an array; of a pair of arrays, a pair o
 
 
 def is_finite(array: np.ndarray | tuple) -> bool:
-    """Tell whether all numbers of an array, or of a tuple of arrays, are finite; only floats may not be.
+    """Tell whether all entries of an array, or of a tuple of arrays, are finite; only floats may not be.
 
-    The sum of the squares tells so in one pass, unless it overflows where the numbers
-    do not.
+    The sum of squares is finite only if all entries are, and takes one pass. If it
+    overflows, the entries are checked one by one.
 
     >>> is_finite(np.array([1e200, 1.0])), is_finite(np.array([np.inf, -np.inf])), is_finite(np.array([7]))
     (True, False, True)
@@ -41,10 +41,10 @@ def is_finite(array: np.ndarray | tuple) -> bool:
 
 
 def real_numbers(name: str, values: ArrayLike) -> np.ndarray:
-    """Return `values` as an array of finite real numbers; raise `ValueError` for anything else.
+    """Return `values` as an array of finite real numbers; raise `ValueError`, with `name`, for others.
 
-    Objects that are plain numbers become float64; where a fraction is among them, they
-    stay objects.
+    Objects that are plain numbers become float64, unless there is a fraction among
+    them.
 
     >>> real_numbers("X", np.array([[1, 2.5]], dtype=object))
     array([[1. , 2.5]])
@@ -54,7 +54,7 @@ def real_numbers(name: str, values: ArrayLike) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError as error:  # lists of different lengths
-        raise ValueError(f"{name}={shown(values)} is no array: {error}") from None
+        raise ValueError(f"{name}={shown(values)} cannot be turned into an array: {error}") from None
     if array.dtype == object:
         array = _of_objects(name, array)
     if array.dtype.kind not in "fiubO":
@@ -77,11 +77,13 @@ def _of_objects(name, array):
     try:
         return array if exact else array.astype(np.float64)
     except OverflowError:
-        raise ValueError(f"{name} holds an integer beyond all floats: scale it, or use fractions") from None
+        raise ValueError(
+            f"{name} holds an integer too large for float64: scale it, or use fractions"
+        ) from None
 
 
 def floats(dtype: DTypeLike) -> np.dtype:
-    """Return the `np.dtype` of `dtype`; raise `ValueError` unless its numbers are floats."""
+    """Return the `np.dtype` of `dtype`; raise `ValueError` unless it is one of floats."""
     found = known_dtype(dtype)
     if found.kind != "f":
         raise ValueError(
@@ -92,7 +94,7 @@ def floats(dtype: DTypeLike) -> np.dtype:
 
 
 def not_zero_in(dtype: np.dtype, name: str, number: Number) -> None:
-    """Raise `ValueError` for a number above 0 that is 0 among the floats of `dtype`."""
+    """Raise `ValueError`, with `name`, if `number`, which is above 0, rounds to 0 in `dtype`."""
     if dtype.kind == "f" and dtype.type(number) == 0:
         raise ValueError(
             f"{name}={number} is 0 in {dtype}: use a larger one, such as {np.finfo(dtype).eps:.0e}"
@@ -100,15 +102,15 @@ def not_zero_in(dtype: np.dtype, name: str, number: Number) -> None:
 
 
 def as_floats(name: str, numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return floats and integers as floats of `dtype`; fractions stay, and so does all if dtype is object.
+    """Return `numbers` converted to `dtype`; unchanged if `dtype` or their own dtype is object.
 
     Args:
-        name: what an error calls the numbers.
-        numbers: an array of finite ones.
-        dtype: an `np.dtype`.
+        name: the name of the numbers in an error.
+        numbers: an array of finite numbers.
+        dtype: an `np.dtype` of floats, or object.
 
     Raises:
-        ValueError: for a number that is beyond these floats.
+        ValueError: for a number that is too large for `dtype`.
     """
     if object in (numbers.dtype, dtype) or numbers.dtype == dtype:
         return numbers
@@ -124,7 +126,7 @@ def as_floats(name: str, numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def known_dtype(dtype: DTypeLike) -> np.dtype:
-    """Return the `np.dtype` of `dtype`; raise `ValueError` if there is none."""
+    """Return the `np.dtype` of `dtype`; raise `ValueError` if NumPy knows none."""
     try:
         return np.dtype(dtype)
     except (TypeError, ValueError):
@@ -132,10 +134,10 @@ def known_dtype(dtype: DTypeLike) -> np.dtype:
 
 
 def converted(array: np.ndarray, convert: Any) -> np.ndarray:
-    """Return `convert(array)`, of the same shape. convert: a type of NumPy, or a function of an array.
+    """Return `convert(array)` in the shape of `array`; `convert` is a NumPy type, or a function of an array.
 
-    An older NumPy makes a number of an array with one entry: `np.float64(array)`, which
-    has no shape.
+    A NumPy type is applied by `astype`, since `np.float64(array)` of an array with one
+    entry is a number without a shape in an older NumPy.
 
     >>> converted(np.array([[3]]), np.float64)
     array([[3.]])
@@ -146,12 +148,12 @@ def converted(array: np.ndarray, convert: Any) -> np.ndarray:
 
 
 def array_of_numbers(value: Any) -> np.ndarray:
-    """Return a number or an array of numbers as an array; raise `ValueError` for anything else.
+    """Return `value`, a number or an array of numbers, as an array; raise `ValueError` for others.
 
-    Arrays without numbers, see `minipipe.meta`, stay as they are.
+    A `MetaArray`, see `minipipe.meta`, is returned unchanged.
     """
     array = value if hasattr(value, "reshape") else np.asarray(value)
-    is_row = array.ndim > 0 and not hasattr(value, "shape")  # of something that is neither list nor array
+    is_row = array.ndim > 0 and not hasattr(value, "shape")  # such as a list
     no_numbers = array.dtype.kind not in "fiubcO" or (
         array.dtype == object and None in map(python_number, array.reshape(-1))
     )
@@ -161,16 +163,16 @@ def array_of_numbers(value: Any) -> np.ndarray:
 
 
 def in_a_row(vectors: list) -> np.ndarray:
-    """Return vectors as one vector."""
+    """Return `vectors` concatenated to one vector."""
     return np.concatenate(vectors)
 
 
 def constant(value: Number, Z: np.ndarray) -> Any:
-    """Return `value` as a number that leaves the kind of Z's numbers as it is.
+    """Return the number `value` in a type that keeps the dtype of Z in `value * Z`.
 
-    Among floats this is a Python float: NumPy gives the result the dtype of Z. Among
-    the rational numbers of an object array it is a rational number with exactly the
-    value given; a float would be refused there.
+    If Z has floats, return a Python float: NumPy gives the result the dtype of Z. If Z
+    has rational numbers, return a rational number with exactly this value; they refuse
+    floats.
 
     >>> (np.float32([3.0]) * constant(0.5, np.float32([3.0]))).dtype
     dtype('float32')
@@ -181,18 +183,18 @@ def constant(value: Number, Z: np.ndarray) -> Any:
 
 
 def masked(numbers: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return numbers * mask; the mask is converted before the product, which is faster."""
+    """Return `numbers` * `mask`; converting the boolean mask first is faster."""
     product = mask.astype(numbers.dtype)
     product *= numbers
     return product
 
 
 def row_sums(rows: np.ndarray) -> np.ndarray:
-    """Return the sums (n, 1) of the rows of a matrix (n, m), which are db where they are those of dZ.
+    """Return the sums (n, 1) of the rows of a matrix (n, m): db, if `rows` is dZ.
 
-    They are a product with ones, which is several times faster than `sum`.
+    A matrix product with ones is several times faster than `sum`.
     """
-    ones = np.empty((rows.shape[1], 1), rows.dtype, like=rows)  # like: without numbers, if rows has none
+    ones = np.empty((rows.shape[1], 1), rows.dtype, like=rows)  # like: a MetaArray if rows is one
     ones[:] = 1
     return rows @ ones
 
@@ -206,12 +208,12 @@ def sigmoid(Z: np.ndarray) -> np.ndarray:
 
 
 def overflow_refused() -> np.errstate:
-    """Return a context without NumPy's warnings of overflows, for code that refuses them in a sentence."""
+    """Return a context without NumPy's warnings of overflow, for code that raises its own errors."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 def sum_of_squares(array: np.ndarray) -> Number:
-    """Return the sum of the squares of all numbers of an array, in float64; of rational numbers, exactly.
+    """Return the sum of the squares of all entries of `array`, in float64; exact for rational numbers.
 
     >>> sum_of_squares(np.float32([[3.0], [4.0]]))
     25.0
@@ -223,7 +225,7 @@ def sum_of_squares(array: np.ndarray) -> Number:
 
 
 def norm(array: np.ndarray) -> Number:
-    """Return the root of `sum_of_squares`; raise `FloatingPointError` if that is not finite.
+    """Return the root of `sum_of_squares(array)`; raise `FloatingPointError` if that is not finite.
 
     >>> norm(np.float32([[3.0], [4.0]]))
     5.0
@@ -232,10 +234,9 @@ def norm(array: np.ndarray) -> Number:
 
 
 def root(square: Any) -> Number:
-    """Return the root of a float or a rational number; raise `FloatingPointError` if it is not finite.
+    """Return the root of `square`, a float or a rational; raise `FloatingPointError` if it is not finite.
 
-    A rational number that is a square has its root exactly; that of another is rounded
-    once.
+    The root of a rational number is exact if it is rational, else rounded once.
     """
     if isinstance(square, Fraction):
         over, under = math.isqrt(square.numerator), math.isqrt(square.denominator)
@@ -247,9 +248,7 @@ def root(square: Any) -> Number:
 
 
 def leaves(tree: Tree) -> list:
-    """Return the arrays in nested tuples and lists, such as gradients of a layer made of layers, in order.
-
-    None is left out.
+    """Return the list of arrays in `tree`, nested tuples and lists of arrays and None, without None.
 
     >>> leaves((1, (None, 2), [3]))
     [1, 2, 3]
@@ -262,7 +261,7 @@ def leaves(tree: Tree) -> list:
 
 
 def scaled(tree: Tree, factor: Number) -> Tree:
-    """Return nested tuples and lists of arrays, each times a number; None stays.
+    """Return `tree`, nested tuples and lists of arrays and None, with each array times `factor`.
 
     >>> scaled([(1, None), ((2,), 3)], 10)
     [(10, None), ((20,), 30)]
@@ -273,7 +272,7 @@ def scaled(tree: Tree, factor: Number) -> Tree:
 
 
 def sum_in_order(parts: Iterable) -> Tree:
-    """Return the sum of arrays, from the first to the last; None stands for 0.
+    """Return the sum of the arrays `parts`, from the first to the last; None counts as 0.
 
     >>> sum_in_order([None, 1, 10]), sum_in_order([None])
     (11, None)
@@ -283,7 +282,7 @@ def sum_in_order(parts: Iterable) -> Tree:
 
 
 def shape_of(A: Tree) -> Shape:
-    """Return the shape of an array; for a tuple of arrays, the tuple of their shapes.
+    """Return the shape of the array `A`; for a tuple of arrays, the tuple of their shapes.
 
     >>> shape_of((np.zeros((2, 3)), np.zeros(4)))
     ((2, 3), (4,))
@@ -292,7 +291,7 @@ def shape_of(A: Tree) -> Shape:
 
 
 def even_slices(length: int, n_parts: int) -> list[slice]:
-    """Return `n_parts` slices that cover 0..length in order, with sizes that differ by at most one.
+    """Return `n_parts` slices that cover 0..length in order, of sizes that differ by at most one.
 
     >>> even_slices(10, 4)
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None), slice(8, 10, None)]
@@ -303,7 +302,7 @@ def even_slices(length: int, n_parts: int) -> list[slice]:
 
 
 def own_part(array: np.ndarray, axis: int, rank: int, size: int) -> np.ndarray:
-    """Return a copy of part number `rank` of `size` along an axis.
+    """Return a copy of part number `rank` of `size` nearly equal parts of `array` along `axis`.
 
     >>> own_part(np.arange(10), 0, rank=1, size=4)
     array([3, 4, 5])
@@ -312,7 +311,7 @@ def own_part(array: np.ndarray, axis: int, rank: int, size: int) -> np.ndarray:
 
 
 def grains_of(m: int, grain: int) -> list[slice]:
-    """Return slices of `grain` samples that cover 0..m in order; the last one has what is left.
+    """Return slices of `grain` samples that cover 0..m in order; the last one may be shorter.
 
     >>> grains_of(10, 4)
     [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
@@ -326,11 +325,11 @@ def one_hot(labels: ArrayLike, n_classes: int, dtype: DTypeLike = np.float64) ->
     Args:
         labels: (m,) or (..., m), such as (T, m) for sequences: whole numbers in
             0..n_classes-1.
-        n_classes: how many classes there are.
-        dtype: that of Y.
+        n_classes: the number of classes.
+        dtype: the dtype of Y.
 
     Raises:
-        ValueError: labels are not such numbers.
+        ValueError: for other labels.
 
     >>> one_hot([2, 0], n_classes=3)
     array([[0., 1.],
@@ -359,8 +358,8 @@ def one_hot(labels: ArrayLike, n_classes: int, dtype: DTypeLike = np.float64) ->
 def accuracy(A: ArrayLike, Y: ArrayLike) -> float:
     """Return the share of positions at which A (n, ..., m) and Y have their largest entry in the same row.
 
-    A and Y have one shape, and finite numbers; `ValueError` is raised for others. A
-    position is a column of (n, m), or one of the T of a sample of (n, T, m).
+    A and Y have equal shapes and finite numbers; `ValueError` is raised for others. A
+    position is a column of (n, m), or one of the T positions of a sample in (n, T, m).
 
     >>> accuracy(np.array([[0.2, 0.9], [0.8, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.5
@@ -376,27 +375,27 @@ def accuracy(A: ArrayLike, Y: ArrayLike) -> float:
     return float(np.mean(A.argmax(axis=0) == Y.argmax(axis=0)))
 
 
-# How many threads NumPy's matrix products use while minipipe computes: one, unless you say otherwise.
+# The number of threads of NumPy's matrix products while minipipe computes: one, unless you set another.
 #
-# Products as small as those of a micro-batch lose time when threads share them, and much of it where other
-# programs run, too. And the low bits of a product depend on the number of threads.
+# Small products, such as those of a micro-batch, are slower with several threads, above all if other programs
+# run. And the low bits of a product depend on the number of threads.
 
-_depth = ContextVar("depth", default=0)  # of the `with` blocks that have chosen a number of threads
+_depth = ContextVar("depth", default=0)  # the number of nested `blas_threads` blocks
 
 
 @contextmanager
 def blas_threads(n: int) -> Iterator[None]:
-    """Let NumPy's matrix products use n threads in this `with` block, those of minipipe, too.
+    """Let NumPy's matrix products, also those of minipipe, use n threads in this `with` block.
 
     Args:
         n: at least 1.
 
-    Without it, whatever a network or an optimizer does, and whatever measures times,
-    uses one thread; all other NumPy code keeps those that it has. So a loop of your own
-    over layers gives the bits of a network's run for certain only inside
-    `blas_threads(1)`. OpenBLAS, MKL and BLIS have one such setting for the whole
-    process: where several threads of yours train at once, put one block around them
-    all. Apple's Accelerate has none, so nothing happens there.
+    Without it, networks, optimizers and measurements of time use one thread; other
+    NumPy code keeps its setting. So your own loop over layers is only sure to give the
+    bits of a network's run inside `blas_threads(1)`. OpenBLAS, MKL and BLIS have one
+    setting for the whole process: if several of your threads train at once, put one
+    block around them all. Apple's Accelerate has no such setting; there, the block does
+    nothing.
 
     >>> from minipipe import MeanSquaredError, Linear, Sequential
     >>> import numpy as np
@@ -413,13 +412,13 @@ def blas_threads(n: int) -> Iterator[None]:
 
 
 def computing() -> AbstractContextManager:
-    """Return a `with` block whose products use one thread, unless a block around it has chosen a number."""
+    """Return a `with` block with one BLAS thread, or the number of a `blas_threads` block around it."""
     return nullcontext() if _depth.get() else blas_threads(1)
 
 
 @cache
 def _libraries():
-    """Return what sets the libraries that NumPy has loaded; to look for them takes a millisecond."""
+    """Return the controller of the BLAS libraries that NumPy has loaded; finding them takes 1 ms."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

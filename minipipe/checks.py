@@ -1,6 +1,6 @@
-"""The doors: what somebody may hand in as a number, or as one of several choices.
+"""Checks of what a user passes: numbers, names, lists, one of several choices.
 
-Numbers leave as Python's own: those of NumPy overflow.
+Numbers are returned as Python's own, since NumPy's overflow.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -20,14 +20,14 @@ from typing import Any, TypeAlias
 
 Number: TypeAlias = float | Fraction  # a real number; an int is a float to type checkers
 
-# With these, no sum of ticks, and no product or quotient of two numbers, becomes infinite.
+# Within these bounds, no sum of ticks, and no product or quotient of two numbers, becomes infinite.
 SMALLEST, LARGEST = 1e-100, 10**100
 PYTHONS: frozenset[Any] = frozenset([int, float, Fraction])
 LONGEST = 100  # characters of a value that an error shows
 
 
 def shown(value: object) -> str:
-    """Return `value` as errors show it: its repr, cut where that is long.
+    """Return the repr of `value` for an error, cut to 100 characters.
 
     >>> shown("2"), shown(list(range(1000)))[-8:], shown(10**5000)
     ("'2'", '5, 26...', 'a number of too many digits to be shown')
@@ -41,9 +41,9 @@ def shown(value: object) -> str:
 
 
 def _is_of_two(value):
-    """Tell whether `importlib.reload`, or a second import, has made a class of `value`, or this module, anew.
+    """Tell whether a class of `value`, or this module, was loaded twice, by `importlib.reload` for instance.
 
-    `isinstance` then says no to what looks right.
+    Then `isinstance` returns False for objects that look right.
     """
     def current(module, name):
         return getattr(sys.modules.get(module), name, None)
@@ -55,7 +55,7 @@ def _is_of_two(value):
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """Return `value` as a Python int; `ValueError` for another number, or one outside `least`..`most`.
+    """Return `value` as a Python int in `least`..`most`; raise `ValueError`, with `name`, for others.
 
     >>> import numpy as np
     >>> whole_number("m", np.int8(100)) * 100
@@ -77,7 +77,7 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
 
 
 def whole_numbers(name: str, values: Any, least: int | None = None) -> tuple[int, ...]:
-    """Return a tuple of Python ints; `ValueError` for anything but a sequence of whole numbers."""
+    """Return `values` as a tuple of Python ints of at least `least`; raise `ValueError` for others."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list of whole numbers, even of one")
@@ -89,15 +89,16 @@ def real_number(
     below: Number | None = None, most: Number | None = None, note: str = "", infinite: bool = False,
     clock: bool = False,
 ) -> Any:
-    """Return `value` as an int, a float or an exact fraction; `ValueError` for anything else.
+    """Return `value` as an int, a float or an exact fraction; raise `ValueError` for anything else.
 
     Args:
-        name: what errors call the value.
+        name: the name of the value in errors.
+        value: the number.
         least, above, below, most: its bounds.
-        note: what an error says after the bounds, such as a unit, or a remedy.
+        note: what an error adds after the bounds, such as a unit, or a remedy.
         infinite: whether infinity is allowed.
-        clock: whether it is a time or a cost, so that it must be 0, or from 1e-100 to
-            1e+100. Then no tick of a run becomes infinite.
+        clock: whether it is a time or a cost. Then it must be 0, or from 1e-100 to
+            1e+100, so that no tick of a run becomes infinite.
 
     >>> import numpy as np
     >>> real_number("share", np.float32(0.5), least=0, below=1)
@@ -122,15 +123,12 @@ def real_number(
             f"{name}={shown(value)} is out of reach of the clock: use a number from {SMALLEST} to {LARGEST:g}"
         )
     if clock and isinstance(number, Fraction):
-        return Fraction(number)  # a `Rational` would refuse to meet a clock in floats
+        return Fraction(number)  # a `Rational` refuses the floats of other times
     return number
 
 
 def is_plain(number: Any) -> bool:
-    """Tell whether this is a Python number within the clock's reach, which needs no further check.
-
-    A run calls this for each action and message.
-    """
+    """Tell whether `number` is a Python number within the bounds for times. Runs call it often."""
     if number.__class__ is int:
         return 0 <= number <= LARGEST
     return number.__class__ in PYTHONS and (SMALLEST <= number <= LARGEST or number == 0)
@@ -151,7 +149,7 @@ def python_number(value: Any) -> Any:
 
 
 def checked_name(name: str, value: Any) -> str:
-    """Return `value` if it is a text that is not empty; `ValueError` for anything else."""
+    """Return `value` if it is a non-empty text; raise `ValueError`, with `name`, for anything else."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name}={shown(value)} must be a text of at least 1 character")
     return value
@@ -162,26 +160,26 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
     Args:
         path: the file.
-        write: writes the content, as `write(path)`. It is called with another name in
-            the same folder; that file takes the place of `path` at the end. If `write`
-            fails, the old file stays.
+        write: writes the content, as `write(path)`. It is called with the path of a
+            temporary file in the same folder, which is then renamed. If `write` fails,
+            the old file stays.
 
-    The other name has the computer, the process and a number drawn at random in it, so
-    no two writers have the same one. What a killed process has left, the next one here
-    removes. A device or a pipe, such as /dev/stdout, is written as it is.
+    The temporary name contains the computer, the process and a random number, so no two
+    writers share it. Temporary files of killed processes are removed. A device or a
+    pipe, such as /dev/stdout, is written to directly.
     """
     target = Path(os.path.realpath(path))
     start = f".{target.stem[:30]}.{platform.node()}-"  # names end at 255 bytes; a character may have 4
     beside = target.with_name(f"{start}{os.getpid()}-{os.urandom(6).hex()}{target.suffix}")
     try:
-        if path.exists() and not path.is_file():  # nothing may take its place
+        if path.exists() and not path.is_file():  # a device must not be replaced
             write(path)
             return
         for name in os.listdir(target.parent):
             process = name.removeprefix(start).partition("-")[0]
             if name.startswith(start) and process.isdigit() and _is_gone(int(process)):
                 target.with_name(name).unlink(missing_ok=True)
-        write(beside)  # writers go by the ending
+        write(beside)  # with the suffix of `path`, by which writers choose a format
         if target.exists():
             shutil.copymode(target, beside)
         beside.replace(target)
@@ -193,14 +191,14 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text into a file, whole or not at all: in UTF-8, with the same line ends everywhere."""
+    """Write `text` to the file `path`, whole or not at all, in UTF-8 with \\n as line ends."""
     write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def _is_gone(process: int) -> bool:
-    """Return whether no process of this computer has this number; False where that cannot be asked."""
+    """Tell whether no process has the number `process`; False where that cannot be found out."""
     if os.name != "posix":
-        return False  # there, signal 0 is Ctrl-C
+        return False  # on Windows, signal 0 is Ctrl-C
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -211,7 +209,7 @@ def _is_gone(process: int) -> bool:
 
 
 def listed(name: str, values: Any, least: int = 1) -> list:
-    """Return `values` as a list of at least `least`; `ValueError` for anything else."""
+    """Return `values` as a list of at least `least` items; raise `ValueError`, with `name`, for others."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list, even of one: [{shown(values)}]")
@@ -221,7 +219,7 @@ def listed(name: str, values: Any, least: int = 1) -> list:
 
 
 def items_of(values: Any) -> list | None:
-    """Return `values` as a list, or None for a text and for what has no items."""
+    """Return `values` as a list, or None if it is a text or not iterable."""
     try:
         return None if isinstance(values, (str, bytes)) else list(values)
     except TypeError:
@@ -229,14 +227,14 @@ def items_of(values: Any) -> list | None:
 
 
 def function(name: str, value: Any) -> Callable:
-    """Return `value` if it can be called; `ValueError` for anything else."""
+    """Return `value` if it can be called; raise `ValueError`, with `name`, for anything else."""
     if not callable(value):
         raise ValueError(f"{name}={shown(value)} must be a function")
     return value
 
 
 def plain(name: str) -> str:
-    """Return a name without what does not matter in one: case, spaces, "_" and "-".
+    """Return `name` in lower case, without spaces, "_" and "-", for comparisons.
 
     >>> plain("ZB_H1"), plain("micro-batches")
     ('zbh1', 'microbatches')
@@ -245,7 +243,7 @@ def plain(name: str) -> str:
 
 
 def spelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the one out of `known` that a text spells, or None: `plain` says what does not matter.
+    """Return the name in `known` that equals `name`, if need be after `plain`; None without one.
 
     >>> spelled("zb_H1", ["1f1b", "zb-h1"]), spelled("zb", ["1f1b", "zb-h1"])
     ('zb-h1', None)
@@ -256,7 +254,7 @@ def spelled(name: str, known: Iterable[str]) -> str | None:
 
 
 def truth(name: str, value: Any) -> bool:
-    """Return `value` as True or False; `ValueError` for anything but these, 0 and 1."""
+    """Return `value` as a bool; raise `ValueError`, with `name`, for others than True, False, 0 and 1."""
     plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value  # NumPy's
     if isinstance(plain, bool) or python_number(plain) in (0, 1):
         return bool(plain)
@@ -264,17 +262,20 @@ def truth(name: str, value: Any) -> bool:
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return `value` if it is one of the names `known`; `ValueError` for anything else."""
+    """Return `value` if it is in the names `known`; raise `ValueError`, with `name`, for anything else."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}={shown(value)} must be one of {', '.join(map(repr, known))}")
     return value
 
 
 def to_be_written(part: object, base: str, method: str, answer: str) -> NotImplementedError:
-    """Return the error for an object whose class lacks a method that its base leaves to it.
+    """Return the error for an object `part` whose class lacks an abstract method.
 
     Args:
-        base: the name of the base. method: with its arguments. answer: what it returns.
+        part: the object.
+        base: the name of its base class.
+        method: the method, with its arguments.
+        answer: what the method returns.
     """
     kind = type(part).__name__
     return NotImplementedError(
@@ -284,6 +285,6 @@ def to_be_written(part: object, base: str, method: str, answer: str) -> NotImple
 
 
 def without_return(part: object, method: str, answer: str, returned: object | None = None) -> TypeError:
-    """Return the error for a method that has `returned` something else than its `answer`."""
+    """Return the error for a `method` of object `part` that has `returned` something else than `answer`."""
     name = f"{type(part).__name__}.{method}"
     return TypeError(f"{name} has returned {shown(returned)}: end it with `return {answer}`")

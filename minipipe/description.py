@@ -1,4 +1,4 @@
-"""What a network will need, known beforehand: shapes, parameters, multiply-accumulates, bytes."""
+"""A table of what a network will need: shapes, parameters, multiply-accumulates, bytes."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -26,15 +26,15 @@ WITH_COMMAS = "{:,}".format
 
 
 class LayerRow(NamedTuple):
-    """One layer of the list, for one sample.
+    """The row of one layer, for one sample.
 
     Args:
-        name: its repr.
-        output_shape: the shape of its output; where that is a pair, a pair of shapes.
-        parameters: the numbers in W and b together.
+        name: the layer's repr.
+        output_shape: the shape of its output; for a pair of arrays, a pair of shapes.
+        parameters: the number of entries in W and b together.
         macs: the multiply-accumulates in the products of a forward.
-        n_bytes: of the output, of both where it is a pair: what a message would carry
-            if a pipeline were cut after this layer.
+        n_bytes: the bytes of the output, which a message would carry if a pipeline were
+            cut after this layer.
     """
 
     name: str
@@ -46,7 +46,7 @@ class LayerRow(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """`rows`, one for each layer, and their sums; str() is the table. Made by `describe`."""
+    """The result of `describe`: `rows`, one for each layer, and their sums; str() is the table."""
 
     rows: tuple
     input_shape: tuple
@@ -81,16 +81,18 @@ def describe(
     """Return what each of `layers` will need for inputs of `input_shape`.
 
     Args:
-        layers: a list of them; no parameters are drawn and no arrays made, so the
-            network may be larger than this computer.
-        input_shape: that of one sample, without the samples axis.
-        dtype: of the inputs, for the bytes.
+        layers: a list of layers. No parameters are drawn and no arrays made, so the
+            network may be larger than the computer's memory.
+        input_shape: the shape of one sample, without the samples axis.
+        dtype: the dtype of the inputs, for the bytes.
 
-    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`,
-    `macs` and `n_bytes`. A W that several layers share is counted at the first of them.
-    A layer made of layers is one row, and of its outputs only the last one counts.
+    Returns:
+        A `Description`, whose str() is a table, and which has `rows`, `parameters`,
+        `macs` and `n_bytes`. A W that several layers share is counted at the first of
+        them. A layer made of layers is one row, with its last output only.
 
-    Raises `ValueError` with the index of the layer that an output does not fit.
+    Raises:
+        ValueError: with the index of the first layer that does not fit.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> describe([Linear(64, 32), ReLU(), Linear(32, 10)], (64,))
@@ -129,7 +131,7 @@ def describe(
 
 
 def parameters_of_layers(layers: Sequence[Layer]) -> list[int]:
-    """Return how many parameters each layer has, before they are drawn.
+    """Return the number of parameters of each of `layers`, without drawing them.
 
     A W that several layers share counts at the first of them.
 
@@ -142,7 +144,7 @@ def parameters_of_layers(layers: Sequence[Layer]) -> list[int]:
 
 
 def weights_of_layers(layers: Sequence[Layer]) -> list[int]:
-    """Return how many numbers the W of each layer has; 0 for one that is tied to a layer before.
+    """Return the number of entries of each layer's W, without b; 0 if tied to an earlier layer.
 
     >>> from minipipe.layers import Linear
     >>> weights_of_layers([Linear(64, 32)])
@@ -156,18 +158,19 @@ def weights_of_layers(layers: Sequence[Layer]) -> list[int]:
 
 
 def without_samples(shape: Shape) -> Shape:
+    """Return `shape`, or each of a tuple of shapes, without its last axis."""
     return shape[:-1] if _is_plain(shape) else tuple(map(without_samples, shape))
 
 
 def _count(shapes):
-    """Return how many numbers arrays of these nested shapes have; None and () stand for no array."""
+    """Return the number of entries of arrays with these nested shapes; None and () mean no array."""
     if not shapes:
         return 0
     return math.prod(map(int, shapes)) if _is_plain(shapes) else sum(map(_count, shapes))
 
 
 def _is_plain(shape):
-    """Tell whether this is the shape of one array, not a tuple of shapes."""
+    """Tell whether `shape` is that of one array, not a tuple of shapes."""
     return isinstance(shape[0], Integral)
 
 

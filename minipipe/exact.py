@@ -28,20 +28,19 @@ PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211"
 )
 _empty = object.__new__
-# a hundred times as quick as 120 digits, for a number that came before
+# looking up an earlier result is a hundred times as fast as computing 120 digits
 _remembered = lru_cache(maxsize=100_000)
 
 
 class Rational(Fraction):
-    """An exact fraction that stays one: `+ - * / // % **` with whole numbers and fractions give another.
-
-    `exp`, `log`, `log1p`, `tanh`, `erf` and `sqrt` are irrational almost everywhere.
-    Each is computed to 120 digits and rounded once, to 64 significant bits: a function
-    of the number alone, so equal arguments give equal results in every batch, on every
-    machine.
+    """An exact fraction: `+ - * / // % **` with whole numbers and fractions return another `Rational`.
 
     With a float, and `**` with an exponent that is not whole, they raise `TypeError`,
-    because the result would no longer be exact.
+    because the result would not be exact.
+
+    `exp`, `log`, `log1p`, `tanh`, `erf` and `sqrt` are irrational almost everywhere.
+    Each is computed to 120 digits and rounded once, to 64 significant bits. So the
+    result depends on the argument alone, and is equal in every batch, on every machine.
 
     >>> Rational(1, 10) + Rational(2, 10) == Rational(3, 10)
     True
@@ -71,7 +70,7 @@ class Rational(Fraction):
     def __mul__(self, other: Any) -> Any:
         if type(other) is not Rational:
             return _closed(Rational.__mul__, self, other)
-        # p/q * r/s: what p r has in common with q s, p has with s and r with q
+        # p/q * r/s: a common factor of p r and q s is one of p and s, or of r and q
         p, q, r, s = self._numerator, self._denominator, other._numerator, other._denominator
         left, right = gcd(p, s), gcd(r, q)
         if left != 1:
@@ -128,7 +127,7 @@ class Rational(Fraction):
         return _new(abs(self._numerator), self._denominator)
 
     def __repr__(self) -> str:
-        """Return the number with all digits; or its size, if Python refuses to write so many."""
+        """Return the number with all digits, or its size if Python refuses to write so many."""
         try:
             return f"Rational({self._numerator}, {self._denominator})"
         except ValueError:
@@ -137,6 +136,7 @@ class Rational(Fraction):
 
     @_remembered
     def exp(self) -> Rational:
+        """Return e^x."""
         if abs(self) > LARGEST_EXPONENT:
             raise ValueError(
                 f"exp of {shown(self)} has too many digits: "
@@ -146,19 +146,22 @@ class Rational(Fraction):
 
     @_remembered
     def log(self) -> Rational:
+        """Return the natural logarithm."""
         if self <= 0:
             raise ValueError(f"log of {shown(self)} is not defined: the logarithm needs a number above 0")
         return _round(_working.ln(_decimal(self)))
 
     def log1p(self) -> Rational:
+        """Return log(1 + x)."""
         if abs(self) < Rational(1, 2**64):
             return _round(self)  # log(1 + x) = x - x^2/2 + ..., which is x to 64 bits
         return (self + 1).log()
 
     @_remembered
     def tanh(self) -> Rational:
+        """Return (e^x - e^-x) / (e^x + e^-x)."""
         if abs(self) > 100:
-            return Rational(1 if self > 0 else -1)  # to far more than 64 bits
+            return Rational(1 if self > 0 else -1)  # equal to far more than 64 bits
         if abs(self) < Rational(1, 2**64):
             return _round(self)  # tanh x = x - x^3/3 + ..., which is x to 128 bits
         e = _working.exp(_decimal(-2 * abs(self)))  # e^(-2|x|), so that nothing grows large
@@ -167,11 +170,11 @@ class Rational(Fraction):
 
     @_remembered
     def erf(self) -> Rational:
-        """2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
+        """Return 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
 
-        As e^(-x^2) 2x / sqrt(pi) (1 + 2x^2/3 (1 + 2x^2/5 (1 + ...))), in which nothing
-        cancels. Source: Abramowitz and Stegun 1964, Handbook of Mathematical Functions,
-        equation 7.1.6.
+        Computed as e^(-x^2) 2x / sqrt(pi) (1 + 2x^2/3 (1 + 2x^2/5 (1 + ...))), without
+        cancellation. Source: Abramowitz and Stegun 1964, Handbook of Mathematical
+        Functions, equation 7.1.6.
         """
         if abs(self) > 10:
             return Rational(1 if self > 0 else -1)  # to more than 140 bits
@@ -179,13 +182,14 @@ class Rational(Fraction):
         square = _working.multiply(x, x)
         term = total = _working.divide(_working.multiply(2, x), _working.sqrt(PI))
         before, odd = None, 3
-        while total != before:  # until a term no longer counts among 120 digits
+        while total != before:  # until a term no longer changes the 120 digits
             term = _working.divide(_working.multiply(_working.multiply(2, square), term), odd)
             before, total, odd = total, _working.add(total, term), odd + 2
         return _round(_working.multiply(total, _working.exp(_working.minus(square))))
 
     @_remembered
     def sqrt(self) -> Rational:
+        """Return the square root."""
         if self < 0:
             raise ValueError(f"sqrt of {shown(self)} is not defined: the root needs a number from 0 upwards")
         return _round(_working.sqrt(_decimal(self)))
@@ -194,9 +198,9 @@ class Rational(Fraction):
 def rational(array: ArrayLike) -> np.ndarray:
     """Return an object array of `Rational` with exactly the values of `array`.
 
-    array: any shape, of integers, floats (each float is a fraction with a power of two
-    below the line), fractions, or strings such as "1/3". Raises `ValueError` for NaN
-    and infinity.
+    `array` may have any shape, and integers, floats (fractions whose denominator is a
+    power of two), fractions, or strings such as "1/3". Raises `ValueError` for NaN,
+    infinity, and what is not a number.
 
     >>> rational([0.5, 3])
     array([Rational(1, 2), Rational(3, 1)], dtype=object)
@@ -208,15 +212,12 @@ def rational(array: ArrayLike) -> np.ndarray:
     try:
         values.flat = [Rational(value) for value in array.astype(object).flat]  # type: ignore[misc, assignment]
     except (TypeError, ValueError):
-        raise ValueError(f"{shown(array)} holds what is no number: pass integers, or fractions") from None
+        raise ValueError(f"{shown(array)} holds what is not a number: pass integers, or fractions") from None
     return values
 
 
 def _new(numerator, denominator):
-    """Return the `Rational` of two Python integers without a common factor, the lower one above 0.
-
-    Millions of these are made, so this is the quickest way.
-    """
+    """Return the `Rational` of two coprime Python integers, the denominator above 0, without checks."""
     number = _empty(Rational)
     number._numerator, number._denominator = numerator, denominator
     return number
@@ -225,7 +226,7 @@ def _new(numerator, denominator):
 def _sum(p, q, r, s):
     """Return p/q + r/s.
 
-    What p s + r q has in common with q s lies in gcd(q, s), which is far smaller.
+    A common factor of p s + r q and q s divides gcd(q, s), which is far smaller.
     Source: Knuth 1997, The Art of Computer Programming, volume 2, section 4.5.1.
     """
     shared = gcd(q, s)
@@ -249,7 +250,7 @@ def _closed(operation, left, right):
         raise TypeError(
             f"exact arithmetic met the float {right!r}: convert it with minipipe.exact.rational first"
         )
-    return NotImplemented  # an array, for instance, takes it from here
+    return NotImplemented  # then Python asks the other operand, such as an array
 
 
 def _decimal(x):
@@ -257,7 +258,7 @@ def _decimal(x):
 
 
 def _round(x):
-    """Return the nearest fraction with 64 significant bits and a power of two below the line."""
+    """Return the nearest fraction with 64 significant bits and a power of two as denominator."""
     x = Fraction(x)
     if x == 0:
         return Rational(0)

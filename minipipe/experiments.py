@@ -1,4 +1,4 @@
-"""What a larger mini-batch does, to the noise of a gradient and to the error of trainings."""
+"""How the size of a mini-batch changes the noise of a gradient, and the error after training."""
 
 import statistics
 from collections.abc import Sequence
@@ -25,34 +25,38 @@ from .training import fit
 #
 #     E |G_B|^2 = |G|^2 + tr(S) / B            S: the covariance of the gradients of single samples
 #
-# For B far below tr(S) / |G|^2, the noise scale, twice the samples are worth two steps; far above it, hardly
-# more than one. Two sizes b < B give both unknowns, without any gradient of all samples:
+# For B far below the noise scale tr(S) / |G|^2, a step with twice the samples is worth two steps; far above
+# it, hardly more than one. Two sizes b < B give both unknowns, without the gradient of all samples:
 #
 #     |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b)        tr(S) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)
 #
-# Both are unbiased, their quotient is not: average them over many mini-batches first, then divide.
+# Both are unbiased, but their quotient is not: average them over many mini-batches first, then divide.
 #
 # Source: McCandlish, Kaplan, Amodei 2018, arXiv 1812.06162, appendix A.
 
 class Noise(NamedTuple):
-    """square: |G|^2, of the gradient of all samples. trace: tr(S), the variance of that of one sample."""
+    """The noise of a gradient.
+
+    Args:
+        square: |G|^2, for the gradient G of all samples.
+        trace: tr(S), the variance of the gradient of one sample.
+    """
 
     square: Number
     trace: Number
 
     @property
     def scale(self) -> Number:
-        """tr(S) / |G|^2, in samples; infinite where |G|^2 is not above 0, by chance or at a minimum."""
+        """tr(S) / |G|^2, in samples; infinite if |G|^2 is not above 0, by chance or at a minimum."""
         return self.trace / self.square if self.square > 0 else float("inf")
 
 
 def noise_from_two(small: int, large: int, of_small: Number, of_large: Number) -> Noise:
-    """Return the `Noise`, from two sizes of mini-batches.
+    """Return the `Noise`, from gradients for two sizes of mini-batches.
 
     Args:
-        small, large: these sizes.
-        of_small, of_large: |g|^2 of the gradient of a mini-batch of that size, a mean
-            over many of them.
+        small, large: the two sizes.
+        of_small, of_large: the mean of |g|^2 over many mini-batches of each size.
 
     >>> noise_from_two(1, 4, Fraction(5), Fraction(4))
     Noise(square=Fraction(11, 3), trace=Fraction(4, 3))
@@ -69,13 +73,13 @@ def measured_noise(
     model: Network, X: ArrayLike, Y: ArrayLike, small: int = 16, large: int = 128, n_repeats: int = 60,
     seed: int = 0,
 ) -> Noise:
-    """Return the `Noise` of a network as it is: no parameter moves.
+    """Return the `Noise` of a network; its parameters are not changed.
 
     Args:
         model: a `Sequential` or another network.
         X, Y: the samples; mini-batches are drawn from them with replacement.
-        small, large, n_repeats: the sizes of the mini-batches, and how many of each.
-        seed: of the draws.
+        small, large, n_repeats: the sizes of the mini-batches, and the number of each.
+        seed: the seed of the draws.
     """
     X, Y = model.checked_batch(X, Y)
     rng, squares = np.random.default_rng(whole_number("seed", seed, 0)), []
@@ -91,7 +95,7 @@ def measured_noise(
     return noise_from_two(small, large, *squares)
 
 
-# Trainings that differ in one thing, several seeds of each: what a larger mini-batch does to the error.
+# Trainings that differ in one option, with several seeds each: the error for larger mini-batches.
 #
 # As in Goyal et al. 2017, arXiv 1706.02677: momentum 0.9, weight decay, the rate times 1/10 after 1/3, 2/3
 # and 8/9 of the epochs, and the test error as the median of the last five epochs.
@@ -100,18 +104,18 @@ SCALING_RULES = {
     "linear": linear_scaled, "square root": square_root_scaled, "fixed": lambda base, *batches: base,
 }
 WARM_UPS = {"gradual": GradualWarmUp, "constant": ConstantWarmUp, "none": None}
-N_LAST_EPOCHS = 5  # epochs of which the error is the median
+N_LAST_EPOCHS = 5  # the error is the median over these
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What all trainings of an experiment share.
+    """The options that all trainings of an experiment share.
 
     Args:
-        base: the learning rate for `reference` samples in a mini-batch.
-        reference: that size.
+        base: the learning rate for mini-batches of `reference` samples.
+        reference: the size of mini-batch that `base` is for.
         epochs: passes over the data.
-        warm_up: how many of them the warm-up takes, where there is one.
+        warm_up: epochs of the warm-up, if there is one.
         weight_decay: at least 0.
     """
 
@@ -125,10 +129,11 @@ class Recipe:
         """Return the learning rate, a function of the epochs done, for mini-batches of `batch_size` samples.
 
         Args:
-            batch_size: the most samples of a mini-batch.
-            rule: how it grows with the mini-batch, "linear", "square root" or "fixed".
-            warm_up: "gradual", "constant" or "none"; there is none where the rate does
-                not grow.
+            batch_size: the largest number of samples in a mini-batch.
+            rule: how the rate grows with the mini-batch, "linear", "square root" or
+                "fixed".
+            warm_up: "gradual", "constant" or "none"; without effect unless the rate is
+                above `base`.
 
         >>> rate = Recipe(base=0.125, epochs=45).rate(128)
         >>> rate(0), rate(4), rate(8), round(rate(15), 3)
@@ -141,11 +146,11 @@ class Recipe:
 
 
 class Outcome(NamedTuple):
-    """What a training has come to.
+    """The results of a training.
 
     Args:
-        error: on the test data, in percent.
-        costs: J of each epoch; none, if numbers overflowed.
+        error: the error on the test data, in percent.
+        costs: J of each epoch; empty if numbers overflowed.
     """
 
     error: float
@@ -159,15 +164,15 @@ def train(
     """Return the `Outcome` of one training by a `Recipe`, on one device and in the dtype of the data.
 
     Args:
-        layers: for logits.
+        layers: a list of layers whose output are logits.
         data: a `Dataset`.
+        recipe: the `Recipe`.
         batch_size, rule, warm_up: as for `Recipe.rate`.
-        seed: of weights and shuffling.
-        grain: as for `Sequential`: the samples over which batch norm has its
-            statistics, such as those of one of many workers; None, for the whole
-            mini-batch.
+        seed: the seed of weights and shuffling.
+        grain: the number of samples over which BatchNorm takes its statistics, as for
+            `Sequential`, such as those of one of many workers; None: the mini-batch.
 
-    A training in which numbers overflow is no mistake here: its error is 100 %.
+    If numbers overflow, no error is raised: the error of the training is 100 %.
     """
     (X, Y), test = data
     net = Sequential(layers, SoftmaxCrossEntropy(), seed, X.dtype, grain)
@@ -184,7 +189,7 @@ def train(
 
 
 def mean_and_spread(numbers: Sequence[float]) -> tuple[float, float]:
-    """Return (mean, standard deviation with n - 1 below the line, which is 0 for one number).
+    """Return (mean, standard deviation with divisor n - 1) of `numbers`; the latter is 0 for one number.
 
     >>> mean_and_spread([1.0, 3.0]), mean_and_spread([2.0])
     ((2.0, 1.4142135623730951), (2.0, 0.0))
@@ -193,7 +198,7 @@ def mean_and_spread(numbers: Sequence[float]) -> tuple[float, float]:
 
 
 def with_batch_norm(sizes: Sequence[int]) -> list[Layer]:
-    """Return Linear, BatchNorm and ReLU for each two sizes in a row; the last is a Linear alone.
+    """Return Linear, BatchNorm and ReLU between any two consecutive `sizes`; the last is a Linear alone.
 
     >>> with_batch_norm([64, 32, 10])
     [Linear(64, 32), BatchNorm(32), ReLU(), Linear(32, 10)]

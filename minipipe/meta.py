@@ -1,9 +1,9 @@
-"""Arrays without numbers, for knowing what a computation will need before it is made.
+"""Meta arrays, which have a shape and no values: they show what a computation will need.
 
-Layers work with a `MetaArray` as with any other array, and give it on: each result has
-the shape, the dtype and the bytes that it would have, and is a view of another array
-where it would be one. Nothing is computed, and no memory taken, so the arrays may be
-larger than this computer. PyTorch calls such arrays tensors on the device "meta".
+Layers compute with a `MetaArray` as with any other array. Each result has the shape,
+dtype and bytes of the real one, and is a view of another array if the real one is.
+Nothing is computed and no memory is used, so the arrays may be larger than the
+computer's memory. PyTorch has such tensors on its device "meta".
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -20,14 +20,13 @@ from numpy.typing import DTypeLike
 
 
 class MetaArray(NDArrayOperatorsMixin):
-    """An array of `shape` and `dtype` without numbers.
+    """An array of `shape` and `dtype` without values.
 
-    `base` is the array whose memory a view lies in; None for one with memory of its
-    own, as in NumPy. What NumPy computes from it is a MetaArray, too; a new one lies in
-    memory as its axes say, the last one fastest. Questions about numbers that are not
-    there are answered so that all checks pass: `all()` is True, `any()` is False.
-    Raises `TypeError` where a shape would depend on numbers, and for functions that it
-    does not know.
+    `base` is the array whose memory a view uses, or None for an array with its own
+    memory, as in NumPy. NumPy's functions return a MetaArray again; a new one is
+    C-contiguous. Questions about values are answered so that all checks pass: `all()`
+    is True, `any()` is False. Raises `TypeError` if a shape would depend on values, and
+    for functions that it does not know.
 
     >>> A = MetaArray((300, 4), np.float32)
     >>> W = MetaArray((10**6, 300), np.float32)
@@ -43,10 +42,7 @@ class MetaArray(NDArrayOperatorsMixin):
 
     @cached_property
     def _layout(self):
-        """An array with these axes, of which views are made.
-
-        It is never read: there is no memory behind it.
-        """
+        """An array with this shape and these strides, from which views are derived; never read."""
         strides = [self.dtype.itemsize * math.prod(self.shape[axis + 1:]) for axis in range(self.ndim)]
         return as_strided(np.empty((), self.dtype), self.shape, strides, writeable=False)
 
@@ -61,13 +57,13 @@ class MetaArray(NDArrayOperatorsMixin):
     nbytes = property(lambda self: self.size * self.dtype.itemsize)
     T = property(lambda self: self.transpose())
     strides = property(lambda self: self._layout.strides)
-    flat = property(lambda self: np.zeros(1, self.dtype), doc="One number for all.")
+    flat = property(lambda self: np.zeros(1, self.dtype), doc="One value for all entries.")
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        raise TypeError(f"whether {self!r} is true depends on its numbers")
+        raise TypeError(f"whether {self!r} is true depends on values, which it does not have")
 
     def __repr__(self) -> str:
         return f"MetaArray({self.shape}, {self.dtype})"
@@ -116,7 +112,7 @@ class MetaArray(NDArrayOperatorsMixin):
     def _picked(self, key):
         if any(getattr(part, "dtype", None) == np.bool_ for part in key):
             raise TypeError(
-                "how many numbers a mask leaves is not known without the numbers: multiply by the mask"
+                "the shape of A[mask] depends on values, which a MetaArray does not have: use A * mask"
             )
         nothing = np.broadcast_to(np.empty((), "V0"), self.shape)  # 0 bytes each
         key = tuple(np.zeros(part.shape, int) if isinstance(part, MetaArray) else part for part in key)
@@ -148,11 +144,11 @@ class MetaArray(NDArrayOperatorsMixin):
         return MetaArray, (self.shape, self.dtype)  # a copy is an array of its own, and nothing is read
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """There is nothing to write."""
+        """Do nothing: there are no values."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         raise TypeError(
-            f"{self!r} has no numbers that NumPy could read: make arrays to write it into with np.zeros_like"
+            f"{self!r} has a shape but no values: allocate what you write it into with np.zeros_like"
         )
 
     def __array_ufunc__(
@@ -201,10 +197,7 @@ def _shape_of_product(first, second):
 
 
 def _kind(A):
-    """Return what NumPy needs to know of A for the dtype of a result.
-
-    Python's numbers take on the dtype of the array that they meet.
-    """
+    """Return what decides the dtype of a result: A's dtype, or the type of a Python number."""
     return A.dtype if hasattr(A, "dtype") else type(A)
 
 
@@ -225,7 +218,7 @@ def _concatenate(arrays, axis=0):
 
 
 def _along(shape, axis, *lengths):
-    """Return `shape` with these lengths in place of one axis, which may be counted from the end."""
+    """Return `shape` with `lengths` in place of one axis, which may be negative."""
     axis = range(len(shape))[axis]
     return *shape[:axis], *lengths, *shape[axis + 1:]
 

@@ -1,13 +1,12 @@
-"""Learning rates that move: functions of the time t, in passes over the data.
+"""Learning rates that change: functions of the time t, in passes over the data.
 
-t = 2.5 is the middle of the third epoch. A rate that knows epochs, and not updates, is
-the same for any size of mini-batch and any number of workers: "after 30 epochs" stays
-what it was when the batch grows by k and an epoch has 1/k of the updates. Epochs count
-from the start of the training, not from the end of a warm-up.
+t = 2.5 is the middle of the third epoch. A rate that is given in epochs, not in
+updates, is the same for any size of mini-batch and any number of workers: if the batch
+grows by k, an epoch has 1/k of the updates, but "after 30 epochs" means the same.
+Epochs count from the start of the training, not from the end of a warm-up.
 
-Any function of t will do; those here can be built on each other, since each takes a
-number or a function. The same functions say how large mini-batches are, where these
-grow instead.
+Any function of t can be used. Those here can be combined, since each takes a number or
+a function. They can also give the size of mini-batches that grow during a training.
 
 >>> rate = GradualWarmUp(StepDecay(3.2, at=[30, 60, 80]), start=0.1, epochs=5)
 >>> [round(rate(t), 4) for t in (0, 2.5, 5, 29, 30, 60, 80)]
@@ -40,8 +39,8 @@ def linear_scaled(base: Number, batch: int, reference: int = 256) -> Number:
 
     Args:
         base: the rate for `reference` samples.
-        batch: the samples of a mini-batch on all workers together; k is a ratio of
-            batches, not a number of workers.
+        batch: the samples of a mini-batch on all workers together.
+        reference: the size of mini-batch that `base` is for; k = batch / reference.
 
     >>> linear_scaled(0.125, 8192)
     4.0
@@ -54,8 +53,9 @@ def square_root_scaled(base: Number, batch: int, reference: int = 256) -> float:
     """Return base * sqrt(batch / reference), which keeps the variance of a step, and is used with Adam.
 
     Args:
-        base, batch, reference: as for `linear_scaled`. Source: Krizhevsky 2014, arXiv
-            1404.5997.
+        base, batch, reference: as for `linear_scaled`.
+
+    Source: Krizhevsky 2014, arXiv 1404.5997.
 
     >>> square_root_scaled(0.125, 1024)
     0.25
@@ -65,12 +65,12 @@ def square_root_scaled(base: Number, batch: int, reference: int = 256) -> float:
 
 @dataclass(frozen=True)
 class StepDecay:
-    """`rate`, times `factor` at each of the times `at`, from there on.
+    """`rate`, multiplied by `factor` at each of the times `at`.
 
     Args:
         rate: a number, or a function of t.
         at: times in epochs.
-        factor: above 0. One above 1 makes mini-batches grow.
+        factor: above 0; above 1 for mini-batches that grow.
 
     >>> sizes = StepDecay(16, at=[10, 20], factor=5)
     >>> sizes(9), sizes(10), sizes(25)
@@ -93,11 +93,11 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Half a wave from `rate` down to `last`: last + (rate - last) (1 + cos(pi t / epochs)) / 2.
+    """Half a cosine wave from `rate` to `last`: last + (rate - last) (1 + cos(pi t / epochs)) / 2.
 
     Args:
         rate, last: numbers.
-        epochs: when it is down; it then stays there.
+        epochs: the time when `last` is reached; the rate stays there.
 
     Source: Loshchilov and Hutter 2016, arXiv 1608.03983.
 
@@ -122,12 +122,12 @@ class Cosine:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What both kinds share: `then` takes over at t = epochs, as if there had been no warm-up.
+    """The base of both warm-ups: from t = epochs on, the rate is `then`, as without a warm-up.
 
     Args:
         then: a number, or a function of t.
         start: the rate at t = 0, such as that of the small mini-batch.
-        epochs: above 0.
+        epochs: the time when the warm-up ends, above 0.
     """
 
     then: Rate
@@ -145,7 +145,7 @@ class WarmUp:
 
 
 class ConstantWarmUp(WarmUp):
-    """`start` for epochs, then at once `then`. The jump can undo what has been learned.
+    """`start` until t = epochs, then `then`. The jump can undo what has been learned.
 
     >>> rate = ConstantWarmUp(3.2, start=0.1, epochs=5)
     >>> rate(0), rate(4.99), rate(5)
@@ -157,10 +157,11 @@ class ConstantWarmUp(WarmUp):
 
 
 class GradualWarmUp(WarmUp):
-    """From `start`, by the same amount in each update, to the rate that `then` has at epochs.
+    """A linear increase from `start` to the rate of `then` at t = epochs.
 
-    With i updates done out of W in the warm-up, start + (then - start) i / W: the first
-    update has `start`, and update W, counted from 0, is the first with the whole rate.
+    After i of the W updates in the warm-up, the rate is start + (then - start) i / W:
+    the first update has `start`, and update W, counted from 0, is the first with
+    `then`.
 
     >>> rate = GradualWarmUp(3.2, start=0.1, epochs=5)
     >>> rate(0), round(rate(2.5), 3), rate(5)
@@ -172,21 +173,22 @@ class GradualWarmUp(WarmUp):
 
 
 def value_at(rate: Rate, t: Number) -> Number:
-    """Return the value at t of a rate, which is a number or a function."""
+    """Return the value at time `t` of `rate`, a number or a function."""
     return rate(t) if callable(rate) else rate
 
 
 def rates_of(rate: Rate, n_updates: Sequence[int], exact: bool = False, first: int = 1) -> list[list]:
-    """Return for each epoch the list of the rates of its updates, all checked before any update is made.
+    """Return for each epoch the list of the rates of its updates, all checked beforehand.
 
     Args:
         rate: a number, or a function of t.
-        n_updates: for each epoch, how many updates it has. The i-th of n, from 0, in
-            epoch e, from 1, has the rate of t = e - 1 + i / n.
+        n_updates: the number of updates of each epoch. Update i of n, from 0, in epoch
+            e, from 1, has the rate at t = e - 1 + i / n.
         exact: whether t is a `Fraction`, for rates of rational numbers.
         first: the number of the first of these epochs, from 1.
 
-    Raises `ValueError` for a rate that is not above 0 and finite, with its update.
+    Raises:
+        ValueError: for a rate that is not above 0 and finite, with its update.
 
     >>> rates_of(GradualWarmUp(1.25, start=0.25, epochs=2), [2, 2, 2])
     [[0.25, 0.5], [0.75, 1.0], [1.25, 1.25]]
@@ -209,6 +211,6 @@ def _ratio(batch, reference):
 
 
 def _check_rate(name, value):
-    """Raise `ValueError` unless this is a number above 0, or a function."""
+    """Raise `ValueError`, with `name`, unless `value` is a number above 0, or a function."""
     if not callable(value):
         real_number(name, value, above=0, note=", or a function of t")

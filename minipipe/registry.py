@@ -1,4 +1,4 @@
-"""Rooms that are extended by a new file: what is registered there is found, and listed nowhere by hand.
+"""Registries: packages that are extended by a new file, whose classes or functions register themselves.
 
 Layers, losses and optimizers also print in one way, as the call that makes an equal
 one.
@@ -21,8 +21,8 @@ class Examples:
 
     Args:
         examples: a function that returns a list for the tests: objects, or pairs
-            (object, what it takes).
-        source: the paper or book that it is from, or "no known paper".
+            (object, its input).
+        source: the paper or book that describes it, or "no known paper".
     """
 
     examples: Callable
@@ -30,16 +30,16 @@ class Examples:
 
 
 class Registry(dict):
-    """{name: entry} of one room, filled by the decorators in the room's files.
+    """{name: entry} of one package, filled by decorators in the files of the package.
 
     Args:
         room: the full name of the package whose files are searched, such as
             "minipipe.layers".
-        facts: a frozen dataclass of what each entry states about itself. A fact that is
-            left out and has no default is a `TypeError` where the entry is defined.
+        facts: a frozen dataclass of what each entry states about itself. Leaving out a
+            fact without a default is a `TypeError` where the entry is defined.
 
     As a decorator it registers a class or a function, under `name` or under its own
-    name. Outside the room, it does so when its file is imported, or its cell is run.
+    name. In a file outside of the package, or a notebook cell, it does so when run.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Registry(dict):
         self.facts: dict[str, Any] = {}
 
     def __call__(self, name: str | None = None, **facts: Any) -> Callable:
-        """Return a decorator that registers what it decorates, with these facts."""
+        """Return a decorator that registers a class or function under `name`, with `facts`."""
         facts = self._kind(**facts)
 
         def register(entry):
@@ -76,7 +76,7 @@ class Registry(dict):
         return register
 
     def load(self) -> Registry:
-        """Import every file of the room, so that all its entries are here; return the registry."""
+        """Import every file of the package, so that all entries are registered; return the registry."""
         if not self._is_loaded:
             for module in iter_modules(import_module(self.room).__path__):
                 import_module(f"{self.room}.{module.name}")
@@ -86,8 +86,7 @@ class Registry(dict):
     def examples(self) -> dict:
         """Return {name: example} of all entries, whose facts are `Examples`.
 
-        The name is the object as it prints, and where it has been met before, what it
-        takes as well.
+        The name is the repr of the object, with its input if the repr is taken already.
         """
         found = {}
         for name in self:
@@ -101,12 +100,12 @@ class Registry(dict):
 
 
 def _place(entry):
-    """Return where an entry is defined; a cell of a notebook that runs again defines the same one."""
+    """Return where an entry is defined; a notebook cell that runs again has the same place."""
     return entry.__module__, entry.__qualname__
 
 
 class AsCode:
-    """The base of layers, losses and optimizers that prints them, from the arguments of their constructor.
+    """The base of layers, losses and optimizers; its repr is a call of the constructor.
 
     >>> class Scale(AsCode):
     ...     def __init__(self, n, factor=2, shift=0):
@@ -116,11 +115,11 @@ class AsCode:
     """
 
     def argument(self, name: str) -> Any:
-        """Return what the constructor took as `name`, or an equal of it: the attribute of that name."""
+        """Return the constructor's argument `name`, or an equal value: the attribute of that name."""
         return getattr(self, name, ...)
 
     def __repr__(self) -> str:
-        """Return the call, with the arguments that it needs, and those that differ from their default.
+        """Return the call, with required arguments and those that differ from their default.
 
         Arrays, such as given parameters, are left out.
         """
@@ -138,12 +137,12 @@ class AsCode:
 
 @cache
 def _parameters_of(kind):
-    """Return what the constructor of a class takes: looked up once, since a network has many layers alike."""
+    """Return the parameters of the constructor of class `kind`, cached."""
     return signature(kind).parameters
 
 
 def _in_code(value):
     """Return `value` as it is written in code: functions by their name."""
-    if value is ... or getattr(value, "shape", ()):  # an array, which a training changes
+    if value is ... or getattr(value, "shape", ()):  # an array, which training changes
         return "..."
     return getattr(value, "__name__", None) or repr(value)

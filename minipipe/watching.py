@@ -1,4 +1,4 @@
-"""How far long work has come, and how long the rest will take: one line on stderr, where somebody watches."""
+"""Progress of long work and the time left, as one line on stderr, in a terminal or a notebook."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-PATIENCE, PAUSE = 1.0, 0.25  # seconds before the line appears, and between two changes of it
+PATIENCE, PAUSE = 1.0, 0.25  # seconds before the line appears, and between two updates of it
 
 
 class _Line:
-    """The line on the screen: its text; whether anybody wants it; whether some work has it."""
+    """The line on the screen: its text, whether it may be shown, and whether some work uses it."""
 
     text, watched, taken = "", False, False
 
@@ -27,7 +27,7 @@ _line = _Line()
 
 @contextmanager
 def watched(wanted: bool = True) -> Iterator[None]:
-    """Show the progress of work in this `with` block, if stderr is a terminal or belongs to a notebook."""
+    """Show progress in this `with` block, if `wanted`, and stderr is a terminal or a notebook's."""
     before, stream = (_line.watched, _line.taken), sys.stderr  # which may be closed, or None
     if wanted and stream is not None and not getattr(stream, "closed", False):
         of_notebook = type(stream).__module__.startswith("ipykernel.")
@@ -40,25 +40,25 @@ def watched(wanted: bool = True) -> Iterator[None]:
 
 
 def with_progress(things: Sequence, what: str) -> Iterable:
-    """Yield `things`, one after another; show how many of them are done, where somebody watches.
+    """Yield `things`, one after another; inside `watched`, show how many of them are done.
 
     Args:
         things: a sequence.
-        what: what they are, in the plural.
+        what: their name, in the plural.
 
-    Of work inside work, the outer one is shown: its end is what one waits for.
+    In nested loops, only the progress of the outer one is shown.
     """
     return _shown(things, what) if _line.watched and not _line.taken else things
 
 
 def show(text: str) -> None:
-    """Show `text` as the progress of work, where somebody watches; an empty text wipes the line."""
+    """Inside `watched`, show `text` as the progress; an empty text clears the line."""
     if _line.watched and not _line.taken:
         _line.show(text)
 
 
 def say(text: str) -> None:
-    """Print `text` where the line of the progress may stand."""
+    """Clear the line of the progress, and print `text`."""
     _line.show("")
     print(text, flush=True)
 
@@ -81,7 +81,7 @@ def _shown(things, what):
 
 
 def text_of_duration(seconds: float) -> str:
-    """Return a number of seconds as text.
+    """Return `seconds` as a text with at most two units.
 
     >>> text_of_duration(3.2), text_of_duration(100), text_of_duration(9000)
     ('3 s', '1 min 40 s', '2 h 30 min')

@@ -1,7 +1,7 @@
 """Real data that ship with the package: handwritten digits, and a book. Nothing is downloaded.
 
-A text is whole numbers, one for each character: what a character model learns, and what
-it has to beat.
+A text becomes whole numbers, one for each character, for models that predict the next
+character. `bigram_cross_entropy` is the cost that such a model has to beat.
 """
 
 from importlib import resources
@@ -31,7 +31,7 @@ def digits(dtype: DTypeLike = "float64") -> Dataset:
     the same share in both parts, as nearly as whole numbers allow.
 
     Args:
-        dtype: of X and Y, floats, which hold these numbers exactly.
+        dtype: the dtype of X and Y, one of floats; the values are exact in each.
 
     Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI
     Machine Learning Repository, 1998, doi 10.24432/C50P49, licence CC BY 4.0; the part
@@ -68,9 +68,9 @@ class Text(NamedTuple):
     ids: np.ndarray
 
     def encode(self, text: str) -> np.ndarray:
-        """Return the ids (len(text),) of another text in this alphabet, such as a prompt.
+        """Return the ids (len(text),) of another `text` in this alphabet, such as a prompt.
 
-        Raises `ValueError` for a strange character.
+        Raises `ValueError` for a character that is not in the alphabet.
 
         >>> characters("banana").encode("nab")
         array([2, 0, 1])
@@ -78,7 +78,7 @@ class Text(NamedTuple):
         return _encoded(text, self.alphabet)
 
     def decode(self, ids: ArrayLike) -> str:
-        """Return the text that the ids (n,) stand for.
+        """Return the text of the characters with these `ids` (n,).
 
         >>> characters("banana").decode([2, 0, 1])
         'nab'
@@ -112,11 +112,16 @@ class Text(NamedTuple):
 
             X[t, k] = ids[k stride + t],     Y[:, t, k] = one-hot of ids[k stride + t + 1]
 
-        X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, which takes 4 V
-        T m bytes. stride: how many characters further the next window begins; left out,
-        it is T, so that all characters but at most the last T are in exactly one
-        window. Raises `ValueError` if T or stride is below 1, or T + 1 exceeds the
-        text's length.
+        X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, 4 V T m bytes.
+
+        Args:
+            length: T, the characters of a window; T + 1 is at most the text's length.
+            stride: the characters from the start of a window to that of the next; None:
+                T, so that all characters but at most the last T are in exactly one
+                window.
+
+        Raises:
+            ValueError: if T or stride is below 1, or T is too large.
 
         >>> X, Y = characters("banana").windows(length=2)
         >>> X, Y.shape
@@ -136,7 +141,7 @@ class Text(NamedTuple):
 
 
 def characters(text: str) -> Text:
-    """Return a `Text` of any str; its alphabet has all its different characters, in the order of Unicode.
+    """Return a `Text` of the str `text`; its alphabet has its different characters in Unicode order.
 
     >>> characters("banana")
     Text(text='banana', alphabet='abn', ids=array([1, 0, 2, 0, 2, 0]))
@@ -153,9 +158,9 @@ def characters(text: str) -> Text:
 def alice() -> Text:
     """Return Lewis Carroll's "Alice's Adventures in Wonderland", 1865, as a `Text`.
 
-    It has N = 141,655 characters, and V = 65 different ones. One line for each
-    paragraph, heading and line of verse. In the public domain; see ATTRIBUTION.md
-    beside this file.
+    It has N = 141,655 characters, V = 65 different ones, and one line for each
+    paragraph, heading and line of verse. It is in the public domain; see ATTRIBUTION.md
+    in this folder.
 
     >>> book = alice()
     >>> book.text[:30], book.alphabet[:13]
@@ -173,10 +178,9 @@ def bigram_cross_entropy(train_ids: ArrayLike, test_ids: ArrayLike, n: int) -> f
 
         P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
 
-    with c[i, j] the number of times that j follows i in `train_ids`; the 1 (add-one
-    smoothing, after Laplace) keeps pairs that were never seen from costing infinitely
-    much. The mean is over the test's characters but the first, which follows none. A
-    model that knows nothing costs log n.
+    c[i, j] is the number of times that j follows i in `train_ids`. The 1 (Laplace's
+    add-one smoothing) makes the cost of pairs that were never seen finite. The mean is
+    over all characters of the test but the first. Equal probabilities cost log n.
 
     Args:
         train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything

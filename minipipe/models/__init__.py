@@ -1,4 +1,4 @@
-"""Networks with a name, each as a plain list of layers for `Sequential` and `Pipeline` alike."""
+"""Well-known networks, each as a plain list of layers, for `Sequential`, `Pipeline` and others."""
 
 from .amoebanet import Cell, First, amoebanet_d
 from ..layers.skips import Pair

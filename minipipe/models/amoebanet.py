@@ -1,4 +1,4 @@
-"""AmoebaNet-D, the image network that GPipe was tried on."""
+"""AmoebaNet-D, the image network on which GPipe was measured."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -17,31 +17,31 @@ from ..layers.skips import Pair
 # Cells, whose states are sums of two operations on earlier states, and the layers that cells need.
 
 class Cell(Block):
-    """A layer between pairs of arrays: (A_prev, A_before) -> (A, A_prev).
+    """A layer from a pair of arrays to another pair: (A_prev, A_before) -> (A, A_prev).
 
-    A_before is the first array that the cell got which has made A_prev.
+    A_before is the A_prev of the cell before.
 
         S_0 = fit_0(A_prev),  S_1 = fit_1(A_before)
         S_k = f(S_i) + g(S_j)  for k = 2, 3, ..., each with its own operations f and g, and i, j < k
-        A   = the states S_k that `concatenated` lists, one below the other
+        A   = the states S_k of the indices `concatenated`, concatenated
 
     Args:
-        name: what it is called.
+        name: the repr of the cell.
         fits: two layers, fit_0 and fit_1.
-        sums: for S_2, S_3, ... a pair of (operation, index of the state that it gets).
+        sums: for S_2, S_3, ... a pair of (operation, index of its input state).
         concatenated: indices of states.
 
-    So a list of cells is a chain like any list of layers, and a pair travels from stage
+    So a list of cells is a chain like any list of layers, and a pair is sent from stage
     to stage as one message.
 
-    Backward, from (dA, dA_second): each S_k in A has its rows of dA. From the last
-    state to the first, dS_k is complete when all later states have handed down their
-    share, and goes on to both of its operations, since a sum has slope 1:
+    Backward, from (dA, dA_second): each S_k in A gets its rows of dA. From the last
+    state to the first, dS_k is complete after all later states have added their
+    contributions. It goes back through both operations of S_k, since S_k is their sum:
 
         dS_i += dS_k through f          dS_j += dS_k through g
         dA_prev = dA_second + dS_0 through fit_0          dA_before = dS_1 through fit_1
 
-    A derivative that is 0 throughout may be None. Source: Zoph, Vasudevan, Shlens, Le
+    A gradient of zeros may be None. Source: Zoph, Vasudevan, Shlens, Le
     2017, arXiv 1707.07012.
     """
 
@@ -72,19 +72,19 @@ class Cell(Block):
         fit_A_prev, fit_A_before = self.layers[:2]
         dA_prev = sum_in_order([dA_second, fit_A_prev.backward_input(dS[0])])
         dA_before = fit_A_before.backward_input(dS[1])
-        of_operations = [d for d in dS[2:] for _ in range(2)]  # a sum hands its derivative to both of them
+        of_operations = [d for d in dS[2:] for _ in range(2)]  # both operations of a sum get its gradient
         return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
 
     def _states(self, pair, call, add):
-        """Return all states by one walk, of numbers or of shapes: call(layer, S), add(S, S)."""
+        """Return all states, arrays or shapes, by `call(layer, S)` for layers and `add(S, S)` for sums."""
         states = [call(fit, part) for fit, part in zip(self.layers[:2], pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
         return states
 
     def _operations(self, k):
-        """Return the two (operation, index of the state that it gets) of which S_k is the sum."""
-        first = 2 + 2 * (k - 2)  # behind the two fits, two for each state before S_k
+        """Return the two (operation, index of its input state) whose sum is S_k."""
+        first = 2 + 2 * (k - 2)  # after the two fits, two for each state before S_k
         return zip(self.layers[first:first + 2], self.sources[k - 2], strict=True)
 
     def output_shape(self, shapes: Shape) -> Shape:
@@ -118,9 +118,9 @@ class Cell(Block):
 
 
 class First(Layer):
-    """A from the pair (A, A_before), behind the last of the cells.
+    """A from the pair (A, A_before), after the last cell.
 
-    backward_input(dZ) -> (dZ, None): the derivative by A_before is 0.
+    backward_input(dZ) -> (dZ, None): the gradient with respect to A_before is 0.
     """
 
     def forward(self, pair: Tree) -> np.ndarray:
@@ -161,6 +161,7 @@ class Shift(Layer):
 
 
 def check_pair(layer: Layer, shapes: Shape) -> None:
+    """Raise `ValueError` unless `shapes`, those of the input of `layer`, are a pair."""
     if len(shapes) != 2 or not all(isinstance(shape, tuple) for shape in shapes):
         raise ValueError(
             f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: "
@@ -187,13 +188,13 @@ def amoebanet_d(L: int, D: int, n_classes: int = 1000, input_channels: int = 3) 
         c = 4 D              a reduction cell, and L / 3 normal cells
         n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
-    A normal cell has 4 c channels at its end; a reduction cell has 3 c, and halves H
-    and W. A cell sees the outputs of the two before it, so what passes from cell to
-    cell is a pair, see `Cell`. The loss is `SoftmaxCrossEntropy`. Average pooling
-    counts the zeros around the image.
+    The output of a normal cell has 4 c channels; that of a reduction cell 3 c, and half
+    of H and W. The input of a cell are the outputs of the two cells before it, a pair,
+    see `Cell`. The loss is `SoftmaxCrossEntropy`. Average pooling includes the zeros
+    around the image.
 
-    (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120, while (3, 16) has
-    each operation in it, too, and trains on a laptop. Sources: Real, Aggarwal, Huang,
+    (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120; (3, 16) contains
+    each operation, too, and trains on a laptop. Sources: Real, Aggarwal, Huang,
     Le 2018, arXiv 1802.01548, figure 5 and appendix; Huang et al. 2018, arXiv
     1811.06965, section 3.
 
@@ -224,7 +225,7 @@ def amoebanet_d(L: int, D: int, n_classes: int = 1000, input_channels: int = 3) 
 
 
 def normal_sums(c: int) -> list[tuple]:
-    """Return (operation, index of a state) twice for each of the states 2 to 6 of a normal cell."""
+    """Return the `sums` of a normal cell with `c` channels, for its states 2 to 6."""
     return [
         ((convolution(c, c), 1), (MaxPool2d(3, stride=1, padding=1), 1)),
         ((Chain(), 1), (seven_by_seven(c), 0)),
@@ -235,7 +236,7 @@ def normal_sums(c: int) -> list[tuple]:
 
 
 def reduction_sums(c: int) -> list[tuple]:
-    """Return the pairs of a reduction cell, whose operations on the states 0 and 1 have stride 2."""
+    """Return the `sums` of a reduction cell with `c` channels; operations on states 0 and 1 have stride 2."""
     return [
         ((MaxPool2d(2, stride=2), 0), (MaxPool2d(3, stride=2, padding=1), 0)),
         ((Chain(), 2), (three_by_three(c, stride=2), 1)),
@@ -258,19 +259,22 @@ def convolution(n_prev: int, n: int, kernel_size: tuple[int, int] = (1, 1), stri
 
 
 def three_by_three(c: int, stride: int) -> Chain:
-    """Return a convolution 3 x 3 between c / 4 channels, made of c before it, and made c again after it."""
+    """Return a 3 x 3 convolution of this `stride` between c / 4 channels, with 1 x 1 ones from and to `c`."""
     return Chain(convolution(c, c // 4), convolution(c // 4, c // 4, (3, 3), stride), convolution(c // 4, c))
 
 
 def seven_by_seven(c: int) -> Chain:
-    """Return a convolution 1 x 7 and then one 7 x 1, between c / 4 channels as in `three_by_three`."""
+    """Return a 1 x 7 and a 7 x 1 convolution between c / 4 channels, with 1 x 1 ones from and to `c`."""
     narrow = c // 4
     across, down = convolution(narrow, narrow, (1, 7)), convolution(narrow, narrow, (7, 1))
     return Chain(convolution(c, narrow), across, down, convolution(narrow, c))
 
 
 def factorised_reduction(n_prev: int, n: int) -> Chain:
-    """Return a chain that halves H and W: n / 2 channels see even rows and columns, n / 2 the odd ones."""
+    """Return a chain from `n_prev` to `n` channels that halves H and W.
+
+    n / 2 channels see even rows and columns, the other n / 2 see odd ones.
+    """
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     return Chain(ReLU(), Concat(even, odd), BatchNorm(n))

@@ -14,12 +14,12 @@ from ..layers import (
 def mlp(
     sizes: Sequence[int], activation: Callable[[], Layer] = ReLU, initialization: Callable = he
 ) -> list[Layer]:
-    """Return a multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with an activation between each two.
+    """Return a multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with activations in between.
 
     Args:
         sizes: the numbers of units, at least two.
-        activation: called without arguments for each of the layers, so a class, such as
-            `ReLU`, or for instance `lambda: LeakyReLU(0.2)`; there is none at the end.
+        activation: a class, such as `ReLU`, or a function without arguments, such as
+            `lambda: LeakyReLU(0.2)`, called for each activation.
         initialization: `he` for ReLU and its relatives, `xavier` for Tanh.
 
     Returns a list of layers from (sizes[0], m) to (sizes[-1], m). Source: Rumelhart,
@@ -57,7 +57,7 @@ def lenet5(
         kernel_size: of both convolutions.
         padding: of the convolutions, one number for each.
         channels: of the convolutions, one number for each.
-        classic: whether to build the form of 1998.
+        classic: whether to build the version of 1998.
 
         input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
         channels[0]       convolution; pooling halves H and W
@@ -65,16 +65,15 @@ def lenet5(
         120, 84 units     fully connected
         n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
 
-    The plain form has ReLU, and as pooling the average of 2 by 2 numbers. The form of
-    1998 has tanh, and a sub-sampling with two parameters for each channel,
-    tanh(coefficient * average + bias), which here is a convolution of one by one with
-    as many groups as channels. It still differs from the original in three ways: the
-    second convolution sees all 6 channels, where the original chose some of them by a
-    table; logits and softmax take the place of distances to drawn characters; tanh is
-    not stretched.
+    The default version has ReLU, and average pooling over 2 x 2. The version of 1998
+    has tanh, and a sub-sampling with two parameters for each channel, tanh(coefficient
+    * average + bias), which here is a 1 x 1 convolution with as many groups as
+    channels. It still differs from the original in three ways: the second convolution
+    sees all 6 channels, where the original chose some of them by a table; logits and
+    softmax take the place of distances to drawn characters; tanh is not stretched.
 
-    For images of 8 by 8, kernel_size=3 and padding=(1, 1) fit. Raises `ValueError`
-    where a kernel does not fit. Source: LeCun, Bottou, Bengio, Haffner 1998,
+    For images of 8 x 8, use kernel_size=3 and padding=(1, 1). Raises `ValueError` if a
+    kernel does not fit. Source: LeCun, Bottou, Bengio, Haffner 1998,
     Proceedings of the IEEE 86(11), section II.
 
     >>> layers = lenet5((1, 8, 8), kernel_size=3, padding=(1, 1))
@@ -109,7 +108,7 @@ def resnet(depth: int = 20, n_classes: int = 10, input_channels: int = 3) -> lis
     """Return a residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
 
     Args:
-        depth: 8, 14, 20, 32, ...; `ValueError` for another.
+        depth: 8, 14, 20, 32, ...; `ValueError` for other numbers.
         n_classes: rows of the logits.
         input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
 
@@ -119,12 +118,12 @@ def resnet(depth: int = 20, n_classes: int = 10, input_channels: int = 3) -> lis
         64 channels          n blocks, the first of which halves H and W
         n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
-    A block is ReLU(A_prev + f(A_prev)), with f two convolutions 3 x 3, each with
-    BatchNorm, and ReLU between. Where the shape changes, a convolution 1 x 1 of stride
-    2, with BatchNorm, stands in for A_prev: the paper's option B, while its own
-    networks for these images fill up with zeros (option A). In the list, a block is two
-    layers, `Residual` or `Add`, and ReLU. Convolutions have no bias, since BatchNorm
-    has one. The loss is `SoftmaxCrossEntropy`.
+    A block is ReLU(A_prev + f(A_prev)), where f is two 3 x 3 convolutions, each with
+    BatchNorm, and ReLU in between. If the shape changes, a 1 x 1 convolution of stride
+    2, with BatchNorm, replaces A_prev: the paper's option B. Its own networks for these
+    images add channels of zeros (option A). In the list, a block is two layers,
+    `Residual` or `Add`, and ReLU. Convolutions have no bias, since BatchNorm has one.
+    The loss is `SoftmaxCrossEntropy`.
 
     Source: He, Zhang, Ren, Sun 2015, arXiv 1512.03385, sections 3.3 and 4.2.
 
@@ -159,15 +158,15 @@ def transformer(
     """Return a decoder: from tokens (T, m) to logits (n_tokens, T, m) for the token that comes next.
 
     Args:
-        n_tokens: how many tokens there are; they are whole numbers below that.
+        n_tokens: the number of different tokens 0, 1, ..., n_tokens - 1.
         d: features of a position.
         n_heads: heads of each attention.
         n_layers: the number of blocks.
-        n_places: the longest sequence that `PositionalEmbedding` knows; None leaves it
-            out, for sequences of any length T.
-        n_hidden: of the blocks; 4 d if None.
+        n_places: the longest sequence that `PositionalEmbedding` allows; None: without
+            this layer, for sequences of any length T.
+        n_hidden: hidden units of the blocks; 4 d if None.
         tied: whether the Embedding and the last Linear share one W, by tie="tokens".
-        dropout: the probability of 0, in the blocks and behind the embeddings.
+        dropout: the p of `Dropout`, in the blocks and after the embeddings.
 
         Embedding(n_tokens, d)
         PositionalEmbedding(d, n_places)
@@ -175,7 +174,7 @@ def transformer(
         LayerNorm(d)
         Linear(d, n_tokens)
 
-    The labels, one-hot (n_tokens, T, m), are the tokens one position on; the loss is
+    The labels, one-hot (n_tokens, T, m), are the next tokens; the loss is
     `SoftmaxCrossEntropy`.
 
     With V tokens, n_hidden = 4 d, no PositionalEmbedding and untied, there are n_layers

@@ -84,7 +84,7 @@ REFUSED = [  # (call, words of the sentence)
     (lambda: BANANA.encode(3), "text=3 must be a str"),
     (lambda: BANANA.split(1.5), "test_share=1.5 must be at least 0 and at most 1"),
     (lambda: BANANA.split([1]), "test_share=[1] must be a number"),
-    (lambda: mp.exact.rational([None]), "holds what is no number"),
+    (lambda: mp.exact.rational([None]), "holds what is not a number"),
     (lambda: mp.Costs.from_text(3), "costs=3 must be a text"),
     (lambda: TRACE.bubble(np.ones(2)), "bubble of array([1., 1.])"),
     (lambda: LOSS.forward(3, Y), "A=array(3) is one number"),

@@ -116,10 +116,10 @@ def test_arrays_without_numbers_share_memory_as_numpys_do():
 def test_what_depends_on_numbers_or_does_not_fit_is_refused():
     A = MetaArray((3, 4))
     assert_refused([
-        (lambda: A[A > 0], "a mask leaves is not known ...: multiply by the mask"),
+        (lambda: A[A > 0], "the shape of A[mask] depends on values...: use A * mask"),
         (lambda: np.array(A),
-         "MetaArray((3, 4), float64) has no numbers that NumPy could read: make arrays ... with np"),
-        (lambda: bool(A.max()), "whether MetaArray((), float64) is true depends on its numbers"),
+         "MetaArray((3, 4), float64) has a shape but no values: allocate what you write it into with np"),
+        (lambda: bool(A.max()), "whether MetaArray((), float64) is true depends on values"),
         (lambda: np.ones(3) @ A,
          "of shapes (3,) and (3, 4) is only known for matrices: reshape to (1, n)"),
         (lambda: np.modf(A), "modf"),
@@ -261,7 +261,7 @@ def test_what_cannot_be_counted_is_refused_with_a_remedy():
     cannot = [
         (Own(lambda A: np.sort(A, axis=0)), LOSS, "no implementation found for 'numpy.sort'"),
         (Own(lambda A: A - A.std()), LOSS, "'MetaArray' object has no attribute 'std'"),
-        (Own(lambda A: A[A > 0]), LOSS, "a mask leaves is not known ...: multiply by the mask"),
+        (Own(lambda A: A[A > 0]), LOSS, "the shape of A[mask] depends on values...: use A * mask"),
         (Own(lambda A: A[7]), LOSS, "index 7 is out of bounds"),
         (mp.Residual(Own(lambda A: np.einsum("ij->ji", A).T)), LOSS, "numpy.einsum"),
         (Own(None, lambda rng: np.linalg.qr(rng.standard_normal(size=(3, 3), dtype=np.float32))[0]), LOSS,

@@ -192,12 +192,12 @@ WRONG = {
     "a complex number": (lambda array: objects(array, 1j), "holds 1j at index (0, 1): pass numbers"),
     "a decimal": (lambda array: objects(array, Decimal(1)), "holds Decimal('1') at index"),
     "an integer beyond floats": (
-        lambda array: objects(array, 10**400), "holds an integer beyond all floats: scale it",
+        lambda array: objects(array, 10**400), "holds an integer too large for float64: scale it",
     ),
     "an array with a mask": (masked, "is a masked array, whose mask would be lost: fill it"),
     "texts": (lambda array: array.astype(str), "is an array of <U...: pass real numbers"),
     "complex numbers": (lambda array: array + 0j, "is an array of complex128: pass real numbers"),
-    "lists of different lengths": (lambda array: [[1.0, 2.0], [3.0]], "is no array: setting an array"),
+    "lists of different lengths": (lambda array: [[1.0, 2.0], [3.0]], "cannot be turned into an array: setting an array"),
     "NaN": (lambda array: array * np.nan, "holds NaN or infinity in ... of ... places, the first at index"),
 }
 
