@@ -1,4 +1,4 @@
-"""What each layer costs, counted, measured or given; and where to cut a network."""
+"""The cost of each layer, counted, measured or given, and where to cut a network."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ from .solvers import checked, equal_counts, min_max
 
 # The costs of the layers.
 
-COUNTED = {"macs": "macs", "bytes": "n_bytes"}  # and how they are called in a `Description`
+COUNTED = {"macs": "macs", "bytes": "n_bytes"}  # kind of cost -> its name in a `Description`
 COST_KINDS = ("parameters", *COUNTED, "time")
-CUT_BY = ("count", *COST_KINDS)  # of what a `Cut` balances
+CUT_BY = ("count", *COST_KINDS)  # what a `Cut` can balance
 
 
 class Times(NamedTuple):
@@ -38,28 +38,28 @@ def costs_of_layers(
     layers: Sequence[Layer], by: str | Callable | Sequence = "parameters", input_shape: tuple | None = None,
     sample: tuple | None = None, loss: Loss | None = None,
 ) -> list:
-    """Return a list with the cost of each layer, for a partition.
+    """Return the list of the layers' costs, for a partition.
 
-        by="parameters"     W and b; a W that several layers share, at the first of them
+        by="parameters"     entries of W and b; a W that several layers share counts at the first of them
         by="macs"           multiply-accumulates of a forward of one sample
         by="bytes"          of the output for one sample in float32
         by="time"           seconds of the forward and backward of `sample`, see `times_of_layers`
         by=a function       by(layer, input_shape), where input_shape is that of one sample at this layer
         by=a list           these costs
 
-    Only "time" makes any parameters, so for all others the network may be larger than
-    this computer.
+    Only "time" creates the parameters. With all others the network may be larger than
+    the memory of this computer.
 
     Args:
         layers: a list of layers.
         by: what to count, one of the above.
-        input_shape: that of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a
+        input_shape: the shape of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a
             function need.
-        sample: a micro-batch (X, Y), which "time" needs; the others take their input_shape from its X.
-        loss: of the network, which "time" needs.
+        sample: a micro-batch (X, Y), which "time" needs; the others can take input_shape from its X.
+        loss: the network's loss, which "time" needs.
 
     Raises:
-        ValueError: for what is missing, and for costs that are negative or not finite.
+        ValueError: if an argument is missing, or a cost is negative or not finite.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> layers = [Linear(64, 32), ReLU(), Linear(32, 10)]
@@ -122,14 +122,14 @@ def times_of_layers(
 
     Args:
         layers: a list of layers.
-        loss: of the network; the last layer's times include it.
+        loss: the network's loss; the last layer's times include it.
         X: (n[0], m), the samples of the micro-batch.
         Y: (n[L], m), their labels.
-        rounds: each time is the median over this number of rounds through the whole network, after one
-            that is not counted.
+        rounds: each time is the median of this number of rounds through the whole network, after one
+            round for warming up.
 
-    What disturbs the computer for less than half of the rounds leaves no trace. Below
-    the first layer with parameters, nothing is differentiated, and B is 0.
+    So a disturbance in less than half of the rounds has no effect. Before the first
+    layer with parameters there is no backward, and B is 0.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -150,7 +150,7 @@ def times_of_layers(
 
 
 def _one_round(network, X, Y):
-    """Return [Times] of one forward and backward."""
+    """Return the list of the layers' `Times` in one forward and backward."""
     layers, all_layers = network.layers, list(every_layer(network.layers))
     prepare_forward(all_layers, training=True)
     F, B, laps = [], [0.0] * len(layers), [time.perf_counter()]
@@ -186,17 +186,17 @@ def partition(
     layers: Sequence[Layer], stages: int, by: str | Callable | Sequence = "parameters",
     input_shape: tuple | None = None, sample: tuple | None = None, loss: Loss | None = None,
 ) -> list[int]:
-    """Return the number of layers of each stage, for the cut whose largest stage is smallest.
+    """Return the number of layers in each stage of the cut whose largest stage is smallest.
 
     Args:
         layers: a list of layers.
         stages: K.
-        by: what a stage's size is: "parameters", "macs", "bytes", "time", a function (layer,
+        by: the size of a layer: "parameters", "macs", "bytes", "time", a function (layer,
             input_shape) -> cost, or a list with a cost for each layer.
-        input_shape: that of one sample, which "macs", "bytes" and a function need.
+        input_shape: the shape of one sample, which "macs", "bytes" and a function need.
         sample, loss: a micro-batch (X, Y) and the loss, which "time" needs, see `costs_of_layers`.
 
-    For other cuts, or with limits of memory, unequal devices and slow links, hand
+    For other cuts, or with memory limits, unequal devices and slow links, pass
     `costs_of_layers` to `min_max`, `min_variance` or `histogram` of
     `minipipe.partitioning` instead.
 
@@ -209,12 +209,12 @@ def partition(
 
 
 def counts_of(cut: Any, layers: Sequence[Layer], loss: Loss | None) -> list[int]:
-    """Return the number of layers of each stage.
+    """Return the number of layers in each stage of a `Cut`.
 
     Args:
-        cut: a `Cut`, of `minipipe.parallel.options`.
+        cut: the `Cut`, of `minipipe.parallel.options`.
         layers: a list of layers.
-        loss: of the network, which "time" needs.
+        loss: the network's loss, which "time" needs.
     """
     by, n_layers = cut.by, len(layers)
     if isinstance(cut.stages, tuple):

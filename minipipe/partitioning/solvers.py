@@ -1,7 +1,4 @@
-"""How to cut a row of costs into stages: from lists of numbers to the number of layers of each stage.
-
-Nothing is rounded.
-"""
+"""Cut a list of costs into stages, in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -18,16 +15,16 @@ from ..arrays import even_slices
 from ..checks import listed, real_number, shown, whole_number, whole_numbers
 
 
-# Costs of any kind as integers in proportion to them, so that what is computed with them is exact.
+# Costs of any kind as proportional integers, with which all sums and comparisons are exact.
 
 def checked(name: str, numbers: Any, length: int | None = None, of: str = "layers") -> list:
     """Return `numbers` as a list of Python numbers; raise `ValueError` if they cannot be costs.
 
     Args:
-        name: what they are called in an error.
-        numbers: finite, each at least 0.
-        length: how many there must be; None for any number of them.
-        of: what they belong to, in an error.
+        name: their name in errors.
+        numbers: finite numbers of at least 0.
+        length: how many there must be; None for any length.
+        of: what they belong to, in errors.
     """
     numbers = listed(name, numbers, least=0)
     if length is not None and len(numbers) != length:
@@ -51,12 +48,12 @@ def in_proportion(*lists: Sequence) -> tuple[list[list[int]], int]:
 
 
 def sums(numbers: Iterable) -> list:
-    """[0, n_0, n_0 + n_1, ...]: where each layer ends, and the next one begins."""
+    """Return [0, n_0, n_0 + n_1, ...]: where each layer begins, and the end of the last."""
     return list(accumulate(numbers, initial=0))
 
 
 def readable(integer: int, scale: int) -> float:
-    """Return `integer / scale` as a number to be typed in: an int, or a float that is not below it.
+    """Return `integer / scale` for a message: an int, or the float next to it that is not below it.
 
     >>> readable(6, 3), readable(1, 3) >= Fraction(1, 3)
     (2, True)
@@ -70,14 +67,15 @@ def readable(integer: int, scale: int) -> float:
 # The best cut of costs alone, in O(K log L) for each of a few dozen steps.
 
 def bisected(ends: Sequence[int], stages: int) -> list[int]:
-    """Return the counts of a cut with the least bottleneck.
+    """Return the number of layers in each stage of the cut with the least bottleneck.
 
     Args:
         ends: the sums 0, c_0, c_0 + c_1, ... of integers of at least 0.
+        stages: K.
 
-    Filling one stage after the other up to a limit tells whether a limit can be kept.
-    If it cannot, the smallest load that went past it is the next limit worth trying:
-    below that, the same stages would be filled with the same layers.
+    To test a limit, fill one stage after the other up to it. If the layers do not fit,
+    the next limit to try is the smallest load that would have exceeded it: below this,
+    each stage would get the same layers.
     """
     total = ends[-1]
     low, high = max(-(-total // stages), *(end - start for start, end in zip(ends, ends[1:]))), total
@@ -91,7 +89,7 @@ def bisected(ends: Sequence[int], stages: int) -> list[int]:
 
 
 def stages_needed(ends: Sequence[int], limit: int) -> int:
-    """Return how few stages can keep `limit`, which is at least the largest cost."""
+    """Return the smallest number of stages whose loads are at most `limit`, at least the largest cost."""
     n_stages, start = 0, 0
     while start < len(ends) - 1:
         n_stages, start = n_stages + 1, _reach(ends, start, limit)
@@ -99,12 +97,12 @@ def stages_needed(ends: Sequence[int], limit: int) -> int:
 
 
 def _reach(ends, start, limit):
-    """Return the last end of a stage that begins at `start` and keeps `limit`."""
+    """Return the last possible end of a stage that begins at `start` and whose load is at most `limit`."""
     return bisect_right(ends, ends[start] + limit) - 1
 
 
 def _filled(ends, n_stages, limit):
-    """Return (True, the largest load) if `limit` can be kept, else (False, the next limit worth trying)."""
+    """Return (True, largest load) if the layers fit within `limit`, else (False, the next limit to try)."""
     start, largest, next_limit = 0, 0, ends[-1]
     for _ in range(n_stages):
         end = _reach(ends, start, limit)
@@ -117,9 +115,9 @@ def _filled(ends, n_stages, limit):
 
 
 def _evened(ends, n_stages, limit):
-    """Return the cut that keeps `limit` with each stage in turn nearest to an equal share of what is left."""
+    """Return the cut within `limit` whose stages, in turn, are nearest to an equal share of the rest."""
     n_layers = len(ends) - 1
-    earliest = [n_layers]  # where the last 0, 1, 2, ... stages can begin at the earliest
+    earliest = [n_layers]  # the first layer at which the last 0, 1, 2, ... stages can begin
     for _ in range(n_stages - 1):
         earliest.append(bisect_left(ends, ends[earliest[-1]] - limit))
     counts, start = [], 0
@@ -137,13 +135,13 @@ def _evened(ends, n_stages, limit):
     return counts
 
 
-# The best cut for any price of a stage, in O(K L^2).
+# The best cut for any price of a stage, by dynamic programming in O(K L^2).
 
 LARGEST_COST = 2**62  # the sum of two of these, less 1, is the largest integer of 64 bits
 
 
 def integers(numbers: Sequence[int], never: int) -> np.ndarray:
-    """Return an array of integers that sums up to twice `never` do not overflow."""
+    """Return an array of integers in which sums up to 2 * `never` do not overflow."""
     return np.array(numbers, np.int64 if never < LARGEST_COST else object)
 
 
@@ -156,13 +154,13 @@ def best_cut(
 
     Args:
         n_layers, stages: L and K.
-        price: price(stage, starts, end) is an array with a price for each start of a
-            slice.
+        price: a function (stage, starts, end) that returns an array with a price for
+            each start in the slice `starts`.
         combine: np.maximum or np.add.
-        never: more than the value of any cut that is allowed, and the price of a stage
-            that is not.
+        never: a number above the value of every allowed cut; the price of a stage that
+            is not allowed.
 
-    Of equal ones, the first start is taken.
+    Of several best starts, the first counts.
     """
     best = integers([0] + [never] * n_layers, never)
     begins = []
@@ -181,20 +179,20 @@ def best_cut(
     return int(best[-1]), counts[::-1]
 
 
-# Which stages fit into the memory of their device.
+# Stages that fit into the memory of their device.
 
 def within_memory(
     price: Callable, never: int, memory: Sequence | None, memory_limit: float | Sequence | None,
     n_layers: int, stages: int,
 ) -> Callable:
-    """Return `price` with `never` for the stages that do not fit; raise `ValueError` if no cut fits.
+    """Return `price` with `never` for stages that do not fit; raise `ValueError` if no cut fits.
 
     Args:
         price, never: as in `best_cut`.
-        memory: what each layer holds.
-        memory_limit: what a device may hold, in the same unit; one number, or one per
+        memory: the memory of each layer.
+        memory_limit: the memory of a device, in the same unit; one number, or one per
             device.
-        n_layers, stages: of the network and the cut.
+        n_layers, stages: L and K.
     """
     if memory is None or memory_limit is None:
         given, other = ("memory_limit", "memory") if memory is None else ("memory", "memory_limit")
@@ -222,12 +220,12 @@ def within_memory(
 
 
 def _what_is_missing(memory, limits, missing, shown):
-    """Return in words why no cut fits, and what to do.
+    """Return the message that no cut fits, with the remedy.
 
     Args:
-        memory, limits: of the layers and of the devices, as integers.
-        missing: by how much each limit falls short.
-        shown: the number that the user has given, from the integer in proportion to it.
+        memory, limits: the memory of the layers and of the devices, as integers.
+        missing: by how much each limit is too small.
+        shown: a function that converts such an integer to the user's unit.
     """
     largest = max(range(len(memory)), key=memory.__getitem__)
     if len(set(limits)) > 1:
@@ -263,7 +261,7 @@ def loads(costs: Sequence, counts: Sequence[int]) -> list:
 
 
 def equal_counts(n_layers: int, stages: int) -> list[int]:
-    """Return how many layers each stage gets if all get equally many; the first ones take what is left.
+    """Return the number of layers in each stage of an equal cut; the first stages have one more if need be.
 
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
@@ -283,8 +281,8 @@ def histogram(costs: Sequence, stages: int) -> list[int]:
 
         layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1)
 
-    A layer that costs as much as several stages should leaves the stages between without a layer:
-    their count is 0, and a pipeline refuses such a list. Source: the public code to Huang et al.
+    A layer that costs more than the share of a stage can leave a stage without layers: its count is 0,
+    and a pipeline refuses such a list. Source: the public code to Huang et al.
     2018, arXiv 1811.06965.
 
     >>> histogram([1, 1, 1, 1], 2), histogram([1, 8, 1], 3)     # a layer that ends at a border is behind it
@@ -313,22 +311,22 @@ def min_max(
         costs: one for each of L layers: integers, Fractions or floats of at least 0,
             all taken exactly as they are.
         stages: K, at most L.
-        speeds: of the K devices, in order; 1 if None.
-        cut_costs: for each of the L - 1 borders between two layers, what a cut there
-            costs each of the two stages beside it, the one for sending activations on,
-            the other for sending gradients back.
-        memory: what each layer holds.
-        memory_limit: what a device may hold, in the same unit; one number, or one per
+        speeds: the speeds of the K devices, in order; 1 if None.
+        cut_costs: for each of the L - 1 borders between layers, the cost of a cut there
+            for each of its two stages: one sends activations, the other gradients.
+        memory: the memory of each layer.
+        memory_limit: the memory of a device, in the same unit; one number, or one per
             device.
 
-    Each stage gets at least one layer. Of several best cuts, it always is the same one;
-    with costs alone, the one in which each stage in turn is nearest to an equal share
-    of what is left. Costs alone are cut by bisection, 10,000 layers in 1,024 stages
-    within a fraction of a second; with anything else, it is dynamic programming in O(K
-    L^2), some seconds for 1,000 layers in 64 stages.
+    Each stage gets at least one layer. Of several best cuts, the result is always the
+    same; with costs alone, the cut whose stages, one after another, are nearest to an
+    equal share of the rest. Costs alone are cut by bisection: 10,000 layers in 1,024
+    stages in a fraction of a second. With other arguments, it is dynamic programming in
+    O(K L^2): some seconds for 1,000 layers in 64 stages.
 
-    Raises `ValueError` for numbers that do not fit, and for layers that do not fit the
-    devices, with the smallest limit that would do.
+    Raises:
+        ValueError: if the lengths of the arguments do not fit, or no cut fits into the
+            memory; the message has the smallest sufficient limit.
 
     >>> min_max([10, 10, 10, 10, 11, 11], 2)
     [3, 3]
@@ -367,9 +365,9 @@ def min_variance(costs: Sequence, stages: int) -> list[int]:
         costs: one for each of L layers, as in `min_max`.
         stages: K, at most L.
 
-    All others wait for the slowest stage, which may be slower here than in the cut of
-    `min_max`, and never is faster. What is raised is what `min_max` raises. Dynamic
-    programming in O(K L^2). Source: Huang et al. 2018, arXiv 1811.06965, section 2.2.
+    All stages wait for the slowest, which may be slower here than in the cut of
+    `min_max`, never faster. Raises as `min_max`. Dynamic programming in O(K L^2).
+    Source: Huang et al. 2018, arXiv 1811.06965, section 2.2.
 
     >>> costs = [1, 5, 2, 3]                        # 6^2 + 2^2 + 3^2 = 49 is less than 1^2 + 5^2 + 5^2 = 51
     >>> loads(costs, min_variance(costs, 3)), loads(costs, min_max(costs, 3))
@@ -397,7 +395,7 @@ def _as_integers(costs, stages):
 
 
 def _slowness(speeds, n_stages):
-    """Return (integers in proportion to 1 / speed, how many times as large they are)."""
+    """Return (integers proportional to 1 / speed, the factor)."""
     speeds = [1] * n_stages if speeds is None else checked("speeds", speeds, n_stages, of="devices")
     if 0 in speeds:
         raise ValueError(

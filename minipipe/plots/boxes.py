@@ -1,4 +1,4 @@
-"""What the work in a trace looks like: the row, the position, the colour and the number of each box."""
+"""The boxes of a trace's timeline: the row, the position, the colour and the number of each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Row(NamedTuple):
     """A row of a picture.
 
     Args:
-        name: what stands beside it: the device, or only the lane.
-        middle: where the middle of its boxes is, in rows of a device from that of the
-            first one down.
-        height: of its boxes.
-        bottom: where the next row begins.
+        name: its label: the device, or only the lane.
+        middle: the y coordinate of its boxes' middle; the first row has 0, and a
+            device's row is 1 high.
+        height: the height of its boxes.
+        bottom: the y coordinate at which the next row begins.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 def rows_of(trace: Trace) -> dict[tuple[int, str], Row]:
-    """Return {(device, lane): `Row`}, from the top down: the lane of a device that computes comes first.
+    """Return {(device, lane): `Row`} from top to bottom; a device's compute lane comes first.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -53,22 +53,25 @@ def rows_of(trace: Trace) -> dict[tuple[int, str], Row]:
 
 
 def height_of(rows: Mapping[Any, Row]) -> float:
-    """Return the height of all `rows`, of which the row of a device is 1."""
+    """Return the total height of `rows`, in device rows."""
     return MARGIN + max((row.bottom for row in rows.values()), default=-MARGIN)
 
 
 def ends_of(message: Any, rows: Mapping) -> tuple:
-    """Return the keys in `rows` of the row that a message leaves and of the row that it goes to.
+    """Return the keys in `rows` of a message's sender and receiver.
 
-    A lane without a row stands for its device, and so does one that has not received
-    the message yet.
+    In the place of a lane without a row, and of the receiver of a message that is still
+    in flight, it is the device's compute lane.
     """
     source, to = (message.source, message.lane), (message.to, message.to_lane)
     return tuple(end if end in rows else (end[0], COMPUTE) for end in (source, to))
 
 
 def spans_and_exchanges(trace: Trace) -> list:
-    """Return what boxes stand for, by start: an exchange that takes time, in place of the mark at its end."""
+    """Return the spans and exchanges to draw, by start.
+
+    An exchange that takes time replaces the span of no length at its end.
+    """
     exchanges = [exchange for exchange in trace.exchanges if exchange.end > exchange.start]
     if not exchanges:
         return trace.spans
@@ -80,10 +83,10 @@ def spans_and_exchanges(trace: Trace) -> list:
     return sorted([*spans, *exchanges], key=lambda each: each.start)
 
 
-# Which stage and which copy of the network a device works on.
+# The stage and the replica that a device works on.
 
 class StagePlaces(NamedTuple):
-    """Where each stage stands among those of its device, and the copy of the network that it belongs to.
+    """For each stage on a device, its index among the device's stages, and its replica.
 
     Args:
         of: {(device, stage): its place among the device's stages, from 0}.
@@ -103,10 +106,10 @@ class StagePlaces(NamedTuple):
 
 
 def stage_places(trace: Trace) -> StagePlaces:
-    """Return the `StagePlaces` of a trace: a device's stages by the copy of the network, then by number.
+    """Return the `StagePlaces` of a trace; a device's stages are ordered by replica, then by number.
 
-    Micro-batch 0 passes through copy 0. Where a micro-batch meets a stage on a device
-    on which no copy so far has that stage, it passes through the next copy.
+    Micro-batch 0 belongs to replica 0. A micro-batch that uses a stage on a device
+    where no replica so far has this stage belongs to the next replica.
     """
     homes: dict = {}  # {micro-batch: {stage: device}}, {(device, stage): the first micro-batch there}
     first_at: dict = {}
@@ -143,7 +146,7 @@ def stage_places(trace: Trace) -> StagePlaces:
 
 # The boxes.
 
-UNNUMBERED = ("A", "S", "U", "G")  # they take in many micro-batches at once
+UNNUMBERED = ("A", "S", "U", "G")  # actions on many micro-batches
 MARK_HEIGHT = 0.94       # of a line, which stands for work without duration; a box has HEIGHT
 
 
@@ -189,7 +192,7 @@ def boxes(trace: Trace, until: float | None = None, styles: dict | None = None) 
 
 
 def _boxes_of(span, row, places, styles, until):
-    """Return the boxes of one span, one below the other, from its start to its end or `until`."""
+    """Return the boxes of one span, an overlap's two one below the other, up to its end or `until`."""
     parts = parts_of(span.label)
     height = HEIGHT_BESIDE if type(span) is Exchange else row.height  # lower, where the device waits for it
     height *= (1 if span.end > span.start else MARK_HEIGHT / HEIGHT) / len(parts)

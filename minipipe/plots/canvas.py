@@ -1,4 +1,4 @@
-"""Empty figures, colours, legends, and what all axes have in common."""
+"""Empty figures, colours, legends and labels of axes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ STYLES: dict[str, dict[str, Any]] = {
     },
 }
 OTHER = {"label": "other work", "facecolor": "#C0C0C0", "dark": "#707070"}
-TRACK = "#EEF1F4"  # behind a run, so that its idle time differs from the time after its end
+TRACK = "#EEF1F4"  # the background of a run: idle time differs from the time after its end
 EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
-LENDERS = "AWIRFB"  # whose colours other kinds of work get, if a run has none of that kind
+LENDERS = "AWIRFB"  # if a run has none of such a kind, another kind of work gets its colour
 
 
 def parts_of(label: Any) -> tuple:
@@ -51,8 +51,8 @@ def parts_of(label: Any) -> tuple:
 def styles_of(traces: Sequence[Trace]) -> dict:
     """Return {kind: its style}: `STYLES`, and a style for each other kind that the labels of `traces` name.
 
-    These other kinds keep their names. In the order of time, each gets a colour that no
-    other work in the runs has. When no colour is left, the rest is "other work".
+    In the order of time, each of the other kinds gets a colour that no other work in
+    the runs has. When no colour is left, the rest is "other work".
 
     >>> from minipipe.cluster import Cluster, Compute, Label
     >>> def program():
@@ -69,7 +69,7 @@ def styles_of(traces: Sequence[Trace]) -> dict:
 
 
 def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) -> str:
-    """Return the colour of a kind of work in one of a device's `n_places` stages: the later, the darker."""
+    """Return the colour of a kind of work in a device's stage `place`: later stages are darker."""
     from matplotlib.colors import to_hex, to_rgb
 
     style = styles.get(kind, OTHER)
@@ -79,7 +79,7 @@ def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) ->
 
 
 def ink(colour: str) -> str:
-    """Return "black" or "white", whichever stands out more from `colour`, as WCAG 2 counts contrast."""
+    """Return "black" or "white", whichever has more contrast with `colour` by WCAG 2."""
     from matplotlib.colors import to_rgb
 
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
@@ -97,7 +97,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Return axes in a new figure of pyplot, which a notebook shows once, or `plt.show()` in a window."""
+    """Return axes in a new pyplot figure, which a notebook shows, or `plt.show()` in a window."""
     import matplotlib.pyplot as plt
 
     with warnings.catch_warnings():  # `rc_context` would undo what a notebook's backend sets as it loads
@@ -106,7 +106,7 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def label(ax: Axes, title: str | None, x: str, y: str = "", pad: float | None = None) -> None:
-    """Name what runs to the right and upwards, and leave the frame open there.
+    """Label the axes, and remove the top and the right line of their frame.
 
     Args:
         ax: matplotlib axes.
@@ -128,8 +128,8 @@ def drawable(title: object) -> str:
 # The legend of a timeline: the kinds of work, and what the shades mean.
 
 FONT_SIZE = 9
-EDGE_OF_FIGURE = 2  # pixels that stay free around everything
-LEAST_AXES = 0.2    # of the figure: a smaller one is left as it is
+EDGE_OF_FIGURE = 2  # free pixels around everything
+LEAST_AXES = 0.2    # share of the figure: `make_room` does not make axes smaller than this
 
 _legends: Any = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
 
@@ -155,7 +155,7 @@ def legend_entries(boxes: Sequence, places: Sequence, styles: dict) -> tuple[lis
 
 
 def draw_legend(ax: Axes, handles: list, labels: list, title: str | None) -> None:
-    """Draw the legend above the axes: beside the title where there is room for both, under it otherwise.
+    """Draw the legend above the axes: next to the title if there is room for both, else under it.
 
     Args:
         ax: matplotlib axes.
@@ -185,9 +185,9 @@ def add_to_legend(ax: Axes, handle: Any, label: str) -> None:
 
 
 def make_room(ax: Axes) -> None:
-    """Move the edges of the figure's axes until the legend, the title and the names around `ax` are inside.
+    """Move the edges of the axes until legend, title and labels of `ax` are inside the figure.
 
-    A figure with a layout engine does so by itself.
+    A figure with a layout engine does this by itself.
     """
     figure = ax.figure
     if figure.get_layout_engine() is not None:
@@ -207,10 +207,11 @@ def make_room(ax: Axes) -> None:
 
 
 def draw_legend_beside(ax: Axes, reverse: bool = False) -> None:
-    """Draw the legend of labelled curves or layers to the right of the axes, in columns no higher than these.
+    """Draw the legend of labelled curves or layers to the right of the axes, in columns of their height.
 
     Args:
-        reverse: whether the first is lowest.
+        ax: matplotlib axes.
+        reverse: whether the first entry is at the bottom.
     """
     n = len(ax.get_legend_handles_labels()[1])
     fitting = max(1, int(ax.bbox.height * 72 / ax.figure.dpi / (1.55 * FONT_SIZE)))
@@ -240,14 +241,14 @@ def _style():
 
 
 def _columns(labels, width):
-    """Return the most columns of a legend that fit into `width` points."""
+    """Return the largest number of legend columns that fit into `width` points."""
     return next((n for n in range(len(labels), 1, -1) if _width(labels, n) < width), 1)
 
 
 def _width(labels, n_columns):
-    """Return the width of a legend in points, about.
+    """Return the approximate width of a legend in points.
 
-    Labels fill one column after the other, the first ones with one more.
+    Labels fill one column after the other; the first columns may have one more.
     """
     widths = [FONT_SIZE * (0.56 * len(label) + 3.2) for label in labels]
     n_rows, n_long = divmod(len(labels), n_columns)

@@ -29,10 +29,10 @@ def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
             one unit, see `in_one_unit`.
         arrows: as in `timeline`.
 
-    Each title says the name, the makespan, and the share of the time to the end of this
-    run in which its devices are idle; and how many times its share of the parameters a
-    device holds, if that is not once. Idle time is drawn grey. The axis says what a
-    tick is if the traces were brought to one unit, or come from networks.
+    Each title has the name, the makespan, and the share of the run's time in which its
+    devices are idle; and how many times its share of the parameters a device holds,
+    unless that is once. Idle time is drawn grey. The axis explains a tick if the traces
+    were converted to one unit, or come from networks.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -72,8 +72,7 @@ def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
 def times_parameters(trace: Trace) -> float:
     """Return how many times its share of the network's parameters the fullest device holds.
 
-    2 where devices have stages of two copies of the network, as in DualPipe and
-    Chimera; else 1.
+    It is 2 if devices have stages of two replicas, as in DualPipe and Chimera; else 1.
     """
     n_stages = Counter(device for device, _ in stage_places(trace).of)
     times = [divide_exactly(n, trace.shares[device]) for device, n in n_stages.items()]

@@ -41,7 +41,7 @@ def memory(trace: Trace, ax: Axes | None = None, title: str | None = None, legen
     ]
     ax = axes_of(trace) if ax is None else ax
     end = float(trace.makespan)  # matplotlib knows no fractions
-    # axes that share their y axis with this one, and have curves already, stay whole
+    # keep the curves of other axes with the same y axis visible
     sharing = [other for other in ax.get_shared_y_axes().get_siblings(ax) if other.lines]
     highest = max(level for curve in curves for _, level in curve)
     top = max([1.05 * highest, *(other.get_ylim()[1] for other in sharing)]) or 1
@@ -67,9 +67,9 @@ def counts_bytes(trace: Trace) -> bool:
     return True
 
 
-# One device alone, by kind: parameters, gradients, stashes, caches, messages.
+# The memory of one device, by kind: parameters, gradients, stashes, caches, messages.
 
-# from the ground up: what stays lies below; readers with any colour vision tell each from each
+# from bottom to top, permanent kinds first; the colours differ for readers with any kind of colour vision
 MEMORY_KINDS = {
     "parameters": "#202020",
     "optimizer state": "#007DC8",
@@ -83,7 +83,7 @@ MEMORY_KINDS = {
 
 
 def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the bytes of one device as layers, one for each kind, and return the matplotlib axes.
+    """Draw the bytes of one device as stacked areas, one for each kind; return the matplotlib axes.
 
     Args:
         trace: the run; `ValueError` if it counted no memory.
@@ -92,7 +92,7 @@ def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None 
         title: above the picture.
 
     The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over
-    micro-batches, "work" is what an action is given and makes while it lasts.
+    micro-batches, "work" the inputs and new arrays of the running action.
     """
     check_trace(trace)
     entries = trace.ledger(device)
@@ -110,7 +110,7 @@ def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None 
     return ax
 
 
-# Trainings, and how stale their updates were.
+# Curves of trainings, and the staleness of their updates.
 
 def curves(
     series: Mapping[str, Any], ax: Axes | None = None, x: str = "", y: str = "", title: str | None = None
@@ -144,7 +144,7 @@ def curves(
 
 
 def staleness(updates: Mapping[str, Sequence], ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw how many updates were how stale, and return the matplotlib axes.
+    """Draw the distribution of the staleness of updates; return the matplotlib axes.
 
     Args:
         updates: {name of a run: its updates, each with a `staleness`}; `ValueError` if
@@ -152,8 +152,8 @@ def staleness(updates: Mapping[str, Sequence], ax: Axes | None = None, title: st
         ax: matplotlib axes; new ones if None.
         title: above the picture.
 
-    The share of each run's updates stands above each staleness, with the runs beside
-    each other.
+    A bar is the share of a run's updates with this staleness; the runs' bars are next
+    to each other.
     """
     if not isinstance(updates, dict) or not updates or not all(map(items_of, updates.values())):
         raise ValueError("there is nothing to draw: pass {name: updates}, with at least one update each")
@@ -203,7 +203,7 @@ def learning_rates(
     return ax
 
 
-# The cut of a network, and the stage that all others wait for.
+# The cut of a network, and its slowest stage.
 
 BACKGROUNDS = ("#FFFFFF", "#E4E4E4")        # of the stages in turn
 BAR, BOTTLENECK = "#0072B2", "#D55E00"      # of Okabe and Ito, for colour-blind readers
@@ -215,7 +215,7 @@ def cut(
     costs: Sequence[float], counts: Sequence[int], names: Sequence[str] | None = None,
     ax: Axes | None = None, title: str | None = None, unit: str | None = None,
 ) -> Axes:
-    """Draw the costs of the layers as bars, and the stages as stripes behind them, each with its load.
+    """Draw the costs of the layers as bars, and the stages as background stripes, each with its load.
 
     Args:
         costs: one number for each layer.

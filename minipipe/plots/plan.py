@@ -1,4 +1,4 @@
-"""A plan as a picture: a step by parts and memory by kind, of the best way and its neighbours."""
+"""A plan as a picture: the seconds of a step by part and the memory by kind, with the plan's neighbours."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # behind a number
 
 @SHOWS()
 def plan(found: Plan) -> Figure:
-    """Return a matplotlib `Figure` of a `Plan`: on the left seconds, on the right bytes.
+    """Return a matplotlib `Figure` of a `Plan`: seconds on the left, gigabytes on the right.
 
-    A row is the best way or one of its neighbours. One that does not fit into the
-    memory of a GPU has no seconds.
+    The first row is the best choice, the others are its neighbours. A choice that does
+    not fit into the memory of a GPU has no seconds.
 
     Args:
         found: the `Plan`.
@@ -87,7 +87,7 @@ def plan(found: Plan) -> Figure:
 
 
 def _draw_bars(ax, kinds, rows, unit):
-    """Draw a bar of several parts for each row.
+    """Draw a stacked bar for each row.
 
     Args:
         ax: matplotlib axes.
@@ -105,6 +105,11 @@ def _draw_bars(ax, kinds, rows, unit):
 
 @SHOWS()
 def save_plan(found: Plan, path: str | PathLike) -> None:
-    """Write the picture of a `Plan` into a file, whole or not at all."""
+    """Write the picture of a `Plan` into a file, atomically.
+
+    Args:
+        found: the `Plan`.
+        path: the file; its ending says the format.
+    """
     path = checked_path(path, picture_formats())
     write_picture(plan(found), path)

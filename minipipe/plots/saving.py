@@ -1,4 +1,4 @@
-"""A run as a file: a picture, a film, a page, or what a trace viewer reads."""
+"""Save a run as a picture, a film, a page, or a file for trace viewers."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def on_grid(time: float, unit: float = 1) -> float:
     Args:
         unit: the microseconds of 1 of `time`.
 
-    Starts and ends are rounded, never lengths. So no box ends after the start of the
-    next one: Perfetto drops a box that begins within another.
+    Starts and ends are rounded, never lengths, so that no box ends after the start of
+    the next: Perfetto drops a box that begins inside another.
     """
     return plain(round(time * unit * 1000) / 1000)
 
 
 def plain(number: Any) -> float:
-    """Return a number of any kind as JSON writes it: a whole one as an `int`, any other as a float."""
+    """Return a number for JSON: an `int` if it is whole, else a float."""
     number = float(number)
     return int(number) if number.is_integer() else number
 
 
 def _names(trace, threads):
-    """Return the events that name the lanes, and keep them in the order of the rows of a picture."""
+    """Return the events that name the lanes, and order them as in a picture."""
     events, rows = [("process_name", 0, {"name": "run"})], rows_of(trace)
     for lane, thread in threads.items():
         name = rows[lane].name if lane[1] == COMPUTE else lane_name(*lane)
@@ -92,7 +92,7 @@ def _names(trace, threads):
 
 
 def _boxes(trace, threads, unit):
-    """Return a box for each span and exchange; its category is the kind of work, or "work" if it has none."""
+    """Return an event for each span and exchange; its category is the kind of work, or "work"."""
     events = []
     for device, label, start, end, lane, *_ in spans_and_exchanges(trace):
         kind, ts = getattr(label, "kind", None), on_grid(start, unit)
@@ -121,10 +121,9 @@ def _position(label):
 
 
 def _arrows(trace, threads, unit):
-    """Return two events for each message: an arrow from the span before its send to that after its receipt.
+    """Return two events for each message: an arrow from the span before its send to the span after it.
 
-    A span of no length cannot hold an end of an arrow. A message without both spans has
-    no arrow.
+    Spans of no length do not count. A message without both spans has no arrow.
     """
     spans = {lane: [span for span in trace.spans_of(*lane) if span.end > span.start] for lane in threads}
     events = []
@@ -168,7 +167,7 @@ def _memory_counters(trace, threads, unit):
 N_FRAMES = 100
 INTERVAL = 100  # milliseconds for which a frame is seen
 HOLD = 1000     # the same for the last one, before the film begins again
-LINE = 2        # pixels of the axis below, which the sheet leaves free
+LINE = 2        # pixels of the axis at the bottom, which the white rectangle does not cover
 
 
 def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
@@ -179,8 +178,8 @@ def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
         path: of the file.
         title: above the picture.
 
-    The picture is drawn once, and in each frame a white sheet covers what is still to
-    come.
+    The picture is drawn once; in each frame, a white rectangle covers the rest of the
+    run.
     """
     from matplotlib import rc_context
     from PIL import Image, ImageDraw
@@ -217,12 +216,12 @@ OTHERS = {  # ending -> a function (trace, path, title), beside those of picture
 
 @SHOWS()
 def save(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
-    """Write a run into a file, whole or not at all.
+    """Write a run into a file, atomically.
 
     Args:
         trace: the run.
-        path: its ending says as what: .png, .pdf, .svg or another picture of matplotlib's; .gif, a film;
-            .html, the page with a slider over the ticks; .json, for ui.perfetto.dev.
+        path: the file; its ending says the format: .png, .pdf, .svg or another picture of matplotlib;
+            .gif, a film; .html, a page with a slider over the ticks; .json, for ui.perfetto.dev.
         title: above a picture.
     """
     check_trace(trace)
@@ -235,7 +234,7 @@ def save(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
 
 
 def write_picture(figure: Figure, path: Path) -> None:
-    """Write a matplotlib `Figure` into a file, whole or not at all, in the format that the ending says."""
+    """Write a matplotlib `Figure` into a file, atomically, in the format of its ending."""
     from matplotlib import rc_context
 
     file = BytesIO()  # Pillow writes half a .jpg to a full disk, and does not tell
@@ -245,7 +244,7 @@ def write_picture(figure: Figure, path: Path) -> None:
 
 
 def picture_formats() -> list[str]:
-    """Return the endings of pictures that matplotlib writes."""
+    """Return the endings of matplotlib's picture formats."""
     return sorted(new_figure(1, 1).canvas.get_supported_filetypes())
 
 

@@ -13,7 +13,7 @@ from .boxes import UNNUMBERED, rows_of, spans_and_exchanges
 from .canvas import STYLES, parts_of
 
 
-# The timeline of a measured run, whose times fall on no grid.
+# The timeline of a measured run, whose times are not multiples of a tick.
 
 UNITS = {"s": 1, "ms": 1e3, "us": 1e6}  # how many of them are a second
 OVERHEAD_MARK = ":"                          # what a lane has done for the engine
@@ -29,7 +29,7 @@ def in_seconds(trace: Trace, spans: Any, names: Any, width: int) -> str:
             cut to the letter of its kind.
         width: columns, of one character.
 
-    What takes less than half a column may be left out. Dots are idle time.
+    Spans shorter than half a column may be left out. Dots are idle time.
     """
     column = trace.makespan / width
     rows = {lane: ["."] * width for lane in rows_of(trace)}

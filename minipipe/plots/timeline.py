@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# The messages of a run, as arrows over its timeline.
+# The messages of a run, as arrows on its timeline.
 
 ARROW_CHOICES = (False, True, "waited")
 ARROW_STYLE: dict[str, Any] = {
@@ -41,7 +41,7 @@ ARROW_STYLE: dict[str, Any] = {
 
 
 def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float | None = None) -> None:
-    """Draw each message as an arrow, from its sender when it was sent to its receiver when it arrived.
+    """Draw each message as an arrow, from its sender at its send to its receiver at its arrival.
 
     Args:
         ax: matplotlib axes with the timeline.
@@ -52,7 +52,7 @@ def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float |
     rows, positions = rows_of(trace), []
     for message in messages_of(trace, which, until):
         source, to = (rows[end] for end in ends_of(message, rows))
-        # from the middle of the sender's row towards the receiver's, as far as leaves the numbers free
+        # begin and end a quarter of a box from the rows' middles, where the numbers are
         inwards = 1 / 4 if to.middle > source.middle else -1 / 4
         x, y = float(message.sent), source.middle + inwards * source.height
         # where the arrow begins, and how far it goes in both directions
@@ -62,7 +62,7 @@ def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float |
 
 
 def messages_of(trace: Trace, which: bool | str = True, until: float | None = None) -> list:
-    """Return the messages that `draw_arrows` draws; raise `ValueError` for another choice than its three."""
+    """Return the messages that `draw_arrows` draws; raise `ValueError` for an unknown choice."""
     if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
         raise ValueError(
             f"arrows={shown(which)} is not a choice: "
@@ -108,7 +108,7 @@ LARGEST_FONT, SMALLEST_FONT = 8, 6
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
 SMALL, SOFT = 8, "#59636E"  # points, and the colour: the name of a lane below that of its device
 MARK_WIDTH, OUTLINE = 2, 1.2  # points: the width of work that takes no time, and of its edges together
-MOST_EDGE = 0.15              # the width of an edge, in parts of that of its box
+MOST_EDGE = 0.15              # the largest width of an edge, as a share of its box
 RIM = 2                       # points: around a number, in front of arrows
 
 
@@ -133,11 +133,10 @@ def timeline(
         styles: of the kinds of work; `styles_of` this run if None.
 
     Time runs to the right, in the unit of the trace; device 0 is on top; the number in
-    a box is its micro-batch. What a device has done beside its computing is in a lower
-    row with the name of the lane. A forward and a backward that overlap share a box,
-    the forward above. Where a device has several stages, the later ones are darker,
-    with white numbers. A thick line is work that takes no time, such as an update; one
-    that takes time is as wide as that.
+    a box is its micro-batch. The other lanes of a device have rows of their own below
+    it. A forward and a backward that overlap share a box, with the forward above. If a
+    device has several stages, later ones are darker, with white numbers. A thick line
+    is work that takes no time, such as an update.
     """
     check_trace(trace)
     if ax is None:
@@ -160,7 +159,7 @@ def timeline(
         handles, labels = map(add, kinds, entries_of_arrows([trace], arrows, until))
         draw_legend(ax, handles, labels, title)
         make_room(ax)
-    # after that, since the size of the numbers depends on that of the axes
+    # last, since the size of the numbers depends on the size of the axes
     fill(ax, shown, styles, ticks)
     write_numbers(ax, shown, ticks, list(rows.values()), with_rim=arrows is not False)
     draw_arrows(ax, trace, arrows, until)
@@ -207,15 +206,15 @@ def fill(ax: Axes, shown: Sequence[Box], styles: dict, ticks: float) -> None:
         styles: of the kinds of work.
         ticks: on the time axis.
 
-    What takes no time is in a collection of its own. The edge of a narrow box is thin,
-    so that its colour is seen.
+    Work that takes no time is in a collection of its own. The edge of a narrow box is
+    thin, so that its colour is visible.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox, TransformedBbox
 
-    # leaves the outermost lines whole
+    # a clip box that does not cut the outermost lines
     edge_to_edge = TransformedBbox(Bbox([[-0.005, 0], [1.005, 1]]), ax.transAxes)
     wide = _points(ax)[0] / ticks
     groups: dict = {}
@@ -239,7 +238,7 @@ def fill(ax: Axes, shown: Sequence[Box], styles: dict, ticks: float) -> None:
 
 
 def write_numbers(ax: Axes, shown: Sequence[Box], ticks: float, rows: Sequence[Row], with_rim: bool) -> None:
-    """Write the number of its micro-batch into each box of the rows whose boxes all have room for it.
+    """Write the micro-batch into each box, in rows whose boxes all have room for it.
 
     Args:
         ax: matplotlib axes.
@@ -285,7 +284,7 @@ def _points(ax):
 
 
 def _write_before_marks(ax, shown, wide):
-    """Write the label of work that takes no time before it, where there is room; actions have none.
+    """Write the label of work that takes no time to its left, if there is room; actions have no label.
 
     Args:
         wide: points for a tick.
@@ -319,23 +318,28 @@ PATH_STYLE = {"linewidth": 2.2, "zorder": 3}
 
 @SHOWS()
 def timeline_of(schedule: Schedule, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the run of a schedule with its standard costs into matplotlib axes, and return the axes."""
+    """Simulate a schedule with its standard costs, and draw the run; return the matplotlib axes.
+
+    Args:
+        schedule: the `Schedule`.
+        ax: matplotlib axes; new ones if None.
+        title: above the picture; the schedule's name if None.
+    """
     return timeline(simulate(schedule), ax, title=schedule.name if title is None else title)
 
 
 @SHOWS()
 def critical_path(trace: Trace, ax: Axes) -> Axes:
-    """Draw the critical path of a run onto its timeline, and return the axes.
+    """Draw the critical path of a run on its timeline; return the axes.
 
     Args:
         trace: the run.
         ax: the matplotlib axes that `timeline` has drawn.
 
-    Thick outlines are the work on the path. A thick line is a transfer, from the
-    sender's row to the receiver's: of one message, or of all that queued in front of it
-    on the link, too. It comes back where the sender went on after it, on a blocking
-    link. Where one lane of a device has waited for another, it leads from row to row,
-    too. A legend that the timeline has says so.
+    Thick outlines are the work on the path. A thick line from row to row is a transfer,
+    of one message or also of the messages that queued before it on the link; it returns
+    where the sender continued after it, on a blocking link. If a lane of a device has
+    waited for another, a line connects their rows. The legend, if any, gets an entry.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle

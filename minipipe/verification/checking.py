@@ -1,7 +1,7 @@
-"""`check`: does a layer, a loss, an optimizer, a network or a schedule keep what it promises?
+"""`check`: test a layer, a loss, an optimizer, a network or a schedule of your own.
 
-If a promise is broken, its line says what was found, and names a likely mistake. All
-comparisons with the full batch are those of `verdicts`.
+The report has a line for each promise. If one is broken, its line says what was found,
+and names a likely mistake. `verdicts` has the comparisons with the full batch.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -33,11 +33,11 @@ from .verdicts import against_full_batch, against_one_device, against_same_group
 
 
 class Verdict(NamedTuple):
-    """What became of one promise.
+    """The result for one promise.
 
     Args:
-        promise: in words.
-        holds: whether it is kept; None where it could not be tried.
+        promise: its text.
+        holds: whether it is kept; None if it could not be tried.
         why: what was found, and the likely mistake; or why it could not be tried, or
             was tried in floats only.
     """
@@ -57,8 +57,8 @@ WORDS = {True: "yes", False: "NO", None: "-"}
 class Report(tuple):
     """The `Verdict`s of a check: true if no promise is broken and some are kept.
 
-    It prints what to know first: the first broken promise, or what is worth saying of
-    those that are kept. `details()` has a line for each.
+    It prints the first broken promise, or the remarks on those that are kept.
+    `details()` has a line for each promise.
     """
 
     what: str
@@ -90,33 +90,36 @@ class Report(tuple):
 def check(
     what: Any, shape: tuple | None = None, *, devices: int | None = None, microbatches: int | None = None
 ) -> Report:
-    """Return a `Report`: what a layer, a loss, an optimizer, a network or a schedule promises, tried.
+    """Test what a layer, a loss, an optimizer, a network or a schedule must do; return a `Report`.
 
     Args:
-        what: a layer; a loss; an optimizer; a list of layers, or a network; or whatever
-            says a schedule, as for `build`: a name, a `Schedule`, a function (device,
-            K, M).
-        shape: of one sample, for a layer, a loss or a network: (3,) for A_prev (3, m),
-            (2, 8, 8) for images. Where A_prev is a pair of arrays, a pair of shapes.
-        devices, microbatches: of a schedule; 4 and 8 are those of a name or a function
-            without.
+        what: a layer; a loss; an optimizer; a list of layers, or a network; or a
+            schedule, as for `build`: a name, a `Schedule`, a function (device, K, M).
+        shape: the shape of one sample, for a layer, a loss or a network: (3,) for
+            A_prev (3, m), (2, 8, 8) for images. If A_prev is a pair of arrays, a pair
+            of shapes.
+        devices, microbatches: for a schedule; by default 4 and 8, if a name or a
+            function leaves them open.
 
-    Of a layer: shapes and dtypes; that it writes into nothing it was handed; its
-    derivatives, compared with slopes by differences; that `cache` has all that backward
-    needs; that micro-batches of any sizes add up to the full batch, with `==` and in
-    fractions where the layer can; and the same in a pipeline, at each cut, with and
-    without recomputation; large inputs; predictions; and what `splits` says.
+    A layer is tested for shapes and dtypes; for not writing into its arguments; for
+    derivatives that equal slopes by finite differences; for a `cache` that has all that
+    backward needs; for micro-batches of any sizes that add up to the full batch, with
+    `==` and in fractions if the layer can compute with them; for the same in pipelines,
+    with several cuts, with and without recomputation; and for large inputs, predictions
+    and `splits`.
 
-    Of a loss: the same, and that it divides by the m that it is handed. Of a network:
-    the same of each layer and the loss, and then pipelines of it. Of an optimizer: that
-    it remembers and updates each parameter by itself, goes on from its state, and goes
-    downhill. Of a schedule: that it can run; ticks and memory, where a closed form is
-    known; and the gradients of a small network.
+    A loss is tested likewise, and for dividing by the given m. In a network, each layer
+    and the loss are tested, and then pipelines of it. An optimizer must keep state and
+    update for each parameter separately, resume from its state, and go downhill. A
+    schedule must run, have the ticks and the memory of its closed forms, if any, and
+    give a small network the gradients of one device.
 
-    A check tries; it does not prove. It changes nothing of what it is handed, nor the
-    state of `np.random`. It takes less than a second for most layers, and up to 20
-    seconds for a Transformer block in fractions. Raises `ValueError` for what cannot be
-    checked.
+    A check is a test, not a proof. It changes neither its arguments nor the state of
+    `np.random`. It takes less than a second for most layers, and up to 20 seconds for a
+    Transformer block in fractions.
+
+    Raises:
+        ValueError: if `what` cannot be checked, or `shape` does not fit it.
 
     >>> from minipipe import Linear
     >>> bool(check(Linear(3, 2), (3,)))
@@ -182,7 +185,7 @@ def _checked_shape(shape):
 
 
 def _check_fit(layer, shape):
-    """Raise `ValueError` if the shape does not fit a layer of the package, which is known to be right."""
+    """Raise `ValueError` if the shape does not fit a layer of this package, whose code is tested."""
     if not is_ours(type(layer)):
         return
     trial = Trial(layer, shape)
@@ -199,7 +202,7 @@ def _check_fit(layer, shape):
 
 
 def _report(name, promises):
-    """Try promises, rows (words, function, whether the ones after it need it), one after another."""
+    """Try promises in order; return a `Report`. Rows: (promise, function, whether later rows need it)."""
     verdicts, broken = [], None
     for words, attempt, is_needed in promises:
         if broken is not None:
@@ -213,7 +216,7 @@ def _report(name, promises):
 
 
 def _tried(words, attempt):
-    """Return the `Verdict` of an attempt, which returns None or what is wrong, or raises `CannotTry`."""
+    """Return the `Verdict` of `attempt`, which returns an error message or None, or raises `CannotTry`."""
     try:
         with computing(), np.errstate(all="ignore"):  # what overflows is a finding
             wrong = attempt()
@@ -262,24 +265,24 @@ class NetworkTrial:
             self.labels = LossTrial(loss, self.output_shape[:-1]).labels()
 
     def _meet(self, layer, A_prev):
-        """Note a layer with the shape of its A_prev, and return its A."""
+        """Record `layer` with the shape of its A_prev, and return its A."""
         full = shape_of(A_prev)
         is_pair = isinstance(full[0], tuple)
         self.met.append((layer, tuple(part[:-1] for part in full) if is_pair else full[:-1]))
         return forward(layer, A_prev)
 
     def of_layer(self, layer: Layer, shape: tuple) -> str | None:
-        """Return what is wrong with one layer, or what it does not learn."""
+        """Return the error message or remark of one layer, or None."""
         return self._first_of(_report(repr(layer), promises_of_layer(layer, shape)))
 
     def of_loss(self) -> str | None:
-        """Return what is wrong with the loss."""
+        """Return the error message of the loss, or None."""
         if len(self.met) < len(self.layers):
             raise CannotTry("not tried: a layer with a NO comes first")
         return self._first_of(_report(repr(self.loss), promises_of_loss(self.loss, self.output_shape[:-1])))
 
     def _first_of(self, report):
-        """Return the first verdict that says NO, in words; else a remark on what is not learned."""
+        """Return the message of the first broken promise; else a remark on arrays that are not learned."""
         for one in report:
             if one.holds is False:
                 self.broken = True
@@ -287,13 +290,13 @@ class NetworkTrial:
         return next((one.why for one in report if one.promise == LEARNED and one.why), None)
 
     def in_pipelines(self, recompute: str) -> str | None:
-        """Compare pipelines of 2 stages, and of one layer a stage, with the full batch."""
+        """Compare pipelines of 2 stages, and of one stage per layer, with the full batch."""
         if self.broken:
             raise CannotTry("not tried: a layer, or the loss, with a NO comes first")
         return in_best_numbers(self._compared, recompute)
 
     def _compared(self, recompute, convert, exact):
-        """Return what is wrong with pipelines of these numbers."""
+        """Return the error message of pipelines in the numbers of `convert`, or None."""
         n, most = len(self.layers), 3 if self.alone_per_sample else 2  # batch norm needs two samples
         compare = against_full_batch if self.alone_per_sample else against_same_groups
         for K, M, schedule in ((2, 2, "gpipe"), (n, most, "1f1b"), (n, most, "zb-h1")):
@@ -307,7 +310,7 @@ class NetworkTrial:
 
 
 def _of_schedule(schedule, name):
-    """Return the promises of a schedule. name: in `SCHEDULES`, or None."""
+    """Return the promises of a schedule. name: its name in `SCHEDULES`, or None."""
     trial = ScheduleTrial(schedule, name)
     return [
         ("it has no faults: each action has what it needs, and no device waits for ever", trial.faults, True),
@@ -319,7 +322,7 @@ def _of_schedule(schedule, name):
 
 
 def _side_by_side(counted, formula, unit):
-    """Return what was counted next to what the formula gives: a `Remark` where they agree."""
+    """Return a message with the counted numbers and those of the formula; a `Remark` if they agree."""
     kind = Remark if counted == formula else str
     found, given = (" ".join(f"{float(number):g}" for number in numbers) for numbers in (counted, formula))
     return kind(f"counted {found} {unit}, the formula gives {given}")
@@ -332,7 +335,7 @@ class ScheduleTrial:
         self.schedule, self.facts = schedule, SCHEDULES.facts.get(name or "")
 
     def faults(self) -> str | None:
-        """Return the faults in words, or None."""
+        """Return the text of the schedule's faults, or None."""
         try:
             self.schedule.validate()
         except ScheduleError as error:
@@ -340,13 +343,13 @@ class ScheduleTrial:
         return None
 
     def ticks(self) -> str:
-        """Compare the makespan of a simulation with the closed form; say both."""
+        """Compare the makespan of a simulation with the closed form; return a message with both."""
         formula = self._fact("ticks")
         counted = simulate(self.schedule).makespan
         return _side_by_side([counted], [formula], "ticks")
 
     def peaks(self) -> str:
-        """Compare the most micro-batches alive in a simulation with the closed form; say both."""
+        """Compare the peak of micro-batches alive with the closed form; return a message with both."""
         formula, counted = self._fact("peaks"), peak_microbatches(simulate(self.schedule))
         counted = counted if len(formula) > 1 else [max(counted)]
         return _side_by_side(counted, formula, "on each device" if len(formula) > 1 else "at most")
@@ -360,7 +363,7 @@ class ScheduleTrial:
         return difference_in_words(*against_one_device(*self._network(np.float64)))
 
     def _fact(self, name):
-        """Return what the closed form called `name` gives for these sizes."""
+        """Return the value of the closed form `name` for the sizes of this schedule."""
         K, M = len(self.schedule.devices), self.schedule.n_microbatches
         found = None if self.facts is None else getattr(self.facts, name)(K=K, M=M)
         if found is None:

@@ -1,4 +1,4 @@
-"""Networks that `minipipe check` proves, and all strengths of exactness of one of them in one pipeline."""
+"""The networks of `minipipe check`, and how exactly a pipeline of one of them equals one device."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .verdicts import equals_full_batch, equals_same_groups, same_bits
 
 
 class Example(NamedTuple):
-    """A network with its loss, and what kind of data it takes.
+    """A network with its loss and the kind of its data.
 
     Args:
-        name: how the table calls it.
-        layers: the network.
-        loss: what it minimises.
-        labels: "numbers", "classes" or "bits".
-        representable: whether nothing rounds on small whole numbers.
-        shape: that of a sample.
-        n_tokens: how many tokens there are, if the inputs are tokens.
+        name: its name in the table.
+        layers: the layers of the network.
+        loss: the loss that it minimises.
+        labels: the kind of its labels: "numbers", "classes" or "bits".
+        representable: whether floats do not round on small whole numbers.
+        shape: the shape of a sample.
+        n_tokens: the number of different tokens, if the inputs are tokens.
     """
 
     name: str
@@ -44,19 +44,20 @@ class Example(NamedTuple):
 
     @property
     def has_batch_norm(self) -> bool:
+        """Whether a sample's result depends on the other samples."""
         return not all(layer.alone_per_sample for layer in self.layers)
 
 
 class Verdicts(NamedTuple):
-    """What holds of an example in a pipeline.
+    """How exactly a pipeline of an example equals its reference.
 
     Args:
-        exact: equal (`==`) in rational arithmetic, to the full batch, or with BatchNorm
-            to the micro-batches in a loop.
-        dyadic: equal bits to the full batch on floats that need no rounding; None where
-            exp or tanh must round.
-        bits: equal bits to GPipe on one device, on any floats; None where layers are in
-            parts, whose products are added in another order.
+        exact: whether it is `==` in rational arithmetic, to the full batch, or with
+            BatchNorm to a loop over the micro-batches.
+        dyadic: whether it has the bits of the full batch on floats that need no
+            rounding; None where exp or tanh must round.
+        bits: whether it has the bits of GPipe on one device, on any floats; None where
+            layers are split over shards, whose products are added in another order.
     """
 
     exact: bool
@@ -65,6 +66,7 @@ class Verdicts(NamedTuple):
 
     @property
     def good(self) -> bool:
+        """Whether none of the three is False."""
         return self.exact and self.dyadic is not False and self.bits is not False
 
 
@@ -118,11 +120,13 @@ EXAMPLES = [
 def verdicts(
     example: Example, m: int, pipeline_of: Callable[[Sequence], Parallel], in_parts: bool = False
 ) -> Verdicts:
-    """All `Verdicts` of an `Example` on m samples.
+    """Return the `Verdicts` of an example on m samples.
 
     Args:
-        pipeline_of: `pipeline_of(layers)` is the pipeline to be judged.
-        in_parts: whether several devices share the work inside its layers.
+        example: the `Example`.
+        m: the number of samples.
+        pipeline_of: a function of the layers that returns the pipeline.
+        in_parts: whether its layers are split over several shards.
     """
     layers, X, Y = in_eighths(example, m, rational)
     equal = equals_same_groups if example.has_batch_norm else equals_full_batch
@@ -139,7 +143,7 @@ def verdicts(
 
 
 def random(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """(layers, X, Y) with normally distributed numbers, or random tokens."""
+    """Return (layers, X, Y) with normally distributed numbers, or random tokens."""
     rng = np.random.default_rng([m, len(example.name)])
     layers = Sequential(example.layers, example.loss, seed=m, dtype=dtype).layers
     shape = (*example.shape, m)

@@ -1,4 +1,4 @@
-"""What an optimizer promises, tried on small random parameters and gradients."""
+"""Check what an optimizer must do, on small random parameters and gradients."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -17,7 +17,7 @@ SMALL_RATE = 1e-3  # at which updates must go downhill
 
 
 def promises_of_optimizer(optimizer: Optimizer) -> list[tuple]:
-    """Return rows (promise in words, function that returns what is wrong or None, whether others need it)."""
+    """Return rows (promise, function that returns an error message or None, whether later rows need it)."""
     rows = [
         ("step returns what to subtract, and n_memories arrays, in the dtype of the gradient", runs, True),
         ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
@@ -37,7 +37,7 @@ def _numbers(seed, dtype=np.float64):
 
 
 def _fresh(optimizer):
-    """Return a copy with floats for fractions, that has made no update yet, and shares no array."""
+    """Return a copy that has made no update yet and shares no array, with floats in place of fractions."""
     twin = private(optimizer.fresh())
     options = {name: float(value) for name, value in vars(twin).items() if isinstance(value, Fraction)}
     vars(twin).update(options)  # a Fraction times floats is an array of objects
@@ -54,13 +54,13 @@ def _update(optimizer, Ws, gradients):
 
 
 def _after_three(optimizer, n=1, part=..., before_last=lambda twin: twin):
-    """Return (the optimizer, a parameter after three updates).
+    """Return (the optimizer, the first parameter) after three updates.
 
     Args:
         optimizer: a copy of it makes the updates.
-        n: how many parameters it has.
-        part: which rows of them.
-        before_last: a function that returns the optimizer of the third update, for that of the first two.
+        n: the number of parameters that it updates.
+        part: the rows of the parameters that it updates.
+        before_last: a function of the optimizer after two updates that returns the optimizer of the third.
     """
     twin, Ws = _fresh(optimizer), [_numbers(k)[part] for k in range(n)]
     for update in range(1, 4):
@@ -70,7 +70,7 @@ def _after_three(optimizer, n=1, part=..., before_last=lambda twin: twin):
 
 
 def runs(optimizer: Optimizer) -> str | None:
-    """Compare number, shapes and dtypes of the arrays that a step returns."""
+    """Check the number, shapes and dtypes of the arrays that `step` returns inside an update."""
     for dtype in (np.float64, np.float32):
         twin, g, n, answers = _fresh(optimizer), _numbers(1, dtype), optimizer.n_memories, []
 
@@ -81,7 +81,7 @@ def runs(optimizer: Optimizer) -> str | None:
         twin.step = step
         try:
             _update(twin, [_numbers(0, dtype)], [g])
-        except Exception:  # what has come of a wrong answer says less than the answer
+        except Exception:  # a wrong answer explains more than the error that it has caused
             if not answers:
                 raise
         for answer in answers:
@@ -95,7 +95,7 @@ def runs(optimizer: Optimizer) -> str | None:
 
 
 def leaves_arrays(optimizer: Optimizer) -> str | None:
-    """Compare all arrays with copies made before, over two updates."""
+    """Compare all arrays with copies made before each of two updates."""
     twin, W, g, other = _fresh(optimizer), *map(_numbers, range(3))
     held = {"W": W, "the gradient g": g}
     for gradient in (g, other):
@@ -125,7 +125,7 @@ def remembers(optimizer: Optimizer) -> str | None:
 
 
 def takes_parts(optimizer: Optimizer) -> str | None:
-    """Compare the updates of a parameter in two parts, as ZeRO makes them, with those of the whole."""
+    """Compare updates of a parameter in two shards, as with ZeRO, with updates of the whole parameter."""
     if why := optimizer.why_no_parts():
         raise CannotTry(f"it {why}")
     parts = [_after_three(optimizer, part=part)[1] for part in (slice(1), slice(1, None))]
@@ -138,7 +138,7 @@ def takes_parts(optimizer: Optimizer) -> str | None:
 
 
 def resumes(optimizer: Optimizer) -> str | None:
-    """Compare the third update with that of a new optimizer that is handed the state of the first two."""
+    """Compare the third update with that of a new optimizer that resumes the state after two updates."""
     def heir(twin):
         new = _fresh(optimizer)
         new.resume(state_of_optimizer(twin), None)
@@ -161,7 +161,7 @@ def follows_rate(optimizer: Optimizer) -> str | None:
 
 
 def goes_down(optimizer: Optimizer) -> str | None:
-    """Follow the cost 1/2 ||W - target||^2, whose gradient is W - target, for five small steps."""
+    """Check that five small steps reduce the cost 1/2 ||W - target||^2, whose gradient is W - target."""
     twin, first, target = _fresh(optimizer), _numbers(1), _numbers(2)
     twin.learning_rate, twin.weight_decay = min(twin.learning_rate, SMALL_RATE), 0
     W = first

@@ -1,4 +1,4 @@
-"""What a layer or a loss promises, tried on small random data; and the likely mistake in a broken one."""
+"""Check what a layer or a loss must do, on small random data, and name the likely mistake."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -24,14 +24,14 @@ LEARNED = "what forward depends on can be learned: it is in W or b"
 
 
 def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
-    """Return rows (promise in words, function that returns what is wrong or None, whether others need it)."""
+    """Return rows (promise, function that returns an error message or None, whether later rows need it)."""
     kind: type = type(layer)
     says_splits = layer.splits and is_stated(kind, "splits")
     return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
 
 
 def promises_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
-    """Return rows as `promises_of_layer` does. shape: of the predictions for one sample."""
+    """Return rows like `promises_of_layer`. shape: the shape of the predictions for one sample."""
     return _rows(LossTrial(loss, shape), {shapes, learned, halves, pipelined, predicts, splits})
 
 
@@ -117,7 +117,7 @@ def shapes(trial: Trial) -> str | None:
 
 
 def _words_of_shape(found, wanted):
-    """Return what is likely wrong with a derivative of another shape than its array."""
+    """Return the likely mistake if a derivative has another shape than its array."""
     if found.shape == wanted.shape[::-1]:
         return f"it is transposed, {wanted.shape} is right; for Z = W @ A_prev, dW = dZ @ A_prev.T"
     if found.size == wanted.size:
@@ -128,7 +128,7 @@ def _words_of_shape(found, wanted):
 
 
 def leaves_arrays(trial: Trial) -> str | None:
-    """Compare arrays that were handed in or returned with copies made before; of one sample, too."""
+    """Compare arrays that were passed in or returned with copies made before, also for one sample."""
     for n in (BATCH_SIZE, 1) if trial.layer.alone_per_sample else (BATCH_SIZE,):
         layer, of_samples = trial.drawn(), "" if n > 1 else " of one sample"
         A_prev, other = (in_one_piece(part_of(trial.data(seed=seed), slice(n))) for seed in (1, 3))
@@ -160,7 +160,7 @@ def _copies(arrays):
 
 
 def _changed(arrays, before):
-    """Return the name of the first arrays that are not as they were, or None."""
+    """Return the name of the first arrays that have changed, or None."""
     for name, parts in arrays.items():
         if not all(map(np.array_equal, parts, before[name])):
             return name
@@ -189,7 +189,7 @@ def repeats(trial: Trial) -> str | None:
 
 
 def keeps_dtype(trial: Trial) -> str | None:
-    """Compare all dtypes of a run in float32, and of one in float64."""
+    """Check the dtypes of all results in float32 and in float64."""
     for dtype in (np.float32, np.float64):
         layer = trial.drawn(dtype)
         A, _, found = trial.run(layer, trial.data(dtype))
@@ -203,7 +203,7 @@ def keeps_dtype(trial: Trial) -> str | None:
 
 
 def learned(trial: Trial) -> str | None:
-    """Move each array of floats that is no parameter; say which of them change A."""
+    """Change each array of floats that is not a parameter; report those that change A."""
     for index, owner in enumerate(every_layer([trial.drawn()])):
         known = {*owner.arrays, *owner.drawn}
         for name in [] if is_ours(type(owner)) else sorted(vars(owner).keys() - known):
@@ -226,7 +226,7 @@ def learned(trial: Trial) -> str | None:
 
 
 def halves(trial: Trial) -> str | None:
-    """Compare a whole backward with its two halves, between which another micro-batch passes."""
+    """Compare a whole backward with input and weight gradient, with another micro-batch in between."""
     layer, A_prev = trial.drawn(), trial.data()
     _, dZ, whole = trial.run(layer, A_prev)
     forward(layer, A_prev)
@@ -255,7 +255,7 @@ BETWEEN_HALVES = (
 
 
 def cached(trial: Trial) -> str | None:
-    """Let another micro-batch, of as many samples or fewer, pass between a forward and its backward."""
+    """Run another micro-batch, of as many samples or fewer, between a forward and its backward."""
     for n in (BATCH_SIZE, 3):
         layer = trial.drawn()
         _, dZ, alone = trial.run(layer, trial.data())
@@ -296,7 +296,7 @@ def _arrays_in(tree):
 
 
 def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare sums over micro-batches with the full batch, for m to 2 of them, and ragged ones."""
+    """Compare sums over m, m - 1, ..., 2 micro-batches, and over ragged ones, with the full batch."""
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
     layer, A_prev = trial.drawn(convert), trial.data(convert)
@@ -319,7 +319,7 @@ def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
 
 
 def _add_part(trial, layer, total, part, trees):
-    """Run a micro-batch. Add its J and gradients to those in `total`, and put A and dA_prev side by side."""
+    """Run a micro-batch; add its J and gradients to `total`, and append its A and dA_prev there."""
     A_prev, dZ = trees
     dZ = dZ if trial.gives == "J" else part_of(dZ, part)
     A, _, found = trial.run(layer, part_of(A_prev, part), dZ, first_sample=part.start)
@@ -340,7 +340,7 @@ def _words(error):
 
 
 def _words_of_sum(trial, name, found, wanted, n_parts, exact):
-    """Return what is wrong with what micro-batches have for the full batch."""
+    """Return the likely mistake if the result `name` of micro-batches differs from the full batch."""
     if name == "A":
         if _depends_on_others(trial):
             return (
@@ -358,7 +358,7 @@ def _words_of_sum(trial, name, found, wanted, n_parts, exact):
 
 
 def _depends_on_others(trial):
-    """Tell whether the first sample's A is another one among other samples."""
+    """Tell whether the first sample's A changes with the other samples."""
     layer, A_prev, others = trial.drawn(), trial.data(), trial.data(seed=3)
     first = part_of(A_prev, slice(0, 1))
     rest = part_of(others, slice(1, BATCH_SIZE))
@@ -370,7 +370,7 @@ def _depends_on_others(trial):
 
 
 class _Scale(Layer):
-    """A = W A_prev, one number for all: so that a network has a parameter below the layer."""
+    """A = W A_prev with a single number W: a parameter before the layer in a network."""
 
     def __init__(self):
         self.W = np.full((1, 1), 1.5)
@@ -384,7 +384,7 @@ class _Scale(Layer):
 
 
 def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare pipelines with the full batch: each cut, some schedules, sizes and ways to recompute."""
+    """Compare pipelines with the full batch: two cuts, some schedules, with and without recomputation."""
     layers, X, Y = _network(trial, convert, [_Scale().copy(convert)], [])
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n = len(layers)
@@ -421,7 +421,7 @@ def _network(trial, convert, below, above):
 
 
 def splits(trial: Trial) -> str | None:
-    """Compare 2 and 3 devices that share the work, in each way that the layer says, with one device."""
+    """Compare the layer split over 2 and 3 devices, in each way of its `splits`, with one device."""
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n_prev, n = (len(leaves(A)[0]) for A in (trial.data(), forward(trial.drawn(), trial.data())))
     was_tried = False
@@ -448,7 +448,7 @@ def splits(trial: Trial) -> str | None:
 
 
 def large(trial: Trial) -> str | None:
-    """Look for results in float32 that are not finite where A_prev is large, though they might be."""
+    """Look for results in float32 that are not finite for a large A_prev, but finite in float64."""
     if trial.layer.takes != "numbers":
         raise CannotTry(f"it takes {trial.layer.takes}, which are never large")
 
@@ -474,7 +474,7 @@ def large(trial: Trial) -> str | None:
 
 
 def predicts(trial: Trial) -> str | None:
-    """Compare predictions for a mini-batch with those for its samples one by one, after another update."""
+    """Compare predictions for a mini-batch with predictions for its samples one by one, at another step."""
     layer, A_prev = trial.drawn(), trial.data()
     parts = every_layer([layer])
     prepare_forward(parts, training=False)

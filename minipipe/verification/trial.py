@@ -1,4 +1,4 @@
-"""A layer or a loss on small random data, as `check` tries it: its data, derivatives and slopes."""
+"""Run a layer or a loss on small random data, for `check`: its data, derivatives and slopes."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -21,25 +21,25 @@ BATCH_SIZE = 5  # samples of the mini-batch
 
 
 class CannotTry(Exception):
-    """A promise that cannot be tried, with the reason."""
+    """Raised with the reason why a promise cannot be tried."""
 
 
 class Remark(str):
-    """What is worth saying of a promise that is kept."""
+    """A remark on a promise that is kept."""
 
 
 def in_best_numbers(attempt: Callable, what: Any) -> str | None:
-    """Return what `attempt(what, convert, exact)` finds wrong in fractions; or in floats, if fractions fail.
+    """Return the error message of `attempt(what, convert, exact)` in fractions, or in floats if they fail.
 
-    A layer that cannot compute with fractions raises an error somewhere, perhaps for
-    some numbers only.
+    A layer that cannot compute with fractions raises an error, perhaps only for some
+    numbers.
     """
     try:
         return attempt(what, rational, True)
     except Exception as error:
         words = f"of {type(error).__name__}: {error}"
         if str(error).startswith("exact arithmetic met"):
-            words = str(error).partition(": convert it")[0]  # there is nothing to convert in a right layer
+            words = str(error).partition(": convert it")[0]  # a right layer has nothing to convert
         why = f"in floats, but for rounding; not tried in fractions, because {words}"
         return attempt(what, np.float64, False) or Remark(why)
 
@@ -47,7 +47,7 @@ def in_best_numbers(attempt: Callable, what: Any) -> str | None:
 def private(thing: Any) -> Any:
     """Return a copy of a layer, a loss or an optimizer with arrays, lists and generators of its own.
 
-    It shares what cannot be copied, such as a module.
+    It shares attributes that cannot be copied, such as a module.
     """
     twin = copy.copy(thing)
     memo: dict = {}
@@ -60,7 +60,8 @@ def private(thing: Any) -> Any:
 class Trial:
     """A layer with parameters and data of its own, made anew for each promise.
 
-    takes, gives: what errors call the input and the output.
+    Attributes:
+        takes, gives: the names of the input and the output in errors.
     """
 
     takes, gives = "A_prev", "A"
@@ -71,14 +72,14 @@ class Trial:
         self.takes_tokens = layer.takes == "tokens"
 
     def drawn(self, convert: Callable = np.float64) -> Any:
-        """Return a copy of the layer whose parameters are coarse, and converted.
+        """Return a copy of the layer whose parameters are multiples of 1/8, converted by `convert`.
 
-        None of them is 1 or 0 throughout, as the first gamma and b are: a derivative
-        that forgets such a factor would look right.
+        No parameter is all 1 or all 0, as the initial gamma and b are: a derivative
+        without such a factor would look right.
         """
         twin = private(self.layer.copy())
         for one in every_layer([twin]):
-            one.cache = one.tie = None  # the layer that shares its W is not here
+            one.cache = one.tie = None  # the other layers with its W are not in this trial
         rng = np.random.default_rng(0)
         twin.initialize(rng, np.float64)
 
@@ -90,7 +91,7 @@ class Trial:
         return twin.copy(moved)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> Any:
-        """Return A_prev of `BATCH_SIZE` samples, multiples of 1/8; tokens where the layer takes some."""
+        """Return A_prev of `BATCH_SIZE` samples: multiples of 1/8, or tokens."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
             known = [one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens")]
@@ -111,13 +112,13 @@ class Trial:
         return A, dZ, self.named(*derivatives)
 
     def slopes_of_cost(self, A: Any, seed: int = 2) -> np.ndarray | tuple:
-        """Return dZ, multiples of 1/8, in the form of A."""
+        """Return dZ, multiples of 1/8, with the shapes of A."""
         rng = np.random.default_rng(seed)
         made = [like(coarse(rng.standard_normal(part.shape)), part) for part in leaves(A)]
         return tuple(made) if isinstance(A, tuple) else made[0]
 
     def named(self, dA_prev: Any, dW: Any, db: Any) -> dict:
-        """Return {name: array} of all derivatives that are there; k counts the layers of a layer in dW[k]."""
+        """Return {name: array} of all derivatives; "dW[k]" is that of the k-th layer inside a layer."""
         found: dict = {}
         for name, tree in ((f"d{self.takes}", dA_prev), ("dW", dW), ("db", db)):
             parts = _with_none(tree)
@@ -131,11 +132,12 @@ def _with_none(tree):
 
 
 class CostLayer(Layer):
-    """A loss as a layer: its output is J (1,), whose dZ is 1, of the samples that it gets.
+    """A loss as a layer, whose output is J (1,) of its samples, with dZ = 1.
 
     Args:
-        labels: of all `BATCH_SIZE` samples.
-        m: what the loss divides by.
+        loss: the loss.
+        labels: the labels of all `BATCH_SIZE` samples.
+        m: the number that the loss divides by.
     """
 
     cache = property(lambda self: self.loss.cache, lambda self, value: setattr(self.loss, "cache", value))
@@ -157,7 +159,8 @@ class LossTrial(Trial):
     """A loss, tried as a layer, with labels of the first kind for which its derivative is right.
 
     Args:
-        shape: of the predictions for one sample.
+        loss: the loss.
+        shape: the shape of the predictions for one sample.
     """
 
     takes, gives = "A", "J"
@@ -187,18 +190,18 @@ class LossTrial(Trial):
         return (abs(Y) + 1) / (abs(Y) + 1).sum(axis=0) if self.kind == "shares" else Y
 
     def drawn(self, convert: Callable = np.float64, m: int = BATCH_SIZE) -> CostLayer:
-        """Return a copy of the loss as a layer, with labels that are converted."""
+        """Return a copy of the loss as a layer, with converted labels."""
         return CostLayer(private(self.loss), converted(self.labels(), convert), m)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray:
-        """Return A, multiples of 1/8, between 0 and 1 where the loss takes probabilities."""
+        """Return A, multiples of 1/8; between 0 and 1 if the loss takes probabilities."""
         A = super().data(seed=seed)
         if self.layer.takes == "probabilities":
             A = np.clip(coarse(0.5 + A / 4), 1 / 8, 7 / 8)
         return converted(A, convert)
 
     def slopes_of_cost(self, A: Any, seed: int = 2) -> np.ndarray:
-        """Return 1, the derivative of J by itself."""
+        """Return 1, the derivative of J with respect to itself."""
         return like(np.ones(1), A)
 
 
@@ -212,12 +215,12 @@ def forward(layer: Layer, A_prev: Any, first_sample: int = 0) -> Any:
 
 
 def part_of(tree: Any, part: slice) -> Any:
-    """Return these samples of an array, or of each array in a tuple."""
+    """Return the samples `part` of an array, or of each array in a tuple."""
     return tuple(array[..., part] for array in tree) if isinstance(tree, tuple) else tree[..., part]
 
 
 def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return `array` with the kind of numbers of `other`."""
+    """Return `array` with the dtype of `other`; fractions, if that is object."""
     return rational(array) if other.dtype == object else array.astype(other.dtype)
 
 
@@ -226,51 +229,54 @@ def coarse(array: Any) -> np.ndarray:
     return np.round(8 * np.asarray(array, np.float64)) / 8
 
 
-# Are the derivatives of a layer the slopes of its output? By differences.
+# Compare the derivatives of a layer with slopes of its output, by finite differences.
 #
-# One entry of A_prev, W or b is moved by a small step up and down, and with it move the entries A[k] of the
+# One entry of A_prev, W or b is moved up and down by a small step, which moves the entries A[k] of the
 # output. The derivative of the cost is sum_k dZ[k] A'[k]. Each A[k] has a slope on the left and one on the
-# right, which are equal but for curvature, unless there is a kink. Any derivative between both may be right.
+# right, which are equal up to curvature, unless there is a kink, where any derivative between both is right.
 #
-# A slope by a step h is off by about c h^p: p = 1 where A bends, and 1/2 at the 0 of z^1.5. Where a
-# derivative seems wrong, two more steps, each a sixteenth of the one before, measure it (Richardson): for
-# p >= 1/4, the last slope is off by no more than it differs from the one before.
+# A slope with a step h has an error of about c h^p: p = 1 where A is curved, and 1/2 at the 0 of z^1.5. Where
+# a derivative seems wrong, two more steps, each a sixteenth of the one before, estimate the error
+# (Richardson): for p >= 1/4, the error of the last slope is at most its difference from the one before.
 
-MOST_ENTRIES = 30     # of an array whose slopes are tried
-STEP = 2.0 ** -17     # of a difference, whose square and rounding then are both below 1e-9
-NEAR = 4 * STEP       # how near a slope must be, as a share of 1 + |slope|: curvature may jump
-ASIDE = 2.0 ** -12    # how far from a kink others are looked for
+MOST_ENTRIES = 30     # entries of an array whose slopes are compared
+STEP = 2.0 ** -17     # the step of a difference: its square and its rounding error are both below 1e-9
+NEAR = 4 * STEP       # the tolerance of a slope, as a share of 1 + |slope|: curvature may jump
+ASIDE = 2.0 ** -12    # the distance from a kink at which other kinks are looked for
 
 
 class Slope(NamedTuple):
-    """The least and the largest slope of the cost, on the left and on the right of an entry."""
+    """The smaller and the larger of the slopes of the cost to the left and to the right of an entry."""
 
     low: float
     high: float
 
     @property
     def middle(self) -> float:
+        """The mean of both slopes."""
         return (self.low + self.high) / 2
 
     @property
     def slack(self) -> float:
+        """The tolerance of a derivative."""
         return NEAR * (1 + abs(self.low) + abs(self.high))
 
     @property
     def at_kink(self) -> bool:
+        """Whether both slopes differ by more than curvature explains."""
         return self.high - self.low > 1e-3 * (1 + abs(self.low) + abs(self.high))
 
     def allows(self, given: float) -> bool:
-        """Tell whether a derivative is right, but for rounding."""
+        """Tell whether the derivative `given` is between both slopes, up to the tolerance."""
         return self.low - self.slack <= given <= self.high + self.slack
 
 
 def slopes(trial: Trial) -> str | None:
-    """Return what is wrong with the derivatives, or None.
+    """Compare the derivatives with slopes; return an error message, or None.
 
-    They are tried on random numbers, which meet few kinks; then on whole numbers, some
-    of them large, among which 0 is a kink of ReLU, and 6 one of a bound; then on
-    samples of equal numbers, a kink of a maximum.
+    The data are random numbers, where kinks are rare; then whole numbers, some of them
+    large, with 0, a kink of ReLU, and 6, a kink of ReLU6; then samples of equal
+    numbers, a kink of a maximum.
     """
     ways = [lambda part: part, _whole_numbers, _equal_numbers]
     # a layer that is made of others has kinks of kinks
@@ -302,7 +308,7 @@ def _equal_numbers(part):
 
 
 def _wrong_slope(trial, layer, A_prev, dZ, found):
-    """Return what is wrong with derivatives at random numbers, or None; kinks are left out."""
+    """Compare derivatives at random numbers, without kinks; return an error message, or None."""
     arrays = trial.named(A_prev, layer.W, layer.b)
     if trial.takes_tokens:
         arrays.pop(f"d{trial.takes}")
@@ -326,10 +332,10 @@ def _wrong_slope(trial, layer, A_prev, dZ, found):
 
 
 def _wrong_at_kinks(trial, layer, A_prev, dZ, found):
-    """Return what is wrong with derivatives where many numbers lie at kinks, or None.
+    """Compare derivatives where many numbers are at kinks; return an error message, or None.
 
-    A maximum may give dZ to any of its equals, or share it out among them: if all
-    entries move together, it moves once.
+    A maximum may pass dZ to any of several equal entries, or divide it among them; the
+    sum of these derivatives is tested by moving all entries together.
     """
     for name, array in trial.named(A_prev, None, None).items():
         for index in [*_some_indices(array), ...]:
@@ -390,7 +396,7 @@ def _measured(layer, A_prev, dZ, array, index, given, are_close=False):
     for part, numbers in zip(parts, kept):
         part[...] = numbers
     low, high = np.min(nearby) - 1e-3, np.max(nearby) + 1e-3
-    # units of W A_prev that bend together may have a derivative that is no slope in any direction
+    # units of W A_prev with a common kink may have a derivative that is not a slope in any direction
     may_be_any = high - low > 3e-3 and leaves((layer.W, layer.b))
     return Slope(given, given) if may_be_any or low <= given <= high else slope
 
@@ -399,8 +405,10 @@ def _likely_mistake(name, given, slopes, dZ):
     """Return the mistake that explains all entries, or None.
 
     Args:
-        given, slopes: {index: derivative}, {index: slope}. dZ: None where its entries
-            are not those of the array.
+        name: the name of the array in the message.
+        given: {index: derivative}.
+        slopes: {index: slope}.
+        dZ: the layer's dZ; None, if it has another shape than the array.
     """
     ratios = {round(given[index] / slope, 4) for index, slope in slopes.items() if abs(slope) > NEAR}
     if len(ratios) == 1:
@@ -417,7 +425,7 @@ def _likely_mistake(name, given, slopes, dZ):
 
 
 def _words_of_ratio(ratio):
-    """Return what it means if all derivatives are `ratio` times the slopes."""
+    """Return the message for derivatives that all are `ratio` times the slopes."""
     if ratio == round(1 / BATCH_SIZE, 4):
         return f"is {BATCH_SIZE} times too small: does backward divide by its own m? The loss has done that"
     if ratio == BATCH_SIZE:
@@ -434,7 +442,7 @@ def _near(one, other):
 
 
 def _flat(tree):
-    """Return a new array of all numbers of an array, or of a tuple of arrays."""
+    """Return a new flat array of all entries of an array, or of a tuple of arrays."""
     return np.concatenate([np.ravel(part) for part in leaves(tree)])
 
 

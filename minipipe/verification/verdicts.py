@@ -1,7 +1,7 @@
-"""Does a pipeline equal its reference? And how far are floats from it?
+"""Compare a pipeline with its reference: exactly, or how far floats are from it.
 
-Compared for J and for every parameter, never for sums or norms. Each verdict runs
-`pipe` on the mini-batch X, Y, so that `pipe.trace` is the trace of the run just judged.
+J and every gradient are compared, never sums or norms. Each function runs `pipe` on the
+mini-batch X, Y; `pipe.trace` is then the trace of this run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..ties import sum_of_tied
 def equals_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     """Tell whether J, dW and db are `==` to those of one full-width batch.
 
-    Must hold for rational numbers, and for floats so small and even that no operation
+    Must hold for rational numbers, and for floats with so few bits that no operation
     rounds. With BatchNorm it does not hold, because the statistics are those of the
     micro-batches: see `equals_same_groups`.
     """
@@ -69,8 +69,8 @@ def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[t
 def same_bits(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     """Tell whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
 
-    Must hold for any floats: the same micro-batches, added along the same tree, with
-    one number of threads in BLAS (see `minipipe.arrays.blas_threads`). With a `grain`,
+    Must hold for any floats: the same micro-batches are added along the same tree, with
+    the same number of BLAS threads (see `minipipe.arrays.blas_threads`). With a `grain`,
     the reference is `Sequential` with that grain.
     """
     return difference_in_words(*against_one_device(pipe, X, Y)) is None
@@ -122,11 +122,11 @@ def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bo
 
 
 def last_places_apart(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> float:
-    """Return how far J and the gradients are from those of one full-width batch, in units in the last place.
+    """Return the difference of J and the gradients from one full-width batch, in units in the last place.
 
-    It is the largest difference in any array, where a unit is the distance from the
-    largest entry of that array to the next float. Floats are added in another order
-    there, so no number is promised.
+    It is the largest difference in any array; a unit is the distance from the largest
+    entry of the array to the next float. The full batch adds floats in another order,
+    so there is no guaranteed bound.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError
@@ -140,7 +140,7 @@ def last_places_apart(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> float:
 
 
 def _like(pipe, network):
-    """Return `network` at the step of `pipe`, without recomputation: what is random in it is the same."""
+    """Return `network` at the step of `pipe`, so with the same random masks, and without recomputation."""
     network.n_steps = pipe.n_steps
     for layer in every_layer(network.layers):
         if layer.recomputes:
