@@ -14,7 +14,6 @@ from minipipe.order import Found, best_schedule
 from minipipe.schedules import build
 
 from . import called
-from .schedules import runnable
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 COSTS = Costs(**TICKS)
@@ -132,12 +131,12 @@ def _possible(answer, K, M, room):
     if isinstance(answer, (list, tuple)):
         answer = "\n".join(map(str, answer))
     text = _text_of(answer) if isinstance(answer, Schedule) else answer
-    sentence = _fault(text, K, M) if isinstance(text, str) else None
+    if not isinstance(text, str):
+        return None, "Write text with one line for each device, such as 'F0 F1 I0 W0'."
+    sentence = _fault(text, K, M)
     if sentence is not None:
         return None, sentence
-    schedule, sentence = runnable(answer, K, M)
-    if sentence is not None:
-        return None, sentence
+    schedule = Schedule.from_text(text)
     for device, order in enumerate(schedule.devices):
         for count, forward in _counted([(action.kind, action.microbatch) for action in order]):
             if count > room:

@@ -2,15 +2,15 @@
 
 import matplotlib.pyplot as plt
 
+from minipipe import plots
+from minipipe.order import alive_microbatches
 
-def costs(J, names=("cost J of each mini-batch",)):
-    """The cost of each update of a training.
 
-    J: a list of costs.
-    """
+def costs(J):
+    """Draw the costs of a training, a list with one for each update."""
     figure, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
     ax.plot(range(1, len(J) + 1), J, color="#0072B2", linewidth=1)
-    ax.set(xlabel="update", ylabel=names[0], xlim=(0, len(J)), ylim=(0, None))
+    ax.set(xlabel="update", ylabel="cost J of each mini-batch", xlim=(0, len(J)), ylim=(0, None))
     return figure
 
 
@@ -19,9 +19,6 @@ def staircases(runs):
 
     runs: {name: trace}, of two traces.
     """
-    from minipipe import plots
-    from minipipe.order import alive_microbatches
-
     figure, axes = plt.subplots(2, 2, figsize=(12, 4.6), sharex=True, sharey="row", layout="constrained",
                                 height_ratios=(1.2, 1))
     most = max(n for run in runs.values() for device in range(run.n_devices)
@@ -42,8 +39,6 @@ def staircases(runs):
 
 def without_numbers(run):
     """A run as boxes alone, without ticks and without the numbers of micro-batches: what is to be built."""
-    from minipipe import plots
-
     figure, ax = plt.subplots(figsize=(9, 2.2), layout="constrained")
     plots.timeline(run, ax=ax, legend=False)
     for text in list(ax.texts):
@@ -54,8 +49,6 @@ def without_numbers(run):
 
 def frame(run, tick):
     """What has happened in a run before a tick."""
-    from minipipe import plots
-
     figure, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
     plots.timeline(run, ax=ax, until=tick, title=f"after {tick} ticks", legend=False)
     ax.set_xlim(0, tick)

@@ -2,11 +2,10 @@
 
 import re
 
-from minipipe import simulate
+from minipipe import Schedule, simulate
 from minipipe.order import alive_microbatches
 
 from . import short
-from .schedules import runnable
 
 DEVICES, MICROBATCHES, ROOM, FEWEST = 2, 3, 2, 12  # ticks, with F = 1 and B = 2
 NAIVE = "F0 B0 F1 B1 F2 B2\nF0 B0 F1 B1 F2 B2"
@@ -39,7 +38,8 @@ def _judged(answer):
         if not re.fullmatch(r"[FB]\d+", word):
             words = "write F or B and a micro-batch, such as F0 or B0, with blanks between them"
             return f"'{short(word)}' is not an action here: {words}.", False
-    schedule, sentence = runnable(answer, DEVICES, MICROBATCHES)
+    schedule = Schedule.from_text(answer.replace("...", ""))
+    sentence = _fault(schedule)
     if sentence is not None:
         return _without_stages(sentence), False
     run = simulate(schedule)
@@ -50,6 +50,21 @@ def _judged(answer):
     if run.makespan > FEWEST:
         return f"It takes {run.makespan} ticks, and {FEWEST} are possible. {_longest_wait(run)}", True
     return f"Right: {FEWEST} ticks, the fewest that are possible, with {ROOM} micro-batches at once.", True
+
+
+def _fault(schedule):
+    """Return why a schedule has another size or cannot run, in a sentence, or None."""
+    if len(schedule.devices) != DEVICES:
+        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {DEVICES}."
+    indices = {part.microbatch for device in range(DEVICES) for part in schedule.parts(device)}
+    if indices == set(range(1, MICROBATCHES + 1)):
+        return "Micro-batches are counted from 0: here they are 0, 1 and 2."
+    if max(indices) != MICROBATCHES - 1:
+        return (f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were "
+                f"{MICROBATCHES}: 0, 1 and 2.")
+    faults = schedule.faults()
+    more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
+    return f"It cannot run: {faults[0]}{more}." if faults else None
 
 
 def _longest_wait(run):
