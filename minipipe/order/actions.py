@@ -1,4 +1,4 @@
-"""The kinds of work, what each of them needs and gives, and the actions of which an order is made."""
+"""The kinds of work, what each of them needs and gives, and the actions that make up an order."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,35 +6,34 @@ from typing import NamedTuple
 
 from ..checks import shown
 
-MOST_ACTIONS = 4_000_000  # of a schedule, of all devices: a run of them takes gigabytes
+MOST_ACTIONS = 4_000_000  # actions of a schedule, on all devices: a run of them takes gigabytes
 
 
-# What each kind of action needs, forbids, adds and hands on. Whoever wants to know it asks `RULES`.
+# What each kind of action needs, forbids, adds and sends is written here alone, in `RULES`.
 
 # What can have been done on a stage for a micro-batch, as bits of one number.
 FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED = 1, 2, 4, 8, 16, 32
 
 
 class Rule(NamedTuple):
-    """What one kind of action is like.
+    """The rule of one kind of action.
 
     Args:
         name: what a sentence calls it.
         needs, forbids: what must, and what must not, have been done on its stage for
-            its micro-batch.
-        adds: what has been done after it.
+            its micro-batch, as bits.
+        adds: what has been done after it, as bits.
         way: where its message goes: 1, from each stage to the next one; -1, to the one
             before; 0, nowhere.
-        message: the kind in the label of its message. An I sends as B does, so that a
-            receiver need not know whether the backward is in halves.
-        alive: by how many micro-batches more its device keeps activations after it.
-        meets: whether it only starts an exchange, which is over when all devices with
-            the stage have come to it.
+        message: the kind in the label of its message. An I has the messages of a B, so
+            that a receiver need not know whether the backward is in halves.
+        alive: by how many the micro-batches alive on its device grow after it.
+        meets: whether it only starts an exchange, which ends when all devices with the
+            stage have started it.
         whole: in an order with `S`, whether its device must have all of the stage's
-            parameters before it (True), or only its own part (False); None: that does
-            not matter.
-        leaves: whether the device has all of them after it, or only its own part; None:
-            as before.
+            parameters before it (True), or only its own shard (False); None: either.
+        leaves: whether the device has all of them after it, or only its own shard;
+            None: as before.
     """
 
     name: str
@@ -49,8 +48,8 @@ class Rule(NamedTuple):
     leaves: bool | None = None
 
     @property
-    def handed_on(self):
-        """The bits of what its message reports as done, and of what it waits for itself; 0: none."""
+    def handed_on(self) -> int:
+        """The bits that its message reports as done, for which the same kind waits on the next stage."""
         return self.adds & (FORWARD | INPUT)
 
 
@@ -69,7 +68,7 @@ RULES = {
     "X": Rule("freeing of parameters", 0, 0, 0, whole=True, leaves=False),
 }
 
-# The kinds that work on no micro-batch: they add up, apply or move what belongs to a whole stage.
+# The kinds without work on a micro-batch: they sum, apply or move gradients or parameters of a stage.
 CLOSING = frozenset(
     kind for kind, rule in RULES.items() if not rule.adds & (FORWARD | INPUT | WEIGHT | AGAIN)
 )
@@ -81,7 +80,7 @@ REPEATED = frozenset(kind for kind, rule in RULES.items() if not rule.adds)
 MEETING = frozenset(kind for kind, rule in RULES.items() if rule.meets)
 
 
-def adding(bits, kinds=RULES):
+def adding(bits: int, kinds: Iterable[str] = RULES) -> list[str]:
     """Return the kinds among `kinds` that add any of `bits`.
 
     >>> adding(WEIGHT), adding(INPUT, "FIW")
@@ -90,12 +89,14 @@ def adding(bits, kinds=RULES):
     return [kind for kind in kinds if RULES[kind].adds & bits]
 
 
-def before(kind, stage, microbatch, kinds=RULES):
+def before(
+    kind: str, stage: int, microbatch: int, kinds: Iterable[str] = RULES
+) -> list[tuple[str, int, int]]:
     """Return what an action waits for, as [(kind, stage, micro-batch)], in an order made of `kinds`.
 
-    First what its own stage must have done, then the message from its neighbour, which
-    at an end of the pipeline is a stage that does not exist. Where `kinds` has both
-    whole and halved backwards, both are listed: one of them will do.
+    First come the actions of its own stage, then those that send it a message; at an end
+    of the pipeline, their stage does not exist. Where `kinds` has both whole and halved
+    backwards, both are listed: one of them is enough.
 
     >>> before("I", 2, 0, "FIW")
     [('F', 2, 0), ('I', 3, 0)]
@@ -107,7 +108,7 @@ def before(kind, stage, microbatch, kinds=RULES):
 
 
 def join_with_or(words: Iterable[str]) -> str:
-    """Return `words` as a sentence lists them.
+    """Return `words` as a list in a sentence.
 
     >>> join_with_or("FBU")
     'F, B or U'
@@ -130,15 +131,15 @@ class Fault(str):
     device: int | None
     position: int | None
 
-    def __new__(cls, words: str, device: int | None = None, position: int | None = None):
-        """Return the sentence, which knows its place."""
+    def __new__(cls, words: str, device: int | None = None, position: int | None = None) -> "Fault":
+        """Return the sentence with its device and position."""
         fault = super().__new__(cls, words)
         fault.device, fault.position = device, position
         return fault
 
 
 class ScheduleError(ValueError):
-    """A schedule that cannot be read, or cannot run; the message lists every fault.
+    """A schedule cannot be read, or cannot run; the message lists every fault.
 
     Args:
         message: the text of the error.
@@ -151,7 +152,7 @@ class ScheduleError(ValueError):
 
 
 class ScheduleWarning(UserWarning):
-    """What a reader of a table has left out, or cannot run; or what a schedule is called here."""
+    """Cells of a table are left out, PyTorch cannot run a schedule, or it has another name here."""
 
 
 class Action(NamedTuple):
@@ -172,10 +173,10 @@ class Action(NamedTuple):
             others have;
             "X" free the stage's parameters, all but the device's own shard.
         stage: the part of the network, counted from 0.
-        microbatch: counted from 0. An `A`, an `S` and a `U` take in the gradients of
+        microbatch: counted from 0. An `A`, an `S` and a `U` include the gradients of
             all micro-batches since the stage's last update, and have the number of the
-            last of these; so has a `G` after a `U`. A `G` and an `X` around the work on
-            a micro-batch have its number.
+            last one; so has a `G` after a `U`. A `G` and an `X` around the work on a
+            micro-batch have its number.
     """
 
     kind: str
@@ -183,13 +184,13 @@ class Action(NamedTuple):
     microbatch: int
 
     @property
-    def parts(self):
-        """The `Action`s of which this one is made: itself."""
+    def parts(self) -> tuple["Action", ...]:
+        """The `Action`s that this one consists of: itself."""
         return (self,)
 
     @property
-    def alive(self):
-        """By how many micro-batches more its device keeps activations after it; 0 for an unknown kind."""
+    def alive(self) -> int:
+        """By how many the micro-batches alive on its device grow after it; 0 for an unknown kind."""
         rule = RULES.get(self.kind)
         return 0 if rule is None else rule.alive
 
@@ -211,16 +212,16 @@ class Overlap(NamedTuple):
     forward: Action
     backward: Action
 
-    kind = "F&B"
+    kind = "F&B"  # type: ignore[misc]  # a constant of the class, not a field, which Python allows
 
     @property
-    def parts(self):
-        """The `Action`s of which this one is made: the forward and the backward."""
+    def parts(self) -> tuple[Action, ...]:
+        """The `Action`s that this one consists of: the forward and the backward."""
         return tuple(self)
 
     @property
-    def alive(self):
-        """By how many micro-batches more its device keeps activations after it."""
+    def alive(self) -> int:
+        """By how many the micro-batches alive on its device grow after it."""
         return self.forward.alive + self.backward.alive
 
     def __str__(self):
@@ -231,7 +232,8 @@ def parse(word: str, device: int) -> Action | Overlap:
     """Return the action that `word` stands for; raise `ScheduleError` if it stands for none.
 
     Args:
-        device: gives an action its stage where the word has none.
+        word: one action, such as "2F0", or an overlap of two.
+        device: the stage of an action where the word has none.
 
     >>> parse("F0", 2), str(parse("0F5&3B2", 0))
     (Action(kind='F', stage=2, microbatch=0), '0F5&3B2')
@@ -257,9 +259,9 @@ def _parse_part(part, word, device):
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))
 
 
-# Faults as a list that somebody can read.
+# A readable list of faults.
 
-MOST = 20  # faults that a message shows
+MOST = 20  # faults shown in a message
 
 
 def listing(faults: Sequence[str]) -> str:
@@ -276,7 +278,7 @@ def listing(faults: Sequence[str]) -> str:
     - and 981 more, of these kinds
     """
     if len(faults) > MOST:
-        kinds = {}
+        kinds: dict[str, int] = {}
         for place, fault in enumerate(faults):
             kinds.setdefault(re.sub(r"\d+[A-Z]\d+|\d+", "#", fault), place)
         first = list(kinds.values())[:MOST]

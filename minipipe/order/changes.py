@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import accumulate, chain, zip_longest
+from typing import Any
 
 from ..checks import python_number, shown, whole_number, whole_numbers
 from .actions import CLOSING, INPUT, MEETING, RULES, WEIGHT, Action, Overlap
@@ -19,15 +20,15 @@ RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute exc
 def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
     """Return `schedule` with an `R` before each `B` or `I`: the forward again, from the stashed input.
 
-    An R needs no gradient, so a device that waits for one has its R done before it
-    arrives.
+    An R needs no gradient, so a device does it while it waits for one.
 
     Args:
+        schedule: a `Schedule` without R.
         mode: "always"; "never"; or "except_last", where the last micro-batch of each
             copy keeps its caches: in GPipe its backward follows at once on the last
-            device, so there a recomputation that no gap would hide is saved.
+            device, so that a recomputation would delay it.
 
-    A schedule that has an R already is refused. Source: GPipe, section 2.3; Chen et al.
+    Source: GPipe, section 2.3; Chen et al.
     2016, arXiv 1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
 
     >>> from ..schedules.one_stage_each import gpipe
@@ -46,7 +47,7 @@ def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
     kept = set(schedule.last_of_copy) if mode == "except_last" else ()
     devices = []
     for order in schedule.devices:
-        steps = []
+        steps: list[Action | Overlap] = []
         for action in order:
             for kind, stage, i in action.parts:
                 if i not in kept and kind in RULES and RULES[kind].adds & INPUT:
@@ -57,7 +58,7 @@ def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
 
 
 def without_overlaps(schedule: Schedule) -> Schedule:
-    """Return `schedule` with the forward of each overlap before its backward; each starts when it can.
+    """Return `schedule` with the forward of each overlap before its backward, as two actions.
 
     >>> from .schedule import Schedule
     >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
@@ -70,16 +71,17 @@ def without_overlaps(schedule: Schedule) -> Schedule:
 
 
 def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
-    """Return `n` copies of the network, each on devices of its own that work by `schedule`: data parallelism.
+    """Return the schedule of `n` copies of the network, each on devices of its own: data parallelism.
 
     Args:
-        per: how many micro-batches a copy has of each mini-batch, where the schedule
-            has several mini-batches without a flush; left out, all micro-batches.
+        schedule: the `Schedule` of each copy.
+        n: the number of copies.
+        per: how many micro-batches a copy has of each mini-batch, if the schedule has
+            several mini-batches without a flush; left out, all micro-batches.
 
     Each mini-batch then has n `per` micro-batches, and copy c takes `per` of them, from
-    number c `per` on. A schedule with several copies, such as Chimera's, gets n times
-    as many. Where it has updates, but nothing that adds up gradients, an `A` comes
-    before each `U`.
+    number c `per`. A schedule with several copies, such as Chimera's, gets n times as
+    many. If it has updates, but does not sum gradients, an `A` comes before each `U`.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(in_copies(gpipe(1, 2), 2))
@@ -108,7 +110,7 @@ def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     for c in range(n):
         places = [i // per * per * n + c * per + i % per for i in range(M)]  # of the copy's micro-batches
         for order in schedule.devices:
-            steps = []
+            steps: list[Action | Overlap] = []
             for action in order:
                 parts = [part._replace(microbatch=places[part.microbatch]) for part in action.parts]
                 if with_sums and action.kind == "U":
@@ -126,15 +128,15 @@ def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
 
 
 def with_all_reduce(schedule: Schedule) -> Schedule:
-    """Return `schedule` with an `A` for each stage of each copy: it travels while other stages compute.
+    """Return `schedule` with an `A` for each stage of each copy: sums travel while other stages compute.
 
         device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
 
     Each A comes as early as it can: right after the stage's last backward, or after the
-    A of a later stage. All devices take the A from the last stage to the first: in one
-    order on all devices they never wait for each other in a circle, and backwards end
-    in that order anyway. A schedule with A, U or faults is refused. Source: Li et al.
-    2020, arXiv 2006.15704, section 3.2.
+    A of a later stage. All devices take the A from the last stage to the first: with
+    one order they never wait for each other in a circle, and backwards end in that
+    order anyway. A schedule with A, U or faults is refused. Source: Li et al. 2020,
+    arXiv 2006.15704, section 3.2.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(with_all_reduce(in_copies(gpipe(1, 2), 2)))
@@ -143,7 +145,7 @@ def with_all_reduce(schedule: Schedule) -> Schedule:
     """
     for kind in sorted(MEETING):
         refuse(schedule, kind, f"has {RULES[kind].name}s already: use it as it is")
-    refuse(schedule, "U", "has updates already, which come behind the all-reduces: add those last")
+    refuse(schedule, "U", "has updates already, which come after the all-reduces: add updates last")
     schedule.validate()
     devices = []
     for device, order in enumerate(schedule.devices):
@@ -156,13 +158,13 @@ def with_all_reduce(schedule: Schedule) -> Schedule:
 
 
 def with_updates(schedule: Schedule) -> Schedule:
-    """Return `schedule` with a `U` for each stage of each copy: with that, a mini-batch ends in its order.
+    """Return `schedule` with a `U` for each stage of each copy, so that it updates the weights itself.
 
-    Each U comes right after the stage's last backward. Where there are all-reduces, a
-    device has its updates at the end: an update waits for its sum, and all that came
-    after the update would wait, too. Where copies of a stage are on several devices,
-    and no all-reduces are there, `with_all_reduce` puts them in first. A schedule with
-    U or faults is refused.
+    Each U comes right after the stage's last backward. With all-reduces, a device has
+    its updates at the end: an update waits for its sum, and all actions after the
+    update would wait, too. If copies of a stage are on several devices, and there are no
+    all-reduces, `with_all_reduce` adds them first. A schedule with U or faults is
+    refused.
 
     >>> from ..schedules.one_stage_each import one_f_one_b
     >>> print(with_updates(one_f_one_b(2, 2)))
@@ -178,7 +180,8 @@ def with_updates(schedule: Schedule) -> Schedule:
         last = _last_gradients(schedule, device).items()
         additions = [(position, Action("U", stage, microbatch)) for stage, (position, microbatch) in last]
         if "A" in schedule.kinds:
-            additions = [(len(order) - 1, part._replace(kind="U")) for part in order if part.kind == "A"]
+            sums = [part for part in schedule.parts(device) if part.kind == "A"]
+            additions = [(len(order) - 1, part._replace(kind="U")) for part in sums]
         devices.append(_with(order, additions))
     return replace(schedule, devices=tuple(devices), name=schedule.name + "+updates")
 
@@ -208,23 +211,28 @@ def _with(order, additions):
     return tuple(step for action, more in zip(order, behind) for step in (action, *more))
 
 
-# Orders in which each copy of the network has a part of what all copies need: ZeRO.
+# Orders in which each copy of the network has a shard of gradients and parameters: ZeRO.
 
 def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
-    """Return `schedule` with what ZeRO 1, 2 or 3 adds to it: each copy updates a part of a stage.
+    """Return `schedule` with the actions of ZeRO 1, 2 or 3: each copy updates a shard of a stage.
 
-        S   reduce-scatter: each device gets the sum of its own part of the gradients, and drops the others
-        U   updates this part; the optimizer keeps nothing for the others
-        G   gather: each device gets the parts of the parameters that the others have
-        X   free: each device keeps its own part of the parameters alone
+        S   reduce-scatter: each device gets the sum of its own shard of the gradients, drops the others
+        U   updates this shard; the optimizer has no state for the others
+        G   gather: each device gets the shards of the parameters that the others have
+        X   free: each device keeps only its own shard of the parameters
 
-    level:
-        1: all S come after the device's last backward; until then a device keeps all its gradients.
-        2: each S comes as early as the A of `with_all_reduce`; a device keeps a part of most gradients.
-        3: FSDP, where a device keeps only its part of the parameters, too. A G brings the others before each
-        forward and each backward of the stage, and an X frees them then.
-    prefetch: with level 3, how many pieces of work earlier a G begins, so that it travels meanwhile. The
-        device then has all parameters of that many more stages at once.
+    Args:
+        schedule: a `Schedule` of several copies.
+        level: 1: all S come after the device's last backward; until then a device keeps
+            all its gradients.
+            2: each S comes as early as the A of `with_all_reduce`; a device keeps a
+            shard of most gradients.
+            3: FSDP, where a device keeps only its shard of the parameters, too. A G
+            brings the others before each forward and each backward of the stage, and an
+            X then frees them.
+        prefetch: with level 3, how many pieces of work earlier a G begins, so that it
+            travels meanwhile. The device then has all parameters of that many more
+            stages at once.
 
     Each of N copies sends 2 (N - 1)/N of a stage's parameters with level 1 or 2, as in
     an all-reduce. With level 3 it sends (2 n + 1) (N - 1)/N of them, for the n
@@ -262,7 +270,7 @@ def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
 
 
 def _in_parts(order, prefetch):
-    """Return `order` with a `G` before, and an `X` after, each piece of work on a stage and a micro-batch.
+    """Return `order` with a `G` before and an `X` after each piece of work on a stage and a micro-batch.
 
     A piece is a forward, or all actions of a backward that follow each other: 0R0 0B0,
     or 0I0 0W0.
@@ -276,9 +284,9 @@ def _in_parts(order, prefetch):
             else:
                 pieces.append([(stage, i), position, position, kind])
     before, behind = [[[] for _ in order] for _ in range(2)]
-    free_from = {}  # stage -> the position behind which its last piece of work has freed it
+    free_from: dict = {}  # stage -> the position after which its last piece of work has freed it
     for number, ((stage, i), _, last, _) in enumerate(pieces):
-        # a G must not come before the X of the stage's last piece, which would free what it has brought
+        # a G must not come before the X of the stage's last piece, which would free the gathered parameters
         early = pieces[max(0, number - prefetch)][1]
         before[max(early, free_from.get(stage, -1) + 1)].append(Action("G", stage, i))
         behind[last].append(Action("X", stage, i))
@@ -301,6 +309,7 @@ def in_segments(schedule: Schedule, n: int | Sequence[int]) -> Schedule:
     segment has its own all-reduce and update.
 
     Args:
+        schedule: the `Schedule` with whole stages.
         n: a number, or a list with one for each stage.
 
     Source: Chen et al. 2016, arXiv 1604.06174, section 4.
@@ -310,16 +319,16 @@ def in_segments(schedule: Schedule, n: int | Sequence[int]) -> Schedule:
     >>> print(with_recompute(in_segments(gpipe(1, 1), 2)))
     device 0: 0F0 1F0 1R0 1B0 0R0 0B0
     """
-    n = _for_each_stage(n, checked_schedule(schedule).n_stages)
-    check_number_of_actions(max(n) * sum(map(len, schedule.devices)))
-    segments = [range(end - length, end) for end, length in zip(accumulate(n), n)]
+    lengths = _for_each_stage(n, checked_schedule(schedule).n_stages)
+    check_number_of_actions(max(lengths) * sum(map(len, schedule.devices)))
+    segments = [range(end - length, end) for end, length in zip(accumulate(lengths), lengths)]
     devices = tuple(
         tuple(segment for action in order for segment in _segments(action, segments))
         for order in schedule.devices
     )
-    versions = tuple(row for row, length in zip(schedule.versions, n) for _ in range(length))
-    name = f"{schedule.name} in {n[0] if len(set(n)) == 1 else n} segments"
-    return replace(schedule, devices=devices, n_stages=sum(n), name=name, versions=versions)
+    versions = tuple(row for row, length in zip(schedule.versions, lengths) for _ in range(length))
+    name = f"{schedule.name} in {lengths[0] if len(set(lengths)) == 1 else lengths} segments"
+    return replace(schedule, devices=devices, n_stages=sum(lengths), name=name, versions=versions)
 
 
 def costs_in_segments(
@@ -327,28 +336,32 @@ def costs_in_segments(
 ) -> Costs:
     """Return the `Costs` of the stages that `in_segments` makes: equal shares of each whole stage's.
 
-    The last segment of a stage sends the message of the whole, the others send to their
+    The last segment of a stage sends the message of the stage, the others send to their
     own device. A tick stands for the same `share` of the network as before, with
-    `shards` devices for each of the schedule.
+    `shards` devices for each of the schedule. `n` is as for `in_segments`.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), gpipe(2, 1), [1, 2])
     >>> costs.F, costs.B, costs.message_bytes
     ([2, Fraction(3, 2), Fraction(3, 2)], [4, 2, 2], [8, 0, 8])
     """
-    n = _for_each_stage(n, checked_schedule(schedule).n_stages)
-    check_number_of_actions(sum(n))
+    lengths = _for_each_stage(n, checked_schedule(schedule).n_stages)
+    check_number_of_actions(sum(lengths))
     costs = checked_costs(costs).by_stage(schedule.placement, schedule.stages_on)
     costs.table(schedule.sharing)
     sent = costs.bytes_sent(schedule.n_stages)
-    segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, n)]}
+    segments = {"message_bytes": [[0] * (length - 1) + [size] for size, length in zip(sent, lengths)]}
     for name in (field.name for field in fields(costs)):
         cost = getattr(costs, name)
         if cost is not None and name not in (*segments, *NO_COSTS):
-            parts = n if hasattr(cost, "__len__") else [a * b for a, b in zip(n, schedule.sharing)]
+            parts = lengths
+            if not hasattr(cost, "__len__"):
+                parts = [a * b for a, b in zip(lengths, schedule.sharing)]
             whole = one_for_each(name, cost, "costs", schedule.n_stages, "stage")
-            segments[name] = [[divide_exactly(*pair)] * length for *pair, length in zip(whole, parts, n)]
-    lists = {name: list(chain(*of_stages)) for name, of_stages in segments.items()}
+            segments[name] = [
+                [divide_exactly(*pair)] * length for *pair, length in zip(whole, parts, lengths)
+            ]
+    lists: dict[str, Any] = {name: list(chain(*of_stages)) for name, of_stages in segments.items()}
     tick = costs.tick_of(schedule.sharing, shards=whole_number("shards", shards, 1))
     return Costs(**lists, unit=costs.unit, share=None if tick is None else tick.share)
 
@@ -359,11 +372,11 @@ def _for_each_stage(n, n_stages):
 
 
 def _segments(action, segments):
-    """Return the actions of the segments; of an overlap, the first segments of both overlap, and so on."""
+    """Return the actions of the segments; for an overlap, the first segments of both overlap, and so on."""
     if action.kind == "F&B":
         pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
         return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]
     kind, stage, microbatch = action
-    # A backward comes down, and so does what belongs to it; a W waits for no other segment, and goes up as F.
+    # A backward and its kin go from the last segment to the first; a W waits for none, and goes up as F does.
     order = segments[stage] if kind in "FW" else reversed(segments[stage])
     return [Action(kind, segment, microbatch) for segment in order]

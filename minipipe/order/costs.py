@@ -1,22 +1,28 @@
 """What the actions of a schedule cost, and how large schedules may be."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain
 from numbers import Integral, Rational
+from typing import TYPE_CHECKING, Any
 
 from ..checks import checked_name, items_of, one_of, python_number, real_number, shown, whole_number
 from ..cluster import TICKS, OneTick
-from .actions import CLOSING, MOST_ACTIONS, Overlap
+from .actions import CLOSING, MOST_ACTIONS, Action, Overlap
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
 
 
-# Parts of a device's share of the network: exact where they can be.
+# Fractions of a device's share of the network, exact where possible.
 
-def divide_exactly(whole, n):
-    """Return an n-th of `whole`: exactly, for whole numbers and fractions.
+def divide_exactly(whole: Any, n: int) -> Any:
+    """Return `whole` / n: exactly, for whole numbers and fractions.
 
     >>> divide_exactly(6, 3), divide_exactly(1, 3), divide_exactly(Fraction(6), 3), divide_exactly(1.5, 3)
     (2, Fraction(1, 3), Fraction(2, 1), 0.5)
@@ -26,16 +32,16 @@ def divide_exactly(whole, n):
     return int(whole) // n if whole % n == 0 else Fraction(int(whole), n)
 
 
-def adds_up_in_floats(number):
-    """Tell whether 2**23 numbers like this one add up without any rounding in floats.
+def adds_up_in_floats(number: Any) -> bool:
+    """Tell whether 2**23 numbers like this one add up in floats without rounding.
 
     Multiples of 1/1024 below 2**20 do: their sum is one of 2**53 multiples of 1/1024.
     """
-    return not isinstance(number, Rational) or (1024 % number.denominator == 0 and number < 2**20)
+    return not isinstance(number, Rational) or (1024 % int(number.denominator) == 0 and number < 2**20)
 
 
-def as_float(number):
-    """Return a `Fraction` as the equal float, if there is one that adds up; any other number as it is.
+def as_float(number: Any) -> Any:
+    """Return a `Fraction` as the equal float if `adds_up_in_floats`; other numbers are unchanged.
 
     >>> as_float(Fraction(51, 2)), as_float(Fraction(1, 3)), as_float(4)
     (25.5, Fraction(1, 3), 4)
@@ -43,22 +49,22 @@ def as_float(number):
     return float(number) if isinstance(number, Fraction) and adds_up_in_floats(number) else number
 
 
-# Which sizes and limits make sense, for those who make schedules.
+# Checks of sizes and limits, for builders of schedules.
 
-def check_sizes(devices, microbatches, v=1):
+def check_sizes(devices: int, microbatches: int, v: int = 1) -> list[int]:
     """Return [devices, microbatches, v] as Python numbers.
 
     Raise `ValueError` for sizes that are not whole numbers of at least 1, or that make
     too many actions.
     """
-    sizes = {"devices": devices, "microbatches": microbatches, "v": v}
-    sizes = [whole_number(name, size, 1) for name, size in sizes.items()]
+    named = {"devices": devices, "microbatches": microbatches, "v": v}
+    sizes = [whole_number(name, size, 1) for name, size in named.items()]
     check_number_of_actions(2 * math.prod(sizes))
     return sizes
 
 
-def check_number_of_actions(n):
-    """Raise `ValueError` for a schedule of so many actions that it would not fit into memory."""
+def check_number_of_actions(n: int) -> None:
+    """Raise `ValueError` if a schedule of n actions would not fit into memory."""
     if n > MOST_ACTIONS:
         raise ValueError(
             f"a schedule of {shown(n)} actions exceeds the limit of {MOST_ACTIONS:,}: "
@@ -66,8 +72,11 @@ def check_number_of_actions(n):
         )
 
 
-def one_for_each(name, value, what, n, of):
-    """Return one number for all, or one for each, as a list of n; raise `ValueError` for another length.
+def one_for_each(name: str, value: Any, what: str, n: int, of: str) -> list:
+    """Return `value`, one number for all or one for each, as a list of n; raise `ValueError` otherwise.
+
+    Args:
+        name, what, of: for the error: the argument, its numbers, and what each is for.
 
     >>> one_for_each("F", 2, "costs", 3, "stage")
     [2, 2, 2]
@@ -79,8 +88,10 @@ def one_for_each(name, value, what, n, of):
     return values
 
 
-def limits_of(most_alive, stages_on, microbatches):
-    """Return for each device for how many pairs (stage, micro-batch) it can keep activations.
+def limits_of(
+    most_alive: float | Sequence[float] | None, stages_on: Sequence[int], microbatches: int
+) -> list[int]:
+    """Return for each device the pairs (stage, micro-batch) whose activations it can keep.
 
     Args:
         most_alive: the micro-batches that it can keep, of all its stages: one number
@@ -88,6 +99,7 @@ def limits_of(most_alive, stages_on, microbatches):
         stages_on: how many stages each device has. The backward of a micro-batch begins
             after the last of its forwards, so a device needs room for all of its
             stages; `ValueError` for less.
+        microbatches: M, the number of all micro-batches.
 
     >>> limits_of(2.5, [1, 2], microbatches=8)
     [2, 5]
@@ -104,7 +116,7 @@ def limits_of(most_alive, stages_on, microbatches):
     return [int(n * min(limit, microbatches)) for limit, n in zip(limits, stages_on)]
 
 
-NO_COSTS = ("unit", "share", "by")  # fields of `Costs` that say what the costs are
+NO_COSTS = ("unit", "share", "by")  # fields of `Costs` that tell what the costs mean
 
 
 @dataclass(frozen=True)
@@ -112,26 +124,31 @@ class Costs:
     """Ticks of each kind of action: a number for a device's share of the network, or a list.
 
     A number is divided evenly among the stages of a device: F=1 means that each device
-    takes a tick for a forward, whether it has one stage or three, of a third of a tick
-    each. Whole numbers and fractions are divided exactly.
+    takes a tick for a forward, be it one stage or three of a third of a tick each. Whole
+    numbers and fractions are divided exactly.
 
-    F, B: forward and backward. B left out is I + W where both are given, else 2.
-    R: recompute; left out, it is F, since a recompute is a forward again.
-    I, W: the halves of a backward; left out, each is B / 2. If one is given, the other is the rest of B.
-    FB: a forward and a backward that overlap, by the forward's stage; left out, it is F of the one stage plus
-        B of the other, so that the overlap saves nothing.
-    A: adding up a stage's gradients over all copies, on the communication lane; left out, it is 0.
-    U: an update; left out, it is 0.
-    message_bytes: the bytes that a stage sends to the next one for each micro-batch; the gradient that comes
-        back has the same size. A number is for each stage, however many a device has. Only simulations need
-        it: in a run with arrays, a message has the size of its arrays.
-
-    unit: the unit of all costs, "ticks" or "seconds"; the trace of a run says so, too.
-    share: the share of the forward of the whole network that a device works through in one tick, see
-        `Trace.tick_is`. Left out, it follows from F, if F is a number: F = 1 on 4 devices is 1/4.
-    by: "stage": a list has the ticks of each stage. "device": a list has the ticks of each device for its
-        share of the network, so a device can be slow, also where copies of a stage are on two devices.
-        message_bytes are by stage in any case.
+    Args:
+        F, B: forward and backward. B left out is I + W where both are given, else 2.
+        R: recompute; left out, it is F, since a recompute is a forward again.
+        I, W: the halves of a backward; left out, each is B / 2. If one is given, the
+            other is the rest of B.
+        FB: a forward and a backward that overlap, by the forward's stage; left out, F
+            of the one stage plus B of the other, so that the overlap saves nothing.
+        A: the all-reduce of a stage's gradients over all copies, on the communication
+            lane; left out, it is 0.
+        U: an update; left out, it is 0.
+        message_bytes: the bytes that a stage sends to the next one for each
+            micro-batch; the gradient that comes back has the same size. A number is for
+            each stage, however many a device has. Only simulations need it: in a run
+            with arrays, a message has the size of its arrays.
+        unit: the unit of all costs, and of the trace, "ticks" or "seconds".
+        share: the share of the forward of the whole network that a device does in one
+            tick, see `Trace.tick_is`. Left out, it follows from F, if F is a number:
+            F = 1 on 4 devices is 1/4.
+        by: "stage": a list has the ticks of each stage. "device": a list has the ticks
+            of each device for its share of the network, so that a device can be slow
+            even if copies of a stage are on two devices. message_bytes are always by
+            stage.
 
     A and U matter only where the order has such actions: `with_all_reduce` and
     `with_updates` add them. An S and a G take the time of their messages.
@@ -157,7 +174,7 @@ class Costs:
     share: Fraction | None = field(default=None, repr=False)
     by: str = field(default="stage", repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for each in fields(self):
             cost = getattr(self, each.name)
             items = items_of(cost)  # made a new list, since the user may change theirs
@@ -170,13 +187,13 @@ class Costs:
         if self.share is not None:
             share = real_number("share", self.share, above=0, note=" of the network in a tick")
             object.__setattr__(self, "share", _exact(share))
-        object.__setattr__(self, "_tables", {})  # those that have been made: each run asks for the same one
+        object.__setattr__(self, "_tables", {})  # a cache for `table`: each run asks for the same one
 
     @classmethod
-    def from_text(cls, text):
-        """Return the costs in a text such as "F=1,B=2"; "F=1/1/3" gives F by stage, or with "by=device"."""
+    def from_text(cls, text: str) -> Costs:
+        """Return the costs in a text, such as "F=1,B=2", or "F=1/1/3" for a list; "by=device" is possible."""
         names = [each.name for each in fields(cls) if each.name not in ("unit", "share")]
-        costs = {}
+        costs: dict[str, Any] = {}
         for part in checked_name("costs", text).split(","):
             name, _, value = part.partition("=")
             name = name.strip()
@@ -192,8 +209,8 @@ class Costs:
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
 
-    def to_text(self):
-        """Return all costs that count, as `from_text` reads them.
+    def to_text(self) -> str:
+        """Return all costs that were given, as `from_text` reads them.
 
         >>> Costs(F=12.5, I=13, W=9).to_text()
         'F=12.5,B=22,I=13,W=9'
@@ -206,20 +223,20 @@ class Costs:
         by = {"by": "device"} if self.by == "device" else {}
         return ",".join(f"{name}={text}" for name, text in (texts | by).items())
 
-    def table(self, sharing, beside=()):
-        """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that no clock can keep.
+    def table(self, sharing: Iterable[int], beside: Iterable[float] = ()) -> dict[str, list]:
+        """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that a clock cannot keep.
 
         Args:
             sharing: for each stage, how many stages share its device,
                 `Schedule.sharing`.
-            beside: the times of links, to which ticks will be added. If a cost or a
+            beside: the times of links, which will be added to ticks. If a cost or a
                 time needs thirds, or is a `Fraction`, all ticks stay fractions;
                 otherwise they are floats, which are quicker, and as exact.
         """
-        key = tuple(sharing), frozenset(beside)
-        if key not in self._tables:
-            self._tables[key] = self._table(*key)
-        return dict(self._tables[key])
+        key, tables = (tuple(sharing), frozenset(beside)), vars(self)["_tables"]
+        if key not in tables:
+            tables[key] = self._table(*key)
+        return dict(tables[key])
 
     def _table(self, sharing, beside):
         table, n_stages = {}, len(sharing)
@@ -240,14 +257,16 @@ class Costs:
             return table
         return {kind: list(map(as_float, ticks)) for kind, ticks in table.items()}
 
-    def duration(self, schedule, beside=()):
+    def duration(
+        self, schedule: Schedule, beside: Iterable[float] = ()
+    ) -> Callable[[Action | Overlap], Any]:
         """Return a function from an `Action` or `Overlap` to its ticks, which a run calls for each action.
 
         Args:
-            schedule: a `Schedule`, whose actions they are.
+            schedule: the `Schedule` of the actions.
             beside: as for `table`.
         """
-        free = {kind: [0] * schedule.n_stages for kind in CLOSING}
+        free: dict[str, list] = {kind: [0] * schedule.n_stages for kind in CLOSING}
         # not a closure: a network that has run can be pickled
         if self.by == "stage":
             return partial(_action_ticks, free | self.table(schedule.sharing, beside))
@@ -258,7 +277,7 @@ class Costs:
             tables.append(free | costs.table(sharing, beside))
         return partial(_ticks_in_copies, tables, schedule.copies)
 
-    def by_stage(self, placement, stages_on):
+    def by_stage(self, placement: Sequence[int | None], stages_on: Sequence[int]) -> Costs:
         """Return the same costs with lists by stage.
 
         Args:
@@ -271,7 +290,7 @@ class Costs:
         """
         if self.by == "stage":
             return self
-        lists = {}
+        lists: dict[str, Any] = {}
         for name, cost in self._lists().items():
             costs = one_for_each(name, cost, "costs", len(stages_on), "device")
             shares = [divide_exactly(*pair) for pair in zip(costs, stages_on, strict=True)]
@@ -279,11 +298,11 @@ class Costs:
         return replace(self, by="stage", **lists)
 
     def _lists(self):
-        """Return {name: list} of the ticks that are given as a list."""
+        """Return {name: list} of the costs that are lists."""
         names = [each.name for each in fields(self) if each.name not in (*NO_COSTS, "message_bytes")]
         return {name: getattr(self, name) for name in names if hasattr(getattr(self, name), "__len__")}
 
-    def tick_of(self, sharing, samples=None, shards=1):
+    def tick_of(self, sharing: Iterable[int], samples: Any = None, shards: int = 1) -> OneTick | None:
         """Return what a tick is, a `OneTick`; None for seconds, and for a list F without `share`.
 
         Args:
@@ -302,8 +321,8 @@ class Costs:
         F = _exact(self.F)
         return OneTick(1 / (F * n_devices), samples, F)
 
-    def even(self, sharing):
-        """Return costs with as much work in all, divided evenly among the devices; None if it is already.
+    def even(self, sharing: Iterable[int]) -> Costs | None:
+        """Return costs with the same total work, divided evenly among the devices; None if it is so already.
 
         Args:
             sharing: as for `table`.
@@ -315,12 +334,11 @@ class Costs:
         if all(len(set(cost)) == 1 for cost in lists.values()):
             return None
         n_devices = int(sum(Fraction(1, n) for n in sharing))
-        return replace(
-            self, **{name: as_float(divide_exactly(sum(cost), n_devices)) for name, cost in lists.items()}
-        )
+        means = {name: as_float(divide_exactly(sum(cost), n_devices)) for name, cost in lists.items()}
+        return replace(self, **means)
 
-    def bytes_sent(self, stages):
-        """Return for each stage the bytes of the message that it sends on."""
+    def bytes_sent(self, stages: int) -> list:
+        """Return for each of the `stages` stages the bytes of the message to the next one."""
         return _per_stage("message_bytes", self.message_bytes, stages, may_be_0=True, unit="bytes")
 
 
@@ -341,7 +359,7 @@ def _ticks_in_copies(tables, copies, action):
     return _action_ticks(tables[copies[action.parts[0].microbatch]], action)
 
 
-def checked_costs(costs):
+def checked_costs(costs: Any) -> Costs:
     """Return `costs`; raise `ValueError` for anything but `Costs`."""
     if not isinstance(costs, Costs):
         raise ValueError(f"costs={shown(costs)} must be Costs(F=..., B=...), or Costs.from_text('F=1,B=2')")
@@ -360,8 +378,8 @@ def _as_list(cost):
 def _whole_backward(I, W):
     """Return B as the sum of its two halves, I + W, or 2 unless both are given.
 
-    Raise `ValueError` for a number beside a list. Lists of two lengths, and halves that
-    are not numbers, are refused where the halves are used.
+    Raise `ValueError` for a number and a list. Lists of two lengths, and halves that are
+    not numbers, are refused where the halves are used.
     """
     if I is None or W is None:
         return 2

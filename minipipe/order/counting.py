@@ -1,6 +1,6 @@
-"""What can be counted in a schedule, or in the trace of its run."""
+"""Counts of a schedule, or of the trace of its run: micro-batches alive, staleness, versions."""
 
-from collections import defaultdict
+from collections import Counter
 from itertools import accumulate
 
 from ..cluster import Trace
@@ -13,18 +13,19 @@ def alive_microbatches(trace: Trace, device: int) -> list[tuple[float, float]]:
     """Return how many micro-batches are alive on a device: [(tick, number)], each valid until the next.
 
     A micro-batch is alive on a device from the start of its forward to the end of its
-    backward, or of the W if the backward is in halves: that long the device must keep
-    what the backward needs. Of n stages on a device, each counts 1/n. An action of
-    several spans begins with the first of them and ends with the last.
+    backward, or of its W if the backward is in halves: during this time the device must
+    keep its activations. Of n stages on a device, each counts 1/n. An action of several
+    spans begins with the first of them and ends with the last.
     """
-    starts, ends = {}, {}
+    starts: dict = {}
+    ends: dict = {}
     for span in trace.spans_of(device):
         for part in getattr(span.label, "parts", ()):
             if part.alive > 0:
                 starts[part] = min(span.start, starts.get(part, span.start))
             elif part.alive < 0:
                 ends[part] = max(span.end, ends.get(part, span.end))
-    changes = defaultdict(int)
+    changes: Counter = Counter()
     for part, tick in starts.items():
         changes[tick] += part.alive
     for part, tick in ends.items():
@@ -49,7 +50,8 @@ def peak_microbatches(trace: Trace) -> list[float]:
 
 def updates(schedule: Schedule) -> list[tuple[int, int, int, list[int]]]:
     """Return rows (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
-    rows, without_update = [], {}
+    rows = []
+    without_update: dict[tuple[int, int], list[int]] = {}
     for device, part, _ in schedule.walk() if "U" in schedule.kinds else ():
         kind, stage, i = part
         if kind == "U":
@@ -60,9 +62,9 @@ def updates(schedule: Schedule) -> list[tuple[int, int, int, list[int]]]:
 
 
 def staleness(schedule: Schedule) -> list[list[int]]:
-    """Return for each stage and micro-batch how many updates its gradient is behind the weights.
+    """Return for each stage and micro-batch by how many updates its gradient is late.
 
-    That is the number of updates of the stage before the one that applies this
+    This is the number of updates of the stage before the one that applies this
     gradient, less those in the weights that the gradient was computed with: 0
     everywhere in a synchronous schedule. `ScheduleError` for a schedule with faults.
 
@@ -100,7 +102,7 @@ def peak_versions(schedule: Schedule) -> list[int]:
     """
     checked_schedule(schedule).validate()
     peaks = [1] * schedule.n_stages
-    kept_until = {}  # (device, stage) -> {version: updates that were made when it was last needed}
+    kept_until: dict = {}  # (device, stage) -> {version: updates that were made when it was last needed}
     for device, (kind, stage, i), made in schedule.walk():
         known = kept_until.setdefault((device, stage), {})
         known.setdefault(made, made)

@@ -8,37 +8,45 @@ actions that overlap share a cell:
     ,1F0,1B0,1F1,1B1,           (0F5;3B2)OVERLAP_F_B would be the forward 0F5 with the backward 3B2
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import re
 import warnings
 from collections import Counter, deque
 from importlib import resources
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..checks import shown
-from .actions import CLOSING, RULES, ScheduleError, ScheduleWarning, listing, parse
+from .actions import CLOSING, RULES, Action, Overlap, ScheduleError, ScheduleWarning, listing, parse
+
+if TYPE_CHECKING:
+    from .costs import Costs
+    from .schedule import Schedule
 
 EXPECTED = (
     "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
     "for a bubble"
 )
-FOREIGN = {  # kind -> (what a schedule with it does, what to do about it)
+FOREIGN = {  # kind that PyTorch lacks -> (what a schedule with it does, the remedy)
     "R": (
         "recomputes",
         "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint",
     ),
     "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
 }
-MOST_CHARACTERS = 16_000_000  # of a file: its table takes up to 2.5 GB of memory
+MOST_CHARACTERS = 16_000_000  # in a file: its table takes up to 2.5 GB of memory
 ACTION = re.compile(r"\d{1,9}[FBIW]\d{1,9}", re.ASCII)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
 
-def table_text(schedule):
-    """Return the table of a schedule without faults; raise `ScheduleError` for what PyTorch lacks.
+def table_text(schedule: Schedule) -> str:
+    """Return the table of a schedule without faults; raise `ScheduleError` for actions that PyTorch lacks.
 
-    What closes a mini-batch is left out.
+    All-reduces and updates at the end of a mini-batch are left out.
     """
     foreign = "R" if "R" in schedule.kinds else "U"
     if foreign != "U" or schedule.asynchronous:
@@ -63,12 +71,12 @@ def table_text(schedule):
     return "".join(",".join(map(cell, row)) + "\n" for row in time_steps(schedule))
 
 
-def script_text(schedule, costs, makespan):
+def script_text(schedule: Schedule, costs: Costs, makespan: float) -> str:
     """Return a script for `torchrun` that runs the table of a schedule in PyTorch, and prints its timeline.
 
     Args:
-        schedule: without faults, of one copy of the network.
-        costs: a `Costs`, the ticks for which stages sleep if the script is asked to.
+        schedule: a `Schedule` without faults, of one copy of the network.
+        costs: the ticks for which stages sleep if the script is asked to.
         makespan: the ticks of the simulated run.
 
     Raises:
@@ -92,14 +100,15 @@ def script_text(schedule, costs, makespan):
     return re.sub("@([A-Z_]+)@", lambda found: str(words[found[1]]), text)
 
 
-def time_steps(schedule):
+def time_steps(schedule: Schedule) -> list[list[Action | Overlap | None]]:
     """Return for each device its actions, with None for each step that it waits; an action takes one step.
 
-    All rows are of one length; what closes the mini-batch has no place in them. The
-    schedule must be one that runs to its end.
+    All rows have the same length, without all-reduces and updates. The schedule must
+    have no faults.
     """
     to_do = [deque(action for action in order if action.kind not in CLOSING) for order in schedule.devices]
-    rows, sent = [[] for _ in to_do], set()
+    rows: list[list] = [[] for _ in to_do]
+    sent: set[tuple[str, int, int]] = set()
 
     def has_heard(part):
         """Tell whether the message that an action waits for has been sent."""
@@ -112,19 +121,19 @@ def time_steps(schedule):
         for row, actions in zip(rows, to_do):
             starts = actions and all(map(has_heard, actions[0].parts))
             row.append(actions.popleft() if starts else None)
-        # what is sent in a step can be read in the next one
+        # a message can be read in the step after the one that sends it
         done = [part for row in rows if row[-1] for part in row[-1].parts]
         sent.update((RULES[kind].message, stage, i) for kind, stage, i in done)
     return rows
 
 
-def read_text(path):
+def read_text(path: str | PathLike) -> str:
     """Return the text in a file; raise `ScheduleError` if there is none, it is not a text, or too long."""
     path = Path(path)
     try:
         if path.is_dir():
             raise ScheduleError(f"cannot read {path}: it is a folder, name a file in it")
-        if not path.is_file():  # a pipe, too, would be waited for without end
+        if not path.is_file():  # reading a pipe could wait for ever
             there_is = "there is no such file; schedule.to_csv(path) writes one"
             raise ScheduleError(f"cannot read {path}: {there_is}")
         with path.open(encoding="utf-8-sig") as file:
@@ -142,13 +151,14 @@ def read_text(path):
     return text
 
 
-def parse_table(text):
+def parse_table(text: str) -> tuple[tuple[Action | Overlap, ...], ...]:
     """Return for each row of `text` a tuple of its actions; raise `ScheduleError` with all wrong cells."""
     try:
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:
         raise ScheduleError(f"this is not a table of comma-separated values: {error}") from None
-    devices, malformed, skipped = [[] for _ in rows], [], Counter()
+    devices: list[list[Action | Overlap]] = [[] for _ in rows]
+    malformed, skipped = [], Counter[str]()
     for rank, row in enumerate(rows):
         for column, cell in enumerate(map(str.strip, row), 1):
             if cell in ("", "None"):

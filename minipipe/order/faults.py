@@ -1,7 +1,11 @@
-"""All that can be wrong with a schedule, found before anything runs."""
+"""All faults that a schedule can have, found before anything runs."""
+
+from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 from .actions import (
     CLOSING, FORWARD, INPUT, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, Fault, adding,
@@ -10,25 +14,28 @@ from .actions import (
 from .costs import as_float, divide_exactly, one_for_each
 from .playing import Stop, play
 
+if TYPE_CHECKING:
+    from .schedule import Schedule
 
-# What closes a mini-batch: the `A` and `U` of an order, or its `S`, `U` and `G`.
+
+# The actions that close a mini-batch: `A` and `U`, or `S`, `U` and `G`.
 #
 # An order without any `A` is complete: the gradients of all copies are added up at its end. An order without
 # any `U` is complete, too: the optimizer makes its step at the end. An order with some of them must have all,
-# on each stage of each copy. Copies that have a stage on the same device share it there: one `A` and one `U`
-# are for all of them.
+# on each stage of each copy. Copies that have a stage on the same device share it there, with one `A` and one
+# `U` for all of them.
 #
-# Where gradients are added up by `S`, each device has a part of the sum: a `U` applies that part, and then a
-# `G` gathers the parameters.
+# Where gradients are added up by `S`, each device has a shard of the sum: a `U` applies that shard, and then
+# a `G` gathers the parameters.
 
-def wrong_closings(schedule):
+def wrong_closings(schedule: Schedule) -> list:
     """Return the faults of the closing actions of an order that has no other faults."""
     if not schedule.kinds & CLOSING:
         return []
-    found = list(_parts_out_of_place(schedule))
+    found: list = list(_parts_out_of_place(schedule))
     if found:
         return found
-    parts_of = {}
+    parts_of: dict[tuple[int, int], list] = {}
     for device, part, _ in schedule.walk():
         parts_of.setdefault((device, part.stage), []).append(part)
     for (device, _), parts in parts_of.items():
@@ -77,16 +84,16 @@ def _parts_out_of_place(schedule):
 
 
 def _closing_faults_of_stage(schedule, parts):
-    """Yield (action or None, fault) of the closing actions in `parts`, all that a device does for a stage."""
-    gradients = []  # the micro-batches whose gradients were made since the last update
-    summed = updated = None  # the `A` that has added them up, and that update
-    refused = set()  # closing actions that come too early, which is said once
+    """Yield (action or None, fault) of the closing actions in `parts`, all actions of a device on a stage."""
+    gradients = []  # the micro-batches whose gradients were computed since the last update
+    summed = updated = None  # the `A` or `S` that has added them up, and that update
+    refused = set()  # closing actions that come too early: each is reported once
     sums = adding(SUMMED, schedule.kinds)
     for part in parts:
         kind, stage, i = part
         if kind in REPEATED:
             continue
-        if kind in CLOSING:  # it has the number of the last micro-batch whose gradient it takes in
+        if kind in CLOSING:  # it has the number of the last micro-batch whose gradient it includes
             does, last = "apply" if kind == "U" else "add up", max(gradients, default=i)
             if i not in gradients:
                 applied = f"an update before it applied the gradient of micro-batch {i}"
@@ -130,10 +137,10 @@ def _closing_faults_of_stage(schedule, parts):
 
 
 def _faults_of_parameters(stage, parts, in_parts):
-    """Yield (action, fault) for parameters that a device lacks, or has already, when an action begins.
+    """Yield (action, fault) if a device lacks parameters, or has all already, when an action begins.
 
     Args:
-        in_parts: whether the device has only its own part at the beginning and at the
+        in_parts: whether the device has only its own shard at the beginning and at the
             end, as in an order with X. Without X, it has all parameters then.
     """
     whole, last = not in_parts, None
@@ -166,7 +173,7 @@ def _faults_of_parameters(stage, parts, in_parts):
 
 
 def _unequal_meetings(stage, devices, kind, parts_of):
-    """Return [the fault that some devices start more exchanges of this kind than others], or []."""
+    """Return [a fault] if some devices start more exchanges of this kind than others, else []."""
     numbers = [sum(part.kind == kind for part in parts_of[device, stage]) for device in devices]
     if len(set(numbers)) <= 1:
         return []
@@ -180,9 +187,9 @@ def _text_of(numbers):
     return ", ".join(map(str, numbers))
 
 
-# All faults; and those of sizes, of counts, of what comes before what, and of limits.
+# All faults; then those of sizes, of counts, of the order of actions, and of limits.
 
-def faults(schedule, most_alive=None) -> list[Fault]:
+def faults(schedule: Schedule, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
     """Return a list of the `Fault`s of an order, in time proportional to the number of its actions.
 
     Args:
@@ -194,7 +201,7 @@ def faults(schedule, most_alive=None) -> list[Fault]:
             return fault
         if isinstance(fault, str):
             return Fault(fault)
-        device, part, words = fault  # part: the action at which it is wrong, or None
+        device, part, words = fault  # part: the wrong action, or None
         return Fault(f"device {device}: {words}", device, schedule.position_of.get((device, part)))
 
     found = list(wrong_form(schedule))
@@ -211,8 +218,8 @@ def faults(schedule, most_alive=None) -> list[Fault]:
     return list(map(placed, found))
 
 
-def stop_of(schedule) -> Stop | None:
-    """Return the `Stop` of an order that cannot come to its end, or None.
+def stop_of(schedule: Schedule) -> Stop | None:
+    """Return the `Stop` of an order that cannot finish, or None.
 
     Raises:
         ScheduleError: the sizes of `schedule` are wrong, so what its actions mean is not known.
@@ -223,13 +230,13 @@ def stop_of(schedule) -> Stop | None:
     if any(wrong_form(schedule)):
         schedule.validate()
     progress = play(schedule)
-    if progress is None:  # only what closes the mini-batch is wrong
+    if progress is None:  # only the closing actions are wrong
         return Stop(found, list(map(len, schedule.devices)), {}, [])
     return progress.stop(found)
 
 
-def wrong_form(schedule):
-    """Yield the faults of the sizes, of `copy_of` and of `versions`: these say how to read the actions."""
+def wrong_form(schedule: Schedule) -> Iterator[str]:
+    """Yield the faults of the sizes, of `copy_of` and of `versions`, which give actions their meaning."""
     n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
     if not all(isinstance(size, Integral) and size >= 1 for size in (n_stages, n_microbatches)):
         yield (
@@ -264,9 +271,9 @@ def wrong_form(schedule):
         )
 
 
-def is_count(number: object) -> bool:
+def is_count(number: Any) -> bool:
     """Tell whether this is a whole number of at least 0; a boolean is not."""
-    return isinstance(number, Integral) and not isinstance(number, bool) and number >= 0
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= 0
 
 
 def _is_known(part, schedule):
@@ -298,7 +305,7 @@ def _on_two_devices(schedule):
 
 
 def _wrong_count(schedule):
-    """Yield a fault for each action of a stage and a micro-batch that is done too often, or never."""
+    """Yield a fault for each action of a stage and a micro-batch that is missing or done twice."""
     place = schedule.position_of.get
     counts = Counter(part for _, part, _ in schedule.walk() if part.kind in RULES)
     for stage in range(schedule.n_stages):
@@ -313,7 +320,7 @@ def _wrong_count(schedule):
                     words = f"{who} does {action} {counts[action]} times (duplicated): once is enough"
                     yield Fault(words, device, place((device, action)))
             missing = [kind for kind in "FBIW" if not any(count[other] for other in adding(RULES[kind].adds))]
-            if "B" in missing:  # that says it for both halves
+            if "B" in missing:  # it stands for both halves
                 missing = [kind for kind in missing if kind in "FB"]
             for kind in missing:
                 every = f"F and B (or I and W) of micro-batches 0..{schedule.n_microbatches - 1}"
@@ -359,7 +366,7 @@ def _others(part, bits):
 
 
 def _weights_too_new(schedule):
-    """Yield a fault for each forward with weights that no update has made yet."""
+    """Yield a fault for each forward that needs weights of an update that comes later."""
     for device, part, made in schedule.walk():
         if schedule.versions and part.kind == "F" and _is_known(part, schedule):
             version = schedule.versions[part.stage][part.microbatch]

@@ -1,4 +1,6 @@
-"""A schedule for any sizes, costs and memory, by rules of thumb and by name: quick, good, without a proof."""
+"""A good schedule for any sizes, costs and memory, found quickly by rules of thumb, without a proof."""
+
+from __future__ import annotations
 
 import math
 from collections import deque
@@ -8,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from inspect import signature
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..checks import one_of, real_number, truth, whole_numbers
 from .actions import RULES, Action, adding
@@ -17,52 +19,52 @@ from .names import SCHEDULES, names_having
 from .schedule import Schedule
 
 
-# A schedule that grows action by action, and when each of them begins and ends.
+# A schedule that grows action by action, with the times of its actions.
 
 class GrowingSchedule:
     """The actions that each device has done so far, and their times.
 
-    It keeps a time of its own: these times choose which action comes next, and the
-    clock runs given orders.
+    It computes times without the clock, which needs the orders that are chosen here.
 
     Args:
-        request: the `Request` whose ticks they take.
+        request: the `Request`, with the ticks of the actions.
 
     Attributes:
         orders: for each device, its actions.
         begun, free: for each device, when its first action began (None: not yet), and
             when its last one ended.
-        idle: for each device, for how long it waited in between.
-        kept, most_kept: for each device, how much it keeps now, and has kept at most,
-            in the unit of the request's limits.
+        idle: for each device, the ticks that it waited in between.
+        kept, most_kept: for each device, the activations that it keeps now, and has
+            kept at most, in the unit of the request's limits.
     """
 
-    def __init__(self, request):
+    def __init__(self, request: Request):
         self.request = request
         # for each stage but the last, the ticks of a message between it and the next one
         self._lags = [request.latency if r != after else 0 for r, after in pairwise(request.placement)]
         devices = range(len(request.limits))
-        self.orders, self.begun = [[] for _ in devices], [None for _ in devices]
+        self.orders: list[list[Action]] = [[] for _ in devices]
+        self.begun: list = [None for _ in devices]
         self.free, self.idle, self.kept, self.most_kept = ([0 for _ in devices] for _ in range(4))
-        not_yet = [None] * request.n_microbatches
+        not_yet: list = [None] * request.n_microbatches
         self._ends = {kind: [not_yet.copy() for _ in request.placement] for kind in request.kinds}
 
-    def start(self, action):
-        """Return when its device could begin it; None if the message that it waits for is not sent yet."""
+    def start(self, action: Action) -> Any:
+        """Return when its device could begin `action`; None if the message that it needs is not sent yet."""
         free, source = self.free[self.request.placement[action.stage]], self.source(action)
         if source is None:
             return free
         end = self._ends[source.kind][source.stage][source.microbatch]
         return None if end is None else max(free, end + self._lags[min(action.stage, source.stage)])
 
-    def source(self, action):
-        """Return the action that sends it a message, or None."""
+    def source(self, action: Action) -> Action | None:
+        """Return the action that sends the message which `action` needs, or None."""
         kind, stage, i = action
         way = RULES[kind].way
         return Action(kind, stage - way, i) if way and 0 <= stage - way < self.request.n_stages else None
 
-    def do(self, action, start):
-        """Add `action`, which begins at `start`, to those of its device."""
+    def do(self, action: Action, start: Any) -> None:
+        """Add `action`, which begins at `start`, to the order of its device."""
         kind, stage, i = action
         device = self.request.placement[stage]
         if self.begun[device] is None:
@@ -74,42 +76,44 @@ class GrowingSchedule:
         self.kept[device] += self.request.keeps[kind]
         self.most_kept[device] = max(self.most_kept[device], self.kept[device])
 
-    def has_room(self, device):
+    def has_room(self, device: int) -> bool:
         """Tell whether the device can keep the activations of one more forward."""
         return self.kept[device] + self.request.keeps["F"] <= self.request.limits[device]
 
-    def cost(self):
-        """Return the objective: ticks until the last device is free, or of the longest device span."""
+    def cost(self) -> Any:
+        """Return the objective: ticks until the last device is free, or the longest device span."""
         begun = [0] * len(self.free) if self.request.objective == "makespan" else self.begun
         return max(end - begin for begin, end in zip(begun, self.free))
 
-    def schedule(self, name):
+    def schedule(self, name: str) -> Schedule:
         """Return the actions so far as a `Schedule`."""
         devices = tuple(map(tuple, self.orders))
         return Schedule(devices, self.request.n_stages, self.request.n_microbatches, name)
 
 
-# A given order with its times: as it is, or with each W put where its device would wait.
+# The times of a given order: as it is, or with each W moved to where its device would wait.
 
-def timed(request, orders, allowance=None):
+def timed(request: Request, orders: Sequence[Sequence[Any]], allowance: Any = None) -> Any:
     """Return the `GrowingSchedule` after the `orders`, or None if a device keeps more than its limit.
 
     Args:
-        orders: for each device, its actions; those of a schedule without faults, of the
-            kinds of `request`.
-        allowance: None, and the actions come as they are. Otherwise each W is taken out
+        request: the `Request`.
+        orders: for each device, its actions, of the kinds of `request`; a schedule
+            without faults.
+        allowance: None: the actions keep their order. Otherwise each W is taken out
             and put back, the oldest first, where its device would wait: if it fits into
-            the gap, or if without it the device had waited for more than `allowance`
-            ticks in all since its first action. A W also makes room for a forward that
-            finds none. Those left come at the end.
+            the gap, or if without it the device would have waited for more than
+            `allowance` ticks in all since its first action. A W is also put before a
+            forward that finds no room. Those left come at the end.
 
-    The order on each device is given, so it does not matter which one is looked at
-    first: each goes on until something is missing. Source of the rule: Qi et al. 2023,
-    arXiv 2401.10241, section 3.1.
+    The order on each device is given, so the devices can be taken in any order: each
+    goes on until something is missing. Source of the rule: Qi et al. 2023, arXiv
+    2401.10241, section 3.1.
     """
-    growing, waiting, filled = GrowingSchedule(request), {}, allowance is not None
+    growing, filled = GrowingSchedule(request), allowance is not None
+    waiting: dict = {}
     orders = [[action for action in order if not (filled and action.kind == "W")] for order in orders]
-    heads, weights = [0] * len(orders), [deque() for _ in orders]
+    heads, weights = [0] * len(orders), [deque[Action]() for _ in orders]
     ready = list(range(len(orders)))
     while ready:
         device = ready.pop()
@@ -136,7 +140,7 @@ def timed(request, orders, allowance=None):
 
 
 def _fill(growing, device, action, start, weights, allowance):
-    """Do the W that come before `action`, which could begin at `start`; return when it can begin then."""
+    """Do waiting W before `action`, which could begin at `start`; return when it can begin after them."""
     while weights:
         gap = start - growing.free[device]
         fits = gap >= growing.request.ticks["W"][weights[0].stage]
@@ -148,27 +152,26 @@ def _fill(growing, device, action, start, weights, allowance):
     return start
 
 
-# An order made action by action: of all that can begin first, a free device takes what a rule prefers.
+# An order made action by action: of all that can begin first, a free device takes the preferred one.
 
 class _Run:
-    """One pass through all actions, in the order of their starts, by rules.
+    """A search that does all actions once, in the order of their starts, by rules.
 
     Args:
         request: the `Request`.
         after_forward, after_backward: the kinds in the order in which a device prefers
-            them when the last thing that it did was a forward, or a backward or the
-            first half of one.
+            them after a forward, and after a B or an I.
         cap: for each stage, by how many micro-batches its forwards may be ahead of its
             backwards.
 
-    Of all that can begin, the device takes what can begin first; of these, the
-    preferred kind; of several forwards, the one of the latest stage, and of several
-    backwards, the one of the earliest, since these are closest to giving memory back; W
-    only where it would wait.
+    Of all actions that can begin, a device takes one that can begin first; of several,
+    one of the preferred kind; of several forwards, that of the last stage, and of
+    several backwards, that of the first stage, since these free memory soonest. W is
+    done only where the device would wait.
 
-    It always comes to an end: with several stages on a device, no forward begins after
-    which the micro-batches on their way, oldest first, would not find room for all that
-    they have still to do (Dijkstra's banker).
+    It always finishes: with several stages on a device, a forward begins only if
+    afterwards the micro-batches in flight, oldest first, still find room for all that
+    they have to do (Dijkstra's banker's algorithm).
 
     Attributes:
         stages: for each device, its stages.
@@ -190,11 +193,11 @@ class _Run:
         candidates = [self._candidates(device) for device in range(len(self.stages))]
         refused = set()
         while any(candidates):
-            # what can begin first comes next; of equals the lower rank by kind, then by stage
+            # the action that can begin first comes next; of equals, the lower rank by kind, then by stage
             device = min((r for r, found in enumerate(candidates) if found), key=lambda r: candidates[r][0])
             start, _, _, action = candidates[device][0]
             if action.kind == "F" and not self._has_room_after(action.stage):
-                # put aside until another action has been done, which may have released room
+                # leave it until another action has been done, which may have freed memory
                 candidates[device].pop(0)
                 refused.add(device)
                 continue
@@ -202,7 +205,7 @@ class _Run:
             self.done[action.kind][action.stage] += 1
             if action.kind != "W":
                 self.preferred[device] = self.after[action.kind]
-            # only this device, the one that gets its message, and those that were refused can do anything new
+            # only this device, the receiver of its message, and the refused ones can have a new candidate
             neighbour = action.stage + RULES[action.kind].way
             changed = refused | {device}
             if 0 <= neighbour < self.request.n_stages:
@@ -213,7 +216,7 @@ class _Run:
         return self.growing.orders
 
     def _candidates(self, device):
-        """Return what the device could do next, best first: (start, rank by kind, rank by stage, action)."""
+        """Return rows (start, rank by kind, rank by stage, action) that the device could do, best first."""
         found = []
         for stage in self.stages[device]:
             for kind in self.request.kinds:
@@ -225,7 +228,7 @@ class _Run:
         return sorted(found)
 
     def _can_do(self, action):
-        """Tell whether its stage has done what it needs, and, for a forward, has room within the cap."""
+        """Tell whether all that `action` needs is done, and whether cap and memory allow a forward."""
         kind, stage, i = action
         if i >= self.request.n_microbatches or any(self.done[need][stage] <= i for need in self.needs[kind]):
             return False
@@ -235,11 +238,11 @@ class _Run:
         return ahead < self.cap[stage] and self.growing.has_room(self.request.placement[stage])
 
     def _has_room_after(self, stage):
-        """Tell whether all micro-batches could still end, oldest first, after the stage's next forward.
+        """Tell whether all micro-batches could still finish, oldest first, after the stage's next forward.
 
-        When those before i have ended, its device keeps what later ones have there, and
-        needs room for what is left of the forwards of i. Other devices keep what they
-        have, so it is enough to look at this one.
+        When those before i have finished, the device keeps what later ones have there,
+        and needs room for the remaining forwards of i. Other devices keep what they
+        have, so it is enough to check this one.
         """
         device, (_, *backwards) = self.request.placement[stage], self.request.kinds
         forwards = {s: self.done["F"][s] + (s == stage) for s in self.stages[device]}
@@ -265,32 +268,33 @@ class Request(NamedTuple):
 
     Args:
         placement: the device of each stage.
-        n_microbatches: how many there are.
-        kinds: of actions, "FB" or "FIW"; the second one sends the gradient back, the
-            last one frees activations.
+        n_microbatches: the number of micro-batches.
+        kinds: the kinds of actions, "FB" or "FIW"; the second one sends the gradient
+            back, the last one frees activations.
         ticks: kind -> ticks on each stage.
-        keeps: kind -> by how much more its device keeps after it, in whole numbers.
+        keeps: kind -> by how much the kept activations of its device grow after it, in
+            whole numbers.
         limits: for each device, how much it can keep, in the same unit; each of its
             stages counts by itself.
         latency: ticks of a message between two devices.
-        objective: what is to be small, one of `OBJECTIVES`.
+        objective: what is minimized, one of `OBJECTIVES`.
     """
 
-    placement: tuple
+    placement: tuple[int, ...]
     n_microbatches: int
     kinds: str
-    ticks: dict
-    keeps: dict
-    limits: list
-    latency: float
+    ticks: dict[str, Any]
+    keeps: dict[str, Any]
+    limits: list[int]
+    latency: Any
     objective: str
 
     @property
-    def n_stages(self):
-        """How many stages there are, on all devices together."""
+    def n_stages(self) -> int:
+        """The number of stages, on all devices together."""
         return len(self.placement)
 
-    def in_whole_ticks(self):
+    def in_whole_ticks(self) -> tuple[Request, int]:
         """Return (request, unit): the same times in 1 / unit ticks, all whole, so that nothing is rounded."""
         exact = {kind: list(map(Fraction, row)) for kind, row in self.ticks.items()}
         latency = Fraction(self.latency)
@@ -300,9 +304,10 @@ class Request(NamedTuple):
 
 
 def request_of(
-    devices, microbatches, costs, most_alive, halves, latency, v=1, placement=None, kept_for_W=1,
-    objective="makespan",
-):
+    devices: int, microbatches: int, costs: Costs, most_alive: float | Sequence[float] | None, halves: bool,
+    latency: float, v: int = 1, placement: Sequence[int] | None = None, kept_for_W: float = 1,
+    objective: str = "makespan",
+) -> Request:
     """Return these arguments of `greedy_schedule` as a `Request`; raise `ValueError` for wrong ones."""
     devices, microbatches, v = check_sizes(devices, microbatches, v)
     latency = real_number("latency", latency, least=0, note=" ticks", clock=True)
@@ -317,9 +322,11 @@ def request_of(
     kept = Fraction(real_number("kept_for_W", kept_for_W, least=0, most=1))
     whole = kept.denominator
     keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
-    ticks, keeps = ({kind: of[kind] for kind in kinds} for of in (table, keeps))
     limits = [limit * whole for limit in limits]
-    return Request(tuple(placement), microbatches, kinds, ticks, keeps, limits, latency, objective)
+    return Request(
+        tuple(placement), microbatches, kinds, {kind: table[kind] for kind in kinds},
+        {kind: keeps[kind] for kind in kinds}, limits, latency, objective,
+    )
 
 
 def _placement(devices, v, placement):
@@ -337,16 +344,16 @@ def _placement(devices, v, placement):
 
 # The schedules with a name that answer a request: a search that starts from them never loses to one.
 
-INSTEAD = {"B": "IW", "I": "B", "W": ""}  # kind -> what does its work, where the order has no such kind
-NAME_ENDINGS = {"FB": "+whole", "FIW": "+halves"}  # what is added to a name then
+INSTEAD = {"B": "IW", "I": "B", "W": ""}  # kind -> the kinds that do its work, where it is not in use
+NAME_ENDINGS = {"FB": "+whole", "FIW": "+halves"}  # added to a name then
 
 
-def named_schedules(request):
+def named_schedules(request: Request) -> list[Schedule]:
     """Return the registered schedules with the placement of `request`, converted to its kinds of actions.
 
-    Those that keep several replicas are left out. Where halves are asked for, a
-    backward in one piece becomes its two halves in turn. Where they are not, an I
-    becomes a B, and its W is left out. Overlaps are taken apart.
+    Schedules with several copies of the network are left out. If the request has halves,
+    a B becomes an I and a W; if not, an I becomes a B, and its W is left out. Overlaps
+    are split.
     """
     devices = len(request.limits)
     v = request.n_stages // devices
@@ -395,29 +402,30 @@ def greedy_schedule(
             start of F to the end of B, or of W: a number, or one for each device. Of v
             stages on a device, each counts 1/v.
         halves: whether to split each backward into I and W.
-        v: stages a device, stage s on device s mod K; or else
-        placement: the device of each stage, for instance [0, 1, 1, 0] for a V.
+        v: the number of stages on each device, with stage s on device s mod K.
+        placement: instead of v, the device of each stage, such as [0, 1, 1, 0] for a V.
         latency: ticks of a message between two devices.
-        kept_for_W: the share of a micro-batch's activations that W needs: all that a
-            device keeps of it from the end of I to the end of W. In a Transformer's
-            block it is 32 h / (34 h + 5 a s), with h features, a heads and s tokens.
-        objective: what is to be small: "makespan", or "span", the longest device span,
+        kept_for_W: the share of a micro-batch's activations that a device keeps from
+            the end of I to the end of W. In a Transformer's block it is
+            32 h / (34 h + 5 a s), with h features, a heads and s tokens.
+        objective: what is minimized: "makespan", or "span", the longest device span,
             from the start of a device's first action to the end of its last one.
 
-    Raises `ValueError` for what makes no sense.
+    Raises:
+        ValueError: an argument is wrong, such as room for less than one micro-batch.
 
-    Every schedule with a name that has one copy of the network, these stages and this
-    memory is tried, so none of them is better. So are the orders that a few simple
-    rules make: after a forward a device prefers a backward, or another forward; after a
-    backward the same or the other. A cap keeps the forwards of a stage from running
-    ahead of its backwards by more than n (S - s) / S, rounded up: as 1F1B does on stage
-    s of S, where n = S, and ZB-H2 with n = 2S. Several caps, and no cap, are tried
-    under each rule. With halves, the W of each order are tried in other places, too.
+    All schedules with a name that have one copy of the network, these stages and this
+    memory are tried, so none of them is better. Then simple rules make more orders:
+    after a forward a device prefers a backward, or another forward; after a backward
+    the same or the other. A cap keeps the forwards of a stage from running ahead of its
+    backwards by more than n (S - s) / S, rounded up: as 1F1B does on stage s of S,
+    where n = S, and ZB-H2 with n = 2S. Several caps, and no cap, are tried with each
+    rule. With halves, the W of each order are tried in other places, too.
 
-    What is found is called "greedy", or by the name that its order has, with "+halves"
-    or "+whole" where the backwards of that were not as asked for, and "+filled" where
-    its W are in other places. Source: Qi et al. 2023, arXiv 2401.10241, section 3.1,
-    has these rules for W, and a search over a few choices.
+    The schedule is called "greedy", or by the name that its order has, with "+halves"
+    or "+whole" where the backwards of that order were changed, and "+filled" where its
+    W were moved. Source: Qi et al. 2023, arXiv 2401.10241, section 3.1, has these rules
+    for W, and a search over a few choices.
 
     >>> schedule = greedy_schedule(4, 8, most_alive=[4, 3, 2, 1])
     >>> print(schedule)
@@ -432,23 +440,23 @@ def greedy_schedule(
     return greedy_answer(request.in_whole_ticks()[0])[0]
 
 
-def greedy_answer(request):
+def greedy_answer(request: Request) -> tuple[Any, Any]:
     """Return (schedule, its cost by `request.objective`): the best draft with its W in the best places.
 
-    Of equally good ones it is the one that keeps least on its fullest device, and then
-    on all together.
+    Of equally good drafts it is the one that keeps the fewest activations on its fullest
+    device, then on all devices together.
     """
-    drafts = [
+    drafts: list[tuple[str, Any]] = [
         ("greedy", _Run(request, *rules, cap).orders())
         for rules in RULES_OF[request.kinds] for cap in _caps(request)
     ]
     drafts += [(schedule.name, schedule.devices) for schedule in named_schedules(request)]
-    # what `timed` is told: to leave the W where they are, or how long a device may wait and not do one
-    allowances = [None]
+    # for `timed`: None leaves each W where it is; a number is how long a device may wait without doing one
+    allowances: list = [None]
     if "W" in request.kinds:
         W = max(request.ticks["W"])
         allowances += [0, W, 4 * W, math.inf]
-    best, least = None, (math.inf,)
+    best, least = None, (math.inf, math.inf, math.inf)
     for allowance in allowances:
         for name, orders in drafts:
             growing = timed(request, orders, allowance)
@@ -461,7 +469,7 @@ def greedy_answer(request):
     return best, least[0]
 
 
-# By kinds of action, the rules: what a device prefers after a forward, and after a backward.
+# kinds of action -> rules: the kinds as a device prefers them after a forward, and after a backward
 RULES_OF = {
     "FB": [("BF", "BF"), ("FB", "FB"), ("BF", "FB")],
     "FIW": [("IFW", "IFW"), ("FIW", "FIW"), ("IFW", "FIW")],
@@ -469,7 +477,7 @@ RULES_OF = {
 
 
 def _caps(request):
-    """Return a list of caps: how many forwards each stage s of S may be ahead, n (S - s) / S rounded up."""
+    """Return a list of caps: for each stage s of S, n (S - s) / S rounded up, for several n; and no cap."""
     n_stages, room = request.n_stages, request.limits[request.placement[0]] // request.keeps["F"]
     most_stages = max(map(request.placement.count, request.placement))
     rooms = range(room - most_stages, room + 1)

@@ -1,14 +1,12 @@
-"""The schedules with a name, and what each states about itself.
-
-They are found in the files of the room `minipipe.schedules`.
-"""
+"""The schedules with a name, and their facts. They are found in the files of `minipipe.schedules`."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import currentframe, signature
 from pathlib import Path
+from typing import Any
 
 from ..checks import shown, spelled
 from ..registry import Registry
@@ -17,12 +15,14 @@ from .actions import ScheduleWarning
 COSTS = "F", "B", "I", "W", "c"
 
 
-def check_parameters(name, function, which, allowed):
-    """Raise `ValueError` unless a closed form takes K, M and some of the `allowed`, or there is none.
+def check_parameters(name: str, function: Callable | None, which: str, allowed: Sequence[str]) -> None:
+    """Raise `ValueError` unless a closed form takes K, M and some of the `allowed`, or is None.
 
     Args:
-        name: of the fact.
-        which: what the allowed ones are.
+        name: the name of the fact.
+        function: the closed form.
+        which: what the allowed ones are, for the error.
+        allowed: names of parameters.
     """
     if function is None:
         return
@@ -35,25 +35,26 @@ def check_parameters(name, function, which, allowed):
 
 @dataclass(frozen=True)
 class ScheduleFacts:
-    """What a schedule states about itself. Contract tests hold it to every fact.
+    """The facts of a schedule with a name. Contract tests check every one.
 
     Args:
-        makespan: its closed form, or None: by simulation. A function of K devices, M
-            micro-batches and those of the ticks F, B, I, W, c, by these names, that it
-            depends on, as for `ticks`: a device's share of the network, and a message.
-            It returns None where it does not hold; without c it holds for free links.
+        makespan: its closed form; None if only a simulation tells it. A function of K
+            devices, M micro-batches and those of the ticks F, B, I, W, c, by these
+            names, that it depends on, as for `ticks`: of a device's share of the
+            network, and of a message. It returns None where it does not hold; without c
+            it holds for free links.
         alive: the most micro-batches whose activations a device keeps: a function of K,
             M and `device`, or of K and M for the fullest device; None as for
             `makespan`.
         source: the paper, or "no known paper".
         title: what a sentence calls it, such as "Zero Bubble ZB-H1"; left out, its
             name.
-        also: {another name that the field has for it: where that is used}. It will do,
-            with a warning.
+        also: {another name of it in the literature: where that is used}. The name is
+            understood, with a warning.
         stages_per_device: how many stages each device has.
         copies: how many copies of the network share the devices.
-        flush: whether it ends each mini-batch before the next begins; without,
-            gradients are of older weights.
+        flush: whether it ends each mini-batch before the next begins; without a flush,
+            gradients belong to older weights.
     """
 
     makespan: Callable | None
@@ -75,9 +76,10 @@ class ScheduleFacts:
         """Return the makespan by the closed form, or None if it does not hold. B = I + W.
 
         Args:
-            c: the ticks of a message, on the way and as latency, where none waits for
-                another: if it is on the way for no longer than a stage's F or I takes,
-                with a port in and out of each device or without.
+            K, M: the numbers of devices and micro-batches.
+            F, I, W: the ticks of a device for its share of the network.
+            c: the ticks of a message, transfer and latency, provided that no message
+                waits for another: its transfer takes no longer than a stage's F or I.
 
         >>> SCHEDULES.load().facts["1f1b"].ticks(K=4, M=8, F=1, I=1, W=1, c=0.5)
         41.0
@@ -93,8 +95,7 @@ class ScheduleFacts:
     def peaks(self, K: int, M: int) -> list[float] | None:
         """Return the most micro-batches alive on each device by the closed form, or None, as for `ticks`.
 
-        Where only that of the fullest device has a closed form, the list has that one
-        number.
+        If only the fullest device has a closed form, the list has that one number.
 
         >>> SCHEDULES.load().facts["1f1b"].peaks(K=4, M=8), SCHEDULES.facts["v-min"].peaks(K=4, M=8)
         ([4, 3, 2, 1], [2])
@@ -128,9 +129,8 @@ def names_having(**facts: object) -> list[str]:
 def name_of(name: str) -> str:
     """Return the name in `SCHEDULES` that a text spells: case, spaces, "_" and "-" do not matter.
 
-    For another name that the field has for a schedule, such as "DAPPLE", a
-    `ScheduleWarning` says what it is called here. Raises `ValueError` for anything
-    else, with the nearest name.
+    For another name in the literature, such as "DAPPLE", a `ScheduleWarning` tells the
+    name here. Raises `ValueError` for anything else, with the nearest name.
 
     >>> name_of("1F1B"), name_of("ZB_H1")
     ('1f1b', 'zb-h1')
@@ -153,7 +153,7 @@ def name_of(name: str) -> str:
 
 
 def title_of(name: str) -> str:
-    """Return what a sentence calls the schedule of this name; a name that is not in `SCHEDULES` as it is.
+    """Return what a sentence calls the schedule of this name; a name that is not in `SCHEDULES` is unchanged.
 
     >>> title_of("zb-h1"), title_of("mine"), title_of("custom")
     ('Zero Bubble ZB-H1', 'mine', 'Your order')
@@ -165,7 +165,7 @@ def title_of(name: str) -> str:
 
 
 def family_of(name: str) -> str:
-    """Return the family of a schedule with a name, which is the file that has it.
+    """Return the family of a schedule with a name: the name of its file.
 
     >>> family_of("zb-h1")
     'zero bubble'
@@ -174,12 +174,12 @@ def family_of(name: str) -> str:
 
 
 def _other_names():
-    """Return {name that the field has for a schedule: its name here}."""
+    """Return {other name of a schedule in the literature: its name here}."""
     return {other: name for name, facts in SCHEDULES.load().facts.items() for other in facts.also}
 
 
 def _with_note(name):
-    """Return what the schedule is called here that the field calls `name`, with a warning; or None."""
+    """Return the name here of a schedule that the literature calls `name`, with a warning; or None."""
     others = _other_names()
     other = spelled(name, others)
     if other is None:
@@ -196,7 +196,7 @@ def _with_note(name):
     return ours
 
 
-def stages_per_device(name: object) -> int:
+def stages_per_device(name: Any) -> int:
     """Return how many stages the schedule called `name` has on each device; 1 for what is not a name.
 
     >>> stages_per_device("zb-v"), stages_per_device("1f1b")

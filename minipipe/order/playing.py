@@ -1,14 +1,20 @@
-"""A schedule performed action by action: whether it comes to its end, and who waits for whom if not."""
+"""A schedule performed action by action: whether it can finish, and if not, which device waits for which."""
+
+from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .actions import RULES, WEIGHT, Action, Fault, Overlap, before
 
+if TYPE_CHECKING:
+    from .schedule import Schedule
+
 
 class Standing(NamedTuple):
-    """Where a device stands in an order that cannot go on.
+    """The place at which a device stops in an order that cannot finish.
 
     Args:
         device, position, action: the device cannot start this action of its line, or
@@ -16,7 +22,7 @@ class Standing(NamedTuple):
         needs: the `Action` that must come first; None if the action itself is wrong, or
             waits for an exchange.
         source: the device that has `needs` still to do; None if no device has.
-        in_lane: whether the communication lane of the device stands, and not the lane
+        in_lane: whether the communication lane of the device stops, and not the lane
             that computes.
         words: a sentence that says so.
     """
@@ -32,12 +38,12 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Stop:
-    """Where an order stops that cannot come to its end; it prints as a sentence.
+    """The places at which an order that cannot finish stops; it prints as a sentence.
 
     Args:
         faults: the `Fault`s of the order.
         n_done: for each device, how many actions of its line it has done.
-        standing: {device: its `Standing`} of the devices that are not at their end.
+        standing: {device: its `Standing`} of the devices that have not finished.
         circle: devices that wait for each other, each for the next one and the last for
             the first; or [].
     """
@@ -52,13 +58,13 @@ class Stop:
         return f"{self.faults[0]}{f'; and {others} more fault' + 's' * (others > 1) if others else ''}"
 
 
-def play(schedule):
-    """Return None if all devices come to their end with everything done, else the `Progress` so far.
+def play(schedule: Schedule) -> Progress | None:
+    """Return None if all devices finish with everything done, else the `Progress` so far.
 
-    It needs no clock: the order of each device is given, so *whether* all is done does
+    This needs no clock: the order of each device is given, so *whether* all is done does
     not depend on *when*, and every schedule is played before it is run. Each device
-    goes on until something is missing, and is looked at again when that is there. Takes
-    time in proportion to the number of actions.
+    goes on until something is missing, and is tried again once that is done. Takes time
+    in proportion to the number of actions.
     """
     progress = Progress(schedule)
     ready = list(range(len(schedule.devices)))
@@ -73,33 +79,33 @@ def play(schedule):
 
 
 class Progress:
-    """How far the devices of a schedule are.
+    """The progress of the devices in a schedule.
 
     Attributes:
         left: for each device, the actions that it has still to do, in order.
-        lanes: for each device, the exchanges that it has started and that are not over,
-            in order.
+        lanes: for each device, the exchanges that it has started and that have not
+            ended, in order.
         done: for each stage and micro-batch, what has been done, as bits.
     """
 
-    def __init__(self, schedule):
+    def __init__(self, schedule: Schedule):
         self._schedule, kinds = schedule, schedule.kinds
         self.left = list(map(deque, schedule.devices))
-        self.lanes = [deque() for _ in schedule.devices]
+        self.lanes: list[deque[Action]] = [deque() for _ in schedule.devices]
         self.done = [bytearray(schedule.n_microbatches) for _ in range(schedule.n_stages)]
-        self._waiting = {}  # (what is not done yet, stage, micro-batch) -> the device that waits for it
-        self._updates = Counter()  # of (device, stage)
+        self._waiting: dict = {}  # (bits not done yet, stage, micro-batch) -> the device that waits for them
+        self._updates: Counter = Counter()  # of (device, stage)
         self._holders = [schedule.holders(stage) for stage in range(schedule.n_stages)]
         # (device, stage) -> whether the device has all parameters of the stage; None in an order without S.
-        # Where the order frees what it has gathered, devices have their own parts from the beginning.
-        self._whole = defaultdict(lambda: "X" not in kinds) if "S" in kinds else None
+        # Where the order frees what it has gathered, devices begin with only their own shards.
+        self._whole: Any = defaultdict(lambda: "X" not in kinds) if "S" in kinds else None
 
-    def can_begin(self, device, part):
-        """Tell whether nothing is missing for an action; if a message is, the device waits for it."""
+    def can_begin(self, device: int, part: Action) -> bool:
+        """Tell whether nothing is missing for an action; if a message is, note that the device waits."""
         kind, stage, i = part
         done, schedule, rule = self.done, self._schedule, RULES.get(kind)
-        exists = rule and 0 <= stage < len(done) and 0 <= i < schedule.n_microbatches
-        if not exists or schedule.device_of[schedule.copies[i]].get(stage) != device:
+        exists = 0 <= stage < len(done) and 0 <= i < schedule.n_microbatches
+        if rule is None or not exists or schedule.device_of[schedule.copies[i]].get(stage) != device:
             return False
         if done[stage][i] & (rule.needs | rule.forbids) != rule.needs:
             return False
@@ -113,7 +119,7 @@ class Progress:
             return False
         return not (self.lanes[device] and _waits_for(kind, stage, self.lanes[device]))
 
-    def perform(self, device, part):
+    def perform(self, device: int, part: Action) -> Sequence[int]:
         """Do an action; return the devices that can perhaps go on."""
         kind, stage, i = part
         rule = RULES[kind]
@@ -130,7 +136,7 @@ class Progress:
         return ()
 
     def _meet(self, device):
-        """End all exchanges that can end now that `device` has started one; return who took part.
+        """End all exchanges that can end now that `device` has started one; return the devices in them.
 
         An `A`, an `S` and a `G` only start an exchange. A lane works on one exchange
         after the other, so an exchange takes place when it is the first in the lanes of
@@ -147,8 +153,8 @@ class Progress:
                 took_part += devices
         return took_part
 
-    def deadlock(self):
-        """Return the `Fault` of an order whose actions are all right: who waits for whom, in a circle."""
+    def deadlock(self) -> Fault:
+        """Return the `Fault` of an order whose single actions are right: devices wait in a circle."""
         circle = self.circle(self.standing())
         remedy = ""
         if all(standing.in_lane for standing in circle):
@@ -156,42 +162,43 @@ class Progress:
         words = ", and ".join(standing.words for standing in circle)
         return Fault(f"deadlock: {words}{remedy}", circle[0].device, circle[0].position)
 
-    def stop(self, faults):
+    def stop(self, faults: Sequence[Fault]) -> Stop:
         """Return the `Stop` of an order with these `Fault`s."""
         said = {(fault.device, fault.position): fault for fault in reversed(faults)}
         places = self.standing()
         for place, standing in places.items():
-            if standing.needs is standing.source is None:  # what is wrong with the action itself
+            if standing.needs is standing.source is None:  # the action itself is wrong
                 words = said.get((standing.device, standing.position), standing.words)
                 places[place] = standing._replace(words=words)
         n_done = [len(line) - len(left) for line, left in zip(self._schedule.devices, self.left)]
-        # a device whose line is done stands in its communication lane
-        standing = {place[0]: places[place] for place in sorted(places, reverse=True)}
+        # a device that has done its line stops in its communication lane
+        by_device = {place[0]: places[place] for place in sorted(places, reverse=True)}
         circle = [standing.device for standing in self.circle(places)]
-        return Stop(list(faults), n_done, dict(sorted(standing.items())), circle)
+        return Stop(list(faults), n_done, dict(sorted(by_device.items())), circle)
 
-    def standing(self):
-        """Return {(device, whether its communication lane stands): `Standing`} of all that stand."""
-        to_come = {}  # {action: the device that has it still to do}
+    def standing(self) -> dict[tuple[int, bool], Standing]:
+        """Return {(device, whether its communication lane has stopped): `Standing`} of all that have."""
+        to_come: dict = {}  # {action: the device that has it still to do}
         for device, actions in enumerate(self.left):
             to_come |= {part: device for action in actions for part in action.parts}
         found = {(r, False): self._stands(r, to_come) for r, actions in enumerate(self.left) if actions}
         return found | {(r, True): self._lane_stands(r) for r, lane in enumerate(self.lanes) if lane}
 
-    def circle(self, places):
+    def circle(self, places: dict[Any, Standing]) -> list[Standing]:
         """Return a circle of `Standing`s, each of which waits for the next; [] if there is none.
 
         Args:
             places: as `standing` returns them.
         """
         for place in places:
-            path = []
+            path: list = []
             while place in places and place not in path:
                 path.append(place)
                 standing = places[place]
                 waits_for_lane = not standing.in_lane and standing.needs is None
-                theirs = standing.in_lane and bool(self.lanes[standing.source])
-                place = standing.source, waits_for_lane or theirs
+                source: Any = standing.source
+                theirs = standing.in_lane and bool(self.lanes[source])
+                place = source, waits_for_lane or theirs
             if place in path:
                 return [places[place] for place in path[path.index(place):]]
         return []
@@ -222,7 +229,7 @@ class Progress:
         return Standing(device, position, action, needs, source, False, said)
 
     def _lane_stands(self, device):
-        """Return the `Standing` of a communication lane, whose next exchange cannot end."""
+        """Return the `Standing` of a device's communication lane, whose next exchange cannot end."""
         lanes, mine = self.lanes, self.lanes[device][0]
         others = [r for r in self._holders[mine.stage] if not lanes[r] or lanes[r][0][:2] != mine[:2]]
         other = others[0]
@@ -235,10 +242,10 @@ class Progress:
 
 
 def _waits_for(kind, stage, lane):
-    """Return the exchanges in a device's lane that must be over before an action of this kind begins.
+    """Return the exchanges in a device's lane that must end before an action of this kind begins.
 
-    An update waits for the sum that it applies; an action that needs all parameters,
-    for their gather.
+    An update waits for the sum that it applies. An action that needs all parameters
+    waits for their gather.
     """
     ends = [exchange for exchange in lane if exchange.stage == stage]
     if kind == "U":

@@ -1,37 +1,46 @@
 """An order turned into programs for the devices of a cluster.
 
-First what travels between the stages, then what closes a mini-batch on a device, then
-the programs.
+First come the messages between stages, then the end of a mini-batch, then the programs.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from typing import Any
 
-from ..cluster import COMPUTE, Bytes, Cluster, Compute, Receive, Send, checked_ports, links_between
+from ..cluster import (
+    COMPUTE, Bytes, Cluster, Compute, Link, Port, Receive, Send, checked_ports, links_between,
+)
+from ..cluster.requests import Program
 from ..collectives import (
     OWNERS, Group, all_reduce_sum_and_gather, exchanged, reduce_scatter_sum_and_gather,
 )
 from ..sums import TreeSum
-from .actions import CLOSING, MEETING, RULES, SUMMED, Action, adding
+from .actions import CLOSING, MEETING, RULES, SUMMED, Action, Overlap, adding
+from .costs import Costs
 from .names import title_of
+from .schedule import Schedule
 
 
-# What travels between the stages.
+# The messages between stages.
 
-MAIN = ""  # what goes from stage to neighbouring stage, A or dA on the way back; skip connections have names
-NOTHING = None, {}  # (outgoing, skips) of what sends nothing; nobody writes into it
+MAIN = ""  # the name of A and dA between neighbouring stages; skip connections have names of their own
+NOTHING: tuple[None, dict] = None, {}  # (outgoing, skips) of an action that sends nothing; never written to
 
 
 class Wires:
-    """For each action of a schedule, what it waits for and what it sends.
+    """The messages that each action of a schedule waits for and sends.
 
     Args:
         schedule: a `Schedule` without faults.
         skips: (name, stage where it begins, stage where it ends) of each skip
-            connection from one stage to another: what a Fork puts aside travels to its
-            Join beside A, and the derivative by it travels back beside dA.
+            connection from one stage to another: the output of a Fork travels to its
+            Join in addition to A, and its gradient travels back in addition to dA.
         ranks: for each device of the schedule, its number on the cluster; left out, the
             same. With T shards there are T `Wires`, each with its own ranks.
+
+    Attributes:
+        placements: for each copy of the network, the device of each stage on the cluster.
 
     >>> from .actions import Action
     >>> from ..schedules import gpipe
@@ -44,52 +53,56 @@ class Wires:
     [('', 'B', 1, 1), ('s', 'B', 0, 0)]
     """
 
-    def __init__(self, schedule, skips=(), ranks=None):
+    def __init__(
+        self, schedule: Schedule, skips: Iterable[tuple[str, int, int]] = (),
+        ranks: Sequence[int] | None = None,
+    ):
         self.schedule = schedule
         self.ranks = range(len(schedule.devices)) if ranks is None else ranks
         self.placements = [
             [None if device is None else self.ranks[device] for device in placement]
             for placement in schedule.placements
         ]
-        self._stages_on = {}
+        self._stages_on: dict[int | None, set[int]] = {}
         for stage, device in chain(*map(enumerate, self.placements)):
             self._stages_on.setdefault(device, set()).add(stage)
         self._copy_of = schedule.copy_of or [0] * schedule.n_microbatches
         self._ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
 
-    def ends(self, part):
-        """What a part of an action waits for and what it sends, two lists of rows.
+    def ends(self, part: Action) -> tuple[list, list]:
+        """Return two lists of rows: the messages that `part` waits for, and those that it sends.
 
-        The first are (name, kind of the message, stage and device that send it), the
-        others (name, kind of the message, stage and device that get it).
+        A row is (name, kind of the message, the other stage, its device).
         """
         kind, stage, i = part
         return self._ends[self._copy_of[i]][kind][stage]
 
-    def stages_on(self, device):
-        """The stages of which a device on the cluster has a copy, in order."""
+    def stages_on(self, device: int) -> list[int]:
+        """Return the stages of which a device on the cluster has a copy, in order."""
         return sorted(self._stages_on.get(device, ()))
 
-    def holders(self, stage):
-        """The devices on the cluster that have a copy of the stage, in the order of the copies."""
+    def holders(self, stage: int) -> list[int]:
+        """Return the devices on the cluster that have a copy of the stage, in the order of the copies."""
         placed = dict.fromkeys(placement[stage] for placement in self.placements)
         return [device for device in placed if device is not None]
 
-    def group(self, stage, device):
-        """The `Group` of the devices that have a copy of the stage, for one of them; None if it is alone."""
+    def group(self, stage: int, device: int) -> Group | None:
+        """Return the `Group` of `device` and all others with a copy of the stage; None without others."""
         devices = self.holders(stage)
         if len(devices) == 1:
             return None
         # stays: sums and parameters are replaced in a run, never changed
         return Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
 
-    def device(self, stage, microbatch):
-        """The device on the cluster that has the stage, in that copy through which a micro-batch passes."""
+    def device(self, stage: int, microbatch: int) -> int | None:
+        """Return the device on the cluster that has the stage in the copy of this micro-batch."""
         return self.placements[self._copy_of[microbatch]][stage]
 
 
-def skips_across_stages(skips, places):
-    """(name, stage of its Fork, stage of its Join) of the skip connections from one stage to another.
+def skips_across_stages(
+    skips: dict[str, tuple[int, int]], places: Sequence[tuple[int, int]]
+) -> list[tuple[str, int, int]]:
+    """Return (name, stage of its Fork, stage of its Join) of each skip connection between two stages.
 
     Args:
         skips: {name: the indices of its Fork and its Join in the network}.
@@ -108,11 +121,11 @@ def _ends(placement, skips):
         placement: the device of each stage.
     """
     stages = range(len(placement))
-    ends = {kind: [([], []) for _ in stages] for kind in RULES}
+    ends: dict = {kind: [([], []) for _ in stages] for kind in RULES}
     connections = [(MAIN, stage, stage + 1) for stage in stages[:-1]] + list(skips)
     for kind, rule in RULES.items():
         for name, begin, end in connections if rule.way else ():
-            if None in (placement[begin], placement[end]):  # a stage that an order with faults leaves out
+            if None in (placement[begin], placement[end]):  # an order with faults leaves this stage out
                 continue
             source, to = (begin, end) if rule.way > 0 else (end, begin)
             waits_for, _ = ends[kind][to]
@@ -122,13 +135,13 @@ def _ends(placement, skips):
     return ends
 
 
-# What closes a mini-batch on a device: sums over copies of a stage and over tied layers, then updates.
+# The end of a mini-batch on a device: sums over copies of a stage and over tied layers, then updates.
 
 class Closing:
-    """When a device sums, updates and gathers: at the end of a mini-batch, or where its order says so.
+    """The times at which a device sums, updates and gathers: where its order says so, or at its end.
 
-    What is sent then, and what becomes of what arrives, knows the stage: its programs
-    `all_reduce`, `reduce_scatter` and `gather`.
+    The stage does the exchanges, by its programs `all_reduce`, `reduce_scatter` and
+    `gather`.
 
     Args:
         wires: the `Wires` of the `Schedule`, which may have all-reduces and updates in
@@ -140,7 +153,9 @@ class Closing:
         algorithm: the all-reduce, one of `minipipe.collectives.ALL_REDUCES`.
     """
 
-    def __init__(self, wires, device, stages, sum_tied, algorithm):
+    def __init__(
+        self, wires: Wires, device: int, stages: dict, sum_tied: Callable | None, algorithm: str
+    ):
         schedule, self._device = wires.schedule, wires.ranks[device]
         self._sum_tied, self._algorithm = sum_tied, algorithm
         self._last = schedule.n_microbatches - 1
@@ -149,7 +164,8 @@ class Closing:
         self._groups = {stage: wires.group(stage, self._device) for stage in own}
         summing = adding(SUMMED, schedule.kinds)
         self._has_sums, self._has_U = bool(summing), "U" in schedule.kinds
-        self._started, times = [], Counter()  # [(action, a name of its own)]: a gather may come several times
+        self._started: list = []  # (action, unique name): a gather may come several times
+        times: Counter = Counter()
         for action in schedule.devices[device] if schedule.kinds & MEETING else ():
             if action.kind in MEETING:
                 times[action] += 1
@@ -157,14 +173,15 @@ class Closing:
                 self._started.append((action, name))
         self._sums = [action for action, _ in self._started if action.kind in summing]
         self._is_waited_for = "X" in schedule.kinds  # the end of a gather
-        self._to_start, self._coming = iter(self._started), {}  # stage -> the name of the gather under way
-        self._over = set()  # the names of sums that this device knows to be over
+        self._to_start = iter(self._started)
+        self._coming: dict[int, str] = {}  # stage -> the name of the gather in flight
+        self._over: set[str] = set()  # the names of sums that this device knows to be complete
 
-    def around(self, perform):
-        """`perform`, as `program` takes it, with what closes a mini-batch.
+    def around(self, perform: Callable[..., Program]) -> Callable[..., Program]:
+        """Return `perform`, as `program` takes it, extended by the actions that close a mini-batch.
 
-        An `A`, an `S` and a `G` only start an exchange; a `U` first waits for the sums
-        that it applies, and what needs all parameters for their gather.
+        An `A`, an `S` and a `G` only start an exchange. A `U` first waits for the sums
+        that it applies; an action that needs all parameters waits for their gather.
         """
         def perform_any(action, inputs):
             if action.kind in MEETING:
@@ -184,8 +201,8 @@ class Closing:
 
         return perform_any
 
-    def communicate(self):
-        """The program of the communication lane: the exchanges, in the order in which they are started."""
+    def communicate(self) -> Program:
+        """A program for the communication lane: do the exchanges, in the order in which they are started."""
         for action, name in self._started:
             yield Receive(f"the start of {name}", self._device)
             yield from self._exchange(*action)
@@ -195,8 +212,8 @@ class Closing:
             elif self._is_waited_for:
                 yield Send(f"the end of {name}", None, self._device)
 
-    def close(self):
-        """A program that does what the order has left to the end of the mini-batch."""
+    def close(self) -> Program:
+        """A program: do the sums that the order has left to the end of the mini-batch."""
         if not self._has_sums and not self._has_U:
             for stage in self._stages:
                 yield from self._exchange("A", stage, self._last)
@@ -212,7 +229,7 @@ class Closing:
                 yield Receive(_end(action), self._device)
 
     def _exchange(self, kind, stage, i):
-        """A program: an `A`, `S` or `G` of a stage, with the other devices that have a copy of it."""
+        """A program: do an `A`, `S` or `G` of a stage with the other devices that have a copy of it."""
         group, own = self._groups[stage], self._stages[stage]
         # all devices of a group make its calls in the same order, by which their messages find each other
         if group is not None and kind == "A":
@@ -230,34 +247,34 @@ class Closing:
 
 
 def _end(action):
-    """One name for the `A` or `S` of a mini-batch, which is over then, and its `U`, which waits for that."""
+    """Return the message that an `A` or `S` sends at its end, for which the `U` of its mini-batch waits."""
     return f"the end of the sum of stage {action.stage} up to micro-batch {action.microbatch}"
 
 
-def gather_parameters(group, part):
-    """A program: return the parts of a stage's parameters of all ranks. part: this rank's."""
+def gather_parameters(group: Group, part: list) -> Program:
+    """A program: return the shards of a stage's parameters on all ranks. part: that of this rank."""
     return exchanged(group, lambda rank: part, group.begin("gather of parameters"))
 
 
 class WithoutNumbers:
-    """Stand for a stage in a run that has only ticks.
+    """A stand-in for a stage in a run that has only ticks.
 
     Args:
-        n_bytes: of its gradients, and of its parameters.
+        n_bytes: the bytes of its gradients, and of its parameters.
     """
 
-    def __init__(self, n_bytes=0):
+    def __init__(self, n_bytes: int = 0):
         self._n_bytes = n_bytes
 
-    def all_reduce(self, i, group, algorithm):
+    def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
         """A program: send the messages of an all-reduce of gradients."""
         return all_reduce_sum_and_gather(group, self._total(group), (), algorithm)
 
-    def reduce_scatter(self, i, group):
+    def reduce_scatter(self, i: int, group: Group) -> Program:
         """A program: send the messages of a reduce-scatter of gradients."""
         return reduce_scatter_sum_and_gather(group, self._total(group), ())
 
-    def gather(self, group):
+    def gather(self, group: Group) -> Program:
         """A program: send the messages of a gather of parameters."""
         return gather_parameters(group, [Bytes(self._n_bytes // group.size)])
 
@@ -269,25 +286,30 @@ class WithoutNumbers:
 
 # The programs.
 
-def program(order, wires, perform, close=()):
+def program(
+    order: Sequence[Action | Overlap], wires: Wires, perform: Callable[..., Program],
+    close: Iterable = (),
+) -> Program:
     """The pipeline on one device: receive what an action needs, perform it, send what it gives.
 
-    Messages are called as the actions that they come from.
+    Messages have the names of the actions that send them.
 
     Args:
         order: the actions of the device.
         wires: the `Wires` between the stages.
         perform: `perform(action, inputs)` is a program, too. For each part of the
-            action, inputs has (incoming, skips), what has come from the neighbouring
-            stage, and {name: what a skip connection has brought}; and the list that it
-            returns has (outgoing, skips), what is to be sent on in the same way.
+            action, `inputs` has (incoming, skips): the message of the neighbouring
+            stage, and {name: the message of a skip connection}. The program returns a
+            list with (outgoing, skips) for each part, the messages to send.
         close: the program that follows the last action.
     """
     for action in order:
-        inputs, outlets = [], []
+        inputs: Any = []
+        outlets = []
         for part in action.parts:
             waits_for, sends = wires.ends(part)
-            incoming, skips = None, {}
+            incoming: Any = None
+            skips: Any = {}
             for name, message, stage, source in waits_for:
                 label = Action(message, stage, part.microbatch)
                 if name == MAIN:
@@ -297,12 +319,12 @@ def program(order, wires, perform, close=()):
             inputs.append((incoming, skips))
             outlets.append((part, sends))
         results = yield from perform(action, inputs)
-        # let go before sending: a device that waits for its next message keeps no array of this one alive
+        # drop them before sending: a device that waits for its next message keeps no array of this one alive
         inputs = incoming = skips = None
         for part, sends in outlets:
             outgoing, skips = results.pop(0)
             for name, message, _, to in sends:
-                # an I sends what a B sends: who receives it need not know that the backward is in halves
+                # an I has the messages of a B: a receiver need not know whether the backward is in halves
                 label = part if message == part.kind else part._replace(kind=message)
                 if name == MAIN:
                     yield Send(label, outgoing, to)
@@ -313,17 +335,17 @@ def program(order, wires, perform, close=()):
 
 
 def programs_of_schedule(
-    wires, perform_on, stages=None, sum_tied=None, all_reduce=OWNERS, n_done=None
-):
-    """The programs of the devices, one for each line of the schedule of `wires`, as a `Cluster` takes them.
+    wires: Wires, perform_on: Callable[[int], Callable[..., Program]], stages: dict | None = None,
+    sum_tied: Callable | None = None, all_reduce: str = OWNERS, n_done: Sequence[int] | None = None,
+) -> list[dict[str, Program]]:
+    """Return the programs of the devices, one for each line of the schedule, as a `Cluster` takes them.
 
     Args:
         wires: as for `program`.
         perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
         stages, sum_tied: as for `Closing`; left out in a run without numbers.
-        all_reduce: the algorithm by which copies of a stage put their gradients
-            together.
-        n_done: for each device, how many of its actions it does before it stands; left
+        all_reduce: the algorithm by which copies of a stage sum their gradients.
+        n_done: for each device, how many of its actions it does before it stops; left
             out, it does all.
     """
     programs, schedule = [], wires.schedule
@@ -342,21 +364,24 @@ def programs_of_schedule(
 
 
 def _stands(device):
-    """A program that waits for what never comes."""
+    """A program that waits for a message that never comes."""
     yield Receive("what an order that cannot go on lacks", device)
 
 
 def cluster_of(
-    programs, schedule, costs, link, holdings=None, memory_limit=None, ports=(), shares=None, samples=None
-):
-    """A cluster that runs the programs of a schedule.
+    programs: Sequence, schedule: Schedule, costs: Costs, link: Link | dict,
+    holdings: Sequence[Callable[[], dict]] | None = None, memory_limit: float | None = None,
+    ports: Port | Sequence[Port] = (), shares: Sequence[int] | None = None, samples: Any = None,
+) -> Cluster:
+    """Return a cluster that runs the programs of a schedule.
 
     Args:
-        programs: as `programs_of_schedule` gives them.
+        programs: the result of `programs_of_schedule`.
+        schedule: the `Schedule`, with its title and stages.
         costs, link: the ticks of its actions, and of its messages.
         holdings, memory_limit, ports: as for `Cluster`.
         shares: for each device, how many stages share it; left out, as in the schedule.
-        samples: of a micro-batch, on the average; None where there are no data.
+        samples: the mean samples of a micro-batch; None in a run without data.
     """
     links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}
@@ -371,10 +396,10 @@ def cluster_of(
     return cluster
 
 
-def perform_without_numbers(costs, stages):
+def perform_without_numbers(costs: Costs, stages: int) -> Callable[[int], Callable[..., Program]]:
     """Return a `perform_on` for `programs_of_schedule`: it takes the ticks and sends the bytes of `costs`."""
     sizes = costs.bytes_sent(stages)
-    sent = {kind: [NOTHING] * stages for kind in RULES}  # kind -> for each stage, (outgoing, skips)
+    sent: dict = {kind: [NOTHING] * stages for kind in RULES}  # kind -> for each stage, (outgoing, skips)
     for kind, rule in RULES.items():
         for stage in range(stages):
             neighbour = stage + rule.way

@@ -1,4 +1,4 @@
-"""`build`: the schedule that a name, a text, a file or a function says. Whoever takes a schedule asks it."""
+"""`build`: read a schedule from a name, a text, a file or a function, for all that take a schedule."""
 
 import re
 import sys
@@ -8,6 +8,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
 from pathlib import Path, PurePath
 
+from typing import Any
+
 from ..checks import shown, whole_number
 from .actions import RULES, ScheduleError
 from .costs import check_number_of_actions
@@ -15,8 +17,8 @@ from .csv_format import read_text
 from .names import SCHEDULES, name_of, names_having
 from .schedule import Schedule, copies_of, lines_of
 
-DEVICES, MICROBATCHES = 4, 8  # where a name or a function is given no sizes
-TABLE, TEXT, CODE = ".csv", ".txt", ".py"  # how the names of files end
+DEVICES, MICROBATCHES = 4, 8  # the sizes for a name or a function without sizes
+TABLE, TEXT, CODE = ".csv", ".txt", ".py"  # the endings of files
 KINDS = "|".join(map(re.escape, RULES))
 LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+[\s,&])", re.IGNORECASE)  # the begin of a device's line
 
@@ -24,30 +26,31 @@ LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+[\s,&])", re.IGNORECASE)  # 
 def build(
     what: object, devices: int | None = None, microbatches: int | None = None, *, stages: int | None = None
 ) -> Schedule:
-    """Return the `Schedule` that `what` says. Networks, `compare`, `simulate` and `check` read it by this.
+    """Return the `Schedule` that `what` describes. Networks, `compare`, `simulate` and `check` call it, too.
 
     Args:
-        what: whatever says a schedule:
+        what: one of these:
 
             - a name, such as "1f1b", as `name_of` reads it;
             - a `Schedule`;
-            - a text with a line for each device, such as "F0 B0", or as a schedule prints; or a list
-              with a line for each device, which may be a list of actions itself;
-            - a path that ends in ".csv", of a table as PyTorch's pipelining reads and writes it,
-              or in ".txt", of a text; the schedule has the name of the file;
-            - a function (device, K, M), which returns the actions of that device, such as
-              [("F", 0), ("F", 1), ("B", 0), ("B", 1)] or ["F0", "F1", "B0", "B1"];
-            - a function (K, M), which returns a `Schedule`. It is told from the other by its number of
-              parameters;
-            - "my_pipeline.py:one_f_one_b": what has this name in that file.
+            - a text with a line for each device, such as "F0 B0", or as a schedule
+              prints; or a list with a line, or a list of actions, for each device;
+            - a path that ends in ".csv", of a table as PyTorch's pipelining reads and
+              writes it, or in ".txt", of a text; the schedule has the name of the file;
+            - a function (device, K, M), which returns the actions of that device, such
+              as [("F", 0), ("F", 1), ("B", 0), ("B", 1)] or ["F0", "F1", "B0", "B1"];
+            - a function (K, M), which returns a `Schedule`; the number of parameters
+              tells the two apart;
+            - "my_pipeline.py:one_f_one_b": the object with this name in that file.
         devices: K. Left out, as many as `what` has; 4 for a name and for a function.
         microbatches: M. Left out, as many as `what` has; 8 for a name and for a function.
-        stages: instead of `devices`, the stages of a network: where a schedule puts v stages on each device,
-            it has stages / v devices. A function of K gets stages / v, too.
+        stages: instead of `devices`, the stages of a network: a schedule with v stages
+            on each device has stages / v devices. A function of K gets stages / v, too.
 
     Raises:
-        ValueError: for sizes that do not fit, and for what says no schedule. What a function of yours raises
-            comes through as it is. Whether the schedule can run is not looked at, see `Schedule.validate`.
+        ValueError: sizes do not fit, or `what` is not a schedule. An error in your own
+            function passes through. The schedule is not validated here, see
+            `Schedule.validate`.
 
     >>> build("zb-v", 4, 8) == build("ZB_V", stages=8, microbatches=8)
     True
@@ -67,11 +70,11 @@ def build(
     return said(K, M) if stages is None else _of_stages(said, K, M)
 
 
-def said_by(what):
-    """Return a `Schedule`, or a function (K, M) -> `Schedule`, which for a name is the one in `SCHEDULES`.
+def said_by(what: Any) -> Any:
+    """Return a `Schedule`, or a function (K, M) -> `Schedule`: for a name, the one in `SCHEDULES`.
 
     Args:
-        what: as for `build`, which gives it its sizes.
+        what: as for `build`.
     """
     if not may_say_a_schedule(what):
         raise ValueError(
@@ -106,7 +109,7 @@ def may_say_a_schedule(what: object) -> bool:
 
 
 def registered_name(builder: object) -> str | None:
-    """Return the name that a builder has in `SCHEDULES`, or None."""
+    """Return the name of a builder in `SCHEDULES`, or None."""
     return next((name for name, one in SCHEDULES.load().items() if one is builder), None)
 
 
@@ -131,9 +134,9 @@ def _of_file(path):
 
 
 def _defined_in(path, name):
-    """Run a file of Python, and return what it calls `name`; raise `ValueError` if that is nothing.
+    """Run a file of Python, and return its object `name`; raise `ValueError` if there is none.
 
-    It may import what lies in its folder.
+    The file may import others in its folder.
     """
     if not path.is_file():
         raise ValueError(f"cannot read {path}: there is no such file")
@@ -156,18 +159,18 @@ def _defined_in(path, name):
 
 @dataclass(frozen=True)
 class FromFunction:
-    """A function (K, M) -> `Schedule` that asks one of yours, of (device, K, M) or of (K, M).
+    """A function (K, M) -> `Schedule` that calls one of yours.
 
     Args:
-        function, name: yours, and what it is called.
-        n_parameters: 3 or 2.
+        function, name: your function, and its name.
+        n_parameters: 3 for a function (device, K, M), 2 for (K, M).
     """
 
     function: Callable
     name: str
     n_parameters: int
 
-    def __call__(self, K, M):
+    def __call__(self, K: int, M: int) -> Schedule:
         if self.n_parameters == 3:
             orders = lines_of(
                 (self.function(r, K, M) for r in range(K)), lambda r: f"{self.name}({r}, {K}, {M})"
@@ -183,11 +186,11 @@ class FromFunction:
 
 
 def _number_of_parameters(function, name):
-    """Return 2 or 3, with how many arguments a function can be called; raise `ValueError` for others."""
+    """Return whether a function takes 2 or 3 arguments; raise `ValueError` for another number."""
     for n in (2, 3):
         try:
             signature(function).bind(*range(n))
-        except (TypeError, ValueError):  # ValueError: nobody knows what it takes
+        except (TypeError, ValueError):  # ValueError: its parameters are unknown
             continue
         return n
     try:
@@ -207,7 +210,7 @@ def names_for(
 ) -> list[str]:
     """Return the names of the schedules that exist for these sizes; `build` says why the others do not.
 
-    They are those of one mini-batch: no schedule without a flush.
+    Schedules without a flush are left out.
 
     Args:
         devices, microbatches, stages: as for `build`.
@@ -228,7 +231,7 @@ def names_for(
 
 
 def _checked_sizes(devices, microbatches, stages):
-    """Return {name: size} of the sizes that are given; raise `ValueError` for those without sense."""
+    """Return {name: size} of the given sizes; raise `ValueError` for wrong ones."""
     if devices is not None and stages is not None:
         raise ValueError(f"devices={devices} and stages={stages} say the same: leave one of them out")
     sizes = {"devices": devices, "microbatches": microbatches, "stages": stages}
@@ -236,7 +239,7 @@ def _checked_sizes(devices, microbatches, stages):
 
 
 def _fitting(schedule, sizes):
-    """Return a schedule that is there; raise `ValueError` if it has other sizes than asked for."""
+    """Return `schedule`; raise `ValueError` if it has other sizes than asked for."""
     has = {
         "devices": len(schedule.devices), "microbatches": schedule.n_microbatches, "stages": schedule.n_stages
     }
@@ -251,10 +254,10 @@ def _fitting(schedule, sizes):
 
 
 def _of_stages(builder, stages, microbatches):
-    """Return the schedule of a builder for a network of so many stages.
+    """Return the schedule of a builder for a network of `stages` stages.
 
-    How many stages a schedule of `SCHEDULES` puts on each device is known; for another
-    builder it is what its schedule for one stage a device shows.
+    `SCHEDULES` knows the stages per device of its own; for another builder they are
+    counted in the schedule that it makes for one stage per device.
     """
     name = registered_name(builder)
     v, deeper = 0, 1 if name is None else SCHEDULES.facts[name].stages_per_device

@@ -4,7 +4,7 @@ from __future__ import annotations  # a `Schedule` may name itself
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -22,12 +22,12 @@ from .csv_format import parse_table, read_text, table_text
 from .faults import faults, is_count, wrong_form
 
 
-# What follows from the actions alone: how many micro-batches there are, and copies of the network.
+# What the actions alone tell: the number of micro-batches, and the copies of the network.
 
-def n_microbatches_of(devices):
-    """Return how many micro-batches there are: one more than the largest that several devices have.
+def n_microbatches_of(devices: Sequence[Sequence[Action | Overlap]]) -> int:
+    """Return the number of micro-batches: one more than the largest index that several devices have.
 
-    So an action that names one too many is to blame, rather than all others that lack
+    So a single action with too large an index is the fault, not all devices that lack
     it.
     """
     on = _devices_of(devices, lambda part: part.microbatch)
@@ -35,11 +35,11 @@ def n_microbatches_of(devices):
     return 1 + max([i for i in on if not several or len(on[i]) > 1] or on)
 
 
-def copies_of(devices):
+def copies_of(devices: Sequence[Sequence[Action | Overlap]]) -> tuple[int, ...]:
     """Return for each micro-batch the copy of the network that it passes through; () if there is one copy.
 
-    Each copy has all stages, each of them on a device where no other copy has it.
-    Whatever else puts a stage on several devices is left to be called a fault.
+    Each copy has all stages, each of them on a device where no other copy has it. If a
+    stage is on several devices otherwise, the result is (), and `faults` reports it.
     """
     on = _devices_of(devices, lambda part: (part.microbatch, part.stage))
     n_microbatches, n_stages = (1 + max(place) for place in zip(*on))
@@ -54,7 +54,7 @@ def copies_of(devices):
 
 def _devices_of(devices, what):
     """Return {what(action): the devices that have such an action}."""
-    found = {}
+    found: dict = {}
     for device, order in enumerate(devices):
         for action in order:
             for part in action.parts:
@@ -62,19 +62,24 @@ def _devices_of(devices, what):
     return found
 
 
-def lines_of(orders, name_of_line="line {}".format):
+def lines_of(
+    orders: Iterable, name_of_line: Callable[[int], str] = "line {}".format
+) -> tuple[tuple[Action | Overlap, ...], ...]:
     """Return for each device the tuple of its actions.
 
     Args:
-        orders: for each device a text, such as "F0 2F0 B0", which may begin with "device 0:"; or a list,
-            whose items are `Action`s, words of such a text, or ("F", 0) for the device's own stage and
-            ("F", 2, 0) for stage 2.
-        name_of_line: a function of a device, which returns what an error calls its order.
+        orders: for each device a text, such as "F0 2F0 B0", which may begin with
+            "device 0:"; or a list, whose items are `Action`s, words of such a text, or
+            ("F", 0) for the device's own stage and ("F", 2, 0) for stage 2.
+        name_of_line: a function of a device, which returns the name of its order in
+            errors.
 
     Raises:
-        ScheduleError: some words or items are not actions; its `faults` has each of them.
+        ScheduleError: some words or items are not actions; its `faults` has each of
+            them.
     """
-    devices, faults = [], []
+    devices: list[list[Action | Overlap]] = []
+    faults = []
     for device, order in enumerate(orders):
         is_text, name = isinstance(order, str), name_of_line(device)
         items = re.sub(r"^\s*device \d+:", "", order).split() if is_text else items_of(order)
@@ -114,24 +119,24 @@ def _action(item, device):
 
 @dataclass(frozen=True)
 class Schedule:
-    """For each device, in order, the `Action`s (and `Overlap`s of two) that it performs.
+    """The order of work: for each device, the `Action`s (and `Overlap`s of two) that it performs.
 
-    An order may say when the gradients of a stage are added up over all copies of the
-    network (`A`), and when the stage is updated (`U`); then it says so for all of them.
-    If it does not, both come behind it.
+    An order may say when the gradients of a stage are summed over all copies of the
+    network (`A`), and when the stage is updated (`U`); then it must do so for all
+    stages. If it does not, sums and updates come after it.
 
-    Builders such as `gpipe` make one, and `from_text` reads one; `placements` says on
-    which device each stage is. `faults()` lists all that is wrong with it, `validate()`
-    raises `ScheduleError` if that is anything.
+    Builders such as `gpipe` make a schedule, and `from_text` reads one; `placements`
+    says on which device each stage is. `faults()` lists all faults, and `validate()`
+    raises `ScheduleError` if there are any.
 
     Args:
         devices: a tuple of tuples of actions, one for each device.
-        n_stages, n_microbatches: how many there are of each.
-        name: what pictures and errors call it.
-        copy_of: where there are several copies of the network, the copy that each
-            micro-batch passes through, 0, 1, ...; the copies have the same parameters,
-            and the sum of their gradients. They may share devices (Chimera) or not
-            (data parallelism). Empty: there is one.
+        n_stages, n_microbatches: the numbers of stages and micro-batches.
+        name: its name in pictures and errors.
+        copy_of: for each micro-batch, the copy of the network that it passes through,
+            0, 1, ...; the copies have the same parameters, and the sum of their
+            gradients. They may share devices (Chimera) or not (data parallelism).
+            Empty: there is one copy.
         versions: for each stage, the number of updates in the weights with which it
             works on each micro-batch, forward and backward. Empty: each stage works on
             all micro-batches before its first update, as in a synchronous schedule.
@@ -153,7 +158,7 @@ class Schedule:
     copy_of: tuple[int, ...] = ()
     versions: tuple[tuple[int, ...], ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Turn lists into tuples, and NumPy's numbers into Python's; raise `ScheduleError` for others."""
         devices, versions = (
             [tuple(listed(f"{name}[{k}]", row, 0)) for k, row in enumerate(listed(name, rows, 0))]
@@ -174,7 +179,7 @@ class Schedule:
         cls, lines: str | Sequence[str], microbatches: int | None = None, name: str = "custom",
         copy_of: Sequence[int] = (), versions: Sequence[Sequence[int]] = (),
     ) -> Schedule:
-        """Return the schedule in a text, one line of actions a device; raise `ScheduleError` for any other.
+        """Return the schedule in a text, one line of actions a device; `ScheduleError` if it is none.
 
         Args:
             lines: a list of strings, or one string with line breaks. An action is `F0`,
@@ -213,8 +218,10 @@ class Schedule:
                 micro-batches go through the same stages on other devices.
 
         Cells of communication, which PyTorch's tables have unless they are
-        `compute_only`, are left out with a `ScheduleWarning`. Raises `ScheduleError`
-        with every cell that is something else, and for a file that is not there.
+        `compute_only`, are left out with a `ScheduleWarning`.
+
+        Raises:
+            ScheduleError: some cells are not actions, or there is no such file.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True
@@ -222,7 +229,7 @@ class Schedule:
         is_table = isinstance(source, str) and ("," in source or "\n" in source)
         if not isinstance(source, (str, PathLike)):
             raise ScheduleError(f"source={shown(source)} must be a path, or the table as text")
-        text = source if is_table else read_text(source)
+        text = str(source) if is_table else read_text(source)
         if name is None:
             name = "custom" if is_table else Path(source).stem
         try:
@@ -235,12 +242,14 @@ class Schedule:
             raise error if is_table else ScheduleError(f"{source}: {error}") from None
 
     @classmethod
-    def of_devices(cls, devices, microbatches=None, name="custom", copy_of=(), versions=()):
-        """Return the schedule with these orders; stages and micro-batches are as many as occur.
+    def of_devices(
+        cls, devices: tuple[tuple[Action | Overlap, ...], ...], microbatches: int | None = None,
+        name: str = "custom", copy_of: Any = (), versions: Any = (),
+    ) -> Schedule:
+        """Return the schedule with these orders; its sizes are one more than the largest indices in them.
 
-        Each device has a stage of its own, unless `copy_of` says that some have the
-        stages of others. `ScheduleError` for no actions, or for some that are too few
-        for their numbers.
+        There are at least as many stages as devices, unless `copy_of` has several
+        copies. `ScheduleError` if there are no actions, or too few for their indices.
         """
         copy_of = listed("copy_of", copy_of, 0)
         actions = [part for action in chain(*devices) for part in action.parts]
@@ -267,7 +276,7 @@ class Schedule:
         return cls(devices, n_stages, microbatches, name, copy_of, versions)
 
     def parts(self, device: int) -> list[Action]:
-        """Return the `Action`s of a device in order, with overlaps taken apart."""
+        """Return the `Action`s of a device in order, with overlaps split."""
         return [part for action in self.devices[device] for part in action.parts]
 
     @cached_property
@@ -276,17 +285,17 @@ class Schedule:
         lines = enumerate(self.devices)
         return {(r, part): at for r, line in lines for at, action in enumerate(line) for part in action.parts}
 
-    def walk(self):
-        """Yield (device, `Action`, how many updates of its stage the device has made before) for each."""
+    def walk(self) -> Iterator[tuple[int, Action, int]]:
+        """Yield (device, `Action`, number of earlier updates of its stage on the device) for each action."""
         for device in range(len(self.devices)):
-            updates = Counter()
+            updates: Counter = Counter()
             for part in self.parts(device):
                 yield device, part, updates[part.stage]
                 updates[part.stage] += part.kind == "U"
 
     @property
     def n_copies(self) -> int:
-        """How many copies of the network there are."""
+        """The number of copies of the network."""
         return 1 + max(self.copy_of, default=0)
 
     @cached_property
@@ -303,7 +312,7 @@ class Schedule:
     @cached_property
     def devices_of(self) -> list[dict[int, set[int]]]:
         """For each copy of the network, {stage: a set of its devices}; several only in a faulty schedule."""
-        found = [{} for _ in range(self.n_copies)]
+        found: list[dict[int, set[int]]] = [{} for _ in range(self.n_copies)]
         for device in range(len(self.devices)):
             several, parts = len(found) > 1, self.parts(device)
             for stage, i in {(stage, microbatch if several else 0) for _, stage, microbatch in parts}:
@@ -339,7 +348,7 @@ class Schedule:
 
     @cached_property
     def stages_on(self) -> list[int]:
-        """For each device, how many stages share it; those of the copy with the most on it, if of several."""
+        """For each device, how many stages share it; of several copies, that with the most stages counts."""
         counts = [Counter(placement) for placement in self.placements]
         return [max(1, *(count[device] for count in counts)) for device in range(len(self.devices))]
 
@@ -356,7 +365,7 @@ class Schedule:
 
     @cached_property
     def recomputed(self) -> frozenset[tuple[int, int]]:
-        """The (stage, micro-batch) whose forward is computed again, a frozenset."""
+        """The pairs (stage, micro-batch) whose forward is recomputed."""
         return frozenset((part.stage, part.microbatch) for _, part, _ in self.walk() if part.kind == "R")
 
     @cached_property
@@ -365,17 +374,17 @@ class Schedule:
         return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
 
     def faults(self, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
-        """Return every fault in words, in a list; a schedule with an empty list runs to its end.
+        """Return a list of all faults, as sentences; a schedule with an empty list runs to its end.
 
         Args:
-            most_alive: the micro-batches that a device can keep the activations of at
-                once: a number, or one for each device. Of n stages on a device, each
-                counts 1/n.
+            most_alive: the micro-batches whose activations a device can keep at once: a
+                number, or one for each device. Of n stages on a device, each counts
+                1/n.
         """
         return faults(self, most_alive)
 
     def validate(self, most_alive: float | Sequence[float] | None = None) -> Schedule:
-        """Return this schedule, or raise `ScheduleError` with its faults: at most 20, some of each kind."""
+        """Return this schedule, or raise `ScheduleError` with its faults, at most 20. See `faults`."""
         found = self.faults(most_alive)
         if found:
             raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}", found)
@@ -384,13 +393,17 @@ class Schedule:
     def to_csv(self, path: str | PathLike | None = None) -> str | None:
         """Return the table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, or write it to `path`.
 
-        Cells stand where a run has them in which each action takes one time step;
-        waiting is an empty cell. What closes a mini-batch is left out, since PyTorch
-        has no cells for it. So is the name: `from_csv` takes that of the file, so a
-        schedule called "mine" comes back equal from "mine.csv". Raises `ScheduleError`
-        for a schedule with faults, for one with R, and for an asynchronous one, which
-        PyTorch does not have. A schedule with several copies of the network `from_csv`
-        knows again; PyTorch cannot run it, so there is a `ScheduleWarning`.
+        A column is a time step, in which each device does one action, or waits: an
+        empty cell. All-reduces and updates are left out, since PyTorch has no cells for
+        them. So is the name: `from_csv` takes that of the file, so a schedule called
+        "mine" comes back equal from "mine.csv". With several copies of the network there
+        is a `ScheduleWarning`: `from_csv` can read the table, but PyTorch cannot run it.
+
+        Args:
+            path: the file to write; None: return the text.
+
+        Raises:
+            ScheduleError: the schedule has faults, has R, or is asynchronous.
 
         >>> print(Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]).to_csv(), end="")
         0F0,0F1,,0B0,,0B1
@@ -401,22 +414,23 @@ class Schedule:
         if path is None:
             return text
         write_text(Path(path), text)
+        return None
 
     def plot(self, ax: Any = None, title: str | None = None) -> Any:
         """Draw its run with the standard costs; return the matplotlib axes. `simulate` takes other costs.
 
         Args:
             ax: matplotlib axes; new ones if None.
-            title: above the picture; its name if None.
+            title: the title of the picture; the name if None.
         """
         return SHOWS.load()["timeline_of"](self, ax, title)
 
     def _repr_html_(self):
-        """The player of its run with the standard costs, or its faults: how Jupyter shows the schedule."""
+        """Return the player of its run with the standard costs, or its faults, as Jupyter shows it."""
         return SHOWS.load()["player"](self)
 
     def _repr_png_(self):
-        """The still picture of that run, which stands in for the player on GitHub and in exports."""
+        """Return the picture of that run, which replaces the player on GitHub and in exports."""
         return SHOWS.load()["still"](self)
 
     def __repr__(self):
@@ -427,21 +441,24 @@ class Schedule:
         return "\n".join(f"device {r}: {' '.join(map(str, order))}" for r, order in enumerate(self.devices))
 
 
-def make_schedule(name, devices, microbatches, order, v=1, copy_of=(), versions=()):
+def make_schedule(
+    name: str, devices: int, microbatches: int, order: Callable[[int], Iterable[Action | Overlap]],
+    v: int = 1, copy_of: Any = (), versions: Any = (),
+) -> Schedule:
     """Return the `Schedule` in which device r does the actions of `order(r)`.
 
     Args:
-        v: stages on each device.
+        devices, microbatches: K and M, at least 1 each, else `ValueError`.
+        order: the function of a device.
+        v: the number of stages on each device.
         name, copy_of, versions: as for `Schedule`.
-
-    Raises `ValueError` for sizes without sense.
     """
     devices, microbatches, v = check_sizes(devices, microbatches, v)
     orders = tuple(tuple(order(r)) for r in range(devices))
     return Schedule(orders, v * devices, microbatches, name, copy_of, versions)
 
 
-def checked_schedule(schedule):
+def checked_schedule(schedule: Any) -> Schedule:
     """Return `schedule`; raise `ValueError` if it is not a `Schedule`."""
     if not isinstance(schedule, Schedule):
         raise ValueError(

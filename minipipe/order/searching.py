@@ -17,13 +17,13 @@ from .schedule import Schedule
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found.
+    """The result of a search.
 
     Args:
-        schedule, makespan: the best schedule, and its ticks. bound: no schedule takes
-            fewer ticks than this.
-        proved: whether the two are equal, so that the schedule is the best of all.
-            n_nodes: the partial schedules looked at.
+        schedule, makespan: the best schedule, and its ticks.
+        bound: no schedule takes fewer ticks than this.
+        proved: whether bound and makespan are equal: no schedule is shorter.
+        n_nodes: the number of partial schedules that were examined.
     """
 
     schedule: Schedule
@@ -48,39 +48,44 @@ def best_schedule(
             start of F to the end of B, or of W: a number, or one for each device; None
             for no limit.
         halves: whether to split each backward into I and W.
-        latency: ticks of a message on its way.
-        seconds: give up the proof after this time as well; None for no limit.
-        on_progress: a function that is called about four times a second with what is
-            `Found` so far, or None.
-        most_nodes: give up the proof after so many partial schedules; the best one so
-            far is returned, with `proved=False`. To look at one takes some microseconds
-            for each action that a schedule has. The search starts from the answer of
+        latency: ticks between the sending of a message and its arrival.
+        most_nodes: give up the proof after this number of partial schedules; the best
+            one so far is returned, with `proved=False`. Each takes some microseconds
+            for each action of a schedule. The search starts from the answer of
             `greedy_schedule`, so it never loses to that one, or to one with a name.
+        seconds: give up the proof after this time as well; None for no limit.
+        on_progress: a function that is called about four times a second with the
+            `Found` so far, or None.
 
-    Raises `ValueError` for sizes, limits or costs that make no sense.
+    Raises:
+        ValueError: sizes, limits or costs are wrong.
 
     >>> best_schedule(3, 4, most_alive=[3, 2, 1]).makespan    # 1F1B's, (M + K - 1)(F + B), in its memory
     18
     >>> best_schedule(3, 4, Costs(B=2, I=1, W=1), most_alive=3, halves=True).makespan   # that of ZB-H1
     14
 
-    How: branch and bound over the active schedules, those in which no action could begin earlier with all
-    others where they are (Giffler, Thompson 1960). Of all unfinished devices take one with an action that can
-    end first, at t; whatever it does next begins before t, since otherwise that action would still fit in
-    front. This covers a device that waits on purpose. A partial schedule is dropped if a bound says that it
-    cannot become shorter than the best one, or if another one has done the same actions, with all devices
-    free and all messages there no later. The bound: on each device, what remains takes its time, begins when
-    its inputs can be there and is followed by what must follow (the one-machine problem with preemption).
+    Method: branch and bound over the active schedules, those in which no action could
+    begin earlier with all others where they are (Giffler, Thompson 1960). Take the
+    unfinished device with the action that can end first, at t. Whatever this device
+    does next begins before t: otherwise that action would fit in front of it. This
+    covers a device that waits on purpose. A partial schedule is dropped if its bound is
+    not below the best makespan, or if another one has done the same actions, with all
+    devices free and all messages arrived no later. The bound: on each device, each
+    remaining action takes its ticks, begins when its inputs can have arrived and is
+    followed by the ticks that must follow (the one-machine problem with preemption).
 
-    Three orders can be taken for granted, and make the search small:
-    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any schedule, keep each
-      action's time, and give the k-th action of a kind on a stage to micro-batch k. When it begins, k actions
-      of this kind have begun, so k micro-batches have what it needs: the first k to get it have it in the new
-      schedule, too. Times and numbers alive are what they were.
-    - So with room for L, the forward of k follows the B (or W) of k - L: the limit is one more thing to wait
-      for.
-    - The last stage does B or I right after its F. Another F in between can go behind it: nobody else waits
-      for that F, except the same stage's next B.
+    Three orders lose nothing, and make the search small:
+
+    - Every stage takes the micro-batches in order, in F, B, I and W each. Take any
+      schedule, keep the time of each action, and give the k-th action of a kind on a
+      stage to micro-batch k. When it begins, k actions of this kind have begun, so k
+      micro-batches have their inputs: in the new schedule these are the first k.
+      Times and numbers alive are unchanged.
+    - So with room for L, the forward of k follows the B (or W) of k - L: the limit is
+      one more action to wait for.
+    - The last stage does B or I right after its F. Another F in between can come after
+      it: only the same stage's next B waits for that F.
     """
     request = request_of(devices, microbatches, costs, most_alive, halves, latency)
     most_nodes = whole_number("most_nodes", most_nodes, 1)
@@ -106,7 +111,7 @@ def best_schedule(
 
 
 def _search(problem, shortest, most_nodes, deadline):
-    """Yield (best node or None, a lower bound of all, nodes looked at) from time to time, and at the end.
+    """Yield (best node or None, a lower bound of all, number of nodes) from time to time, and at the end.
 
     Args:
         problem: a `_Problem`.
@@ -118,7 +123,7 @@ def _search(problem, shortest, most_nodes, deadline):
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
     best, n_nodes = None, 0
-    seen = {}  # what is done -> times of the partial schedules with that done, none better than another
+    seen: dict = {}  # done -> the times of partial schedules with that done, none better than another
     due = time.perf_counter() + watching.PAUSE
     while open_nodes and n_nodes < most_nodes:
         now = time.perf_counter()
@@ -149,7 +154,7 @@ def _search(problem, shortest, most_nodes, deadline):
 
 
 def _is_new(known, times):
-    """Tell whether no entry of `known` is as early in everything; then `times` replaces those it beats."""
+    """Tell whether no entry of `known` is as early in all times; if so, `times` replaces those it beats."""
     if any(all(a <= b for a, b in zip(other, times)) for other in known):
         return False
     known[:] = [other for other in known if not all(a <= b for a, b in zip(times, other))] + [times]
@@ -157,7 +162,7 @@ def _is_new(known, times):
 
 
 class _Node(NamedTuple):
-    """A partial schedule: which tasks are done, as bits; when devices are free, and tasks ended."""
+    """A partial schedule: the tasks done, as bits; the ticks when devices are free, and when tasks ended."""
 
     done: int
     free: tuple
@@ -165,7 +170,7 @@ class _Node(NamedTuple):
 
 
 class _Problem:
-    """The tasks, each behind all that it needs, `before[task]`: pairs (task, ticks of the message)."""
+    """The tasks, each after all that it needs: `before[task]`, pairs (task, ticks of the message)."""
 
     def __init__(self, request):
         self.limits, self.latency, kinds = request.limits, request.latency, request.kinds
@@ -222,7 +227,7 @@ class _Problem:
         return starts
 
     def choices(self, node, starts):
-        """Return the tasks of which one comes next on one device, by Giffler and Thompson; [] at the end."""
+        """Return the tasks that can come next on one device, by Giffler and Thompson; [] at the end."""
         ready = [[] for _ in self.limits]
         for task, start in enumerate(starts):
             if start is not None and all(node.ends[need] is not None for need, _ in self.before[task]):
@@ -234,7 +239,7 @@ class _Problem:
         return min(choices, key=lambda choice: (choice[0], len(choice[1])))[1] if choices else []
 
     def times(self, node):
-        """Return all on which the rest depends: when devices are free, and when messages can be read."""
+        """Return the times that the rest depends on: when devices are free, and when messages can be read."""
         pending = [
             max(node.ends[task] + self.latency, node.free[self.device[after]])
             for task, after in self.messages if node.ends[after] is None and node.ends[task] is not None
@@ -242,7 +247,7 @@ class _Problem:
         return [*node.free, *pending]
 
     def bound(self, node, starts, enough):
-        """Return ticks that every completion of `node` takes; stop at a bound that is `enough` already."""
+        """Return a lower bound of the makespan of completions of `node`; stop once it reaches `enough`."""
         left = [task for task, start in enumerate(starts) if start is not None]
         bound = max(node.free)
         for r in range(len(self.limits)):

@@ -1,4 +1,4 @@
-"""The run of a schedule without any arithmetic."""
+"""The run of a schedule without arrays."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +17,7 @@ from .reading import build
 
 @dataclass(frozen=True)
 class ForesightFacts:
-    """What a way to foresee the bytes of a run states about itself. needs: what it is made from."""
+    """The facts of a way to predict the bytes of a run. needs: what it is made from."""
 
     needs: str
 
@@ -36,23 +36,23 @@ def simulate(
     It is the run of the programs that a pipeline runs, without their functions.
 
     Args:
-        schedule: a `Schedule`, or whatever says one, as for `build`.
+        schedule: a `Schedule`, or its name, text, file or function, as for `build`.
         costs: the ticks of each action, and the bytes of each message.
         link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
         footprints: the bytes of a micro-batch on each stage, by `footprints` or
             `measure`, or a list of these, one for each micro-batch, where their sizes
-            differ. Given them, the trace foresees the bytes that each device holds, and
+            differ. With them, the trace has the bytes that each device will hold, and
             messages have their size.
         all_reduce: as for `Sums`.
         ports: as for `Parallel`.
-        devices, microbatches: as for `build`; needed for a name and for a function
-            alone.
-        as_far_as_it_goes: whether an order with faults is run, too, up to the actions
-            at which its devices stand; the `stop` of the trace says where and why. With
+        devices, microbatches: as for `build`; only for a name or a function.
+        as_far_as_it_goes: whether to run an order with faults, too, up to the actions
+            at which its devices stop; the `stop` of the trace says where and why. With
             footprints, such an order is refused.
 
-    Raises `ScheduleError` for a schedule with faults, `ValueError` for costs, links or
-    footprints that do not fit it.
+    Raises:
+        ScheduleError: the schedule has faults.
+        ValueError: costs, links or footprints do not fit it.
 
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
@@ -69,7 +69,7 @@ def simulate(
     else:
         schedule.validate()
     if footprints is None:
-        perform_on, n_done = perform_without_numbers(costs, schedule.n_stages), stop and stop.n_done
+        perform_on, n_done = perform_without_numbers(costs, schedule.n_stages), stop.n_done if stop else None
         programs = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce, n_done=n_done)
         holdings = None
     else:

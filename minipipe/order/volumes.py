@@ -1,4 +1,4 @@
-"""The run of a schedule in copies and shards, which exchange and hold so many bytes, without a network."""
+"""The simulation of a schedule in copies and shards that exchange and hold given numbers of bytes."""
 
 import csv
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from functools import partial
 from io import StringIO
 from itertools import pairwise, product
 from math import lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..checks import whole_number
 from ..cluster import Bytes, Compute, Counted, Link, Trace
@@ -17,39 +17,43 @@ from .actions import RULES
 from .changes import in_copies, with_all_reduce, with_zero
 from .costs import Costs
 from .programs import Wires, WithoutNumbers, cluster_of, programs_of_schedule
+from .schedule import Schedule
 from .simulate import simulate
 
 EXCHANGING = "FRBI"  # kinds of work within which shards exchange activations, or the gradients of these
 
 
 class Volumes(NamedTuple):
-    """The bytes of each stage. All are lists with whole numbers.
+    """The bytes of each stage, as lists of whole numbers.
 
     Args:
-        shared: what the shards of a stage sum in each forward, and in each backward, of
-            a micro-batch.
-        gradients: of the stage, which copies of the network sum.
-        activations: what a device keeps of a micro-batch from its forward to its
-            backward; None: not counted.
-        parameters: what it always holds.
+        shared: those that the shards of a stage sum in each forward, and in each
+            backward, of a micro-batch.
+        gradients: those that copies of the network sum.
+        activations: those that a device keeps of a micro-batch from its forward to its
+            backward; (): not counted.
+        parameters: those that a device always holds.
     """
 
     shared: Sequence[int]
     gradients: Sequence[int]
-    activations: Sequence[int] | None = None
-    parameters: Sequence[int] | None = None
+    activations: Sequence[int] = ()
+    parameters: Sequence[int] = ()
 
 
-def simulate_volumes(schedule, costs: Costs, link: Link, volumes: Volumes, shards: int = 1) -> Trace:
+def simulate_volumes(
+    schedule: Schedule, costs: Costs, link: Link, volumes: Volumes, shards: int = 1
+) -> Trace:
     """Return the `Trace` of a schedule whose stages exchange and hold the bytes of `volumes`.
 
     Args:
-        schedule: a `Schedule`; where it has several copies of the network, these exchange gradients.
+        schedule: a `Schedule`; several copies of the network exchange gradients.
         costs: the ticks of each action, and the bytes of each message between stages.
-        link: for all pairs of devices.
+        link: the `Link` between any two devices.
         volumes: the bytes of each stage.
-        shards: how many devices stand for one of the schedule: they have numbers that follow each other, do
-            the same actions, and sum `volumes.shared` after each forward and backward.
+        shards: the number of devices for one of the schedule: they have consecutive
+            numbers, do the same actions, and sum `volumes.shared` after each forward
+            and backward.
 
     >>> from ..schedules import gpipe
     >>> simulate_volumes(gpipe(1, 1), Costs(), Link(bandwidth=1), Volumes([4], [0]), shards=2).makespan
@@ -57,11 +61,11 @@ def simulate_volumes(schedule, costs: Costs, link: Link, volumes: Volumes, shard
     """
     n = shards * len(schedule.devices)
     held = [Counted(parameters=0, activations=0) for _ in range(n)]
-    counts = volumes.activations is not None
+    counts = bool(volumes.activations)
     sent = costs.bytes_sent(schedule.n_stages)
 
     def keep(device, action, sign):
-        """Count what an action keeps, before it (sign = 1), or what it lets go (sign = -1)."""
+        """Count the bytes that an action keeps, before it (sign = 1), or frees, after it (sign = -1)."""
         for part in action.parts if counts else ():
             if part.alive * sign > 0:
                 held[device]["activations"] += sign * volumes.activations[part.stage]
@@ -86,7 +90,7 @@ def simulate_volumes(schedule, costs: Costs, link: Link, volumes: Volumes, shard
 
         return perform
 
-    programs = [None] * n
+    programs: list = [None] * n
     for shard in range(shards):
         wires = Wires(schedule, ranks=range(shard, n, shards))
         places = [(stage, device) for device in wires.ranks for stage in wires.stages_on(device)]
@@ -99,7 +103,7 @@ def simulate_volumes(schedule, costs: Costs, link: Link, volumes: Volumes, shard
     return cluster_of(programs, schedule, costs, link, holdings, shares=shares).run()
 
 
-# The same by ticks instead of bytes, and by a table of layers.
+# Simulations with ticks instead of bytes, and with a table of layers.
 
 COLUMNS = ("F", "I", "W", "sent", "activations", "parameters")  # of a profile; the first three it must have
 
@@ -108,9 +112,10 @@ def stages_of_profile(text: str, n_stages: int) -> dict[str, list]:
     """Return {column: its number for each stage} of a CSV with a row for each layer.
 
     Args:
-        text: has the `COLUMNS` F, I and W, in ticks, and may have the others, in bytes: what a layer sends on
-            and what it keeps of a micro-batch, and what it always holds.
-        n_stages: each gets equally many layers, as nearly as they can be cut.
+        text: a table with the `COLUMNS` F, I and W, in ticks. It may have the others,
+            in bytes: those that a layer sends on, keeps of a micro-batch, and always
+            holds.
+        n_stages: the number of stages; layers are dealt out as equally as possible.
 
     >>> stages_of_profile("F, I, W, sent\\n1, 1, 1, 8\\n2, 1, 0.5, 4", 1)["W"]
     [Fraction(3, 2)]
@@ -133,24 +138,25 @@ def stages_of_profile(text: str, n_stages: int) -> dict[str, list]:
 
 
 def simulate_split(
-    schedule, costs: Costs, latency=0, transfer=0, *, copies: int = 1, zero: int = 0, shards: int = 1,
-    gradients=0, activations=0, profile: str | None = None,
+    schedule: Schedule, costs: Costs, latency: Any = 0, transfer: Any = 0, *, copies: int = 1,
+    zero: int = 0, shards: int = 1, gradients: Any = 0, activations: Any = 0, profile: str | None = None,
 ) -> Trace:
     """Return the `Trace` of a schedule in several copies and shards, by the ticks that exchanges take.
 
     Args:
-        schedule: a `Schedule` of one copy of the network. Alone, it is run as far as it goes; in copies or
-            shards it must have no faults.
+        schedule: a `Schedule` of one copy of the network. Alone, it is run as far as it
+            goes; in copies or shards it must have no faults.
         costs: the ticks of each action.
-        latency: ticks of each message on its way.
-        transfer: ticks for which a message between stages fills its link.
-        copies: of the network, D. They sum gradients by all-reduces.
+        latency: ticks between the end of a transfer and the arrival.
+        transfer: ticks for which a message between stages occupies its link.
+        copies: D, the copies of the network. They sum gradients by all-reduces.
         zero: the level of ZeRO among the copies; 0: none.
-        shards: of each layer, T.
-        gradients: ticks for which all gradients of a device would fill a link.
-        activations: ticks for which what a device's shards sum in a forward would fill a link.
-        profile: a CSV as for `stages_of_profile`: the costs are then its own, devices hold bytes, and
-            `transfer` is of the largest message.
+        shards: T, the shards of each layer.
+        gradients: ticks that a link would need for all gradients of a device.
+        activations: ticks that a link would need for all that the shards of a device
+            sum in a forward.
+        profile: a CSV as for `stages_of_profile`: it has the costs, devices hold its
+            bytes, and `transfer` belongs to the largest message.
 
     >>> from ..schedules import gpipe
     >>> print(simulate_split(gpipe(2, 4), Costs(), copies=2, gradients=4).makespan)
@@ -159,15 +165,16 @@ def simulate_split(
     copies, shards = whole_number("copies", copies, 1), whole_number("shards", shards, 1)
     # a link carries `unit` bytes in a tick, so that messages and the parts of exchanges are whole bytes
     ticks = (transfer, gradients, activations)
-    unit = Fraction(
+    unit: Any = Fraction(
         lcm(*(Fraction(each).denominator for each in ticks)) * lcm(*schedule.sharing) * copies * shards
     )
-    sent, held = int(unit * transfer), ()
+    sent: Any = int(unit * transfer)
+    held: tuple = ()
     if profile:
         if zero:
             raise ValueError("the bytes of a profile are counted without ZeRO: leave one of the two out")
         stages = stages_of_profile(profile, schedule.n_stages)
-        costs = Costs(**{kind: stages[kind] for kind in "FIW"})
+        costs = Costs(F=stages["F"], I=stages["I"], W=stages["W"])
         held = stages["activations"], stages["parameters"]
         if any(stages["sent"]) and transfer:
             sent, unit = stages["sent"], max(stages["sent"]) / transfer
@@ -186,7 +193,7 @@ def simulate_split(
 
 
 def names_in_split(copies: int, devices: int, shards: int) -> list[str]:
-    """Return what rows are called, by copy (d), device of a copy (p) and shard (t); [] for one such axis.
+    """Return the names of rows, by copy (d), device of a copy (p) and shard (t); [] with one such axis.
 
     >>> names_in_split(1, 2, 2)
     ['device 0: p0 t0', 'device 1: p0 t1', 'device 2: p1 t0', 'device 3: p1 t1']

@@ -60,7 +60,7 @@ def test_updates_come_after_the_last_backward_or_at_the_end():
 @pytest.mark.parametrize("change, schedule, words", [
     (with_all_reduce, with_all_reduce(gpipe(2, 2)),
      "'gpipe+all-reduce' has all-reduces already: use it as it is"),
-    (with_all_reduce, pipedream(2, 2), "'pipedream' has updates already, which come behind the all-reduces"),
+    (with_all_reduce, pipedream(2, 2), "'pipedream' has updates already, which come after the all-reduces"),
     (with_updates, with_updates(gpipe(2, 2)), "'gpipe+updates' has updates already: use it as it is"),
     (with_updates, Schedule.from_text("F0"), "0B0 (missing)"),
     (with_all_reduce, Schedule.from_text("F0"), "0B0 (missing)"),
