@@ -3,9 +3,10 @@
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from io import BytesIO
+from os import PathLike
 from typing import Any
 
 from . import plots
@@ -23,7 +24,7 @@ COLUMNS = (  # (head, width, function of a trace) of each, beside the name
     ("peak", 7, lambda trace: str(max(peak_microbatches(trace)))),
     ("messages", 10, lambda trace: str(len(trace.messages))),
 )
-PARAMETERS = "parameters", 12, lambda trace: f"x {times_parameters(trace)}"  # where that is not x 1 for all
+PARAMETERS = "parameters", 12, lambda trace: f"x {times_parameters(trace)}"  # unless all have x 1
 NOTES = (
     "idle: the share of all devices' time, the bubble; `show --explain` has others that go by that name.\n"
     "peak: the most micro-batches that a device keeps at once."
@@ -35,11 +36,13 @@ class Comparison(Mapping):
     """{name: `Trace`} of several runs, in one unit of time. It prints as a table; a notebook shows a picture.
 
     `save(path)` writes the picture, `plot()` returns it as a matplotlib figure.
-    `tick_is` is what a tick is, as for a `Trace`; None if it need not be said, since
-    simulations have the same, or if it is unknown.
 
     Args:
         traces: {name: trace}.
+
+    Attributes:
+        tick_is: what a tick stands for, as for a `Trace`; None if it is unknown, or the
+            same in all simulations.
 
     Raises:
         ValueError: the traces cannot be brought to one unit.
@@ -51,7 +54,7 @@ class Comparison(Mapping):
     def __getitem__(self, name: str) -> Trace:
         return self._traces[name]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._traces)
 
     def __len__(self) -> int:
@@ -59,9 +62,9 @@ class Comparison(Mapping):
 
     def __repr__(self) -> str:
         width = max(len(name) for name in ["schedule", *self]) + 2
-        columns, notes = COLUMNS, [NOTES]
+        columns, notes = [*COLUMNS], [NOTES]
         if any(times_parameters(trace) != 1 for trace in self.values()):
-            columns, notes = (*COLUMNS, PARAMETERS), [NOTES, NOTE_OF_PARAMETERS]
+            columns, notes = [*COLUMNS, PARAMETERS], [NOTES, NOTE_OF_PARAMETERS]
         lines = [f"{'schedule':{width}}{''.join(f'{head:>{n}}' for head, n, _ in columns)}"]
         for name, trace in self.items():
             lines.append(f"{name:{width}}{''.join(f'{text_of(trace):>{n}}' for _, n, text_of in columns)}")
@@ -87,7 +90,7 @@ class Comparison(Mapping):
         """Return a matplotlib `Figure` with all timelines on one axis."""
         return plots.compare(self._traces)
 
-    def save(self, path) -> None:
+    def save(self, path: str | PathLike) -> None:
         """Write the picture into a file, whole or not at all, such as "both.png" or "both.svg"."""
         path = checked_path(path, picture_formats())
         write_picture(self.plot(), path)
@@ -100,16 +103,18 @@ def compare(
     """Simulate several schedules on the same devices, and return a `Comparison` of their runs.
 
     Args:
-        schedules: whatever says a schedule, as for `build`: names, such as "1f1b";
-            `Schedule`s; functions (device, K, M), which return the list of actions of a
-            device; texts; files.
+        schedules: schedules as for `build`: names, such as "1f1b"; `Schedule`s;
+            functions (device, K, M), which return the list of actions of a device;
+            texts; files.
         devices, microbatches: K and M of all. Left out, each has its own; names and
             functions get 4 and 8.
         costs, link, ports: as for `simulate`.
 
-    Schedules of other numbers of devices have other ticks: they are brought to one
-    unit, with equally large micro-batches. Raises `ScheduleError` for an order that
-    cannot run, with its name.
+    Schedules of different numbers of devices have different ticks: they are converted
+    to one unit, with equally large micro-batches.
+
+    Raises:
+        ScheduleError: an order cannot run; the message has its name.
 
     >>> found = compare("naive", "gpipe", devices=4, microbatches=8)
     >>> print(found)  # doctest: +ELLIPSIS

@@ -1,8 +1,8 @@
 """The schedules with a name: pure functions (devices, microbatches) -> Schedule.
 
-They are found in the files of this room, see `SCHEDULES`: a new one is one new file.
-Only `data_parallel` has no name. What a `Schedule` is, and what can be made of one, is
-in `minipipe.order`.
+They are found in the files of this package, see `SCHEDULES`: a new one is one new file.
+Only `data_parallel` has no name. `Schedule`, and functions that change one, are in
+`minipipe.order`.
 """
 
 # The order of these is that of all lists of names; those of other files come after them.

@@ -1,7 +1,7 @@
-"""Schedules without a flush: a stage updates its weights while later micro-batches are under way.
+"""Schedules without a flush: a stage updates its weights while later micro-batches are in flight.
 
-Those have used older weights. Each builder says which weights a stage uses for which micro-batch:
-`versions[stage][i]` is the number of updates in them.
+Their forwards have used older weights. Each builder says which weights a stage uses for
+which micro-batch: `versions[stage][i]` is the number of updates in them.
 """
 
 from ..checks import whole_number
@@ -23,7 +23,7 @@ def _alive(K, M, device):
 
 @SCHEDULES("pipedream", title="PipeDream", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
 def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> Schedule:
-    """1F1B without an end: each micro-batch is a whole mini-batch, and each backward brings an update.
+    """1F1B without a flush: each micro-batch is a whole mini-batch, and an update follows each backward.
 
         F0 F1 F2 F3             B0 U F4    B1 U F5    B2 U         (device 0 of 4)
                  F0 B0 U F1 B1 U F2 B2 U F3 B3 U                   (device 3)
@@ -40,8 +40,8 @@ def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> S
 
     Args:
         vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so
-            that a micro-batch meets one set of weights; then every stage keeps up to K
-            versions.
+            that a micro-batch uses the same version on all stages; then every stage
+            keeps up to K versions.
     """
     name = "pipedream-vertical" if vertical_sync else "pipedream"
     devices, microbatches, _ = check_sizes(devices, microbatches)
@@ -58,9 +58,9 @@ def pipedream_vertical(devices: int, microbatches: int) -> Schedule:
     """PipeDream with vertical sync: every stage uses the version of stage 0.
 
     Stage 0 of K works with the weights after t - K + 1 updates, and so does every other
-    stage: a micro-batch meets one set of weights, and every stage keeps up to K
-    versions. Makespan and micro-batches alive are those of `pipedream`: (M + K - 1)(F +
-    B) ticks for M mini-batches, and K - r.
+    stage: a micro-batch uses the same version on all stages, and every stage keeps up to
+    K versions. Makespan and micro-batches alive are those of `pipedream`:
+    (M + K - 1)(F + B) ticks for M mini-batches, and K - r.
     """
     return pipedream(devices, microbatches, vertical_sync=True)
 
@@ -77,10 +77,10 @@ def pipedream_2bw(devices: int, microbatches: int, per_update: int | None = None
 
         w(t + 1) = w(t) - learning_rate * grad f(w(t - 1))
 
-    All micro-batches of mini-batch t use the weights after t - 1 updates, which is one
-    update behind: the newest ones that every stage has when it begins with mini-batch
-    t. `per_update` must be at least K, and divide M; else `ValueError`. Makespan (M + K
-    - 1)(F + B) ticks for M micro-batches.
+    All micro-batches of mini-batch t use the weights after t - 1 updates, one update
+    late: the newest ones that every stage has when it begins mini-batch t. `per_update`
+    must be at least K, and divide M; else `ValueError`. Makespan (M + K - 1)(F + B)
+    ticks for M micro-batches.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     per_update = devices if per_update is None else whole_number("per_update", per_update)
@@ -99,7 +99,7 @@ def pipedream_2bw(devices: int, microbatches: int, per_update: int | None = None
 
 
 def _endless(name, devices, microbatches, per_update, versions):
-    """1F1B on each device, with an update after the last backward of each mini-batch."""
+    """Return 1F1B on each device, with an update after the last backward of each mini-batch."""
 
     def order(r):
         actions = []

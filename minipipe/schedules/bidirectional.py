@@ -1,4 +1,4 @@
-"""Schedules that feed micro-batches into the line of devices from both ends, and DualPipeV, which folds it.
+"""Schedules in which micro-batches enter the pipeline at both ends, and DualPipeV, which folds it.
 
 There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on
 device K - 1 - s. The first half of the micro-batches passes copy 0, the second half
@@ -105,7 +105,7 @@ def _alive_in_chimera(K, M, device):
     copies=2,
 )
 def chimera(devices: int, microbatches: int) -> Schedule:
-    """Two 1F1B pipelines in opposite directions, each of which works in the gaps of the other.
+    """Two 1F1B pipelines in opposite directions; each works in the gaps of the other.
 
         F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: large letters are copy 0, small ones copy 1)
            F0 f2 F1 f3 b2 B0 b3 B1
@@ -168,7 +168,7 @@ def _checked_both_ways(name, devices, microbatches, per_device):
     """Return (devices, microbatches); raise `ValueError` unless both are even and large enough.
 
     Args:
-        per_device: how many micro-batches there must be at least for each device.
+        per_device: the least number of micro-batches for each device.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     least = max(2, per_device * devices)

@@ -30,7 +30,7 @@ PERIOD = 6  # slots: F, I and W of two stages
     stages_per_device=2,
 )
 def v_half(devices: int, microbatches: int) -> Schedule:
-    """About half of 1F1B's memory, in less time: the forward takes two slots a device out, and one back.
+    """About half of 1F1B's memory, in less time: a forward takes two slots a device out, and one back.
 
         F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's
         . . F . . . f . . . i . . . . I .     two stages, I and i their input gradients; W goes where a slot
@@ -71,11 +71,11 @@ def v_min(devices: int, microbatches: int) -> Schedule:
 
 
 def _block(K, climb, wait, turn):
-    """For each device r, the slots in which a micro-batch passes it: (F, f, i, I).
+    """Return for each device r the slots in which a micro-batch passes it: (F, f, i, I).
 
     F and i go out, from device 0 to device K - 1, and take `climb` slots from one to
     the next; f and I come back, in one slot each. Each of the four begins in the slot
-    behind the one before it, but i `wait` slots later and I `turn` later:
+    after the end of the one before it, but i `wait` slots later and I `turn` later:
 
         F on device r      climb r                                F on the last: top = climb (K - 1)
         f on device r      top + 1 + (K - 1 - r)                  f on device 0: end = top + K
@@ -97,16 +97,16 @@ def _block(K, climb, wait, turn):
 
 
 def _repeated(name, offsets, n_microbatches, most, ahead):
-    """The block repeated for every micro-batch, with everything as early as it can be.
+    """Return the schedule that repeats the block for every micro-batch, each action as early as possible.
 
     Args:
-        name: of the schedule.
+        name: the name of the schedule.
         offsets: for each device, the slots of its first stage's F, its second stage's
             F, and these two's I in reverse order.
         n_microbatches: how often the block is repeated.
         most: the micro-batches that may be alive on a device.
         ahead: whether a forward may come before actions that the block has before it,
-            which helps if the block has waiting built in.
+            which helps if the block itself waits.
     """
     n_stages = 2 * len(offsets)
     devices = [
@@ -120,7 +120,7 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
 
 
 class _Device:
-    """One device: the actions that it has done, those left in the block's order, and the W that wait."""
+    """One device: the actions that it has done, those left in the block's order, and the W still to do."""
 
     def __init__(self, stages, offsets, microbatches, most, ahead):
         passes = [("F", stages[0]), ("F", stages[1]), ("I", stages[1]), ("I", stages[0])]
@@ -137,7 +137,7 @@ class _Device:
         """Do one action in a slot, and return it, or None if there is nothing to do.
 
         It is the first action in the block's order that can be done, or else the oldest
-        W. A W also makes room for a forward that finds none.
+        W. If a forward finds no room, a W comes first.
 
         Args:
             done: what all devices have done before this slot.
@@ -154,7 +154,7 @@ class _Device:
         return self._do(self.weights.pop(0)) if self.weights else None
 
     def _fits(self, position):
-        """Tell whether the action there, done now, leaves room for all forwards before it in the block."""
+        """Tell whether the action at `position`, done now, leaves room for all forwards before it."""
         if position == 0 or self.left[position].kind == "I":
             return True
         alive = self.alive - len(self.weights) + 1

@@ -51,22 +51,21 @@ def naive(stages: int, microbatches: int) -> Schedule:
     return make_schedule("naive", stages, microbatches, order)
 
 
-def filled_and_drained(K, M, F, B, c):
-    """Return the makespan of a pipeline that fills once and drains once: K - 1 turns more than M.
+def filled_and_drained(K: int, M: int, F: float, B: float, c: float) -> float:
+    """Return the makespan of a pipeline that fills once and drains once: M + K - 1 turns.
 
-    Beside that, it waits for the messages of one micro-batch, to the last device and
-    back.
+    It also waits for the messages of one micro-batch, to the last device and back.
     """
     return (M + K - 1) * (F + B) + 2 * (K - 1) * c
 
 
-def waits_for_gradients(K, M):
-    """Return how often 1F1B waits for two messages more, one to the next device and one back.
+def waits_for_gradients(K: int, M: int) -> int:
+    """Return how often 1F1B waits for two additional messages, one to the next device and one back.
 
-    Device r begins the forward of micro-batch i + K - r after the backward of i. For
-    device 0, that one came back by 2 (K - 1) messages, so each K micro-batches are K -
-    1 waits later than those before. Among the first K, device K - 2 does the forward of
-    2 after the backward of 0, which is a wait; device K - 3 does that of 3 after the
+    Device r begins the forward of micro-batch i + K - r after the backward of i. On
+    device 0, that backward needed 2 (K - 1) messages, so each K micro-batches are K - 1
+    waits later than those before. Among the first K, device K - 2 does the forward of 2
+    after the backward of 0, which is one wait; device K - 3 does that of 3 after the
     backward of 0, two waits; and so on.
     """
     rounds, place = divmod(M - 1, K)
@@ -139,9 +138,9 @@ def one_f_one_b(stages: int, microbatches: int) -> Schedule:
               F0 B0 F1 B1 F2 B2 F3 B3
 
     Device r of K warms up with min(K - r - 1, M) forwards. Makespan (M + K - 1)(F + B)
-    ticks, as GPipe's; but only min(M, K - r) micro-batches are alive on device r. Where
-    a message takes c ticks, GPipe waits for 2 (K - 1) messages, 1F1B for 2 (K - 1)/K c
-    with each micro-batch, see `waits_for_gradients`.
+    ticks, as GPipe's; but only min(M, K - r) micro-batches are alive on device r. If a
+    message takes c ticks, GPipe waits for 2 (K - 1) messages in all, and 1F1B also for
+    2 (K - 1)/K c with each micro-batch, see `waits_for_gradients`.
     """
 
     def order(r):
@@ -157,7 +156,7 @@ def one_f_one_b(stages: int, microbatches: int) -> Schedule:
     source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",
 )
 def eager_one_f_one_b(stages: int, microbatches: int) -> Schedule:
-    """1F1B with as many forwards ahead as a gradient takes to come back: for links that are slow.
+    """1F1B with more forwards in advance, about as many as a gradient's way back takes: for slow links.
 
         F0 F1 F2 F3    B0       B1    B2    B3
            F0 F1 F2 B0    F3 B1    B2    B3
@@ -175,17 +174,17 @@ def eager_one_f_one_b(stages: int, microbatches: int) -> Schedule:
 
 
 def data_parallel(devices: int, microbatches: int, stages: int = 1) -> Schedule:
-    """Each device has the whole network, and takes a run of the micro-batches, one after the other.
+    """Each device has the whole network, and takes consecutive micro-batches, one after the other.
 
         0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1
         0F2 1F2 1B2 0B2
 
     Args:
         devices: D, the copies; at most as many as there are micro-batches.
-        microbatches: M, of the whole mini-batch. The runs are as equal as can be, the
-            first ones longer.
-        stages: in how many parts each copy is cut. Their gradients then can travel one
-            after the other, see `with_all_reduce`.
+        microbatches: M, of the whole mini-batch. The copies get equal numbers, or the
+            first ones one more.
+        stages: into how many stages each copy is cut, so that their gradients can
+            travel one after the other, see `with_all_reduce`.
 
     Makespan ceil(M/D) (F + B) ticks, and the time of the all-reduce; 1 micro-batch is
     alive on each device.

@@ -1,5 +1,6 @@
 """Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from ..order.actions import Action, Overlap
@@ -11,8 +12,8 @@ from .one_stage_each import forwards_and_backwards, in_turn, waits_for_gradients
 PAPER = "Qi et al. 2023, arXiv 2401.10241"
 
 
-def halved(order, delay):
-    """Return `order` with I in place of each B, and after it the W of the B that came `delay` before.
+def halved(order: list[Action], delay: int) -> list[Action]:
+    """Return `order` with an I for each B, followed by the W of the backward `delay` before it.
 
     >>> print(*halved(in_turn(*forwards_and_backwards(0, 3), warm_up=1), delay=1))
     0F0 0F1 0I0 0F2 0I1 0W0 0I2 0W1 0W2
@@ -84,7 +85,7 @@ def zero_bubble_h1(devices: int, microbatches: int) -> Schedule:
     source=PAPER,
 )
 def zero_bubble_h2(devices: int, microbatches: int) -> Schedule:
-    """So many forwards ahead that, with W to fill in, no device waits between its first and last action.
+    """Enough forwards ahead that, with W in the gaps, no device waits between its first and last action.
 
     Device r of K has the order of eager 1F1B, with I where that has B, and delays its W
     by 2r. Makespan M (F + B) + (K - 1) F ticks for F = I = W and M >= 2K - 1; 2K - 1
@@ -98,14 +99,17 @@ def zero_bubble_h2(devices: int, microbatches: int) -> Schedule:
     return make_schedule("zb-h2", devices, microbatches, order)
 
 
-# Orders of a device with two stages, in words: F0 is the next forward of its first stage, for instance.
+# Orders of a device with two stages, in words: for instance, F0 is the next forward of its first stage.
 
 class Turns:
     """The actions of one device so far. Forwards of a stage take the micro-batches in turn; backwards, too.
 
     A word is F, B or I with 0 or 1 for the stage, F0&B1 for two that overlap, W0 or W1
-    for the oldest I of that stage that has no W yet, and W for the oldest of either.
-    first: the number of the first micro-batch of each stage.
+    for the W of the oldest I of that stage without one, and W for that of either stage.
+
+    Args:
+        stages: the two stages of the device.
+        first: the number of the first micro-batch of each stage.
 
     >>> turns = Turns(0, 3)
     >>> turns.do("F0", times=2)
@@ -114,15 +118,15 @@ class Turns:
     '0F0 0F1 3F0 0F2&3B0 3I1 3W1'
     """
 
-    def __init__(self, *stages, first=(0, 0)):
-        self.actions = []
-        # for each stage, the micro-batch that is next
+    def __init__(self, *stages: int, first: Sequence[int] = (0, 0)):
+        self.actions: list[Action | Overlap] = []
+        # for each stage, the next micro-batch
         self.forwards, self.backwards = list(first), list(first)
-        # each I that has no W yet, as (position of the stage, micro-batch)
-        self.halves = []
+        # each I without a W so far, as (position of the stage, micro-batch)
+        self.halves: list[tuple[int, int]] = []
         self._stages = stages
 
-    def do(self, words, times=1):
+    def do(self, words: str, times: int = 1) -> None:
         """Append the actions that `words` stand for."""
         for word in words.split() * times:
             parts = [self._next(*part) for part in word.split("&")]
@@ -155,12 +159,11 @@ class Turns:
 def zero_bubble_v(devices: int, microbatches: int) -> Schedule:
     """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
 
-    The last device has both middle stages, the first one the first and the last: a
-    micro-batch's backward begins where its forward has ended, on device 0. Makespan M
-    (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that of both
-    stages together; K micro-batches are alive on every device, as on 1F1B's first.
-
-    Built for at least 2K - 1 micro-batches; what is too much is left out.
+    The last device has both middle stages, device 0 the first and the last stage, so
+    that the backward of a micro-batch begins on the device where its forward has ended.
+    Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that
+    of both stages together; K micro-batches are alive on every device, as on 1F1B's
+    first. Fewer than 2K - 1 micro-batches have the order of 2K - 1, without the others.
     """
 
     def order(r):
@@ -193,9 +196,8 @@ def interleaved_zero_bubble(devices: int, microbatches: int, v: int = 2) -> Sche
     """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
 
     Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a
-    delay of r, so that what would be a bubble is filled. Makespan M (F + B) + (K - 1)/2
-    (F + I - W) ticks for v = 2 and F = I = W where K divides M; then K micro-batches
-    are alive on every device.
+    delay of r, to fill the bubble. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for
+    v = 2 and F = I = W if K divides M; then K micro-batches are alive on every device.
     """
     group = group_of(devices, microbatches, v)
 
