@@ -3,8 +3,6 @@
 Numbers are returned as Python's own, since NumPy's overflow.
 """
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 import operator
 import os
 import platform
@@ -269,13 +267,9 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def to_be_written(part: object, base: str, method: str, answer: str) -> NotImplementedError:
-    """Return the error for an object `part` whose class lacks an abstract method.
+    """Return the error for an object `part` whose class lacks a `method`, given with its arguments.
 
-    Args:
-        part: the object.
-        base: the name of its base class.
-        method: the method, with its arguments.
-        answer: what the method returns.
+    base: the name of its base class. answer: what the method returns.
     """
     kind = type(part).__name__
     return NotImplementedError(

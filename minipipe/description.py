@@ -6,19 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from .arrays import Shape, known_dtype
 from .checks import shown, whole_numbers
-from .layers.layer import checked_layers
+from .layers.layer import Layer, checked_layers
 from .layers.skips import skip_routes
 from .layers.through import forward_through
-
-if TYPE_CHECKING:
-    from .layers.layer import Layer
 
 LONGEST_NAME = 52
 HEADINGS = ("layer", "output", "parameters", "MACs", "bytes")
@@ -86,13 +83,10 @@ def describe(
         input_shape: the shape of one sample, without the samples axis.
         dtype: the dtype of the inputs, for the bytes.
 
-    Returns:
-        A `Description`, whose str() is a table, and which has `rows`, `parameters`,
-        `macs` and `n_bytes`. A W that several layers share is counted at the first of
-        them. A layer made of layers is one row, with its last output only.
-
-    Raises:
-        ValueError: with the index of the first layer that does not fit.
+    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`,
+    `macs` and `n_bytes`. A W that several layers share is counted at the first of them.
+    A layer made of layers is one row, with its last output only. Raises `ValueError`
+    with the index of the first layer that does not fit.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> describe([Linear(64, 32), ReLU(), Linear(32, 10)], (64,))

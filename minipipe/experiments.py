@@ -35,12 +35,7 @@ from .training import fit
 # Source: McCandlish, Kaplan, Amodei 2018, arXiv 1812.06162, appendix A.
 
 class Noise(NamedTuple):
-    """The noise of a gradient.
-
-    Args:
-        square: |G|^2, for the gradient G of all samples.
-        trace: tr(S), the variance of the gradient of one sample.
-    """
+    """`square` is |G|^2, for the gradient of all samples; `trace` is tr(S), the variance of one sample's."""
 
     square: Number
     trace: Number

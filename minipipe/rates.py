@@ -187,8 +187,7 @@ def rates_of(rate: Rate, n_updates: Sequence[int], exact: bool = False, first: i
         exact: whether t is a `Fraction`, for rates of rational numbers.
         first: the number of the first of these epochs, from 1.
 
-    Raises:
-        ValueError: for a rate that is not above 0 and finite, with its update.
+    Raises `ValueError` for a rate that is not above 0 and finite, with its update.
 
     >>> rates_of(GradualWarmUp(1.25, start=0.25, epochs=2), [2, 2, 2])
     [[0.25, 0.5], [0.75, 1.0], [1.25, 1.25]]

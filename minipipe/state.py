@@ -229,17 +229,13 @@ def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mappin
     for key, arrays in found.memory.items():
         # positions skip frozen parameters, so a position alone does not identify a parameter
         own = parameters.get(key[:2], [])
-        if len(arrays) != found.n_memories or not any(_are_for(W, arrays) for W in own):
+        fits = any(all(a.shape == W.shape and W.dtype <= a.dtype for a in arrays) for W in own)
+        if len(arrays) != found.n_memories or not fits:
             theirs, ours = ([f"{a.dtype} of shape {a.shape}" for a in some] for some in (arrays, own))
             raise ValueError(
                 f"{state.source} remembers {shown(theirs)} for parameter {shown(key)}, where this network "
                 f"needs {found.n_memories} like {ours}: pass the optimizer that trains it"
             )
-
-
-def _are_for(W, arrays) -> bool:
-    """Tell whether `arrays` can be the state for W: of its shape, in its dtype or wider floats."""
-    return all(array.shape == W.shape and W.dtype <= array.dtype for array in arrays)
 
 
 def checked_state(state: Any) -> State:

@@ -1,7 +1,5 @@
 """Sums over micro-batches: along a fixed tree, or in order of arrival."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 from collections import defaultdict
 from functools import partial
 from typing import Any

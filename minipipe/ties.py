@@ -1,20 +1,15 @@
 """Tied layers, which share one W: which layers they are, and how their gradients are summed."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .arrays import in_a_row, sum_in_order
 from .cluster import Receive, Send
 
-if TYPE_CHECKING:
-    from .layers.layer import Layer
 
-
-def ties_of(layers: Sequence[Layer]) -> dict[str, list[int]]:
+def ties_of(layers: Sequence) -> dict[str, list[int]]:
     """Return {name: indices of the layers with this `tie`}; raise `ValueError` if they cannot share W."""
     ties: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
@@ -33,14 +28,14 @@ def ties_of(layers: Sequence[Layer]) -> dict[str, list[int]]:
     return ties
 
 
-def copy_tied_weight(layers: Sequence[Layer], indices: Sequence[int], index: int) -> None:
+def copy_tied_weight(layers: Sequence, indices: Sequence[int], index: int) -> None:
     """Give layer `index`, if it has no W, a copy of the first W of the tied `layers` at `indices`."""
     first = next((tied for tied in indices if layers[tied].W is not None), None)
     if first is not None and layers[index].W is None:
         layers[index].W = layers[first].W.copy()
 
 
-def check_tied_weights(layers: Sequence[Layer], indices: Sequence[int]) -> None:
+def check_tied_weights(layers: Sequence, indices: Sequence[int]) -> None:
     """Raise `ValueError` unless the tied `layers` at these `indices` have equal W."""
     first, *others = indices
     for index in others:

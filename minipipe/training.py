@@ -77,13 +77,10 @@ def fit(
         first_epoch: None, to go on after the last epoch of `optimizer`; or the number
             of the first pass, which then starts with its first mini-batch.
 
-    Raises:
-        ValueError: before the first step, if data, sizes or a rate do not fit, or if
-            samples, mini-batches and seed are not those of an interrupted pass.
-        FloatingPointError: before a step in which anything overflows.
-
-    After an error or Ctrl-C, parameters and optimizer, with its rate, are those of the
-    last step.
+    Raises `ValueError` before the first step if data, sizes or a rate do not fit, or if
+    samples, mini-batches and seed are not those of an interrupted pass; and
+    `FloatingPointError` before a step in which anything overflows. After an error or
+    Ctrl-C, parameters and optimizer, with its rate, are those of the last step.
     """
     if isinstance(model, type) or not hasattr(model, "check_fit"):
         raise ValueError(f"model={shown(model)} is no network: pass one, such as Sequential(layers, loss)")

@@ -1,7 +1,5 @@
 """Progress of long work and the time left, as one line on stderr, in a terminal or a notebook."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -45,11 +45,8 @@ def digits(dtype: DTypeLike = "float64") -> Dataset:
         pixels, labels, in_test = stored["pixels"], stored["labels"], stored["in_test"]
     dtype = floats(dtype)
     X, Y = (pixels.T / 16).astype(dtype), one_hot(labels, 10, dtype)
-
-    def part(chosen):
-        return np.ascontiguousarray(X[:, chosen]), np.ascontiguousarray(Y[:, chosen])
-
-    return Dataset(part(~in_test), part(in_test))
+    parts = (~in_test, in_test)
+    return Dataset(*((np.ascontiguousarray(X[:, part]), np.ascontiguousarray(Y[:, part])) for part in parts))
 
 
 class Text(NamedTuple):
@@ -120,8 +117,7 @@ class Text(NamedTuple):
                 T, so that all characters but at most the last T are in exactly one
                 window.
 
-        Raises:
-            ValueError: if T or stride is below 1, or T is too large.
+        Raises `ValueError` for a T or stride below 1, or a T that is too large.
 
         >>> X, Y = characters("banana").windows(length=2)
         >>> X, Y.shape

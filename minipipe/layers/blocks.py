@@ -5,7 +5,7 @@ from __future__ import annotations  # so that help() shows names, not what they 
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,14 +15,11 @@ from ..checks import listed, shown
 from .activations import Dropout, Tanh
 from .convolution import Conv2d
 from .embedding import Embedding, PositionalEmbedding
-from .layer import LAYERS, Layer, MadeGradients, every_layer
+from .layer import LAYERS, Layer, MadeGradients, OneLayer, every_layer
 from .linear import Linear
 from .normalization import BatchNorm, LayerNorm
 from .skips import Fork, Join
 from .through import forward_through, in_one_piece, put_aside, weight_gradients
-
-
-OneBlock = TypeVar("OneBlock", bound="Block")
 
 
 class Block(Layer):
@@ -92,7 +89,7 @@ class Block(Layer):
             layer.cache = cache
         self.kept, self.halves = value.kept, value.halves
 
-    def part(self: OneBlock, how: str, rank: int, size: int) -> OneBlock:
+    def part(self: OneLayer, how: str, rank: int, size: int) -> OneLayer:
         part = copy.copy(self)
         ways = zip(self.layers, self.splits[how], strict=True)
         part.layers = tuple(layer.part(its_how, rank, size) for layer, its_how in ways)

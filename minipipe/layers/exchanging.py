@@ -18,19 +18,14 @@ after the sum.
 Source: Shoeybi et al. 2019, arXiv 1909.08053.
 """
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Gradients, Tree, own_part, row_sums
-from ..collectives import all_gather, all_reduce
+from ..collectives import Group, all_gather, all_reduce
 from .layer import Layer, as_dtype_of, finite
-
-if TYPE_CHECKING:
-    from ..collectives import Group
 
 
 def join_group(owners: Iterable, group: Group) -> None:

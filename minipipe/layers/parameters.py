@@ -1,20 +1,15 @@
 """How a network checks and converts W and b: those of its layers, and those assigned later."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..arrays import as_floats, leaves
+from ..state import Lock
 from ..ties import check_tied_weights
 from .layer import Layer, named
 from .through import in_one_piece
-
-if TYPE_CHECKING:
-    from ..state import Lock
 
 
 def take_over(layers: Iterable[Layer], copies: Iterable[Layer], dtype: np.dtype | None = None) -> np.dtype:

@@ -9,8 +9,6 @@ of A_prev holds the entry at that offset of every window. Padding is not stored:
 window takes part only at the offsets that lie inside A_prev.
 """
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar

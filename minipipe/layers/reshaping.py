@@ -1,7 +1,5 @@
 """Layers that only move entries: Flatten, Reshape, Pad. The samples stay on the last axis."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 import math
 from collections.abc import Sequence
 

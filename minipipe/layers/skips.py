@@ -1,9 +1,7 @@
 """Skip connections between layers of the network's list; a pipeline may cut the layers in between."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
-from typing import Any
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 

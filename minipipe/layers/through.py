@@ -5,8 +5,6 @@ other devices, and are resumed with its result; without such layers they yield n
 Only here are the inputs and outputs of layers made contiguous (`in_one_piece`).
 """
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cache

@@ -54,8 +54,7 @@ class Windows:
                 at stride 1.
             dilation: at least 1.
 
-        Raises:
-            ValueError: for anything else.
+        Raises `ValueError` for anything else.
         """
         kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
         stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
@@ -160,10 +159,8 @@ class Windows:
     def rows_inside(self, n: int, box: Box, n_rows: int) -> tuple[slice, slice]:
         """Return (slice of the rows that lie inside the array, slice of their positions there).
 
-        Args:
-            n: the length of the first axis.
-            box: as for `unfold`.
-            n_rows: the number of rows that the windows of `box` cover.
+        n: the length of the first axis. n_rows: the rows that the windows of `box`
+        cover.
         """
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
@@ -298,10 +295,8 @@ def convolve_transposed(
     """Return dA: the adjoint of `convolve` with respect to A.
 
     Args:
-        W: (O, C / groups, *kernel_size).
+        W, windows, groups: as for `convolve`.
         dZ: (O, *windows, m).
-        windows: the `Windows` of the kernel on A.
-        groups: the number of groups of channels.
         shape: the shape of A, (C, *lengths, m).
 
     dcolumns = W^T dZ, and dA at a position is the sum over all windows that cover it.
@@ -334,9 +329,7 @@ def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> n
 
     Args:
         dZ: (O, *windows, m).
-        A: (C, *lengths, m).
-        windows: the `Windows` of the kernel on A.
-        groups: the number of groups of channels.
+        A, windows, groups: as for `convolve`.
 
     Computed as dW^T = columns dZ^T: the same sums, but BLAS reads the larger matrix
     without transposing it.
@@ -369,9 +362,7 @@ def columns_by_row(
     """Yield (slice of the flattened output, columns) for each band of rows of windows.
 
     Args:
-        A: (C, *lengths, m).
-        windows: the `Windows` of the kernel on A.
-        groups: the number of groups of channels.
+        A, windows, groups: as for `convolve`.
         shape: the shape of the output, (O, *windows, m).
         dtype: the dtype of the columns.
 
@@ -397,9 +388,7 @@ def bands_of_rows(
 
     Args:
         n_channels: channels of the array that is unfolded.
-        windows: the `Windows` of the kernel on it.
-        groups: the number of groups of channels.
-        shape: the shape of the output, (O, *windows, m).
+        windows, groups, shape: as for `columns_by_row`.
         dtype: the dtype of the buffer.
         like: an array of the type that the buffer is to have, see `minipipe.meta`.
 
@@ -450,8 +439,5 @@ def by_group(array: np.ndarray, groups: int) -> np.ndarray:
 
 
 def by_row(Z_by_group: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return Z as (groups, rows, parts of a row, channels of a group, columns of a part), a view.
-
-    The numbers of rows and parts are those of `columns`.
-    """
+    """Return Z as (groups, rows, parts of a row, channels, columns of a part), a view to fit `columns`."""
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

@@ -5,17 +5,14 @@ from __future__ import annotations  # so that help() shows names, not what they 
 import math
 from collections.abc import Generator
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import even_slices, sigmoid
 from ..checks import Number
-from ..collectives import all_gather, all_reduce, all_to_all
+from ..collectives import Group, all_gather, all_reduce, all_to_all
 from .loss import LOSSES, Loss
-
-if TYPE_CHECKING:
-    from ..collectives import Group
 
 
 @LOSSES(examples=lambda: [(SoftmaxCrossEntropy(), "classes")], source="Bridle 1990")

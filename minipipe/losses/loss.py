@@ -38,10 +38,8 @@ class Loss(AsCode):
     def forward(self, A: ArrayLike, Y: ArrayLike, m: int | None = None) -> Number:
         """Return J = 1/m sum of L(a, y) over these samples, and keep in `cache` what backward needs.
 
-        Args:
-            A: the predictions (n, ..., m), samples last.
-            Y: the labels, in the shape of A.
-            m: the samples of the whole mini-batch; None: those of A.
+        `A` are the predictions (n, ..., samples), `Y` the labels in the same shape; `m`
+        is the number of samples in the whole mini-batch, by default those of A.
         """
         A, Y = _as_numbers("A", A), _as_numbers("Y", Y)
         m = A.shape[-1] if m is None else whole_number("m", m, 1)

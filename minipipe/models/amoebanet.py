@@ -1,7 +1,5 @@
 """AmoebaNet-D, the image network on which GPipe was measured."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -271,10 +269,7 @@ def seven_by_seven(c: int) -> Chain:
 
 
 def factorised_reduction(n_prev: int, n: int) -> Chain:
-    """Return a chain from `n_prev` to `n` channels that halves H and W.
-
-    n / 2 channels see even rows and columns, the other n / 2 see odd ones.
-    """
+    """Return a chain that halves H and W: of `n` channels, half see even rows and columns, half odd ones."""
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     return Chain(ReLU(), Concat(even, odd), BatchNorm(n))

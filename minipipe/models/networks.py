@@ -1,7 +1,5 @@
 """Fully connected networks, LeNet-5, residual networks, and Transformers that continue a text."""
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 from collections.abc import Callable, Sequence
 
 from ..checks import shown, whole_number, whole_numbers

@@ -4,8 +4,6 @@ RMSProp, Adam and AdamW divide each gradient by its recent size. LARS and LAMB, 
 large mini-batches, make the norm of a step proportional to that of the parameter.
 """
 
-from __future__ import annotations  # so that help() shows names, not what they stand for
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -108,9 +106,7 @@ class AdamW(Adam):
         W = W - learning_rate * weight_decay * W - learning_rate * m^ / (sqrt(v^) + epsilon)
 
     Args:
-        learning_rate: above 0.
-        betas: (beta1, beta2), the weights of the old averages, each from 0 to below 1.
-        epsilon: above 0.
+        learning_rate, betas, epsilon: as for `Adam`.
         weight_decay, weights_only: see `Optimizer`.
 
     In Adam, coupled decay is divided by sqrt(v^) like the gradient, so that parameters

@@ -3,21 +3,17 @@
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
 import copy
-from typing import TYPE_CHECKING, Any
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..arrays import computing, not_zero_in, overflow_refused
 from ..checks import Number, real_number, shown, to_be_written, truth, without_return
-from ..layers.layer import finite, parameters_with
+from ..layers.layer import Layer, finite, parameters_with
 from ..layers.through import in_one_piece
 from ..registry import AsCode, Examples, Registry
-from ..state import Pass
-
-if TYPE_CHECKING:
-    from ..layers.layer import Layer
-    from ..state import OptimizerState
+from ..state import OptimizerState, Pass
 
 OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
 
@@ -91,10 +87,8 @@ class Optimizer(AsCode):
         The old arrays and the gradients are not written to. An update is made as a
         whole or not at all, optimizer state included.
 
-        Raises:
-            ValueError: if the gradients do not belong to these layers, or the state
-                belongs to another network.
-            FloatingPointError: if a parameter or the state would overflow.
+        Raises `ValueError` if the gradients do not belong to these layers, or the state
+        belongs to another network, and `FloatingPointError` if anything would overflow.
         """
         parameters = parameters_with(layers, gradients)
         for key, W in self.updated(parameters).items():
