@@ -75,7 +75,7 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
 
 
 def whole_numbers(name: str, values: Any, least: int | None = None) -> tuple[int, ...]:
-    """Return `values` as a tuple of Python ints of at least `least`; raise `ValueError` for others."""
+    """Return `values` as a tuple of ints of at least `least`; raise `ValueError`, with `name`, for others."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list of whole numbers, even of one")

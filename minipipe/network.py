@@ -190,7 +190,7 @@ class Network:
             real_number("clip", clip, above=0)
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `fit` can train this network with `optimizer`."""
+        """Raise `ValueError` unless `fit` can train this network with `optimizer` and `clip`."""
         self.check_training(optimizer, clip)
 
     def train(self, batches: Iterable[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
@@ -439,7 +439,7 @@ class Sequential(Network):
 
 
 def check_finite_run(loss: Loss, J: Number, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
-    """Raise `FloatingPointError` unless the cost J and the `gradients` of all `layers` are finite."""
+    """Raise `FloatingPointError` unless J, the cost by `loss`, and the `layers`' `gradients` are finite."""
     check_finite_cost(loss, J)
     for layer, pair in zip(layers, gradients, strict=True):
         for gradient in leaves(pair):

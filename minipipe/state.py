@@ -158,7 +158,7 @@ def state_of_optimizer(optimizer: Optimizer) -> OptimizerState:
 
 
 def named_arrays(layers: Sequence) -> list[tuple]:
-    """Return [(name in a `State`, layer, name of its array)] for all arrays that a `State` has."""
+    """Return [(name in a `State`, layer, name of its array)] for all arrays of `layers` in a `State`."""
     return [
         (f"{path}/{array}", layer, array)
         for path, layer in _paths(layers)
@@ -190,7 +190,7 @@ def check_layers(state: State, layers: Sequence) -> None:
 
 
 def checked_array(state: State, name: str, own: np.ndarray) -> np.ndarray:
-    """Return a copy of array `name`; raise `ValueError` unless it has the shape and dtype of `own`."""
+    """Return a copy of array `name` of `state`; raise `ValueError` unless its shape and dtype are `own`'s."""
     array = state.arrays.get(name)
     if array is None or array.shape != own.shape or array.dtype != own.dtype:
         theirs, ours = ("nothing" if a is None else f"{a.dtype} of shape {a.shape}" for a in (array, own))

@@ -117,7 +117,7 @@ def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | No
 def exchange_tied(
     ties: Mapping, placements: Iterable[Sequence[int]], stages: Mapping, device: int
 ) -> Generator:
-    """A program: in each replica, tied layers send dW to the first of them, which sends the sum back.
+    """Sum dW of tied layers, as a program: in each replica, the first of them adds up and sends back.
 
     Args:
         ties: {name: its `Tied` layers, in order}.
@@ -153,7 +153,7 @@ def exchange_tied(
 
 
 def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generator:
-    """A program, with ZeRO: devices exchange the entries of dW that their shards of tied layers share.
+    """Sum dW of tied layers with ZeRO, as a program: devices exchange the entries that their shards share.
 
     Each device then has the sum over the tied layers for its own shards, added in the
     order of the layers.

@@ -140,7 +140,7 @@ class MultiHeadAttention(Block):
         return shape
 
     def macs(self, shape: Shape) -> int:
-        """Return 4 d^2 multiply-accumulates per position, and 2 d per pair, masked pairs included."""
+        """Return the multiply-accumulates for `shape`: 4 d^2 per position, 2 d per pair, also if masked."""
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
 

@@ -164,7 +164,8 @@ class Convolution(Kernel):
 class Conv1d(Convolution):
     """Convolution over one axis: A_prev (C, L, m), W (O, C / groups, kernel), Z (O, L', m).
 
-    A kernel of length 5 has 8 - 5 + 1 = 4 positions on an axis of length 8:
+    Arguments and equations are those of `Convolution`. A kernel of length 5 has
+    8 - 5 + 1 = 4 positions on an axis of length 8:
 
     >>> layer = Conv1d(1, 1, kernel_size=5)
     >>> layer.W, layer.b = np.array([[[1.0, 0.0, 0.0, 0.0, -1.0]]]), np.zeros((1, 1, 1))
@@ -193,6 +194,8 @@ class Conv1d(Convolution):
 class Conv2d(Convolution):
     """Convolution over images: A_prev (C, H, W, m), W (O, C / groups, *kernel_size), Z (O, H', W', m).
 
+    Arguments and equations are those of `Convolution`.
+
     >>> layer = Conv2d(3, 8, kernel_size=3, padding="same")
     >>> layer.initialize(np.random.default_rng(0))
     >>> layer.forward(np.zeros((3, 5, 7, 2))).shape
@@ -207,7 +210,7 @@ class Conv2d(Convolution):
     source="LeCun et al. 1989, Neural Computation 1(4)",
 )
 class Conv3d(Convolution):
-    """Convolution over volumes.
+    """Convolution over volumes, with the arguments and equations of `Convolution`.
 
     A_prev (C, D, H, W, m), W (O, C / groups, *kernel_size), Z (O, D', H', W', m).
     """
@@ -311,6 +314,8 @@ class TransposedConvolution(Kernel):
 class ConvTranspose1d(TransposedConvolution):
     """Transposed convolution over one axis: A_prev (C, L, m), W (C, O / groups, kernel), Z (O, L', m).
 
+    Arguments and equations are those of `TransposedConvolution`.
+
     >>> layer = ConvTranspose1d(1, 1, kernel_size=3, stride=2)
     >>> layer.W, layer.b = np.array([[[1.0, 2.0, 3.0]]]), np.zeros((1, 1, 1))
     >>> layer.forward(np.array([1.0, 10.0]).reshape(1, 2, 1)).ravel()
@@ -325,7 +330,7 @@ class ConvTranspose1d(TransposedConvolution):
     (ConvTranspose2d(2, 2, 1, stride=3, output_padding=2, bias=False), (2, 3, 2)),
 ])
 class ConvTranspose2d(TransposedConvolution):
-    """Transposed convolution over images.
+    """Transposed convolution over images, with the arguments of `TransposedConvolution`.
 
     A_prev (C, H, W, m), W (C, O / groups, *kernel_size), Z (O, H', W', m).
 
@@ -343,7 +348,7 @@ class ConvTranspose2d(TransposedConvolution):
     source="arXiv 1603.07285",
 )
 class ConvTranspose3d(TransposedConvolution):
-    """Transposed convolution over volumes.
+    """Transposed convolution over volumes, with the arguments of `TransposedConvolution`.
 
     A_prev (C, D, H, W, m), W (C, O / groups, *kernel_size), Z (O, D', H', W', m).
     """

@@ -41,7 +41,7 @@ class Exchanging(Layer):
     group: Any = None  # the `Group` of the devices, set by a run
 
     def summed(self, A: Tree) -> Generator[Any, Any, np.ndarray]:
-        """A program that returns the sum of all devices' `A`, by an all-reduce."""
+        """Compute the sum of all devices' `A` as a program, by an all-reduce."""
         return finite(self, (yield from all_reduce(self.group, A)), "the sum over the devices")
 
 

@@ -28,7 +28,7 @@ def he(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
 
 
 def xavier(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
-    """Draw W (n, n_prev) from N(0, 2/(n_prev + n)), for Tanh and Sigmoid. Arguments as for `he`.
+    """Draw W (n, n_prev) from N(0, 2/(n_prev + n)), by the generator `rng`, for Tanh and Sigmoid.
 
     This is a compromise: 1/n_prev would keep the variance of the forward values, 1/n
     that of the backward values. Source: Glorot and Bengio 2010, AISTATS, equation 12.
@@ -448,7 +448,7 @@ class Layer(AsCode):
 
 
 def named(owner: Any) -> str:
-    """Return the name of a layer or loss in errors: its repr, after the layer's index in its network."""
+    """Return how errors call `owner`, a layer or loss: its repr, after a layer's index in its network."""
     return repr(owner) if getattr(owner, "index", None) is None else f"layer {owner.index}, {owner!r}"
 
 

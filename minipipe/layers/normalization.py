@@ -300,7 +300,7 @@ class SynchronisedBatchNorm(BatchNorm):
         return SynchronisedBatchNorm(self._layer.copy(*convert))
 
     def forward(self, A_prev: np.ndarray) -> Generator[Any, Any, np.ndarray]:  # type: ignore[override]
-        """A program that returns A, in training."""
+        """Compute A from A_prev as a program, in training."""
         self.checked_input(A_prev)
         grouped, axes = self.groups(A_prev)
         mean = grouped.mean(axis=axes, keepdims=True)
@@ -317,7 +317,7 @@ class SynchronisedBatchNorm(BatchNorm):
         return self.scaled(X)
 
     def backward_input(self, dZ: np.ndarray) -> Generator[Any, Any, np.ndarray]:  # type: ignore[override]
-        """A program that returns dA_prev."""
+        """Compute dA_prev from dZ as a program."""
         (X, inverse, _), n = self.cache
         self.cache = NormalizationCache(None, None, self._row_sums(dZ, X))
         X, axes = self.groups(X)

@@ -81,8 +81,8 @@ class MaxPool(Pool):
 
     dA/dA_prev is 1 at the maximum and 0 elsewhere; where windows overlap, their
     contributions add up. Of equal entries, the first of the window counts (last axis
-    fastest), as in PyTorch. Padding counts as minus infinity. Source: Ranzato et al.
-    2007, CVPR.
+    fastest), as in PyTorch. Padding counts as minus infinity. Arguments: see `Pool`.
+    Source: Ranzato et al. 2007, CVPR.
     """
 
     can_overflow = False
@@ -137,7 +137,7 @@ class AvgPool(Pool):
 
     N = prod(kernel_size). Where windows overlap, their contributions add up. Padding
     counts as zeros, and its positions count in N, as with PyTorch's
-    count_include_pad=True. Source: LeCun et al. 1998.
+    count_include_pad=True. Arguments: see `Pool`. Source: LeCun et al. 1998.
     """
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:

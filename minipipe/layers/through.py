@@ -162,7 +162,8 @@ def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
     Args:
         program: of `forward_program` or `backward_program`.
         answer: the result of the `Exchange` before, None at first.
-        held: the program's arrays, so that a counter of bytes finds them in this frame.
+        held: the input arrays; a `Compute` passes them, so that their bytes are
+            counted.
     """
     try:
         return program.send(answer), None
@@ -182,7 +183,7 @@ def run_alone(program: Generator) -> Any:
 
 
 def forward_through(layers: Sequence[Layer], A: Tree, skips: dict, call: Callable = handed_on) -> Tree:
-    """Return A after consecutive layers on one device. The arguments are those of `forward_program`."""
+    """Return A after `layers` on one device; `skips` and `call` are as for `forward_program`."""
     return run_alone(forward_program(layers, A, skips, call))
 
 

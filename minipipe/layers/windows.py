@@ -148,7 +148,7 @@ class Windows:
             piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *positions)].swapaxes(1, 2)
 
     def fold(self, rows: np.ndarray, box: Box, A: np.ndarray) -> None:
-        """Add each entry of `rows` to the position of A that `unfold` would copy it from: the adjoint."""
+        """Add each entry of `rows` to the position of A that `unfold`, with this `box`, copies it from."""
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
@@ -439,5 +439,5 @@ def by_group(array: np.ndarray, groups: int) -> np.ndarray:
 
 
 def by_row(Z_by_group: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return Z as (groups, rows, parts of a row, channels, columns of a part), a view to fit `columns`."""
+    """Return `Z_by_group` as (groups, rows, parts of a row, channels, columns of a part), like `columns`."""
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

@@ -91,7 +91,7 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
     def forward(  # type: ignore[override]  # a program
         self, Z: np.ndarray, Y: np.ndarray, m: int | None = None
     ) -> Generator[Any, Any, Number]:
-        """A program that returns J."""
+        """Compute J as a program; Z has this device's classes, Y all of them, m as for `Loss`."""
         if Y.shape != (self.n_classes, *Z.shape[1:]):
             raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape, m or Z.shape[-1]))
         run = even_slices(self.n_classes, self.group.size)[self.group.rank]
@@ -113,7 +113,7 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
 
 
 def largest_of(group: Group, array: np.ndarray) -> Generator[Any, Any, np.ndarray]:
-    """A program that returns the elementwise maximum of all devices' arrays.
+    """Compute the elementwise maximum of all devices' arrays, as a program.
 
     Each device of `group` computes the maximum for a part of the entries. `array` has
     the same shape on all devices. Each sends 2 (N - 1)/N of its bytes, as in a ring

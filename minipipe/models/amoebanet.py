@@ -269,7 +269,10 @@ def seven_by_seven(c: int) -> Chain:
 
 
 def factorised_reduction(n_prev: int, n: int) -> Chain:
-    """Return a chain that halves H and W: of `n` channels, half see even rows and columns, half odd ones."""
+    """Return a chain of `n_prev` to `n` channels that halves H and W.
+
+    Half of the channels see even rows and columns, the other half see odd ones.
+    """
     even = [Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     odd = [Shift(), Conv2d(n_prev, n // 2, 1, stride=2, bias=False)]
     return Chain(ReLU(), Concat(even, odd), BatchNorm(n))

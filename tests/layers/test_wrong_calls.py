@@ -197,7 +197,7 @@ WRONG = {
     "an array with a mask": (masked, "is a masked array, whose mask would be lost: fill it"),
     "texts": (lambda array: array.astype(str), "is an array of <U...: pass real numbers"),
     "complex numbers": (lambda array: array + 0j, "is an array of complex128: pass real numbers"),
-    "lists of different lengths": (lambda array: [[1.0, 2.0], [3.0]], "cannot be turned into an array: setting an array"),
+    "lists of different lengths": (lambda array: [[1.0, 2.0], [3.0]], "cannot be turned into an array"),
     "NaN": (lambda array: array * np.nan, "holds NaN or infinity in ... of ... places, the first at index"),
 }
 
