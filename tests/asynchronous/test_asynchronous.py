@@ -122,13 +122,13 @@ TIED = [mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")]
     (lambda: pipeline().forward_backward(*batches(1)[0]),
      "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
 ])
-def test_mistakes_are_refused_in_a_sentence(make, words):
+def test_wrong_options_of_asynchronous_orders_are_refused(make, words):
     with pytest.raises(ValueError) as error:
         make()
     assert words in str(error.value)
 
 
-def test_weights_that_do_not_exist_are_found_before_a_run():
+def test_versions_that_do_not_exist_yet_are_a_fault():
     right = pipedream(3, 6)
     early = Schedule(right.devices, 3, 6, versions=((0, 0, 0, 2, 2, 3), *right.versions[1:]))
     assert early.faults() == [
@@ -165,7 +165,7 @@ def test_an_update_is_named_by_the_last_gradient_that_it_applies(line):
             use(schedule)
 
 
-def test_an_update_before_an_earlier_gradient_has_its_own_only():
+def test_an_update_before_an_older_backward_has_one_gradient():
     """B1 U1 B0 U0 is an order, though an odd one: each update has one gradient."""
     assert staleness(replace(Schedule.from_text("F0 F1 B1 U1 B0 U0"), versions=((0, 0),))) == [[1, 0]]
 
@@ -178,7 +178,7 @@ def test_an_update_before_an_earlier_gradient_has_its_own_only():
      "copy_of=(1, 1) leaves copy 0 without micro-batches: where there is one copy, leave copy_of out"),
     (dict(copy_of=(0, -1)), "copy_of=(0, -1) must have a copy, 0, 1, ..., for each of the 2 micro-batches"),
 ])
-def test_tables_that_do_not_fit_are_named_by_all_that_read_them(changes, words):
+def test_wrong_versions_or_copy_of_are_named_by_all_readers(changes, words):
     schedule = replace(pipedream(2, 2), **changes)
     assert schedule.faults() == [fault for fault in schedule.faults() if words in fault] != []
     for use in (mp.simulate, staleness, peak_versions, Schedule.to_csv, lambda schedule: schedule.placements):
@@ -187,7 +187,7 @@ def test_tables_that_do_not_fit_are_named_by_all_that_read_them(changes, words):
         assert words in str(error.value)
 
 
-def test_no_limit_is_not_a_number():
+def test_a_limit_of_nan_lets_nothing_pass():
     """NaN is below, above and equal to nothing: compared the wrong way round, it lets everything pass."""
     assert len(pipedream(2, 3).faults(most_alive=math.nan)) == 2
 
@@ -223,7 +223,7 @@ def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, wor
 
 @pytest.mark.parametrize(("name", "M"), [("pipedream", 1), ("pipedream-vertical", 1), ("pipedream-2bw", 4)])
 @pytest.mark.parametrize("optimizer", [mp.SGD(0.1), mp.Adam()], ids=["SGD", "Adam"])
-def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monkeypatch):
+def test_every_living_version_of_the_weights_is_counted(name, M, optimizer, monkeypatch):
     """By weak references to all arrays that a stage has ever worked with, whenever bytes are counted.
 
     Beside them, the network has its weights of before the run, until it is over; no version that was dropped.
@@ -260,7 +260,7 @@ def test_no_set_of_weights_is_alive_that_is_not_counted(name, M, optimizer, monk
         assert arrays == buffers([(layer.W, layer.b) for layer in stage.layers])
 
 
-def test_what_needs_a_run_says_how_a_stream_is_run():
+def test_results_before_a_stream_has_run_name_train():
     pipe = mp.Pipeline([mp.Linear(1, 1)], mp.MeanSquaredError(), 1, 1, schedule="pipedream")
     words = r"nothing has run yet: call train\(\[\(X, Y\), ...\], optimizer\)"
     for missing in (lambda: pipe.trace, lambda: pipe.gradients, lambda: pipe.J, pipe.tick):

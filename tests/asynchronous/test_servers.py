@@ -35,7 +35,7 @@ HALF = Rational(1, 2)
 
 @settings(max_examples=8)
 @given(st.integers(1, 5), st.sampled_from([1, 2, 3, 14]))
-def test_synchronous_servers_are_one_device_in_rational_numbers(n_workers, n_servers):
+def test_synchronous_servers_equal_one_device_in_rationals(n_workers, n_servers):
     """Ragged parts, any number of workers and servers, momentum."""
     batches, optimizer = exact_mini_batches(3), mp.SGD(Rational(1, 8), momentum=Rational(1, 2))
     net = mp.ParameterServer(exact_layers(), LOSS, n_workers, servers=n_servers)
@@ -115,7 +115,7 @@ def assert_follows_the_rule(net, batches, optimizer):
     {}, {"servers": 3, "ports": mp.cluster.ports(3, 40)},
     {"servers": 2, "link": mp.Link(latency=0.25)}, {"servers": 2, "on_workers": True},
 ])
-def test_every_update_is_the_rule_at_the_versions_of_the_trace(options):
+def test_each_update_equals_the_rule_at_its_recorded_versions(options):
     """No update is lost or doubled, on any floats, bit for bit."""
     batches, optimizer = mini_batches(12), mp.SGD(0.1, momentum=0.5)
     net = mp.ParameterServer(LAYERS, LOSS, 4, mode="async", speeds=[1, 2, 1, 0.3], **options)
@@ -130,7 +130,7 @@ def test_every_update_is_the_rule_at_the_versions_of_the_trace(options):
 @pytest.mark.parametrize("n, speeds, staleness", [
     (4, None, [0, 1, 2, 3, 3, 3, 3, 3]), (2, THIRD, [0, 0, 0, 3, 1, 0, 0, 3]), (1, None, [0] * 8),
 ])
-def test_staleness_by_hand(n, speeds, staleness):
+def test_staleness_equals_counts_by_hand(n, speeds, staleness):
     net = mp.ParameterServer(LAYERS, LOSS, n, mode="async", speeds=speeds)
     net.train(mini_batches(8), mp.SGD(0.1))
     assert [update.staleness for update in net.updates] == staleness
@@ -140,7 +140,7 @@ def gradients_of(net):
     return [span.label for span in net.trace.spans if isinstance(span.label, Gradient)]
 
 
-def test_one_worker_meets_the_mini_batches_of_fit():
+def test_one_worker_trains_on_the_mini_batches_of_fit():
     X, Y = (np.concatenate(side, axis=-1) for side in zip(*mini_batches(2, m=7)))
     net = mp.ParameterServer(LAYERS, LOSS, 1, seed=3)
     net.train(line_of(X, Y, batch_size=4, n=8, seed=5), mp.SGD(0.1))
@@ -200,7 +200,7 @@ def test_servers_on_all_workers_send_as_many_bytes_as_a_ring(N):
     assert sent == [2 * (N - 1) * N_BYTES // N] * N
 
 
-def test_each_worker_begins_with_another_server():
+def test_each_worker_pushes_to_another_server_first():
     """So that not all queue up for the first."""
     net = mp.ParameterServer(LAYERS, LOSS, 4, servers=3, ports=mp.cluster.ports(3, 8))
     net.train(mini_batches(1), mp.SGD(0.1))
@@ -261,7 +261,7 @@ def test_a_run_that_fails_changes_nothing():
         assert net.n_steps == optimizer.n_updates == 2 and net.updates is updates
 
 
-def test_weights_that_are_used_are_copies_and_fit_or_move_nothing():
+def test_use_copies_weights_and_refuses_wrong_shapes():
     net = mp.ParameterServer(LAYERS, LOSS, 2)
     net.train(mini_batches(3), mp.SGD(0.1), keep_every=1)
     before, kept = weights(net), net.kept[1]
@@ -289,12 +289,12 @@ def test_weights_that_are_used_are_copies_and_fit_or_move_nothing():
     ({"ports": [mp.Port(8, [4])]}, r"is of device 4: devices are 0\.\.3"),
     ({"link": 3}, "link=3 must be a Link"),
 ])
-def test_servers_that_cannot_be_are_refused(options, words):
+def test_wrong_options_of_parameter_servers_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         mp.ParameterServer(LAYERS, LOSS, 3, **options)
 
 
-def test_what_servers_cannot_train_with_is_refused():
+def test_servers_refuse_tied_layers_and_whole_parameters():
     with pytest.raises(ValueError, match="a server updates a range of all numbers: use layers without"):
         mp.ParameterServer([mp.Linear(3, 3, tie="W"), mp.Linear(3, 3, tie="W")], LOSS, 3)
     net = mp.ParameterServer(LAYERS, LOSS, 3)
@@ -306,7 +306,7 @@ def test_what_servers_cannot_train_with_is_refused():
 
 
 @pytest.mark.parametrize("arrivals", [[[0, 1]], [[0, 1, 2]], [[0, 1, 1], [0, 1, 1]]])
-def test_an_order_of_another_run_is_refused(arrivals):
+def test_arrivals_of_another_run_are_refused(arrivals):
     net = mp.ParameterServer(LAYERS, LOSS, 2, mode="async")
     words = r"arrivals=.* of a run like this one: .* each of 1 servers, of at least 3 numbers of .*, 0 to 1"
     with pytest.raises(ValueError, match=words):
@@ -320,7 +320,7 @@ def test_a_synchronous_update_takes_one_gradient_of_each_worker():
     assert len(net.train(mini_batches(2), mp.SGD(0.1), arrivals=[[0, 1, 1, 0, 0]])) == 2
 
 
-def test_the_loop_of_others_is_refused():
+def test_fit_and_step_are_refused_by_servers_and_clients():
     X, Y = mini_batches(1)[0]
     nets = {r"call train\(batches, optimizer\)": mp.ParameterServer(LAYERS, LOSS, 2),
             r"call train\(rounds, optimizer\)": mp.FederatedAveraging(LAYERS, LOSS, [(X, Y)])}
@@ -349,7 +349,7 @@ def test_fedsgd_is_gradient_descent_on_all_samples(sizes, n_rounds):
     assert_same(weights(net), weights(reference))
 
 
-def test_the_sum_goes_along_the_tree_over_the_clients():
+def test_uploads_are_summed_along_the_tree_over_the_clients():
     """((0 + 1) + (2 + 3)) / 4 of 2^55, 4, -2^55, 4 is 1 in floats: 2^53 + 1 = 2^53, but 1 - 2^53 is exact."""
     sent = [2.0**55, 4.0, -(2.0**55), 4.0]
     (average,), J = averaged([Upload(5, [np.array([number])], number) for number in sent])
@@ -379,7 +379,7 @@ def test_one_client_with_all_samples_is_plain_sgd():
     assert np.array_equal(net.layers[1].running_var, reference.layers[1].running_var)
 
 
-def test_what_layers_have_counted_is_averaged_like_the_weights():
+def test_running_statistics_are_averaged_like_the_weights():
     data = [(rational([[0, 2]]), rational([[0, 0]])), (rational([[4, 6, 8]]), rational([[0, 0, 0]]))]
     layers = [mp.BatchNorm(1, momentum=HALF), mp.Linear(1, 1, W=rational([[1]]), b=rational([[0]]))]
     layers = [layer.copy(rational) for layer in mp.Sequential(layers, LOSS).layers]
@@ -447,7 +447,7 @@ def test_every_sample_is_with_one_client(skewed, sizes):
     ({"epochs": 0}, "epochs=0 must be at least 1"),
     ({"batch_size": 2.5}, "batch_size=2.5 must be"),
 ])
-def test_clients_that_cannot_be_are_refused(options, words):
+def test_wrong_options_of_federated_averaging_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         mp.FederatedAveraging(LAYERS, LOSS, **{"clients": clients(2, 2, 2)} | options)
 

@@ -135,7 +135,7 @@ def any_lanes(graph, chance):
     return lanes
 
 
-def test_a_list_of_arrays_is_handed_on_as_a_tuple():
+def test_a_recorded_call_gets_lists_of_arrays_as_tuples():
     """So a function cannot change the list without being noticed."""
     graph = Graph()
     graph.call(lambda parts: parts.append(1), [np.ones(1)])
@@ -152,7 +152,7 @@ def test_a_method_writes_its_object():
     assert log == [0, 1, 2]
 
 
-def test_what_a_call_returns_is_no_view_of_what_it_reads():
+def test_the_result_of_a_recorded_call_is_a_copy():
     """Of an array in a list, of the object of a method, or of one that is named in reads."""
     class Holder:
         def __init__(self):
@@ -186,7 +186,7 @@ def test_a_task_waits_for_just_those_that_share_a_byte_with_it(accesses):
     ]
 
 
-def test_the_three_kinds_of_edges():
+def test_tasks_wait_for_reads_after_writes_and_the_reverse():
     graph, A, B = Graph(), np.zeros(2), np.zeros(2)
     graph.call(np.add, A, 1, out=B)          # 0
     graph.call(np.add, B, 1)                 # 1 reads what 0 wrote
@@ -199,7 +199,7 @@ def test_the_three_kinds_of_edges():
     assert [task.after for task in graph.tasks[4:]] == [(), ()]
 
 
-def test_a_layer_is_one_thing_with_what_it_holds():
+def test_calls_on_a_layer_and_on_its_arrays_wait_in_turn():
     """Its methods follow each other, and an update of its W waits for them."""
     layer, X = mp.Linear(2, 2, W=np.eye(2), b=np.zeros((2, 1))), np.ones((2, 3))
     graph = Graph()
@@ -213,7 +213,7 @@ def test_a_layer_is_one_thing_with_what_it_holds():
     assert np.array_equal(layer.W, np.eye(2) - 3)
 
 
-def test_a_second_run_makes_the_calls_again():
+def test_a_second_run_of_a_graph_makes_all_calls_again():
     graph, A = Graph(), np.ones(2)
     B = graph.call(np.multiply, A, 2)
     graph.call(np.add, A, B, out=A)
@@ -261,7 +261,7 @@ CIRCLE = [Task("a", after=(2,)), Task("b", after=(0,)), Task("c", after=(1,)), T
     (lambda *_: list_schedule(CIRCLE), "tasks wait for each other in a circle: a -> c -> b -> a"),
 ])
 @pytest.mark.filterwarnings("error")
-def test_what_cannot_be_handed_over_is_said(wrong, words):
+def test_wrong_uses_of_a_graph_raise_an_error_with_a_remedy(wrong, words):
     graph = Graph()
     later = graph.call(np.add, np.ones(2), 1)
     with pytest.raises((ValueError, RuntimeError, TypeError), match=words):
@@ -282,7 +282,7 @@ def listed(n_devices, order=range(1, 10), **how):
     return list_schedule(graham(**how), n_devices, [n - 1 for n in order]).makespan
 
 
-def test_the_busiest_lane_has_a_way_there_and_a_way_on():
+def test_the_busiest_bound_counts_paths_before_and_after():
     """Lane 1 cannot begin before 1, has 13 ticks to do, and 2 follow its last task at the least."""
     tasks = [
         Task("a", 1, (), 0), Task("e", 4, (0,), 0), Task("b", 7, (0,), 1), Task("c", 6, (1,), 1),
@@ -293,7 +293,7 @@ def test_the_busiest_lane_has_a_way_there_and_a_way_on():
     assert list_schedule([Task("g", 4)]).bounds == (4, 4, 0)
 
 
-def test_grahams_anomalies():
+def test_list_scheduling_shows_grahams_anomalies():
     """Golden 28: more devices, shorter tasks, fewer dependencies and another list are all slower."""
     assert listed(3) == 12
     assert listed(3, [1, 2, 4, 5, 6, 3, 9, 7, 8]) == 14
@@ -304,7 +304,7 @@ def test_grahams_anomalies():
 
 
 @pytest.mark.parametrize("compute, copy", [(2, 1), (1, 2)])
-def test_computing_while_copying(compute, copy):
+def test_copies_to_the_host_overlap_with_computing(compute, copy):
     """Golden 27, D2L's experiment: 50 products, and copies of their results to the host."""
     n = 50
     tasks = [Task(f"product {i}", compute, (), 0) for i in range(n)]
@@ -359,7 +359,7 @@ def slow_list_schedule(tasks, n_devices):
     return [starts[n] for n in range(len(tasks))], max(ends.values(), default=0)
 
 
-def test_it_is_what_the_plainest_loop_does_and_keeps_every_bound():
+def test_list_schedule_equals_a_plain_loop_within_its_bounds():
     chance = random.Random(0)
     for _ in range(120):
         tasks = random_tasks(chance, chance.randint(1, 12))
@@ -370,7 +370,7 @@ def test_it_is_what_the_plainest_loop_does_and_keeps_every_bound():
         assert trace.makespan == found.makespan == makespan >= found.bounds.best
 
 
-def test_bounds_hold_for_the_best_order_and_graham_for_the_worst():
+def test_all_priorities_keep_lower_and_grahams_upper_bound():
     """All priorities of 6 tasks; longest path first within (2 - 1/p) of the best of them."""
     chance = random.Random(1)
     for _ in range(5):
@@ -393,7 +393,7 @@ def exposed(b, c):
 
 
 @pytest.mark.parametrize("c, golden", [(1, 1), (2, 2), (3, 6)])
-def test_the_exchange_of_gradients_hides_behind_the_backward(c, golden):
+def test_the_all_reduce_overlaps_with_the_backward(c, golden):
     """Golden 13, and the order in which DistributedDataParallel begins its all-reduces."""
     tasks = training_tasks([1] * 4, [2] * 4, all_reduce=[c] * 4)
     found = list_schedule(tasks)
@@ -404,7 +404,7 @@ def test_the_exchange_of_gradients_hides_behind_the_backward(c, golden):
 
 
 @pytest.mark.parametrize("K, M", [(3, 6), (4, 8), (6, 12)])
-def test_weight_gradients_are_put_off_by_themselves(K, M):
+def test_list_scheduling_delays_weight_gradients_as_zb_h2(K, M):
     """Input gradients first, then forwards: ZB-H2's makespan in its memory; and the gradients are right."""
     tasks = training_tasks([1] * K, [1] * K, [1] * K, M, range(K), rooms=[2 * K - 1] * K)
     first = sorted(range(len(tasks)), key=lambda n: ("IFW".index(tasks[n].name[0]), tasks[n].name[2]))

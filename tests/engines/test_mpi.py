@@ -69,7 +69,7 @@ def test_programs_of_any_kind_run_on_ranks(check, n_ranks, answer_of_ranks):
 
 @on_ranks
 @pytest.mark.parametrize("check, n_ranks", [("checkpoints", 2), slow("checkpoints", 4)])
-def test_a_training_goes_on_from_ranks_to_copies_to_one_device(check, n_ranks, answer_of_ranks):
+def test_a_training_resumes_on_ranks_replicas_and_one_device(check, n_ranks, answer_of_ranks):
     assert answer_of_ranks() == ["net.npz"]
 
 
@@ -85,7 +85,7 @@ def test_a_training_goes_on_from_ranks_to_copies_to_one_device(check, n_ranks, a
      "4 devices need a process each, but 3 processes have been started: begin the command with mpiexec -n 4"),
     ("refusal silent", 2, ": for more than 0.5 seconds"),
 ])
-def test_what_cannot_run_is_refused_on_every_rank(check, n_ranks, words, answer_of_ranks):
+def test_a_program_that_cannot_run_fails_on_every_rank(check, n_ranks, words, answer_of_ranks):
     assert all(words in sentence for sentence in answer_of_ranks())
 
 
@@ -94,13 +94,13 @@ def test_what_cannot_run_is_refused_on_every_rank(check, n_ranks, words, answer_
     row for of, n in [("network", 11), ("training", 10), ("program", 10)]
     for row in [(f"differences {of}", 2, n), slow(f"differences {of}", 3, n)]
 ])
-def test_ranks_that_differ_are_refused_on_every_rank(check, n_ranks, n_differences, answer_of_ranks):
+def test_differences_between_ranks_are_named_on_every_rank(check, n_ranks, n_differences, answer_of_ranks):
     assert answer_of_ranks() == n_differences
 
 
 @on_ranks
 @pytest.mark.parametrize("check, n_ranks", [("failed_runs", 2), slow("failed_runs", 3)])
-def test_all_ranks_go_on_after_a_run_that_one_has_failed(check, n_ranks, answer_of_ranks):
+def test_all_ranks_can_continue_after_a_run_that_failed_on_one(check, n_ranks, answer_of_ranks):
     assert answer_of_ranks() is None
 
 
@@ -111,7 +111,7 @@ def test_all_ranks_go_on_after_a_run_that_one_has_failed(check, n_ranks, answer_
     slow("exits", 2, "the program of rank 1 has ended, and rank 0 waits for it in the begin of a run"),
     slow("is stopped", 130, "minipipe: stopped"),
 ])
-def test_what_one_rank_does_alone_ends_the_job(what, status, words):
+def test_an_error_exit_or_ctrl_c_of_one_rank_ends_the_job(what, status, words):
     """Also without `-m mpi4py`."""
     process, begin = start(2, MISTAKES, "script", what), time.monotonic()
     _, errors = process.communicate(timeout=60)
@@ -121,14 +121,14 @@ def test_what_one_rank_does_alone_ends_the_job(what, status, words):
 
 @on_ranks
 @pytest.mark.parametrize("rank", [slow(0), 1, slow(2)])
-def test_an_exception_on_any_rank_ends_all_with_its_message(rank):
+def test_an_exception_on_any_rank_ends_the_job_with_its_text(rank):
     words = ["minipipe: error: integer division or modulo by zero"]
     assert fail(3, MISTAKES, "broken", "exception", rank) == (2, words)
 
 
 @on_ranks
 @pytest.mark.parametrize("rank", [slow(0), 1, slow(2)])
-def test_a_rank_that_is_killed_ends_all(rank):
+def test_a_killed_rank_ends_the_job(rank):
     assert fail(3, MISTAKES, "broken", "killed", rank)[0] not in (0, None)
 
 
@@ -141,13 +141,13 @@ def test_a_rank_that_is_killed_ends_all(rank):
      "rank 0 waits for the other ranks in collecting the gradients of network 1 for more than 0.5"),
     (2, ["twice"], 60, "device 0 sends news to device 1 twice: name each message once"),
 ])
-def test_one_rank_says_what_has_ended_all(n_ranks, mistake, patience, sentence):
+def test_one_rank_prints_the_error_that_ends_the_job(n_ranks, mistake, patience, sentence):
     status, (line,) = fail(n_ranks, MISTAKES, *mistake, MINIPIPE_PATIENCE=str(patience))
     assert status == 2 and line.startswith(f"minipipe: error: {sentence}")
 
 
 @on_ranks
-def test_ctrl_c_ends_all():
+def test_ctrl_c_ends_all_ranks():
     process = start(2, MISTAKES, "endless")
     assert process.stdout.readline() == "it begins\n"
     begin = time.monotonic()
@@ -171,7 +171,7 @@ def test_the_command_trains_on_ranks_and_compares(check, n_ranks, words, answer_
     assert "float32, m = 256: equal (==)" in out
 
 
-def test_rank_0_says_what_is_wrong_with_arguments(monkeypatch, capsys):
+def test_only_rank_0_prints_an_error_in_the_arguments(monkeypatch, capsys):
     """Other ranks are silent, and leave it time to speak before they end the job."""
     slept = []
     monkeypatch.setattr(time, "sleep", slept.append)
@@ -193,7 +193,7 @@ def test_rank_0_says_what_is_wrong_with_arguments(monkeypatch, capsys):
     (["--epochs", "x"], "argument --epochs: 'x' is not a whole number"),
     (["--schedule", "nope"], "unknown schedule 'nope'"),
 ])
-def test_a_wrong_argument_ends_a_job_and_is_said_once(arguments, words):
+def test_a_wrong_argument_ends_a_job_with_one_message(arguments, words):
     """On a busy computer, rank 0 may start later than the others wait for it: then it says nothing."""
     status, lines = fail(3, "-m", "minipipe", "--engine", "mpi", *arguments)
     errors = [line for line in lines if "error" in line]
@@ -206,21 +206,21 @@ def test_a_wrong_argument_ends_a_job_and_is_said_once(arguments, words):
     (["--batch-size", "4"], "exceeds --batch-size 4"),
     (["--schedule", "pipedream"], "measures one mini-batch, and 'pipedream' goes on without an end of one"),
 ])
-def test_a_wrong_split_is_refused(monkeypatch, capsys, arguments, words):
+def test_mpi_options_that_do_not_fit_are_refused(monkeypatch, capsys, arguments, words):
     monkeypatch.setattr(train, "world", lambda: SimpleNamespace(size=3, rank=0, job=nullcontext))
     assert main(["--engine", "mpi", *arguments]) == 2
     assert words in capsys.readouterr().err
 
 
 @on_ranks
-def test_without_mpiexec_the_command_says_what_to_type():
+def test_without_mpiexec_the_error_has_the_command_to_type():
     command = [sys.executable, "-m", "minipipe", "--engine", "mpi"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "mpiexec -n 4 python3 -m minipipe --engine mpi" in done.stderr
 
 
 @pytest.mark.skipif(find_spec("mpi4py") is not None, reason="mpi4py is installed")
-def test_without_mpi_the_command_says_what_to_install():
+def test_without_mpi_the_error_names_what_to_install():
     command = [sys.executable, "-m", "minipipe", "--engine", "mpi"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "pip install mpi4py mpich" in done.stderr and "\n" == done.stderr[-1]

@@ -64,7 +64,7 @@ def test_synchronous_schedules_deadlock_where_a_rendezvous_does():
 
 @settings(max_examples=50)
 @given(settings_of_runs(with_ports=False))
-def test_random_programs_do_on_threads_what_the_cluster_does(setting):
+def test_random_programs_give_the_same_on_threads_and_cluster(setting):
     """The same work and messages, the same deadlocks; and the trace can be explained."""
     setting.link, has_any = Link(), "ANY" in repr(setting) or "any device" in repr(setting)
     cluster, threads = setting.cluster(), Threads(setting.generators())
@@ -85,7 +85,7 @@ def test_synchronous_sends_deadlock_where_a_rendezvous_does(setting):
     assert deadlock(setting.cluster().run) == deadlock(threads.run)
 
 
-def test_a_message_is_not_received_before_it_is_written_down(monkeypatch):
+def test_a_message_is_recorded_before_it_is_received(monkeypatch):
     """The receiver asks after 0.02 seconds; the sender has the lock, and takes 0.1 to write it down."""
     sends = Record.sends
 
@@ -134,7 +134,7 @@ def test_the_command_fails_where_threads_and_cluster_differ(wrong, tmp_path, cap
     assert "float32, m = 64: DIFFERENT\n" in capsys.readouterr().out
 
 
-def test_what_both_runs_took_is_said_with_their_ratio(tmp_path, capsys):
+def test_measured_and_simulated_times_print_with_their_ratio(tmp_path, capsys):
     """GPipe, K = M = 2: 9 ticks, of which each device computes 6; with costs of 3/2, half as much again."""
     once, again = (mp.simulate(build("gpipe", 2, 2), mp.Costs(F=F, B=2 * F)) for F in (1, 1.5))
     train.show_runs({"first": once, "second": again}, tmp_path / "both.png")
@@ -144,7 +144,7 @@ def test_what_both_runs_took_is_said_with_their_ratio(tmp_path, capsys):
     )
 
 
-def test_a_measured_run_says_seconds_everywhere():
+def test_all_views_of_a_measured_run_are_in_seconds():
     """No reader calls them ticks: text, pictures, explanation, critical path, page, Chrome's trace."""
     simulated, measured = pair(4, 8, "1f1b")
     X, Y = mini_batch(19)
@@ -181,7 +181,7 @@ def measured_trace(spans, n_devices=1):
     return Trace(record)
 
 
-def test_a_measured_timeline_is_one_block_with_few_times_above_it():
+def test_a_measured_timeline_fits_a_line_with_round_times():
     for makespan in (3e-7, 0.0123, 1, 7, 4000):
         ruler, row = plots.text(measured_trace([(0, Action("F", 0, 12), 0, makespan)])).splitlines()
         assert len(row) == 110 and 3 <= len(ruler.split()) <= 8
@@ -199,7 +199,7 @@ def test_a_simulation_and_a_measured_run_share_one_axis():
         plots.compare({"simulated": mp.simulate(build("gpipe", 2, 2)), "measured": measured})
 
 
-def test_what_is_simulated_with_measured_costs_says_seconds():
+def test_a_simulation_with_measured_costs_is_in_seconds():
     costs = mp.measure(LAYERS[:2], LOSS, 2, mini_batch(4)[0], np.ones((8, 4), np.float32)).costs
     assert mp.simulate(build("gpipe", 2, 2), costs).unit == costs.unit == "seconds"
     assert mp.simulate(build("gpipe", 2, 2)).unit == mp.Costs().unit == "ticks"
@@ -212,7 +212,7 @@ def test_what_is_simulated_with_measured_costs_says_seconds():
 # What goes wrong
 
 
-def test_who_waits_too_long_for_work_that_does_not_end_is_named(monkeypatch):
+def test_a_timeout_names_the_waiting_and_the_working_device(monkeypatch):
     monkeypatch.setenv("MINIPIPE_PATIENCE", "0.3")
     end = threading.Event()
 
@@ -233,7 +233,7 @@ def test_seconds_of_patience_are_a_number_above_0(monkeypatch, text):
         Threads([sends("a", 0)])
 
 
-def test_an_exception_in_one_program_ends_all_and_is_raised():
+def test_an_exception_in_one_program_stops_all_and_is_raised():
     _, measured = pair(4, 8, "1f1b")
     X, Y = mini_batch(19)
     measured.forward_backward(X, Y)
@@ -252,7 +252,7 @@ def test_an_exception_in_one_program_ends_all_and_is_raised():
     assert_same(parameters(measured.layers), before)
 
 
-def test_the_users_interrupt_ends_all():
+def test_ctrl_c_stops_all_threads():
     def left():
         yield Compute("work", _thread.interrupt_main)
         yield Receive("news", 1)
@@ -272,7 +272,7 @@ def test_the_users_interrupt_ends_all():
     assert isinstance(threads.failure, KeyboardInterrupt) and not threads.done
 
 
-def test_what_numpy_does_about_an_overflow_is_the_callers_wish():
+def test_threads_keep_the_callers_numpy_errstate():
     def program():
         yield Compute("overflow", np.multiply, np.float32(1e30), np.float32(1e30))
 
@@ -303,19 +303,19 @@ def sends(label, to, times=1):
     ([(x for x in [1])], TypeError, "yielded 1: yield Compute, Send or Receive"),
     ([waits_for("a", 1), sends("a", 0), sends("b", 0)], UnreceivedError, "device 2 has sent b to device 0"),
 ])
-def test_what_the_cluster_refuses_threads_refuse(programs, error, words):
+def test_threads_refuse_the_programs_that_the_cluster_refuses(programs, error, words):
     with pytest.raises(error, match=words):
         Threads(programs).run()
 
 
-def test_programs_run_once():
+def test_programs_on_threads_run_only_once():
     threads = Threads([waits_for("a", 1), sends("a", 0)])
     threads.run()
     with pytest.raises(RuntimeError, match="have been run"):
         threads.run()
 
 
-def test_an_engine_has_a_name():
+def test_an_unknown_engine_is_refused():
     with pytest.raises(ValueError, match="engine='gpu' must be one of 'cluster', 'threads', 'mpi'"):
         mp.Parallel([mp.Linear(1, 1)], mp.MeanSquaredError(), engine="gpu")
 
@@ -368,7 +368,7 @@ for _ in range(2):
     pytest.param("Threads([nothing()]).run()", id="threads"),
     pytest.param(AGAIN, id="a mini-batch again", marks=pytest.mark.slow),
 ])
-def test_memory_is_not_asked_for_again(run):
+def test_freed_memory_is_reused_without_new_page_faults(run):
     """What a micro-batch has freed is there for the next, once threads have run, or a mini-batch again."""
     program = PROGRAM.replace("RUN", run)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -31,7 +31,7 @@ def positions(order, kind):
 
 # ---- all-reduces and updates that are put into an order
 
-def test_all_reduces_come_as_early_as_can_be():
+def test_all_reduces_start_as_early_as_possible():
     """Each right behind its stage's last gradient, or right behind the all-reduce of the stage above it."""
     for schedule in of_every_builder():
         for order in with_all_reduce(in_copies(schedule, 2)).devices:
@@ -69,7 +69,7 @@ def test_updates_come_after_the_last_backward_or_at_the_end():
     (lambda schedule: in_copies(schedule, 1.5), gpipe(2, 2),
      "n=1.5 must be a whole number"),
 ])
-def test_what_cannot_be_added_is_refused(change, schedule, words):
+def test_changes_that_an_order_cannot_take_are_refused(change, schedule, words):
     with pytest.raises(ValueError) as error:
         change(schedule)
     assert words in str(error.value)
@@ -77,7 +77,7 @@ def test_what_cannot_be_added_is_refused(change, schedule, words):
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(1, 3), st.integers(1, 4))
-def test_any_schedule_can_be_closed_and_changed_further(data, K, M):
+def test_any_schedule_with_updates_can_be_changed_further(data, K, M):
     schedule = data.draw(valid_schedules(K, M))
     n = data.draw(st.integers(1, 3))
     closed = with_updates(with_all_reduce(in_copies(schedule, n)))
@@ -140,7 +140,7 @@ def test_every_fault_of_an_all_reduce_or_an_update_is_named(lines, fields, fault
     (["F0 F1 B0 U0 R1 B1 U1"], "0R1", "0U0"),
     (["F0 F1 I0 W0 U0 I1 W1 U1"], "0I1", "0U0"),
 ])
-def test_weights_without_versions_do_not_change_on_the_way(lines, late, update):
+def test_updates_before_the_last_backward_need_versions(lines, late, update):
     """Stale weights in a synchronous schedule: without versions, an update is the last of its stage."""
     schedule = Schedule.from_text(lines)
     assert schedule.asynchronous
@@ -174,7 +174,7 @@ def crossed(first="0A0 1A0", second="1A1 0A1"):
     return Schedule.from_text([f"0F0 1F0 1B0 0B0 {first}", f"0F1 1F1 1B1 0B1 {second}"], **TWO)
 
 
-def test_all_reduces_in_other_orders_are_a_deadlock():
+def test_all_reduces_in_different_orders_are_a_deadlock():
     assert crossed("1A0 0A0").faults() == []
     assert crossed().faults() == [
         "deadlock: device 0 cannot end 0A0 before 0A1 on device 1, behind 1A1, and device 1 cannot end 1A1 "
@@ -182,7 +182,7 @@ def test_all_reduces_in_other_orders_are_a_deadlock():
     ]
 
 
-def test_an_update_and_a_sum_that_wait_for_each_other():
+def test_an_update_and_an_all_reduce_can_deadlock():
     """Device 0 updates stage 1 before it goes on with stage 0, of which device 1 needs the forward."""
     lines = ["1F1 1B1 1A1 1U1 0F0 0B0 0A0 0U0", "1F0 1B0 1A0 1U0 0F1 0B1 0A1 0U1"]
     (fault,) = Schedule.from_text(lines, **TWO).faults()
@@ -201,7 +201,7 @@ def test_an_update_and_a_sum_that_wait_for_each_other():
     ]
 
 
-def test_the_end_of_one_all_reduce_lets_another_one_begin():
+def test_an_all_reduce_that_waits_for_another_is_no_deadlock():
     """The last device has started both; the sum of stage 1 waits for that of stage 0, which comes last."""
     lines = ["0F1 0B1 0A1", "1F1 1B1 1A1", "0F0 1F0 1B0 0B0 0A0 1A0"]
     assert Schedule.from_text(lines, **TWO).faults() == []
@@ -209,7 +209,7 @@ def test_the_end_of_one_all_reduce_lets_another_one_begin():
 
 # ---- copies
 
-def test_three_copies_on_devices_of_their_own():
+def test_three_replicas_run_on_devices_of_their_own():
     """Data parallelism: K = 1 stage, D = 3; and a hybrid of 3 copies of a pipeline of 2."""
     data_parallel = Schedule.from_text(["0F0 0B0", "0F1 0B1", "0F2 0B2"], copy_of=(0, 1, 2)).validate()
     assert (data_parallel.n_copies, data_parallel.n_stages) == (3, 1)
@@ -228,7 +228,7 @@ def test_three_copies_on_devices_of_their_own():
     assert str(in_copies(build("dualpipe", 2, 4), 2).devices[2][4]) == "1F7&0B4"
 
 
-def test_copies_take_the_time_of_one():
+def test_replicas_take_the_ticks_of_one_replica():
     for schedule in of_every_builder():
         if schedule.n_copies == 1:
             alone, together = mp.simulate(schedule), mp.simulate(in_copies(schedule, 2))
@@ -245,7 +245,7 @@ def test_copies_take_the_time_of_one():
     ((0, "a", 1), "copy_of=(0, 'a', 1) must have a copy"),
     ((0, 1), "copy_of=(0, 1) must have a copy, 0, 1, ..., for each of the 3 micro-batches"),
 ])
-def test_copies_that_make_no_sense_are_named(copy_of, words):
+def test_replicas_that_cannot_be_are_refused(copy_of, words):
     schedule = replace(gpipe(1, 3), copy_of=copy_of)
     (fault,) = schedule.faults()
     assert words in fault
@@ -276,7 +276,7 @@ def test_pytorchs_table_leaves_all_reduces_and_updates_out():
             assert with_updates(with_all_reduce(schedule)).to_csv() == schedule.to_csv()
 
 
-def test_costs_of_all_reduces_and_updates():
+def test_all_reduces_and_updates_take_the_ticks_of_their_costs():
     both = Overlap(Action("F", 0, 1), Action("B", 1, 0))
     order = [Action("A", 1, 0), Action("U", 0, 0), Action("F", 1, 3), both]
     assert list(map(Costs().duration(gpipe(2, 4)), order)) == [0, 0, 1, 3]
@@ -294,7 +294,7 @@ def test_segments_have_all_reduces_and_updates_of_their_own():
     assert [str(action) for action in schedule.devices[1][-4:]] == ["1A1", "0A1", "1U1", "0U1"]
 
 
-def test_an_action_in_two_spans_is_alive_once():
+def test_an_action_in_two_spans_counts_as_alive_once():
     """From the start of its first span to the end of its last."""
     F, I, W = Action("F", 0, 0), Action("I", 0, 0), Action("W", 0, 0)
     spans = [SimpleNamespace(label=label, start=start, end=end) for label, start, end in [

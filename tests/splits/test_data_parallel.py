@@ -58,7 +58,7 @@ def test_every_copy_gets_the_same_bits(all_reduce):
 
 
 @pytest.mark.parametrize("all_reduce", one_in(2, ALL_REDUCES))
-def test_bytes_are_foreseen_at_every_tick(all_reduce):
+def test_simulated_bytes_equal_counted_bytes_at_every_tick(all_reduce):
     assert_foreseen(THREE_COPIES, 8, 40, MIXED, sums=mp.Sums(all_reduce=all_reduce), **MACHINE)
 
 
@@ -77,7 +77,7 @@ def test_the_exchange_takes_the_ticks_of_its_formula(all_reduce):
     assert net.trace.makespan == 3 + before + all_reduce_ticks(all_reduce, 4, 2048, 100, Fraction(1, 16))
 
 
-def test_buckets_are_ddps():
+def test_in_buckets_equals_pytorchs_ddp():
     """Three golden cases of DistributedDataParallel; what has no parameters joins the bucket above."""
     mib = 2**20
     assert in_buckets([1605632, 2048, 1048576, 2048, 20480, 40], (mib, 25 * mib)) == [[5, 4, 3, 2], [1, 0]]
@@ -102,7 +102,7 @@ def test_each_stage_has_buckets_of_its_own():
 # Orders
 
 
-def test_runs_are_contiguous_and_as_equal_as_can_be():
+def test_replicas_get_equal_runs_of_consecutive_micro_batches():
     schedule = data_parallel(3, 8, 2)
     assert [[action.microbatch for action in order if action.kind == "F" and action.stage == 0]
             for order in schedule.devices] == [[0, 1, 2], [3, 4, 5], [6, 7]]
@@ -154,7 +154,7 @@ def test_any_order_that_can_run_gives_the_bits_of_one_device(data):
     assert_same(parameters(pipe.layers), parameters(one.layers))
 
 
-def test_an_all_reduce_travels_while_stages_below_it_compute():
+def test_an_all_reduce_overlaps_with_backwards_of_lower_stages():
     """Two stages on each of two devices: the sums of stage 1 travel during the backward of stage 0."""
     schedule = Schedule.from_text(["0F0 1F0 1B0 1A0 0B0 0A0", "0F1 1F1 1B1 1A1 0B1 0A1"], copy_of=(0, 1))
     trace = mp.simulate(schedule, mp.Costs(F=2, B=4, A=2), mp.Link(latency=1))
@@ -175,7 +175,7 @@ def test_an_update_of_tied_layers_before_their_sum_is_refused():
         mp.Pipeline(layers, LOSS, 3, 1, schedule=early)
 
 
-def test_copies_take_over_what_an_optimizer_is_given_to_remember():
+def test_replicas_take_over_changes_of_optimizer_memory():
     """As in a warm restart, which begins with a momentum of 0."""
     def forget(memory):
         memory.clear()
@@ -230,7 +230,7 @@ def test_in_fractions_synchronised_copies_are_the_full_batch(D, T, K, zero, reco
         assert_all_same(map(state, net.replicas))
 
 
-def test_a_copy_may_have_one_sample_but_not_all_together():
+def test_a_replica_may_have_one_sample_for_batch_norm():
     layers, (X, Y) = exact([mp.BatchNorm(2), mp.Linear(2, 1)]), normal_batch(2)
     full, net = mp.Sequential(layers, LOSS), mp.DataParallel(layers, LOSS, 2, sums=SYNC)
     assert net.forward_backward(X, Y) == full.forward_backward(X, Y)
@@ -239,7 +239,7 @@ def test_a_copy_may_have_one_sample_but_not_all_together():
         alone.forward_backward(X[:, :1], Y[:, :1])
 
 
-def test_statistics_take_two_messages_a_layer_and_no_tick():
+def test_synchronised_batch_norm_sends_two_messages_per_layer():
     """Forward the mean and M2 of 3 rows, 48 bytes; backward two sums of 3 rows, by their owners."""
     net = mp.DataParallel([mp.Linear(2, 3), mp.BatchNorm(3), mp.Linear(3, 1)], LOSS, 2, sums=SYNC)
     net.forward_backward(*normal_batch(4, np.asarray))
@@ -253,12 +253,12 @@ def test_statistics_take_two_messages_a_layer_and_no_tick():
     (normal_network(), 2, 2, "the copies meet in each micro-batch, not in each grain, so leave one of them"),
     ([mp.Residual(mp.BatchNorm(2))], None, None, r"is inside Residual.*use a Fork and a Join"),
 ])
-def test_what_copies_cannot_synchronise_is_refused(layers, M, grain, words):
+def test_layers_that_replicas_cannot_synchronise_are_refused(layers, M, grain, words):
     with pytest.raises(ValueError, match=words):
         mp.DataParallel(layers, LOSS, 2, microbatches=M, sums=replace(SYNC, grain=grain))
 
 
-def test_a_batch_norm_of_ones_own_is_not_synchronised():
+def test_a_changed_batch_norm_is_refused_by_sync_batch_norm():
     class MyBatchNorm(mp.BatchNorm):
         def forward(self, A_prev):
             return 2 * super().forward(A_prev)
@@ -285,7 +285,7 @@ def exposed(n_layers, of_a_bucket, N, alpha, V):
 
 
 @pytest.mark.parametrize("of_a_bucket, ticks", [(1, 6), (2, 4), (4, 6)])
-def test_costs_travel_with_gradients_and_add_no_latency(of_a_bucket, ticks):
+def test_j_is_sent_with_gradients_and_adds_no_latency(of_a_bucket, ticks):
     """4 layers; a bucket takes 2 ticks of latency and 1 a layer."""
     assert exposed(4, of_a_bucket, 2, alpha=1, V=4) == ticks
 
@@ -301,7 +301,7 @@ def test_the_best_number_of_buckets_is_the_papers_square_root(N):
 @pytest.mark.parametrize("A, makespan", [
     ([3, 3, 3, 3], 36), ([0, 3, 6, 9], 36), ([0, 2, 4, 6], 33), ([1, 2, 7, 8], 36), ([0, 0, 0, 9], 36),
 ])
-def test_the_sum_of_a_late_stage_hides_in_the_drain_of_1f1b(A, makespan):
+def test_late_all_reduces_overlap_with_the_drain_of_1f1b(A, makespan):
     """(M + P - 1)(F + B) + the largest A_r - r B, for P = 4, M = 8: device r ends r B earlier."""
     order = with_all_reduce(in_copies(build("1f1b", 4, 8), 2))
     trace = mp.simulate(order, mp.Costs(F=1, B=2, A=A))
@@ -360,7 +360,7 @@ def test_updates_in_the_order_leave_all_copies_equal(D, M, zero, buckets):
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
 
 
-def test_what_is_assigned_between_two_steps_all_copies_take_over():
+def test_replicas_take_over_arrays_assigned_between_steps():
     net, one = mp.DataParallel(network(), LOSS, 3, microbatches=6), mp.Pipeline(network(), LOSS, 1, 6)
     for model in (net, one):
         adam = mp.Adam(0.01)
@@ -375,7 +375,7 @@ def test_what_is_assigned_between_two_steps_all_copies_take_over():
 
 
 @pytest.mark.parametrize("zero", [0, 3])
-def test_what_is_changed_in_place_counts_on_all_copies(zero):
+def test_replicas_take_over_arrays_changed_in_place(zero):
     """A run reads the layers anew."""
     net, one = mp.DataParallel(network(), LOSS, 2, zero=zero), mp.Pipeline(network(), LOSS, 1, 2)
     for model in (net, one):
@@ -388,7 +388,7 @@ def test_what_is_changed_in_place_counts_on_all_copies(zero):
 
 
 @pytest.mark.parametrize("zero, buckets", [(1, None), (2, 100), (3, None)])
-def test_after_a_run_that_failed_all_copies_go_on_from_before_it(zero, buckets):
+def test_after_a_failed_run_replicas_continue_from_before_it(zero, buckets):
     """It fails when all updates have been made: the cost is not finite."""
     states = []
     for batches in ([(X, Y), (X, 1e200 * Y), (X, Y)], [(X, Y), (X, Y)]):
@@ -425,7 +425,7 @@ def content(path):
         return dict(sorted(file.items()))
 
 
-def test_the_file_is_the_same_however_optimizers_are_split(tmp_path):
+def test_checkpoints_do_not_depend_on_how_state_is_split(tmp_path):
     files, after = {}, {}
     for name, make in splits().items():
         net, optimizer = make(), mp.Adam(0.01)
@@ -444,7 +444,7 @@ def test_the_file_is_the_same_however_optimizers_are_split(tmp_path):
         assert_same(state(net.layers), after["zero 3"], f"{name} after loading the file of ZeRO 3")
 
 
-def test_what_shards_remember_goes_through_a_file(tmp_path):
+def test_optimizer_state_of_shards_survives_a_checkpoint(tmp_path):
     """Their bits are others than those of one device; so a file of one goes through shards, and back."""
     first, second = tmp_path / "first", tmp_path / "second"
     one, adam = splits()["whole"](), mp.Adam(0.01)

@@ -88,7 +88,7 @@ def test_in_fractions_all_splits_at_once_are_the_full_batch(name, data):
     assert_equals_full_batch(net, X, Y)
 
 
-def test_the_halves_of_a_transformer_block_are_split_in_its_residuals():
+def test_a_transformer_block_is_split_by_heads_and_units():
     """LayerNorm and the residual stream stay whole; a head, and a hidden unit, is on one device."""
     block = [mp.TransformerBlock(4, 2, 6), mp.Linear(4, 1)]
     words = "((whole, by heads), (whole, by outputs, unit by unit, by inputs))"
@@ -98,7 +98,7 @@ def test_the_halves_of_a_transformer_block_are_split_in_its_residuals():
 # Devices and their numbers
 
 
-def test_the_numbers_of_the_devices():
+def test_devices_are_numbered_as_in_megatron_lm():
     """As in Megatron-LM: T = 2, D = 2, K = 4."""
     layers = [mp.Linear(2, 2) for _ in range(4)]
     groups = mp.Parallel(layers, LOSS, replicas=2, shards=2, stages=4).groups
@@ -125,7 +125,7 @@ def test_messages_stay_within_the_groups(order):
     assert {frozenset(pair) for pair in pairs} == together
 
 
-def test_shards_take_longer_where_their_neighbours_are_far_apart():
+def test_shards_take_longer_over_slow_links():
     """Fast links inside nodes of two: neighbours along T first, then along D."""
     layers, loss, X, Y = samples("mlp", 8)
     links = mp.parallel.in_nodes(4, 2, mp.Link(latency=1), mp.Link(latency=10))
@@ -152,12 +152,12 @@ def test_splits_that_do_not_fit_are_refused(layers, split, words):
         mp.Parallel(layers, CLASSES, **split)
 
 
-def test_a_layer_that_talks_to_others_says_so_where_it_is_alone():
+def test_a_communicating_layer_without_a_group_is_refused():
     with pytest.raises(RuntimeError, match="needs other devices, but runs on one here"):
         mp.Sequential([mp.Linear(2, 2), Summed()], LOSS).forward_backward(np.ones((2, 1)), np.ones((2, 1)))
 
 
-def test_what_an_optimizer_keeps_counts_in_parts():
+def test_a_device_counts_optimizer_state_of_its_shard_only():
     """Adam's two moments of a pair over four devices: a quarter of W1, b1 and W2, and all of b2."""
     layers = [mp.Linear(64, 256), mp.ReLU(), mp.Linear(256, 64)]
     X = np.ones((64, 4))
@@ -170,7 +170,7 @@ def test_what_an_optimizer_keeps_counts_in_parts():
 
 
 @pytest.mark.parametrize("K", [1, 2])
-def test_an_action_takes_its_ticks_whatever_it_exchanges(K):
+def test_exchanges_inside_an_action_do_not_change_its_ticks(K):
     """Two pairs: 12 ticks forward, 24 back, also where nobody wants the first layer's dA_prev."""
     layers = [layer for _ in range(4) for layer in (mp.Linear(4, 4), mp.ReLU())]
     net = mp.Parallel(layers, LOSS, shards=2, stages=K, costs=mp.Costs(F=12, B=24))
@@ -185,7 +185,7 @@ def bytes_sent(trace, word):
     return sum(message.n_bytes for message in trace.messages if word in str(message.label))
 
 
-def test_what_the_three_splits_of_a_convolution_send():
+def test_bytes_of_the_three_splits_of_a_convolution():
     """3 x 3, 16 -> 16 channels, images of 32 x 32, m = 8, float32, N = 4: bytes in all."""
     layers = [mp.Conv2d(16, 16, 3, padding=1), mp.ReLU(), mp.Conv2d(16, 16, 3, padding=1)]
     X = np.zeros((16, 32, 32, 8), np.float32)

@@ -109,7 +109,7 @@ SEQUENCES = {
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_a_sequence_has_the_full_batchs_gradients(name):
+def test_a_split_sequence_has_the_full_batchs_gradients(name):
     rng = np.random.default_rng(0)
     X, Y = eighths(rng.standard_normal((2, 2, 2))), eighths(rng.standard_normal((1, 2, 2)))
     net = mp.TensorParallel(exact([*SEQUENCES[name], mp.Linear(2, 1)]), LOSS, 2)
@@ -121,7 +121,7 @@ def test_a_sequence_has_the_full_batchs_gradients(name):
     (mp.Linear, {LOSS: "by outputs, gathered", CLASSES: "by outputs, up to the loss"}),
     (MyLinear, {LOSS: "whole", CLASSES: "whole"}),
 ])
-def test_tied_layers_are_divided_alike(kind, how, loss):
+def test_tied_layers_are_split_in_the_same_way(kind, how, loss):
     rng = np.random.default_rng(0)
     tokens, labels = rng.integers(0, 5, (2, 2, 3))
     layers = exact([mp.Embedding(5, 2, tie="w"), mp.Linear(2, 2), mp.Tanh(), kind(2, 5, tie="w")])
@@ -147,7 +147,7 @@ def test_tied_layers_are_not_split_as_a_pair():
     ([mp.Linear(3, 4), Scale(4), MyLinear(4, 4), mp.Linear(4, 3)],
      ["by outputs, gathered", "whole", "whole", "by outputs, gathered"]),
 ])
-def test_a_layer_of_ones_own_is_split_if_it_says_how(layers, how, T):
+def test_a_users_layer_is_split_if_it_has_splits(layers, how, T):
     net = mp.TensorParallel(exact(layers), LOSS, T)
     assert net.ways == how
     assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 5))))
@@ -174,7 +174,7 @@ class Gated(mp.layers.Block):
 
 
 @pytest.mark.parametrize("T", [2, 3])
-def test_a_layer_made_of_layers_says_how_each_is_split(T):
+def test_a_users_block_is_split_if_it_has_splits(T):
     net = mp.TensorParallel(exact([mp.Linear(3, 3), Gated(3, 4), mp.Linear(3, 3)]), LOSS, T)
     assert net.ways[1] == "by heads"
     assert_equals_full_batch(net, *eighths(rng.standard_normal((2, 3, 5))))
@@ -189,14 +189,14 @@ def test_a_layer_made_of_layers_says_how_each_is_split(T):
     (Gated, {"outputs": ("outputs", "outputs", "inputs")}, "is made of 3 layers and .*: use 'heads', with"),
     (Gated, {"heads": ("outputs", "units", "inputs")}, r"with 'units' for Linear\(3, 3\), which is not"),
 ])
-def test_what_a_layer_says_wrongly_is_refused(kind, splits, words):
+def test_wrong_splits_of_a_layer_are_refused(kind, splits, words):
     layer = kind(3) if kind is Scale else kind(3, 3)
     layer.splits = splits
     with pytest.raises(ValueError, match=words):
         mp.TensorParallel([mp.Linear(3, 3), layer], LOSS, 2)
 
 
-def test_one_shard_asks_no_layer_how_it_is_split():
+def test_with_one_shard_splits_are_not_read():
     """As of an activation with a W of its own, whose base says something of one without."""
     layer = Scale(3)
     layer.splits = {"units": {}}
@@ -207,7 +207,7 @@ def test_one_shard_asks_no_layer_how_it_is_split():
 # Exchanges
 
 
-def test_a_pair_of_layers_over_two_devices():
+def test_two_linear_layers_are_split_by_outputs_then_inputs():
     """Z2 of the worked example; the bias is added once, to the sum of both products."""
     W1, W2 = np.array([[1.0, 2], [3, -1], [-2, 1], [0, 1]]), np.array([[1.0, 0, 2, -1], [0, 1, -1, 3]])
     pair = [mp.Linear(2, 4, W=W1, b=[[0], [1], [0], [-1]]), mp.ReLU(), mp.Linear(4, 2, W=W2, b=[[10], [20]])]
@@ -216,7 +216,7 @@ def test_a_pair_of_layers_over_two_devices():
     assert_equals_full_batch(net, X, eighths(np.ones((2, 2))))
 
 
-def test_three_numbers_a_column_are_exchanged_and_no_logits():
+def test_a_split_softmax_sends_three_numbers_per_column():
     """64 classes, 1,024 columns, T = 4, float32: 18,432 bytes a device; nobody wants the derivative by X."""
     net = mp.TensorParallel([mp.Linear(2, 64)], CLASSES, 4, dtype=np.float32)
     X, Y = np.zeros((2, 1024), np.float32), mp.one_hot(np.arange(1024) % 64, 64, np.float32)
@@ -284,7 +284,7 @@ def gradients_together(layer, parts, how, found):
 
 
 @pytest.mark.parametrize("name, how", CASES)
-def test_parts_make_the_whole(name, how):
+def test_the_parts_of_a_layer_add_up_to_the_whole(name, how):
     layer, A_prev, dZ = ready(name)
     layer = layer.copy(eighths)
     A_prev, dZ = A_prev if name in TOKENS else eighths(A_prev), eighths(dZ)
@@ -312,6 +312,6 @@ def stated(layer):
     return {(kind.__name__, how) for how in layer.splits}
 
 
-def test_every_way_of_every_layer_was_tried():
+def test_every_split_of_every_layer_was_tested():
     tried = {(next(iter(stated(LAYERS[name][0])))[0], how) for name, how in CASES}
     assert tried == set().union(*(stated(layer) for layer, _ in LAYERS.values()))

@@ -75,7 +75,7 @@ def test_two_updates_equal_those_of_the_full_batch(data):
 @pytest.mark.parametrize("level", [1, 2, 3])
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("D", [2, 3])
-def test_tied_layers_are_updated_wherever_they_lie_in_a_part(level, K, D):
+def test_tied_layers_are_updated_wherever_a_shard_has_them(level, K, D):
     """A device's part may begin, or go on, with other numbers than those that are tied."""
     layers = exact([
         mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3, tie="W"), Rounding(), mp.Linear(3, 3), mp.ReLU(),
@@ -90,7 +90,7 @@ def test_tied_layers_are_updated_wherever_they_lie_in_a_part(level, K, D):
     assert_same(parameters(net.layers), parameters(full.layers))
 
 
-def test_a_device_has_no_numbers_of_what_it_has_freed():
+def test_a_device_has_no_values_of_freed_parameters():
     """Tick by tick: each array is whole, or has no memory and no number that is not NaN."""
     net = mp.DataParallel(LAYERS, LOSS, 2, zero=3, link=mp.Link(latency=1))
     net.start(*mini_batch(4), mp.SGD(0.1))
@@ -114,7 +114,7 @@ def test_a_device_has_no_numbers_of_what_it_has_freed():
      "1X1 1S1 0B1 0X1 0S1 1U1 0U1"),
     (with_recompute(data_parallel(2, 2)), 3, 1, "0G1 0F1 0X1 0G1 0R1 0B1 0X1 0S1 0U1"),
 ], ids=["1", "2", "3", "3, recomputed"])
-def test_an_order_reads_as_it_is_drawn(order, level, device, text):
+def test_with_zero_makes_the_orders_that_are_drawn(order, level, device, text):
     """With stage 3 a gather begins one piece of work early, but not before its stage was freed."""
     assert str(with_zero(order, level)).splitlines()[device] == f"device {device}: {text}"
 
@@ -129,7 +129,7 @@ def test_the_picture_has_its_exchanges_in_their_lane(level, words):
     assert words <= {text.get_text() for text in trace.plot().get_legend().get_texts()}
 
 
-def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
+def test_a_gather_overlaps_with_the_next_stages_update():
     """Two equal stages of 8 numbers on 2 devices: each exchange sends 32 bytes, 4 ticks at 8 bytes a tick."""
     layers = [mp.Linear(2, 4, bias=False), mp.Linear(4, 2, bias=False)]
     net = mp.DataParallel(
@@ -143,7 +143,7 @@ def test_the_first_gather_goes_on_while_the_next_stage_is_updated():
     assert start["0U0"] == end["1U0"]
 
 
-def test_a_prefetched_gather_travels_during_the_stage_before():
+def test_a_prefetched_gather_overlaps_with_the_stage_before():
     """Two copies of 4 stages, F = 4, B = 8, an exchange of 16 bytes each way at 8 bytes a tick: 2 ticks.
 
     Without prefetching, each of the 8 pieces of work waits for its own gather, which in three backwards also
@@ -191,7 +191,7 @@ FAULTS = [
 ]
 
 
-def test_each_fault_of_an_order_has_a_sentence():
+def test_each_fault_of_a_zero_order_is_named():
     for first, second, words in FAULTS:
         with pytest.raises(ScheduleError, match=words):
             Schedule.from_text([first, second], copy_of=(0, 1)).validate()
@@ -210,7 +210,7 @@ def crossed(level, kind):
     (1, "S", r"deadlock: .*1S0.*0S1.*same order of stages"),
     (3, "G", "device 0 cannot end 0G0 before 0G1 on device 1, behind 1G1"),
 ])
-def test_exchanges_in_other_orders_are_a_deadlock_that_names_both(level, kind, words):
+def test_exchanges_in_different_orders_are_named_as_deadlock(level, kind, words):
     with pytest.raises(ScheduleError, match=words):
         crossed(level, kind).validate()
 
@@ -228,7 +228,7 @@ def test_all_reduces_and_updates_are_not_added_to_zero(make):
     (dict(zero=1, sums=mp.Sums(all_reduce="ring")), "all_reduce='ring', but with zero"),
     (dict(zero=3, microbatches=3), "zero=3 with 3 micro-batches over 2 replicas"),
 ])
-def test_options_that_do_not_go_with_zero_are_refused(options, words):
+def test_options_that_zero_cannot_have_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         mp.DataParallel(LAYERS, LOSS, 2, **options)
 
@@ -250,7 +250,7 @@ def test_an_optimizer_with_an_update_of_its_own_is_refused(zero):
         mp.DataParallel(LAYERS, LOSS, 2, zero=zero).train([mini_batch(4)], OwnUpdate(0.1))
 
 
-def test_an_update_that_is_replaced_on_the_object_is_refused():
+def test_zero_refuses_an_update_replaced_on_the_object():
     optimizer = mp.SGD(0.1)
     optimizer.update = lambda layers, gradients: None
     with pytest.raises(ValueError, match="SGD has an update of its own, for whole layers"):
@@ -262,7 +262,7 @@ class Frozen(mp.Linear):
         return None, None
 
 
-def test_frozen_layers_need_whole_parameters():
+def test_frozen_layers_are_refused_with_zero():
     X = np.ones((3, 4))
     with pytest.raises(ValueError, match="for frozen ones, use zero=0"):
         net = mp.DataParallel([Frozen(3, 3), mp.Linear(3, 3)], LOSS, 2, zero=1)
@@ -344,14 +344,14 @@ def bytes_sent(trace, device):
 @pytest.mark.parametrize("level, n, times, N", [
     (0, 1, 2, 2), (1, 1, 2, 3), (2, 1, 2, 2), (3, 1, 3, 3), (3, 2, 5, 2), (3, 2, 5, 3),
 ])
-def test_a_copy_sends_twice_psi_and_zero_3_once_a_gather(level, n, times, N):
+def test_bytes_sent_by_zero_follow_closed_forms(level, n, times, N):
     """2 Psi (N - 1)/N numbers; of stage 3, (2 n + 1) Psi (N - 1)/N for n micro-batches a copy."""
     order = data_parallel(N, n * N, stages=4)
     trace = of_four(N, n, with_zero(order, level) if level else with_updates(order)).trace
     assert [bytes_sent(trace, device) for device in range(N)] == [8 * times * PSI * (N - 1) // N] * N
 
 
-def test_parameters_that_stay_whole_are_gathered_once():
+def test_parameters_that_are_not_freed_are_gathered_once():
     """Without the X and the G between the last stage's F and B, as FSDP may leave them out: 240 fewer."""
     order = with_zero(data_parallel(2, 2, 4), 3, 0)
     devices = [list(actions) for actions in order.devices]
@@ -363,7 +363,7 @@ def test_parameters_that_stay_whole_are_gathered_once():
     assert [bytes_sent(trace, device) for device in range(2)] == [8 * (3 * 960 - 240) // 2] * 2
 
 
-def test_without_prefetching_one_stage_is_whole_at_a_time():
+def test_without_prefetch_one_stage_at_a_time_is_gathered():
     """Of four; and no copy waits for the micro-batches of others, so none keeps a version of the weights."""
     machine = dict(costs=mp.Costs(B=20, U=1), link=mp.Link(latency=1))
     trace = of_four(2, 1, with_zero(data_parallel(2, 2, stages=4), 3, 0), **machine).trace
