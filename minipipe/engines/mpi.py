@@ -348,7 +348,7 @@ class RankRecord:
 
 
 def merged(
-    records: list[dict[str, Any]], lanes: list[tuple[int, str]], shares: Sequence | None,
+    records: list[dict[str, Any]], lanes: list[tuple[int, str]], shares: list[int],
     labels: dict[str, Any],
 ) -> Record:
     """Return the `Record` of a run, made of the records of all processes.

@@ -155,7 +155,7 @@ class Options:
         check_link(self.link)
         ports = items_of(self.ports)
         kept["ports"] = tuple([self.ports] if ports is None else ports)
-        check_ports(self.ports)
+        check_ports(kept["ports"])
         one_of("numbering", self.numbering, ["-".join(axes) for axes in permutations(AXES)])
         kept["count_bytes"] = truth("count_bytes", self.count_bytes)
         if self.memory_limit is not None:

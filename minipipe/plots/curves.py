@@ -1,4 +1,4 @@
-"""Curves: the memory of a run, trainings, stale updates and learning rates; and the cut of a network."""
+"""Curves of memory, trainings and stale updates; and the cut of a network."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..checks import items_of, listed, real_number, shown, whole_number, whole_numbers
+from ..checks import items_of, listed, real_number, whole_numbers
 from ..cluster import COMPUTE, Trace, lane_name
 from ..cluster.trace import check_trace
-from ..rates import rates_of
-from .canvas import draw_legend_beside, label, make_room, new_axes, new_figure
+from .canvas import draw_legend_beside, label, make_room, new_axes
 from .timeline import axes_of
 
 if TYPE_CHECKING:
@@ -167,39 +166,6 @@ def staleness(updates: Mapping[str, Sequence], ax: Axes | None = None, title: st
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.legend(frameon=False, fontsize=9)
     label(ax, title, "staleness (updates by others since the weights were read)", "updates (%)")
-    return ax
-
-
-# Learning rates over the epochs, before any training.
-
-RATE_COLOURS = ("#D55E00", "#E69F00", "#0072B2", "#000000", "#009E73", "#CC79A7")  # of Okabe and Ito
-DASHES = ("--", "-.", "-", ":")
-
-
-def learning_rates(
-    rates: Mapping[str, Any], epochs: int, n_updates: int, ax: Axes | None = None, title: str | None = None
-) -> Axes:
-    """Draw the curves of learning rates, checked as `fit` checks them, and return the matplotlib axes.
-
-    Args:
-        rates: {name: a number, or a function of the epochs done, see `minipipe.rates`}.
-        epochs: passes over the data.
-        n_updates: in each of them.
-        ax: matplotlib axes; new ones if None.
-        title: above the picture.
-    """
-    if not isinstance(rates, dict) or not rates:
-        raise ValueError(f"rates={shown(rates)} must be a dict {{name: rate}} with at least one")
-    epochs = whole_number("epochs", epochs, 1)
-    n_updates = whole_number("n_updates", n_updates, 1)
-    ax = new_figure(7, 3).subplots() if ax is None else ax
-    times = [epoch + i / n_updates for epoch in range(epochs) for i in range(n_updates)]
-    for place, (name, rate) in enumerate(rates.items()):
-        values: Any = sum(rates_of(rate, [n_updates] * epochs), [])
-        ax.plot(times, values, DASHES[place % 4], color=RATE_COLOURS[place % 6], label=name, linewidth=1.8)
-    ax.set_yscale("log")
-    ax.legend(frameon=False, fontsize=10)
-    label(ax, title, "epochs", "learning rate")
     return ax
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import computing, constant, even_slices, overflow_refused, real_numbers
 from ..checks import items_of, listed, real_number, shown, truth, whole_number, whole_numbers
-from ..cluster import Cluster, Compute, Label, Link, Port, Receive, Send, checked_ports
+from ..cluster import Cluster, Compute, Label, Link, Port, Receive, Send, Trace, checked_ports
 from ..cluster.links import links_between
 from ..layers import Layer, every_layer
 from ..losses import Loss
@@ -111,7 +111,8 @@ class FederatedAveraging(Network):
         self._ticks = ticks_of_each(K, ticks, speeds, "clients")
         links_between(link, 1 + self.n_chosen)
         self._link, self._ports = link, checked_ports(ports, 1 + self.n_chosen)
-        self.n_rounds, self.positions, self.trace = 0, [0] * K, None
+        self.n_rounds, self.positions = 0, [0] * K
+        self.trace: Trace | None = None
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
         """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""

@@ -11,7 +11,6 @@ from compared import assert_same, assert_within, parameters
 import minipipe as mp
 from minipipe.exact import Rational, rational
 from minipipe.order import with_updates
-from minipipe.plots import learning_rates
 from minipipe.rates import (
     ConstantWarmUp, Cosine, GradualWarmUp, StepDecay, linear_scaled, rates_of, square_root_scaled,
 )
@@ -143,17 +142,6 @@ def test_rates_that_no_training_can_use_are_refused_at_first(rate, words):
     with pytest.raises(ValueError, match=words):
         mp.fit(net, X, Y, mp.SGD(0.1), 2, 8, learning_rate=rate, report=None)
     assert_same(parameters(net.layers), before)
-
-
-def test_rates_are_drawn_update_by_update():
-    ax = learning_rates({"fixed": 0.5, "falls": lambda t: 1 / (1 + t)}, epochs=2, n_updates=4)
-    times = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75]
-    assert [tuple(map(list, line.get_data())) for line in ax.lines] == [
-        (times, [0.5] * 8), (times, [1 / (1 + t) for t in times]),
-    ]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["fixed", "falls"]
-    assert (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "epochs", "learning rate")
-    assert len({(line.get_color(), line.get_linestyle()) for line in ax.lines}) == 2
 
 
 @pytest.mark.parametrize("make, words", [
