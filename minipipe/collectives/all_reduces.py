@@ -100,7 +100,10 @@ def all_reduce_ticks(
 
 
 def numbers_sent(algorithm: str, N: int, n: int) -> list[int]:
-    """Return the list of how many numbers each rank sends in an all-reduce of n numbers, for any N and n.
+    """Return how many numbers each rank sends in an all-reduce of n numbers: a list, for any N and n.
+
+    Args:
+        algorithm, N, n: as for `all_reduce_ticks`.
 
     >>> numbers_sent("ring", 4, 10), numbers_sent("tree", 8, 8)
     ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
@@ -135,7 +138,7 @@ def _naive_ticks(N, n, alpha, beta, gamma, ports):
     source="Dive into Deep Learning, section 13.7",
 )
 def naive(group: Group, vectors: list) -> Program:
-    """All ranks send to rank 0, which adds in the order of the ranks and sends the sum back.
+    """Send `vectors` to the group's rank 0, which adds in the order of the ranks and sends the sum back.
 
     2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the
     bottleneck, and each addition but the last is done when the next term arrives.
@@ -200,7 +203,7 @@ def _tree_ticks(N, n, alpha, beta, gamma, ports):
     source="Thakur, Rabenseifner and Gropp 2005",
 )
 def tree(group: Group, vectors: list) -> Program:
-    """Send partial sums up a binomial tree to rank 0, and the sum down again.
+    """Send partial sums of `vectors` up the group's binomial tree to rank 0, and the sum down again.
 
     2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
     """
@@ -262,7 +265,7 @@ def _doubling_ticks(N, n, alpha, beta, gamma, ports):
     source="Thakur, Rabenseifner and Gropp 2005",
 )
 def doubling(group: Group, vectors: list) -> Program:
-    """Swap all vectors with the partner at distance 1, 2, 4, ..., and add: recursive doubling.
+    """Swap all vectors with the group's rank at distance 1, 2, 4, ..., and add: recursive doubling.
 
     k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 send their
     vectors to another rank before, and get the sum after.
@@ -313,7 +316,7 @@ def _halving_numbers(rank, N, n):
     source="Thakur, Rabenseifner and Gropp 2005; the comments in MPICH's allreduce",
 )
 def halving(group: Group, vectors: list) -> Program:
-    """Swap a half, a quarter, ... with partners and add, then swap the sums back (Rabenseifner).
+    """Swap a half, a quarter, ... of vectors in the group and add, then swap the sums back (Rabenseifner).
 
     2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; other N as in
     `doubling`.
@@ -363,7 +366,7 @@ def ring_numbers(rank: int, N: int, n: int) -> int:
     source="Patarasuk and Yuan 2009; Thakur, Rabenseifner and Gropp 2005",
 )
 def ring(group: Group, vectors: list) -> Program:
-    """Send chunks round a ring: N - 1 steps in which they are added, and N - 1 in which the sums are copied.
+    """Send chunks of `vectors` round the group: N - 1 steps that add them, N - 1 that copy the sums.
 
     2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank
     r sends chunk r - s. No all-reduce sends fewer bytes.
@@ -391,7 +394,7 @@ def _owners_ticks(N, n, alpha, beta, gamma, ports):
     source="no known paper",
 )
 def owners(group: Group, vectors: list) -> Program:
-    """Send chunk c of all ranks to rank c, which adds along the tree and sends the sum to all ranks.
+    """Send chunk c of all `vectors` to rank c of the group, which adds along the tree and sends the sum.
 
     2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n.
     """

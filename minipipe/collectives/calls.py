@@ -189,7 +189,7 @@ def all_to_all(group: Group, values: Sequence) -> Program:
 
 
 def barrier(group: Group) -> Program:
-    """Wait until all ranks have called it: each sends signals to the ranks at distance 1, 2, 4, ... below N.
+    """Wait for all ranks of `group`: each sends signals to the ranks at distance 1, 2, 4, ... below N.
 
     ceil(log2 N) alpha.
     """

@@ -115,7 +115,7 @@ def length(n_numbers: int, n: int, c: int) -> int:
 
 
 def begin(n_numbers: int, n: int, c: int) -> int:
-    """Return the index of the first number of chunk c of n."""
+    """Return the index of the first number of chunk c, of n chunks of `n_numbers`."""
     return c * (n_numbers // n) + min(c, n_numbers % n)
 
 
@@ -202,7 +202,7 @@ def ring_gather(group: Group, chunks: list, own: int, label: str) -> Program:
 # Along a binomial tree, from all ranks to one, and from one to all.
 
 def distances(size: int) -> list[int]:
-    """Return the powers 1, 2, 4, ... below the number of ranks.
+    """Return the powers 1, 2, 4, ... below `size`, the number of ranks.
 
     >>> distances(5)
     [1, 2, 4]
@@ -292,16 +292,16 @@ class Group:
         return rank
 
     def begin(self, collective: str) -> str:
-        """Return the label of the next call, the same on all ranks."""
+        """Return the label of the next call of `collective`, the same on all ranks."""
         self._n_calls += 1
         return f"{self.name}{collective} {self._n_calls}"
 
     def send(self, to: int, label: str, value: Any) -> Send:
-        """Return the request to send `value` to the rank `to` mod N."""
+        """Return the request to send `value` as `label` to the rank `to` mod N."""
         return Send(label, value, self.devices[to % self.size], stays=self.stays)
 
     def receive(self, source: int, label: str) -> Receive:
-        """Return the request to receive from the rank `source` mod N."""
+        """Return the request to receive `label` from the rank `source` mod N."""
         return Receive(label, self.devices[source % self.size])
 
     def add(self, mine: Any, arrived: Any, function: Callable = added) -> Program:

@@ -275,7 +275,7 @@ class Mpi:
 
 
 def check_size(world: World, devices: int) -> None:
-    """Raise `ValueError` unless there is one process for each device."""
+    """Raise `ValueError` unless `world` has one process for each of the `devices`."""
     if world.size != devices:
         started = "1 process has" if world.size == 1 else f"{world.size} processes have"
         raise ValueError(
@@ -301,16 +301,16 @@ class RankRecord:
         self.finished: list = []  # rows of lane, time
 
     def span(self, lane: Lane, label: Any, start: float, end: float) -> None:
-        """Record that `lane` worked from `start` to `end`."""
+        """Record that `lane` worked on `label` from `start` to `end`."""
         self.spans += (lane.number, label, start, end)
 
     def sends(self, lane: Lane, label: Any, to: int, sent: float, n_bytes: int) -> int:
-        """Record a message that `lane` sends; return its index among this rank's messages."""
+        """Record `label`, a message of `n_bytes` that `lane` has `sent` to device `to`; return its index."""
         self.sent += (label, to, sent, n_bytes, lane.number)
         return len(self.sent) // 5 - 1
 
     def receives(self, message: tuple[int, int], arrived: float, received: float, lane: Lane) -> None:
-        """Record that `lane` receives `message`, a pair (sender, index)."""
+        """Record when `message`, a pair (sender, index), has `arrived` and `lane` has `received` it."""
         self.received += (*message, arrived, received, lane.number)
 
     def waits(self, lane: Lane, start: float, end: float, message: tuple[int, int]) -> None:

@@ -108,7 +108,7 @@ class World:
         return [pickle.loads(everything[at:at + n].data) for at, n in zip(begins, sizes, strict=True)]
 
     def gathered_dict(self, mine: Mapping, what: str) -> dict:
-        """Return one dict with the entries of all ranks' dicts. what: as for `gathered`."""
+        """Return one dict with the entries of all ranks' dicts `mine`. what: as for `gathered`."""
         return {key: value for of_rank in self.gathered(mine, what) for key, value in of_rank.items()}
 
     def broadcast(self, value: Any, root: int, what: str) -> Any:

@@ -18,7 +18,10 @@ ENGINES = {"cluster": Cluster, "threads": Threads}
 
 
 class Later:
-    """The future result of a recorded call. Other calls take it as argument; `later[i]` is a part of it."""
+    """The future result of a recorded `call`, or its part at `path`, which `later[i]` makes.
+
+    Other calls take it as an argument.
+    """
 
     def __init__(self, call: _Call, path: tuple = ()) -> None:
         self.call, self._path = call, path

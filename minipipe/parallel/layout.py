@@ -149,7 +149,7 @@ def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
 
 
 def join_pieces(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
-    """Join the pieces of whole arrays: the inverse of `parts`. Only pieces that count must be there."""
+    """Join `of_places`, a result of `parts`, to whole arrays; only pieces that count must be there."""
     found: dict[Key, list] = {}  # parameter -> [(piece, its arrays)]
     for place, here in pieces.items():
         arrays = of_places.get(place, {})
@@ -251,7 +251,7 @@ def _nested(like, arrays: Arrays, rest: Iterator[Key]):
 # ZeRO: the shard of a stage's parameters that one of several devices with the stage updates, or has.
 
 def write_shards(layers: Sequence[Layer], parts: Sequence[list]) -> list:
-    """Write the shards of all ranks into the parameters of `layers`; return these as flat vectors."""
+    """Write `parts`, the shards of all ranks, into the parameters of `layers`; return flat vectors."""
     vectors = flattened(pairs_of_layers(layers))
     for vector, new in zip(vectors, join_chunks(parts, vectors), strict=True):
         vector[...] = new

@@ -193,7 +193,7 @@ class Parallel(Network):
         return self._options.groups(len(self.schedule.devices))
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `RuntimeError` if the order makes the updates, `ValueError` if `step` cannot make one."""
+        """Raise `RuntimeError` if the order has updates, `ValueError` if step(optimizer, clip) fails."""
         self._ranks.check_step(optimizer, clip)
         checked_optimizer(optimizer).check_network(self.token)
         if self.has_updates:
@@ -223,7 +223,7 @@ class Parallel(Network):
             )
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `fit` can train this network with `optimizer`; it needs a flush."""
+        """Raise `ValueError` unless `fit` can use `optimizer` and `clip` here; it needs a flush."""
         if self._stream is not None:
             raise ValueError(
                 f"the schedule {self.schedule.name!r} lets mini-batches follow each other without a flush, "
@@ -381,7 +381,7 @@ class Parallel(Network):
         self._ranks.once(function, "rank 0's work on a file")
 
     def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
-        """Resume a training from `state`, as `Sequential.resume`; MPI ranks first compare the states."""
+        """Resume a training from `state` with `optimizer`, as `Sequential`; MPI ranks compare the states."""
         self._ranks.check_state(checked_state(state), optimizer)
         super().resume(state, optimizer)
 

@@ -24,9 +24,10 @@ class Pipeline(Parallel):
         microbatches: M, the parts that each mini-batch is cut into; their sizes may differ by one sample.
         schedule: a name of `minipipe.schedules.SCHEDULES`, a `Schedule`, a text, a file, or a function of
             yours, see `minipipe.schedules.build`.
+        recompute, sums, engine, costs, link, ports, count_bytes, memory_limit, seed,
+            dtype: as for `Parallel`, which also has the methods and attributes.
 
-    The other arguments, methods and attributes are those of `Parallel`. Source: Huang
-    et al. 2018, arXiv 1811.06965.
+    Source: Huang et al. 2018, arXiv 1811.06965.
 
     >>> import numpy as np
     >>> from minipipe import SGD, Linear, MeanSquaredError, ReLU
@@ -68,14 +69,15 @@ class DataParallel(Parallel):
         zero: 0; or 1, 2 or 3, where each replica updates a shard of the parameters.
         sums: a `Sums`: the all-reduce, buckets, synchronised batch norm.
         costs: a `Costs`, in which F = 1 is the forward of the whole network.
+        schedule, recompute, engine, link, ports, count_bytes, memory_limit, seed,
+            dtype: as for `Parallel`, which also has the methods and attributes.
 
         dW = sum over d of dW_d
 
     Each dW_d carries the 1/m of the whole mini-batch, so the replicas' *sum* is the
     full batch's gradient, however many samples each replica has. Batch norm uses the
     statistics of each micro-batch, which do not depend on D, unless `sums` synchronises
-    them. The other arguments, methods and attributes are those of `Parallel`. Source:
-    Li et al. 2020, arXiv 2006.15704.
+    them. Source: Li et al. 2020, arXiv 2006.15704.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError
@@ -110,13 +112,14 @@ class TensorParallel(Parallel):
         layers, loss: as for `Sequential`.
         shards: T. `ways` says how each layer is split.
         microbatches: M, the parts of each mini-batch; left out, 1.
+        schedule, recompute, sums, engine, costs, link, ports, count_bytes,
+            memory_limit, seed, dtype: as for `Parallel`, which also has the methods.
 
     Of two linear layers W and V, device t has some rows of W and the same columns of V:
 
         Z = [W_1; ...; W_T] A_prev        then, with A_t = g(Z_t), the sum over t of V_t A_t
 
-    The other arguments, methods and attributes are those of `Parallel`. Source: Shoeybi
-    et al. 2019, arXiv 1909.08053.
+    Source: Shoeybi et al. 2019, arXiv 1909.08053.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError, ReLU

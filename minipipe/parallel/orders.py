@@ -105,7 +105,7 @@ def units_of(
 
 
 def sqrt_units(n_layers: int) -> list[int]:
-    """Divide L layers into about sqrt(L) units; return the number of layers in each.
+    """Divide L = `n_layers` layers into about sqrt(L) units; return the number of layers in each.
 
     >>> sqrt_units(9), sqrt_units(5)
     ([3, 3, 3], [3, 2])

@@ -120,7 +120,7 @@ class Ranks:
             world().broadcast(None, 0, what)
 
     def check_network(self, schedule: Schedule, loss: Loss) -> None:
-        """Raise `ValueError` unless all ranks have made the same network, with the same software."""
+        """Raise `ValueError` unless all ranks have the same layers, `loss`, `schedule` and software."""
         if not self.are_several:
             return
         python = ".".join(map(str, sys.version_info[:2]))
@@ -134,13 +134,13 @@ class Ranks:
         self._known = self._arrays()
 
     def check_step(self, optimizer: Optimizer, clip: float | None) -> None:
-        """Raise `ValueError` unless all ranks make the same step."""
+        """Raise `ValueError` unless all ranks make the same step(optimizer, clip)."""
         if self.are_several:
             things = self.to_compare(optimizer) | {"clip": repr(clip)}
             world().check_equal(things, f"a step of {self._network}")
 
     def check_state(self, state: State, optimizer: Optimizer | None) -> None:
-        """Raise `ValueError` unless all ranks resume the same state."""
+        """Raise `ValueError` unless all ranks resume the same `state` with the same `optimizer`."""
         if not self.are_several:
             return
         *counts, memory = state.optimizer or [{}]
@@ -182,7 +182,7 @@ class Ranks:
         return optimizer.memory
 
     def know(self, optimizer: Optimizer) -> None:
-        """Record that an update has made the present arrays, so that ranks need not compare them."""
+        """Record that an update of `optimizer` has made the present arrays, which need no comparison."""
         if self.are_several:
             self._known = self._arrays(optimizer)
 

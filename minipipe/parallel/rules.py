@@ -136,7 +136,7 @@ REFUSALS = (
 
 
 def check_rules(chosen: ChosenOptions) -> None:
-    """Raise `ValueError` with the sentence of the first broken rule."""
+    """Raise `ValueError` with the sentence of the first rule that the `chosen` options break."""
     for refusal in REFUSALS:
         if refusal.is_broken(chosen.options, chosen):
             raise ValueError(refusal.sentence(chosen.options, chosen))

@@ -221,7 +221,7 @@ class Stage:
         return dA_prev, skips
 
     def backward_input(self, i: int, dA: Any, skips: dict) -> Program:
-        """A program for the input gradient I: like `backward`, but without weight gradients.
+        """A program for the input gradient I: as `backward`(i, dA, skips), without weight gradients.
 
         What `backward_weight` needs is then in `halves[i]`.
         """
@@ -269,7 +269,7 @@ class Stage:
         return self.totals.all_reduce(self.line.grains[i][-1], group, algorithm)
 
     def reduce_scatter(self, i: int, group: Group) -> Program:
-        """A program: get this device's shard of the summed gradients. Arguments: as for `all_reduce`."""
+        """A program: get this device's shard of the summed gradients. i, group: as for `all_reduce`."""
         return self.totals.reduce_scatter(self.line.grains[i][-1], group)
 
     def gather(self, group: Group) -> Program:
@@ -289,7 +289,7 @@ class Stage:
         return self.totals.part[position]
 
     def keep_part_of_dW(self, position: int, vector: Any) -> None:
-        """Replace that vector by `vector`, the sum over all layers that share these entries of W."""
+        """Replace the vector at `position` by `vector`, the sum over all layers that share these entries."""
         part = self.totals.part  # make a new list: the old one belongs to the exchange that has made it
         self.totals.part = [*part[:position], vector, *part[position + 1:]]
 

@@ -76,7 +76,7 @@ class Totals:
             sums.forget(i)
 
     def gradients(self, i: int) -> Any:
-        """Return one sum for all layers, whose terms are {index of a layer: (dW, db)}."""
+        """Return one sum for the mini-batch of micro-batch i, with terms {index of a layer: (dW, db)}."""
         total = self._new_sum()
         for index, sums in sorted(self._gradients.items()):  # in one order on all devices
             for node, term in sums.of(i).pending.items():
@@ -84,7 +84,7 @@ class Totals:
         return total
 
     def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
-        """A program: all-reduce the sums of the mini-batch of micro-batch i over the devices of a group."""
+        """A program: all-reduce the sums of the mini-batch of micro-batch i over `group`, by `algorithm`."""
         counted = self._costs.of(i).pending, self._statistics.of(i).pending
         total, of_all = yield from all_reduce_sum_and_gather(group, self.gradients(i), counted, algorithm)
         for index, gradient in (total or {}).items():
@@ -92,7 +92,7 @@ class Totals:
         self._absorb(i, group, of_all)
 
     def reduce_scatter(self, i: int, group: Group) -> Program:
-        """A program: reduce-scatter the gradients over a group; keep only this device's shard of the sum."""
+        """A program: reduce-scatter the gradients of i's mini-batch over `group` into `part`."""
         counted = self._costs.of(i).pending, self._statistics.of(i).pending
         self.part, of_all = yield from reduce_scatter_sum_and_gather(group, self.gradients(i), counted)
         for sums in self._gradients.values():

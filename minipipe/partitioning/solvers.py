@@ -261,7 +261,7 @@ def loads(costs: Sequence, counts: Sequence[int]) -> list:
 
 
 def equal_counts(n_layers: int, stages: int) -> list[int]:
-    """Return the number of layers in each stage of an equal cut; the first stages have one more if need be.
+    """Return the layers of each of the `stages` of an equal cut of `n_layers`; the first may have one more.
 
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
@@ -277,7 +277,7 @@ def equal_counts(n_layers: int, stages: int) -> list[int]:
 
 
 def histogram(costs: Sequence, stages: int) -> list[int]:
-    """Return the cut of GPipe's released code, as the number of layers of each stage.
+    """Return the cut of `costs` into `stages` by GPipe's released code: the number of layers of each.
 
         layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1)
 

@@ -62,7 +62,7 @@ def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float |
 
 
 def messages_of(trace: Trace, which: bool | str = True, until: float | None = None) -> list:
-    """Return the messages that `draw_arrows` draws; raise `ValueError` for an unknown choice."""
+    """Return the messages of `trace` that `draw_arrows` draws. which, until: as there."""
     if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
         raise ValueError(
             f"arrows={shown(which)} is not a choice: "

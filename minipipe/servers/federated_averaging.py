@@ -251,13 +251,13 @@ def averaged(uploads: Sequence[Upload]) -> tuple[list, Any]:
 
 
 def arrays_of(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
-    """Return [(layer, name of an array)] of all parameters and running statistics."""
+    """Return [(layer, name of an array)] of all parameters and running statistics of `layers`."""
     names = [(layer, name) for layer in every_layer(layers) for name in layer.arrays]
     return [(layer, name) for layer, name in names if getattr(layer, name) is not None]
 
 
 def state_of(layers: Sequence[Layer]) -> list:
-    """Return the arrays of `arrays_of`, which a round sends."""
+    """Return the arrays of `arrays_of(layers)`, which a round sends."""
     return [getattr(layer, name) for layer, name in arrays_of(layers)]
 
 

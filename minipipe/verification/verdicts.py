@@ -1,7 +1,7 @@
 """Compare a pipeline with its reference: exactly, or how far floats are from it.
 
-J and every gradient are compared, never sums or norms. Each function runs `pipe` on the
-mini-batch X, Y; `pipe.trace` is then the trace of this run.
+J and every gradient are compared, never sums or norms. Each function runs `pipe`, a
+`Parallel`, on the mini-batch X, Y; `pipe.trace` is then the trace of this run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..ties import sum_of_tied
 
 
 def equals_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
-    """Tell whether J, dW and db are `==` to those of one full-width batch.
+    """Tell whether J, dW and db of `pipe` on X, Y are `==` to those of one full-width batch.
 
     Must hold for rational numbers, and for floats with so few bits that no operation
     rounds. With BatchNorm it does not hold, because the statistics are those of the
@@ -29,13 +29,13 @@ def equals_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
 
 
 def against_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
-    """Return (J, gradients) of `pipe` and (J, gradients) of one full-width batch."""
+    """Return (J, gradients) of `pipe` on X, Y and (J, gradients) of one full-width batch."""
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     return _run(pipe, X, Y), reference
 
 
 def equals_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
-    """Tell whether J, dW and db are `==` to sums over micro-batches that pass through all layers in turn.
+    """Tell whether J, dW and db of `pipe` on X, Y are `==` to sums over micro-batches, run one by one.
 
     The reference is a plain loop, without stages, schedule or recomputation; with a
     `grain`, over the grains. Must hold where `equals_full_batch` must, and for networks
@@ -45,7 +45,7 @@ def equals_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
 
 
 def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
-    """Return (J, gradients) of `pipe` and (J, gradients) of a plain loop over its micro-batches or grains."""
+    """Return (J, gradients) of `pipe` on X, Y and (J, gradients) of a loop over its micro-batches."""
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
     layers, m, of_parts = reference.layers, X.shape[-1], []
@@ -67,7 +67,7 @@ def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[t
 
 
 def same_bits(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
-    """Tell whether J, dW and db have the same bits as with one stage, GPipe's schedule and no recomputation.
+    """Tell whether `pipe` on X, Y has the bits of one stage with GPipe's schedule and no recomputation.
 
     Must hold for any floats: the same micro-batches are added along the same tree, with
     the same number of BLAS threads (see `minipipe.arrays.blas_threads`). With a `grain`,
@@ -77,7 +77,7 @@ def same_bits(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
 
 
 def against_one_device(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
-    """Return (J, gradients) of `pipe` and (J, gradients) of one device with its micro-batches or grains."""
+    """Return (J, gradients) of `pipe` on X, Y and (J, gradients) of one device with its micro-batches."""
     loss: Any = pipe.loss
     one_device: Network
     if pipe.grain is None:
@@ -92,6 +92,7 @@ def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str
     """Return the first difference between two (J, gradients) in words, or None if they are equal.
 
     Args:
+        run, reference: the two pairs.
         exact: whether equal means `==`; if not, floats may differ by 1e-9 of the
             largest entry.
     """
@@ -113,7 +114,7 @@ def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str
 
 
 def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bool:
-    """Tell whether two arrays are equal; `exact` as for `difference_in_words`."""
+    """Tell whether `found` and `expected` are equal; `exact` as for `difference_in_words`."""
     if np.array_equal(found, expected):
         return True
     if exact or found.shape != expected.shape:
@@ -122,7 +123,7 @@ def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bo
 
 
 def last_places_apart(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> float:
-    """Return the difference of J and the gradients from one full-width batch, in units in the last place.
+    """Return how far `pipe` on X, Y is from one full-width batch, in units in the last place.
 
     It is the largest difference in any array; a unit is the distance from the largest
     entry of the array to the next float. The full batch adds floats in another order,
