@@ -317,10 +317,10 @@ def test_no_choice_is_slower_on_better_hardware():
 
 @pytest.mark.slow
 def test_no_best_way_is_slower_on_better_hardware():
-    """1,000 pairs. The best is the simplest within 1 % of the fastest, so the fastest is compared."""
+    """100 pairs. The best is the simplest within 1 % of the fastest, so the fastest is compared."""
     rng, pairs = random.Random(1), 0
     model = Transformer("small", 12, 768, 12, 50_257, 1024)
-    while pairs < 1000:
+    while pairs < 100:
         nodes, batch = drawn(rng), rng.choice([12, 24, 48])
         try:
             before = plan(model, nodes, batch)
