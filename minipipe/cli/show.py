@@ -85,8 +85,8 @@ def compare(options):
     found = comparison.compare(*schedules, costs=costs, link=link)
     K, M = len(schedules[0].devices), schedules[0].n_microbatches
     print(f"{K} devices, {M} micro-batches, costs of a device {costs.to_text()}\n\n{found}")
-    for error in refused:
-        print(f"left out: {error}")
+    for words in refused:
+        print(f"left out: {words}")
     if options.output:
         found.save(options.output)
         print(f"written: {options.output}")

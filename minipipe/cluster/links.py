@@ -176,7 +176,7 @@ def in_nodes(devices: int, node_size: int, inside: Link, between: Link) -> dict[
     return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
 
 
-def check_ports(ports: Sequence) -> None:
+def check_ports(ports: Any) -> None:
     """Raise `ValueError` unless all items are ports."""
     for port in ports:
         if not isinstance(port, Port):

@@ -83,7 +83,7 @@ class Record:
             run that can end.
     """
 
-    def __init__(self, lanes: list[tuple[int, str]], shares: list[int], unit: str = TICKS):
+    def __init__(self, lanes: list[tuple[int, str]], shares: Any, unit: str = TICKS):
         self.unit, self.lanes, self.shares, self.title = unit, lanes, shares, ""
         self.names: list[str] = []
         self.tick_is: OneTick | None = None

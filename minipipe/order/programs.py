@@ -59,7 +59,7 @@ class Wires:
     ):
         self.schedule = schedule
         self.ranks = range(len(schedule.devices)) if ranks is None else ranks
-        self.placements = [
+        self.placements: list[list[Any]] = [
             [None if device is None else self.ranks[device] for device in placement]
             for placement in schedule.placements
         ]
@@ -94,7 +94,7 @@ class Wires:
         # stays: sums and parameters are replaced in a run, never changed
         return Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
 
-    def device(self, stage: int, microbatch: int) -> int | None:
+    def device(self, stage: int, microbatch: int) -> int:
         """Return the device on the cluster that has the stage in the copy of this micro-batch."""
         return self.placements[self._copy_of[microbatch]][stage]
 

@@ -18,14 +18,14 @@ D2L = "Zhang et al., Dive into Deep Learning, section 13.4, Hardware"
 
 
 class Hardware(NamedTuple):
-    """How fast something sends or reads; None stands for what the source leaves out.
+    """The latency and bandwidth of something that sends or reads; None if the source has no number.
 
     Args:
         name: what it is.
         latency: seconds to the first byte.
-        bandwidth: bytes per second from then on.
+        bandwidth: bytes per second after that.
         how: "rule of thumb", "specified" by the maker in one direction, or "measured".
-        source: who says so.
+        source: where the numbers are published.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Hardware(NamedTuple):
     how: str
     source: str
 
-    def seconds(self, n_bytes):
-        """Return the time until `n_bytes` are there; what is not known counts as nothing."""
+    def seconds(self, n_bytes: float) -> float:
+        """Return the seconds until `n_bytes` have arrived; an unknown number counts as 0."""
         return (self.latency or 0) + (n_bytes / self.bandwidth if self.bandwidth else 0)
 
-    def link(self, tick=1, blocking=False):
+    def link(self, tick: float = 1, blocking: bool = False) -> Link:
         """Return a `Link` of this kind between two devices, in ticks of `tick` seconds.
 
         >>> HARDWARE["Ethernet, 1 Gbit/s"].link(tick=1e-3)
@@ -99,18 +99,18 @@ HARDWARE = {row.name: row for row in _ROWS}
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What a device is, as far as the tables need it; times in seconds.
+    """The facts of a device that the tables need; times in seconds.
 
     Args:
-        name: of the device.
+        name: its name.
         memory: bytes.
         peak: floating-point operations per second with numbers of 32 bits, as
             specified. (TPUs round the factors of a product to 16 bits, whatever they
             are stored in.)
         share: of the peak that the products of a layer reach, everything else included;
             the only number here that is not specified or measured.
-        link: between two devices.
-        early: whether recomputation runs before the gradient is there; if not, it is a
+        link: the `Link` between two devices.
+        early: whether recomputation runs before the gradient arrives; if not, it is a
             part of the backward.
         source: where the numbers come from.
     """
@@ -123,8 +123,8 @@ class Accelerator:
     early: bool
     source: str
 
-    def seconds(self, macs):
-        """Return the time of so many multiply-accumulates, each of them two operations."""
+    def seconds(self, macs: float) -> float:
+        """Return the seconds of `macs` multiply-accumulates, of two operations each."""
         return 2 * macs / (self.share * self.peak)
 
 

@@ -3,12 +3,13 @@
 `minipipe.papers.devices` says what is assumed of the devices.
 """
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..checks import whole_number
 from ..cluster import Link
-from ..description import describe
+from ..description import Description, describe
 from ..losses import SoftmaxCrossEntropy
 from ..models import amoebanet_d, transformer
 from ..order import Costs, simulate, with_recompute
@@ -17,7 +18,7 @@ from ..partitioning.partition import cut_into_stages
 from ..parallel.options import Cut
 from ..planning.measuring import footprints
 from ..schedules import gpipe
-from .devices import P100, TPU_V2, TPU_V3
+from .devices import P100, TPU_V2, TPU_V3, Accelerator
 from .tables import MEMORY_UNIT, TABLE_1, TABLE_2, TABLE_3, Largest
 
 
@@ -25,14 +26,14 @@ from .tables import MEMORY_UNIT, TABLE_1, TABLE_2, TABLE_3, Largest
 
 IMAGE = 224
 N_TOKENS, WIDTH, N_HEADS, LENGTH = 32_000, 2048, 32, 1024
-FAMILIES = {  # what makes (layers, shape of a sample) from a size
+FAMILIES: dict[str, Callable] = {  # functions that make (layers, shape of a sample) from a size
     "AmoebaNet-D": lambda L, D: (amoebanet_d(L, D), (3, IMAGE, IMAGE)),
     "Transformer": lambda n_layers: (transformer(N_TOKENS, WIDTH, N_HEADS, n_layers), (LENGTH,)),
 }
 
 
 @lru_cache
-def described(family, size):
+def described(family: str, size: tuple[int, ...]) -> Description:
     """Return the `Description` of a network.
 
     Args:
@@ -71,7 +72,7 @@ class Computed(NamedTuple):
 
     Args:
         published: the column, a `Largest`.
-        parameters: their number.
+        parameters: the number of parameters.
         parameter_memory, activation_memory: on all devices together, in the unit of the
             column.
         errors: computed / published - 1 for each of the three.
@@ -105,7 +106,9 @@ def _estimate(column):
     return Computed(column, *computed, errors, fullest, ACCELERATOR_OF[column.family].memory)
 
 
-def bytes_of_stages(family, size, counts, M):
+def bytes_of_stages(
+    family: str, size: tuple[int, ...], counts: Sequence[int], M: int
+) -> tuple[list[int], list[int]]:
     """Return (bytes of parameters, bytes of activations), each a list over the stages.
 
     With one micro-batch, nothing is recomputed.
@@ -162,7 +165,7 @@ class Compared(NamedTuple):
     simulated: float
 
     @property
-    def error(self):
+    def error(self) -> float:
         return self.simulated / self.published - 1
 
 
@@ -184,14 +187,17 @@ def _compared(table):
     ]
 
 
-def speed_up(family, size, K, M, device, cells):
+def speed_up(
+    family: str, size: tuple[int, ...], K: int, M: int, device: Accelerator,
+    cells: dict[tuple[int, int], float],
+) -> float:
     """Return the throughput, as a multiple of that with the least (K, M) in `cells`."""
     base = samples_per_second(family, size, *min(cells), device)
     return samples_per_second(family, size, K, M, device) / base
 
 
 @lru_cache
-def samples_per_second(family, size, K, M, device):
+def samples_per_second(family: str, size: tuple[int, ...], K: int, M: int, device: Accelerator) -> float:
     """Return the throughput of GPipe's schedule, in samples per second.
 
     Args:
@@ -206,17 +212,17 @@ def samples_per_second(family, size, K, M, device):
     return n * M / makespan(seconds, M, device.early, sent, device.link)
 
 
-def stages_for(family, size, K):
+def stages_for(family: str, size: tuple[int, ...], K: int) -> list:
     """Return the rows of a `Description` for each of K stages."""
-    rows = described(family, size).rows
+    rows = [*described(family, size).rows]
     if family == "Transformer":
         rows = [row for row in rows if row.name.startswith("TransformerBlock")]
         return cut_into_stages(rows, equal_counts(len(rows), K))
     return cut_into_stages(rows, histogram([row.macs for row in rows], K))
 
 
-def makespan(seconds, M, early, sent=0, link=Link()):
-    """Return the makespan of GPipe. seconds: of the forward of a micro-batch, for each stage."""
+def makespan(seconds: Sequence[float], M: int, early: bool, sent: Any = 0, link: Link = Link()) -> float:
+    """Return the makespan of GPipe. seconds: for each stage, the forward of a micro-batch."""
     schedule = gpipe(len(seconds), M)
     if early:
         schedule = with_recompute(schedule)
@@ -224,7 +230,7 @@ def makespan(seconds, M, early, sent=0, link=Link()):
     return simulate(schedule, costs, link).makespan
 
 
-def equal_stages(K, M):
+def equal_stages(K: int, M: int) -> tuple[float, ...]:
     """Return the throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing.
 
     A pair: with recomputation before the gradient is there, and when it is.

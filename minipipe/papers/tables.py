@@ -3,6 +3,7 @@
 GPipe: Huang et al. 2018, arXiv 1811.06965 v5.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -103,7 +104,7 @@ ACCURACIES = (
 )
 
 
-def text_of_hardware(rows, sources=True):
+def text_of_hardware(rows: Iterable, sources: bool = True) -> str:
     """Return a line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
 
     Args:
@@ -126,7 +127,7 @@ def text_of_hardware(rows, sources=True):
     return "\n".join(lines)
 
 
-def text_of_seconds(time):
+def text_of_seconds(time: float | None) -> str:
     """Return `time` with three digits in s, ms, us or ns; "" if there is none.
 
     >>> text_of_seconds(1.5), text_of_seconds(0.00025), text_of_seconds(1e-10), text_of_seconds(None)

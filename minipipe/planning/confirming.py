@@ -6,17 +6,18 @@ from math import gcd
 from ..checks import shown
 from ..cluster import SECONDS, Bytes, Compute, Label, Link, Trace, ports
 from ..cluster.links import in_nodes
-from ..collectives.group import ring_gather
-from ..order import Costs, costs_in_segments, in_copies, in_segments, with_all_reduce, with_zero
+from ..cluster.requests import Program
+from ..collectives.group import Group, ring_gather
+from ..order import Costs, Schedule, costs_in_segments, in_copies, in_segments, with_all_reduce, with_zero
 from ..order.programs import Wires, cluster_of, perform_without_numbers, programs_of_schedule
 from ..schedules import build, interleaved_one_f_one_b
 from .hardware import half_ring
 from .search import Estimate, text_of_seconds
 from .seconds import layer, logits, optimizer, times
-from .transformer import layers_of_stages, parameters_of_stages
+from .transformer import Choice, Transformer, layers_of_stages, parameters_of_stages
 
-SEGMENTS = 8  # of a stage, whose gradients travel one after the other
-MOST_STEPS = 100_000  # computations and messages of a run: some seconds
+SEGMENTS = 8  # the segments of a stage, whose gradients travel one after the other
+MOST_STEPS = 100_000  # the most computations and messages of a run: some seconds
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Confirmed:
     """A step by formulas and on the engine; it prints both.
 
     Args:
-        asked: the `Estimate` that was to be confirmed.
-        run: the `Estimate` of what was run: the same, or one with fewer micro-batches or
+        asked: the `Estimate` to confirm.
+        run: the `Estimate` that was run: the same, or one with fewer micro-batches or
             replicas.
         trace: the `Trace` of the run, in seconds. Each device stands for T GPUs.
     """
@@ -35,8 +36,8 @@ class Confirmed:
     trace: Trace
 
     @property
-    def makespan(self):
-        """Seconds of a step on the engine."""
+    def makespan(self) -> float:
+        """The seconds of a step on the engine."""
         return float(self.trace.makespan)
 
     def __str__(self):
@@ -48,25 +49,24 @@ class Confirmed:
         )
 
 
-def confirm(found):
-    """Return `Confirmed`: the step of a plan on the exact engine, beside the formulas.
+def confirm(found: Estimate) -> Confirmed:
+    """Return `Confirmed`: the step of a plan on the exact engine, compared with the formulas.
 
-    An action takes the seconds of the formulas, those of T's exchanges included. The
-    engine finds out who waits for whom: for messages between stages, and for exchanges
-    of replicas, in a node first and then between nodes. Each GPU has a port in and out
-    for NVLink and others for its NIC. The gradients of a stage travel in 8 segments,
-    each as soon as its backward is done; with ZeRO, parameters are gathered when a step
-    begins.
+    An action takes the seconds of the formulas, with the exchanges of T shards. The
+    engine finds the waits: for messages between stages, and for exchanges of replicas,
+    first within a node and then between nodes. Each GPU has a port in and out for NVLink
+    and others for its NIC. The gradients of a stage travel in 8 segments, each as soon
+    as its backward is done; with ZeRO, parameters are gathered when a step begins.
 
-    A run has at most 100,000 computations and messages, which take some seconds. Of a
-    larger one, half as many micro-batches are run until fewer than 4 K are left, and
-    then half as many replicas on half the nodes, beside the formulas for as many.
+    A run has at most 100,000 computations and messages, which take some seconds. For a
+    larger one, the micro-batches are halved until fewer than 4 K are left, then the
+    replicas and nodes; the formulas are evaluated for the same numbers.
 
     Args:
         found: an `Estimate`, such as `plan(...).best`.
 
     Raises:
-        ValueError: for anything else, and for a step that stays too large.
+        ValueError: `found` is not an `Estimate`, or its step stays too large.
 
     >>> from minipipe.planning import GPUS, MODELS, Nodes, plan
     >>> found = plan(MODELS["llama-7b"], Nodes(2, 4, GPUS["h100"], 450e9, 50e9), batch=64)
@@ -84,7 +84,8 @@ def confirm(found):
     near = replicas_in_node(run)
     stages = {
         (stage, device): OnTheWire(numbers[stage] * recipe.wire, numbers[stage] * recipe.parameter, near)
-        for device, order in enumerate(schedule.devices) for stage in {action.stage for action in order}
+        for device in range(len(schedule.devices))
+        for stage in {action.stage for action in schedule.parts(device)}
     }
     perform_on = perform_without_numbers(costs, schedule.n_stages)
     programs = programs_of_schedule(Wires(schedule), perform_on, stages)
@@ -101,21 +102,21 @@ def confirm(found):
     return Confirmed(found, run, trace)
 
 
-def place(choice, device):
-    """Return the replica and the place in the pipeline of a device."""
+def place(choice: Choice, device: int) -> tuple[int, int]:
+    """Return (replica, position in the pipeline) of a device."""
     if choice.inner == "K":
         return divmod(device, choice.K)
     k, d = divmod(device, choice.D)
     return d, k
 
 
-def segments_of(model, choice):
-    """Return in how many segments a stage is cut: one, where nothing is exchanged."""
+def segments_of(model: Transformer, choice: Choice) -> int:
+    """Return the number of segments of a stage: one without exchanges."""
     return min(SEGMENTS, max(1, model.layers // choice.K // choice.v)) if choice.D > 1 else 1
 
 
-def small_enough(found):
-    """Return an `Estimate` whose run takes seconds, of fewer micro-batches and replicas if need be."""
+def small_enough(found: Estimate) -> Estimate:
+    """Return `found`, or an `Estimate` with fewer micro-batches and replicas whose run takes seconds."""
     while steps_of(found) > MOST_STEPS:
         choice, nodes, batch = found.choice, found.nodes, found.batch
         if choice.M % (2 * choice.K) == 0 and choice.M >= 4 * choice.K:
@@ -131,23 +132,23 @@ def small_enough(found):
     return found
 
 
-def steps_of(found):
-    """Return how many computations and messages a run has, about."""
+def steps_of(found: Estimate) -> int:
+    """Return about how many computations and messages a run has."""
     choice, near = found.choice, replicas_in_node(found)
     exchanges = 2 * (near - 1 + choice.D // near - 1) * (choice.M if choice.zero > 1 else 1)
     return choice.D * choice.K * choice.v * segments_of(found.model, choice) * (3 * choice.M + exchanges)
 
 
-def replicas_in_node(found):
-    """Return how many replicas of a stage are next to each other in each node."""
+def replicas_in_node(found: Estimate) -> int:
+    """Return the number of replicas of a stage within each node."""
     choice, size = found.choice, found.nodes.gpus // found.choice.T
     if choice.inner == "K":
         size = size // choice.K if size % choice.K == 0 else 1
     return gcd(choice.D, size)
 
 
-def order_of(choice):
-    """Return the `Schedule` of all replicas, with the devices of a node next to each other."""
+def order_of(choice: Choice) -> Schedule:
+    """Return the `Schedule` of all replicas, in which the devices of a node have consecutive numbers."""
     if choice.v > 1:
         order = interleaved_one_f_one_b(choice.K, choice.M, choice.v)
     else:
@@ -157,22 +158,23 @@ def order_of(choice):
     return replace(order, devices=tuple(order.devices[d * choice.K + k] for d, k in places))
 
 
-def with_exchanges(schedule, choice):
-    """Return `schedule` with the exchanges of replicas: all-reduces, or what ZeRO has instead.
+def with_exchanges(schedule: Schedule, choice: Choice) -> Schedule:
+    """Return `schedule` with the exchanges of replicas: all-reduces, or those of ZeRO.
 
     ZeRO scatters gradients (S) after the last backward of a segment, with 2 and 3 after
-    each. It gathers parameters (G) when a step begins, with 3 before each piece of
-    work; what needs them waits, and frees them (X).
+    each backward. It gathers parameters (G) when a step begins, with 3 before each piece
+    of work, which waits for them, and frees them afterwards (X).
     """
     if choice.D == 1:
         return schedule
     changed = with_zero(schedule, 3) if choice.zero == 3 else with_all_reduce(schedule)
     if choice.zero == 0:
         return changed
-    devices = []
-    for order in changed.devices:
+    devices: list = []
+    for device in range(len(changed.devices)):
+        order = changed.parts(device)
         first = {action.stage: action for action in reversed(order) if action.kind == "F"}
-        firsts = first.values() if choice.zero < 3 else ()  # of each segment, the last one first
+        firsts = [*first.values()] if choice.zero < 3 else []  # of each segment, the last one first
         steps = [action._replace(kind="G") for action in reversed(firsts)]
         for action in order:
             if action.kind not in ("A", "S", "U"):
@@ -183,7 +185,7 @@ def with_exchanges(schedule, choice):
     return replace(changed, devices=tuple(devices))
 
 
-def costs_of_stages(found):
+def costs_of_stages(found: Estimate) -> Costs:
     """Return the `Costs` of a replica's stages, in seconds."""
     model, nodes, choice = found.model, found.nodes, found.choice
     of_layer = layer(model, nodes, choice, found.recipe, found.software)
@@ -193,41 +195,42 @@ def costs_of_stages(found):
         seconds.append(list(map(sum, zip(*parts.values(), strict=True))))
     F, I, W = map(list, zip(*seconds, strict=True))
     n_bytes = 2 * model.seq * choice.b * model.hidden
-    if not choice.sequence:  # whoever receives a message gathers the parts of T senders first
+    if not choice.sequence:  # the receivers of a message first gather the parts of T senders
         gather = half_ring(nodes, n_bytes, choice.T, choice.T)
         F[1:], I[:-1] = ([x + gather for x in of_stages] for of_stages in (F[1:], I[:-1]))
-    halves = {"I": I, "W": W} if choice.schedule == "zb-h1" else {}
-    B, n_bytes = list(map(sum, zip(I, W))), round(n_bytes / choice.T)
-    return Costs(F=F, B=B, **halves, message_bytes=n_bytes, unit=SECONDS)
+    costs = Costs(
+        F=F, B=list(map(sum, zip(I, W))), message_bytes=round(n_bytes / choice.T), unit=SECONDS
+    )
+    return replace(costs, I=I, W=W) if choice.schedule == "zb-h1" else costs
 
 
 class OnTheWire:
     """The gradients and parameters of a segment on one device, as exchanges of replicas.
 
     Args:
-        gradients, parameters: bytes.
-        near: how many replicas are next to each other in each node.
+        gradients, parameters: their bytes.
+        near: the number of replicas within each node.
     """
 
-    def __init__(self, gradients, parameters, near):
+    def __init__(self, gradients: float, parameters: float, near: int):
         self.gradients, self.parameters, self.near = gradients, parameters, near
 
-    def all_reduce(self, i, group, algorithm):
+    def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
         """A program: scatter gradients, and gather their sums."""
         label = group.begin("all-reduce")
         yield from self._half(group, self.gradients, f"{label}: scatter")
         yield from self._half(group, self.gradients, f"{label}: gather")
 
-    def reduce_scatter(self, i, group):
+    def reduce_scatter(self, i: int, group: Group) -> Program:
         """A program: scatter gradients."""
         yield from self._half(group, self.gradients, group.begin("reduce-scatter"))
 
-    def gather(self, group):
+    def gather(self, group: Group) -> Program:
         """A program: gather parameters."""
         yield from self._half(group, self.parameters, group.begin("gather of parameters"))
 
     def _half(self, group, n_bytes, label):
-        """A program: half a ring in a node and between nodes; a scatter sends what a gather does."""
+        """A program: half a ring within nodes, then between them. Scatter and gather send equal bytes."""
         node, place = divmod(group.rank, self.near)
         inside = group.part(range(node * self.near, (node + 1) * self.near))
         between = group.part(range(place, group.size, self.near))
@@ -236,7 +239,7 @@ class OnTheWire:
             yield from ring_gather(ring, chunks, ring.rank, f"{label} {where}")
 
 
-def updated(program, seconds):
-    """A program: `program`, and then the update of a device's parameters."""
+def updated(program: Program, seconds: float) -> Program:
+    """A program: do `program`, and then the update of a device's parameters."""
     yield from program
     yield Compute(Label("update", "U"), ticks=seconds)

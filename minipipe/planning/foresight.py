@@ -1,24 +1,28 @@
-"""The bytes that the devices will hold in a run, foreseen from those of one micro-batch."""
+"""The bytes that the devices will hold in a run, predicted from the bytes of one micro-batch."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..checks import shown
 from ..cluster import Bytes, Compute, Counted
-from ..collectives.group import cut_into_chunks
+from ..cluster.requests import Program
+from ..collectives.group import Group, cut_into_chunks
 from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT
 from ..order.counting import check_versions, updates
 from ..order.programs import NOTHING, Wires, gather_parameters
+from ..order.schedule import Schedule
 from ..order.simulate import FORESIGHTS
 from ..parallel.stage import KEPT
 from ..parallel.totals import Totals, Versions
 from ..ties import Tied, program_of_ties
 from .measuring import Footprint
 
-ALWAYS = ("parameters", "optimizer state")  # what a stage holds from its beginning to its end
+ALWAYS = ("parameters", "optimizer state")  # the kinds that a stage holds during the whole run
 
 
 class StandIn:
-    """Stand for a stage where there are only bytes: hold and send as many as the stage would.
+    """A stand-in for a stage in a run without arrays: it holds and sends as many bytes as the stage would.
 
     Args:
         footprints: the `Footprint` of the stage for each micro-batch.
@@ -26,40 +30,44 @@ class StandIn:
         n: the micro-batches of one update.
         wanted: {micro-batch of this stage: the version of the weights that it uses}, if
             there are updates.
-        place: (rank, size), if its optimizer keeps something for one of so many parts
-            of the stage; else None.
-        in_parts: whether it has the parameters of that part alone, unless they are
+        place: (rank, size), if its optimizer has the state of one of `size` shards of
+            the stage; else None.
+        in_parts: whether it has only the parameters of that shard, unless they are
             gathered.
     """
 
-    def __init__(self, footprints, patterns, n, wanted=None, place=None, in_parts=False):
+    def __init__(
+        self, footprints: Sequence[Footprint], patterns: Sequence[str], n: int,
+        wanted: dict[int, int] | None = None, place: tuple[int, int] | None = None, in_parts: bool = False,
+    ):
         first = footprints[0]
         self.totals = Totals(n, first.accumulate)
         self._footprints, self._patterns = footprints, patterns
         self._versions = None if wanted is None else Versions(wanted, None)
         self._gradients = Bytes(first.gradients, first.itemsize)
         self._statistics = Bytes(first.statistics)
-        self._held = Counted.fromkeys((*ALWAYS, "weight versions", "gradients", *KEPT, "work"), 0)
+        self._held = Counted(dict.fromkeys((*ALWAYS, "weight versions", "gradients", *KEPT, "work"), 0))
         state = first.optimizer_state
-        self._part, self._in_parts = None, in_parts
+        self._part: Any = None
+        self._in_parts = in_parts
         if place is not None:
             rank, size = place
             self._part = (cut_into_chunks([self._gradients], size)[rank] or [Bytes(0)])[0]
-            if self._gradients.size:  # as much for each number
+            if self._gradients.size:  # the same for each number
                 state = state * self._part.size // self._gradients.size
         self._held.update(zip(ALWAYS, (first.parameters, state), strict=True))
-        if in_parts:  # beside its part, it always has what no gradient moves, such as running statistics
+        if in_parts:  # besides its shard, it always has values without a gradient, such as running statistics
             self._versions = None
             self._own_bytes = first.parameters - self._gradients.nbytes + self._part.nbytes
             self._held["parameters"] = self._own_bytes
-        self._kept = {}  # micro-batch -> {kind: bytes}
+        self._kept: dict = {}  # micro-batch -> {kind: bytes}
 
-    def take(self, kind, i):
+    def take(self, kind: str, i: int) -> None:
         """Count the arguments of an action that is about to begin."""
         self._held["work"] += self._action(kind, i)[0]
 
-    def act(self, kind, i):
-        """Count the results of an action in place of its arguments, and what the stage keeps after it."""
+    def act(self, kind: str, i: int) -> None:
+        """Count the results of an action instead of its arguments, and the bytes that the stage keeps."""
         if kind == "X":
             self._held["parameters"] = self._own_bytes
             return
@@ -71,45 +79,46 @@ class StandIn:
             self._held[name] += n_bytes
         self._kept[i] = kept
         adds = RULES[kind].adds
+        all_layers: Any = self._gradients
         if adds & FORWARD and self._statistics.nbytes:
             self.totals.add_statistics(i, self._statistics)
         if adds & WEIGHT:
-            self.totals.add(i, 0, self._gradients)  # those of all its layers
+            self.totals.add(i, 0, all_layers)
         if self._in_parts and adds & UPDATED:
             self._held["parameters"] = self._own_bytes
             self.totals.forget(i)
         if self._versions is not None:
             self._change_versions(adds, i)
 
-    def let_go(self):
-        """Drop the results of an action that is over: they are sent, or not needed."""
+    def let_go(self) -> None:
+        """Drop the results of a finished action: they are sent, or not needed."""
         self._held["work"] = 0
 
-    def dW(self, layer):
+    def dW(self, layer: int) -> Bytes:
         """Return `Bytes` that stand for dW of the tied layer at index `layer` of the network."""
         tied = self._footprints[0].tied
         return Bytes(next(n_bytes for (_, place), n_bytes in tied.items() if place == layer))
 
-    def keep_dW(self, layer, dW):
+    def keep_dW(self, layer: int, dW: Bytes) -> None:
         """Hold the sum of the dW of all layers that share the W of the one at index `layer`."""
         self.totals.of_tied[layer] = dW
 
-    def all_reduce(self, i, group, algorithm):
+    def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
         """A program: send the bytes of an all-reduce, and hold the sums that it leaves."""
         return self.totals.all_reduce(i, group, algorithm)
 
-    def reduce_scatter(self, i, group):
+    def reduce_scatter(self, i: int, group: Group) -> Program:
         """A program: send the bytes of a reduce-scatter, and hold the part that it leaves."""
         return self.totals.reduce_scatter(i, group)
 
-    def gather(self, group):
-        """A program: send the own part of the parameters; hold all, where the stage had that part alone."""
-        # as many bytes as of its part of the gradients
+    def gather(self, group: Group) -> Program:
+        """A program: gather the parameters from all shards; then the stage holds all of them."""
+        # a shard of the parameters has as many bytes as that of the gradients
         yield from gather_parameters(group, [self._part])
         if self._in_parts:
             self._held["parameters"] = self._own_bytes + self._gradients.nbytes
 
-    def holdings(self):
+    def holdings(self) -> Counted:
         """Return {kind: bytes}, which change when the next action begins."""
         n_gradients, n_statistics = self.totals.n_held()
         sums = n_gradients * self._gradients.nbytes + n_statistics * self._statistics.nbytes
@@ -132,9 +141,10 @@ class StandIn:
 
 @FORESIGHTS("of footprints", needs="footprints")
 class Foresight:
-    """Stand-ins for all stages of a schedule, and what `cluster_of` makes their programs of.
+    """Stand-ins for all stages of a schedule, with all that `cluster_of` needs for their programs.
 
     Args:
+        schedule: the `Schedule`.
         footprints: a list with the `Footprint` of each stage, or one such list for each
             micro-batch if their sizes differ.
 
@@ -143,11 +153,11 @@ class Foresight:
     follow from the order of its actions.
     """
 
-    def __init__(self, schedule, footprints):
+    def __init__(self, schedule: Schedule, footprints: list):
         footprints = _for_each_microbatch(schedule, footprints)
         self.wires = Wires(schedule, _skips(footprints[0]))
         self.stages = _stand_ins(self.wires, footprints)  # (stage, device) -> StandIn
-        ties = {}  # name -> its `Tied` layers, in order
+        ties: dict[str, list[Tied]] = {}  # name -> its `Tied` layers, in order
         for stage, footprint in enumerate(footprints[0]):
             for name, layer in footprint.tied:
                 ties.setdefault(name, []).append(Tied(layer, stage, layer))
@@ -159,7 +169,7 @@ class Foresight:
         self.sum_tied = program_of_ties(ties, self.wires, self.stages)
         self._sent = [[_sent(of_stage) for of_stage in stages] for stages in footprints]
 
-    def perform_on(self, device):
+    def perform_on(self, device: int) -> Callable[..., Program]:
         """Return the `perform` of a device: actions take time; arguments, results and messages have bytes."""
         stages = {stage: stand_in for (stage, place), stand_in in self.stages.items() if place == device}
 
@@ -182,16 +192,16 @@ class Foresight:
 
         return perform
 
-    def holdings(self):
+    def holdings(self) -> list[Callable[[], Counted]]:
         """Return for each device a function that returns {kind: bytes}."""
-        on_device = {}
+        on_device: dict[int, list] = {}
         for (_, device), stand_in in self.stages.items():
             on_device.setdefault(device, []).append(stand_in.holdings)
         return [_added_up(on_device[device]) for device in sorted(on_device)]
 
 
 def _added_up(holdings):
-    """Return one function for all that a device holds. holdings: a function for each of its stand-ins."""
+    """Return one function for all that a device holds, from one function for each of its stand-ins."""
     if len(holdings) == 1:
         return holdings[0]
 
@@ -238,7 +248,7 @@ def _stand_ins(wires, footprints):
 
 
 def _sent(footprint):
-    """Return {kind of message: (what a stage sends, {name of a skip connection: what leaves by it})}."""
+    """Return {kind of message: (bytes to the next stage, {skip connection: bytes sent there})}."""
     sent = {message: (Bytes(n_bytes), {}) for message, n_bytes in footprint.sent.items()}
     for (message, name), n_bytes in footprint.skips.items():
         _, skips = sent[message]
@@ -247,10 +257,7 @@ def _sent(footprint):
 
 
 def _for_each_microbatch(schedule, footprints):
-    """Return a list with the footprints of the stages for each micro-batch.
-
-    Raise `ValueError` for what does not fit the schedule.
-    """
+    """Return the footprints of the stages for each micro-batch; raise `ValueError` if they do not fit."""
     M, found = schedule.n_microbatches, footprints
     if isinstance(found, list) and found and isinstance(found[0], Footprint):
         found = [found] * M
@@ -275,7 +282,7 @@ def _for_each_microbatch(schedule, footprints):
 
 
 def _patterns(schedule, footprints):
-    """Return {(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, without closing ones.
+    """Return {(stage, micro-batch): the kinds of its actions in order, such as "FRB"}, without A, S, U, G, X.
 
     Raise `ValueError` for a pattern that the footprints do not have.
     """
@@ -295,7 +302,7 @@ def _patterns(schedule, footprints):
 
 
 def _microbatches_per_update(schedule):
-    """Return how many micro-batches one update takes in."""
+    """Return the number of micro-batches in each update."""
     if not schedule.asynchronous:
         return schedule.n_microbatches
     check_versions(schedule)

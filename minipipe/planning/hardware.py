@@ -1,8 +1,10 @@
-"""GPUs and nodes of them: the seconds of a product, and of bytes on links."""
+"""GPUs and nodes of GPUs: the seconds of a matrix product, and of messages."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import ceil, inf, log2
+from typing import Any
 
 from ..checks import checked_name, items_of, real_number, shown, truth, whole_number
 
@@ -23,21 +25,21 @@ MEASURED = {
     },
     (8192, 28672): {16: (63, 69, 55), 128: (482, 418, 343), 512: (673, 688, 557), 4096: (681, 692, 677)},
 }
-MEASURED_TOP = 690e12  # what large products reach there
-LARGEST = 10**9  # of a size or a count: no product of several leaves the floats
+MEASURED_TOP = 690e12  # operations a second of large products there
+LARGEST = 10**9  # the largest size or count: products of several stay within the floats
 
 
-def checked(thing, least=(), infinite=(), below_one=()):
-    """Check the texts and numbers of a frozen dataclass by their types, and keep Python's own.
+def checked(thing: Any, least: Any = (), infinite: Sequence[str] = (), below_one: Sequence[str] = ()) -> None:
+    """Check the texts and numbers of a frozen dataclass by their types; convert numbers to Python's.
 
     Args:
-        thing: the object. Its numbers are finite and above 0, unless said otherwise.
-        least: {name: smallest value that is allowed}.
+        thing: the object. Its numbers must be finite and above 0, but for:
+        least: {name of a field: the smallest value allowed}.
         infinite: names of fields that may be infinite.
         below_one: names of shares, which are at most 1.
 
     Raises:
-        ValueError: for the first field that does not hold.
+        ValueError: a field is wrong; the message is about the first one.
     """
     for field in fields(thing):
         value, name = getattr(thing, field.name), f"{type(thing).__name__}.{field.name}"
@@ -58,10 +60,10 @@ def checked(thing, least=(), infinite=(), below_one=()):
 
 @dataclass(frozen=True)
 class GPU:
-    """What one GPU can do.
+    """The speed and memory of one GPU.
 
     Args:
-        name: as it is typed.
+        name: its name in `GPUS`.
         peak: operations a second of its matrix units, as specified.
         memory: bytes.
         hbm: bytes a second of its memory, as specified.
@@ -90,7 +92,7 @@ class GPU:
         object.__setattr__(self, "flash", tuple(map(float, shares)))
 
     @property
-    def bandwidth(self):
+    def bandwidth(self) -> float:
         """Bytes a second that elementwise kernels reach."""
         return self.hbm_share * self.hbm
 
@@ -110,7 +112,7 @@ class Nodes:
     """Nodes of GPUs: NVLink inside a node, a NIC for each GPU between nodes.
 
     Args:
-        nodes: how many.
+        nodes: the number of nodes.
         gpus: GPUs in each node.
         gpu: the `GPU`.
         nvlink: bytes a second of one GPU in one direction.
@@ -140,22 +142,22 @@ class Nodes:
         )
 
     @property
-    def n(self):
+    def n(self) -> int:
         """GPUs in all nodes."""
         return self.nodes * self.gpus
 
     @property
-    def inward(self):
+    def inward(self) -> float:
         """Bytes a second of a GPU to others of its node."""
         return self.nvlink_share * self.nvlink
 
     @property
-    def outward(self):
+    def outward(self) -> float:
         """Bytes a second of a GPU to another node."""
         return self.nic_share * self.nic
 
 
-def between(x, points):
+def between(x: float, points: list[tuple[float, float]]) -> float:
     """Return the value at `x` on straight lines through sorted `points`, flat outside."""
     i = bisect_right(points, (x, inf))
     if i in (0, len(points)):
@@ -187,7 +189,7 @@ SPEEDS = {
 SMALLEST_SIZE, FEWEST_ROWS = 1024 * 4096, 16
 
 
-def product(gpu, rows, size, weight=False):
+def product(gpu: GPU, rows: float, size: float, weight: bool = False) -> float:
     """Return the seconds of a product: 2 rows size / (top peak shape).
 
     shape is what a product of so many rows and parameters reaches beside the largest:
@@ -212,7 +214,7 @@ def product(gpu, rows, size, weight=False):
     return 2 * rows * size / (speed * shape)
 
 
-def half_ring(nodes, n_bytes, n, n_in):
+def half_ring(nodes: Nodes, n_bytes: float, n: int, n_in: int) -> float:
     """Return the seconds of a reduce-scatter or an all-gather, half of an all-reduce.
 
     (n_in - 1) (B / n_in / NVLink + alpha)

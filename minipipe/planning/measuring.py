@@ -1,16 +1,17 @@
-"""One micro-batch through the stages: the bytes that each action needs, and how long it takes.
+"""One micro-batch through the stages: the bytes and the seconds that each action needs.
 
-`footprints` passes an array without numbers, `measure` one with numbers.
+`footprints` passes a meta array, without numbers, and `measure` an array with numbers.
 """
 
 import copy
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import accumulate
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,26 +29,26 @@ from ..order import Action, Costs
 from ..order.actions import RULES
 from ..parallel.batches import MicroBatches
 from ..parallel.options import Cut
-from ..parallel.stage import KEPT, Holdings, stages_of
+from ..parallel.stage import KEPT, Holdings, Stage, stages_of
 from ..partitioning.partition import counts_of, cut_into_stages
 
-PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # what can happen to a micro-batch on a stage
-TIMED_KINDS = "FBRIW"  # of the actions that are timed
+PATTERNS = ("FB", "FIW", "FRB", "FRIW")  # the actions that a micro-batch can go through on a stage
+TIMED_KINDS = "FBRIW"  # the kinds of actions that are timed
 
 
 class Footprint(NamedTuple):
     """The bytes that a stage needs for micro-batches of one size.
 
     Args:
-        parameters, optimizer_state: of the stage, all in all.
-        gradients, statistics: of each sum over micro-batches that is kept.
-        sent: {"F": of the message to the next stage, "B": of the one back}.
-        skips: {("F", name): of what a Fork sends to its Join in another stage, ("B",
-            name): of what that Join sends back}.
-        tied: {(name, place of a tied layer in the network): of its dW}.
-        actions: {pattern: {kind: (before, after, kept)}}: what an action works with at
-            its start and at its end (arguments and results), and what the stage keeps
-            of the micro-batch after it, by kind.
+        parameters, optimizer_state: those of the stage in all.
+        gradients, statistics: those of each sum over micro-batches that is kept.
+        sent: {"F": those of the message to the next stage, "B": of the one back}.
+        skips: {("F", name): those of the message of a Fork to its Join in another
+            stage, ("B", name): of the message back}.
+        tied: {(name, place of a tied layer in the network): those of its dW}.
+        actions: {pattern: {kind: (before, after, kept)}}: the bytes of an action's
+            arguments at its start, with its results at its end, and of what the stage
+            keeps of the micro-batch after it, by kind.
         itemsize: the bytes of one number among the gradients.
         accumulate: how the sums over micro-batches are made, "tree" or "running", as
             for `Sums`.
@@ -66,14 +67,14 @@ class Footprint(NamedTuple):
 
 
 class Performed(NamedTuple):
-    """What an action took, and what it sends on.
+    """The seconds, the bytes and the messages of an action.
 
     Args:
-        seconds: from its start to its end.
+        seconds: the time from its start to its end.
         before: the bytes of its arguments.
         held: {kind: bytes held at its end}, its arguments and results as "work".
-        sent: to the neighbouring stage.
-        skips: {name: what it sends to the other end of a skip connection}.
+        sent: the message to the neighbouring stage.
+        skips: {name: the message to the other end of a skip connection}.
     """
 
     seconds: float
@@ -83,18 +84,21 @@ class Performed(NamedTuple):
     skips: dict
 
 
-def counts_for(stages, layers, loss, sample):
+def counts_for(stages: int | Cut, layers: Sequence[Layer], loss: Any, sample: Any) -> list[int]:
     """Return the number of layers of each stage.
 
     Args:
         stages: K; or a `Cut`.
+        layers, loss: those of the network.
         sample: a micro-batch (X, Y), for a `Cut` without one.
     """
     cut = stages if isinstance(stages, Cut) else Cut(whole_number("stages", stages, 1))
     return counts_of(replace(cut, sample=sample) if cut.sample is None else cut, layers, loss)
 
 
-def one_micro_batch(stages, pattern, X, Y):
+def one_micro_batch(
+    stages: Sequence[Stage], pattern: str, X: Any, Y: Any
+) -> dict[tuple[str, int], Performed]:
     """Return {(kind, stage): Performed} of a micro-batch on which each stage does the actions of `pattern`.
 
     Args:
@@ -102,7 +106,7 @@ def one_micro_batch(stages, pattern, X, Y):
         pattern: the kinds of their actions in order.
         X, Y: the samples, for stage 0, and their labels, for the last stage.
     """
-    performed, on_the_way = {}, {}  # by skip connections
+    performed, on_the_way = {}, dict[tuple, Any]()  # on_the_way: by skip connections
     line = MicroBatches([(X, Y)], 1, step=0)
     for stage in stages:
         stage.begin(line, recomputed=[(stage.index, 0)] if "R" in pattern else ())
@@ -127,22 +131,23 @@ def _held(stage, work):
     return bytes_by_kind(Holdings([stage])() | {"work": work})
 
 
-def received(sent):
-    """Return what arrives: copies, in one piece each."""
+def received(sent: Any) -> Any:
+    """Return copies of a message's arrays, as its receiver gets them."""
     if sent is None or isinstance(sent, tuple):
         return sent and tuple(map(received, sent))
     return sent.copy()
 
 
-def footprint(stage, performed, optimizer, start):
-    """Return the `Footprint` of a stage that has just worked on a micro-batch, and has its gradients.
+def footprint(
+    stage: Stage, performed: dict[str, dict[tuple[str, int], Performed]], optimizer: Any, start: int
+) -> Footprint:
+    """Return the `Footprint` of a stage that has just computed the gradients of a micro-batch.
 
     Args:
         stage: the `Stage`.
-        performed: {pattern: {(kind, stage): Performed}}, as `one_micro_batch` gives for
-            each pattern.
-        optimizer: what it keeps counts, too; None: nothing.
-        start: the place of the stage's first layer in the network.
+        performed: {pattern: the result of `one_micro_batch`}.
+        optimizer: an optimizer, whose state counts, too; or None.
+        start: the index of the stage's first layer in the network.
     """
     by_kind = {
         pattern: {kind: actions[kind, stage.index] for kind in pattern}
@@ -152,7 +157,7 @@ def footprint(stage, performed, optimizer, start):
     back = next(kind for kind in pattern if RULES[kind].way < 0)  # B or I
     messages = {"F": actions["F"], "B": actions[back]}
     state = 0
-    if optimizer is not None:  # what a fresh one keeps after an update of a copy of the stage
+    if optimizer is not None:  # the state of a fresh one after an update of a copy of the stage
         optimizer = optimizer.fresh()
         optimizer.update([layer.copy() for layer in stage.layers], stage.gradients())
         state = bytes_by_kind({"optimizer state": optimizer.memory})["optimizer state"]
@@ -183,46 +188,50 @@ def footprint(stage, performed, optimizer, start):
     )
 
 
-def footprints_of(stages, performed, optimizer):
-    """Return the `Footprint` of each stage, as `footprint` does."""
+def footprints_of(
+    stages: Sequence[Stage], performed: dict[str, dict[tuple[str, int], Performed]], optimizer: Any
+) -> list[Footprint]:
+    """Return the `Footprint` of each stage. Arguments: see `footprint`."""
     starts = accumulate([0, *(len(stage.layers) for stage in stages)])
     return [footprint(stage, performed, optimizer, start) for stage, start in zip(stages, starts)]
 
 
-def n_bytes_of(sent):
-    """Return the bytes of what a stage sends or receives."""
+def n_bytes_of(sent: Any) -> int:
+    """Return the bytes of a message, with nested arrays."""
     return sum(array.nbytes for array in leaves(sent))
 
 
 def footprints(
-    layers, loss, stages, input_shape, m, dtype="float64", optimizer=None, patterns=PATTERNS,
-):
+    layers: Sequence[Layer], loss: Any, stages: int | Cut, input_shape: Sequence[int], m: int,
+    dtype: Any = "float64", optimizer: Any = None, patterns: Sequence[str] = PATTERNS,
+) -> list[Footprint]:
     """Return the `Footprint` of each stage for micro-batches of m samples: a list for `simulate`.
 
-    They are the bytes at the start and the end of each action; a layer needs more for a
-    moment in between. `measure` finds the same. Here no parameter is drawn and no array
-    made, so the network may be larger than this computer: the layers' own forward and
-    backward work with arrays that have a shape and no numbers, see `minipipe.meta`.
+    They have the bytes at the start and the end of each action, without temporary arrays
+    in between. `measure` finds the same bytes. Here no parameter is drawn and no array
+    allocated, so the network may be larger than this computer's memory: the layers' own
+    forward and backward work with arrays that have a shape and no numbers, see
+    `minipipe.meta`.
 
     Gradients are summed along the tree; `footprint._replace(accumulate="running")` is
     for sums in one buffer, as for `Sums`. A network with a `grain` keeps more sums than
     this.
 
     Args:
-        layers: a list of them.
+        layers: a list of layers.
         loss: an object, such as MeanSquaredError(): a backward begins at the loss.
-        stages: K, the parts that the layers are cut into; or a `Cut`, which needs no
-            sample; "time" takes numbers, and is refused.
-        input_shape: of one sample, such as (64,) or (3, 32, 32).
+        stages: K, the number of stages that the layers are cut into; or a `Cut`, which
+            needs no sample; by="time" needs numbers, and is refused.
+        input_shape: the shape of one sample, such as (64,) or (3, 32, 32).
         m: the samples of a micro-batch.
-        dtype: of the parameters and of X.
-        optimizer: what it keeps for each parameter counts, too, as it does from its first
-            update on.
+        dtype: the dtype of the parameters and of X.
+        optimizer: an optimizer, whose state after its first update counts, too; or
+            None.
         patterns: the orders of actions that a micro-batch may go through on a stage;
             fewer take less time.
 
     Raises:
-        ValueError: for what does not fit, and for a layer that needs numbers.
+        ValueError: an argument does not fit, or a layer needs numbers.
 
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
@@ -252,7 +261,7 @@ def footprints(
     if optimizer is not None:
         checked_optimizer(optimizer)
     dtype = floats(dtype)
-    description, loss = describe(layers, input_shape, dtype), copy.copy(loss)
+    description, loss = describe(layers, tuple(input_shape), dtype), copy.copy(loss)
 
     def sample(m):
         X = MetaArray((*description.input_shape, m), dtype)
@@ -263,9 +272,10 @@ def footprints(
     counts = counts_for(stages, layers, loss, sample(1))
     layers = [layer.copy(dtype.type) for layer in layers]
     of_stages = stages_of(cut_into_stages(layers, counts), loss)
+    no_numbers: Any = NoNumbers()
     try:
         for layer in layers:
-            layer.initialize(NoNumbers(), dtype)
+            layer.initialize(no_numbers, dtype)
         performed = {pattern: one_micro_batch(of_stages, pattern, *sample(m)) for pattern in patterns}
     except (TypeError, AttributeError, IndexError) as error:
         raise ValueError(
@@ -278,7 +288,7 @@ def footprints(
 class NoNumbers:
     """A generator of random numbers that draws none."""
 
-    def standard_normal(self, size=(), dtype="float64"):
+    def standard_normal(self, size: Any = (), dtype: Any = "float64") -> MetaArray:
         return MetaArray(size, dtype)
 
     def __getattr__(self, name):
@@ -286,31 +296,34 @@ class NoNumbers:
 
 
 class Measured(NamedTuple):
-    """costs: `Costs` in seconds. footprints: a `Footprint` for each stage."""
+    """The result of `measure`: `Costs` in seconds, and a `Footprint` for each stage."""
 
     costs: Costs
     footprints: list
 
 
-def measure(layers, loss, stages, X, Y, dtype=None, optimizer=None, rounds=5, at_once=1):
+def measure(
+    layers: Sequence[Layer], loss: Any, stages: int | Cut, X: Any, Y: Any, dtype: Any = None,
+    optimizer: Any = None, rounds: int = 5, at_once: int = 1,
+) -> Measured:
     """Measure the seconds and bytes of a micro-batch in the stages of a network; return `Measured`.
 
-    The result is for `simulate(schedule, measured.costs, link, measured.footprints)`,
-    which then says how long a schedule with any number of such micro-batches takes, and
-    how many bytes each device holds.
+    `simulate(schedule, measured.costs, link, measured.footprints)` then predicts how
+    long a schedule with any number of such micro-batches takes, and how many bytes each
+    device holds.
 
     Args:
-        layers, loss: of the network.
-        stages: K, the parts that the layers are cut into; or a `Cut`, which needs no
-            sample.
+        layers, loss: those of the network.
+        stages: K, the number of stages that the layers are cut into; or a `Cut`, which
+            needs no sample.
         X, Y: the micro-batch, (n[0], m) and (n[L], m).
         dtype: as for `Network`.
-        optimizer: if given, what it keeps for each parameter counts, too.
+        optimizer: an optimizer, whose state counts, too; or None.
         rounds: how often each action is timed, in each order that it occurs in (such as
             F B, or F R I W); its time is the median.
         at_once: how many threads measure at the same time, each a network of its own; the
             seconds are their mean. Cores share the memory of a computer, so each is
-            slower while the others work, as they do in a run.
+            slower while the others work, as in a run.
 
     >>> import numpy as np
     >>> from minipipe.layers import Linear
@@ -324,7 +337,7 @@ def measure(layers, loss, stages, X, Y, dtype=None, optimizer=None, rounds=5, at
     if optimizer is not None:
         checked_optimizer(optimizer)
     if at_once > 1:
-        losses = [copy.copy(loss) for _ in range(at_once)]  # of layers, each network makes copies by itself
+        losses = [copy.copy(loss) for _ in range(at_once)]  # each network copies the layers itself
         setting = stages, X, Y, dtype, optimizer, rounds
         with computing(), ThreadPoolExecutor(at_once) as threads:
             of_threads = list(threads.map(lambda own: measure(layers, own, *setting), losses))
@@ -332,7 +345,8 @@ def measure(layers, loss, stages, X, Y, dtype=None, optimizer=None, rounds=5, at
     network = Network(layers, loss, dtype=dtype)
     X, Y = network.checked_batch(X, Y)
     counts = counts_for(stages, network.layers, loss, (X, Y))
-    alone = stages_of(cut_into_stages(network.layers, counts), network.loss)
+    own_loss: Any = network.loss
+    alone = stages_of(cut_into_stages(network.layers, counts), own_loss)
     seconds = defaultdict(list)
     for _ in range(rounds):
         with computing():
@@ -340,13 +354,14 @@ def measure(layers, loss, stages, X, Y, dtype=None, optimizer=None, rounds=5, at
         for actions in performed.values():
             for place, action in actions.items():
                 seconds[place].append(action.seconds)
-    times = {kind: [median(seconds[kind, stage]) for stage in range(len(alone))] for kind in TIMED_KINDS}
+    times: Any = {kind: [median(seconds[kind, stage]) for stage in range(len(alone))] for kind in TIMED_KINDS}
     of_stages = footprints_of(alone, performed, optimizer)
     sent = [of_stage.sent["F"] for of_stage in of_stages]
     return Measured(Costs(**times, message_bytes=sent, unit=SECONDS), of_stages)
 
 
-def mean_of(several):
-    """Return the mean of the `Costs` that several have measured at the same time."""
-    times = {kind: list(map(fmean, zip(*(getattr(one, kind) for one in several)))) for kind in TIMED_KINDS}
+def mean_of(several: Sequence[Costs]) -> Costs:
+    """Return the mean of several `Costs` that were measured at the same time."""
+    by_kind = {kind: zip(*(getattr(one, kind) for one in several)) for kind in TIMED_KINDS}
+    times: Any = {kind: list(map(fmean, seconds)) for kind, seconds in by_kind.items()}
     return Costs(**times, message_bytes=several[0].message_bytes, unit=SECONDS)

@@ -1,11 +1,13 @@
-"""The plan for a cluster: all ways to split a model, the best, and its neighbours."""
+"""The plan for a cluster: all ways to split a model, the best one, and its neighbours."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import gcd, inf
 from operator import attrgetter
-from typing import NamedTuple
+from os import PathLike
+from typing import Any, NamedTuple
 
 from ..checks import one_of, shown, truth, whole_number
 from ..cluster import SHOWS
@@ -13,15 +15,15 @@ from .hardware import LARGEST, Nodes
 from .seconds import step
 from .transformer import RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Software, Transformer, memory
 
-SIMPLEST_WITHIN = 1.01  # of the fastest, the simplest is taken
-LARGEST_B = 64  # samples of a micro-batch
-ENOUGH = 10  # doublings of the nodes that are tried where nothing fits
-in_seconds, in_bytes = attrgetter("step"), attrgetter("n_bytes")  # keys
+SIMPLEST_WITHIN = 1.01  # the simplest within this multiple of the fastest time is taken
+LARGEST_B = 64  # the most samples of a micro-batch
+ENOUGH = 10  # doublings of the nodes that are tried if nothing fits
+in_seconds, in_bytes = attrgetter("step"), attrgetter("n_bytes")  # sort keys
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a `Choice` takes, by formulas.
+    """The time and memory of a `Choice`, by formulas.
 
     Args:
         model, nodes, batch, choice, recipe, software: as for `estimate`.
@@ -35,43 +37,43 @@ class Estimate:
     software: Software
 
     @cached_property
-    def parts(self):
+    def parts(self) -> dict[str, float]:
         """{part: seconds} of a step."""
         return step(self.model, self.nodes, self.choice, self.recipe, self.software)
 
     @cached_property
-    def memory(self):
+    def memory(self) -> dict[str, float]:
         """{kind: bytes} of the fullest GPU."""
         return memory(self.model, self.nodes, self.choice, self.recipe, self.software)
 
     @property
-    def step(self):
-        """Seconds of a step."""
+    def step(self) -> float:
+        """The seconds of a step."""
         return sum(self.parts.values())
 
     @property
-    def n_bytes(self):
-        """Bytes of the fullest GPU."""
+    def n_bytes(self) -> float:
+        """The bytes of the fullest GPU."""
         return sum(self.memory.values())
 
     @property
-    def fits(self):
-        """Whether these are at most 94 % of the GPU's memory."""
+    def fits(self) -> bool:
+        """Whether `n_bytes` is at most 94 % of the GPU's memory."""
         return self.n_bytes <= SAFE * self.nodes.gpu.memory
 
     @property
-    def tokens_per_second(self):
-        """Tokens a second of all GPUs."""
+    def tokens_per_second(self) -> float:
+        """The tokens per second of all GPUs together."""
         return self.batch * self.model.seq / self.step
 
     @property
-    def mfu(self):
-        """Share of the specified peak, without what is recomputed."""
+    def mfu(self) -> float:
+        """The share of the specified peak that is used, recomputation not counted (MFU)."""
         return self.tokens_per_second * self.model.flops_of_token / (self.nodes.n * self.nodes.gpu.peak)
 
 
 class Neighbour(NamedTuple):
-    """Another choice: what differs in it, its `Estimate`, and why it loses."""
+    """Another choice: its difference as `name`, its `Estimate`, and the reason why it loses."""
 
     name: str
     estimate: Estimate
@@ -84,21 +86,21 @@ class Plan:
 
     Args:
         best: the `Estimate` of the simplest choice within 1 % of the fastest.
-        fastest: that of the fastest.
+        fastest: the `Estimate` of the fastest choice.
         neighbours: a list of `Neighbour`.
-        ways: how many choices there are.
+        ways: the number of all choices.
     """
 
     best: Estimate
     fastest: Estimate
-    neighbours: list
+    neighbours: list[Neighbour]
     ways: int
 
-    def plot(self):
-        """Return a matplotlib `Figure`: parts of a step, and kinds of bytes, beside neighbours."""
+    def plot(self) -> Any:
+        """Return a matplotlib `Figure`: parts of a step and kinds of bytes, compared with neighbours."""
         return SHOWS.load()["plan"](self)
 
-    def save(self, path):
+    def save(self, path: str | PathLike) -> None:
         """Write the picture into a file, such as "plan.svg", "plan.png" or "plan.pdf"."""
         SHOWS.load()["save_plan"](self, path)
 
@@ -123,12 +125,15 @@ class Plan:
         return "\n".join(lines)
 
 
-def text_of_seconds(x):
-    """Return seconds for a reader, with three or four digits."""
+def text_of_seconds(x: float) -> str:
+    """Return seconds as text, with three or four digits."""
     return f"{x:.4g}" if x < 1 else f"{x:.2f}" if x < 100 else f"{x:,.0f}"
 
 
-def estimate(model, nodes, batch, choice, recipe=Recipe(), software=Software()):
+def estimate(
+    model: Transformer, nodes: Nodes, batch: int, choice: Choice, recipe: Recipe = Recipe(),
+    software: Software = Software(),
+) -> Estimate:
     """Return the `Estimate` of one choice, whether it fits or not.
 
     Args:
@@ -136,11 +141,11 @@ def estimate(model, nodes, batch, choice, recipe=Recipe(), software=Software()):
         nodes: the `Nodes`.
         batch: samples of a step, of all replicas: D b M.
         choice: the `Choice`.
-        recipe: the `Recipe`, bytes a parameter.
+        recipe: the `Recipe`, the bytes of each parameter.
         software: the `Software`.
 
     Raises:
-        ValueError: for a choice that the model, the nodes or the batch does not allow.
+        ValueError: the model, the nodes or the batch does not allow the choice.
 
     >>> from minipipe.planning import GPUS, MODELS, Choice, Nodes
     >>> cluster = Nodes(2, 4, GPUS["h100"], nvlink=450e9, nic=50e9)
@@ -153,8 +158,10 @@ def estimate(model, nodes, batch, choice, recipe=Recipe(), software=Software()):
     return Estimate(model, nodes, batch, checked_choice(model, nodes, batch, choice), recipe, software)
 
 
-def checked_arguments(model, nodes, batch, recipe, software):
-    """Return the batch; raise `ValueError` for an argument of another kind."""
+def checked_arguments(
+    model: Transformer, nodes: Nodes, batch: int, recipe: Recipe, software: Software
+) -> int:
+    """Return the batch; raise `ValueError` for an argument of the wrong type."""
     kinds = {"model": Transformer, "nodes": Nodes, "recipe": Recipe, "software": Software}
     for (name, kind), value in zip(kinds.items(), (model, nodes, recipe, software), strict=True):
         if not isinstance(value, kind):
@@ -162,11 +169,12 @@ def checked_arguments(model, nodes, batch, recipe, software):
     return whole_number("batch", batch, 1, LARGEST)
 
 
-def checked_choice(model, nodes, batch, choice):
-    """Return a `Choice` of Python's numbers; raise `ValueError` for one that cannot be."""
+def checked_choice(model: Transformer, nodes: Nodes, batch: int, choice: Choice) -> Choice:
+    """Return `choice` with Python's numbers; raise `ValueError` if it is not possible."""
     if not isinstance(choice, Choice):
         raise ValueError(f"choice={shown(choice)} must be a Choice: Choice(D=8, T=1, K=1, b=2, M=4)")
-    numbers = {name: whole_number(name, getattr(choice, name), 1) for name in ("D", "T", "K", "b", "M", "v")}
+    names = ("D", "T", "K", "b", "M", "v")
+    numbers: dict[str, Any] = {name: whole_number(name, getattr(choice, name), 1) for name in names}
     numbers["zero"] = whole_number("zero", choice.zero, 0, 3)
     one_of("schedule", choice.schedule, SCHEDULES)
     one_of("recompute", choice.recompute, RECOMPUTATIONS)
@@ -194,13 +202,15 @@ def checked_choice(model, nodes, batch, choice):
     return choice
 
 
-def divisors(n, most=inf):
+def divisors(n: int, most: float = inf) -> list[int]:
     """Return the divisors of n up to `most`, in order."""
     return [i for i in range(1, int(min(n, most)) + 1) if n % i == 0]
 
 
-def ways_of_split(model, split, gpus):
-    """Yield every (schedule, v, ZeRO, axis of neighbours) of one split (D, T, K, b, M)."""
+def ways_of_split(
+    model: Transformer, split: tuple[int, int, int, int, int], gpus: int
+) -> Iterator[tuple[str, int, int, str]]:
+    """Yield every (schedule, v, zero, inner) that is possible with one split (D, T, K, b, M)."""
     D, T, K, _, M = split
     if K == 1:
         yield from (("1f1b", 1, zero, "D") for zero in range(4 if D > 1 else 1))
@@ -215,13 +225,15 @@ def ways_of_split(model, split, gpus):
         yield *order, zero, inner
 
 
-def are_stages(layers, n):
-    """Tell whether n stages are equal: of the layers, or with embedding and logits as layers."""
+def are_stages(layers: int, n: int) -> bool:
+    """Tell whether n stages can have equally many layers, with embedding and logits as layers or without."""
     return layers % n == 0 or (layers + 2) % n == 0
 
 
-def every_way(model, nodes, batch, recipe, software):
-    """Return an `Estimate` of every way: T in a node, stages of equally many layers."""
+def every_way(
+    model: Transformer, nodes: Nodes, batch: int, recipe: Recipe, software: Software
+) -> list[Estimate]:
+    """Return an `Estimate` of every choice: T within a node, stages of equally many layers."""
     # fused attention keeps no scores, so there is nothing for "selective" to recompute
     recomputations = [name for name in RECOMPUTATIONS if name != "selective" or not software.flash]
     found = []
@@ -239,7 +251,7 @@ def every_way(model, nodes, batch, recipe, software):
     return found
 
 
-def simplicity(found):
+def simplicity(found: Estimate) -> tuple:
     """Return a key that is smaller for simpler choices."""
     choice = found.choice
     return (
@@ -248,21 +260,24 @@ def simplicity(found):
     )
 
 
-def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
+def plan(
+    model: Transformer, nodes: Nodes, batch: int, recipe: Recipe = Recipe(), software: Software = Software()
+) -> Plan:
     """Return the `Plan`: the best way to train a model on nodes, and why its neighbours lose.
 
-    Every way is priced by formulas; of those within 1 % of the fastest, the simplest is
-    the best: less recomputation, fewer axes, lower ZeRO, 1F1B first.
+    Every choice is priced by formulas; of those within 1 % of the fastest, the simplest
+    is the best: less recomputation, fewer axes, lower ZeRO, 1F1B first.
 
     Args:
         model: a `Transformer`, such as MODELS["llama-7b"].
         nodes: the `Nodes`.
         batch: samples of a step.
-        recipe: the `Recipe`, bytes a parameter.
+        recipe: the `Recipe`, the bytes of each parameter.
         software: the `Software`.
 
     Raises:
-        ValueError: where no split divides the batch, or none fits, with what would.
+        ValueError: no split divides the batch, or none fits the memory; the message has
+            a remedy.
     """
     batch = checked_arguments(model, nodes, batch, recipe, software)
     ways = every_way(model, nodes, batch, recipe, software)
@@ -280,7 +295,7 @@ def plan(model, nodes, batch, recipe=Recipe(), software=Software()):
 
 
 def _too_large(smallest):
-    """Return the sentence that says how many bytes are too many, and what would make the model fit."""
+    """Return the error text: how many bytes the smallest choice needs, and what would make the model fit."""
     model, nodes, limit = smallest.model, smallest.nodes, SAFE * smallest.nodes.gpu.memory
     rest = smallest.batch, smallest.recipe, smallest.software
     remedy = f"a GPU of {smallest.n_bytes / SAFE / 1e9:.0f} GB"
@@ -296,21 +311,21 @@ def _too_large(smallest):
     )
 
 
-def neighbours_of(best, ways):
-    """Return a `Neighbour` for twice and half T, K and b, D alone, and other settings.
+def neighbours_of(best: Estimate, ways: list[Estimate]) -> list[Neighbour]:
+    """Return a `Neighbour` for twice and half T, K and b, for D alone, and for other settings.
 
-    Where an axis changes, the rest is the best for it; where a setting changes, the
-    rest stays, but for the stages on each device, which are the best for a schedule.
+    If an axis changes, the rest is the best for it. If a setting changes, the rest
+    stays, but a schedule gets its best number of stages on each device.
 
     Args:
         best: an `Estimate`.
-        ways: the `Estimate` of every way.
+        ways: the `Estimate` of every choice.
     """
     choice, same = best.choice, best.choice._asdict()
-    names = {"D alone": {"T": 1, "K": 1}} if choice.T * choice.K > 1 else {}
+    names: dict[str, dict[str, Any]] = {"D alone": {"T": 1, "K": 1}} if choice.T * choice.K > 1 else {}
     for axis, size in (("T", choice.T), ("K", choice.K), ("b", choice.b)):
-        for other in (2 * size, size // 2):
-            names[f"{axis}={other}"] = {"T": choice.T, "K": choice.K, axis: other}
+        for changed in (2 * size, size // 2):
+            names[f"{axis}={changed}"] = {"T": choice.T, "K": choice.K, axis: changed}
     for schedule in SCHEDULES:
         names[schedule] = {name: same[name] for name in same if name != "v"} | {"schedule": schedule}
     names |= {f"ZeRO-{zero}": same | {"zero": zero} for zero in range(4)}
@@ -333,7 +348,7 @@ def neighbours_of(best, ways):
 
 
 def _neighbour(name, found, best):
-    """Return a `Neighbour` with what it costs more by parts, or that it does not fit."""
+    """Return a `Neighbour` whose reason is the parts that take longer, or that it does not fit."""
     if not found.fits:
         return Neighbour(name, found, f"does not fit: {found.n_bytes / 1e9:.0f} GB")
     more = {part: x - best.parts.get(part, 0.0) for part, x in found.parts.items()}

@@ -1,15 +1,21 @@
-"""The seconds of a step: a layer's parts, a pipeline of stages, copies that exchange."""
+"""The seconds of a step: the parts of a layer, a pipeline of stages, exchanges of replicas."""
+
+from typing import Any
 
 from ..schedules import SCHEDULES
-from .hardware import half_ring, product
-from .transformer import along, layers_of_stages, on_devices, parameters_of_stages
+from .hardware import GPU, Nodes, half_ring, product
+from .transformer import (
+    Choice, Recipe, Software, Transformer, along, layers_of_stages, on_devices, parameters_of_stages,
+)
+
+Times = dict[str, tuple[float, float, float]]  # {part of a layer: seconds of (F, I, W)}
 
 KERNELS = 22, 60  # launches of a layer, forward and backward
 STORED = 13  # bytes a score that fused kernels with dropout move in a forward, where scores are stored
 LOGITS = 22  # bytes that the loss moves for each logit, forward and backward; inferred from published runs
 
 
-def attention(model, gpu, choice, software):
+def attention(model: Transformer, gpu: GPU, choice: Choice, software: Software) -> tuple[float, float]:
     """Return the seconds of a layer's attention, (forward, backward).
 
     Fused: 4 scores s^2 b h / T operations forward, 2.5 times as many backward, at the
@@ -28,12 +34,12 @@ def attention(model, gpu, choice, software):
     return products + moved, 2 * products + 1.5 * moved
 
 
-def elementwise(model, gpu, choice, software):
+def elementwise(model: Transformer, gpu: GPU, choice: Choice, software: Software) -> tuple[float, float]:
     """Return the seconds of norms, additions, masks and activations, (forward, backward).
 
     They move (20, with dropout 22, + 4 f/h) s b h bytes forward and (24 + 6 f/h)
-    backward, gated 6 and 10 f/h, and rotary places 4 (1 + kappa) each way. What has f/h
-    or kappa is divided by T, the rest with `sequence` only.
+    backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each way. Terms with
+    f/h or kappa are divided by T, the others with `sequence` only.
     """
     wide, T = model.ffn / model.hidden, choice.T
     rotary = 0 if model.places else 4 * (1 + model.kappa)
@@ -43,8 +49,8 @@ def elementwise(model, gpu, choice, software):
     return forward * seconds, backward * seconds
 
 
-def tensor_parallel(model, nodes, choice):
-    """Return the seconds of T GPUs' exchanges in one direction of a layer.
+def tensor_parallel(model: Transformer, nodes: Nodes, choice: Choice) -> float:
+    """Return the seconds of the exchanges of T shards in one direction of a layer.
 
     Two all-reduces of 2 s b h bytes, or with `sequence` their halves, as many bytes.
 
@@ -54,13 +60,13 @@ def tensor_parallel(model, nodes, choice):
     return 4 * half_ring(nodes, n_bytes, choice.T, choice.T)
 
 
-def layer(model, nodes, choice, recipe, software):
+def layer(model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, software: Software) -> Times:
     """Return {part: (F, I, W)}, the seconds of one layer and one micro-batch.
 
-    F forward, I input gradient, W weight gradient. Recomputation adds F ("full"), half
-    of what F computes ("half"), or attention ("selective") to I. W adds to the gradient
-    of the micro-batches before: it reads and writes 2 gradient bytes a parameter where
-    the product alone would write 2.
+    F is the forward, I the input gradient, W the weight gradient. Recomputation adds F
+    ("full"), half of the computation of F ("half"), or attention ("selective") to I. W
+    adds to the gradient of the earlier micro-batches: it reads and writes `gradient`
+    bytes for each parameter, where the product alone would write 2 bytes.
     """
     gpu, T, rows = nodes.gpu, choice.T, model.seq * choice.b
     products = sum(product(gpu, rows, size / T) for size in model.matrices)
@@ -73,7 +79,7 @@ def layer(model, nodes, choice, recipe, software):
     again = {
         "none": 0.0, "selective": of_attention[0], "half": forward / 2, "full": forward + exposed,
     }[choice.recompute]
-    read = recipe.gradient * (choice.M - 1) / choice.M  # the first of M finds no gradient to read
+    read = recipe.gradient * (choice.M - 1) / choice.M  # the first of M has no gradient to read
     sums = max(0.0, read + recipe.gradient - 2) * model.layer / T / gpu.bandwidth
     parts = {
         "products": (products, products, weights),
@@ -89,7 +95,7 @@ def layer(model, nodes, choice, recipe, software):
     return parts
 
 
-def logits(model, gpu, choice):
+def logits(model: Transformer, gpu: GPU, choice: Choice) -> Times:
     """Return {part: (F, I, W)} of the last product, h x V/T, and its loss."""
     rows = model.seq * choice.b
     ahead = product(gpu, rows, model.table / choice.T)
@@ -100,8 +106,8 @@ def logits(model, gpu, choice):
     }
 
 
-def times(parts, n, more=()):
-    """Return {part: (F, I, W)} of n layers, and of `more`."""
+def times(parts: Times, n: float, more: Any = ()) -> Times:
+    """Return {part: (F, I, W)} of n layers of the given `parts`, plus `more` of the same form."""
     more = dict(more)
     return {
         part: tuple(n * x + y for x, y in zip(seconds, more.get(part, (0.0,) * 3), strict=True))
@@ -109,15 +115,15 @@ def times(parts, n, more=()):
     }
 
 
-def seconds_of(parts):
+def seconds_of(parts: Times) -> float:
     """Return the sum of {part: (F, I, W)}."""
     return sum(map(sum, parts.values()))
 
 
-def message(model, nodes, choice):
-    """Return (c, o): seconds of a message between stages, and those on the wire.
+def message(model: Transformer, nodes: Nodes, choice: Choice) -> tuple[float, float]:
+    """Return (c, o): the seconds of a message between stages, and of its transfer alone.
 
-    2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the
+    It has 2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the
     receivers gather the whole.
 
     Source: Narayanan et al. 2021, section 4.1.
@@ -132,26 +138,27 @@ def message(model, nodes, choice):
     return wire + latency + gather, wire
 
 
-def pipeline(choice, slowest, others, message_seconds):
+def pipeline(
+    choice: Choice, slowest: tuple[float, float, float], others: float, message_seconds: tuple[float, float]
+) -> float:
     """Return the seconds of M micro-batches in a pipeline of K stages.
 
     The schedules' own closed forms hold for equal stages. With t = F + I + W of the
-    slowest stage, S that of all others, c a message, o its time on the wire, and r = S
-    / (K - 1) / t, the filling and draining of the pipeline is r times as long, and a
-    wait for two messages is (1 - r) t shorter, since the stages between are done
-    earlier. The wire takes at least 2 o for each micro-batch, or in GPipe o for each
-    direction.
+    slowest stage, S the sum over all others, c a message, o its transfer, and
+    r = S / (K - 1) / t, filling and draining the pipeline takes r times as long, and a
+    wait for two messages is (1 - r) t shorter, since the stages between finish earlier.
+    Transfers take at least 2 o for each micro-batch, or in GPipe o for each direction.
 
         interleaved  (M - 1) max(t, 2 v o) + t + S/v + 2 (K v - 1) c
 
-    Beside the engine, equal stages take as long for free messages, and for slow ones
-    within some percent: ZB-H1 within 5 % where W is the shortest of F, I and W, and up
-    to 12 % less than here where it is twice as long as F and M = K.
+    Compared with the engine, equal stages take the same time with free messages, and
+    the same within some percent with slow ones: ZB-H1 within 5 % if W is the shortest of
+    F, I and W; up to 12 % less than here if W is twice as long as F and M = K.
 
     Args:
         choice: the `Choice`.
         slowest: (F, I, W) of the slowest stage.
-        others: S.
+        others: S, the seconds of all other stages.
         message_seconds: (c, o).
     """
     F, I, W = slowest
@@ -172,11 +179,14 @@ def pipeline(choice, slowest, others, message_seconds):
     return max(M * t + waits, steady + t) + fill + 2 * (K - 1) * c
 
 
-def copies(nodes, choice, recipe, software, n, forward, backward):
-    """Return the seconds in which D copies exchange and nothing else happens.
+def copies(
+    nodes: Nodes, choice: Choice, recipe: Recipe, software: Software, n: float, forward: float,
+    backward: float,
+) -> float:
+    """Return the seconds of the exchanges of D replicas that no computation hides.
 
-    ZeRO 0: two halves of a ring, of the gradients, behind one backward; 1: a scatter
-    behind it, a gather of parameters behind a forward; 2: the scatter in each
+    ZeRO 0: two halves of a ring, of the gradients, hidden by one backward; 1: a scatter
+    hidden by it, a gather of parameters hidden by a forward; 2: the scatter in each
     micro-batch; 3: two gathers and a scatter in each.
 
     Args:
@@ -200,18 +210,20 @@ def copies(nodes, choice, recipe, software, n, forward, backward):
     return (choice.M if choice.zero == 2 else 1) * max(0.0, scatter - back) + max(0.0, gather - ahead)
 
 
-def optimizer(gpu, choice, recipe, n):
+def optimizer(gpu: GPU, choice: Choice, recipe: Recipe, n: float) -> float:
     """Return the seconds of an update.
 
-    (2 gradient + 2 (master + moments) + parameter) bytes a parameter; ZeRO divides what
-    a GPU updates by D.
+    It moves 2 gradient + 2 (master + moments) + parameter bytes for each parameter; with
+    ZeRO a GPU updates 1/D of them.
     """
     n_bytes = 2 * recipe.gradient + 2 * (recipe.master + recipe.moments) + recipe.parameter
     return n_bytes * n / (choice.D if choice.zero else 1) / gpu.bandwidth
 
 
-def step(model, nodes, choice, recipe, software):
-    """Return {part: seconds} of a step; their sum is the step."""
+def step(
+    model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, software: Software
+) -> dict[str, float]:
+    """Return {part: seconds} of a step, whose time is their sum."""
     of_layer, of_logits = layer(model, nodes, choice, recipe, software), logits(model, nodes.gpu, choice)
     _, of_middle, of_last = on_devices(choice, layers_of_stages(model, choice))
     last, middle = times(of_layer, of_last, of_logits), times(of_layer, of_middle)

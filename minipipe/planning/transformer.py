@@ -1,19 +1,21 @@
 """A Transformer, how it is split and trained, and the bytes of the fullest GPU."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
 from ..checks import shown, truth, whole_number
 from ..schedules import SCHEDULES as ORDERS
-from .hardware import checked
+from .hardware import Nodes, checked
 
 SCHEDULES = "1f1b", "gpipe", "interleaved", "zb-h1"
 RECOMPUTATIONS = "none", "selective", "half", "full"
 SAFE = 0.94  # share of the memory that a choice may fill
-WORKSPACE = 0.25  # of what a layer keeps, for a moment beside it
+WORKSPACE = 0.25  # temporary bytes of a layer, as a share of those that it keeps
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Transformer:
     """The sizes of a Transformer for language.
 
     Args:
-        name: as it is printed.
+        name: its name in texts.
         layers: L.
         hidden: h, the width.
         heads: a, which divide h.
@@ -32,9 +34,9 @@ class Transformer:
         gated: whether the MLP has a gate, a third matrix.
         tied: whether embedding and logits share their table.
         places: whether positions are learned; else they are rotary.
-        dropout: whether attention weights and both branches have it.
-        biases: whether products and norms have them: 13 h parameters a layer beside the
-            matrices, else 2 h.
+        dropout: whether attention weights and both branches have dropout.
+        biases: whether products and norms have biases: 13 h parameters a layer in
+            addition to the matrices, else 2 h.
     """
 
     name: str
@@ -62,34 +64,34 @@ class Transformer:
                 )
 
     @property
-    def kappa(self):
+    def kappa(self) -> float:
         """Heads of keys and values for each head of queries."""
         return self.kv_heads / self.heads
 
     @cached_property
-    def matrices(self):
+    def matrices(self) -> list[float]:
         """Parameters of a layer's products, in x out: Q K V, projection, MLP."""
         h, f = self.hidden, self.ffn
         ways_in = [2 * h * f] if self.gated else [h * f]
         return [h * h * (1 + 2 * self.kappa), h * h, *ways_in, h * f]
 
     @cached_property
-    def layer(self):
+    def layer(self) -> float:
         """Parameters of a layer: h^2 (2 + 2 kappa) + (2, gated 3) h f, and 13 h or 2 h more."""
         return sum(self.matrices) + (13 if self.biases else 2) * self.hidden
 
     @cached_property
-    def table(self):
+    def table(self) -> int:
         """Parameters of the logits' table, V h."""
         return self.vocab * self.hidden
 
     @cached_property
-    def embedding(self):
-        """Parameters in front of the first layer: V h, and s h where positions are learned."""
+    def embedding(self) -> int:
+        """Parameters before the first layer: V h, and s h if positions are learned."""
         return self.table + self.places * self.seq * self.hidden
 
     @property
-    def flops_of_token(self):
+    def flops_of_token(self) -> float:
         """Operations that a token needs: 6 a parameter of a product, and 12 L s h.
 
         Source: Chowdhery et al. 2022 (PaLM), appendix B. Recomputation does not count.
@@ -98,15 +100,15 @@ class Transformer:
         return 6 * products + 12 * self.layers * self.seq * self.hidden
 
     @classmethod
-    def from_config(cls, path, seq=None):
+    def from_config(cls, path: str | PathLike, seq: int | None = None) -> "Transformer":
         """Return the Transformer of a Hugging Face config: llama, mistral, qwen2 or gpt2.
 
         Args:
             path: the file.
-            seq: tokens of a sample; by default as many positions as the model has.
+            seq: tokens of a sample; by default the number of positions of the model.
 
         Raises:
-            ValueError: for a file that is no such config.
+            ValueError: the file is not such a config.
         """
         try:
             config = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -127,8 +129,8 @@ class Transformer:
             raise ValueError(f"{path} has no {' and no '.join(missing)}")
         sizes = {ours: whole_number(f"{path}: {names[ours]}", size, 1) for ours, size in sizes.items()}
         tied = truth(f"{path}: tie_word_embeddings", config.get("tie_word_embeddings", traits["tied"]))
-        seq = {} if seq is None else {"seq": seq}
-        model = cls(**{"name": kind, **sizes, **traits, "tied": tied, **seq})
+        given = {} if seq is None else {"seq": seq}
+        model = cls(**{"name": kind, **sizes, **traits, "tied": tied, **given})
         width, fitting = config.get("head_dim"), model.hidden // model.heads
         if width not in (None, fitting):
             raise ValueError(
@@ -149,7 +151,7 @@ _GPT2 = {
     "ffn": "n_inner",
 }
 ROTARY = {"gated": True, "tied": False, "places": False, "biases": False}
-CONFIGS = {  # model_type of a config: ({field: its name there}, what all models of the kind are)
+CONFIGS = {  # model_type of a config: ({field: its name there}, fields that all such models share)
     **dict.fromkeys(["llama", "mistral", "qwen2"], (_LLAMA, ROTARY)),
     "gpt2": (_GPT2, {"tied": True, "dropout": True}),
 }
@@ -168,14 +170,14 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Bytes a parameter; not `minipipe.experiments.Recipe`.
+    """The bytes of each parameter; not `minipipe.experiments.Recipe`.
 
     Args:
-        parameter: of the copy that computes.
-        gradient: of its gradient.
-        master: of the copy that is updated, 0 where there is none.
-        moments: of Adam's two moments.
-        wire: bytes of a gradient on the wire; 0 is as many as in memory.
+        parameter: those of the copy that computes.
+        gradient: those of its gradient.
+        master: those of the copy that is updated, 0 without one.
+        moments: those of Adam's two moments.
+        wire: those of a gradient in a message; 0 is the same as in memory.
     """
 
     parameter: float = 2
@@ -191,18 +193,18 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Software:
-    """What a framework does.
+    """How a framework runs a Transformer.
 
     Args:
         flash: whether attention is one fused kernel; else its scores are stored.
         scores: share of the scores that the fused kernel computes: 0.5, those below the
             diagonal.
-        overlap: share of a forward or a backward behind which copies exchange.
-        behind_w: whether the exchanges of T in the backward hide behind W (Korthikanti
-            et al. 2022, section 6.2).
-        hidden_T: share of the other exchanges of T that is hidden.
-        launch: seconds of a kernel's launch, 0 where something hides it.
-        passes: how many times as many bytes elementwise kernels move as the best fused.
+        overlap: share of a forward or a backward that can hide exchanges of replicas.
+        behind_w: whether the exchanges of T shards in the backward are hidden behind W
+            (Korthikanti et al. 2022, section 6.2).
+        hidden_T: share of the other exchanges of T shards that is hidden.
+        launch: seconds of a kernel's launch, 0 if they are hidden.
+        passes: the bytes that elementwise kernels move, relative to the best fused ones.
     """
 
     flash: bool = True
@@ -229,11 +231,11 @@ class Choice(NamedTuple):
         M: micro-batches of a replica.
         schedule: "1f1b", "gpipe", "interleaved" or "zb-h1".
         v: stages on each device, above 1 for "interleaved" only.
-        zero: 0, or what replicas share: 1 optimizer state, 2 also gradients, 3 also
-            parameters.
+        zero: 0, or what is sharded over replicas: 1 optimizer state, 2 also gradients,
+            3 also parameters.
         recompute: "none", "selective" (attention), "half" (of each layer) or "full".
-        sequence: whether what T leaves whole is divided by T along the sequence.
-        inner: "D" or "K", whichever has its neighbours next to each other after T.
+        sequence: whether activations that T leaves whole are split along the sequence.
+        inner: "D" or "K": after T, the replicas or the stages have consecutive GPUs.
     """
 
     D: int
@@ -258,7 +260,7 @@ class Choice(NamedTuple):
         return " ".join(words)
 
 
-def kept_of_layer(model, software, choice):
+def kept_of_layer(model: Transformer, software: Software, choice: Choice) -> float:
     """Return the bytes that a layer keeps of a micro-batch, its input included.
 
     In units of s b h: 8, with dropout 10, for inputs and outputs of both norms and
@@ -266,7 +268,7 @@ def kept_of_layer(model, software, choice):
     + (4, gated 6) f/h, with 4 a/h for fused attention, or 2 a s/h, with dropout
     5 a s/h, for stored scores, which "selective" drops.
 
-    Source: Korthikanti et al. 2022, table 2; ours on an H200 within 1.6 %.
+    Source: Korthikanti et al. 2022, table 2; measured on an H200 within 1.6 %.
     """
     h, a = model.hidden, model.heads
     whole = 10 if model.dropout else 8
@@ -278,16 +280,16 @@ def kept_of_layer(model, software, choice):
     return (whole / along(choice) + parts / choice.T) * model.seq * choice.b * h
 
 
-def along(choice):
-    """Return what norms, their inputs and outputs are divided by: T with `sequence`."""
+def along(choice: Choice) -> int:
+    """Return the number that norms, their inputs and outputs are divided by: T with `sequence`, else 1."""
     return choice.T if choice.sequence else 1
 
 
-def recomputed_layer(model, software, choice):
+def recomputed_layer(model: Transformer, software: Software, choice: Choice) -> tuple[float, float]:
     """Return (bytes that a layer keeps of a micro-batch, bytes of one layer's workspace).
 
-    "full" keeps its input, 2 s b h, and needs all of one layer for a moment; "half"
-    keeps the mean of input and all.
+    "full" keeps the input of a layer, 2 s b h, and needs the bytes of one whole layer
+    while it recomputes; "half" keeps the mean of both.
     """
     kept = kept_of_layer(model, software, choice)
     of_input = 2 * model.seq * choice.b * model.hidden / along(choice)
@@ -298,13 +300,11 @@ def recomputed_layer(model, software, choice):
     return kept, WORKSPACE * kept
 
 
-def alive(choice, last):
+def alive(choice: Choice, last: bool) -> float:
     """Return the micro-batches alive on the first or last device, in shares of a device.
 
-    Interleaved min(M, K + (K - 1)/v), on the last device K - (K - 1)/v; else as the
-    schedule states.
-
-    Source: Narayanan et al. 2021; the schedules' own.
+    Interleaved: min(M, K + (K - 1)/v), on the last device K - (K - 1)/v; for others, the
+    schedule's own fact. Source: Narayanan et al. 2021; the schedules' own.
     """
     K, M, v = choice.K, choice.M, choice.v
     if choice.schedule == "interleaved":
@@ -312,11 +312,11 @@ def alive(choice, last):
     return ORDERS.load().facts[choice.schedule].alive(K, M, K - 1 if last else 0)
 
 
-def layers_of_stages(model, choice):
+def layers_of_stages(model: Transformer, choice: Choice) -> list[int]:
     """Return how many layers each of K v stages has.
 
-    L / (K v), or, where that is not whole, (L + 2) / (K v) with embedding and logits as
-    a layer each (Llama 3).
+    It is L / (K v) or, if that is not whole, (L + 2) / (K v) with embedding and logits
+    as one layer each (Llama 3).
     """
     n = choice.K * choice.v
     if model.layers % n == 0:
@@ -327,7 +327,7 @@ def layers_of_stages(model, choice):
     return found
 
 
-def parameters_of_stages(model, choice):
+def parameters_of_stages(model: Transformer, choice: Choice) -> list[float]:
     """Return how many parameters a GPU has of each stage, tables included."""
     found = [n * model.layer for n in layers_of_stages(model, choice)]
     found[0] += model.embedding
@@ -335,18 +335,17 @@ def parameters_of_stages(model, choice):
     return [n / choice.T for n in found]
 
 
-def on_devices(choice, of_stages):
+def on_devices(choice: Choice, of_stages: Sequence[float]) -> list:
     """Return the sums over the stages of the first device, of one in the middle and of the last."""
     K = choice.K
     return [sum(of_stages[k::K]) for k in (0, min(1, K - 1), K - 1)]
 
 
-def state(model, recipe, choice, n):
-    """Return {kind: bytes} of what a GPU keeps of its n parameters.
+def state(model: Transformer, recipe: Recipe, choice: Choice, n: float) -> dict[str, float]:
+    """Return {kind: bytes} that a GPU keeps for its n parameters.
 
-    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest
-    layer or table is there as a whole: its gradient with 2, its parameters twice with
-    3.
+    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest layer
+    or table is held as a whole: its gradient with 2, its parameters twice with 3.
 
     Source: Rajbhandari et al. 2020.
     """
@@ -359,8 +358,10 @@ def state(model, recipe, choice, n):
     }
 
 
-def memory(model, nodes, choice, recipe, software):
-    """Return {kind: bytes} of the fullest GPU, of the first stage or of the last.
+def memory(
+    model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, software: Software
+) -> dict[str, float]:
+    """Return {kind: bytes} of the fullest GPU, which has the first stage or the last.
 
     Logits keep 10 s b V/T, and the last norm 4 s b h.
     """

@@ -61,8 +61,8 @@ def _paragraph(text: str) -> str:
     if section:
         return f"<h3>{section[1]}</h3>\n{_paragraph(dedent(section[2]))}"
     items = re.split(r"\n(?! )", text)  # a line with an indent goes on with the one above
-    if all(map(ARGUMENT.fullmatch, items)):
-        pairs = [ARGUMENT.fullmatch(item).groups() for item in items]
+    pairs = [found.groups() for found in map(ARGUMENT.fullmatch, items) if found]
+    if len(pairs) == len(items):
         rows = "".join(f"<dt><code>{names}</code></dt><dd>{_prose(words)}</dd>" for names, words in pairs)
         return f"<dl>{rows}</dl>"
     lead, *points = re.split(r"(?m)^- ", text)
@@ -89,7 +89,7 @@ def style_of_code() -> str:
 def what_is_missing(packages: tuple[str, ...], extra: str) -> str:
     """Return what to install if one of `packages` is missing, else "". extra: the one that has them."""
     missing = [name for name in packages if find_spec(name) is None]
-    return missing and f'{" and ".join(missing)} must be installed: pip install -e ".[{extra}]"'
+    return f'{" and ".join(missing)} must be installed: pip install -e ".[{extra}]"' if missing else ""
 
 
 def resource(name: str) -> str:

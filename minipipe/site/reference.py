@@ -61,7 +61,7 @@ class Reference:
 
     def index(self) -> str:
         """Return the words of the package, with links, and a table of all names."""
-        intro = self._with_links(as_html(inspect.getdoc(minipipe).split("\n\n")), "")
+        intro = self._with_links(as_html(str(inspect.getdoc(minipipe)).split("\n\n")), "")
         intro = TABLE.sub(lambda table: re.sub(r"\w+", self._link_of_word, table[0]), intro)
         rows = []
         for name, doc in self.docs.items():
@@ -109,7 +109,7 @@ class Reference:
 
     def _methods(self, doc, page: str) -> list[str]:
         """Return the parts about what a class has, and links to what its bases with a page say already."""
-        parts, said = [], {}
+        parts, said = [], dict[str, list[str]]()
         for one in filter(_is_public, doc.members.values()):
             base = self._said_by(doc, one)
             if base is None:

@@ -47,7 +47,7 @@ def write_site(
     function("report", report)
     folder = checked_folder(folder)
     paths = checked_notebooks(notebooks, folder)
-    pyodide = pyodide and playground.checked_pyodide(pyodide)
+    pyodide = playground.checked_pyodide(pyodide) if pyodide else None
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "index.html", UNFINISHED)
     for name in ("live", *PARTS):
@@ -91,8 +91,8 @@ def words_of(name: str) -> dict[str, str]:
     '<p>Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).</p>'
     """
     builder, source = SCHEDULES[name], SCHEDULES.facts[name].source
-    idea, *rule = inspect.getdoc(builder).split("\n\n")
-    _, *family = inspect.getdoc(inspect.getmodule(builder)).split("\n\n")
+    idea, *rule = str(inspect.getdoc(builder)).split("\n\n")
+    _, *family = str(inspect.getdoc(inspect.getmodule(builder))).split("\n\n")
     words = {"idea": [idea], "rule": rule, "source": [source], "family": family}
     return {piece: as_html(paragraphs) for piece, paragraphs in words.items()}
 

@@ -31,7 +31,7 @@ FIRST = WORDS | dict(
 )
 LONGER, MOST_FOR_LONGER = 2, 512  # up to this K M, the sentence tells of a run with twice the micro-batches
 
-latest = [None, None]  # the `Shown` of each side of the page
+latest: list = [None, None]  # the `Shown` of each side of the page
 
 
 # Settings.
@@ -115,7 +115,7 @@ def shown(asked: dict) -> Shown:
             schedule, trace = traced(settings | {"D": 1, "T": 1, "zero": 0, "profile": None})
     except ValueError as error:
         faults = listed(getattr(error, "faults", []))
-        found = {"faults": faults, "stopped": None} if faults else {"refused": str(error)}
+        found: dict = {"faults": faults, "stopped": None} if faults else {"refused": str(error)}
         return Shown(asked, None, None, found)
     found, stop = pictured(settings, schedule, trace), trace.stop
     if stop is not None:
@@ -141,7 +141,7 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
         found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule)
     each_limit = limits if isinstance(limits, list) else [limits] * K
     found["memory"]["limits"] = limits and [*map(plain, each_limit)]
-    causes, busy = trace.explain(), {}
+    causes, busy = trace.explain(), dict[str, float]()
     for span in trace.spans:
         if span.lane == COMPUTE:
             kind = "&".join(part.kind for part in parts_of(span.label))
@@ -159,7 +159,7 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
 
 def places_in_order(spans: dict, rows: list, schedule: Schedule) -> list:
     """Return for each span where its action stands in the line of its device; None for what has no line."""
-    places = [{} for _ in schedule.devices]
+    places: list[dict] = [{} for _ in schedule.devices]
     for device, order in enumerate(schedule.devices):
         for place, action in enumerate(order):
             for part in action.parts:
