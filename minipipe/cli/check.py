@@ -1,7 +1,8 @@
-"""The command `check`: what is wrong with a schedule, or a table that proves gradients of many runs exact."""
+"""The command `check`: the faults of a schedule, or a table that proves gradients of many runs exact."""
 
+from argparse import Namespace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..cluster import ticks
 from ..layers.attention import SELECTIVE
@@ -11,7 +12,7 @@ from ..order.names import is_name, names_having
 from ..order.reading import build, names_for
 from ..parallel import Parallel
 from ..verification import check as promises_of
-from ..verification.examples import EXAMPLES, verdicts
+from ..verification.examples import EXAMPLES, Verdicts, verdicts
 from ..watching import say, with_progress
 from .show import title_of
 
@@ -33,7 +34,7 @@ STRENGTHS = "exact", "dyadic", "bits"
 class Run(NamedTuple):
     """One run of the table, on m samples; M counts the micro-batches of all copies."""
 
-    example: object
+    example: Any
     schedule: str = "1f1b"
     D: int = 1
     T: int = 1
@@ -42,7 +43,7 @@ class Run(NamedTuple):
     m: int = 8
     recompute: str = "never"
 
-    def verdicts(self):
+    def verdicts(self) -> Verdicts:
         """Return the `Verdicts` of this run."""
         example, schedule, D, T, K, M, m, recompute = self
 
@@ -59,15 +60,15 @@ class Run(NamedTuple):
         return f"{self.example.name}: {schedule}, D={D} T={T} K={K} M={M} m={m}, recompute={recompute!r}"
 
 
-def table():
-    """Return {name of a row: its runs}: schedules, then networks, then ways to split one.
+def table() -> dict[str, list[Run]]:
+    """Return {name of a row: its runs}: one row for each schedule, network and way to split one.
 
     3 and 5 micro-batches do not divide 8 samples; a power of 2 keeps dyadic numbers
     exact.
     """
     linear, conv, attention = EXAMPLES[0], EXAMPLES[4], EXAMPLES[-1]
     rows = {}
-    sizes = (4, 5), (2, 3), (4, 4), (2, 4)
+    sizes = [(4, 5), (2, 3), (4, 4), (2, 4)]
     of_sizes = {(K, M): names_for(stages=K, microbatches=M) for K, M in sizes}
     for name in names_having(flush=True):
         sizes = [size for size, names in of_sizes.items() if name in names]
@@ -92,8 +93,8 @@ def table():
     return rows
 
 
-def check(options):
-    """Say what is wrong with a schedule, or print the table of proofs; return 1 if anything is wrong."""
+def check(options: Namespace) -> int:
+    """Print the faults of a schedule, or the table of proofs; return 1 if anything is wrong, else 0."""
     if options.schedule is None:
         return prove()
     schedule = build(options.schedule, options.devices, options.microbatches)
@@ -105,15 +106,15 @@ def check(options):
     trace = simulate(schedule)
     peaks = " ".join(map(str, peak_microbatches(trace)))
     print(f"no faults: {ticks(trace.makespan)} ticks with F=1,B=2; peak micro-batches per device: {peaks}")
-    by_name = is_name(options.schedule)  # whose formulas are compared, too
+    by_name = is_name(options.schedule)  # its formulas are compared, too
     K, M = len(schedule.devices), schedule.n_microbatches
     report = promises_of(options.schedule if by_name else schedule, devices=K, microbatches=M)
     print(report.details())
     return 0 if report else 1
 
 
-def prove():
-    """Print the table, a row as soon as its runs are over, and each run that fails; return 1 if one does."""
+def prove() -> int:
+    """Print the table, each row once its runs are done, and all runs that fail; return 1 if one does."""
     print(f"{HEAD}\n{ROW.format('', 'runs', '==', 'dyadic', 'bits')}", flush=True)
     n_runs, failed = 0, []
     for name, runs in with_progress(list(table().items()), "rows"):

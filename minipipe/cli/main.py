@@ -1,7 +1,7 @@
-"""`python -m minipipe ...`: read the words, import what the command needs, run it, and answer a mistake.
+"""`python -m minipipe ...`: parse the arguments, import what the command needs, run it, and report mistakes.
 
-Until the words are read, nothing but the standard library is imported: `--help` and
-`--version` are there at once.
+Until the arguments are parsed, only the standard library is imported, so that `--help`
+and `--version` answer at once.
 """
 
 import argparse
@@ -11,25 +11,27 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from difflib import get_close_matches
 from importlib import import_module
 from io import StringIO
+from typing import NoReturn
 
 from .. import __version__
 from ..checks import plain, spelled
 from ..watching import watched
-from .options import COMMANDS, TRAIN
+from .options import COMMANDS, TRAIN, Command
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 MISTAKES = ValueError, RuntimeError, MemoryError, OSError, ArithmeticError  # errors with a sentence for users
-INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C has ended: 128 + SIGINT
-RANK_VARIABLES = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # in which an mpiexec says the number
-RANK_0_GRACE = 5.0  # seconds that the other ranks wait: rank 0 says what is wrong, and its end ends them
+INTERRUPTED = 130  # the status of a program that Ctrl-C has ended: 128 + SIGINT
+RANK_VARIABLES = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"  # set by mpiexec to a process's rank
+RANK_0_GRACE = 5.0  # seconds that other ranks wait, while rank 0 reports the error and ends the job
 
 
-def main(arguments=None):
-    """Run the command line; return 0, 1 where a verdict is negative, or 2 for a mistake of the user's."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return 0, or 1 if a verdict is negative, or 2 for a user's mistake."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         command, options = read(words)
@@ -39,13 +41,13 @@ def main(arguments=None):
             warnings.simplefilter("always", import_module("minipipe.order").ScheduleWarning)
             warnings.showwarning = note_once()
             return run(options) or 0
-    except BrokenPipeError:  # the reader, such as `head`, has had enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         print("minipipe: stopped", file=sys.stderr)
         return INTERRUPTED
-    except (Exception, SystemExit) as error:  # of a file that ends Python, or of argparse
+    except (Exception, SystemExit) as error:  # SystemExit: from a user's file, or from argparse
         message = mistake_in_file(error, words)
         if message is None and not isinstance(error, MISTAKES):
             raise
@@ -53,10 +55,10 @@ def main(arguments=None):
         return 2
 
 
-def mistake_in_file(error, words):
-    """Return the line and the text of an error that a file named in `words` has raised; None for others."""
+def mistake_in_file(error: BaseException, words: list[str]) -> str | None:
+    """Return line and text of an error that was raised by a file in `words`; None for other errors."""
     files = {os.path.realpath(f"{word.partition('.py')[0]}.py") for word in words if ".py" in word}
-    if isinstance(error, SyntaxError):  # of bytes that are not a text, Python names no file
+    if isinstance(error, SyntaxError):  # for bytes that are not text, Python names no file
         file = error.filename or min(files, default="")
         if os.path.realpath(file) in files:
             return f"{file}, line {error.lineno or 1}: {type(error).__name__}: {error.msg}"
@@ -64,17 +66,17 @@ def mistake_in_file(error, words):
     for frame in traceback.extract_tb(error.__traceback__):
         if os.path.realpath(frame.filename) in files:
             found = frame
-        elif frame.filename.startswith(PACKAGE + os.sep):  # called by the file: its error says what is wrong
+        elif frame.filename.startswith(PACKAGE + os.sep):  # called by the file: its own message is enough
             found = None
     if found is None:
         return None
     return f"{found.filename}, line {found.lineno}, in {found.name}: {type(error).__name__}: {error}"
 
 
-def read(words):
-    """Return (`Command`, its options); raise `SystemExit` for words that nothing takes, and after a help.
+def read(words: list[str]) -> tuple[Command, argparse.Namespace]:
+    """Return (`Command`, its options); raise `SystemExit` for unknown words, and after a help.
 
-    Of several MPI ranks, only rank 0 says what is wrong.
+    Of several MPI ranks, only rank 0 reports the error.
     """
     is_rank_0 = all(os.environ.get(name, "0") == "0" for name in RANK_VARIABLES)
     if is_rank_0 or not {"mpi", "--engine=mpi"} & {*words}:
@@ -102,8 +104,8 @@ def _read(words):
     return command, parser.read(words)
 
 
-def note_once():
-    """Return a function that prints a warning as a note, each of them once."""
+def note_once() -> Callable[..., None]:
+    """Return a function that prints each different warning once, as a note."""
     said = set()
 
     def note(message, *where):
@@ -114,10 +116,10 @@ def note_once():
     return note
 
 
-# The words of a command line; for an unknown one, what to type instead.
+# The parser of a command line; for an unknown word, it tells what to type instead.
 
 TYPE = "python3 -m minipipe"
-SAID_ELSEWHERE = {  # what others call a command, or an earlier version did: what to use
+SAID_ELSEWHERE = {  # other or earlier name of a command -> what to use
     **dict.fromkeys(
         ["timeline", "simulate", "draw", "plot", "trace", "visualize", "profile"], f"{TYPE} show 1f1b"
     ),
@@ -135,7 +137,7 @@ SAID_ELSEWHERE = {  # what others call a command, or an earlier version did: wha
     "papers": "python3 figures/draw.py throughput",
     "batch-size": "python3 figures/draw.py error_against_batch_size",
 }
-OPTIONS_ELSEWHERE = {  # what others call an option, by its plain letters: what to type
+OPTIONS_ELSEWHERE = {  # other name of an option, in plain letters -> what to type
     **dict.fromkeys(["pp", "gpus", "ndevices", "nprocpernode", "pipelinemodelparallelsize"], "-K"),
     **dict.fromkeys(["tp", "nshards", "tensormodelparallelsize"], "-T"),
     **dict.fromkeys(["dp", "nreplicas", "dataparallelsize"], "-D"),
@@ -148,9 +150,9 @@ OPTIONS_ELSEWHERE = {  # what others call an option, by its plain letters: what 
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a `Command`: options stand in any order, and an unknown word is answered."""
+    """The parser of a `Command`: options come in any order, and an unknown word gets a hint."""
 
-    def __init__(self, command):
+    def __init__(self, command: Command):
         super().__init__(
             prog=f"minipipe {command.name}".strip(), description=command.purpose, epilog=command.epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -158,12 +160,12 @@ class Parser(argparse.ArgumentParser):
         command.add_options(self)
 
     @property
-    def options(self):
+    def options(self) -> list[str]:
         """All options, with their dashes."""
         return [name for action in self._actions for name in action.option_strings]
 
-    def read(self, words):
-        """Return what the words say; raise `SystemExit` with status 2 for one that nothing takes."""
+    def read(self, words: list[str]) -> argparse.Namespace:
+        """Return the parsed options; raise `SystemExit` with status 2 for an unknown word."""
         found, rest = self.parse_known_intermixed_args(words)
         unknown = [word.partition("=")[0] for word in rest if re.match("--?[A-Za-z]", word)]
         if unknown:
@@ -178,7 +180,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"there is no place for {' '.join(map(repr, rest))}{self._instead_of_words(rest)}")
         return found
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         """End with status 2 and one line."""
         help_of = f"{TYPE} {self.prog.partition(' ')[2]} --help".replace("  ", " ")
         self.exit(2, f"{self.prog}: error: {message} ({help_of} lists all)\n")
@@ -209,8 +211,8 @@ class Parser(argparse.ArgumentParser):
         return f": write --output {words[0]}" if "." in words[0] and "--output" in self.options else ""
 
 
-def instead_of_command(word):
-    """Return the sentence about a word that is not a command."""
+def instead_of_command(word: str) -> str:
+    """Return the error text for a word that is not a command."""
     known = spelled(word, SAID_ELSEWHERE)
     if known:
         return f"`{known}` is not a command: use {SAID_ELSEWHERE[known]}"
@@ -223,8 +225,8 @@ def instead_of_command(word):
     return f"there is no command {word!r}: {hint}there are {', '.join(COMMANDS)}"
 
 
-def nearest(name, known):
-    """Return the one out of `known` that is spelled most like `name`, or None.
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the word in `known` with the spelling nearest to `name`, or None.
 
     >>> nearest("compair", ["compare", "check"]), nearest("--LATNCY", ["-K", "--latency"])
     ('compare', '--latency')

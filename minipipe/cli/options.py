@@ -1,6 +1,7 @@
-"""The commands and their options: what is typed, and what `--help` says of it."""
+"""The commands and their options, with the texts of `--help`."""
 
 import argparse
+from argparse import ArgumentParser
 from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
@@ -18,7 +19,8 @@ class Command(NamedTuple):
     """A command, or the main job, which has no name.
 
     Args:
-        place: "module.function" of this room, which takes the options that were read.
+        name, purpose, epilog: texts of its help.
+        place: "module.function" in `minipipe.cli`, which takes the parsed options.
         add_options: a function of a parser.
     """
 
@@ -29,7 +31,7 @@ class Command(NamedTuple):
     epilog: str
 
 
-def whole(text):
+def whole(text: str) -> int:
     """Return a whole number, for argparse."""
     try:
         return int(text)
@@ -37,7 +39,7 @@ def whole(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
-def number(text):
+def number(text: str) -> int | float | Fraction:
     """Return 4, 5.5 or 17/3 as an int, a float or a fraction, for argparse."""
     for kind in (int, float, Fraction):
         try:
@@ -49,24 +51,24 @@ def number(text):
 
 # Options of several commands.
 
-def add_sizes(parser):
+def add_sizes(parser: ArgumentParser) -> None:
     parser.add_argument("-K", "--devices", type=whole, metavar="K",
                         help=f"devices (default: {DEVICES}, or those of a file)")
     parser.add_argument("-M", "--microbatches", type=whole, metavar="M",
                         help=f"micro-batches (default: {MICROBATCHES}, or those of a file)")
 
 
-def add_depth(parser):
+def add_depth(parser: ArgumentParser) -> None:
     parser.add_argument("--stages-per-device", type=whole, metavar="V",
                         help="stages on each device, for interleaved, looped and interleaved-zb (default: 2)")
 
 
-def add_recompute(parser):
+def add_recompute(parser: ArgumentParser) -> None:
     parser.add_argument("--recompute", action="store_true",
                         help="run each forward again before its backward, and keep less")
 
 
-def add_costs(parser):
+def add_costs(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--costs", default="F=1,B=2", metavar="KIND=TICKS,...",
         help="ticks of F, B, I, W, R, FB, A and U for a device's share of the network, which its stages "
@@ -76,7 +78,7 @@ def add_costs(parser):
                         help="ticks of a message on its way (default: %(default)s)")
 
 
-def add_links(parser):
+def add_links(parser: ArgumentParser) -> None:
     add_costs(parser)
     parser.add_argument("--bandwidth", type=number, metavar="BYTES",
                         help="bytes per tick of a link, for --costs ...,message_bytes=1e6 (default: any)")
@@ -86,7 +88,7 @@ def add_links(parser):
 
 # The commands.
 
-def add_train(parser):
+def add_train(parser: ArgumentParser) -> None:
     parser.add_argument("--schedule", default=SCHEDULE, metavar="SCHEDULE",
                         help="any of the names that `compare all` lists, or a file or a function in one, as "
                         "for `show` (default: %(default)s)")
@@ -122,7 +124,7 @@ def add_train(parser):
                         help="the picture to write (default: %(default)s)")
 
 
-def add_show(parser):
+def add_show(parser: ArgumentParser) -> None:
     parser.add_argument("schedule", nargs="?", default=SCHEDULE, metavar="SCHEDULE",
                         help=f"{SAYS_A_SCHEDULE} (default: {SCHEDULE})")
     add_sizes(parser)
@@ -139,7 +141,7 @@ def add_show(parser):
     )
 
 
-def add_compare(parser):
+def add_compare(parser: ArgumentParser) -> None:
     parser.add_argument("schedules", nargs="*", metavar="SCHEDULE",
                         help="each as for `show`; or all that fit (default: gpipe 1f1b zb-h1 zb-v)")
     add_sizes(parser)
@@ -148,14 +150,14 @@ def add_compare(parser):
     parser.add_argument("--output", metavar="FILE", help="also write a picture of all, on one time axis")
 
 
-def add_check(parser):
+def add_check(parser: ArgumentParser) -> None:
     parser.add_argument("schedule", nargs="?", metavar="SCHEDULE", help=SAYS_A_SCHEDULE)
     add_sizes(parser)
     parser.add_argument("--most-alive", type=number, metavar="N",
                         help="micro-batches that a device has memory for (default: no limit)")
 
 
-def add_search(parser):
+def add_search(parser: ArgumentParser) -> None:
     add_sizes(parser)
     add_costs(parser)
     parser.add_argument("--most-alive", type=number, nargs="+", metavar="N",
@@ -172,7 +174,7 @@ def add_search(parser):
     parser.add_argument("--output", metavar="FILE.csv", help="write it as a table that PyTorch loads")
 
 
-def add_plan(parser):
+def add_plan(parser: ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", default="llama-7b",
                         help="llama-7b, llama-13b, llama3-8b, llama3-70b, llama3-405b, gpt3-175b or gpt2-xl "
                         "(default: %(default)s)")
@@ -197,7 +199,7 @@ def add_plan(parser):
                         help="write the plan and its neighbours as a picture: .png, .svg or .pdf")
 
 
-def add_site(parser):
+def add_site(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR",
                         help="where to write it: a new or an empty folder, or a site to be written again")
     parser.add_argument("--notebooks", metavar="FOLDER",

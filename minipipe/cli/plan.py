@@ -1,6 +1,7 @@
 """The command `plan`: the best way to train a Transformer on a cluster, by formulas."""
 
 import re
+from argparse import Namespace
 from dataclasses import replace
 
 from ..checks import shown
@@ -8,7 +9,7 @@ from ..planning import GPUS, MODELS, Nodes, Software, Transformer, confirm, plan
 from ..planning.hardware import LINKS, OTHER_LINKS
 
 
-def print_plan(options):
+def print_plan(options: Namespace) -> None:
     """Print the best way and why its neighbours lose; run it on the engine and draw it, if asked."""
     software = Software(flash=not options.no_flash, launch=options.launch)
     found = plan(model_of(options), nodes_of(options), options.batch, software=software)
@@ -19,8 +20,8 @@ def print_plan(options):
         found.save(options.output)
 
 
-def model_of(options):
-    """Return the `Transformer` that the options name or that their file describes."""
+def model_of(options: Namespace) -> Transformer:
+    """Return the `Transformer` that --model names or --config describes."""
     if options.config:
         return Transformer.from_config(options.config, options.seq)
     if options.model not in MODELS:
@@ -31,8 +32,8 @@ def model_of(options):
     return model if options.seq is None else replace(model, seq=options.seq)
 
 
-def nodes_of(options):
-    """Return the `Nodes` of a text such as 2x4xh100, with the links that come with the GPU."""
+def nodes_of(options: Namespace) -> Nodes:
+    """Return the `Nodes` of --gpus, such as 2x4xh100, with the usual links of the GPU."""
     found = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(.+)", options.gpus.lower())
     if not found:
         raise ValueError(

@@ -1,12 +1,17 @@
 """The commands `show`, `compare`, `search` and `site`: schedules, and their runs without numbers."""
 
+from argparse import Namespace
+from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 from .. import comparison, watching
 from ..checks import write_text
-from ..cluster import BUBBLES, Link, describe_path, duration, ticks
-from ..order import Costs, best_schedule, greedy_schedule, peak_microbatches, simulate, with_recompute
+from ..cluster import BUBBLES, Link, Trace, describe_path, duration, ticks
+from ..order import (
+    Costs, Found, Schedule, best_schedule, greedy_schedule, peak_microbatches, simulate, with_recompute,
+)
 from ..order.csv_format import script_text
 from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build
@@ -16,17 +21,17 @@ from ..site import write_site
 from ..site.playground import serve
 from .options import DEVICES, MICROBATCHES
 
-DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # of `compare`
-TEXTS = {  # of a schedule and its run: two that can be read again, and a script
+DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # the schedules of `compare`, if none is given
+TEXTS = {  # ending -> a text of a schedule and its run: two that can be read again, and a script
     "csv": lambda schedule, *_: schedule.to_csv(),
     "txt": lambda schedule, *_: "".join(f"{' '.join(map(str, order))}\n" for order in schedule.devices),
     "py": lambda schedule, costs, trace: script_text(schedule, costs, trace.makespan),
 }
-PAGES = "gif", "html", "json"  # beside pictures
+PAGES = "gif", "html", "json"  # endings other than those of pictures
 NOTEBOOKS = "notebooks"
 
 
-def show(options):
+def show(options: Namespace) -> None:
     """Print the timeline of a schedule, say why devices are idle if asked to, and write it as a file."""
     ending = Path(options.output or "").suffix[1:].lower()
     if options.output:
@@ -57,7 +62,7 @@ def show(options):
         print(f"written: {options.output}")
 
 
-def compare(options):
+def compare(options: Namespace) -> None:
     """Print a table of several schedules on the same devices, and write their picture if asked to."""
     if options.output:
         checked_path(options.output, picture_formats())
@@ -66,7 +71,7 @@ def compare(options):
     if every:
         texts = [*SCHEDULES.load(), *(one for one in texts if one.lower() != "all")]
     check_depth(texts, options)
-    for one in texts:  # a file says what the sizes are that nobody has given
+    for one in texts:  # sizes that were not given are those of a file
         if Path(one).suffix in (".csv", ".txt"):
             schedule = build(one)
             if options.devices is None:
@@ -92,8 +97,8 @@ def compare(options):
         print(f"written: {options.output}")
 
 
-def search(options):
-    """Print the best schedule that is found, and what is proved of it; write it if asked to."""
+def search(options: Namespace) -> None:
+    """Print the best schedule found, and what is proved about it; write it if asked to."""
     if options.output:
         checked_path(options.output, ["csv"])
     if options.stages_per_device != 1 and not options.greedy:
@@ -126,16 +131,16 @@ def search(options):
         print(f"written: {options.output}")
 
 
-def show_found(found):
-    """Show what a search has found so far, where somebody watches."""
+def show_found(found: Found) -> None:
+    """Show the progress of a search on a terminal."""
     watching.show(
         f"{found.n_nodes:,} partial schedules: {ticks(found.makespan)} ticks found, "
         f"none takes fewer than {ticks(found.bound)}"
     )
 
 
-def print_proof(found, halves, memory):
-    """Print what the search has shown. memory: what is said of a limit."""
+def print_proof(found: Found, halves: bool, memory: str) -> None:
+    """Print what the search has proved. memory: words about a limit of memory."""
     backwards = "backwards in halves" if halves else "whole backwards"
     none = f"no schedule with {backwards} and one stage a device takes fewer than"
     looked_at = f"{found.n_nodes:,} partial schedule{'s' * (found.n_nodes != 1)} looked at"
@@ -148,7 +153,7 @@ def print_proof(found, halves, memory):
         print("backwards split into I and W may be faster: add --halves")
 
 
-def site(options):
+def site(options: Namespace) -> None:
     """Write the web site, and serve it if asked to."""
     default = NOTEBOOKS if Path(NOTEBOOKS).is_dir() else None
     write_site(options.folder, options.notebooks or default, pyodide=options.pyodide)
@@ -156,18 +161,18 @@ def site(options):
         serve(options.folder)
 
 
-# What options say of a schedule and of its machine, and what is printed of a run.
+# The schedule and the machine that options describe, and the print of a run.
 
-def with_depth(what, options):
-    """Build a schedule; hand --stages-per-device to a name that takes that number."""
+def with_depth(what: Any, options: Namespace) -> Schedule:
+    """Build a schedule; pass --stages-per-device on if the name takes that number."""
     K, M, V = options.devices, options.microbatches, options.stages_per_device
     if V is None or not is_name(what) or "v" not in signature(SCHEDULES[name_of(what)]).parameters:
         return build(what, K, M)
     return SCHEDULES[name_of(what)](DEVICES if K is None else K, MICROBATCHES if M is None else M, V)
 
 
-def check_depth(texts, options):
-    """Raise `ValueError` for --stages-per-device where it changes none of the schedules."""
+def check_depth(texts: Sequence[str], options: Namespace) -> None:
+    """Raise `ValueError` if --stages-per-device changes none of the schedules."""
     if options.stages_per_device is None:
         return
     deep = [name for name, make in SCHEDULES.load().items() if "v" in signature(make).parameters]
@@ -178,8 +183,8 @@ def check_depth(texts, options):
         )
 
 
-def machine_of(options):
-    """Return the `Costs` and the `Link` of `add_links`."""
+def machine_of(options: Namespace) -> tuple[Costs, Link]:
+    """Return the `Costs` and the `Link` that the options of `add_links` describe."""
     costs = Costs.from_text(options.costs)
     if options.bandwidth is None:
         return costs, Link(options.latency, blocking=options.blocking)
@@ -191,13 +196,13 @@ def machine_of(options):
     return costs, Link(options.latency, options.bandwidth, options.blocking)
 
 
-def title_of(schedule):
+def title_of(schedule: Schedule) -> str:
     title = f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches"
     return title if schedule.n_copies == 1 else f"{title}, {schedule.n_copies} copies of the network"
 
 
-def print_trace(trace):
-    """Print the timeline in characters, and what can be counted in it."""
+def print_trace(trace: Trace) -> None:
+    """Print the timeline in characters, the makespan, the idle share and the peaks."""
     print(f"{text(trace)}\n\nmakespan                                {duration(trace.makespan, trace.unit)}")
     print(f"{'idle, of all devices and ticks':40}{float(100 * trace.bubble()):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")

@@ -1,28 +1,31 @@
 """The main job: prove the gradients of a network on several devices, draw its run, and train it on digits.
 
-On threads or MPI ranks its measured run stands beside a simulated one, and their bits
+On threads or MPI ranks its measured run is shown next to a simulated one, and their bits
 are compared.
 """
 
 import itertools
 import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
 from ..arrays import accuracy, even_slices, leaves
 from ..checks import whole_number
-from ..cluster import duration, ticks
+from ..cluster import Link, duration, ticks
 from ..datasets import digits
 from ..engines import Mpi, Threads, measured_link, world
 from ..exact import rational
 from ..losses import SoftmaxCrossEntropy
 from ..models import mlp
-from ..optimizers import Adam
-from ..order import Schedule, simulate, with_recompute
+from ..optimizers import Adam, Optimizer
+from ..order import Costs, Schedule, simulate, with_recompute
 from ..order.names import SCHEDULES, is_name, name_of
 from ..order.reading import build, names_for, said_by
 from ..parallel import Parallel
@@ -35,8 +38,8 @@ from ..watching import say, text_of_duration
 from .options import DEVICES, MICROBATCHES
 from .show import print_trace
 
-LAYER_SIZES = (64, 64, 48, 48, 32, 32, 32, 32, 10)  # eight layers with parameters: two stages a device fit
-N_RUNS = 7  # on threads or ranks, of which the one with the median makespan is shown
+LAYER_SIZES = (64, 64, 48, 48, 32, 32, 32, 32, 10)  # eight layers with parameters: two stages per device
+N_RUNS = 7  # runs on threads or ranks; that with the median makespan is shown
 NO_PROOF = """\
 No proof: {} updates weights while micro-batches are under way. So a gradient is one of older weights, and not
 the full batch's; notebook 21 says of which."""
@@ -45,8 +48,8 @@ NEXT = """next: python3 -m minipipe compare naive gpipe 1f1b zb-h1      schedule
       python3 -m minipipe --help                              all that there is"""
 
 
-def train(options):
-    """Do the job that the options describe; return 0, or 1 if a gradient is wrong."""
+def train(options: Namespace) -> int:
+    """Do the main job by the options; return 0, or 1 if a gradient is wrong."""
     if options.engine != "mpi":
         return _train(options, say)
     ranks = world()
@@ -57,7 +60,7 @@ def train(options):
 
 
 def _train(options, report, n_ranks=None):
-    """Do the job. report: prints a line; None on all MPI ranks but the first."""
+    """Do the main job. report: a function that prints a line; None on all MPI ranks but the first."""
     optimizer = complete(options, n_ranks)
     simulated = options.engine == "cluster"
     n_stages, dtype = options.devices * options.per_device, "float64" if simulated else "float32"
@@ -105,11 +108,11 @@ def _train(options, report, n_ranks=None):
     return 0 if good else 1
 
 
-def complete(options, n_ranks):
-    """Fill in what was left out, check the rest before any work, and return the optimizer.
+def complete(options: Namespace, n_ranks: int | None) -> Adam:
+    """Fill in defaults, check the options before any work, and return the optimizer.
 
     Args:
-        n_ranks: how many processes mpiexec has started, or None.
+        n_ranks: the number of processes that mpiexec has started, or None.
     """
     checked_path(options.output, picture_formats())
     read_schedule(options)
@@ -144,8 +147,8 @@ def complete(options, n_ranks):
     return Adam(options.learning_rate)
 
 
-def read_schedule(options):
-    """Read --schedule, and what follows from it: how it updates, and the stages that a device has."""
+def read_schedule(options: Namespace) -> None:
+    """Read --schedule, and set how it updates and how many stages a device has."""
     if is_name(options.schedule):
         name = options.schedule = name_of(options.schedule)
         facts = SCHEDULES.facts[name]
@@ -159,8 +162,8 @@ def read_schedule(options):
         options.per_device = options.schedule.n_stages // len(options.schedule.devices)
 
 
-def describe(options):
-    """Say how many devices there are, and how they share the work."""
+def describe(options: Namespace) -> str:
+    """Return a text about the number of devices, and how they share the work."""
     D, T, K = options.replicas, options.shards, options.devices
     kind = {"cluster": "devices", "threads": "threads", "mpi": "processes"}[options.engine]
     return f"{K} {kind}" if D * T == 1 else f"{D * T * K} {kind}: {D} replicas x {T} shards x {K}"
@@ -168,14 +171,18 @@ def describe(options):
 
 # The proof and the picture.
 
-def prove(pipe, X, Y, new, options):
+def prove(
+    pipe: Parallel, X: np.ndarray, Y: np.ndarray, new: Callable[..., Parallel], options: Namespace
+) -> bool:
     """Compare the gradients with those of one full-width batch, print the verdicts; return whether all hold.
 
     Args:
+        pipe: the network.
+        X, Y: a mini-batch.
         new: a function of layers and a schedule, which makes a network like `pipe`.
 
-    Products over several shards are added in another order than on one device: their
-    bits are not compared.
+    With shards, products are added in another order than on one device, so their bits
+    are not compared.
     """
     M, m = pipe.n_microbatches, X.shape[1]
     print("The proof: do the micro-batches' gradients add up to the full batch's? J and every parameter:")
@@ -197,8 +204,10 @@ def prove(pipe, X, Y, new, options):
     return good
 
 
-def draw(pipe, data, new, options, verdict):
-    """Print the run of the first mini-batch, or of a few where they follow each other; write its picture."""
+def draw(
+    pipe: Parallel, data: Sequence[np.ndarray], new: Callable[..., Parallel], options: Namespace, verdict: str
+) -> None:
+    """Print the run of the first mini-batch, or of a few without a flush; write its picture."""
     X, Y = data
     size, n = options.batch_size, 1
     if options.flush:
@@ -219,8 +228,8 @@ def draw(pipe, data, new, options, verdict):
     print(f"written: {options.output}\n")
 
 
-def print_naive(pipe, options):
-    """Print how the same work would begin with one micro-batch at a time."""
+def print_naive(pipe: Parallel, options: Namespace) -> None:
+    """Print the beginning of the same work with one micro-batch at a time."""
     naive = build("naive", pipe.n_stages, pipe.n_microbatches)
     trace = simulate(with_recompute(naive, "always" if options.recompute else "never"))
     idle, width = f"{100 * float(trace.bubble()):.0f} % idle", len(text(pipe.trace).splitlines()[1])
@@ -231,7 +240,10 @@ def print_naive(pipe, options):
 
 # The training.
 
-def train_on_digits(pipe, train_on, test_on, optimizer, options, report):
+def train_on_digits(
+    pipe: Parallel, train_on: Sequence[np.ndarray], test_on: tuple[np.ndarray, np.ndarray],
+    optimizer: Optimizer, options: Namespace, report: Callable[[str], object] | None,
+) -> None:
     """Train, and report the first epoch, the one in the middle and the last."""
     n, (X, Y) = options.epochs, train_on
     shown, count = {1, -(-n // 2), n}, itertools.count(1)
@@ -246,7 +258,7 @@ def train_on_digits(pipe, train_on, test_on, optimizer, options, report):
         return
     m, begin = X.shape[1], time.perf_counter()
     parts = even_slices(m, -(-m // options.batch_size))
-    for number in range(1, n + 1):  # mini-batches follow each other, and the pipeline drains after an epoch
+    for number in range(1, n + 1):  # the pipeline drains only after an epoch, not after each mini-batch
         order = shuffled(m, options.seed, number)
         costs = pipe.train([(X[:, order[part]], Y[:, order[part]]) for part in parts], optimizer)
         score = accuracy(pipe.predict(test_on[0]), test_on[1])
@@ -257,10 +269,13 @@ def train_on_digits(pipe, train_on, test_on, optimizer, options, report):
 
 # The run on threads or ranks.
 
-def measured_beside_simulated(pipe, batch, new, options, report):
-    """Measure the run of a mini-batch, and show it beside a simulated one; return whether their bits agree.
+def measured_beside_simulated(
+    pipe: Parallel, batch: Sequence[np.ndarray], new: Callable[..., Parallel], options: Namespace,
+    report: Callable[[str], object] | None,
+) -> bool:
+    """Measure the run of a mini-batch, and show it next to a simulated one; return whether their bits agree.
 
-    On all ranks but the first, where `report` is None, only the run itself is made.
+    All ranks but the first, where `report` is None, only take part in the run.
     """
     X, Y = batch
     traces = []
@@ -288,8 +303,8 @@ def measured_beside_simulated(pipe, batch, new, options, report):
     return same
 
 
-def measured_machine(pipe, X, Y, engine):
-    """Return (`Costs`, `Link`), of costs that all devices measure at the same time, in the mean."""
+def measured_machine(pipe: Parallel, X: np.ndarray, Y: np.ndarray, engine: str) -> tuple[Costs, Link]:
+    """Return (`Costs`, `Link`): the mean of the costs that all devices measure at the same time."""
     setting, n_devices = (pipe.layers, pipe.loss, pipe.n_stages, X, Y), len(pipe.schedule.devices)
     if engine == "mpi":
         mine = measure(*setting, dtype=np.float32).costs
@@ -297,11 +312,12 @@ def measured_machine(pipe, X, Y, engine):
         costs = mean_of([replace(mine, **of_rank) for of_rank in of_ranks])
     else:
         costs = measure(*setting, dtype=np.float32, at_once=n_devices).costs
-    return costs, measured_link(Mpi if engine == "mpi" else Threads, n_devices, max(costs.message_bytes))
+    sent: Any = costs.message_bytes
+    return costs, measured_link(Mpi if engine == "mpi" else Threads, n_devices, max(sent))
 
 
-def show_runs(traces, path):
-    """Print each of {name: trace} as text and what they take, and write one picture of them."""
+def show_runs(traces: dict[str, Any], path: str) -> None:
+    """Print each of {name: trace} as text, and their times; write one picture of all."""
     for name, trace in traces.items():
         print(f"{name}:\n\n{text(trace)}\n")
     for name, trace in traces.items():
