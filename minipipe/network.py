@@ -70,7 +70,7 @@ class Network:
     def __init__(
         self, layers: Sequence[Layer], loss: Loss | None, seed: int = 0, dtype: DTypeLike | None = None,
         grain: int | None = None,
-    ) -> None:
+    ):
         self._grain = None if grain is None else whole_number("grain", grain, 1)
         if isinstance(loss, (type, Layer)) or not (loss is None or hasattr(loss, "backward")):
             words = "pass a list of layers, then a loss object, such as MeanSquaredError()"
@@ -385,7 +385,10 @@ class Sequential(Network):
     """A network on one device that sees the mini-batch as a whole.
 
     Args:
-        layers, loss, seed, dtype: see `Network`.
+        layers: a list of `Layer`s, applied in order; the network copies them.
+        loss: a `Loss`, or None for a network that only predicts.
+        seed: for drawing the parameters that the layers do not have yet.
+        dtype: the floats of parameters, X, Y and results, see `Network`.
         grain: None, for one pass of the whole mini-batch. Or a number g: the samples
             pass all layers g at a time, and J, gradients and statistics are summed
             along the fixed tree whose leaves are these grains. A `Parallel` with

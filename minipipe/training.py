@@ -83,7 +83,7 @@ def fit(
     Ctrl-C, parameters and optimizer, with its rate, are those of the last step.
     """
     if isinstance(model, type) or not hasattr(model, "check_fit"):
-        raise ValueError(f"model={shown(model)} is no network: pass one, such as Sequential(layers, loss)")
+        raise ValueError(f"model={shown(model)} is not a network: pass one, such as Sequential(layers, loss)")
     model.check_fit(optimizer, clip)
     X, Y = model.checked_batch(X, Y)
     function("metric", metric)

@@ -211,7 +211,7 @@ class TransformerBlock(Chain):
 
     def __init__(
         self, d: int, n_heads: int, n_hidden: int | None = None, causal: bool = False, dropout: float = 0
-    ) -> None:
+    ):
         d = whole_number("d", d, 1)
         units = 4 * d if n_hidden is None else n_hidden
         drop = (lambda: [Dropout(dropout)]) if dropout else list

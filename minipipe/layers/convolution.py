@@ -35,7 +35,7 @@ class Kernel(Layer):
 
     def __init__(
         self, in_channels: int, out_channels: int, windows: Windows, groups: int, bias: bool
-    ) -> None:
+    ):
         in_channels = whole_number("in_channels", in_channels, 1)
         out_channels = whole_number("out_channels", out_channels, 1)
         groups = whole_number("groups", groups, 1)
@@ -124,7 +124,7 @@ class Convolution(Kernel):
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,
         padding: PerAxis | str = 0, dilation: PerAxis = 1, groups: int = 1, bias: bool = True,
-    ) -> None:
+    ):
         windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
         super().__init__(in_channels, out_channels, windows, groups, bias)
 
@@ -261,7 +261,7 @@ class TransposedConvolution(Kernel):
         self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,
         padding: PerAxis = 0, output_padding: PerAxis = 0, groups: int = 1, bias: bool = True,
         dilation: PerAxis = 1,
-    ) -> None:
+    ):
         if isinstance(padding, str) and padding == "same":
             raise ValueError('padding="same" is for convolutions: give a transposed one whole numbers')
         windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)

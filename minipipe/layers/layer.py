@@ -305,8 +305,7 @@ class Layer(AsCode):
             dZ: the gradient with respect to A, in the shape of A, divided by m already.
 
         Returns:
-            (dA_prev, dW, db), in the shapes of A_prev, W and b; dW and db sum over
-                samples.
+            (dA_prev, dW, db), in the shapes of A_prev, W and b.
         """
         raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
 

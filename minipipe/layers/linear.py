@@ -59,7 +59,7 @@ class Linear(Layer):
     def __init__(
         self, n_prev: int, n: int, initialization: Callable = he, W: ArrayLike | None = None,
         b: ArrayLike | None = None, tie: str | None = None, bias: bool = True,
-    ) -> None:
+    ):
         self.n_prev, self.n = whole_number("n_prev", n_prev, 1), whole_number("n", n, 1)
         if not callable(initialization):
             raise ValueError(f"initialization={shown(initialization)} must be a function, such as he")

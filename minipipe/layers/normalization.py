@@ -55,7 +55,7 @@ class Normalization(Layer):
         mean = grouped.mean(axis=axes, keepdims=True)
         centred = grouped - mean
         var = finite(self, (centred * centred).mean(axis=axes, keepdims=True), "the variance of its input")
-        inverse = 1 / np.sqrt(var + self.epsilon_beside(var))
+        inverse = 1 / np.sqrt(var + self.epsilon_like(var))
         X = (centred * inverse).reshape(A_prev.shape)
         self.cache = NormalizationCache(X, inverse, None)
         self.count(mean, var, grouped.size // mean.size)
@@ -84,7 +84,7 @@ class Normalization(Layer):
     def count(self, mean: np.ndarray, var: np.ndarray, n: int) -> None:
         """Count the statistics of a forward: groups of `n` entries with this `mean` and variance `var`."""
 
-    def epsilon_beside(self, var: np.ndarray) -> Any:
+    def epsilon_like(self, var: np.ndarray) -> Any:
         not_zero_in(var.dtype, "epsilon", self.epsilon)
         return constant(self.epsilon, var)
 
@@ -210,7 +210,7 @@ class BatchNorm(Normalization):
         self.checked_input(A_prev)
         self.cache = None
         mean, var = self.per_row(self.running_mean, A_prev), self.per_row(self.running_var, A_prev)
-        return self.scaled((A_prev - mean) / np.sqrt(var + self.epsilon_beside(var)))
+        return self.scaled((A_prev - mean) / np.sqrt(var + self.epsilon_like(var)))
 
     def groups(self, A: np.ndarray) -> tuple:
         return A.reshape(self.n, -1), 1
@@ -311,7 +311,7 @@ class SynchronisedBatchNorm(BatchNorm):
             raise ValueError(f"{self!r} in training got {moments.n} number in a row: use at least 2 samples")
         self.statistics = own
         var = finite(self, moments.M2 / moments.n, "the variance of its input")
-        inverse = 1 / np.sqrt(var + self.epsilon_beside(var))
+        inverse = 1 / np.sqrt(var + self.epsilon_like(var))
         X = ((grouped - moments.mean) * inverse).reshape(A_prev.shape)
         self.cache = NormalizationCache(X, inverse, None), moments.n
         return self.scaled(X)

@@ -58,7 +58,7 @@ class Parameters:
     def __init__(
         self, layers: Iterable[Layer], network: Sequence[Layer], ties: Mapping[str, Sequence[int]],
         dtype: np.dtype, lock: Lock,
-    ) -> None:
+    ):
         self._network, self._ties, self._dtype, self._lock, self._places = network, ties, dtype, lock, []
         for layer in layers:
             stated = dict(zip("Wb", layer.parameter_shapes())) if layer.arrays else {}

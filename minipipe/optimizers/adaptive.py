@@ -36,7 +36,7 @@ class RMSProp(Optimizer):
     def __init__(
         self, learning_rate: Number = 0.01, rho: Number = 0.99, epsilon: Number = 1e-8,
         weight_decay: Number = 0, decoupled: bool = False, weights_only: bool = False,
-    ) -> None:
+    ):
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
         self.rho, self.epsilon = real_number("rho", rho, least=0, below=1), _checked_epsilon(epsilon)
 
@@ -78,7 +78,7 @@ class Adam(Optimizer):
     def __init__(
         self, learning_rate: Number = 0.001, betas: Sequence[Number] = (0.9, 0.999), epsilon: Number = 1e-8,
         weight_decay: Number = 0, decoupled: bool = False, weights_only: bool = False,
-    ) -> None:
+    ):
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
         betas = listed("betas", betas)
         if len(betas) != 2:
@@ -118,7 +118,7 @@ class AdamW(Adam):
     def __init__(
         self, learning_rate: Number = 0.001, betas: Sequence[Number] = (0.9, 0.999), epsilon: Number = 1e-8,
         weight_decay: Number = 0.01, weights_only: bool = False,
-    ) -> None:
+    ):
         super().__init__(learning_rate, betas, epsilon, weight_decay, True, weights_only)
 
 
@@ -161,7 +161,7 @@ class LARS(SGD):
     def __init__(
         self, learning_rate: Number, momentum: Number = 0.9, nesterov: bool = False,
         weight_decay: Number = 0, trust: Number = 0.001, weights_only: bool = True,
-    ) -> None:
+    ):
         super().__init__(learning_rate, momentum, nesterov, False, weight_decay, False, weights_only)
         self.trust = real_number("trust", trust, above=0)
 
@@ -211,7 +211,7 @@ class LAMB(Adam):
     def __init__(
         self, learning_rate: Number = 0.001, betas: Sequence[Number] = (0.9, 0.999), epsilon: Number = 1e-6,
         weight_decay: Number = 0.01, weights_only: bool = True,
-    ) -> None:
+    ):
         super().__init__(learning_rate, betas, epsilon, weight_decay, True, weights_only)
 
     def after_step(self, W: np.ndarray, step: np.ndarray) -> tuple:

@@ -49,7 +49,7 @@ class Optimizer(AsCode):
 
     def __init__(
         self, learning_rate: Number, weight_decay: Number, decoupled: bool, weights_only: bool = False
-    ) -> None:
+    ):
         self.learning_rate, self.decoupled = learning_rate, truth("decoupled", decoupled)
         self.weights_only = truth("weights_only", weights_only)
         self.weight_decay = real_number("weight_decay", weight_decay, least=0)
@@ -254,7 +254,7 @@ class SGD(Optimizer):
     def __init__(
         self, learning_rate: Number, momentum: Number = 0, nesterov: bool = False, rate_inside: bool = False,
         weight_decay: Number = 0, decoupled: bool = False, weights_only: bool = False,
-    ) -> None:
+    ):
         super().__init__(learning_rate, weight_decay, decoupled, weights_only)
         momentum = real_number("momentum", momentum, least=0, below=1)
         if truth("nesterov", nesterov) and not momentum:
