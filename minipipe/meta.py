@@ -118,7 +118,7 @@ class MetaArray(NDArrayOperatorsMixin):
         key = tuple(np.zeros(part.shape, int) if isinstance(part, MetaArray) else part for part in key)
         return MetaArray(nothing[key].shape, self.dtype)
 
-    # Reductions
+    # Reductions; NumPy asks `__array_ufunc__`, which mypy does not know
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> MetaArray:
         return np.add.reduce(self, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]

@@ -231,7 +231,7 @@ class Network:
         return [sum(map(sum_of_squares, leaves(pair))) for pair in each_once(self.own_gradients(), self.ties)]
 
     def _clipped(self, clip, gradients):
-        """Return `gradients`, those of one replica, scaled down to the norm `clip`, if that is given."""
+        """Return the `gradients` of one replica, scaled down to the norm `clip`, if that is given."""
         if clip is None:
             return gradients
         clip, length = real_number("clip", clip, above=0), self.gradient_norm()

@@ -180,7 +180,7 @@ class SumForEach:
         return self.sums[i // self.n]
 
     def add(self, i: int, term: Any) -> None:
-        """Add `term`, that of micro-batch `i`."""
+        """Add the `term` of micro-batch `i`."""
         self.sums[i // self.n].add(i % self.n, term)
 
     def has(self, i: int) -> bool:
