@@ -215,7 +215,10 @@ def tree(group: Group, vectors: list) -> Program:
 # Partners among the first 2^k ranks. Each other rank sends its vectors to one of them, and gets the sum.
 
 def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
-    """Run `among(power, vectors)` on the first 2^k ranks; other ranks send their vectors to one of them."""
+    """Run `among(power, vectors)` on the first 2^k ranks; other ranks send their vectors to one of them.
+
+    group, label: of the messages.
+    """
     rank, power = group.rank, power_of(group.size)
     if rank >= power:
         yield group.send(rank - power, f"{label}: before", vectors)
@@ -230,7 +233,7 @@ def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
 
 
 def sent_beyond(rank: int, N: int, n: int, among_power: int) -> int:
-    """Return how many numbers a rank sends in `folded`. among_power: how many of them inside `among`."""
+    """Return how many of n numbers each of N ranks sends in `folded`, `among_power` of them in `among`."""
     power = power_of(N)
     if rank >= power:
         return n
@@ -238,7 +241,7 @@ def sent_beyond(rank: int, N: int, n: int, among_power: int) -> int:
 
 
 def swapped(group: Group, partner: int, label: str, value: Any) -> Program:
-    """Send `value` to the rank `partner`; return the value that it has sent."""
+    """Send `value` as `label` to the group's rank `partner`; return the value that it has sent."""
     yield group.send(partner, label, value)
     return (yield group.receive(partner, label))
 
@@ -354,7 +357,7 @@ def ring_ticks(N: int, n: int, alpha: float, beta: float, gamma: float, ports: b
 
 
 def ring_numbers(rank: int, N: int, n: int) -> int:
-    """Return how many numbers a rank sends: all chunks but r + 1, then all but r + 2."""
+    """Return how many of n numbers a rank of N sends: all chunks but r + 1, then all but r + 2."""
     return 2 * n - length(n, N, (rank + 1) % N) - length(n, N, (rank + 2) % N)
 
 

@@ -211,7 +211,7 @@ def distances(size: int) -> list[int]:
 
 
 def reduce_to(group: Group, vectors: list, root: int, label: str) -> Program:
-    """Sum the vectors of all ranks along the binary tree over the ranks, counted from `root`.
+    """Sum the vectors of all ranks in `group`, as messages `label`, along the binary tree from `root`.
 
     k (alpha + n beta + n gamma) for N = 2^k; for other N see `_tree_ticks` in
     `all_reduces.py`. The root returns the sum, other ranks return partial sums.
@@ -228,7 +228,7 @@ def reduce_to(group: Group, vectors: list, root: int, label: str) -> Program:
 
 
 def binomial(group: Group, vectors: list, root: int, label: str) -> Program:
-    """Broadcast the vectors of `root`: each rank that has them sends them on, to the farthest rank first.
+    """Broadcast the vectors of `root` in `group` as messages `label`, each to the farthest rank first.
 
     k (alpha + n beta) for k = floor(log2 N). With ports and N other than 2^k, n beta
     more: the root's second message waits for its first.

@@ -48,7 +48,7 @@ def in_proportion(*lists: Sequence) -> tuple[list[list[int]], int]:
 
 
 def sums(numbers: Iterable) -> list:
-    """Return [0, n_0, n_0 + n_1, ...]: where each layer begins, and the end of the last."""
+    """Return [0, n_0, n_0 + n_1, ...] for `numbers`: where each layer begins, and the end of the last."""
     return list(accumulate(numbers, initial=0))
 
 
@@ -89,7 +89,7 @@ def bisected(ends: Sequence[int], stages: int) -> list[int]:
 
 
 def stages_needed(ends: Sequence[int], limit: int) -> int:
-    """Return the smallest number of stages whose loads are at most `limit`, at least the largest cost."""
+    """Return the smallest number of stages within `limit`, a load. ends: as for `bisected`."""
     n_stages, start = 0, 0
     while start < len(ends) - 1:
         n_stages, start = n_stages + 1, _reach(ends, start, limit)
@@ -141,7 +141,7 @@ LARGEST_COST = 2**62  # the sum of two of these, less 1, is the largest integer 
 
 
 def integers(numbers: Sequence[int], never: int) -> np.ndarray:
-    """Return an array of integers in which sums up to 2 * `never` do not overflow."""
+    """Return an array of the integers `numbers` in which sums up to 2 * `never` do not overflow."""
     return np.array(numbers, np.int64 if never < LARGEST_COST else object)
 
 

@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 def rows_of(trace: Trace) -> dict[tuple[int, str], Row]:
-    """Return {(device, lane): `Row`} from top to bottom; a device's compute lane comes first.
+    """Return {(device, lane): `Row`} of `trace` from top to bottom; a device's compute lane comes first.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -68,7 +68,7 @@ def ends_of(message: Any, rows: Mapping) -> tuple:
 
 
 def spans_and_exchanges(trace: Trace) -> list:
-    """Return the spans and exchanges to draw, by start.
+    """Return the spans and exchanges of `trace` to draw, by start.
 
     An exchange that takes time replaces the span of no length at its end.
     """

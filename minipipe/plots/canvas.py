@@ -90,14 +90,14 @@ def ink(colour: str) -> str:
 # Empty figures.
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a matplotlib `Figure` of this size in inches, which needs no display."""
+    """Return a matplotlib `Figure` of `width` and `height` inches, which needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Return axes in a new pyplot figure, which a notebook shows, or `plt.show()` in a window."""
+    """Return axes in a new pyplot figure of `width` and `height` inches, which a notebook shows."""
     import matplotlib.pyplot as plt
 
     with warnings.catch_warnings():  # `rc_context` would undo what a notebook's backend sets as it loads
@@ -222,7 +222,7 @@ def draw_legend_beside(ax: Axes, reverse: bool = False) -> None:
 
 
 def draw_legend_on_top(figure: Figure, handles: list, labels: list) -> None:
-    """Draw the legend of a whole figure above all its axes."""
+    """Draw the legend of a whole figure, `handles` with `labels`, above all its axes."""
     n_columns = _columns(labels, figure.get_figwidth() * 72)
     figure.legend(handles, labels, loc="outside upper right", ncols=n_columns, **_style())
 

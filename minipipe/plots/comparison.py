@@ -70,7 +70,7 @@ def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
 
 
 def times_parameters(trace: Trace) -> float:
-    """Return how many times its share of the network's parameters the fullest device holds.
+    """Return how many times its share of the parameters the fullest device of `trace` holds.
 
     It is 2 if devices have stages of two replicas, as in DualPipe and Chimera; else 1.
     """

@@ -58,7 +58,7 @@ def memory(trace: Trace, ax: Axes | None = None, title: str | None = None, legen
 
 
 def counts_bytes(trace: Trace) -> bool:
-    """Tell whether the run has counted the bytes that its devices hold."""
+    """Tell whether `trace` has the bytes that its devices hold."""
     try:
         trace.memory(0)
     except ValueError:

@@ -234,7 +234,7 @@ def save(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
 
 
 def write_picture(figure: Figure, path: Path) -> None:
-    """Write a matplotlib `Figure` into a file, atomically, in the format of its ending."""
+    """Write a matplotlib `figure` into the file `path`, atomically, in the format of its ending."""
     from matplotlib import rc_context
 
     file = BytesIO()  # Pillow writes half a .jpg to a full disk, and does not tell

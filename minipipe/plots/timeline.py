@@ -167,14 +167,14 @@ def timeline(
 
 
 def timeline_figure(trace: Trace, title: str | None = None) -> Figure:
-    """Return a matplotlib `Figure` with the timeline of `trace`, which needs no display."""
+    """Return a matplotlib `Figure` with the timeline of `trace` and a `title`, which needs no display."""
     figure = new_figure(*figure_size([trace], height_of(rows_of(trace))))
     timeline(trace, figure.add_subplot(), title=title)
     return figure
 
 
 def axes_of(trace: Trace) -> Axes:
-    """Return axes in a new figure whose size suits the number of boxes and devices."""
+    """Return axes in a new figure whose size suits the boxes and devices of `trace`."""
     return new_axes(*figure_size([trace], height_of(rows_of(trace))))
 
 

@@ -143,7 +143,7 @@ def verdicts(
 
 
 def random(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """Return (layers, X, Y) with normally distributed numbers, or random tokens."""
+    """Return (layers, X, Y) of m samples of `example`: normal numbers of `dtype`, or random tokens."""
     rng = np.random.default_rng([m, len(example.name)])
     layers = Sequential(example.layers, example.loss, seed=m, dtype=dtype).layers
     shape = (*example.shape, m)
@@ -155,7 +155,7 @@ def random(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.nda
 
 
 def in_eighths(example: Example, m: int, convert: Callable) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """Return (layers, X, Y) with numbers rounded to multiples of 1/8."""
+    """Return (layers, X, Y) of m samples of `example`, in multiples of 1/8, converted by `convert`."""
     layers, X, Y = random(example, m, np.float64)
     if example.n_tokens is None:
         X = convert(coarse(X))
@@ -164,7 +164,10 @@ def in_eighths(example: Example, m: int, convert: Callable) -> tuple[Sequence, n
 
 
 def whole(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """Return (layers, X, Y) with weights -1, 0, 1 and whole data: if m is a power of two, nothing rounds."""
+    """Return (layers, X, Y) of `example` in `dtype` with weights -1, 0, 1 and whole data.
+
+    If m is a power of two, nothing rounds.
+    """
     layers, X, Y = random(example, m, np.float64)
     layers = [layer.copy(lambda p: np.sign(p).astype(dtype)) for layer in layers]
     return layers, np.round(X).astype(dtype), Y.astype(dtype)

@@ -17,7 +17,7 @@ SMALL_RATE = 1e-3  # at which updates must go downhill
 
 
 def promises_of_optimizer(optimizer: Optimizer) -> list[tuple]:
-    """Return rows (promise, function that returns an error message or None, whether later rows need it)."""
+    """Return rows for `optimizer`: (promise, function -> error message or None, whether others need it)."""
     rows = [
         ("step returns what to subtract, and n_memories arrays, in the dtype of the gradient", runs, True),
         ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
@@ -70,7 +70,7 @@ def _after_three(optimizer, n=1, part=..., before_last=lambda twin: twin):
 
 
 def runs(optimizer: Optimizer) -> str | None:
-    """Check the number, shapes and dtypes of the arrays that `step` returns inside an update."""
+    """Check the number, shapes and dtypes of the arrays that `optimizer.step` returns inside an update."""
     for dtype in (np.float64, np.float32):
         twin, g, n, answers = _fresh(optimizer), _numbers(1, dtype), optimizer.n_memories, []
 
@@ -95,7 +95,7 @@ def runs(optimizer: Optimizer) -> str | None:
 
 
 def leaves_arrays(optimizer: Optimizer) -> str | None:
-    """Compare all arrays with copies made before each of two updates."""
+    """Compare all arrays with copies made before each of two updates of `optimizer`."""
     twin, W, g, other = _fresh(optimizer), *map(_numbers, range(3))
     held = {"W": W, "the gradient g": g}
     for gradient in (g, other):
@@ -110,7 +110,7 @@ def leaves_arrays(optimizer: Optimizer) -> str | None:
 
 
 def remembers(optimizer: Optimizer) -> str | None:
-    """Compare a parameter that is updated alone with one next to another parameter of its shape."""
+    """Compare a parameter that `optimizer` updates alone with one next to another of its shape."""
     (twin, alone), (_, one_of_two) = _after_three(optimizer), _after_three(optimizer, n=2)
     if are_equal(one_of_two, alone, exact=False):
         return None
@@ -125,7 +125,7 @@ def remembers(optimizer: Optimizer) -> str | None:
 
 
 def takes_parts(optimizer: Optimizer) -> str | None:
-    """Compare updates of a parameter in two shards, as with ZeRO, with updates of the whole parameter."""
+    """Compare updates by `optimizer` of a parameter in two shards, as with ZeRO, with those of the whole."""
     if why := optimizer.why_no_parts():
         raise CannotTry(f"it {why}")
     parts = [_after_three(optimizer, part=part)[1] for part in (slice(1), slice(1, None))]
@@ -150,7 +150,7 @@ def resumes(optimizer: Optimizer) -> str | None:
 
 
 def follows_rate(optimizer: Optimizer) -> str | None:
-    """Compare the third update with that of a copy whose learning rate is halved before."""
+    """Compare the third update of `optimizer` with that of a copy whose learning rate is halved before."""
     def slower(twin):
         twin.learning_rate = twin.learning_rate / 2
         return twin
@@ -161,7 +161,7 @@ def follows_rate(optimizer: Optimizer) -> str | None:
 
 
 def goes_down(optimizer: Optimizer) -> str | None:
-    """Check that five small steps reduce the cost 1/2 ||W - target||^2, whose gradient is W - target."""
+    """Check that five small steps of `optimizer` reduce 1/2 ||W - target||^2, with gradient W - target."""
     twin, first, target = _fresh(optimizer), _numbers(1), _numbers(2)
     twin.learning_rate, twin.weight_decay = min(twin.learning_rate, SMALL_RATE), 0
     W = first

@@ -24,14 +24,14 @@ LEARNED = "what forward depends on can be learned: it is in W or b"
 
 
 def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
-    """Return rows (promise, function that returns an error message or None, whether later rows need it)."""
+    """Return rows for `layer` and the shape of a sample: (promise, function -> error or None, is needed)."""
     kind: type = type(layer)
     says_splits = layer.splits and is_stated(kind, "splits")
     return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
 
 
 def promises_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
-    """Return rows like `promises_of_layer`. shape: the shape of the predictions for one sample."""
+    """Return rows for `loss` like `promises_of_layer`. shape: of the predictions for one sample."""
     return _rows(LossTrial(loss, shape), {shapes, learned, halves, pipelined, predicts, splits})
 
 
@@ -61,7 +61,7 @@ def _rows(trial, left_out):
 
 
 def costs(trial: LossTrial) -> str | None:
-    """Compare J and dA for m samples and for a mini-batch of 2 m."""
+    """Compare J and dA of `trial` for m samples and for a mini-batch of 2 m."""
     A = trial.data()
     before: dict = {}
     for m in (BATCH_SIZE, 2 * BATCH_SIZE):
@@ -85,7 +85,7 @@ def costs(trial: LossTrial) -> str | None:
 
 
 def shapes(trial: Trial) -> str | None:
-    """Run forward and backward, and compare all shapes."""
+    """Run forward and backward of `trial`, and compare all shapes."""
     layer, A_prev = trial.drawn(), trial.data()
     A, _, found = trial.run(layer, A_prev)
     wanted = trial.named(A_prev, layer.W, layer.b)
@@ -128,7 +128,7 @@ def _words_of_shape(found, wanted):
 
 
 def leaves_arrays(trial: Trial) -> str | None:
-    """Compare arrays that were passed in or returned with copies made before, also for one sample."""
+    """Compare arrays that `trial` was given or has returned with copies made before, also for one sample."""
     for n in (BATCH_SIZE, 1) if trial.layer.alone_per_sample else (BATCH_SIZE,):
         layer, of_samples = trial.drawn(), "" if n > 1 else " of one sample"
         A_prev, other = (in_one_piece(part_of(trial.data(seed=seed), slice(n))) for seed in (1, 3))
@@ -168,7 +168,7 @@ def _changed(arrays, before):
 
 
 def repeats(trial: Trial) -> str | None:
-    """Run the same forward and backward twice, with another mini-batch in between."""
+    """Run the same forward and backward of `trial` twice, with another mini-batch in between."""
     layer = trial.drawn()
     A, dZ, first = trial.run(layer, trial.data())
     trial.run(layer, trial.data(seed=3))
@@ -189,7 +189,7 @@ def repeats(trial: Trial) -> str | None:
 
 
 def keeps_dtype(trial: Trial) -> str | None:
-    """Check the dtypes of all results in float32 and in float64."""
+    """Check the dtypes of all results of `trial` in float32 and in float64."""
     for dtype in (np.float32, np.float64):
         layer = trial.drawn(dtype)
         A, _, found = trial.run(layer, trial.data(dtype))
@@ -203,7 +203,7 @@ def keeps_dtype(trial: Trial) -> str | None:
 
 
 def learned(trial: Trial) -> str | None:
-    """Change each array of floats that is not a parameter; report those that change A."""
+    """Change each array of floats in `trial` that is not a parameter; report those that change A."""
     for index, owner in enumerate(every_layer([trial.drawn()])):
         known = {*owner.arrays, *owner.drawn}
         for name in [] if is_ours(type(owner)) else sorted(vars(owner).keys() - known):
@@ -226,7 +226,7 @@ def learned(trial: Trial) -> str | None:
 
 
 def halves(trial: Trial) -> str | None:
-    """Compare a whole backward with input and weight gradient, with another micro-batch in between."""
+    """Compare the whole backward of `trial` with I and W, with another micro-batch in between."""
     layer, A_prev = trial.drawn(), trial.data()
     _, dZ, whole = trial.run(layer, A_prev)
     forward(layer, A_prev)
@@ -255,7 +255,7 @@ BETWEEN_HALVES = (
 
 
 def cached(trial: Trial) -> str | None:
-    """Run another micro-batch, of as many samples or fewer, between a forward and its backward."""
+    """Run another micro-batch, at most as large, between a forward and a backward of `trial`."""
     for n in (BATCH_SIZE, 3):
         layer = trial.drawn()
         _, dZ, alone = trial.run(layer, trial.data())
@@ -296,7 +296,10 @@ def _arrays_in(tree):
 
 
 def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare sums over m, m - 1, ..., 2 micro-batches, and over ragged ones, with the full batch."""
+    """Compare sums over m, ..., 2 and ragged micro-batches of `trial` with the full batch.
+
+    convert: the type of the numbers; exact: whether equal means `==`.
+    """
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
     layer, A_prev = trial.drawn(convert), trial.data(convert)
@@ -384,7 +387,10 @@ class _Scale(Layer):
 
 
 def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare pipelines with the full batch: two cuts, some schedules, with and without recomputation."""
+    """Compare pipelines with the full batch: two cuts, some schedules, with and without recomputation.
+
+    trial, convert, exact: as for `adds_up`.
+    """
     layers, X, Y = _network(trial, convert, [_Scale().copy(convert)], [])
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n = len(layers)
@@ -421,7 +427,7 @@ def _network(trial, convert, below, above):
 
 
 def splits(trial: Trial) -> str | None:
-    """Compare the layer split over 2 and 3 devices, in each way of its `splits`, with one device."""
+    """Compare `trial` split over 2 and 3 devices, in each way of its `splits`, with one device."""
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n_prev, n = (len(leaves(A)[0]) for A in (trial.data(), forward(trial.drawn(), trial.data())))
     was_tried = False
@@ -448,7 +454,7 @@ def splits(trial: Trial) -> str | None:
 
 
 def large(trial: Trial) -> str | None:
-    """Look for results in float32 that are not finite for a large A_prev, but finite in float64."""
+    """Look for results of `trial` in float32 that are not finite for a large A_prev, but in float64."""
     if trial.layer.takes != "numbers":
         raise CannotTry(f"it takes {trial.layer.takes}, which are never large")
 
@@ -474,7 +480,7 @@ def large(trial: Trial) -> str | None:
 
 
 def predicts(trial: Trial) -> str | None:
-    """Compare predictions for a mini-batch with predictions for its samples one by one, at another step."""
+    """Compare predictions of `trial` for a mini-batch with those for single samples at another step."""
     layer, A_prev = trial.drawn(), trial.data()
     parts = every_layer([layer])
     prepare_forward(parts, training=False)

@@ -45,7 +45,7 @@ def in_best_numbers(attempt: Callable, what: Any) -> str | None:
 
 
 def private(thing: Any) -> Any:
-    """Return a copy of a layer, a loss or an optimizer with arrays, lists and generators of its own.
+    """Return a copy of `thing`, a layer, loss or optimizer, with arrays, lists and generators of its own.
 
     It shares attributes that cannot be copied, such as a module.
     """
@@ -91,7 +91,7 @@ class Trial:
         return twin.copy(moved)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> Any:
-        """Return A_prev of `BATCH_SIZE` samples: multiples of 1/8, or tokens."""
+        """Return A_prev of `BATCH_SIZE` samples from `seed`: multiples of 1/8 by `convert`, or tokens."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
             known = [one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens")]
@@ -103,7 +103,14 @@ class Trial:
         return found if self.takes_pair else found[0]
 
     def run(self, layer: Layer, A_prev: Any, dZ: Any = None, first_sample: int = 0) -> tuple:
-        """Return (A, dZ, {name: derivative}) of a forward and a backward."""
+        """Return (A, dZ, {name: derivative}) of a forward of `layer` on A_prev and its backward.
+
+        Args:
+            layer: a result of `drawn`.
+            A_prev: the input.
+            dZ: None, for `slopes_of_cost`.
+            first_sample: the index of the first sample, for random masks.
+        """
         A = forward(layer, A_prev, first_sample)
         dZ = self.slopes_of_cost(A) if dZ is None else dZ
         derivatives = layer.backward(dZ)
@@ -112,13 +119,13 @@ class Trial:
         return A, dZ, self.named(*derivatives)
 
     def slopes_of_cost(self, A: Any, seed: int = 2) -> np.ndarray | tuple:
-        """Return dZ, multiples of 1/8, with the shapes of A."""
+        """Return dZ, multiples of 1/8 drawn by `seed`, with the shapes of A."""
         rng = np.random.default_rng(seed)
         made = [like(coarse(rng.standard_normal(part.shape)), part) for part in leaves(A)]
         return tuple(made) if isinstance(A, tuple) else made[0]
 
     def named(self, dA_prev: Any, dW: Any, db: Any) -> dict:
-        """Return {name: array} of all derivatives; "dW[k]" is that of the k-th layer inside a layer."""
+        """Return {name: array} of dA_prev, dW and db; "dW[k]" is that of the k-th layer inside a layer."""
         found: dict = {}
         for name, tree in ((f"d{self.takes}", dA_prev), ("dW", dW), ("db", db)):
             parts = _with_none(tree)
@@ -190,23 +197,23 @@ class LossTrial(Trial):
         return (abs(Y) + 1) / (abs(Y) + 1).sum(axis=0) if self.kind == "shares" else Y
 
     def drawn(self, convert: Callable = np.float64, m: int = BATCH_SIZE) -> CostLayer:
-        """Return a copy of the loss as a layer, with converted labels."""
+        """Return a copy of the loss as a layer that divides by m, with labels converted by `convert`."""
         return CostLayer(private(self.loss), converted(self.labels(), convert), m)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray:
-        """Return A, multiples of 1/8; between 0 and 1 if the loss takes probabilities."""
+        """Return A by `seed` and `convert`, multiples of 1/8; for probabilities between 0 and 1."""
         A = super().data(seed=seed)
         if self.layer.takes == "probabilities":
             A = np.clip(coarse(0.5 + A / 4), 1 / 8, 7 / 8)
         return converted(A, convert)
 
     def slopes_of_cost(self, A: Any, seed: int = 2) -> np.ndarray:
-        """Return 1, the derivative of J with respect to itself."""
+        """Return 1, the derivative of J = A with respect to itself, for any `seed`."""
         return like(np.ones(1), A)
 
 
 def forward(layer: Layer, A_prev: Any, first_sample: int = 0) -> Any:
-    """Return A of a forward in training, as a network prepares it."""
+    """Return A of a forward of `layer` in training. A_prev, first_sample: see `Trial.run`."""
     prepare_forward(every_layer([layer]), training=True, first_sample=first_sample)
     A = layer.forward(A_prev)
     if A is None:
@@ -215,7 +222,7 @@ def forward(layer: Layer, A_prev: Any, first_sample: int = 0) -> Any:
 
 
 def part_of(tree: Any, part: slice) -> Any:
-    """Return the samples `part` of an array, or of each array in a tuple."""
+    """Return the samples `part` of `tree`, an array or a tuple of arrays."""
     return tuple(array[..., part] for array in tree) if isinstance(tree, tuple) else tree[..., part]
 
 
@@ -225,7 +232,7 @@ def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def coarse(array: Any) -> np.ndarray:
-    """Round to multiples of 1/8, which fractions and floats hold exactly."""
+    """Round `array` to multiples of 1/8, which fractions and floats represent exactly."""
     return np.round(8 * np.asarray(array, np.float64)) / 8
 
 
@@ -272,7 +279,7 @@ class Slope(NamedTuple):
 
 
 def slopes(trial: Trial) -> str | None:
-    """Compare the derivatives with slopes; return an error message, or None.
+    """Compare the derivatives of `trial` with slopes; return an error message, or None.
 
     The data are random numbers, where kinks are rare; then whole numbers, some of them
     large, with 0, a kink of ReLU, and 6, a kink of ReLU6; then samples of equal
