@@ -1,12 +1,11 @@
-"""Curves of memory, trainings and stale updates; and the cut of a network."""
+"""Curves of memory and of trainings, and the cut of a network."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..checks import items_of, listed, real_number, whole_numbers
+from ..checks import listed, real_number, whole_numbers
 from ..cluster import COMPUTE, Trace, lane_name
 from ..cluster.trace import check_trace
 from .canvas import draw_legend_beside, label, make_room, new_axes
@@ -109,7 +108,7 @@ def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None 
     return ax
 
 
-# Curves of trainings, and the staleness of their updates.
+# Curves of trainings.
 
 def curves(
     series: Mapping[str, Any], ax: Axes | None = None, x: str = "", y: str = "", title: str | None = None
@@ -122,7 +121,7 @@ def curves(
         x, y: the names of the axes, with units.
         title: above the picture.
 
-    Each curve has a colour and a dash of its own; a few points are marked.
+    Each curve has a colour and a dash of its own.
 
     >>> from matplotlib.figure import Figure
     >>> ax = curves({"sync": [(0, 90), (10, 20)]}, Figure().subplots(), x="ticks", y="error (%)")
@@ -139,33 +138,6 @@ def curves(
                 color=COLOURS[number % len(COLOURS)], label=name)
     ax.legend(frameon=False, fontsize=9)
     label(ax, title, x, y)
-    return ax
-
-
-def staleness(updates: Mapping[str, Sequence], ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the distribution of the staleness of updates; return the matplotlib axes.
-
-    Args:
-        updates: {name of a run: its updates, each with a `staleness`}; `ValueError` if
-            there is none.
-        ax: matplotlib axes; new ones if None.
-        title: above the picture.
-
-    A bar is the share of a run's updates with this staleness; the runs' bars are next
-    to each other.
-    """
-    if not isinstance(updates, dict) or not updates or not all(map(items_of, updates.values())):
-        raise ValueError("there is nothing to draw: pass {name: updates}, with at least one update each")
-    ax, width = new_axes(*SIZE) if ax is None else ax, 0.8 / len(updates)
-    for number, (name, of_run) in enumerate(updates.items()):
-        counts = Counter(update.staleness for update in of_run)
-        at = [stale + (number - (len(updates) - 1) / 2) * width for stale in counts]
-        mean = sum(stale * n for stale, n in counts.items()) / len(of_run)
-        ax.bar(at, [100 * n / len(of_run) for n in counts.values()], width,
-               color=COLOURS[number % len(COLOURS)], label=f"{name}, mean {mean:.2f}")
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.legend(frameon=False, fontsize=9)
-    label(ax, title, "staleness (updates by others since the weights were read)", "updates (%)")
     return ax
 
 

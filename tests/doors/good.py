@@ -147,7 +147,6 @@ EXCEPTIONS = {
     "load.path": saved,
     "player.run": trace, "still.run": trace,
     "chrome_trace.trace": lambda: trace(),
-    "staleness.updates": lambda: {"one": [mp.servers.Update(0, 0, (0,), 0)]},
     "round_ticks.times": lambda: [1, 2], "links_between.link": mp.Link,
     "compare.schedules": lambda: ["gpipe", "1f1b"],
     "OneTick.share": lambda: Fraction(1, 2), "Costs.share": lambda: Fraction(1, 2),

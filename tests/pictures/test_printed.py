@@ -288,16 +288,6 @@ def test_rows_of_a_round_have_the_names_of_its_clients():
     assert str(net.trace.spans_of(0)[-1].label) == "average"
 
 
-def test_staleness_is_drawn_as_shares_of_the_updates():
-    """By hand: 0 0 0 3 1 0 0 3."""
-    net, ax = trained(), Figure().subplots()
-    assert plots.staleness({"a": net.updates, "b": net.updates[:1]}, ax) is ax
-    heights = {round(bar.get_x() + bar.get_width() / 2, 3): bar.get_height() for bar in ax.containers[0]}
-    assert heights == {-0.2: 62.5, 2.8: 25, 0.8: 12.5}
-    assert len({run[0].get_facecolor() for run in ax.containers}) == 2
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a, mean 0.88", "b, mean 0.00"]
-
-
 def test_curves_have_a_colour_and_a_dash_each():
     series = {str(n): [(0, n), (1, 2 * n)] for n in range(5)}
     ax = plots.curves(series, Figure().subplots(), "ticks", "J", "race")
@@ -307,9 +297,6 @@ def test_curves_have_a_colour_and_a_dash_each():
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title(loc="left")) == ("ticks", "J", "race")
 
 
-@pytest.mark.parametrize("draw, nothing", [
-    (plots.curves, {}), (plots.staleness, {}), (plots.staleness, {"a": []}),
-])
-def test_nothing_to_draw_is_refused(draw, nothing):
+def test_no_curves_to_draw_are_refused():
     with pytest.raises(ValueError, match="there is nothing to draw"):
-        draw(nothing)
+        plots.curves({})
