@@ -126,7 +126,8 @@ class Run:
         if self._is_shared:
             actions = [action for of_device in order.devices for action in of_device]
             self.cluster = Mpi(programs, shares=shares, labels=actions)
-            self._last, self._root = shards[0][-1], wires[0].placements[0][-1]
+            self._last = shards[0][-1]
+            self._root: Any = wires[0].placements[0][-1]
             return
         holdings = None
         if options.counts_bytes:
