@@ -26,7 +26,7 @@ COLUMNS = (  # (head, width, function of a trace) of each, beside the name
 )
 PARAMETERS = "parameters", 12, lambda trace: f"x {times_parameters(trace)}"  # unless all have x 1
 NOTES = (
-    "idle: the share of all devices' time, the bubble; `show --explain` has others that go by that name.\n"
+    "idle: the share of all devices' time, the bubble; `show --explain` prints four definitions of it.\n"
     "peak: the most micro-batches that a device keeps at once."
 )
 NOTE_OF_PARAMETERS = "parameters: how many times its share of the network's a device holds."

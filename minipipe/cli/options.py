@@ -51,11 +51,11 @@ def number(text: str) -> int | float | Fraction:
 
 # Options of several commands.
 
-def add_sizes(parser: ArgumentParser) -> None:
+def add_sizes(parser: ArgumentParser, or_file: str = ", or those of a file") -> None:
     parser.add_argument("-K", "--devices", type=whole, metavar="K",
-                        help=f"devices (default: {DEVICES}, or those of a file)")
+                        help=f"devices (default: {DEVICES}{or_file})")
     parser.add_argument("-M", "--microbatches", type=whole, metavar="M",
-                        help=f"micro-batches (default: {MICROBATCHES}, or those of a file)")
+                        help=f"micro-batches (default: {MICROBATCHES}{or_file})")
 
 
 def add_depth(parser: ArgumentParser) -> None:
@@ -158,7 +158,7 @@ def add_check(parser: ArgumentParser) -> None:
 
 
 def add_search(parser: ArgumentParser) -> None:
-    add_sizes(parser)
+    add_sizes(parser, or_file="")
     add_costs(parser)
     parser.add_argument("--most-alive", type=number, nargs="+", metavar="N",
                         help="micro-batches that a device has memory for: one number, or one for each device "
@@ -169,7 +169,7 @@ def add_search(parser: ArgumentParser) -> None:
     parser.add_argument("--stages-per-device", type=whole, default=1, metavar="V",
                         help="with --greedy: stage s is on device s mod K (default: %(default)s)")
     parser.add_argument("--most-nodes", type=whole, default=20_000, metavar="N",
-                        help="give up the proof after so many partial schedules (default: %(default)s)")
+                        help="give up the proof after N partial schedules (default: %(default)s)")
     parser.add_argument("--seconds", type=number, metavar="S", help="give up the proof after S seconds")
     parser.add_argument("--output", metavar="FILE.csv", help="write it as a table that PyTorch loads")
 
@@ -184,15 +184,16 @@ def add_plan(parser: ArgumentParser) -> None:
     parser.add_argument("--gpus", required=True, metavar="NODESxGPUSxGPU",
                         help="such as 2x4xh100: nodes, GPUs of a node, and h100, h100-500w, h200 or a100")
     parser.add_argument("--batch", type=whole, required=True, metavar="N",
-                        help="samples of a step, of all replicas")
+                        help="samples of a step, in all replicas together")
     parser.add_argument("--seq", type=whole, metavar="N",
                         help="tokens of a sample (default: those of the model)")
     parser.add_argument("--nic", type=number, metavar="BYTES",
-                        help="bytes a second outward of one GPU: 12.5e9 is 100 Gbit/s Ethernet (default: "
-                        "25e9 with a100, else 50e9)")
+                        help="bytes a second that one GPU sends to other nodes: 12.5e9 is 100 Gbit/s "
+                        "Ethernet (default: 25e9 with a100, else 50e9)")
     parser.add_argument("--no-flash", action="store_true", help="store attention scores: no fused kernel")
     parser.add_argument("--launch", type=number, default=0, metavar="SECONDS",
-                        help="of a kernel's launch that nothing hides, such as 18e-6 (default: %(default)s)")
+                        help="seconds to launch a kernel, such as 18e-6, where the work is too short to "
+                        "hide them (default: %(default)s)")
     parser.add_argument("--confirm", action="store_true",
                         help="run the best way on the exact engine, exchanges included, beside the formulas")
     parser.add_argument("--output", metavar="FILE",
@@ -252,7 +253,7 @@ examples:
 """,
         ),
         Command(
-            "search", "Search the fastest schedule with one stage a device, with a proof where time allows.",
+            "search", "Search for the fastest schedule with one stage a device; prove it where time allows.",
             "show.search", add_search, """\
 The time of a search grows fast with the devices and micro-batches; --most-nodes and --seconds limit it.
 

@@ -112,6 +112,8 @@ class Transformer:
         """
         try:
             config = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"cannot read {path}: there is no such file") from None
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON: {error}") from None
         if not isinstance(config, dict):
@@ -126,7 +128,9 @@ class Transformer:
         sizes = {ours: config[theirs] for ours, theirs in names.items() if config.get(theirs) is not None}
         missing = [theirs for ours, theirs in names.items() if ours not in sizes and ours not in OPTIONAL]
         if missing:
-            raise ValueError(f"{path} has no {' and no '.join(missing)}")
+            raise ValueError(
+                f"{path} has no {' and no '.join(missing)}: use the config.json that comes with the model"
+            )
         sizes = {ours: whole_number(f"{path}: {names[ours]}", size, 1) for ours, size in sizes.items()}
         tied = truth(f"{path}: tie_word_embeddings", config.get("tie_word_embeddings", traits["tied"]))
         given = {} if seq is None else {"seq": seq}

@@ -28,7 +28,8 @@ def sentence(trace: Trace, rival: Trace | None = None, longer: Trace | None = No
     if rival is not None and trace.makespan == rival.makespan:
         ours, theirs = (max(peak_microbatches(one)) for one in (trace, rival))
         if ours != theirs:
-            found.append(f"It keeps {ticks(ours)} micro-batches at once, and not {ticks(theirs)}.")
+            other = rival.title or "the other run"
+            found.append(f"It keeps {ticks(ours)} micro-batches at once, and {other} keeps {ticks(theirs)}.")
     found += _largest_cause(trace)
     if longer is not None:
         n = _n_microbatches(longer)
