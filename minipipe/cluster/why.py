@@ -34,8 +34,6 @@ Where several causes would do, an exchange of the device itself comes first, the
 A send that blocks is always the link's fault.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 
 # What an idle lane waits for: at each instant, the work or the transfer that is in its way.
 
-def obstacles(trace: Trace) -> dict[Idle, list[tuple[float, float, Span | Message]]]:
+def obstacles(trace: "Trace") -> dict[Idle, list[tuple[float, float, Span | Message]]]:
     """Return {`Idle`: [(start, end, obstacle)]} for all idle spans but the drains; the rows tile each span.
 
     Once the awaited message was sent, the obstacle is that message. Before, another
@@ -159,7 +157,7 @@ class Explanation:
     imbalance 2 (device 1: 1F1 1F2)
     """
 
-    trace: Trace
+    trace: "Trace"
     parts: dict[Idle, list[IdlePart]]
 
     def table(self) -> dict[int, dict[str, float]]:
@@ -285,7 +283,7 @@ def _table(rows):
     ]
 
 
-def explain(trace: Trace) -> Explanation:
+def explain(trace: "Trace") -> Explanation:
     """Return the `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
 
     Takes n log n time in the number of spans, and time in proportion to the number of
@@ -372,7 +370,7 @@ class Step(NamedTuple):
     end: float
 
 
-def critical_path(trace: Trace) -> list[Step]:
+def critical_path(trace: "Trace") -> list[Step]:
     """Return the critical path as `Step`s in the order of time; each begins where the one before it ends.
 
     The first begins at tick 0 and the last ends at the makespan, so their durations add

@@ -1,7 +1,5 @@
 """A schedule performed action by action: whether it can finish, and if not, which device waits for which."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +56,7 @@ class Stop:
         return f"{self.faults[0]}{f'; and {others} more fault' + 's' * (others > 1) if others else ''}"
 
 
-def play(schedule: Schedule) -> Progress | None:
+def play(schedule: "Schedule") -> "Progress | None":
     """Return None if all devices finish with everything done, else the `Progress` so far.
 
     This needs no clock: the order of each device is given, so *whether* all is done does
@@ -88,7 +86,7 @@ class Progress:
         done: for each stage and micro-batch, what has been done, as bits.
     """
 
-    def __init__(self, schedule: Schedule):
+    def __init__(self, schedule: "Schedule"):
         self._schedule, kinds = schedule, schedule.kinds
         self.left = list(map(deque, schedule.devices))
         self.lanes: list[deque[Action]] = [deque() for _ in schedule.devices]

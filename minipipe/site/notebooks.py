@@ -6,9 +6,11 @@ from base64 import b64decode
 from functools import cache
 from html import escape
 from io import BytesIO
+from operator import methodcaller
 from pathlib import Path
 
 from ..checks import write_text, write_whole
+from .pages import Shell
 
 NEEDED = ("nbconvert", "latex2mathml")
 INDEX = """<h1>The notebooks</h1>
@@ -17,7 +19,7 @@ To run them, change them and solve the exercises, install minipipe.</p>
 """
 
 
-def write_notebooks(paths, folder, shell):
+def write_notebooks(paths: list[Path], folder: Path, shell: Shell) -> int:
     """Write a page for each notebook, its pictures, and the table of all; return how many there are."""
     folder.mkdir(exist_ok=True)
     names = [path.stem for path in paths]
@@ -26,7 +28,7 @@ def write_notebooks(paths, folder, shell):
         title, body, pictures = page_of_notebook(path)
         titles.append(title)
         for name, picture in pictures.items():
-            write_whole(folder / name, lambda beside, picture=picture: beside.write_bytes(picture))
+            write_whole(folder / name, methodcaller("write_bytes", picture))
         body = f'<article class="notebook">{body}</article>{shell.links(names, number)}'
         head = '<link rel="stylesheet" href="../code.css">'
         write_text(folder / f"{path.stem}.html", shell.page(title, body, head, "../"))
@@ -36,7 +38,7 @@ def write_notebooks(paths, folder, shell):
     return len(paths)
 
 
-def cells_of(path):
+def cells_of(path: Path) -> list[dict]:
     """Return the cells of a notebook, a list of dicts; raise `ValueError` for a file that has none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -44,9 +46,9 @@ def cells_of(path):
         raise ValueError(f"{path} is not a notebook: {type(error).__name__}: {error}") from None
 
 
-def page_of_notebook(path):
+def page_of_notebook(path: Path) -> tuple[str, str, dict[str, bytes]]:
     """Return (the title of a notebook, its cells as HTML, {name: a picture, the bytes of a PNG})."""
-    cells, pictures = cells_of(path), {}
+    cells, pictures = cells_of(path), dict[str, bytes]()
     parts = [
         markdown("".join(cell["source"])) if cell["cell_type"] == "markdown"
         else _code(cell, f"{path.stem}_{number}", pictures)
@@ -62,7 +64,7 @@ def page_of_notebook(path):
     return heading[1] if heading else path.stem, body, pictures
 
 
-def markdown(source):
+def markdown(source: str) -> str:
     """Return a cell of Markdown as HTML, with its formulas as MathML."""
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
