@@ -120,7 +120,7 @@ def join_with_or(words: Iterable[str]) -> str:
 # The actions, and how they are written.
 
 class Fault(str):
-    """A sentence that says what is wrong with an order, and where.
+    """A sentence about one fault of an order, with its place.
 
     Args:
         words: the sentence.

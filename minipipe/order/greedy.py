@@ -165,8 +165,8 @@ class _Run:
             backwards.
 
     Of all actions that can begin, a device takes one that can begin first; of several,
-    one of the preferred kind; of several forwards, that of the last stage, and of
-    several backwards, that of the first stage, since these free memory soonest. W is
+    one of the preferred kind; of several forwards, the one on the last stage, and of
+    several backwards, the one on the first stage, since these free memory soonest. W is
     done only where the device would wait.
 
     It always finishes: with several stages on a device, a forward begins only if
