@@ -51,6 +51,19 @@ def test_the_readmes_page_of_python_runs_as_pasted(tmp_path, monkeypatch, capsys
     assert {path.name for path in tmp_path.iterdir()} > {"run.png", "compared.png"}
 
 
+def test_the_chinese_edition_has_the_same_code_and_links():
+    page = HOUSE / "notebooks" / "README.zh.md"
+    chinese = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", chinese, re.DOTALL | re.MULTILINE)
+    code, theirs = ([(kind, re.sub("#.*", "", text)) for kind, text in each] for each in (BLOCKS, blocks))
+    assert theirs == code, "change the code in both editions"
+    links, theirs = (
+        {link if "://" in link else (folder / link).resolve() for link in re.findall(r"\]\(([^#)]+)", text)}
+        for text, folder in ((README, HOUSE), (chinese, page.parent))
+    )
+    assert theirs ^ links == {(HOUSE / "README.md").resolve(), page.resolve()}  # each names the other one
+
+
 def test_the_readme_shows_what_the_small_file_prints(tmp_path):
     code = HOUSE / "minipipe" / "tiny.py"
     printed = subprocess.check_output([sys.executable, code], cwd=tmp_path, text=True)
