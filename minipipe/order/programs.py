@@ -175,6 +175,7 @@ class Closing:
         self._is_waited_for = "X" in schedule.kinds  # the end of a gather
         self._to_start = iter(self._started)
         self._coming: dict[int, str] = {}  # stage -> the name of the gather in flight
+        self._begun: dict[int, Action] = {}  # stage -> the last sum that no update has waited for
         self._over: set[str] = set()  # the names of sums that this device knows to be complete
 
     def around(self, perform: Callable[..., Program]) -> Callable[..., Program]:
@@ -186,7 +187,9 @@ class Closing:
         def perform_any(action, inputs):
             if action.kind in MEETING:
                 _, name = next(self._to_start)
-                if action.kind == "G" and self._is_waited_for:
+                if action.kind != "G":
+                    self._begun[action.stage] = action
+                elif self._is_waited_for:
                     self._coming[action.stage] = name
                 yield Send(f"the start of {name}", None, self._device)
                 return [NOTHING]
@@ -194,8 +197,9 @@ class Closing:
                 if part.stage in self._coming and RULES[part.kind].whole:
                     yield Receive(f"the end of {self._coming.pop(part.stage)}", self._device)
             if action.kind == "U":
-                if self._has_sums:
-                    yield from self._wait_for(self._sums if self._sum_tied else [action])
+                begun = self._begun.pop(action.stage, None)
+                if begun is not None:  # an order with faults may update without a sum
+                    yield from self._wait_for(self._sums if self._sum_tied else [begun])
                 yield from self._exchange_tied()
             return (yield from perform(action, inputs))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 from sampling import one_in
 
 import minipipe as mp
@@ -269,17 +269,18 @@ def goes_as_far_as_it_can(schedule, runs):
     done = {part for span in trace.spans for part in span.label.parts}
     for device, line in enumerate(schedule.devices):
         spans = [span.label for span in trace.spans_of(device, "compute")]
-        work = [action for action in line if action.kind != "A"]
-        assert spans == work[:len(spans)]
+        n_done = len(line) if runs else trace.stop.n_done[device]
+        assert spans == [action for action in line[:n_done] if action.kind != "A"]
         if not runs and not schedule.kinds & {"A", "U"}:
             standing = trace.stop.standing.get(device)
-            assert len(spans) == trace.stop.n_done[device] == (standing.position if standing else len(line))
+            assert n_done == (standing.position if standing else len(line))
             assert standing is None or standing.needs not in done
             assert standing is None or standing.action == line[len(spans)]
 
 
 @settings(max_examples=60)
 @given(changed_schedules())
+@example(Schedule.from_text(["0F0 0B0 0U0", "0F1 0B1 0A1 0U1"], copy_of=(0, 1)))  # a U without its A
 def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
     """And whoever reads one with faults says so with `ScheduleError`, and with nothing else."""
     runs, faults = comes_to_its_end(schedule), schedule.faults()
