@@ -351,7 +351,7 @@ def test_a_sentence_compares_two_runs_and_looks_at_more_micro_batches():
     trace, rival, longer = (mp.simulate(build(*of)) for of in sizes)
     assert trace.sentence(rival, longer) == (
         "1F1B takes 33 ticks, as many as GPipe, and is idle 27 % of the time. It keeps 4 micro-batches at "
-        f"once, and not 8. {WAIT} With 16 micro-batches it would be idle 16 % of the time."
+        f"once, and GPipe keeps 8. {WAIT} With 16 micro-batches it would be idle 16 % of the time."
     )
     assert ", 6 fewer than 1F1B, and is" in mp.simulate(build("zb-h1", 4, 8)).sentence(trace)
     assert rival.sentence().endswith("micro-batch 7, which first passes through devices 3, 2 and 1.")
