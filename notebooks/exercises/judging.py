@@ -263,7 +263,8 @@ def _same_numbers(left, right):
 def first_difference(title: str, yours: list, right: list) -> str:
     """Return a sentence about the first scene in which two lists of what was seen differ."""
     for place, (scene, expected) in enumerate(right):
-        is_word = scene.split()[0].isalpha() and scene.split()[0].islower()          # code stays as it is
+        first = scene.split()[0]
+        is_word = len(first) > 2 and first.isalpha() and first.islower()  # names such as dW, db stay
         words = scene[:1].upper() + scene[1:] if is_word else scene
         their_words, value = yours[place] if place < len(yours) else ("", None)
         if their_words == scene and same(value, expected):
@@ -277,7 +278,8 @@ def first_difference(title: str, yours: list, right: list) -> str:
         if is_numbers(value) and is_numbers(expected) and shape(value) != shape(expected):
             return f"{words}: yours has shape {shape(value)}, it must be {shape(expected)}."
         theirs, wanted = short(shown(value), 160), short(shown(expected), 160)
-        return f"{words}: yours is {theirs}, it must be {wanted}{_factor(value, expected)}."
+        factor = "" if words.startswith(("How many", "The number")) else _factor(value, expected)
+        return f"{words}: yours is {theirs}, it must be {wanted}{factor}."
     return f"{title} does more than it is asked for."
 
 

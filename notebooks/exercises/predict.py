@@ -74,6 +74,8 @@ def _written_out(text):
 
     >>> _written_out("12 ticks"), _written_out("1, F0"), _written_out("[96, 0.75]"), _written_out("1,437")
     (12, [1, 'F0'], [96, 0.75], 1437)
+    >>> _written_out("150 million times"), _written_out("1.5 thousand")
+    (150000000, 1500.0)
     """
     text = text.strip()
     if not text.startswith(("[", "(")):
@@ -84,10 +86,11 @@ def _written_out(text):
 
 def _number_in(text):
     """Return the number at the start of a text, if only a unit comes after it; else the text."""
-    found = re.fullmatch(r"(-?\d*\.?\d+(?:e-?\d+)?)(?: ?%| [a-zA-Z ]+)?", text)
+    found = re.fullmatch(r"(-?\d*\.?\d+(?:e-?\d+)?)(?: ?%| ([a-zA-Z]+)[a-zA-Z ]*)?", text)
     if found is None:
         return text
-    return int(found[1]) if found[1].lstrip("-").isdigit() else plain(float(found[1]))
+    times = {"thousand": 10**3, "million": 10**6, "billion": 10**9}.get(str(found[2]).lower(), 1)
+    return times * (int(found[1]) if found[1].lstrip("-").isdigit() else plain(float(found[1])))
 
 
 def _of_a_number(yours, right):

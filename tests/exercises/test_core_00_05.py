@@ -246,6 +246,8 @@ test_mistakes = are_named({
             (Z, "w1(x1) + w2(x2) + b", "stopped with TypeError"),
             ("z, a, L", "1, 2, 3, 4", "(z, a, L are three): yours is 4, it must be 3."),
             (LOSS, "1 - np.log(a)", "L at"),
+            (Z, "w1 * x1 + w2 * x1 + b", "z at (w1"),
+            ("1 / (1 + np.exp(-z))", "(np.exp(2 * z) - 1) / (np.exp(2 * z) + 1)", "tanh(z)"),
         ),
         (forward('    """Return z, a and L."""\n    ...'), "Not solved yet"),
     ],
@@ -254,13 +256,14 @@ test_mistakes = are_named({
             A_BACKWARD,
             ("a - y", "-1 / a if y == 1 else 1 / (1 - a)", "Your dz is da, handed on"),
             ("a - y", "(1 - a) * ((1 - y) / (1 - a) - y / a)", "Your slope of the sigmoid is 1 - a."),
+            ("a - y", "(a * (1 - a)) ** 2 * ((1 - y) / (1 - a) - y / a)", "Your dz is (a - y) a (1 - a)"),
         ),
     ],
     GRADIENT: [
         *edits(
             A_GRADIENT,
             ("mean", "sum", "m times too large: J is a mean"),
-            (MEANS, "0.5", "How many things gradient returns (dw, db are two): yours is 1"),
+            (MEANS, "0.5", "How many things gradient returns (dw, db are two): yours is 1, it must be 2."),
         ),
     ],
     LEARN: [
@@ -301,6 +304,7 @@ test_mistakes = are_named({
          "The number of values that backward returns: yours is one, it must be 3"),
         (linear("self.cache = A_prev.copy(); A_prev *= 0; return self.W @ self.cache + self.b"),
          "Whether forward leaves A_prev as it was: yours is False"),
+        (linear(end="self.W -= dW; return dA_prev, dW, db"), "changes W or b"),
         (linear(end="dZ /= 2; return dA_prev, dW, db"),
          "Whether backward leaves A_prev and dZ as they were: yours is [True, False]"),
         (linear().replace("np.sqrt(2 / n_prev)", "0.01"), "The W that Linear(3, 2, rng) draws"),
@@ -325,6 +329,7 @@ test_mistakes = are_named({
         (cost("D = A - Y; return np.sum(D * D) / m / 2"), "The number of values that cost returns: yours is"),
         (cost("J = 1 / (2 * m) * np.sum((A - Y) ** 2)\n    return J, (A - Y) / m"),
          "`J = 1 / (2 * m) * np.sum((A - Y) ** 2)`. In floats it may be right"),
+        (cost("D = A - Y; return 0.5 * m * np.sum(D * D), D / m"), "multiplied by m"),
         (cost("A -= Y; return np.sum(A * A) / m / 2, A / m"),
          "Whether A and Y are as they were: yours is [False, True]"),
     ],
@@ -367,7 +372,8 @@ def in_parts(layers, X, Y, M):
     return J, found
 """, "You run all forwards first"),
         (loop(add="layer.W = layer.W - 0.1 * dW; layer.b = layer.b - 0.1 * db"),
-         "Whether W and b stay as they are while the parts go through: yours is [False, False]"),
+         "You change W or b between two parts"),
+        (loop(m="M"), "divides by M, the number of parts"),
     ],
 })
 

@@ -168,7 +168,8 @@ test_mistakes = are_named({
         ("np.diag(p) - np.outer(p, p)", "np.outer(p, p) - np.diag(p)", "Your dS has the wrong sign"),
         ("len(Q) ** 0.5", "len(Q)", "You divide by d_h"),
         ("len(Q) ** 0.5", "1", "Your division by the root of d_h is missing"),
-        ("K @ dS /", "K @ dS.T /", "dQ, with d_h = 4 and T = 3: yours is"),
+        ("K @ dS /", "K @ dS.T /", "In your dQ, dS is turned round"),
+        ("Q @ dS.T", "Q @ dS", "In your dK, dS is not turned round"),
         ("[K @ dS / scale, ", "[", "values that attention_backward returns: yours is 2, it must be 3"),
     ),
 })

@@ -27,6 +27,8 @@ def of_clock(my):
         for ticks in ({"F": 1, "B": 2}, {"F": 3, "B": 4}):
             given = [list(order) for order in orders]
             actions = my.clock(given, ticks)
+            yield ("How many things each action has (device, kind, i, start, end are five)",
+                   sorted({len(action) for action in actions}))
             times = {(device, kind, i): [start, end] for device, kind, i, start, end in actions}
             for device, order in enumerate(orders):
                 for kind, i in order:
@@ -87,6 +89,12 @@ PARTS = [
             ("max(free[device], done[need])", "done[need]",
              "Your actions start as soon as what they need is there, even if the device still works: it "
              "does two things at once. Start at the later of the two."),
+            ("max(free[device], done[need])", "min(free[device], done[need])",
+             "Your actions start at the earlier of two moments: the device must be free, *and* what they "
+             "need must be over. Take the later."),
+            ("max(free[device], done[need])", "free[device] + done[need]",
+             "You add two moments. An action starts at the later of them: when the device is free, and "
+             "what it needs is over."),
             ("max(free[device], done[need])", "max(*free, done[need], 0)",
              "Your actions wait until all devices are free. Each waits for its own device alone."),
             ("max(free[device], done[need])", "max(free[device], done[need]) + (need is not None)",
@@ -101,6 +109,8 @@ PARTS = [
              "wait\")", "break",
              "Your clock ends quietly when each device waits for another, with actions left. Raise "
              "RuntimeError."),
+            ('raise RuntimeError(f"deadlock', 'raise ValueError(f"deadlock',
+             "Your clock finds the deadlock, but raises another error. Raise RuntimeError."),
             ("return sorted(actions, key=lambda action: (action[3], action[0]))", "return sorted(actions)",
              "The times are right, but your list is not sorted by start."),
             ("key=lambda action: (action[3], action[0])", "key=lambda action: (action[3], -action[0])",

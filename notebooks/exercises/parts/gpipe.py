@@ -40,6 +40,9 @@ def of_run(my):
     layers, X, Y = small_network(my, 4, (2, 2, 2, 2))
     result = my.run(layers, X, Y, 1, 1, in_turn)
     yield "how many things run returns (J, the stages, the actions)", how_many(result)
+    if how_many(result) == 3:
+        yield ("what the second thing that run returns is made of",
+               sorted({type(part).__name__ for part in result[1]}))
     forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
     yield "K = 2, M = 1, five layers of 2 units, without any backward: J", forward_alone[0]
     layers, X, Y = small_network(my, 4)
@@ -89,6 +92,12 @@ PARTS = [
              '[action for i in range(M) for action in (("F", i), ("B", i))]',
              "That is the naive order: each micro-batch comes back before the next one climbs."),
             ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
+             '[f"F{i}" for i in range(M)] + [f"B{i}" for i in reversed(range(M))]',
+             "Your actions are texts such as 'F0'. Write pairs, such as ('F', 0)."),
+            ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
+             '[("F", i) for i in range(K)] + [("B", i) for i in reversed(range(K))]',
+             "You count by K, the devices. Each device does F and B of each of the M micro-batches."),
+            ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
              '([("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]) * K',
              "You list all devices. The function is asked for one, and all have the same order."),
         ),
@@ -122,6 +131,8 @@ PARTS = [
              "You deal the layers out like cards. A stage is a run of consecutive layers."),
             ("Stage(list(part), recompute)", "Stage(list(part))",
              "Your stages are not told to recompute: hand `recompute` on to them."),
+            ("(J, stages, actions)", "(J, actions, stages)",
+             "Your run returns J, actions, stages: the order is J, stages, actions."),
             ("(J, stages, actions)", "(J / M, stages, actions)",
              "You divide J by M. Each part has been divided by the whole m already: their sum is J."),
         ),

@@ -222,7 +222,8 @@ def of_slope(my):
         yield "what is wrong with your runs", remark
         return
     passing = []
-    wrong = {"minus the cost": -1, "half the cost": 0.5, "1.1 times the cost": 1.1, "twice the cost": 2}
+    wrong = {"minus the cost": -1, "half the cost": 0.5, "1.01 times the cost": 1.01,
+             "1.1 times the cost": 1.1, "twice the cost": 2}
     for words, factor in wrong.items():
         passing.append(passes(my.slope_fits, with_cost_times(factor, version()))
                        or (not said and passes(my.slope_fits, with_cost_times(factor, near()))))
@@ -245,6 +246,8 @@ PARTS = [
             ("J, [whole], _ = my.run(layers, X, Y, 1, 1, my.gpipe)", CUT_TWICE,
              "Both of your runs are cut. Whatever cutting breaks, it breaks in both: one of them must be "
              "the whole, in one piece on one device."),
+            ("layers, X, Y = small(my, 7)", "return True",
+             "Your test never runs the pipeline `my`: it says True of every one."),
             ("3, 4, my.gpipe", "3, 1, my.gpipe",
              "Your test lets A, B, C and others pass: with M = 1 nothing is cut into parts. Take several "
              "micro-batches."),
@@ -324,6 +327,9 @@ PARTS = [
              "gives it in floats."),
             ("< 1e-5 * promised", "< 0.3 * promised",
              "Your test forgives too much: 1.1 times the cost passes. Let the two numbers differ by a very "
+             "small part of the promise, such as 1e-5 of it."),
+            ("< 1e-5 * promised", "< 0.05 * promised",
+             "Your test forgives too much: 1.01 times the cost passes. Let the two numbers differ by a very "
              "small part of the promise, such as 1e-5 of it."),
             ("< 1e-5 * promised", "< 0.6 * promised",
              "Your test forgives too much: half the cost passes. Either the two numbers agree to many "

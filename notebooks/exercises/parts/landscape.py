@@ -191,6 +191,8 @@ PARTS = [
              "You add the two slopes, and one may hide the other: each must be small by itself."),
             (ENOUGH, "if abs(dw) + abs(db) <= 0.02:",
              "You ask the sum of both sizes to be small: enough is when neither is above 0.02."),
+            (ENOUGH, "if np.hypot(dw, db) <= 0.02:",
+             "You ask the length of the gradient to be small: enough is when neither slope is above 0.02."),
             (ENOUGH, "if max(abs(dw), abs(db)) >= 0.02:",
              "You stop where it is steep: you are done when both slopes are *small*."),
             (ENOUGH, "if rate * max(abs(dw), abs(db)) <= 0.02:",

@@ -77,9 +77,9 @@ def _both_ways(layer, given, derivative, where, with_parameters):
     before = [layer.W.copy(), layer.b.copy()] if with_parameters else []
     handed = layer.backward(derivative)
     if with_parameters:
-        unchanged = list(map(np.array_equal, [layer.W, layer.b], before))
+        unchanged = all(map(np.array_equal, [layer.W, layer.b], before))
         yield "Whether backward leaves W and b as they were", unchanged
-        if not all(unchanged):
+        if not unchanged:
             return None
     yield "The number of values that backward returns", how_many(handed)
     for name, value in zip((f"d{into}", "dW", "db"), handed):
@@ -170,7 +170,7 @@ PARTS = [
              "its own output, dA_prev."),
             ("        return dA_prev, dW, db",
              "        self.W, self.b = self.W - dW, self.b - db\n        return dA_prev, dW, db",
-             "Your backward changes W and b. It only says how they should change: an update comes later, "
+             "Your backward changes W or b. It only says how they should change: an update comes later, "
              "once."),
             ("dZ @ self.cache.T", "dZ @ A_prev.T",
              "Your backward asks for `A_prev`, which it is not given: take it out of `self.cache`, where "
@@ -193,6 +193,8 @@ PARTS = [
              f"Your dA_prev and dW multiply entry by entry. {STAR}"),
             (ALL_PRODUCTS, ALL_PRODUCTS.replace("@", "*"),
              f"Your layer multiplies entry by entry, forward and backward. {STAR}"),
+            ("self.W @ A_prev + self.b", "(self.W @ A_prev + self.b).T",
+             "Your Z has samples as rows, as some libraries do. Here they are columns: W A_prev + b."),
             ("self.W @ A_prev + self.b", "self.W.T @ A_prev + self.b",
              "Your forward multiplies by W transposed. The rows of W are units already, so W A_prev is "
              "right as it is."),

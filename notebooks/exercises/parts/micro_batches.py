@@ -39,7 +39,9 @@ def of_in_parts(my):
         yield "The number of values that in_parts returns", how_many(handed)
         unchanged = [layer.W is W and layer.b is b and np.array_equal(W, old_W) and np.array_equal(b, old_b)
                      for layer, (W, b, old_W, old_b) in zip(layers[::2], before)]
-        yield "Whether W and b stay as they are while the parts go through", unchanged
+        yield "Whether W and b stay as they are while the parts go through", all(unchanged)
+        if not all(unchanged):
+            return
         J, gradients = handed
         where = f"of {m} samples in M = {M} parts"
         yield f"J {where}", J if is_numbers(J) else f"a {type(J).__name__}"
@@ -150,6 +152,11 @@ PARTS = [
             ("cost(A, Y_i, m)", "cost(A, Y_i, X_i.shape[1] * M)",
              "You take the mean of the parts' means. That is right if they are equal, but of 3, 3, 2, 2 "
              "samples, each counts 1/12 or 1/8 in place of 1/10. Divide by the m of the whole at once."),
+            ("cost(A, Y_i, m)", "cost(A, Y_i, M)",
+             "Your cost divides by M, the number of parts. It is m, the number of samples in all of them."),
+            (ADD, ADD + "                layer.W = layer.W - dW\n",
+             "You change W or b between two parts, so the next one meets other weights. Add up first: the "
+             "update comes after the last part."),
             ("X.shape[1]", "X.shape[0]",
              "Your m is the number of rows of X. Samples are columns."),
             ("X.shape[1]", "Y.shape[0]",
@@ -157,6 +164,8 @@ PARTS = [
             (ADD, LAST,
              "Your gradients are those of the last part alone: each part overwrites the one before. Add "
              "them up."),
+            ("sum_db + db", "db", "Your db is that of the last part alone. Add it up, as dW."),
+            ("sum_dW + dW", "dW", "Your dW is that of the last part alone. Add it up, as db."),
             ("J += J_i", "J = J_i",
              "Your J is that of the last part alone. The J of the whole is the sum over its parts."),
             (ADD, ADD.replace("gradients.get(layer, (0, 0))", "gradients[layer]"),

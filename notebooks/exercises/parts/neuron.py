@@ -58,6 +58,8 @@ PARTS = [
              "Your a falls when z grows: the exponent is -z, with its minus."),
             ("1 / (1 + np.exp(-z))", "1 / 1 + np.exp(-z)",
              "Your a is 1 + e^-z, above 1: brackets around 1 + np.exp(-z), since / comes before +."),
+            ("1 / (1 + np.exp(-z))", "np.tanh(z)",
+             "Your a is tanh(z), which goes from -1 to 1. The sigmoid goes from 0 to 1."),
             ("1 / (1 + np.exp(-z))", "z",
              "Your a is z itself, which may be below 0 or above 1. Squeeze it with the sigmoid first."),
             ("w1 * x1 + w2 * x2 + b", "w1 * x1 + w2 * x2", "Your z forgets the bias b."),
@@ -95,8 +97,8 @@ PARTS = [
             ("da = -y / a + (1 - y) / (1 - a)", "da = -y / a",
              "Your da is 0 for every zero (y = 0): the second term, with 1 - y, is missing."),
             ("da = -y / a + (1 - y) / (1 - a)", "da = a - y",
-             "You start from da = a - y and multiply by the slope of the sigmoid once more. "
-             "The derivative of L with respect to a has y / a in it."),
+             "Your dz is (a - y) a (1 - a), but a - y has the slope of the sigmoid in it already. "
+             "Multiply da, the derivative with y / a in it, by a (1 - a) once."),
             (BACK, "return dz, da * x1, da * x2, da",
              "Your dw1, dw2, db start from da and skip the sigmoid. What arrives at the sum is dz."),
             (BACK, "return dz, dz * x1, dz * x2, 1",

@@ -26,6 +26,8 @@ PARTS = [
             ("min(K - 1 - device, M)", "min(K - 1, M)",
              "All your devices warm up alike. Device d needs K - 1 - d forwards ahead, one for each device "
              "after it."),
+            ("min(K - 1 - device, M)", "M",
+             "Your devices do all forwards first, as in GPipe. Take turns as soon as the warm-up is over."),
             ("min(K - 1 - device, M)", "0",
              "Your devices have no warm-up: F0 B0 F1 B1 ... is the naive order."),
             ('("F", warm_up + i), ("B", i)', '("B", i), ("F", warm_up + i)',
@@ -34,6 +36,9 @@ PARTS = [
             ('return order + [("B", i) for i in range(M - warm_up, M)]', "return order",
              "Your order stops when the forwards are used up. As many backwards are left as there were "
              "forwards to warm up."),
+            ('("F", warm_up + i), ("B", i)', '("F", warm_up + i), ("B", warm_up + i)',
+             "In your turns the backward is that of the forward beside it. The oldest micro-batch comes "
+             "back first: B0, then B1."),
             ("for i in range(M - warm_up, M)", "for i in reversed(range(M - warm_up, M))",
              "At the end your backwards count down. In 1F1B the oldest micro-batch always comes back first."),
         ),

@@ -113,6 +113,9 @@ PARTS = [
             ("/ (2 * m)", "/ (2 * A.shape[1])",
              "Your J divides by its own number of samples. That is not always m: use the m that you are "
              "handed."),
+            ("/ (2 * m)", "/ 2 * m",
+             "Your J is divided by 2 and multiplied by m, since / and * go from left to right: write "
+             "(2 * m)."),
             (RETURN, RETURN.replace("2 * m", "2 * A.shape[1]").replace("/ m", "/ A.shape[1]"),
              "Your J and dA divide by the number of samples that they see. That is not always m: use the m "
              "that you are handed."),
@@ -169,12 +172,14 @@ PARTS = [
              "Your m is the number of rows of X. Samples are columns."),
             ("X.shape[1])", "Y.shape[0])",
              "Your m is the number of rows of Y. Samples are columns."),
+            ("    for layer in reversed(layers):", "    layers.reverse()\n    for layer in layers:",
+             "You turn the list round that you were handed, and it stays so. `reversed(layers)` does not."),
             ("X.shape[1])", "1)",
              "Your cost divides by 1: m is the number of samples, the columns of X."),
             ("return J, gradients", "return gradients, J",
              "Your function returns the gradients first. The order is (J, gradients)."),
             (TAIL, TAIL + "            layer.W, layer.b = layer.W - dW, layer.b - db\n",
-             "Your loop changes W and b on its way. It is asked for the gradients only; the update comes "
+             "Your loop changes W or b on its way. It is asked for the gradients only; the update comes "
              "later, once."),
         ),
         "a loop forward, a cost, and the same loop back.",
