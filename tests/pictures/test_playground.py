@@ -207,6 +207,8 @@ def test_a_limit_of_memory_that_is_broken_is_named():
     found = run({"schedule": "gpipe", "K": 2, "M": 4, "alive": "3 4"})
     assert found["memory"]["limits"] == [3, 4] and len(found["over"]) == 1
     assert "above the limit of 3" in found["over"][0]
+    found = run({"schedule": "gpipe", "K": 2, "M": 4, "alive": "0"})
+    assert (found["memory"]["limits"], len(found["over"])) == ([0, 0], 2)
 
 
 def test_what_cannot_be_had_is_refused_in_the_words_of_the_package():

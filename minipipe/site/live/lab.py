@@ -140,8 +140,9 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
     if settings["D"] == settings["T"] == 1:  # an order of one copy is edited alone
         found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule)
     each_limit = limits if isinstance(limits, list) else [limits] * K
-    found["memory"]["limits"] = limits and [*map(plain, each_limit)]
     causes, busy = trace.explain(), dict[str, float]()
+    is_limited = limits is not None
+    found["memory"]["limits"] = [*map(plain, each_limit)] if is_limited else None
     for span in trace.spans:
         if span.lane == COMPUTE:
             kind = "&".join(part.kind for part in parts_of(span.label))
@@ -152,7 +153,7 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
         "stages": schedule.n_stages,
         "busy": {kind: plain(ticks) for kind, ticks in busy.items()},
         "causes": {cause: plain(ticks) for cause, ticks in causes.totals().items()},
-        "over": [str(each) for each in schedule.faults(limits)] if limits and trace.stop is None else [],
+        "over": [str(each) for each in schedule.faults(limits)] if is_limited and trace.stop is None else [],
         "explanation": str(causes),
     }
 
