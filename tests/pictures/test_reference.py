@@ -17,6 +17,7 @@ if MISSING:
     pytest.skip(MISSING, allow_module_level=True)
 
 
+pytestmark = pytest.mark.filterwarnings("error:Error parsing type annotation")
 NAMES = [*mp.__all__, *reference.MORE]
 PYTHONS = {inspect.getdoc(value) for value in vars(builtins).values()}
 
