@@ -5,6 +5,7 @@ from collections import Counter
 from ..cluster import COMPUTE, SHOWS, Message, Trace, duration, lane_name, ticks
 from ..cluster.exchanges import call_of
 from ..cluster.record import in_a_sentence
+from ..cluster.trace import check_trace
 from ..order import peak_microbatches
 from ..order.actions import FORWARD, RULES
 
@@ -18,6 +19,13 @@ def sentence(trace: Trace, rival: Trace | None = None, longer: Trace | None = No
         rival: another run, with which its makespan is compared.
         longer: the same run with more micro-batches.
     """
+    for name, other in (("rival", rival), ("longer", longer)):
+        if other is not None:
+            check_trace(other)
+            if other.unit != trace.unit or other.stop is not None:
+                raise ValueError(
+                    f"{name} is {other!r}, beside {trace!r}: pass a run in {trace.unit} that comes to its end"
+                )
     title = trace.title or "The run"
     takes = duration(trace.makespan, trace.unit)
     if trace.stop is not None:
@@ -29,7 +37,8 @@ def sentence(trace: Trace, rival: Trace | None = None, longer: Trace | None = No
         ours, theirs = (max(peak_microbatches(one)) for one in (trace, rival))
         if ours != theirs:
             other = rival.title or "the other run"
-            found.append(f"It keeps {ticks(ours)} micro-batches at once, and {other} keeps {ticks(theirs)}.")
+            kept = f"{ticks(ours)} micro-batch{'es' * (ours != 1)}"
+            found.append(f"It keeps {kept} at once, and {other} keeps {ticks(theirs)}.")
     found += _largest_cause(trace)
     if longer is not None:
         n = _n_microbatches(longer)

@@ -354,6 +354,12 @@ def test_a_sentence_compares_two_runs_and_looks_at_more_micro_batches():
         f"once, and GPipe keeps 8. {WAIT} With 16 micro-batches it would be idle 16 % of the time."
     )
     assert ", 6 fewer than 1F1B, and is" in mp.simulate(build("zb-h1", 4, 8)).sentence(trace)
+    alone, waves = (mp.simulate(build(name, 1, 4)) for name in ("1f1b", "gpipe"))
+    assert "It keeps 1 micro-batch at once, and GPipe keeps 4." in alone.sentence(waves)
+    stopped = mp.simulate(["F0 B0", "B0 F0"], as_far_as_it_goes=True)
+    for other in (mp.simulate(build(*sizes[0]), mp.Costs(unit="seconds")), stopped):
+        with pytest.raises(ValueError, match="pass a run in ticks that comes to its end"):
+            trace.sentence(other)
     assert rival.sentence().endswith("micro-batch 7, which first passes through devices 3, 2 and 1.")
     idle = max(trace.idle, key=lambda idle: (idle.end - idle.start, -idle.device))
     assert [str(span.label) for span in trace.explain().blamed(idle)] == ["3B0", "2B0", "1B0"]
