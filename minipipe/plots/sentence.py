@@ -36,14 +36,17 @@ def sentence(trace: Trace, rival: Trace | None = None, longer: Trace | None = No
     if rival is not None and trace.makespan == rival.makespan:
         ours, theirs = (max(peak_microbatches(one)) for one in (trace, rival))
         if ours != theirs:
-            other = rival.title or "the other run"
             kept = f"{ticks(ours)} micro-batch{'es' * (ours != 1)}"
-            found.append(f"It keeps {kept} at once, and {other} keeps {ticks(theirs)}.")
+            found.append(f"It keeps {kept} at once, and {_title(rival)} keeps {ticks(theirs)}.")
     found += _largest_cause(trace)
     if longer is not None:
         n = _n_microbatches(longer)
         found.append(f"With {n} micro-batches it would be idle {_idle(longer)} of the time.")
     return " ".join(found)
+
+
+def _title(rival):
+    return rival.title or "the other run"
 
 
 def _idle(trace):
@@ -59,7 +62,7 @@ def _beside(trace, rival):
     """Return how the makespan compares with that of `rival`, between commas."""
     if rival is None:
         return ""
-    name, more = rival.title or "the other run", trace.makespan - rival.makespan
+    name, more = _title(rival), trace.makespan - rival.makespan
     if not more:
         return f", as many as {name},"
     return f", {ticks(abs(more))} {'more' if more > 0 else 'fewer'} than {name},"
