@@ -210,7 +210,8 @@ def rational(array: ArrayLike) -> np.ndarray:
         raise ValueError("NaN and infinity are not rational numbers: remove them from the array first")
     values = np.empty(array.shape, dtype=object)
     try:
-        values.flat = [Rational(value) for value in array.astype(object).flat]  # type: ignore[misc, assignment]  # NumPy has a setter
+        rationals = [Rational(value) for value in array.astype(object).flat]
+        values.flat = rationals  # type: ignore[misc, assignment]  # NumPy has a setter
     except (TypeError, ValueError):
         raise ValueError(f"{shown(array)} holds what is not a number: pass integers, or fractions") from None
     return values

@@ -124,7 +124,8 @@ class AsCode:
         Arrays, such as given parameters, are left out.
         """
         words: list[str] = []
-        for name, parameter in _parameters_of(type(self)).items():  # type: ignore[arg-type]  # classes have hashes
+        parameters = _parameters_of(type(self))  # type: ignore[arg-type]  # classes have hashes
+        for name, parameter in parameters.items():
             value = self.argument(name)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 words += map(repr, value)

@@ -52,7 +52,7 @@ def patience() -> float:
 
 
 def out_of_patience(lanes: Iterable[Lane], seconds: float) -> TimeoutError:
-    """Return a `TimeoutError` that names the lanes that wait, and the work of those that compute.
+    """Return a `TimeoutError` that names the waiting lanes, and the work of the computing lanes.
 
     Args:
         lanes: the `Lane`s. `starts` of a lane that computes is its Compute.

@@ -299,7 +299,9 @@ class SynchronisedBatchNorm(BatchNorm):
         """Return a `SynchronisedBatchNorm` of a copy of the layer."""
         return SynchronisedBatchNorm(self._layer.copy(*convert))
 
-    def forward(self, A_prev: np.ndarray) -> Generator[Any, Any, np.ndarray]:  # type: ignore[override]  # a program
+    def forward(  # type: ignore[override]  # a program
+        self, A_prev: np.ndarray
+    ) -> Generator[Any, Any, np.ndarray]:
         """Compute A from A_prev as a program, in training."""
         self.checked_input(A_prev)
         grouped, axes = self.groups(A_prev)
@@ -316,7 +318,9 @@ class SynchronisedBatchNorm(BatchNorm):
         self.cache = NormalizationCache(X, inverse, None), moments.n
         return self.scaled(X)
 
-    def backward_input(self, dZ: np.ndarray) -> Generator[Any, Any, np.ndarray]:  # type: ignore[override]  # a program
+    def backward_input(  # type: ignore[override]  # a program
+        self, dZ: np.ndarray
+    ) -> Generator[Any, Any, np.ndarray]:
         """Compute dA_prev from dZ as a program."""
         (X, inverse, _), n = self.cache
         self.cache = NormalizationCache(None, None, self._row_sums(dZ, X))

@@ -66,7 +66,8 @@ def confirm(found: Estimate) -> Confirmed:
         found: an `Estimate`, such as `plan(...).best`.
 
     Raises:
-        ValueError: `found` is not an `Estimate`, or its step stays too large.
+        ValueError: `found` is not an `Estimate`, its step stays too large, or its nodes
+            have fewer `rails` than GPUs.
 
     >>> from minipipe.planning import GPUS, MODELS, Nodes, plan
     >>> found = plan(MODELS["llama-7b"], Nodes(2, 4, GPUS["h100"], 450e9, 50e9), batch=64)
@@ -75,6 +76,11 @@ def confirm(found: Estimate) -> Confirmed:
     """
     if not isinstance(found, Estimate):
         raise ValueError(f"found={shown(found)} must be an Estimate, such as plan(...).best")
+    if found.nodes.rails < found.nodes.gpus:
+        raise ValueError(
+            f"rails={found.nodes.rails:g} with {found.nodes.gpus} GPUs in a node: the engine has a NIC "
+            "for each GPU, so leave rails out to confirm a plan"
+        )
     run = small_enough(found)
     model, nodes, choice, recipe = run.model, run.nodes, run.choice, run.recipe
     whole, n_segments = order_of(choice), segments_of(model, choice)

@@ -114,7 +114,7 @@ def _name(device, trace):
 
 
 def _longest_wait(trace, why, idle):
-    """Return who waits how long for what, and through which devices that passes first."""
+    """Return a sentence: which device waits, how long, for which message, and what delays the message."""
     name, label = _name(idle.device, trace), idle.message
     words = f"{name[0].upper()}{name[1:]} waits {duration(idle.end - idle.start, trace.unit)} for {label}"
     if type(label) is str or not hasattr(label, "microbatch"):

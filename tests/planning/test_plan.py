@@ -235,6 +235,9 @@ def test_the_engine_confirms_the_seconds_of_the_formulas():
             assert sent == pytest.approx(2 * 7 / 8 * n_bytes, rel=1e-6)
     with pytest.raises(ValueError, match="found=3 must be an Estimate"):
         confirm(3)
+    few = Nodes(2, 4, H100, 450e9, 50e9, rails=1)
+    with pytest.raises(ValueError, match="rails=1 with 4 GPUs in a node"):
+        confirm(estimate(MODELS["llama-7b"], few, 64, Choice(8, 1, 1, 2, 4, zero=2)))
 
 
 def test_half_a_ring_takes_the_ticks_that_the_engine_counts():
