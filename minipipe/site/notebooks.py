@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..checks import write_text, write_whole
 from .pages import Shell
+from .playground import PORT
 
 NEEDED = ("nbconvert", "latex2mathml")
 INDEX = """<h1>The notebooks</h1>
@@ -56,6 +57,7 @@ def page_of_notebook(path: Path) -> tuple[str, str, dict[str, bytes]]:
     ]
     body = re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", "\n".join(parts))
     body = body.replace('href="README.md"', 'href="index.html"')  # the list of all notebooks
+    body = body.replace(f"http://127.0.0.1:{PORT}/live/", "../live/")  # the playground of this site
     for link in set(re.findall(r'src="([^":]+)"', body)) - set(pictures):  # of a file beside the notebooks
         name = f"{path.stem}_{Path(link).name}"
         pictures[name] = _smaller((path.parent / link).read_bytes())

@@ -19,6 +19,7 @@ from ..plots.html import filled
 from ..schedules import SCHEDULES
 from .live import lab
 
+PORT = 8421  # of a site that is served, so that the notebooks' links find its playground
 PYODIDE = "https://cdn.jsdelivr.net/npm/pyodide@314.0.7/"
 FILES = {  # that a page loads from there: the bytes and the hash of each
     "pyodide.mjs": (17931, "Lp79fMwxa4n2BLtugpUAoQMlbxIdg8iCUiP1r3h7nJLkQjwlXT1JzZTeHVL+f4Dg"),
@@ -128,10 +129,17 @@ def archive_of_modules() -> bytes:
 
 
 def serve(folder: str | Path) -> None:
-    """Serve `folder` on the loopback address, at any free port, until it is interrupted."""
+    """Serve `folder` on the loopback address until it is interrupted.
+
+    The port is `PORT`, or any free one if another program has that.
+    """
     for ending, kind in ((".mjs", "text/javascript"), (".wasm", "application/wasm")):
         mimetypes.add_type(kind, ending)  # Python 3.10 does not know them, and browsers insist
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", PORT), handler)
+    except OSError:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with server:
         print(f"serving http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)", flush=True)
         server.serve_forever()

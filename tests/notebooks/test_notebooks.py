@@ -8,6 +8,7 @@ import json
 import re
 from base64 import b64encode
 from io import BytesIO
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from notebooks.template import NOTEBOOKS, ROOT, cells_of, source
 
 from exercises.folds import FOLD
 from minipipe.cli.main import main
+from minipipe.site.live import lab
+from minipipe.site.playground import PORT
 
 RUNS = [pytest.mark.notebooks, pytest.mark.slow]
 
@@ -189,3 +192,31 @@ def test_copies_for_a_class_lack_the_solutions_alone(tmp_path):
             assert old | {"source": 0} == new | {"source": 0}
     with pytest.raises(FileExistsError):
         refresh.main(["--without-solutions", str(ROOT / "notebooks")])
+
+
+SETTINGS = {"s": "schedule", "lat": "latency", "tr": "transfer", "grad": "gradients", "act": "activations"}
+WHOLE = {"K", "M", "D", "T", "zero"}
+
+
+def settings_of(address):
+    """The settings that the playground reads from the part of its address after the #."""
+    asked = {"K": 4, "M": 8, "s": "1f1b"} | dict(parse_qsl(address, strict_parsing=True))
+    asked.pop("vs", None)
+    if "own" in asked:
+        asked["own"] = asked["own"].replace("~", "\n").replace(".", " ")
+        asked["K"] = asked["own"].count("\n") + 1
+        asked["M"] = 1 + max(map(int, re.findall(r"\d+", asked["own"])))
+    return {SETTINGS.get(key, key): int(value) if key in WHOLE else value for key, value in asked.items()}
+
+
+def test_links_to_the_playground_open_the_run_of_their_cell():
+    link = re.compile(rf"\]\(http://127\.0\.0\.1:{PORT}/live/index\.html#([^)]*)\)")
+    links = [(path.stem, source(cell), address) for path in NOTEBOOKS for cell in cells_of(path)
+             for address in link.findall(source(cell))]
+    assert len({name for name, *_ in links}) >= 10
+    for name, words, address in links:
+        found = lab.run([settings_of(address), None])["runs"][0]
+        if "deadlock" in words:
+            assert found["faults"], (name, address)
+        else:
+            assert re.search(rf"(?<![\d.]){found['makespan']:g}(?![\d.]*\d)", words), (name, address)

@@ -168,7 +168,7 @@ Let $A_{prev}^T < 1$, and
 
 $$\\frac{a}{b}$$
 
-Next: [two](02_two.ipynb#there).
+Next: [two](02_two.ipynb#there). [Play](http://127.0.0.1:8421/live/index.html#s=gpipe&M=4).
 
 <details><summary>Hint</summary>
 
@@ -226,6 +226,7 @@ def test_pictures_look_the_same_in_less_space(page):
 @of_notebooks
 def test_links_between_notebooks_lead_to_their_pages(page):
     assert '<a href="02_two.html#there">' in page[1]
+    assert '<a href="../live/index.html#s=gpipe&amp;M=4">' in page[1]
 
 
 @of_notebooks
