@@ -10,6 +10,7 @@ from runpy import run_path
 from shutil import which
 
 import pytest
+from house import address
 
 import minipipe
 
@@ -95,6 +96,21 @@ def test_links_lead_somewhere(page):
 def anchor_of(heading):
     """Return the anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+# ---- one address ----
+
+def test_badges_and_first_cells_are_those_of_the_address():
+    for path, text in address.written(address.ADDRESS).items():
+        assert path.read_text(encoding="utf-8") == text, "python3 tests/house/address.py"
+
+
+def test_an_address_makes_badges_and_cells_that_clone_it():
+    place = "https://github.com/someone/minipipe"
+    for path, text in address.written(place).items():
+        there = address.with_badges if path.suffix == ".md" else address.with_first_cell
+        assert place in text and there(text, place) == text, path.name
+        assert there(text, "") == path.read_text(encoding="utf-8"), path.name
 
 
 # ---- one source for each command ----
