@@ -1,121 +1,35 @@
-"""The simulation of a schedule in copies and shards that exchange and hold given numbers of bytes."""
+"""The simulation of a schedule in replicas and shards that exchange and hold bytes."""
 
 import csv
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from io import StringIO
 from itertools import pairwise, product
 from math import lcm
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..checks import whole_number
-from ..cluster import Bytes, Compute, Counted, Link, Trace
+from ..cluster import Bytes, Counted, Link, Trace
 from ..collectives import Group, all_reduce
-from .actions import RULES
 from .changes import in_copies, with_all_reduce, with_zero
 from .costs import Costs
-from .programs import Wires, WithoutNumbers, cluster_of, programs_of_schedule
+from .programs import Wires, WithoutNumbers, cluster_of, perform_without_numbers, programs_of_schedule
 from .schedule import Schedule
 from .simulate import simulate
 
-EXCHANGING = "FRBI"  # kinds of work within which shards exchange activations, or the gradients of these
-
-
-class Volumes(NamedTuple):
-    """The bytes of each stage, as lists of whole numbers.
-
-    Args:
-        shared: those that the shards of a stage sum in each forward, and in each
-            backward, of a micro-batch.
-        gradients: those that copies of the network sum.
-        activations: those that a device keeps of a micro-batch from its forward to its
-            backward; (): not counted.
-        parameters: those that a device always holds.
-    """
-
-    shared: Sequence[int]
-    gradients: Sequence[int]
-    activations: Sequence[int] = ()
-    parameters: Sequence[int] = ()
-
-
-def simulate_volumes(
-    schedule: Schedule, costs: Costs, link: Link, volumes: Volumes, shards: int = 1
-) -> Trace:
-    """Return the `Trace` of a schedule whose stages exchange and hold the bytes of `volumes`.
-
-    Args:
-        schedule: a `Schedule`; several copies of the network exchange gradients.
-        costs: the ticks of each action, and the bytes of each message between stages.
-        link: the `Link` between any two devices.
-        volumes: the bytes of each stage.
-        shards: the number of devices for one of the schedule: they have consecutive
-            numbers, do the same actions, and sum `volumes.shared` after each forward
-            and backward.
-
-    >>> from ..schedules import gpipe
-    >>> simulate_volumes(gpipe(1, 1), Costs(), Link(bandwidth=1), Volumes([4], [0]), shards=2).makespan
-    11.0
-    """
-    n = shards * len(schedule.devices)
-    held = [Counted(parameters=0, activations=0) for _ in range(n)]
-    counts = bool(volumes.activations)
-    sent = costs.bytes_sent(schedule.n_stages)
-
-    def keep(device, action, sign):
-        """Count the bytes that an action keeps, before it (sign = 1), or frees, after it (sign = -1)."""
-        for part in action.parts if counts else ():
-            if part.alive * sign > 0:
-                held[device]["activations"] += sign * volumes.activations[part.stage]
-
-    def outlet(kind, stage, _):
-        """Return (what an action sends to the next stage, or back; {})."""
-        neighbour = stage + RULES[kind].way
-        is_inside = neighbour != stage and 0 <= neighbour < schedule.n_stages
-        return Bytes(sent[min(stage, neighbour)]) if is_inside else None, {}
-
-    def perform_on(device):
-        first = device - device % shards
-        group = Group(device - first, range(first, first + shards), f"shards of device {first // shards}: ")
-
-        def perform(action, inputs):
-            keep(device, action, 1)
-            yield Compute(action, keep, device, action, -1)
-            for part in action.parts if shards > 1 else ():
-                if part.kind in EXCHANGING:
-                    yield from all_reduce(group, Bytes(volumes.shared[part.stage]))
-            return [outlet(*part) for part in action.parts]
-
-        return perform
-
-    programs: list = [None] * n
-    for shard in range(shards):
-        wires = Wires(schedule, ranks=range(shard, n, shards))
-        places = [(stage, device) for device in wires.ranks for stage in wires.stages_on(device)]
-        stages = {place: WithoutNumbers(volumes.gradients[place[0]]) for place in places}
-        programs[shard::shards] = programs_of_schedule(wires, perform_on, stages)
-        for stage, device in places if counts else ():
-            held[device]["parameters"] += volumes.parameters[stage]
-    holdings = [partial(Counted, each) for each in held] if counts else None
-    shares = [n_stages for n_stages in schedule.stages_on for _ in range(shards)]
-    return cluster_of(programs, schedule, costs, link, holdings, shares=shares).run()
-
-
-# Simulations with ticks instead of bytes, and with a table of layers.
-
-COLUMNS = ("F", "I", "W", "sent", "activations", "parameters")  # of a profile; the first three it must have
+EXCHANGING = "FRBI"  # kinds of work within which shards sum activations, or gradients of these
+# columns of a profile, which must have the first three
+COLUMNS = ("F", "I", "W", "sent", "activations", "parameters")
 
 
 def stages_of_profile(text: str, n_stages: int) -> dict[str, list]:
     """Return {column: its number for each stage} of a CSV with a row for each layer.
 
     Args:
-        text: a table with the `COLUMNS` F, I and W, in ticks. It may have the others,
-            in bytes: those that a layer sends on, keeps of a micro-batch, and always
-            holds.
-        n_stages: the number of stages; layers are dealt out as equally as possible.
+        text: a table with the `COLUMNS` F, I and W, in ticks. The others, in bytes, may
+            be left out: what a layer sends on, keeps of a micro-batch, always holds.
+        n_stages: the number of stages, which get equally many layers if possible.
 
     >>> stages_of_profile("F, I, W, sent\\n1, 1, 1, 8\\n2, 1, 0.5, 4", 1)["W"]
     [Fraction(3, 2)]
@@ -141,22 +55,23 @@ def simulate_split(
     schedule: Schedule, costs: Costs, latency: Any = 0, transfer: Any = 0, *, copies: int = 1,
     zero: int = 0, shards: int = 1, gradients: Any = 0, activations: Any = 0, profile: str | None = None,
 ) -> Trace:
-    """Return the `Trace` of a schedule in several copies and shards, by the ticks that exchanges take.
+    """Return the `Trace` of a schedule in several replicas and shards.
 
     Args:
-        schedule: a `Schedule` of one copy of the network. Alone, it is run as far as it
-            goes; in copies or shards it must have no faults.
+        schedule: the `Schedule` of one replica. Alone, it is run as far as it goes; in
+            replicas or shards it must have no faults.
         costs: the ticks of each action.
         latency: ticks between the end of a transfer and the arrival.
         transfer: ticks for which a message between stages occupies its link.
-        copies: D, the copies of the network. They sum gradients by all-reduces.
-        zero: the level of ZeRO among the copies; 0: none.
-        shards: T, the shards of each layer.
+        copies: D, the replicas of the network, which all-reduce their gradients.
+        zero: the level of ZeRO among the replicas; 0: none.
+        shards: T, the shards of each layer: T devices with consecutive numbers for one
+            of the schedule do the same actions.
         gradients: ticks that a link would need for all gradients of a device.
         activations: ticks that a link would need for all that the shards of a device
-            sum in a forward.
-        profile: a CSV as for `stages_of_profile`: it has the costs, devices hold its
-            bytes, and `transfer` belongs to the largest message.
+            sum in a forward, and again in a backward.
+        profile: a CSV as for `stages_of_profile`. It replaces `costs`, devices hold its
+            bytes, and `transfer` is that of its largest message.
 
     >>> from ..schedules import gpipe
     >>> print(simulate_split(gpipe(2, 4), Costs(), copies=2, gradients=4).makespan)
@@ -187,13 +102,65 @@ def simulate_split(
     elif copies > 1 and "U" not in whole.kinds:
         whole = with_all_reduce(whole)
     shared, summed = ([int(unit * each / n) for n in schedule.sharing] for each in (activations, gradients))
-    trace = simulate_volumes(whole, costs, link, Volumes(shared, summed, *held), shards)
+    trace = _traced(whole, costs, link, shards, shared, summed, *held)
     trace.names = names_in_split(copies, len(schedule.devices), shards)
     return trace
 
 
+def _traced(schedule, costs, link, shards, shared, gradients, activations=(), parameters=()):
+    """Run a schedule whose stages exchange and hold bytes; return its `Trace`.
+
+    Args:
+        shared: for each stage, the bytes that its shards sum in each forward, and in
+            each backward, of a micro-batch.
+        gradients: those that its replicas sum.
+        activations: those that a device keeps of a micro-batch until its backward; left
+            out, no bytes are counted.
+        parameters: those that a device always holds.
+    """
+    n = shards * len(schedule.devices)
+    held = [Counted(parameters=0, activations=0) for _ in range(n)]
+    work = perform_without_numbers(costs, schedule.n_stages)
+
+    def keep(device, action, sign):
+        """Count what an action keeps, before it (sign = 1), or frees, after it (-1)."""
+        for part in action.parts if activations else ():
+            if part.alive * sign > 0:
+                held[device]["activations"] += sign * activations[part.stage]
+
+    def perform_on(device):
+        first = device - device % shards
+        group = Group(device - first, range(first, first + shards), f"shards of device {first // shards}: ")
+
+        def perform(action, inputs):
+            keep(device, action, 1)
+            results = yield from work(device)(action, inputs)
+            keep(device, action, -1)
+            for part in action.parts if shards > 1 else ():
+                if part.kind in EXCHANGING:
+                    yield from all_reduce(group, Bytes(shared[part.stage]))
+            return results
+
+        return perform
+
+    programs: list = [None] * n
+    for shard in range(shards):
+        wires = Wires(schedule, ranks=range(shard, n, shards))
+        places = [(stage, device) for device in wires.ranks for stage in wires.stages_on(device)]
+        stages = {place: WithoutNumbers(gradients[place[0]]) for place in places}
+        programs[shard::shards] = programs_of_schedule(wires, perform_on, stages)
+        for stage, device in places if activations else ():
+            held[device]["parameters"] += parameters[stage]
+    holdings = [partial(Counted, each) for each in held] if activations else None
+    shares = [n_stages for n_stages in schedule.stages_on for _ in range(shards)]
+    return cluster_of(programs, schedule, costs, link, holdings, shares=shares).run()
+
+
 def names_in_split(copies: int, devices: int, shards: int) -> list[str]:
-    """Return the names of rows, by copy (d), device of a copy (p) and shard (t); [] with one such axis.
+    """Return the names of the rows of a picture; [] where only one size is above 1.
+
+    Args:
+        copies, devices, shards: the sizes: replicas (d), devices of one (p), shards (t).
 
     >>> names_in_split(1, 2, 2)
     ['device 0: p0 t0', 'device 1: p0 t1', 'device 2: p1 t0', 'device 3: p1 t1']
