@@ -89,7 +89,7 @@ def compare(options: Namespace) -> None:
             refused.append(f"{one}: {error}")
     found = comparison.compare(*schedules, costs=costs, link=link)
     K, M = len(schedules[0].devices), schedules[0].n_microbatches
-    print(f"{K} devices, {M} micro-batches, costs of a device {costs.to_text()}\n\n{found}")
+    print(f"{K} devices, {M} micro-batches, costs of a device {options.costs}\n\n{found}")
     for words in refused:
         print(f"left out: {words}")
     if options.output:

@@ -11,7 +11,7 @@ The schedules that have a name are in `minipipe.schedules`.
 from .actions import Action, Fault, Overlap, ScheduleError, ScheduleWarning
 from .changes import (
     RECOMPUTE, costs_in_segments, in_copies, in_segments, with_all_reduce, with_recompute, with_updates,
-    with_zero, without_overlaps,
+    with_zero,
 )
 from .costs import Costs
 from .counting import alive_microbatches, peak_microbatches, peak_versions, staleness
@@ -26,5 +26,5 @@ __all__ = [
     "ScheduleWarning", "Standing", "Stop",
     "alive_microbatches", "best_schedule", "costs_in_segments", "greedy_schedule", "in_copies", "in_segments",
     "peak_microbatches", "peak_versions", "simulate", "staleness", "with_all_reduce", "with_recompute",
-    "with_updates", "with_zero", "without_overlaps",
+    "with_updates", "with_zero",
 ]

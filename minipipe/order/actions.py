@@ -1,7 +1,7 @@
 """The kinds of work, what each of them needs and gives, and the actions that make up an order."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..checks import shown
@@ -259,31 +259,19 @@ def _parse_part(part, word, device):
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))
 
 
-# A readable list of faults.
+def listing(faults: Iterable[str]) -> str:
+    """Return `faults`, one line for those of a kind: the first, and how many more.
 
-MOST = 20  # faults shown in a message
+    Faults are of one kind if they differ only in numbers, actions and quoted words.
 
-
-def listing(faults: Sequence[str]) -> str:
-    """Return `faults`, one a line; of more than 20, some of each kind, and how many more there are.
-
-    Faults are of one kind if they differ only in their numbers and actions.
-
-    >>> print(listing(["device 0 is slow", "device 1 is slow"]))
-    - device 0 is slow
-    - device 1 is slow
-    >>> print(listing([*(f"device {r} is slow" for r in range(1000)), "stage 1 is lost"])[-66:])
-    device 18 is slow
+    >>> print(listing(["device 0 is slow", "device 1 is slow", "stage 1 is lost"]))
+    - device 0 is slow (and 1 more like it)
     - stage 1 is lost
-    - and 981 more, of these kinds
     """
-    if len(faults) > MOST:
-        kinds: dict[str, int] = {}
-        for place, fault in enumerate(faults):
-            kinds.setdefault(re.sub(r"\d+[A-Z]\d+|\d+", "#", fault), place)
-        first = list(kinds.values())[:MOST]
-        others = [place for place in range(len(faults)) if place not in first]
-        shown = sorted(first + others[:MOST - len(first)])
-        like = "of these kinds" if len(kinds) <= MOST else "of these kinds and others"
-        faults = [*(faults[place] for place in shown), f"and {len(faults) - MOST} more, {like}"]
-    return "\n".join(f"- {fault}" for fault in faults)
+    kinds: dict[str, list[str]] = {}
+    for fault in faults:
+        kinds.setdefault(re.sub(r"'[^']*'|\d+[A-Z]\d+|\d+", "#", fault), []).append(fault)
+    lines = []
+    for first, *others in kinds.values():
+        lines.append(f"- {first} (and {len(others)} more like it)" if others else f"- {first}")
+    return "\n".join(lines)

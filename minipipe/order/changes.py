@@ -57,19 +57,6 @@ def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
     return replace(schedule, devices=tuple(devices), name=schedule.name + RECOMPUTE[mode])
 
 
-def without_overlaps(schedule: Schedule) -> Schedule:
-    """Return `schedule` with the forward of each overlap before its backward, as two actions.
-
-    >>> from .schedule import Schedule
-    >>> print(without_overlaps(Schedule.from_text(["F0 0F1&0B0 B1"])))
-    device 0: 0F0 0F1 0B0 0B1
-    """
-    devices = tuple(
-        tuple(schedule.parts(device)) for device in range(len(checked_schedule(schedule).devices))
-    )
-    return replace(schedule, devices=devices, name=schedule.name + "+apart")
-
-
 def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     """Return the schedule of `n` copies of the network, each on devices of its own: data parallelism.
 

@@ -209,20 +209,6 @@ class Costs:
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
 
-    def to_text(self) -> str:
-        """Return all costs that were given, as `from_text` reads them.
-
-        >>> Costs(F=12.5, I=13, W=9).to_text()
-        'F=12.5,B=22,I=13,W=9'
-        """
-        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in NO_COSTS}
-        given = {name: _as_list(cost) for name, cost in given.items() if cost is not None}
-        if given["message_bytes"] == [0]:
-            del given["message_bytes"]
-        texts = {name: "/".join(str(as_float(one)) for one in cost) for name, cost in given.items()}
-        by = {"by": "device"} if self.by == "device" else {}
-        return ",".join(f"{name}={text}" for name, text in (texts | by).items())
-
     def table(self, sharing: Iterable[int], beside: Iterable[float] = ()) -> dict[str, list]:
         """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that a clock cannot keep.
 
@@ -285,8 +271,8 @@ class Costs:
                 faults leaves out.
             stages_on: for each device, how many stages share it.
 
-        >>> Costs(F=[1, 3], B=2, by="device").by_stage([0, 1, 1, 0], [2, 2]).to_text()
-        'F=0.5/1.5/1.5/0.5,B=2'
+        >>> Costs(F=[2, 6], B=2, by="device").by_stage([0, 1, 1, 0], [2, 2]).F
+        [1, 3, 3, 1]
         """
         if self.by == "stage":
             return self

@@ -231,7 +231,7 @@ def stop_of(schedule: Schedule) -> Stop | None:
         schedule.validate()
     progress = play(schedule)
     if progress is None:  # only the closing actions are wrong
-        return Stop(found, list(map(len, schedule.devices)), {}, [])
+        return Stop(found, list(map(len, schedule.devices)), {})
     return progress.stop(found)
 
 

@@ -1,36 +1,17 @@
 """The schedules with a name, and their facts. They are found in the files of `minipipe.schedules`."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from inspect import currentframe, signature
 from pathlib import Path
-from typing import Any
 
 from ..checks import shown, spelled
 from ..registry import Registry
 from .actions import ScheduleWarning
 
 COSTS = "F", "B", "I", "W", "c"
-
-
-def check_parameters(name: str, function: Callable | None, which: str, allowed: Sequence[str]) -> None:
-    """Raise `ValueError` unless a closed form takes K, M and some of the `allowed`, or is None.
-
-    Args:
-        name: the name of the fact.
-        function: the closed form.
-        which: what the allowed ones are, for the error.
-        allowed: names of parameters.
-    """
-    if function is None:
-        return
-    parameters = [*signature(function).parameters]
-    if parameters[:2] != ["K", "M"] or not {*parameters[2:]} <= {*allowed}:
-        raise ValueError(
-            f"{name} takes {', '.join(parameters)}: use K, M, and {which} {', '.join(allowed)}"
-        )
 
 
 @dataclass(frozen=True)
@@ -67,8 +48,13 @@ class ScheduleFacts:
     flush: bool = True
 
     def __post_init__(self):
-        check_parameters("makespan", self.makespan, "of the costs", COSTS)
-        check_parameters("alive", self.alive, "of the others", ("device",))
+        for name, may_have in (("makespan", COSTS), ("alive", ("device",))):
+            form = getattr(self, name)
+            parameters = ["K", "M"] if form is None else [*signature(form).parameters]
+            if parameters[:2] != ["K", "M"] or not {*parameters[2:]} <= {*may_have}:
+                raise ValueError(
+                    f"{name} takes {', '.join(parameters)}: use K, M, and of the others {', '.join(may_have)}"
+                )
 
     def ticks(
         self, K: int, M: int, F: float = 1, I: float = 1, W: float = 1, c: float = 0
@@ -194,15 +180,6 @@ def _with_note(name):
         ScheduleWarning, stacklevel=level,
     )
     return ours
-
-
-def stages_per_device(name: Any) -> int:
-    """Return how many stages the schedule called `name` has on each device; 1 for what is not a name.
-
-    >>> stages_per_device("zb-v"), stages_per_device("1f1b")
-    (2, 1)
-    """
-    return SCHEDULES.facts[name_of(name)].stages_per_device if is_name(name) else 1
 
 
 def is_name(name: object) -> bool:

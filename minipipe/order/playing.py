@@ -42,14 +42,11 @@ class Stop:
         faults: the `Fault`s of the order.
         n_done: for each device, how many actions of its line it has done.
         standing: {device: its `Standing`} of the devices that have not finished.
-        circle: devices that wait for each other, each for the next one and the last for
-            the first; or [].
     """
 
     faults: list[Fault]
     n_done: list[int]
     standing: dict[int, Standing]
-    circle: list[int]
 
     def __str__(self) -> str:
         others = len(self.faults) - 1
@@ -171,8 +168,7 @@ class Progress:
         n_done = [len(line) - len(left) for line, left in zip(self._schedule.devices, self.left)]
         # a device that has done its line stops in its communication lane
         by_device = {place[0]: places[place] for place in sorted(places, reverse=True)}
-        circle = [standing.device for standing in self.circle(places)]
-        return Stop(list(faults), n_done, dict(sorted(by_device.items())), circle)
+        return Stop(list(faults), n_done, dict(sorted(by_device.items())))
 
     def standing(self) -> dict[tuple[int, bool], Standing]:
         """Return {(device, whether its communication lane has stopped): `Standing`} of all that have."""

@@ -384,7 +384,11 @@ class Schedule:
         return faults(self, most_alive)
 
     def validate(self, most_alive: float | Sequence[float] | None = None) -> Schedule:
-        """Return this schedule, or raise `ScheduleError` with its faults, at most 20. See `faults`."""
+        """Return this schedule; raise `ScheduleError` if it has `faults`.
+
+        Args:
+            most_alive: as for `faults`.
+        """
         found = self.faults(most_alive)
         if found:
             raise ScheduleError(f"the schedule {self.name!r} cannot run:\n{listing(found)}", found)

@@ -16,7 +16,7 @@ from .controllable_memory import v_half, v_min
 from .bidirectional import chimera, dualpipe, dualpipe_v
 from .asynchronous import pipedream, pipedream_2bw, pipedream_vertical
 
-from ..order.names import SCHEDULES, is_name, name_of, names_having, stages_per_device
+from ..order.names import SCHEDULES, is_name, name_of, names_having
 from ..order.reading import build, names_for
 
 _BUILT = {builder.__name__: builder for builder in SCHEDULES.load().values()}
@@ -27,7 +27,7 @@ __all__ = [
     "dualpipe_v", "eager_one_f_one_b", "gpipe", "gpipe_fifo", "interleaved_one_f_one_b",
     "interleaved_zero_bubble", "is_name", "looped_breadth_first", "naive", "name_of", "names_for",
     "names_having", "one_f_one_b", "pipedream", "pipedream_2bw",
-    "pipedream_vertical", "stages_per_device", "v_half", "v_min",
+    "pipedream_vertical", "v_half", "v_min",
     "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v",
 ]
 __all__ += sorted(_BUILT.keys() - {*__all__})

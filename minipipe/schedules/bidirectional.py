@@ -33,8 +33,7 @@ def dualpipe_v(devices: int, microbatches: int) -> Schedule:
     A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W,
     with F, B and F&B those of both stages together and F&B between max(F, B) and F + B,
     the device that is idle longest is idle for (K - 1)(F&B + B - 3W) / 2 ticks.
-    `without_overlaps` gives M (F + B) + (K - 1) F / 2 ticks for I <= W, I <= F <= B. K
-    + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must
+    K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must
     be at least 2K, or `ValueError`.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)

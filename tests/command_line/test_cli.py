@@ -222,11 +222,11 @@ def test_check_says_that_a_schedule_is_right_or_all_of_its_faults(capsys, tmp_pa
     assert status == 2 and "has microbatches=8, not microbatches=9" in complaint
     table.write_text("".join("".join(f"{s}F{i}," for i in range(99)) + "\n" for s in range(2)))
     status, out, _ = run(capsys, f"check {table}")
-    assert status == 1 and "\n198 faults:\n" in out and out.endswith("\n- and 178 more, of these kinds\n")
+    assert status == 1 and "\n198 faults:\n" in out and "more like it)" in out
     table.write_text("0F0,0X0\n0Y0,\n")
     status, _, complaint = run(capsys, f"check {table}")
     assert status == 2 and "malformed cells: 2" in complaint
-    assert "row 2 (rank 1), column 1: '0Y0'" in complaint
+    assert "row 1 (rank 0), column 2: '0X0' is not an action (and 1 more like it)" in complaint
 
 
 def test_check_compares_a_named_schedule_with_its_formulas(capsys):

@@ -24,7 +24,7 @@ from minipipe.checks import spelled
 from minipipe.cluster import ports
 from minipipe.order import Schedule, ScheduleError, ScheduleWarning, peak_microbatches, with_recompute
 from minipipe.schedules import (
-    SCHEDULES, build, is_name, name_of, names_for, names_having, stages_per_device,
+    SCHEDULES, build, is_name, name_of, names_for, names_having,
 )
 from minipipe.site.writing import page_of_schedule, words_of
 
@@ -106,8 +106,7 @@ def test_its_name_is_found_in_any_spelling_and_by_other_names(name):
     """One rule for `build`, networks, `compare` and `check`: case, spaces, "_" and "-" do not matter."""
     for other in name.upper(), name.replace("-", "_"), name.replace("-", " ").title(), name.replace("-", ""):
         assert name_of(other) == name and is_name(other), other
-    v = FACTS[name].stages_per_device
-    assert build(name.upper(), 2, 4) == build(name, 2, 4) and stages_per_device(name.upper()) == v
+    assert build(name.upper(), 2, 4) == build(name, 2, 4)
     for other, source in FACTS[name].also.items():
         assert source and spelled(other, SCHEDULES) is None, f"{other!r} is one of our names"
         words = f"the schedule {other.lower()!r} is called {name!r} here (that name is from {source})"
@@ -293,7 +292,7 @@ def test_a_schedule_of_a_notebook_works_by_its_name(monkeypatch):
 def test_a_closed_form_of_unknown_costs_is_refused_at_once():
     with pytest.raises(ValueError) as refused:
         SCHEDULES("mine", makespan=lambda K, M, F, R: M, alive=None, source="no known paper")
-    assert str(refused.value) == "makespan takes K, M, F, R: use K, M, and of the costs F, B, I, W, c"
+    assert str(refused.value) == "makespan takes K, M, F, R: use K, M, and of the others F, B, I, W, c"
     with pytest.raises(ValueError) as refused:
         SCHEDULES("mine", makespan=None, alive=lambda K, M, r: M, source="no known paper")
     assert str(refused.value) == "alive takes K, M, r: use K, M, and of the others device"

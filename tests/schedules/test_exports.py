@@ -117,9 +117,8 @@ def test_all_malformed_cells_are_named_at_once():
     assert lines[0].startswith(
         "malformed cells: 7; write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B"
     )
-    assert lines[1:4] == [
-        "- row 1 (rank 0), column 2: '0Q0' is not an action",
-        "- row 2 (rank 1), column 2: '1F' is not an action",
+    assert lines[1:] == [
+        "- row 1 (rank 0), column 2: '0Q0' is not an action (and 5 more like it)",
         "- row 2 (rank 1), column 3: '(1F0;1I0)OVERLAP_F_B' is not one forward with one backward B",
     ]
 

@@ -14,7 +14,7 @@ from sampling import one_in
 import minipipe as mp
 from minipipe.order import (
     Action, Schedule, ScheduleError, in_copies, peak_microbatches, peak_versions, staleness, with_all_reduce,
-    with_recompute, with_updates, without_overlaps,
+    with_recompute, with_updates,
 )
 from minipipe.schedules import (
     SCHEDULES, build, chimera, dualpipe, dualpipe_v, eager_one_f_one_b, gpipe, interleaved_one_f_one_b,
@@ -59,18 +59,18 @@ def test_an_index_on_one_device_only_is_to_blame_itself(lines, n_microbatches, f
     assert (schedule.n_microbatches, schedule.faults()) == (n_microbatches, faults)
 
 
-def test_a_message_shows_twenty_faults_at_most_of_each_kind_some():
+def test_a_message_has_one_line_for_each_kind_of_fault():
     lines = [" ".join(f"F{i}" for i in range(500)), "F0 F0 B0 " + " ".join(f"F{i}" for i in range(1, 500))]
     first, second = Schedule.from_text(lines).devices
-    schedule = Schedule((first, (*second, Action("Q", 1, 1))), 2, 500)
     with pytest.raises(ScheduleError) as caught:
-        schedule.validate()
-    _, *shown, last = str(caught.value).splitlines()
-    faults = schedule.faults()
-    assert len(shown) == 20 and last == f"- and {len(faults) - 20} more, of these kinds" and len(faults) > 990
-    assert [f"- {fault}" for fault in faults if f"- {fault}" in shown] == shown     # in their order
-    for word in ("is of unknown kind 'Q'", "1F0 2 times (duplicated)", "0B0 (missing)"):
-        assert any(word in line for line in shown), word
+        Schedule((first, (*second, Action("Q", 1, 1))), 2, 500).validate()
+    _, *shown = str(caught.value).splitlines()
+    assert [line[2:60] for line in shown] == [
+        "device 1: 1Q1 is of unknown kind 'Q': use F, B, I, W, R, A",
+        "device 0 never does 0B0 (missing): every stage needs F and",
+        "device 1 does 1F0 2 times (duplicated): once is enough",
+    ]
+    assert len(caught.value.faults) == 1001 and shown[1].endswith(" (and 998 more like it)")
 
 
 @pytest.mark.parametrize("lines, words", [
@@ -125,7 +125,7 @@ def test_a_fault_knows_its_place_and_a_deadlock_is_drawn_up_to_where_it_stops():
     ]
     stop = trace.stop
     assert "drain" not in [idle.reason for idle in trace.idle]
-    assert (stop.n_done, stop.circle, str(stop)) == ([3, 1, 1], [1, 2], stop.faults[0])
+    assert (stop.n_done, str(stop)) == ([3, 1, 1], stop.faults[0])
     assert [(str(each.action), str(each.needs), each.source) for each in stop.standing.values()] == [
         ("0B0", "1B0", 1), ("1B0", "2B0", 2), ("2F1", "1F1", 1)
     ]
@@ -390,16 +390,6 @@ def test_dualpipe_and_dualpipe_v_are_idle_as_their_form_says(costs):
                 assert max(idle) == factor * (FB + B - 3 * W), (schedule.name, K, M)
                 assert FB < F + B or len(set(idle)) == 1, (schedule.name, K, M)
                 assert peak_microbatches(trace) == [peak] * K
-
-
-@pytest.mark.parametrize("costs", one_in(2, [(1, 1, 1), (1, 1, 3), (3, 2, 2), (3, 1, 2)]))
-def test_dualpipe_v_without_overlaps_has_the_makespan_of_zb_v(costs):
-    """I <= W and I <= F <= B."""
-    F, I, W = costs
-    for K in range(1, 5):
-        for M in (2 * K, 2 * K + 1, 4 * K):
-            T, peak = counted(without_overlaps(dualpipe_v(K, M)), F, I, W)
-            assert T == M * (F + I + W) + Fraction(K - 1, 2) * F and peak == [K + Fraction(1, 2)] * K, (K, M)
 
 
 def test_three_bubbles_of_the_schedules_in_a_v():
