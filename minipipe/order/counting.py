@@ -80,16 +80,6 @@ def staleness(schedule: Schedule) -> list[list[int]]:
     return stale
 
 
-def check_versions(schedule: Schedule) -> None:
-    """Raise `ScheduleError` for faults, `ValueError` for updates without `versions`."""
-    checked_schedule(schedule).validate()
-    if "U" in schedule.kinds and not schedule.versions:
-        raise ValueError(
-            f"the schedule {schedule.name!r} updates weights but does not say which ones it works with: pass "
-            "versions, for each stage a row with the number of updates in the weights for each micro-batch"
-        )
-
-
 def peak_versions(schedule: Schedule) -> list[int]:
     """Return for each stage the most versions of its weights that it must keep at once.
 

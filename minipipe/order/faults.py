@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from .actions import (
-    CLOSING, FORWARD, INPUT, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, Fault, adding,
+    CLOSING, FORWARD, INPUT, MEETING, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, Fault, adding,
     join_with_or,
 )
 from .costs import as_float, divide_exactly, one_for_each
@@ -29,58 +29,41 @@ if TYPE_CHECKING:
 # a `G` gathers the parameters.
 
 def wrong_closings(schedule: Schedule) -> list:
-    """Return the faults of the closing actions of an order that has no other faults."""
-    if not schedule.kinds & CLOSING:
+    """Return the faults of the closing actions of a `schedule` that has no other faults."""
+    kinds = schedule.kinds
+    if not kinds & CLOSING:
         return []
-    found: list = list(_parts_out_of_place(schedule))
-    if found:
-        return found
+    if kinds & {"S", "G", "X"} and ("A" in kinds or not {"S", "U"} <= kinds or schedule.versions):
+        return ["an order with S, G or X has an S and a U for each stage, no A, no versions: see with_zero"]
     parts_of: dict[tuple[int, int], list] = {}
     for device, part, _ in schedule.walk():
         parts_of.setdefault((device, part.stage), []).append(part)
+    found: list = []
     for (device, _), parts in parts_of.items():
         found += [(device, *fault) for fault in _closing_faults_of_stage(schedule, parts)]
-    if "S" in schedule.kinds and not found:
-        in_parts = "X" in schedule.kinds
-        for (device, stage), parts in parts_of.items():
-            found += [(device, *fault) for fault in _faults_of_parameters(stage, parts, in_parts)]
-        for stage in range(schedule.n_stages):
-            found += _unequal_meetings(stage, schedule.holders(stage), "G", parts_of)
-    sums = adding(SUMMED, schedule.kinds)
-    for stage in range(schedule.n_stages) if not (sums and found) else ():
+    sums = adding(SUMMED, kinds)
+    if found and sums:
+        return found
+    if "S" in kinds:
+        for (device, _), parts in parts_of.items():
+            found += [(device, *fault) for fault in _missing_parameters(parts, "X" not in kinds)]
+    for stage in range(schedule.n_stages):
         devices = schedule.holders(stage)
-        unequal = _unequal_meetings(stage, devices, sums[0], parts_of) if sums else []
-        found += unequal
+        for kind in sorted(kinds & MEETING):
+            numbers = [sum(part.kind == kind for part in parts_of[device, stage]) for device in devices]
+            if len(set(numbers)) > 1:
+                found.append(
+                    f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[kind].name}s of stage "
+                    f"{stage}: all start each of them together, so put equally many on each"
+                )
         if len(devices) > 1 and not sums:
             found.append(
                 f"stage {stage} is on devices {_text_of(devices)}, so an update needs the sum of their "
                 "gradients: put an A before each U, as with_all_reduce does"
             )
-        elif not unequal and len(devices) == 1 and "S" in schedule.kinds:
-            found.append(
-                f"stage {stage} is on device {devices[0]} alone, so an S has nobody to share it with: leave "
-                "out S, G and X"
-            )
+        elif len(devices) == 1 and "S" in kinds:
+            found.append(f"stage {stage} is on device {devices[0]} alone: leave out its S, G and X")
     return found
-
-
-def _parts_out_of_place(schedule):
-    """Yield a fault for S with A, S without U, S with versions, and G or X without S."""
-    kinds = schedule.kinds
-    if "A" in kinds and "S" in kinds:
-        yield "the order adds gradients up by A and by S: use one of them for all stages"
-    if "S" in kinds and "U" not in kinds:
-        yield (
-            "an S leaves each device a part of the sum, which only its own update can apply: put a U and a G "
-            "behind each S, as with_zero does"
-        )
-    if "S" in kinds and schedule.versions:
-        yield "an S needs an order whose weights do not change on the way: leave out versions, or use A"
-    for kind, does in (("G", "a G gathers"), ("X", "an X leaves")):
-        if kind in kinds and "S" not in kinds:
-            yield (
-                f"{does} what devices update in parts: put an S in the place of each A, or leave out {kind}"
-            )
 
 
 def _closing_faults_of_stage(schedule, parts):
@@ -108,7 +91,7 @@ def _closing_faults_of_stage(schedule, parts):
             yield part, (
                 f"{part} comes after {updated}, so the order updates weights but does not say which ones it "
                 "works with: pass versions, for each stage a row with the number of updates in the weights "
-                "for each micro-batch, or put the update behind the stage's last backward"
+                "for each micro-batch, or put the update after the stage's last backward"
             )
         if kind in sums:
             summed = part
@@ -124,7 +107,7 @@ def _closing_faults_of_stage(schedule, parts):
             if summed and summed not in refused:
                 refused.add(summed)
                 yield summed, (
-                    f"{summed} comes before {part}, whose gradient it leaves out: put it behind the stage's "
+                    f"{summed} comes before {part}, whose gradient it leaves out: put it after the stage's "
                     "last backward"
                 )
     left_out = {"U": "U" in schedule.kinds and updated not in refused} | dict.fromkeys(sums, not summed)
@@ -132,55 +115,31 @@ def _closing_faults_of_stage(schedule, parts):
         yield None, (
             f"no {RULES[kind].name} of stage {stage} takes in micro-batch{'es' * (len(gradients) > 1)} "
             f"{_text_of(sorted(gradients))}: an order with some {kind} has all of them, so put "
-            f"{stage}{kind}{max(gradients)} behind the stage's last backward"
+            f"{stage}{kind}{max(gradients)} after the stage's last backward"
         )
 
 
-def _faults_of_parameters(stage, parts, in_parts):
-    """Yield (action, fault) if a device lacks parameters, or has all already, when an action begins.
+def _missing_parameters(parts, at_ends):
+    """Yield (action, fault) for the first of a stage's `parts` that lacks parameters, or has too many.
 
     Args:
-        in_parts: whether the device has only its own shard at the beginning and at the
-            end, as in an order with X. Without X, it has all parameters then.
+        at_ends: whether the device has all parameters at the beginning and at the end,
+            as in an order without X; otherwise only its own shard.
     """
-    whole, last = not in_parts, None
+    whole = at_ends
     for part in parts:
-        rule, kind = RULES[part.kind], part.kind
-        if rule.whole and not whole:
-            since = "" if last is None else f" since {last}"
-            remedy = "leave it out" if kind == "X" else f"put {part._replace(kind='G')} before it"
+        rule = RULES[part.kind]
+        if rule.whole not in (None, whole):
+            before, has = ("G", "only its own shard") if rule.whole else ("X", "all")
             yield part, (
-                f"{part} needs all parameters of its stage, but the device has its own part{since}: {remedy}"
+                f"{part} comes when the device has {has} of the parameters: leave it out, or put "
+                f"{part._replace(kind=before)} before it"
             )
             return
-        if rule.whole is False and whole:
-            free = f"leave it out, or put {part._replace(kind='X')} before it"
-            remedy = free if in_parts else "put it behind their update"
-            yield part, f"{part} gathers parameters of which the device has all: {remedy}"
-            return
-        if rule.leaves is not None:
-            whole, last = rule.leaves, part
-    if whole and in_parts:
-        yield last, (
-            f"{last} leaves the parameters whole at the end: put {last._replace(kind='X')} behind their last "
-            "use"
-        )
-    elif not whole and not in_parts:
-        yield last, (
-            f"each device has updated a part of stage {stage} by {last}, which no G sends to the others: "
-            f"put {last._replace(kind='G')} behind it"
-        )
-
-
-def _unequal_meetings(stage, devices, kind, parts_of):
-    """Return [a fault] if some devices start more exchanges of this kind than others, else []."""
-    numbers = [sum(part.kind == kind for part in parts_of[device, stage]) for device in devices]
-    if len(set(numbers)) <= 1:
-        return []
-    return [
-        f"devices {_text_of(devices)} have {_text_of(numbers)} {RULES[kind].name}s of stage {stage}: each of "
-        "them is a meeting of all, so put equally many on each"
-    ]
+        whole = whole if rule.leaves is None else rule.leaves
+    if whole != at_ends:
+        kind = "G" if at_ends else "X"
+        yield part, f"{part} is the last of its stage: put {part._replace(kind=kind)} after it"
 
 
 def _text_of(numbers):

@@ -227,11 +227,11 @@ class Progress:
         lanes, mine = self.lanes, self.lanes[device][0]
         others = [r for r in self._holders[mine.stage] if not lanes[r] or lanes[r][0][:2] != mine[:2]]
         other = others[0]
-        behind = [*lanes[other], *self.left[other]]
-        needs = next((action for action in behind if action[:2] == mine[:2]), None)
+        left = [*lanes[other], *self.left[other]]
+        needs = next((action for action in left if action[:2] == mine[:2]), None)
         words = f"device {device} cannot end {mine}, which device {other} does not start for its stage"
         if needs is not None:
-            words = f"device {device} cannot end {mine} before {needs} on device {other}, behind {behind[0]}"
+            words = f"device {device} cannot end {mine} before {needs} on device {other}, after {left[0]}"
         return Standing(device, self._schedule.position_of[device, mine], mine, needs, other, True, words)
 
 

@@ -20,7 +20,7 @@ from ..order import (
     with_zero,
 )
 from ..order.actions import MEETING
-from ..order.counting import check_versions, updates
+from ..order.counting import updates
 from ..order.reading import build, registered_name, said_by
 from ..partitioning.partition import counts_of, cut_into_stages
 from ..partitioning.solvers import equal_counts
@@ -343,4 +343,3 @@ def _check_stream(order, n_stages, n, n_batches):
                     f"{stage}, but mini-batch {number} is {mini_batch}: "
                     "put one U behind the last backward of each"
                 )
-    check_versions(order)

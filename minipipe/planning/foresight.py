@@ -9,7 +9,7 @@ from ..cluster import Bytes, Compute, Counted
 from ..cluster.requests import Program
 from ..collectives.group import Group, cut_into_chunks
 from ..order.actions import CLOSING, FORWARD, RULES, UPDATED, WEIGHT
-from ..order.counting import check_versions, updates
+from ..order.counting import updates
 from ..order.programs import NOTHING, Wires, gather_parameters
 from ..order.schedule import Schedule
 from ..order.simulate import FORESIGHTS
@@ -305,7 +305,6 @@ def _microbatches_per_update(schedule):
     """Return the number of micro-batches in each update."""
     if not schedule.asynchronous:
         return schedule.n_microbatches
-    check_versions(schedule)
     sizes = {len(applied) for *_, applied in updates(schedule)}
     if len(sizes) > 1:
         raise ValueError(

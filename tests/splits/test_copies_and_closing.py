@@ -88,7 +88,7 @@ def test_any_schedule_with_updates_can_be_changed_further(data, K, M):
 # ---- every fault
 
 TWO = dict(copy_of=(0, 1))           # two copies, each with one micro-batch
-BEHIND = "put it behind the stage's last backward"
+AFTER = "put it after the stage's last backward"
 
 
 @pytest.mark.parametrize("lines, fields, faults", [
@@ -98,7 +98,7 @@ BEHIND = "put it behind the stage's last backward"
     (["F0 B0 U0 A0"], {}, ["device 0: 0A0 comes after 0U0, which needs it"]),
     (["F0 B0 A0 A0"], {}, ["device 0 does 0A0 2 times (duplicated): once is enough"]),
     (["F0 F1 B0 A0 B1"], {}, [
-        f"device 0: 0A0 comes before 0B1, whose gradient it leaves out: {BEHIND}"]),
+        f"device 0: 0A0 comes before 0B1, whose gradient it leaves out: {AFTER}"]),
     (["F0 F1 B0 B1 A0"], {}, [
         "device 0: 0A0 comes after the backward of micro-batch 1, whose gradient it would add up, too: put "
         "it before that, or write 0A1"]),
@@ -106,13 +106,13 @@ BEHIND = "put it behind the stage's last backward"
         "device 0: 0U1 applies gradients that no all-reduce has added up: put 0A1 before it"]),
     (["0F0 1F0 1B0 1A0 0B0"], {}, [
         "device 0: no all-reduce of stage 0 takes in micro-batch 0: an order with some A has all of them, so "
-        "put 0A0 behind the stage's last backward"]),
+        "put 0A0 after the stage's last backward"]),
     (["F0 B0 U0", "F0 B0"], {}, [
         "device 1: no update of stage 1 takes in micro-batch 0: an order with some U has all of them, so put "
-        "1U0 behind the stage's last backward"]),
+        "1U0 after the stage's last backward"]),
     (["F0 F1 F2 B2 U2 B0 B1"], dict(versions=[(0, 0, 0)]), [
         "device 0: no update of stage 0 takes in micro-batches 0, 1: an order with some U has all of them, "
-        "so put 0U1 behind the stage's last backward"]),
+        "so put 0U1 after the stage's last backward"]),
     (["F0 B0 A0 U0", "F0 B0 U0 A0"], {}, ["device 1: 1A0 comes after 1U0, which needs it"]),
     (["F0 B0 A0 U0", "F0 B0 U0"], {}, [
         "device 1: 1U0 applies gradients that no all-reduce has added up: put 1A0 before it"]),
@@ -121,10 +121,10 @@ BEHIND = "put it behind the stage's last backward"
         "as with_all_reduce does"]),
     (["0F0 0B0 0A0", "0F1 0B1"], TWO, [
         "device 1: no all-reduce of stage 0 takes in micro-batch 1: an order with some A has all of them, so "
-        "put 0A1 behind the stage's last backward"]),
+        "put 0A1 after the stage's last backward"]),
     (["0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2", "0F1 0F3 0B1 0B3 0A3 0U3"],
      dict(copy_of=(0, 1, 0, 1), versions=[(0, 0, 1, 0)]), [
-        "devices 0, 1 have 2, 1 all-reduces of stage 0: each of them is a meeting of all, so put equally "
+        "devices 0, 1 have 2, 1 all-reduces of stage 0: all start each of them together, so put equally "
         "many on each"]),
 ])
 def test_every_fault_of_an_all_reduce_or_an_update_is_named(lines, fields, faults):
@@ -148,7 +148,7 @@ def test_updates_before_the_last_backward_need_versions(lines, late, update):
     assert first == (
         f"device 0: {late} comes after {update}, so the order updates weights but does not say which ones it "
         "works with: pass versions, for each stage a row with the number of updates in the weights for each "
-        "micro-batch, or put the update behind the stage's last backward"
+        "micro-batch, or put the update after the stage's last backward"
     )
     assert len(others) == len(lines) - 1
     for use in (mp.simulate, staleness, peak_versions, Schedule.to_csv):
@@ -177,8 +177,8 @@ def crossed(first="0A0 1A0", second="1A1 0A1"):
 def test_all_reduces_in_different_orders_are_a_deadlock():
     assert crossed("1A0 0A0").faults() == []
     assert crossed().faults() == [
-        "deadlock: device 0 cannot end 0A0 before 0A1 on device 1, behind 1A1, and device 1 cannot end 1A1 "
-        "before 1A0 on device 0, behind 0A0: start the exchanges in the same order of stages on all devices"
+        "deadlock: device 0 cannot end 0A0 before 0A1 on device 1, after 1A1, and device 1 cannot end 1A1 "
+        "before 1A0 on device 0, after 0A0: start the exchanges in the same order of stages on all devices"
     ]
 
 
@@ -197,7 +197,7 @@ def test_an_update_and_an_all_reduce_can_deadlock():
     lines = ["0F0 1F1 1B1 1A1 1U1 0F2 0B0 0B2 0A2 0U2", "0F1 1F0 1B0 1F2 1B2 1A2 1U2 0B1 0A1 0U1"]
     assert Schedule.from_text(lines, copy_of=(0, 1, 0)).faults() == [
         "deadlock: device 0 cannot start 1U1 before 1A1 is over, and device 0 cannot end 1A1 before 1A2 on "
-        "device 1, behind 1F2, and device 1 cannot start 1F2 before 0F2 on device 0"
+        "device 1, after 1F2, and device 1 cannot start 1F2 before 0F2 on device 0"
     ]
 
 

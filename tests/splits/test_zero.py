@@ -170,24 +170,25 @@ SECOND = "0F1 0B1 0S1 0U1 0G1"  # the right order of device 1, in stages 1 and 2
 THIRD = "0G1 0F1 0X1 0G1 0B1 0X1 0S1 0U1"  # and in stage 3
 
 
+KINDS = "an order with S, G or X has an S and a U for each stage, no A, no versions: see with_zero"
 FAULTS = [
-    ("0F0 0B0 0S0 0U0", SECOND, "a part of stage 0 by 0U0, which no G sends to the others: put 0G0"),
-    ("0F0 0B0 0S0 0G0 0U0", SECOND, "0G0 gathers .* device has all: put it behind their update"),
+    ("0F0 0B0 0S0 0U0", SECOND, "0U0 is the last of its stage: put 0G0 after it"),
+    ("0F0 0B0 0S0 0G0 0U0", SECOND, "0G0 comes when the device has all of the parameters: leave it out"),
     ("0F0 0B0 0U0 0S0 0G0", SECOND, "device 0: 0S0 comes after 0U0, which needs it"),
-    ("0F0 0B0 0A0 0U0 0G0", "0F1 0B1 0A1 0U1 0G1", "a G gathers what devices update in parts"),
-    ("0F0 0B0 0S0", "0F1 0B1 0S1", "an S leaves each device a part of the sum"),
-    ("0F0 0B0 0A0 0U0", SECOND, "the order adds gradients up by A and by S"),
+    ("0F0 0B0 0A0 0U0 0G0", "0F1 0B1 0A1 0U1 0G1", KINDS),
+    ("0F0 0B0 0S0", "0F1 0B1 0S1", KINDS),
+    ("0F0 0B0 0A0 0U0", SECOND, KINDS),
     ("0F0 0B0 0U0 0G0", SECOND, "0U0 applies gradients that no reduce-scatter has added up: put 0S0"),
     ("0S0 0F0 0B0 0U0 0G0", SECOND, "0S0 comes before the gradient of micro-batch 0 is complete"),
-    ("0F0 0B0 0S0 0U0 0G0 0G0", SECOND, "0G0 gathers parameters of which the device has all"),
-    ("0G0 0F0 0X0 0B0 0S0 0U0", THIRD, "device 0: 0B0 needs all parameters of its stage, but the device has "
-     "its own part since 0X0: put 0G0 before it"),
-    ("0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0F0 needs all .* has its own part: put 0G0 before it"),
-    ("0G0 0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0G0 gathers .* leave it out, or put 0X0 before it"),
-    ("0G0 0F0 0B0 0X0 0X0 0S0 0U0", THIRD, "0X0 needs all .* since 0X0: leave it out"),
-    ("0G0 0F0 0B0 0X0 0S0 0U0 0G0", THIRD, "0G0 leaves the parameters whole at the end: put 0X0 behind"),
-    ("0G0 0F0 0B0 0X0 0S0 0U0", THIRD, "devices 0, 1 have 1, 2 gathers of stage 0: each of them is a"),
-    ("0F0 0B0 0A0 0X0 0U0", "0F1 0B1 0A1 0U1", "an X leaves what devices update in parts: put an S in"),
+    ("0F0 0B0 0S0 0U0 0G0 0G0", SECOND, "0G0 comes when the device has all of the parameters"),
+    ("0G0 0F0 0X0 0B0 0S0 0U0", THIRD, "device 0: 0B0 comes when the device has only its own shard of the "
+     "parameters: leave it out, or put 0G0 before it"),
+    ("0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0F0 comes when .* only its own shard"),
+    ("0G0 0F0 0G0 0B0 0X0 0S0 0U0", THIRD, "0G0 comes when .* leave it out, or put 0X0 before it"),
+    ("0G0 0F0 0B0 0X0 0X0 0S0 0U0", THIRD, "0X0 comes when .* only its own shard .*: leave it out"),
+    ("0G0 0F0 0B0 0X0 0S0 0U0 0G0", THIRD, "0G0 is the last of its stage: put 0X0 after it"),
+    ("0G0 0F0 0B0 0X0 0S0 0U0", THIRD, "devices 0, 1 have 1, 2 gathers of stage 0: all start each"),
+    ("0F0 0B0 0A0 0X0 0U0", "0F1 0B1 0A1 0U1", KINDS),
 ]
 
 
@@ -208,7 +209,7 @@ def crossed(level, kind):
 
 @pytest.mark.parametrize("level, kind, words", [
     (1, "S", r"deadlock: .*1S0.*0S1.*same order of stages"),
-    (3, "G", "device 0 cannot end 0G0 before 0G1 on device 1, behind 1G1"),
+    (3, "G", "device 0 cannot end 0G0 before 0G1 on device 1, after 1G1"),
 ])
 def test_exchanges_in_different_orders_are_named_as_deadlock(level, kind, words):
     with pytest.raises(ScheduleError, match=words):
