@@ -5,7 +5,6 @@ there, since its file states its examples. What every layer has to keep holds fo
 has layers of the models as well.
 """
 
-import math
 from functools import total_ordering
 
 import numpy as np
@@ -203,9 +202,6 @@ class Dual:
 
     def tanh(self):
         return self._through(self.value.tanh(), 1 - self.value.tanh() ** 2)
-
-    def erf(self):
-        return self._through(self.value.erf(), 2 * Rational(1 / math.sqrt(math.pi)) * (-self.value**2).exp())
 
     def sqrt(self):
         return self._through(self.value.sqrt(), 1 / (2 * self.value.sqrt()))

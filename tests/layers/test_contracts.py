@@ -363,7 +363,7 @@ def test_a_layer_keeps_all_promises(name):
 OTHER = {  # a value that is no default, for each optional argument that layers of the package have
     "stride": 4, "padding": 1, "dilation": 2, "groups": 2, "bias": False, "output_padding": 1, "epsilon": 0.5,
     "momentum": 0.5, "p": 0.25, "negative_slope": 0.5, "causal": True, "dropout": 0.25,
-    "n_hidden": 3, "how": "concat", "tie": "name", "initialization": xavier, "approximate": "none",
+    "n_hidden": 3, "how": "concat", "tie": "name", "initialization": xavier,
 }
 BESIDE = {"output_padding": {"stride": 2}}
 NEEDED = {"widths": [1], "shape": (2, 3), "kernel_size": 3}  # other sizes are 4, and the rest an example's

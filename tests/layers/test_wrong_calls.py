@@ -114,7 +114,6 @@ def test_wrong_arguments_of_layers_and_models_are_refused():
         (lambda: mp.Pad([1, 1]).forward(np.zeros((1, 2, 3))),
          "needs A_prev of 4 axes, channels, 2 spatial and samples, got (1, 2, 3)"),
         # activations and normalisation
-        (lambda: mp.GELU(approximate="erf"), "approximate='erf' must be one of 'tanh', 'none'"),
         (lambda: mp.Dropout(1), "p=1 must be at least 0 and below 1, the probability of 0"),
         (lambda: mp.GroupNorm(4, 6), "n_groups=4 does not divide the n=6 channels: use a divisor of 6"),
         (lambda: mp.LayerNorm(2, epsilon=0),
