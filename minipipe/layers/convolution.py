@@ -4,7 +4,6 @@ from __future__ import annotations  # so that help() shows names, not what they 
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from ..arrays import Gradients, Shape, row_sums
 from ..checks import truth, whole_number
 from .layer import LAYERS, Layer, as_dtype_of, he
 from .through import in_one_piece
-from .windows import (
-    WINDOW_ARGUMENTS, PerAxis, Windows, convolve, convolve_transposed, correlate, per_axis, shortest,
-)
+from .windows import PerAxis, Windows, convolve, convolve_transposed, correlate
 
 
 class Kernel(Layer):
@@ -22,9 +19,18 @@ class Kernel(Layer):
 
     Args:
         in_channels, out_channels: channels of A_prev and of Z.
-        windows: the `Windows` of the kernel.
-        groups: the number of groups of channels; each has its own product.
+        kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
+            padding and dilation.
+        stride: positions from one window to the next.
+        padding: zeros on both sides of an axis; "same" keeps the length at stride 1,
+            with an odd zero at the end.
+        dilation: positions from one entry of the kernel to the next.
+        groups: output channel o sees only the in_channels / groups input channels of
+            its own group.
         bias: whether b is added.
+
+    Defaults are PyTorch's. Options out of range, and a kernel that does not fit into
+    A_prev, raise `ValueError`.
     """
 
     n_axes: int  # the number of spatial axes
@@ -34,7 +40,8 @@ class Kernel(Layer):
     output_lengths: Callable[[Shape], Shape]  # of the spatial axes of Z, from those of A_prev
 
     def __init__(
-        self, in_channels: int, out_channels: int, windows: Windows, groups: int, bias: bool
+        self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,
+        padding: PerAxis | str = 0, dilation: PerAxis = 1, groups: int = 1, bias: bool = True,
     ):
         in_channels = whole_number("in_channels", in_channels, 1)
         out_channels = whole_number("out_channels", out_channels, 1)
@@ -45,7 +52,9 @@ class Kernel(Layer):
                 f"and out_channels={out_channels}: use a divisor of {math.gcd(in_channels, out_channels)}"
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.windows, self.bias = windows, truth("bias", bias)
+        self.windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
+        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        self.bias = truth("bias", bias)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         n_prev = self.in_channels // self.groups * math.prod(self.windows.kernel_size)
@@ -73,9 +82,6 @@ class Kernel(Layer):
             )
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
 
-    def argument(self, name: str) -> Any:
-        return self.windows.argument(name) if name in WINDOW_ARGUMENTS else super().argument(name)
-
     def parameter_shapes(self) -> tuple:
         shape_of_b = self.out_channels, *(1,) * (self.n_axes + 1)
         return self.shape_of_W(), shape_of_b if self.bias else None
@@ -88,22 +94,10 @@ class Convolution(Kernel):
     *windows, m). The position p and the entry i of the kernel have one index per
     spatial axis; a position outside A_prev counts as 0.
 
-    Args:
-        in_channels, out_channels: C and O.
-        kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
-            padding and dilation.
-        stride: positions from one window to the next.
-        padding: zeros on both sides of an axis; "same" keeps the length, with an odd
-            zero at the end.
-        dilation: positions from one entry of the kernel to the next.
-        groups: output channel o sees only the C / groups input channels of its own
-            group.
-        bias: whether b is added.
-
-    There are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on
-    an axis of length n. Defaults are PyTorch's. W is drawn by `he`, with n_prev = C /
-    groups * prod(kernel_size), the inputs of one output. Options out of range, and a
-    kernel that does not fit into A_prev, raise `ValueError`.
+    The arguments are those of `Kernel`, with C = in_channels and O = out_channels. There
+    are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on an axis
+    of length n. W is drawn by `he`, with n_prev = C / groups * prod(kernel_size), the
+    inputs of one output.
 
     Unfold A_prev: let column (p, k) of a matrix list all entries that window p of
     sample k covers, columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation -
@@ -120,13 +114,6 @@ class Convolution(Kernel):
     Sources: LeCun et al. 1989, Neural Computation 1(4); the matrix product:
     Chellapilla, Puri, Simard 2006.
     """
-
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,
-        padding: PerAxis | str = 0, dilation: PerAxis = 1, groups: int = 1, bias: bool = True,
-    ):
-        windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
-        super().__init__(in_channels, out_channels, windows, groups, bias)
 
     splits = property(
         lambda self: {"outputs": {"W": 0, "b": 0}, "inputs": {"W": 1}} if self.groups == 1 else {}
@@ -227,24 +214,12 @@ class TransposedConvolution(Kernel):
     A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O,
     *lengths of Z, m).
 
-    Args:
-        in_channels, out_channels: C and O.
-        kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
-            padding, output_padding and dilation.
-        stride: positions of Z from one kernel to the next.
-        padding: positions that are cut off on both sides of an axis of Z.
-        output_padding: positions added at the end. A convolution with stride s turns s
-            different lengths into one; this chooses among them.
-        groups: output channel o sees only the C / groups input channels of its own
-            group.
-        bias: whether b is added.
-        dilation: positions from one entry of the kernel to the next.
-
-    An axis of length n becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2
-    padding + output_padding long. Defaults are PyTorch's. W is drawn by `he`; of the C
-    / groups * prod(kernel_size) weights of an output channel, one in prod(stride) acts
-    on each position, so W is multiplied by sqrt(prod(stride)). Options out of range
-    raise `ValueError`.
+    The arguments are those of `Kernel`, with C = in_channels and O = out_channels.
+    `stride` is the distance in Z from one kernel to the next; `padding` positions are
+    cut off on both sides of an axis of Z. An axis of length n becomes (n - 1) stride +
+    dilation (kernel_size - 1) + 1 - 2 padding long. W is drawn by `he`; of the C /
+    groups * prod(kernel_size) weights of an output channel, one in prod(stride) acts on
+    each position, so W is multiplied by sqrt(prod(stride)).
 
     It is a convolution's backward_input with the same W. In matrices, with the columns
     of the windows of dZ:
@@ -257,25 +232,6 @@ class TransposedConvolution(Kernel):
     Source: Dumoulin and Visin 2016, arXiv 1603.07285, chapter 4.
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,
-        padding: PerAxis = 0, output_padding: PerAxis = 0, groups: int = 1, bias: bool = True,
-        dilation: PerAxis = 1,
-    ):
-        if isinstance(padding, str) and padding == "same":
-            raise ValueError('padding="same" is for convolutions: give a transposed one whole numbers')
-        windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
-        self.output_padding = per_axis("output_padding", output_padding, self.n_axes, 0)
-        for extra, s, d in zip(self.output_padding, windows.stride, windows.dilation):
-            if extra >= max(s, d):
-                raise ValueError(
-                    f"output_padding={extra} must be below the larger of stride={s} and dilation={d}"
-                )
-        super().__init__(in_channels, out_channels, windows, groups, bias)
-
-    def argument(self, name: str) -> Any:
-        return shortest(self.output_padding) if name == "output_padding" else super().argument(name)
-
     def shape_of_W(self) -> tuple[int, ...]:
         return self.in_channels, self.out_channels // self.groups, *self.windows.kernel_size
 
@@ -284,8 +240,8 @@ class TransposedConvolution(Kernel):
 
     def output_lengths(self, lengths: Shape) -> Shape:
         w = self.windows
-        axes = zip(lengths, w.stride, w.span, w.padding, self.output_padding)
-        painted = tuple((n - 1) * s + span - sum(pad) + extra for n, s, span, pad, extra in axes)
+        axes = zip(lengths, w.stride, w.span, w.padding)
+        painted = tuple((n - 1) * s + span - sum(pad) for n, s, span, pad in axes)
         if min(painted) < 1:
             raise ValueError(
                 f"{self!r}: spatial axes of lengths {lengths} would become {painted}, "
@@ -308,7 +264,7 @@ class TransposedConvolution(Kernel):
 
 
 @LAYERS(
-    examples=lambda: [(ConvTranspose1d(2, 3, 3, stride=2, padding=1, output_padding=1), (2, 5))],
+    examples=lambda: [(ConvTranspose1d(2, 3, 3, stride=2, padding=1), (2, 5))],
     source="arXiv 1603.07285",
 )
 class ConvTranspose1d(TransposedConvolution):
@@ -327,7 +283,7 @@ class ConvTranspose1d(TransposedConvolution):
 
 @LAYERS(source="arXiv 1603.07285", examples=lambda: [
     (ConvTranspose2d(4, 2, (3, 2), padding=(1, 0), groups=2, dilation=2), (4, 3, 5)),
-    (ConvTranspose2d(2, 2, 1, stride=3, output_padding=2, bias=False), (2, 3, 2)),
+    (ConvTranspose2d(2, 2, 1, stride=3, bias=False), (2, 3, 2)),
 ])
 class ConvTranspose2d(TransposedConvolution):
     """Transposed convolution over images, with the arguments of `TransposedConvolution`.

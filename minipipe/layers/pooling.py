@@ -11,7 +11,7 @@ window takes part only at the offsets that lie inside A_prev.
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Pool(Layer):
     splits: ClassVar[Mapping] = {"units": {}}
 
     def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0):
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         stride = kernel_size if stride is None else stride
         self.windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation=1)
         for k, pair in zip(self.windows.kernel_size, self.windows.padding):
@@ -69,11 +70,6 @@ class Pool(Layer):
         offsets = np.ndindex(*self.windows.kernel_size)
         inside = (self.windows.inside(offset, shape[1:-1], every_window) for offset in offsets)
         return [((EVERY, *here), (EVERY, *there)) for here, there in inside]
-
-    def argument(self, name: str) -> Any:
-        if name == "stride" and self.windows.stride == self.windows.kernel_size:
-            return None
-        return self.windows.argument(name)
 
 
 class MaxPool(Pool):

@@ -18,7 +18,6 @@ PerAxis: TypeAlias = int | Sequence[int]  # one number for all spatial axes, or 
 Box: TypeAlias = tuple[slice, ...]  # windows on each spatial axis, and samples
 BUFFER_BYTES = 6 * 2**20  # per band of columns: efficient products, but still in the processor's cache
 EVERY = slice(None)
-WINDOW_ARGUMENTS = ("kernel_size", "stride", "padding", "dilation")  # names of arguments of `Windows.of`
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,6 @@ class Windows:
             total = [d * (k - 1) for k, d in zip(kernel_size, dilation)]
             pairs = [(n // 2, n - n // 2) for n in total]
         return cls(kernel_size, stride, tuple(pairs), dilation)
-
-    def argument(self, name: str) -> Any:
-        """Return the argument `name` with which `of` makes equal windows."""
-        if name == "padding" and any(before != after for before, after in self.padding):
-            return "same"
-        return shortest([n for n, _ in self.padding] if name == "padding" else getattr(self, name))
 
     @property
     def span(self) -> tuple[int, ...]:
@@ -218,15 +211,6 @@ def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> It
 def sizes(box: Box) -> tuple[int, ...]:
     """Return the shape that `box`, a tuple of slices, cuts out."""
     return tuple(part.stop - part.start for part in box)
-
-
-def shortest(values: Sequence[int]) -> PerAxis:
-    """Return `values`, one number per axis, as one number if all are equal, else as a tuple.
-
-    >>> shortest([3, 3]), shortest([3, 2])
-    (3, (3, 2))
-    """
-    return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, ...]:
