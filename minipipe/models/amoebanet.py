@@ -226,8 +226,8 @@ def normal_sums(c: int) -> list[tuple]:
     """Return the `sums` of a normal cell with `c` channels, for its states 2 to 6."""
     return [
         ((convolution(c, c), 1), (MaxPool2d(3, stride=1, padding=1), 1)),
-        ((Chain(), 1), (seven_by_seven(c), 0)),
-        ((convolution(c, c), 0), (seven_by_seven(c), 0)),
+        ((Chain(), 1), (bottleneck(c, (1, 7), (7, 1)), 0)),
+        ((convolution(c, c), 0), (bottleneck(c, (1, 7), (7, 1)), 0)),
         ((MaxPool2d(3, stride=1, padding=1), 2), (Chain(), 2)),
         ((AvgPool2d(3, stride=1, padding=1), 1), (convolution(c, c), 5)),
     ]
@@ -237,8 +237,8 @@ def reduction_sums(c: int) -> list[tuple]:
     """Return the `sums` of a reduction cell with `c` channels; operations on states 0 and 1 have stride 2."""
     return [
         ((MaxPool2d(2, stride=2), 0), (MaxPool2d(3, stride=2, padding=1), 0)),
-        ((Chain(), 2), (three_by_three(c, stride=2), 1)),
-        ((seven_by_seven(c), 2), (MaxPool2d(3, stride=1, padding=1), 2)),
+        ((Chain(), 2), (bottleneck(c, (3, 3), stride=2), 1)),
+        ((bottleneck(c, (1, 7), (7, 1)), 2), (MaxPool2d(3, stride=1, padding=1), 2)),
         ((Chain(), 3), (MaxPool2d(2, stride=2), 1)),
         ((AvgPool2d(3, stride=1, padding=1), 2), (convolution(c, c), 3)),
     ]
@@ -256,16 +256,15 @@ def convolution(n_prev: int, n: int, kernel_size: tuple[int, int] = (1, 1), stri
     return Chain(ReLU(), Conv2d(n_prev, n, kernel_size, stride, padding, bias=False), BatchNorm(n))
 
 
-def three_by_three(c: int, stride: int) -> Chain:
-    """Return a 3 x 3 convolution of this `stride` between c / 4 channels, with 1 x 1 ones from and to `c`."""
-    return Chain(convolution(c, c // 4), convolution(c // 4, c // 4, (3, 3), stride), convolution(c // 4, c))
+def bottleneck(c: int, *kernels: tuple[int, int], stride: int = 1) -> Chain:
+    """Return convolutions of these `kernels` between c / 4 channels, each of this `stride`.
 
-
-def seven_by_seven(c: int) -> Chain:
-    """Return a 1 x 7 and a 7 x 1 convolution between c / 4 channels, with 1 x 1 ones from and to `c`."""
-    narrow = c // 4
-    across, down = convolution(narrow, narrow, (1, 7)), convolution(narrow, narrow, (7, 1))
-    return Chain(convolution(c, narrow), across, down, convolution(narrow, c))
+    A 1 x 1 convolution before them leads from `c` channels to c / 4, one after them
+    back.
+    """
+    n = c // 4
+    narrow = (convolution(n, n, kernel_size, stride) for kernel_size in kernels)
+    return Chain(convolution(c, n), *narrow, convolution(n, c))
 
 
 def factorised_reduction(n_prev: int, n: int) -> Chain:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ..checks import shown, whole_number, whole_numbers
 from ..layers import (
     Add, AvgPool2d, BatchNorm, Chain, Conv2d, Dropout, Embedding, Flatten, GlobalAvgPool, Layer, LayerNorm,
-    Linear, PositionalEmbedding, ReLU, Reshape, Residual, Tanh, TransformerBlock, he, xavier,
+    Linear, PositionalEmbedding, ReLU, Reshape, Residual, TransformerBlock, he, xavier,
 )
 
 
@@ -45,7 +45,7 @@ def mlp(
 
 def lenet5(
     input_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, kernel_size: int = 5,
-    padding: Sequence[int] = (2, 0), channels: Sequence[int] = (6, 16), classic: bool = False,
+    padding: Sequence[int] = (2, 0), channels: Sequence[int] = (6, 16),
 ) -> list[Layer]:
     """Return LeNet-5 as a list of layers: two convolutions, each with pooling, and three Linear layers.
 
@@ -55,7 +55,6 @@ def lenet5(
         kernel_size: of both convolutions.
         padding: of the convolutions, one number for each.
         channels: of the convolutions, one number for each.
-        classic: whether to build the version of 1998.
 
         input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
         channels[0]       convolution; pooling halves H and W
@@ -63,16 +62,10 @@ def lenet5(
         120, 84 units     fully connected
         n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
 
-    The default version has ReLU, and average pooling over 2 x 2. The version of 1998
-    has tanh, and a sub-sampling with two parameters for each channel, tanh(coefficient
-    * average + bias), which here is a 1 x 1 convolution with as many groups as
-    channels. It still differs from the original in three ways: the second convolution
-    sees all 6 channels, where the original chose some of them by a table; logits and
-    softmax take the place of distances to drawn characters; tanh is not stretched.
-
-    For images of 8 x 8, use kernel_size=3 and padding=(1, 1). Raises `ValueError` if a
-    kernel does not fit. Source: LeCun, Bottou, Bengio, Haffner 1998,
-    Proceedings of the IEEE 86(11), section II.
+    As is usual today, ReLU replaces tanh, average pooling has no parameters, the second
+    convolution sees all channels of the first, and the loss is a cross-entropy. For
+    images of 8 x 8, use kernel_size=3 and padding=(1, 1). Source: LeCun, Bottou, Bengio,
+    Haffner 1998, Proceedings of the IEEE 86(11), section II.
 
     >>> layers = lenet5((1, 8, 8), kernel_size=3, padding=(1, 1))
     >>> layers[1:4]
@@ -89,15 +82,11 @@ def lenet5(
     layers: list[Layer] = [Reshape(input_shape)]
     n_prev = input_shape[0]
     for n, pad in zip(channels, padding):
-        activation = Tanh() if classic else ReLU()
-        layers += [Conv2d(n_prev, n, kernel_size, padding=pad), activation, AvgPool2d(2)]
-        if classic:  # a coefficient and a bias for each channel
-            layers += [Conv2d(n, n, 1, groups=n), Tanh()]
+        layers += [Conv2d(n_prev, n, kernel_size, padding=pad), ReLU(), AvgPool2d(2)]
         n_prev = n
     layers.append(Flatten())
     n_features, _ = Chain(*layers).output_shape((*input_shape, 1))
-    sizes = (n_features, 120, 84, n_classes)
-    return layers + (mlp(sizes, Tanh, xavier) if classic else mlp(sizes, ReLU, he))
+    return layers + mlp((n_features, 120, 84, n_classes))
 
 
 # Residual networks for small images.

@@ -13,7 +13,6 @@ M = 8  # samples
 MODELS = {  # layers, shape of a sample, shape of an output
     "mlp": (mp.models.mlp([6, 8, 8, 3], mp.Tanh, mp.layers.xavier), (6,), (3,)),
     "lenet5": (mp.models.lenet5((1, 8, 8), 3, kernel_size=3, padding=(1, 1)), (64,), (3,)),
-    "lenet5, classic": (mp.models.lenet5((1, 12, 12), 3, classic=True), (1, 12, 12), (3,)),
     "resnet": (mp.models.resnet(8, 3, input_channels=1), (1, 8, 8), (3,)),
     "transformer": (
         mp.models.transformer(3, 8, n_heads=2, n_layers=2, n_places=6, tied=True, dropout=0.125),
@@ -142,13 +141,6 @@ SIZES = {  # an independent count, term by term, and the number
         6 * (25 + 1) + 16 * (6 * 25 + 1) + 120 * (16 * 25 + 1) + 84 * (120 + 1) + 10 * (84 + 1),
         61_706,
     ),
-    "lenet5, classic": (
-        mp.models.lenet5((1, 32, 32), padding=(0, 0), classic=True),
-        (1, 32, 32),
-        # the sub-sampling of 1998 has a coefficient and a bias for each channel
-        61_706 + 6 * 2 + 16 * 2,
-        61_750,
-    ),
     "lenet5, wide": (
         mp.models.lenet5((1, 8, 8), kernel_size=3, padding=(1, 1), channels=(12, 32)),
         (64,),
@@ -232,26 +224,6 @@ def test_no_array_is_made():
 
 
 # --- what models are made of
-
-
-@pytest.mark.parametrize("classic, activation, times", [(False, mp.ReLU, 4), (True, mp.Tanh, 6)])
-def test_lenet_has_one_kind_of_activation(classic, activation, times):
-    """Behind each convolution and each Linear but the last; the classic one has two more, behind
-    its sub-sampling.
-    """
-    kinds = [type(layer) for layer in mp.models.lenet5(classic=classic)]
-    assert kinds.count(activation) == times and {mp.ReLU, mp.Tanh} & set(kinds) == {activation}
-
-
-def test_the_sub_sampling_of_1998_scales_the_average():
-    """On numbers of few bits nothing is rounded before tanh, so == is right."""
-    average, scale, tanh = mp.models.lenet5((1, 12, 12), classic=True)[3:6]
-    rng = np.random.default_rng(0)
-    A_prev = rng.integers(-4, 5, (6, 4, 4, 2)).astype(float)
-    scale.W, scale.b = rng.integers(-4, 5, (2, 6, 1, 1, 1)) / 4
-    A = tanh.forward(scale.forward(average.forward(A_prev)))
-    means = A_prev.reshape(6, 2, 2, 2, 2, 2).sum(axis=(2, 4)) / 4  # of 2 x 2 places
-    assert np.array_equal(A, np.tanh(scale.W * means + scale.b))
 
 
 def test_an_mlp_has_the_activation_that_it_is_told():
