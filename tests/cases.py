@@ -14,7 +14,6 @@ from minipipe.arrays import converted
 from minipipe.exact import rational
 from minipipe.layers.activations import Elementwise
 from minipipe.collectives import ALL_REDUCES
-from minipipe.layers.attention import can_recompute
 from minipipe.order import Action, Overlap, Schedule, in_copies, in_segments, with_all_reduce
 from minipipe.schedules import build, names_for
 
@@ -289,7 +288,7 @@ def pipelines(draw, case, number, nothing_rounds):
     schedule = draw(orders(len(counts), M, n_copies))
     split = dict(stages=mp.Cut(counts), microbatches=schedule.n_microbatches)
     recompute = draw(st.sampled_from(MODES))
-    if recompute == "selective" and not can_recompute(layers):
+    if recompute == "selective" and all(layer.recomputes is None for layer in mp.layers.every_layer(layers)):
         recompute = "always"
     buckets = None if "A" in schedule.kinds else draw(st.sampled_from(BUCKETS))
     sums = mp.Sums(buckets=buckets, grain=grain)

@@ -86,21 +86,14 @@ class Text(NamedTuple):
     def split(self, test_share: float = 0.1) -> tuple["Text", "Text"]:
         """Return two `Text`s of one alphabet: one to train on, and one to test.
 
-        The last `test_share` of the text is the test, and they do not overlap. Raises
-        `ValueError` unless each part has at least 2 characters, one and its next.
+        The last `test_share` of the text, from 0 to 1, is the test.
 
         >>> [part.text for part in characters("a mad tea-party").split(test_share=0.4)]
         ['a mad tea', '-party']
         """
-        length, share = len(self.text), real_number("test_share", test_share, least=0, most=1)
-        n_test = int(share * length)
-        if min(n_test, length - n_test) < 2:
-            raise ValueError(
-                f"test_share={test_share} of {length} characters leaves "
-                f"{length - n_test} to train on and {n_test} for the test, but each part needs at least 2: "
-                "choose another share between 0 and 1, or a longer text"
-            )
-        parts = slice(length - n_test), slice(length - n_test, length)
+        share = real_number("test_share", test_share, least=0, most=1)
+        n_train = len(self.text) - int(share * len(self.text))
+        parts = slice(n_train), slice(n_train, None)
         train, test = (Text(self.text[part], self.alphabet, self.ids[part]) for part in parts)
         return train, test
 
@@ -142,11 +135,8 @@ def characters(text: str) -> Text:
     >>> characters("banana")
     Text(text='banana', alphabet='abn', ids=array([1, 0, 2, 0, 2, 0]))
     """
-    if not isinstance(text, str) or not text:
-        found = "empty" if isinstance(text, str) else f"of type {type(text).__name__}"
-        raise ValueError(
-            f"text is {found}, expected a str of 1 character or more, such as Path('my.txt').read_text()"
-        )
+    if not isinstance(text, str):
+        raise ValueError(f"text={shown(text)} must be a str, such as Path('my.txt').read_text()")
     alphabet = "".join(sorted(set(text)))
     return Text(text, alphabet, _encoded(text, alphabet))
 

@@ -6,7 +6,7 @@ Sequences are (d, T, m): features, positions, samples.
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -134,9 +134,7 @@ class MultiHeadAttention(Block):
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != 3 or shape[0] != self.d:
-            raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis"
-            )
+            raise self.misfit(f"({self.d}, T, m)", shape)
         return shape
 
     def macs(self, shape: Shape) -> int:
@@ -164,22 +162,16 @@ def recomputing(layers: Sequence[Layer]) -> list[Layer]:
     >>> [layer for layer in every_layer([block]) if layer.recomputes]
     [MultiHeadAttention(8, 2)]
     """
-    layers = checked_layers(layers)
-    if not can_recompute(layers):
+    twins = [layer.copy() for layer in checked_layers(layers)]
+    can_recompute = [layer for layer in every_layer(twins) if layer.recomputes is not None]
+    if not can_recompute:
         raise ValueError(
-            f"none of these {len(layers)} layers is or has a MultiHeadAttention, "
+            f"none of these {len(twins)} layers is or has a MultiHeadAttention, "
             "which selective recomputation is for: use recompute='always', 'sqrt' or 'never'"
         )
-    twins = [layer.copy() for layer in layers]
-    for layer in every_layer(twins):
-        if layer.recomputes is not None:
-            layer.recomputes = True
+    for layer in can_recompute:
+        layer.recomputes = True
     return twins
-
-
-def can_recompute(layers: Iterable[Layer]) -> bool:
-    """Tell whether one of `layers`, or a layer inside them, can recompute a part of its cache."""
-    return any(layer.recomputes is not None for layer in every_layer(layers))
 
 
 @LAYERS(

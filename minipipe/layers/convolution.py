@@ -76,10 +76,7 @@ class Kernel(Layer):
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != self.n_axes + 2 or shape[0] != self.in_channels:
             lengths = ", ".join("DHW"[-self.n_axes:])
-            raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.in_channels}, {lengths}, m), got {shape}: "
-                "channels are the first axis, samples the last"
-            )
+            raise self.misfit(f"({self.in_channels}, {lengths}, m)", shape)
         return self.out_channels, *self.output_lengths(shape[1:-1]), shape[-1]
 
     def parameter_shapes(self) -> tuple:

@@ -173,9 +173,7 @@ class PositionalEmbedding(Layer):
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != 3 or shape[0] != self.d:
-            raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.d}, T, m), got {shape}: samples are the last axis"
-            )
+            raise self.misfit(f"({self.d}, T, m)", shape)
         if shape[1] > self.n_places:
             raise ValueError(
                 f"{self!r}: a sequence of T={shape[1]} exceeds n_places={self.n_places}: "

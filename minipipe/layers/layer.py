@@ -38,12 +38,9 @@ def xavier(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
 
 def take_statistics(layers: Sequence[Layer]) -> list | None:
     """Return the `statistics` of `layers`, such as BatchNorm's sums, and clear them; None without any."""
-    for layer in layers:
-        if layer.statistics is not None:
-            break
-    else:
-        return None
     statistics = [layer.statistics for layer in layers]
+    if statistics.count(None) == len(statistics):
+        return None
     for layer in layers:
         layer.statistics = None
     return statistics
@@ -376,6 +373,10 @@ class Layer(AsCode):
     def synchronised(self) -> Layer | None:
         """Return a layer that computes this one over the samples of all replicas, or None."""
         return None
+
+    def misfit(self, wanted: str, shape: Shape) -> ValueError:
+        """Return the error for an A_prev of `shape`; `wanted` is a shape such as "(3, m)"."""
+        return ValueError(f"{self!r} needs A_prev of shape {wanted}, got {shape}: samples are the last axis")
 
     def cached(self, dZ: Tree, shape_of_input: Callable | None = None) -> Any:
         """Return `cache`, after checking that there is one and that `dZ` has the shape of A.

@@ -100,9 +100,7 @@ class Linear(Layer):
 
     def output_shape(self, shape: Shape) -> Shape:
         if not shape[1:] or shape[0] != self.n_prev:
-            raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.n_prev}, m), got {shape}: samples are columns"
-            )
+            raise self.misfit(f"({self.n_prev}, m)", shape)
         return self.n, *shape[1:]
 
     def parameter_shapes(self) -> tuple:

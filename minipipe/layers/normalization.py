@@ -97,9 +97,7 @@ class Normalization(Layer):
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) < 2 or shape[0] != self.n:
-            raise ValueError(
-                f"{self!r} needs A_prev of shape ({self.n}, ..., m), got {shape}: rows first, samples last"
-            )
+            raise self.misfit(f"({self.n}, ..., m)", shape)
         return shape
 
     def parameter_shapes(self) -> tuple:

@@ -54,10 +54,8 @@ class Pool(Layer):
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != self.n_axes + 2:
-            raise ValueError(
-                f"{self!r} needs A_prev of {self.n_axes + 2} axes, "
-                f"channels, {self.n_axes} spatial and samples, got {shape}"
-            )
+            lengths = ", ".join("DHW"[-self.n_axes:])
+            raise self.misfit(f"(C, {lengths}, m)", shape)
         return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
     def at_offsets(self, shape: Shape) -> list:
@@ -230,9 +228,7 @@ class GlobalAvgPool(Layer):
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) < 3:
-            raise ValueError(
-                f"{self!r} needs A_prev of at least 3 axes, channels, spatial ones and samples, got {shape}"
-            )
+            raise self.misfit("(C, ..., m) with spatial axes", shape)
         return shape[0], shape[-1]
 
     def backward_input(self, dA: np.ndarray) -> np.ndarray:

@@ -100,10 +100,7 @@ class Pad(Layer):
 
     def output_shape(self, shape: Shape) -> Shape:
         if len(shape) != len(self.widths) + 2:
-            raise ValueError(
-                f"{self!r} needs A_prev of {len(self.widths) + 2} axes, "
-                f"channels, {len(self.widths)} spatial and samples, got {shape}"
-            )
+            raise self.misfit(f"(C, *{len(self.widths)} spatial axes, m)", shape)
         spatial = (before + n + after for n, (before, after) in zip(shape[1:-1], self.widths))
         return shape[0], *spatial, shape[-1]
 

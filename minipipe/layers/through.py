@@ -128,13 +128,9 @@ def backward_program(
         then: `then(index, half)` is called for each layer with parameters, from the
             last to the first, with the result of `put_aside`.
     """
-    first = 0
-    if not wants_dX:
-        for layer in layers:
-            if layer.has_parameters:
-                break
-            layer.cache = None
-            first += 1
+    first = 0 if wants_dX else first_with_parameters(layers)
+    for layer in layers[:first]:
+        layer.cache = None
     dA = in_one_piece(dA)
     for index in range(len(layers) - 1, first - 1, -1):
         layer, dZ = layers[index], dA

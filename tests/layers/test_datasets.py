@@ -133,18 +133,14 @@ def test_a_model_that_never_saw_the_pairs_knows_nothing():
 
 def test_what_a_text_cannot_be_asked_is_refused():
     assert_refused([
-        (lambda: characters("abcdefghij").split(0),
-         "test_share=0 of 10 characters leaves 10 to train on and 0 for the test"),
-        (lambda: characters("abcdefghij").split(0.9),
-         "test_share=0.9 of 10 characters leaves 1 to train on and 9 for the test"),
         (lambda: characters("abc").encode("abXc"),
          "character 2 is 'X', not one of the 3 of ... use only 'abc'"),
         (lambda: characters("abc").decode([0, 3]),
          "ids run from 0 to 3, but an alphabet of 3 allows 0 to 2"),
         (lambda: characters("abc").decode([[0, 1]]),
          "ids: shape (1, 2) of int64, expected one row"),
-        (lambda: characters(b"abc"), "text is of type bytes, expected a str...read_text"),
-        (lambda: characters(""), "text is empty, expected a str of 1 character or more"),
+        (lambda: characters(b"abc"), "text=b'abc' must be a str...read_text"),
+        (lambda: characters("").windows(1), "do not fit a text of 0 characters"),
         (lambda: characters("abc").windows(0),
          "length=0 and stride=0 do not fit a text of 3 ... both are at least 1"),
         (lambda: characters("abc").windows(1, stride=0), "length=1 and stride=0 do not fit"),
