@@ -1,15 +1,13 @@
-"""Parameter servers and federated averaging: servers have the weights, workers or clients the samples.
+"""Parameter servers have the weights, workers the samples; federated averaging.
 
-Where to read: `programs` has the programs of workers and servers. `parameter_server`
-has their network, its mini-batches and the ticks of a round. `federated_averaging` has
-the network of clients, their rounds and their samples.
+`programs` has the programs of workers and servers, `parameter_server` the network that
+runs them, `federated_averaging` the network of clients and their samples.
 """
 
 from .federated_averaging import FederatedAveraging, Round, clients_of
-from .parameter_server import ParameterServer, mini_batches, round_ticks
+from .parameter_server import ParameterServer, mini_batches
 from .programs import Gradient, Update
 
 __all__ = [
     "FederatedAveraging", "Gradient", "ParameterServer", "Round", "Update", "clients_of", "mini_batches",
-    "round_ticks",
 ]

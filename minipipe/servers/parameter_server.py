@@ -4,20 +4,19 @@ from __future__ import annotations  # so that help() shows names, not what they 
 
 import copy
 from collections.abc import Sequence
-from fractions import Fraction
 from itertools import count, islice
 from typing import Any
 
 import numpy as np
 
-from ..arrays import computing, even_slices, leaves, overflow_refused, real_numbers
-from ..checks import listed, one_of, shown, truth, whole_number, whole_numbers
+from ..arrays import computing, even_slices, overflow_refused, real_numbers
+from ..checks import one_of, truth, whole_number
 from ..cluster import Cluster, Link, Port, checked_ports
 from ..cluster.links import links_between
-from ..collectives.group import flattened, join_chunks, unflattened
+from ..collectives.group import flattened
 from ..engines import Threads
 from ..layers import Layer, every_layer
-from ..layers.layer import pairs_of_layers, parameters_with
+from ..layers.layer import pairs_of_layers
 from ..losses import Loss
 from ..network import Network, Sequential
 from ..optimizers import Optimizer, checked_optimizer
@@ -33,37 +32,48 @@ CLUSTER, THREADS = ENGINES = "cluster", "threads"
 class ParameterServer(Network):
     """A network that N workers train through parameter servers, on simulated devices.
 
-    Each server has a shard of the weights, and updates it:
+    Each server updates its shard of the weights:
 
         w <- w - (the optimizer's step for g)
 
-    `train(batches, optimizer)` makes the updates. Then `trace`, `updates`, `arrivals`
-    and `kept` are the records of the run.
+    `train(batches, optimizer)` makes the updates. Then `trace` is the `Trace` of the
+    run, and `updates` the list of the `Update`s of server 0.
 
     Args:
         layers, loss: as for `Sequential`; layers without `tie`.
         workers: N.
-        servers: s, the devices among which the parameters are divided, as evenly as possible. In a
-            synchronous round, each server receives N n / s bytes, and sends as many, for n bytes of weights.
-        on_workers: whether server k is a lane of worker k's device, instead of a device of its own. With
-            s = N, each device then sends 2 (N - 1)/N n bytes in a round, as in a ring all-reduce.
-        mode: when a server updates its shard and answers workers.
-            "sync": when it has the gradients of all workers, each of its part of one mini-batch. It sums
-            them. The slowest worker determines the ticks of a round.
-            "async": when a gradient arrives; each is of a mini-batch of its own. No worker waits for another,
-            and gradients are stale.
-        speeds: for each worker; at speed 1/4 a gradient takes four times as long. Left out, 1 for all.
+        servers: s, the devices among which the parameters are divided, as equally as
+            possible. In a synchronous round, each server receives N n / s bytes and
+            sends N n / s bytes, for n bytes of weights.
+        on_workers: whether server k is a lane of worker k's device, instead of a device
+            of its own. With s = N, each device then sends 2 (N - 1)/N n bytes in a
+            round, as in a ring all-reduce.
+        mode: "sync": the workers share each mini-batch. A server waits for all their
+            gradients, updates its shard with the sum, and answers all workers. The
+            slowest worker determines the ticks of a round. "async": each worker has a
+            mini-batch of its own. A server updates its shard with each gradient that
+            arrives, and answers its worker. No worker waits for another, and gradients
+            are stale.
+        speeds: for each worker; at speed 1/4 a gradient takes four times as long. Left
+            out, 1 for all.
         ticks: the ticks of a gradient at speed 1.
-        engine: "cluster", simulated devices under one clock; or "threads" of this computer, where real time
-            decides which gradient arrives first. `train(..., arrivals=net.arrivals)` of another network then
-            repeats the run on the cluster, bit by bit.
-        link, ports: as for `Cluster`. Servers are devices 0 to s - 1, workers are s to s + N - 1; with
-            `on_workers`, worker k is device k. `minipipe.cluster.ports(s, b)` gives the servers alone an
-            egress and an ingress of b bytes per tick.
+        engine: "cluster", simulated devices under one clock; or "threads" of this
+            computer, where real time decides which gradient arrives first.
+        link, ports: as for `Cluster`. Servers are devices 0 to s - 1, workers are s to
+            s + N - 1; with `on_workers`, worker k is device k.
+            `minipipe.cluster.ports(s, b)` gives each server an egress and an ingress of
+            b bytes per tick.
         seed, dtype: as for `Network`.
 
     Raises:
-        ValueError: for arguments that do not fit together, before anything is computed.
+        ValueError: for arguments that do not fit together.
+
+    With such ports and a latency, and n divisible by s <= N, a synchronous round of
+    workers that take t_1 <= t_2 <= ... ticks takes, for c = n / (s b),
+
+        max over i of (t_i + (N - i + 1) c) + N c + 2 latency
+
+    since N - i gradients pass the ingress after the i-th, and N answers the egress.
 
     >>> import numpy as np
     >>> from minipipe.layers import Linear
@@ -88,13 +98,13 @@ class ParameterServer(Network):
         s = self.n_servers = whole_number("servers", servers, 1)
         self._on_workers = truth("on_workers", on_workers)
         self._n_parts = N if one_of("mode", mode, MODES) == SYNC else 1  # parts of a mini-batch
-        n_parameters = sum(vector.size for vector in self._vectors())
+        n_parameters = sum(vector.size for vector in flattened(pairs_of_layers(self.layers)))
         if s > n_parameters:
             raise ValueError(
                 f"servers={s} exceed the {n_parameters} parameters of the network: use at most {n_parameters}"
             )
         if self.ties:
-            raise ValueError("a server updates a range of all numbers: use layers without `tie`")
+            raise ValueError("a server updates a range of all parameters: use layers without `tie`")
         if self._on_workers and s > N:
             raise ValueError(f"servers={s} on the devices of {N} workers: use at most {N}")
         self._devices = range(N) if self._on_workers else range(s, s + N)  # of the workers
@@ -104,33 +114,25 @@ class ParameterServer(Network):
         self._engine = one_of("engine", engine, ENGINES)
         self.trace = None
         self.updates: list = []
-        self.arrivals: list = []
-        self.kept: dict = {}
 
     def train(  # type: ignore[override]  # no clip, since no device has all gradients
-        self, batches: Sequence[tuple], optimizer: Optimizer, *, keep_every: int | None = None,
-        arrivals: Sequence | None = None,
+        self, batches: Sequence[tuple], optimizer: Optimizer
     ) -> list:
-        """Make one update for each mini-batch; return the list of J, each at the weights that workers read.
+        """Make one update for each mini-batch; return the costs, each with the weights of its gradients.
 
         Args:
             batches: a list of (X, Y).
-            optimizer: one that updates each entry by itself. Each server works with a copy that has the state
-                of its shard; after the run `optimizer` has the state of all shards.
-            keep_every: None, or n: keep a copy of the weights after every n updates.
-            arrivals: None; or `arrivals` of another run, for each server the order of the workers' gradients,
-                in which this run takes them, too.
+            optimizer: one that updates each entry by itself. Each server works with a
+                copy that has the state of its shard; after the run, `optimizer` has the
+                state of all shards.
 
-        Then `trace` is the run's `Trace`; `updates` is the list of the `Update`s of
-        server 0; `arrivals` is, for each server, the order of the workers whose
-        gradients arrived; and `kept` is {number of updates: list of the weights then}.
         A run that fails changes nothing.
         """
         checked_optimizer(optimizer).check_network(self.token)
         if why := optimizer.why_no_parts():
             raise ValueError(
-                f"{type(optimizer).__name__} {why}, but a server updates a range of all "
-                "numbers: use an optimizer that takes each number by itself, such as SGD"
+                f"{type(optimizer).__name__} {why}, but a server updates a range of all parameters: "
+                "use an optimizer that updates each entry by itself, such as SGD"
             )
         batches, n_parts = self.checked_batches(batches), self._n_parts
         smallest = min(X.shape[-1] for X, _ in batches)
@@ -139,8 +141,6 @@ class ParameterServer(Network):
                 f"workers={n_parts} exceeds the batch of m={smallest} samples, of which each needs one: use "
                 f"at most {smallest}, or a larger batch"
             )
-        keep_every = None if keep_every is None else whole_number("keep_every", keep_every, 1)
-        arrivals = self._checked_arrivals(arrivals, n_parts * len(batches))
         self._parameters.check()
         # the range of all parameters of which each server keeps optimizer state
         held = held_by(self.layers, lambda key, _: (key, None))
@@ -151,8 +151,8 @@ class ParameterServer(Network):
             own = copy.copy(optimizer)
             own.memory = dict(memories[0, k])
             copies = [layer.copy() for layer in self.layers]
-            shares.append(Share(copies, k, self.n_servers, own, n_parts, keep_every))
-        programs = self._programs(shares, batches, arrivals)
+            shares.append(Share(copies, k, self.n_servers, own, n_parts))
+        programs = self._programs(shares, batches)
         driver: Any = Threads(programs)
         if self._engine == CLUSTER:
             driver = Cluster(programs, link=self._link, ports=self._ports)
@@ -164,43 +164,13 @@ class ParameterServer(Network):
         return shares[0].costs
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError`: the servers make the updates."""
+        """Raise `ValueError` for any `optimizer` and `clip`: the servers make the updates."""
         raise ValueError(
             "the servers make the updates: call train(batches, optimizer), with batches such as those of "
             "minipipe.servers.mini_batches(X, Y, batch_size, n=...), which are those of fit"
         )
 
-    def use(self, weights: Sequence[np.ndarray]) -> None:
-        """Replace the weights by `weights`, one of the values of `kept`."""
-        self._parameters.check()
-        parameters = parameters_with(self.layers, pairs_of_layers(self.layers))
-        with self._lock, all_or_nothing(self._all_layers):
-            for ((_, name, _), (layer, _, _)), array in zip(parameters.items(), weights, strict=True):
-                setattr(layer, name, array.copy())
-            self._parameters.check()
-
-    def _checked_arrivals(self, arrivals, n):
-        """Return, for each server, the order of its n gradients, or None; raise `ValueError` if wrong."""
-        N, s = self.n_workers, self.n_servers
-        if arrivals is None:
-            return [None] * s
-        arrivals = [whole_numbers("arrivals", order, 0) for order in listed("arrivals", arrivals)]
-        if len(arrivals) != s or any(len(order) < n or max(order) >= N for order in arrivals):
-            raise ValueError(
-                f"arrivals={shown(arrivals)} must be those of a run like this one: a list for each of {s} "
-                f"servers, of at least {n} numbers of workers, 0 to {N - 1}"
-            )
-        for order in arrivals:
-            for first in range(0, n, self._n_parts):
-                of_update = order[first:first + self._n_parts]
-                if len({*of_update}) < self._n_parts:
-                    raise ValueError(
-                        f"arrivals has the workers {', '.join(map(str, of_update))} for one update, but each "
-                        f"of the {N} workers sends one gradient for it: name each once"
-                    )
-        return arrivals
-
-    def _programs(self, shares, batches, arrivals):
+    def _programs(self, shares, batches):
         """Return the programs of all devices, for a `Cluster`."""
         n, s, n_parts = len(batches), self.n_servers, self._n_parts
         workers = []
@@ -208,10 +178,7 @@ class ParameterServer(Network):
             net = Sequential(self.layers, copy.copy(self.loss))
             replica = Replica(net, batches, n_parts, number % n_parts, self.n_steps)
             workers.append(worker(number, replica, n, s, ticks))
-        servers = [
-            server(share, self._devices, n, order)
-            for share, order in zip(shares, arrivals, strict=True)
-        ]
+        servers = [server(share, self._devices, n) for share in shares]
         if not self._on_workers:
             return [*servers, *workers]
         lanes = [{"compute": worker, "server": server} for worker, server in zip(workers, servers)]
@@ -228,10 +195,6 @@ class ParameterServer(Network):
         """Take over the weights, statistics and optimizer state of a finished run."""
         first = shares[0]
         write_shards(first.layers, [share.part for share in shares])  # server 0 also has the statistics
-        kept = {}
-        for number in first.kept:
-            vectors = join_chunks([share.kept[number] for share in shares], self._vectors())
-            kept[number] = leaves(unflattened(vectors, pairs_of_layers(self.layers)))
         with self._lock, all_or_nothing([self, optimizer, *self._all_layers]):
             for layer, new in zip(self._all_layers, every_layer(first.layers), strict=True):
                 for name in layer.arrays:
@@ -240,43 +203,7 @@ class ParameterServer(Network):
             optimizer.n_updates += len(first.updates)
             optimizer.network = self.token
             self.n_steps += len(first.updates)
-            self.updates, self.kept = first.updates, kept
-            self.arrivals = [share.arrivals for share in shares]
-
-    def _vectors(self):
-        return flattened(pairs_of_layers(self.layers))
-
-
-def round_ticks(
-    times: Sequence[float], n_bytes: int, bandwidth: float, *, servers: int = 1, latency: float = 0
-) -> Fraction | float:
-    """Return the ticks of a synchronous round, from weights on all workers to new weights on all of them.
-
-        max over i of (t_i + (N - i + 1) c) + N c + 2 latency
-
-    where t_1 <= t_2 <= ... are the workers' times, and c = n / (s b) are the ticks in
-    which a server's shard passes its ingress or its egress, if nothing else limits the
-    messages. After the i-th gradient, N - i more pass the ingress. With equal workers,
-    the round takes t + 2 N c + 2 latency; if one worker is far slower, its t + (N + 1)
-    c + 2 latency.
-
-    Consecutive rounds with equal workers take t + (N + s) c + ... each, except the
-    last: the worker that gets its weights first sends its gradient first, so that the
-    next gradients arrive while the other weights leave.
-
-    Args:
-        times: the ticks of a gradient, for each of the N workers; N is at least `servers`.
-        n_bytes: n, the bytes of all weights; a multiple of `servers`.
-        bandwidth: b, of each port of a server, in bytes per tick.
-        servers: s.
-        latency: the ticks of latency of a message.
-
-    >>> int(round_ticks([5, 5, 5], n_bytes=8, bandwidth=4)), int(round_ticks([5, 5, 50], 8, 4))
-    (17, 58)
-    """
-    N, c = len(times), Fraction(n_bytes) / (servers * Fraction(bandwidth))
-    gathered = max(t + (N - i) * c for i, t in enumerate(sorted(times)))
-    return gathered + N * c + 2 * latency
+            self.updates = first.updates
 
 
 def mini_batches(
@@ -286,10 +213,11 @@ def mini_batches(
 
     Args:
         X, Y: (n[0], m) and (n[L], m).
-        batch_size: the largest number of samples in each; sizes in a pass differ by at most one.
+        batch_size: the largest number of samples in each; sizes in a pass differ by at
+            most one.
         n: the number of mini-batches.
-        seed: each pass is shuffled as in `fit`, so that `fit` trains on the same mini-batches in
-            the same order.
+        seed: each pass is shuffled as in `fit` with this seed, which so trains on the
+            same mini-batches in the same order.
 
     >>> X = np.arange(4.0).reshape(1, 4)
     >>> [part.tolist() for part, _ in mini_batches(X, X, batch_size=2, n=3)]

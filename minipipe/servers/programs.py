@@ -8,7 +8,7 @@ any workers, updates its shard, and answers these workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -183,38 +183,27 @@ class Answer(NamedTuple):
     part: list
 
 
-def server(share: Share, workers: range, n_batches: int, arrivals: Iterable[int] | None = None) -> Program:
+def server(share: Share, workers: range, n_batches: int) -> Program:
     """The program of a server: update as soon as enough gradients have arrived, and answer their workers.
 
         w <- w - (the optimizer's step with the sum of the gradients)
 
-    Synchronous: an update needs the gradients of all workers, each of a part of one mini-batch. So the
-    slowest worker determines the ticks of a round.
-
-    Asynchronous: each gradient is of a mini-batch of its own, and makes an update. No worker waits for
-    another, and gradients are stale: they are computed with weights that updates by other workers have
-    changed since. Source: Dean et al. 2012 (Downpour).
+    Synchronous: an update needs the gradients of all workers, each of a part of one
+    mini-batch. Asynchronous: it needs one gradient, of a whole mini-batch. Updates by
+    other workers may have changed the weights since it was computed: it is stale.
+    Source: Dean et al. 2012 (Downpour).
 
     Args:
         share: the server's `Share`.
         workers: the range of the workers' devices.
         n_batches: the number of mini-batches, one for each update.
-        arrivals: None, or the order in which to take the workers' gradients, as
-            recorded in another run.
     """
-    n_parts, order = share.n_parts, iter(arrivals or ())
-    given = len(workers) // n_parts  # the number of mini-batches that workers have begun
+    given = len(workers) // share.n_parts  # the number of mini-batches that workers have begun
     for _ in range(n_batches):
         pushes: dict = {}
-        while len(pushes) < n_parts:
-            if arrivals is None:
-                device, push = yield Receive(PUSH, source=ANY)
-                number = workers.index(device)
-            else:
-                number = next(order)
-                push = yield Receive(PUSH, source=workers[number])
-            share.arrivals.append(number)
-            pushes[number] = push
+        while len(pushes) < share.n_parts:
+            device, push = yield Receive(PUSH, source=ANY)
+            pushes[workers.index(device)] = push
         label = Update(len(share.updates) + 1, push.batch, tuple(sorted(pushes)), push.read)
         yield Compute(label, share.update, label, pushes, ticks=0)
         # each server answers another worker first
@@ -231,26 +220,20 @@ class Share:
         rank, size: which of how many servers.
         optimizer: a copy of the optimizer, which updates each entry by itself.
         n_parts: the number of parts of a mini-batch, whose gradients make an update.
-        keep_every: None; or n, to keep a copy of the shard after every n updates.
 
     Attributes:
         updates: the list of `Update`s.
-        arrivals: the workers whose gradients arrived, in order.
         costs: J of each update, on server 0.
-        kept: {number of updates: vectors of the shard}.
     """
 
     def __init__(
-        self, layers: Sequence[Layer], rank: int, size: int, optimizer: Optimizer, n_parts: int,
-        keep_every: int | None,
+        self, layers: Sequence[Layer], rank: int, size: int, optimizer: Optimizer, n_parts: int
     ) -> None:
         self.layers, self.rank, self.optimizer = layers, rank, optimizer
         self._owned = ParameterShard(layers, rank, size, has_all=True)
-        self.n_parts, self._keep_every = n_parts, keep_every
+        self.n_parts = n_parts
         self.updates: list = []
-        self.arrivals: list = []
         self.costs: list = []
-        self.kept = {} if keep_every is None else {0: self._copy()}
 
     @property
     def part(self) -> list:
@@ -268,11 +251,6 @@ class Share:
             self.costs.append(J)
             commit(list(every_layer(self.layers)), counted)
         self.updates.append(label)
-        if self._keep_every is not None and label.number % self._keep_every == 0:
-            self.kept[label.number] = self._copy()
-
-    def _copy(self):
-        return [vector.copy() for vector in self.part]
 
 
 def ticks_of_each(n: int, ticks: float, speeds: Sequence[float] | None, who: str = "workers") -> list:

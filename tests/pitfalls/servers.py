@@ -48,13 +48,13 @@ def updates_without_a_lock(monkeypatch):
 
     def remembering(self, *args):
         init(self, *args)
-        self.history = [self._copy()]
+        self.history = [[vector.copy() for vector in self.part]]
 
     def from_what_was_read(self, label, pushes):
         for vector, read in zip(self.part, self.history[label.read]):
             vector[...] = read
         update(self, label, pushes)
-        self.history.append(self._copy())
+        self.history.append([vector.copy() for vector in self.part])
 
     monkeypatch.setattr(Share, "__init__", remembering)
     monkeypatch.setattr(Share, "update", from_what_was_read)
