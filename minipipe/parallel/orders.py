@@ -25,8 +25,7 @@ from ..order.reading import build, registered_name, said_by
 from ..partitioning.partition import counts_of, cut_into_stages
 from ..partitioning.solvers import equal_counts
 from ..schedules import SCHEDULES, data_parallel, names_having
-from .options import DDP, EVERY_SQRT, LAYER, Options
-from .rules import ChosenOptions, check_rules
+from .options import DDP, EVERY_SQRT, LAYER, ChosenOptions, Options, check_rules
 
 
 # Buckets: the gradients that are exchanged together.

@@ -1,6 +1,6 @@
 """What cannot be is refused in a sentence that says what was met, what is allowed and what to type.
 
-First methods, limits, and what does not fit each other; then each rule of `minipipe.parallel.rules`, by a
+First methods, limits, and what does not fit each other; then each rule of `minipipe.parallel.options`, by a
 network that breaks it.
 """
 
@@ -23,7 +23,7 @@ from minipipe.order import (
     Schedule, best_schedule, greedy_schedule, in_copies, in_segments, with_updates, with_zero,
 )
 from minipipe.parallel import in_buckets
-from minipipe.parallel.rules import REFUSALS
+from minipipe.parallel.options import REFUSALS
 from minipipe.partitioning import loads
 from minipipe.schedules import build, data_parallel, gpipe
 
@@ -247,13 +247,9 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
         "the order of 'gpipe' has 1 copies of the network on 2 devices, which are not 2 replicas: pass the "
         "order of one replica",
     ),
-    "memory_limit, engine": (
+    "bytes, engine": (
         lambda: parallel(STAGES, memory_limit=100, engine="threads"),
-        "a memory_limit needs the bytes that only the cluster counts: use engine='cluster'",
-    ),
-    "count_bytes, engine": (
-        lambda: parallel(STAGES, count_bytes=True, engine="threads"),
-        "count_bytes=True needs the bytes that only the cluster counts: use engine='cluster'",
+        "engine='threads' cannot count bytes: leave out count_bytes and memory_limit, or use engine=",
     ),
     "grain, accumulate": (
         lambda: parallel(STAGES, sums=mp.Sums("running", grain=2)),
@@ -305,7 +301,7 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
 
 
 def test_each_rule_has_a_network_that_breaks_it():
-    assert list(BROKEN) == [rule.name for rule in REFUSALS]
+    assert list(BROKEN) == [name for name, *_ in REFUSALS]
 
 
 def test_options_that_break_a_rule_are_refused_by_its_sentence():
