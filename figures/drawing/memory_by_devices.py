@@ -1,11 +1,13 @@
 """The picture of memory against devices: what a large Transformer needs on each of K."""
 
 from functools import cache
+from itertools import chain
 
 from minipipe import Adam, Costs, Cut, SoftmaxCrossEntropy, footprints, partition, simulate
 from minipipe.models import transformer
+from minipipe.order import in_segments, with_recompute
 from minipipe.parallel.options import EVERY_SQRT
-from minipipe.parallel.orders import recomputed
+from minipipe.parallel.orders import sqrt_units
 from minipipe.plots.canvas import label, new_figure
 from minipipe.schedules import build
 
@@ -76,7 +78,12 @@ def _needed(counts, schedule, mode):
     The schedule has a stage on each device. Gradients count as one sum on each device: not the partial sums
     that keep the order of summation fixed.
     """
-    schedule, counts, _ = recomputed(build(schedule, len(counts), M), counts, Costs(), mode)
+    schedule = build(schedule, len(counts), M)
+    if mode == EVERY_SQRT:
+        units = list(map(sqrt_units, counts))
+        schedule, counts = in_segments(schedule, list(map(len, units))), list(chain(*units))
+    if mode != "never":
+        schedule = with_recompute(schedule)
     of_stages = _footprints(tuple(counts), "FB" if mode == "never" else "FRB")
     beyond = simulate(schedule, Costs(F=1, B=2), footprints=of_stages).peak_bytes(ACTIVATIONS)
     floors = [0] * len(beyond)

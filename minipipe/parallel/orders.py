@@ -1,4 +1,4 @@
-"""Make the order of actions that a network runs: for one mini-batch, or for a stream without a flush."""
+"""The order of actions that a network runs: for a mini-batch, or without a flush."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,7 +7,7 @@ from inspect import signature
 from itertools import chain, zip_longest
 from math import isqrt
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..arrays import known_dtype
 from ..checks import listed, real_number
@@ -35,17 +35,15 @@ CAPS = (MIB, 25 * MIB)  # bytes of the first bucket, and of the others, in PyTor
 
 
 def in_buckets(sizes: Sequence[float], caps: Sequence[float] = CAPS) -> list[list[int]]:
-    """Return the buckets: lists of indices into `sizes`, in the order in which gradients are ready.
+    """Return the buckets, lists of indices into `sizes`, in the order of the backward.
 
     Args:
-        sizes: the bytes of each gradient, in the order of the forward. The backward
-            goes through them from the end.
+        sizes: the bytes of each gradient, in the order of the forward.
         caps: a pair of bytes, for the first bucket and for the others. A bucket is
             closed once it has reached its cap, which it may exceed. The first cap is
             small, so that the exchange begins early.
 
-    The rule is that of PyTorch's DistributedDataParallel. Source: Li et al. 2020, arXiv
-    2006.15704.
+    PyTorch's DistributedDataParallel has this rule: Li et al. 2020, arXiv 2006.15704.
 
     >>> in_buckets([1605632, 2048, 1048576, 2048, 20480, 40])
     [[5, 4, 3, 2], [1, 0]]
@@ -68,11 +66,8 @@ def in_buckets(sizes: Sequence[float], caps: Sequence[float] = CAPS) -> list[lis
 
 # Units: the parts of a stage that are recomputed, gathered or summed separately.
 
-def units_of(
-    layers: Sequence[Layer], buckets: float | str | None = None, zero: int = 0, recompute: str = "never",
-    dtype: str = "float64",
-) -> list[int]:
-    """Return the number of layers in each unit of a stage, in order.
+def units_of(layers: Sequence[Layer], options: Options) -> list[int]:
+    """Return the number of layers in each unit of the stage with these `layers`.
 
     With buckets, a unit is a bucket. With zero=3 and without buckets, it is a layer
     with parameters and the layers without parameters before it, so that a device
@@ -82,21 +77,14 @@ def units_of(
 
     Args:
         layers: the layers of the stage.
-        buckets: as in `Sums`.
-        zero, recompute: as for `Parallel`.
-        dtype: the dtype of the parameters.
-
-    >>> from ..layers import Linear, ReLU
-    >>> layers = [Linear(1, 1), ReLU(), Linear(1, 1), ReLU(), Linear(1, 1)]
-    >>> units_of(layers, zero=3), units_of(layers, recompute="sqrt")
-    ([1, 2, 2], [3, 2])
+        options: the network's; buckets, zero, recompute and dtype are read.
     """
-    by_sqrt = recompute == EVERY_SQRT
-    if buckets is None and zero == 3 and not by_sqrt:
+    by_sqrt, buckets = options.recompute == EVERY_SQRT, options.sums.buckets
+    if buckets is None and options.zero == 3 and not by_sqrt:
         buckets = LAYER
     units = [len(layers)]
     if buckets is not None:
-        sizes = [known_dtype(dtype).itemsize * n for n in parameters_of_layers(layers)]
+        sizes = [known_dtype(options.dtype).itemsize * n for n in parameters_of_layers(layers)]
         cap: Any = 1 if buckets == LAYER else buckets
         caps = CAPS if buckets == DDP else [cap, cap]
         units = [len(places) for places in reversed(in_buckets(sizes, caps))]
@@ -104,7 +92,7 @@ def units_of(
 
 
 def sqrt_units(n_layers: int) -> list[int]:
-    """Divide L = `n_layers` layers into about sqrt(L) units; return the number of layers in each.
+    """Divide L = `n_layers` layers into about sqrt(L) units; return their sizes.
 
     >>> sqrt_units(9), sqrt_units(5)
     ([3, 3, 3], [3, 2])
@@ -137,46 +125,23 @@ def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, shar
     return in_segments(order, n), counts, costs_in_segments(costs, order, n, shards)
 
 
-def changed(
-    order: Schedule, recompute: str = "never", zero: int = 0, buckets: float | str | None = None
-) -> Schedule:
-    """Return `order` with the actions that the options add: R, A, or ZeRO's S, G and X.
+def changed(order: Schedule, options: Options) -> Schedule:
+    """Return `order` with the actions that `options` add: R, A, or ZeRO's S, G and X.
 
-    Args:
-        order: the `Schedule` of all replicas, whose stages are units.
-        recompute, zero: as for `Parallel`.
-        buckets: as in `Sums`.
+    The stages of `order`, a `Schedule` of all replicas, are units.
     """
     in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # the other modes have the same name there
-    order = with_recompute(order, in_order.get(recompute, recompute))
-    if zero and order.has_copied_stages:
-        return with_zero(order, zero).validate()
-    if zero:  # without replicas: each device makes its updates last, since tied layers need a flush
+    order = with_recompute(order, in_order.get(options.recompute, options.recompute))
+    if options.zero and order.has_copied_stages:
+        return with_zero(order, options.zero).validate()
+    if options.zero:  # one replica: each device makes its updates last, since tied layers need a flush
         order = with_updates(order)
         devices = [sorted(actions, key=lambda action: action.kind == "U") for actions in order.devices]
         return replace(order, devices=tuple(map(tuple, devices)))
-    if buckets is not None and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
+    has_buckets = options.sums.buckets is not None
+    if has_buckets and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
         return with_all_reduce(order)
     return order
-
-
-def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) -> tuple:
-    """Return (order, counts, costs) of a network with `recompute=mode`.
-
-    Args:
-        order: the `Schedule` of one replica, without recomputation.
-        counts: the number of layers in each of its stages.
-        costs: the `Costs` of its stages.
-        mode: as `recompute` of `Parallel`.
-
-    >>> from ..schedules import gpipe
-    >>> order, counts, _ = recomputed(gpipe(1, 1), [9], Costs(), "sqrt")
-    >>> print(counts, order)
-    [3, 3, 3] device 0: 0F0 1F0 2F0 2R0 2B0 1R0 1B0 0R0 0B0
-    """
-    units = [sqrt_units(n) if mode == EVERY_SQRT else [n] for n in counts]
-    order, counts, costs = in_units(order, units, costs)
-    return changed(order, mode), counts, costs
 
 
 # The order of a whole network.
@@ -184,47 +149,39 @@ def recomputed(order: Schedule, counts: Sequence[int], costs: Costs, mode: str) 
 Order = str | PathLike | Schedule | Sequence | Callable  # everything that `build` takes as a schedule
 
 
-class Ordered(NamedTuple):
-    """The order that a network runs, with its stages.
-
-    Args:
-        schedule: the `Schedule` of all replicas and units, for one mini-batch.
-        stream: None; or, without a flush, a function that returns the `Schedule` of
-            n_batches mini-batches.
-        counts: the number of layers in each stage.
-        costs: the `Costs` of these stages.
-    """
-
-    schedule: Schedule
-    stream: Callable | None
-    counts: list[int]
-    costs: Costs
-
-
-def order_of(layers: Sequence[Layer], loss: Loss, options: Options, ties: Mapping) -> Ordered:
-    """Return what a network of these layers runs; raise `ValueError` for options that are incompatible.
+def order_of(
+    layers: Sequence[Layer], loss: Loss, options: Options, ties: Mapping
+) -> tuple[Schedule, Callable | None, list[int], Costs]:
+    """Return the order that a network runs: (schedule, stream, counts, costs).
 
     Args:
         layers, loss, options: the network's.
         ties: {name: indices of the layers that share a W}.
+
+    Returns:
+        The `Schedule` of all replicas and units, for a mini-batch; None or, without a
+        flush, a function that returns the `Schedule` of n_batches mini-batches; the
+        number of layers in each stage of the schedule; and the `Costs` of these stages.
+
+    Raises:
+        ValueError: for options that are incompatible.
     """
     order, stream = order_of_copies(options)
     check_rules(ChosenOptions(options, order, stream is not None, ties))
     of_stages = cut_into_stages(layers, counts_of(options.stages, layers, loss))
-    buckets, zero, recompute = options.sums.buckets, options.zero, options.recompute
-    units = [units_of(part, buckets, zero, recompute, options.dtype) for part in of_stages]
+    units = [units_of(part, options) for part in of_stages]
     if stream is not None:
         stream = partial(_changed_stream, stream, units, options)
     order, counts, costs = in_units(order, units, options.costs, options.shards)
-    order = changed(order, recompute, zero, buckets)
+    order = changed(order, options)
     costs.duration(order)  # raises ValueError unless costs has an entry for each stage
-    return Ordered(order, stream, counts, costs)
+    return order, stream, counts, costs
 
 
 def _changed_stream(stream, units, options, n_batches):
-    """Return the order of `n_batches` mini-batches without a flush, changed as the options ask."""
+    """Return `changed` of the order of `n_batches` mini-batches without a flush."""
     order, _, _ = in_units(stream(n_batches), units, options.costs)
-    return changed(order, options.recompute, options.zero, options.sums.buckets)
+    return changed(order, options)
 
 
 def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
@@ -233,11 +190,14 @@ def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
     With a flush, order is the `Schedule` of a mini-batch, and stream is None. Without a
     flush, order is the `Schedule` of the first mini-batch, or a given `Schedule`
     unchanged; stream(n_batches) is the `Schedule` of n_batches mini-batches, with an
-    update of each stage after each mini-batch.
+    update of each stage after each.
 
-    `options.schedule` is everything that `build` takes, for one replica of K stages and
-    M / D micro-batches; or a `Schedule` of all replicas. Registered schedules without a
-    flush, and functions whose order has updates, make streams.
+    Registered schedules without a flush, and functions whose order has updates, make
+    streams.
+
+    Args:
+        options: the network's. `options.schedule` is everything that `build` takes, for
+            one replica and M / D micro-batches; or a `Schedule` of all replicas.
 
     Raises:
         ValueError: if the schedule does not fit D, K and M.
@@ -265,19 +225,27 @@ def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
                 f"{' of each replica' * (D > 1)}: make them equal"
             )
         return in_copies(order, D), None
+    n_batches = 1
+    if is_given:  # one update for each mini-batch
+        n_batches = len({i for _, _, i, _ in updates(order)})
+        if n * n_batches != order.n_microbatches:
+            raise ValueError(
+                f"the schedule {order.name!r} makes {n_batches} updates with {order.n_microbatches} "
+                f"micro-batches, but microbatches={n} for each: use {order.n_microbatches // n_batches}"
+            )
     stream = partial(_stream_of, make, K, n, D)
-    return stream(_n_mini_batches(order, n) if is_given else 1), stream
+    return stream(n_batches), stream
 
 
 def _stream_of(make, n_stages, n, D, n_batches):
-    """Return the `Schedule` of `n_batches` mini-batches, each with `n` micro-batches per replica."""
+    """Return the `Schedule` of `n_batches` mini-batches of D `n` micro-batches."""
     order = make(n_stages, n_batches * n)
     _check_stream(order, n_stages, n, n_batches)
     return in_copies(order, D, n)
 
 
 def _maker(said, n):
-    """Return a function (number of stages, number of micro-batches) -> validated `Schedule`.
+    """Return a function (n_stages, n_microbatches) -> validated `Schedule`.
 
     Args:
         said: a result of `said_by`.
@@ -307,28 +275,17 @@ def _made(said, n_stages, n_microbatches):
 
 
 def _updates_after_several(name):
-    """Tell whether the builder of this name takes `per_update`, the micro-batches per update."""
+    """Tell whether the builder `name` takes the micro-batches per update."""
     return "per_update" in signature(SCHEDULES[name]).parameters
 
 
-def _n_mini_batches(order, n):
-    """Return the number of mini-batches of `n` micro-batches in a given schedule, from its updates."""
-    M, n_updates = order.n_microbatches, len({i for _, _, i, _ in updates(order)})
-    if n * n_updates != M:
-        raise ValueError(
-            f"the schedule {order.name!r} makes {n_updates} updates with {M} micro-batches, but "
-            f"microbatches={n} for each: use {M // n_updates}"
-        )
-    return n_updates
-
-
 def _check_stream(order, n_stages, n, n_batches):
-    """Raise `ValueError` unless each stage makes one update for each mini-batch of `n` micro-batches."""
+    """Raise `ValueError` unless a stage updates once for each `n` micro-batches."""
     M = n_batches * n
     if (order.n_stages, order.n_microbatches, order.n_copies) != (n_stages, M, 1):
         raise ValueError(
             f"the schedule {order.name!r} has {order.n_stages} stages, {order.n_microbatches} micro-batches "
-            f"and copies of the network: {order.n_copies}; make it with {n_stages}, {M} and 1"
+            f"and {order.n_copies} copies of the network: make it with {n_stages}, {M} and 1"
         )
     applied = [[] for _ in range(n_stages)]
     for _, stage, _, microbatches in updates(order):
@@ -340,5 +297,5 @@ def _check_stream(order, n_stages, n, n_batches):
                 raise ValueError(
                     f"the schedule {order.name!r} applies micro-batches {update} in update {number} of stage "
                     f"{stage}, but mini-batch {number} is {mini_batch}: "
-                    "put one U behind the last backward of each"
+                    "put one U after the last backward of each"
                 )

@@ -204,16 +204,16 @@ def first_weights(schedule):
 
 @pytest.mark.parametrize("schedule, n, words", [
     (lambda K, M: pipedream(K, M + 1), 1,
-     "has 3 stages, 2 micro-batches and copies of the network: 1; make it with 3, 1 and 1"),
+     "has 3 stages, 2 micro-batches and 1 copies of the network: make it with 3, 1 and 1"),
     (lambda K, M: pipedream(K + 1, M), 1,
-     "has 4 stages, 1 micro-batches and copies of the network: 1; make it with 3, 1 and 1"),
+     "has 4 stages, 1 micro-batches and 1 copies of the network: make it with 3, 1 and 1"),
     (lambda K, M: replace(pipedream(K, M), copy_of=(0, 1)[:M]), 1,
-     "copies of the network: 2; make it with 3, 2 and 1"),
+     "and 2 copies of the network: make it with 3, 2 and 1"),
     (lambda K, M: first_weights(Schedule.from_text([FLUSHED[M]] * K)), 1, "0U0 comes after the backward of"),
     (lambda K, M: Schedule.from_text([ONE_BY_ONE[M]] * K), 1, "pass versions, for each stage a row"),
     (lambda K, M: first_weights(Schedule.from_text([HALFWAY[M]] * K)), 2,
      "applies micro-batches [1] in update 0 of stage 0, but mini-batch 0 is [0, 1]: "
-     "put one U behind the last backward of each"),
+     "put one U after the last backward of each"),
 ])
 def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, words):
     with pytest.raises(ValueError) as error:
