@@ -1,4 +1,4 @@
-"""Which device has which part of each parameter, how parts are cut and joined, and ZeRO's shards."""
+"""Which device has which part of each parameter, and ZeRO's shards."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ Arrays = dict[Key, list]      # for each parameter a list of arrays, such as its
 
 
 class Piece(NamedTuple):
-    """The part of a parameter that a device has: a block along one axis, or a range of its flat entries.
+    """The part of a parameter on a device: a block along an axis, or a range of it.
 
     Args:
         parameter: the key of the parameter in the network.
@@ -24,10 +24,9 @@ class Piece(NamedTuple):
             each shard has all of it.
         shape: the shape of the block.
         block: the range of the block along `axis`.
-        numbers: None, if the device has the whole block; otherwise, with ZeRO, the
-            range of its entries in the flattened block.
-        counts: whether `join_pieces` reads this piece. Of several devices with equal
-            pieces only one counts.
+        numbers: with ZeRO, the range of the device's entries in the flattened block;
+            None for the whole block.
+        counts: whether `join_pieces` reads this piece: one of several equal pieces.
     """
 
     parameter: Key
@@ -38,7 +37,7 @@ class Piece(NamedTuple):
     counts: bool = True
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """Cut this piece out of an array of the parameter's shape; return `array` itself, if it is all."""
+        """Return this piece of `array`, a copy; or `array` itself, if it is all of it."""
         if self.axis is not None:
             along = slice(self.block.start, self.block.stop)
             array = array[(slice(None),) * self.axis + (along,)].copy()  # a view would keep all of it
@@ -54,9 +53,9 @@ class Layout(NamedTuple):
     """The pieces of a network's parameters that each stage on each device has.
 
     Args:
-        work: the pieces with which layers compute: blocks.
-        memory: the pieces for which the device keeps optimizer state; with ZeRO, ranges
-            of these blocks.
+        work: the blocks with which layers compute.
+        memory: the pieces whose optimizer state is there: blocks; with ZeRO, ranges of
+            them.
     """
 
     work: Pieces
@@ -64,7 +63,9 @@ class Layout(NamedTuple):
 
 
 def held_by(layers: Sequence[Layer], origin_of: Callable) -> dict[Key, Piece]:
-    """Return {key: `Piece`} of a stage's parameters, without their `block`, which `layout_of` sets.
+    """Return {key: `Piece`} of the parameters of a stage with these `layers`.
+
+    `layout_of` sets the `block` of each.
 
     Args:
         layers: the layers of the stage.
@@ -80,12 +81,10 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
     """Return the `Layout` of a network.
 
     Args:
-        shards: for each shard of the network and each stage, {key: `Piece`}, see
-            `held_by`.
-        holders: for each shard and stage, the devices that have the stage, in the order
-            of the replicas.
-        in_ranges: whether each of these devices updates a range of the stage's
-            parameters only: ZeRO.
+        shards: for each shard of the network and each stage, a result of `held_by`.
+        holders: for each shard and stage, its devices in the order of the replicas.
+        in_ranges: whether each of these devices updates only a range of the stage's
+            parameters: ZeRO.
     """
     work: Pieces = {}
     memory: Pieces = {}
@@ -114,15 +113,14 @@ def layout_of(shards: Sequence, holders: Sequence, in_ranges: bool) -> Layout:
 
 
 def ranges_of(sizes: Mapping[Key, int], rank: int, size: int) -> dict[Key, range]:
-    """Divide the entries of all parameters, in one row, equally among ranks; return the range of `rank`.
+    """Divide the entries of all parameters, in one row, equally among ranks.
+
+    Return {key: range of the entries of `rank` in the flattened parameter}, without
+    parameters of which the rank has none.
 
     Args:
         sizes: {key: number of entries of the parameter}, in the order of the row.
         rank, size: which of how many ranks.
-
-    Returns:
-        {key: range of the rank's entries in the flattened parameter}, without
-        parameters of which it has none.
 
     >>> ranges_of({"W": 4, "b": 2}, 0, 2), ranges_of({"W": 4, "b": 2}, 1, 2)
     ({'W': range(0, 3)}, {'W': range(3, 4), 'b': range(0, 2)})
@@ -138,7 +136,7 @@ def ranges_of(sizes: Mapping[Key, int], rank: int, size: int) -> dict[Key, range
 
 
 def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
-    """Cut `arrays`, which have the shapes of the parameters, into the `pieces` of each stage on a device."""
+    """Cut whole `arrays` into the `pieces` of each stage on a device."""
     return {
         place: {
             key: [piece.of(array) for array in arrays[piece.parameter]]
@@ -149,7 +147,10 @@ def parts(pieces: Pieces, arrays: Mapping[Key, list]) -> dict[Place, Arrays]:
 
 
 def join_pieces(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
-    """Join `of_places`, a result of `parts`, to whole arrays; only pieces that count must be there."""
+    """Join `of_places`, a result of `parts`, to whole arrays; inverse of `parts`.
+
+    Only the `pieces` that count must be there.
+    """
     found: dict[Key, list] = {}  # parameter -> [(piece, its arrays)]
     for place, here in pieces.items():
         arrays = of_places.get(place, {})
@@ -160,7 +161,7 @@ def join_pieces(pieces: Pieces, of_places: dict[Place, Arrays]) -> Arrays:
 
 
 def _joined(rows: list) -> list:
-    """Return the whole arrays of one parameter. rows: [(`Piece`, its arrays)] of all its pieces."""
+    """Return whole arrays of a parameter from `rows`, [(`Piece`, its arrays)]."""
     blocks: dict[int, list] = {}  # first index of a block -> its rows
     for piece, arrays in sorted(rows, key=lambda row: row[0].block.start):
         blocks.setdefault(piece.block.start, []).append((piece, arrays))
@@ -180,11 +181,11 @@ def _in_a_row(arrays: Sequence, axis: int | None):
 
 
 class MemoryInParts(Mapping):
-    """Optimizer state that devices keep in pieces, joined to whole arrays at the first read.
+    """Optimizer state in pieces, which are joined to whole arrays at the first read.
 
     Args:
-        pieces: what each stage on a device has.
-        parts: for each stage on a device, the `Arrays` of its pieces.
+        pieces: the `Pieces` that each stage on a device has.
+        parts: their `Arrays`.
     """
 
     def __init__(self, pieces: Pieces, parts: dict[Place, Arrays]) -> None:
@@ -216,7 +217,7 @@ class MemoryInParts(Mapping):
 def memories_in(pieces: Pieces, optimizer: Optimizer, layers: Sequence[Layer]) -> dict[Place, Arrays]:
     """Cut the state of `optimizer` into `pieces`, for each stage on a device.
 
-    Raise `ValueError` if the state does not belong to these layers.
+    Raise `ValueError` if the state does not fit `layers`.
     """
     memory = optimizer.memory
     if isinstance(memory, MemoryInParts) and memory.pieces == pieces:
@@ -226,32 +227,10 @@ def memories_in(pieces: Pieces, optimizer: Optimizer, layers: Sequence[Layer]) -
     return parts(pieces, memory)
 
 
-def pairs_of(layers: Sequence[Layer], arrays: Arrays) -> list[tuple]:
-    """Return the list over `layers` of (dW, db); for a layer made of layers, dW and db are tuples.
-
-    Args:
-        layers: the network's.
-        arrays: {key of a parameter: [its gradient]}.
-    """
-    rest = iter(sorted(arrays))
-    found = []
-    for layer in layers:
-        found.append(tuple(_nested(of_layer, arrays, rest) for of_layer in (layer.W, layer.b)))
-    return found
-
-
-def _nested(like, arrays: Arrays, rest: Iterator[Key]):
-    if like is None:
-        return None
-    if isinstance(like, tuple):
-        return tuple(_nested(inner, arrays, rest) for inner in like)
-    return arrays[next(rest)][0]
-
-
-# ZeRO: the shard of a stage's parameters that one of several devices with the stage updates, or has.
+# ZeRO: the shard of a stage's parameters that one of several devices updates, or has.
 
 def write_shards(layers: Sequence[Layer], parts: Sequence[list]) -> list:
-    """Write `parts`, the shards of all ranks, into the parameters of `layers`; return flat vectors."""
+    """Write the shards of all ranks, `parts`, into `layers`; return flat vectors."""
     vectors = flattened(pairs_of_layers(layers))
     for vector, new in zip(vectors, join_chunks(parts, vectors), strict=True):
         vector[...] = new
@@ -259,18 +238,18 @@ def write_shards(layers: Sequence[Layer], parts: Sequence[list]) -> list:
 
 
 class ParameterShard:
-    """The shard of a stage's parameters that a device owns: a list of flat `vectors`.
+    """The shard of a stage's parameters that a device updates, as flat `vectors`.
 
     Args:
         layers: the layers of the stage.
         rank, size: which of how many shards is this device's, see `ranges_of`.
         has_all: whether the layers always have all parameters (ZeRO 1 and 2); the
             `vectors` are then views of them. Otherwise (ZeRO 3) the layers have
-            parameters only from `gather` to `free`, and before and after it arrays of
-            the same shapes that take no memory.
+            parameters only from `gather` to `free`, and at other times arrays of the
+            same shapes that take no memory.
 
     Attributes:
-        vectors: for each parameter of which the device owns a range, this range.
+        vectors: for each parameter of which the device has a range, this range.
         whole: with ZeRO 3 and after `gather`, all parameters as flat vectors.
     """
 
@@ -285,15 +264,10 @@ class ParameterShard:
             self.free()
 
     def update(self, optimizer: Optimizer, gradients: Sequence[np.ndarray]) -> None:
-        """Update this shard with `optimizer`, which keeps state for this shard only.
+        """Update this shard with `optimizer` and the `gradients` of the `vectors`.
 
-        Args:
-            optimizer: one that updates each entry by itself: without
-                `needs_whole_parameters`.
-            gradients: the gradients of the `vectors`.
-
-        Raises:
-            ValueError: if a layer has returned None as the gradient of a parameter.
+        The optimizer has state for this shard only. Raise `ValueError` if a layer has
+        returned None as the gradient of a parameter.
         """
         if len(gradients) != len(self.vectors):
             raise ValueError(
@@ -315,7 +289,7 @@ class ParameterShard:
             vector[...] = numbers
 
     def gather(self, parts: Sequence[list]) -> None:
-        """Write the shards of all ranks into the layers. parts: for each rank, its `vectors`."""
+        """Write `parts`, the `vectors` of all ranks, into the layers."""
         if not self.has_all:
             _make_new(self._layers)
         self.whole = write_shards(self._layers, parts)
@@ -335,18 +309,18 @@ class ParameterShard:
 
 
 def _make_new(layers):
-    """Replace each parameter by a copy: messages and twins of the stage may still use the old array."""
+    """Replace each parameter by a copy: messages and twins may use the old array."""
     for layer in _with_parameters(layers):
         layer.W, layer.b = (None if array is None else array.copy() for array in (layer.W, layer.b))
 
 
 def _with_parameters(layers):
-    """Return all layers that have arrays, nested ones included, but no `Block`: its W and b are tuples."""
+    """Return all layers with arrays, nested ones too: no `Block`, whose W is a tuple."""
     return [layer for layer in every_layer(layers) if layer.arrays]
 
 
 def _without_memory(array):
-    """Return an array of the same shape and dtype that takes no memory and reads as NaN."""
+    """Return an array of NaN, of the same shape and dtype, that takes no memory."""
     if not isinstance(array, np.ndarray):
         return array  # None or a meta array
     return np.broadcast_to(np.array(np.nan, array.dtype), array.shape)

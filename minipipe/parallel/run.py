@@ -11,6 +11,7 @@ from ..arrays import computing, overflow_refused
 from ..cluster import Compute
 from ..cluster.trace import Tick
 from ..collectives import Group
+from ..collectives.group import unflattened
 from ..engines import Mpi, Threads, keep_memory, world
 from ..layers import Layer
 from ..layers.exchanging import join_group
@@ -21,7 +22,7 @@ from ..order.costs import divide_exactly
 from ..order.programs import Wires, cluster_of, programs_of_schedule
 from ..ties import program_of_ties, tied_in_parts
 from .batches import MicroBatches
-from .layout import Arrays, Layout, Place, join_pieces, pairs_of
+from .layout import Arrays, Layout, Place, join_pieces
 from .options import MPI, THREADS, Options
 from .splitting import InShards
 from .stage import Holdings, Stage
@@ -254,7 +255,8 @@ class Run:
     def gradients(self) -> list[tuple]:
         """Return the summed [(dW, db)] of all layers; (None, None) for layers of other ranks."""
         if len(self.shards) > 1:
-            return pairs_of(self._whole.layers, self._joined(Stage.gradients))
+            joined = [array for array, in self._joined(Stage.gradients).values()]  # in order of their keys
+            return unflattened(joined, pairs_of_layers(self._whole.layers))
         found: list = []
         for stage in self.shards[0]:
             is_here = stage in self.stages.values()
