@@ -156,7 +156,7 @@ class Parallel(Network):
         self._ranks.check_network(self.schedule, loss)
         first = Shard(self._at_work, loss, 0, options.shards)
         first.check()
-        self._ways = first.words
+        self._ways = first.ways
 
     def forward_backward(self, X: np.ndarray, Y: np.ndarray) -> Any:
         """Run the mini-batch X (n[0], m), Y (n[L], m); set `gradients` and return the cost J."""

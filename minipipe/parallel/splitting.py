@@ -26,12 +26,12 @@ def is_ours(kind: type) -> bool:
 
 @cache
 def is_stated(kind: type, trait: str) -> bool:
-    """Tell whether the attribute `trait` of a class was stated for what the class computes.
+    """Tell whether the attribute `trait` of a class was stated for what it computes.
 
     A user's class that redefines a method of a complete layer or loss computes
-    something else. A trait that it inherits then does not count, unless the class
-    states it anew. A class that completes an abstract base, such as `Elementwise`,
-    keeps the traits of the base.
+    something else: the traits that it inherits do not count, only those that it states
+    anew. A class that completes an abstract base, such as `Elementwise`, keeps the
+    traits of the base.
 
     Args:
         kind: the class of a layer or a loss.
@@ -65,10 +65,9 @@ WAYS = "outputs", "inputs", "units", "heads", "tokens"  # see `Layer.part`
 
 
 def ways_of(layer: Layer) -> Mapping:
-    """Return `layer.splits`, checked; or {}, if it was stated for another class, see `is_stated`.
+    """Return `layer.splits`; {} if it is not stated for this class, see `is_stated`.
 
-    Raise `ValueError` for a way that does not exist, or that does not state the axis of
-    a parameter.
+    Raise `ValueError` for an unknown way, or one without the axis of a parameter.
     """
     kind: type = type(layer)
     if not is_stated(kind, "splits"):
@@ -83,14 +82,14 @@ def ways_of(layer: Layer) -> Mapping:
             added_to_the_sum = how == "inputs" and name == "b"
             if getattr(layer, name) is not None and axes.get(name) is None and not added_to_the_sum:
                 raise ValueError(
-                    f"{layer!r} has a {name}, but splits[{how!r}] does not say where it lies: add the axis "
+                    f"{layer!r} has a {name}, but splits[{how!r}] does not say how to cut it: add the axis "
                     f"along which it is cut, such as {{{name!r}: 0}}"
                 )
     return layer.splits
 
 
 def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
-    """Raise `ValueError` unless `ways` has a split of each inner layer, and only the last is "inputs"."""
+    """Raise `ValueError` unless the split `how` into `ways` fits the inner layers."""
     if how != "heads" or len(ways) != len(layer.layers) or ways.count("inputs") != 1 or ways[-1] != "inputs":
         raise ValueError(
             f"{layer!r} is made of {len(layer.layers)} layers and has splits[{how!r}] = {ways!r}: "
@@ -100,46 +99,46 @@ def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
     for inner, its_how in zip(layer.layers, ways, strict=True):
         if its_how not in ways_of(inner):
             raise ValueError(
-                f"{layer!r} has splits[{how!r}] with {its_how!r} for {inner!r}, which is not split so: "
-                f"leave splits[{how!r}] out, or use a layer that is"
+                f"{layer!r} has splits[{how!r}] with {its_how!r} for {inner!r}, which cannot be split so: "
+                f"leave splits[{how!r}] out, or use a layer that can"
             )
 
 
 class Shard:
-    """The part of a network that one of T devices has. The network's layers and loss are not changed.
+    """The part of a network that one of T devices has.
 
     Args:
-        layers, loss: the network's.
+        layers, loss: the network's, which are not changed.
         rank: the index of this device among the T devices.
         size: T.
 
     Attributes:
         layers: for each layer of the network, the list of layers that this device has
-            in its place: the layer itself or a copy of it, if all devices compute the
-            same; or a part of it, with the exchanges around it.
+            in its place: the layer or a copy of it, if all devices compute the same; or
+            a part of it, with the exchanges around it.
         held: {(id of a layer of the network, name of its parameter): (layer of the
             shard, the axis of the split, or None if it has the whole parameter)}.
-        words: for each layer of the network, how it is split.
+        ways: for each layer of the network, how it is split, in words.
 
     A layer, also a user's, states in `splits` how it may be split, see `Layer.part`.
 
-    - A layer that can be split by its outputs, then any number of layers that act on each unit alone, then a
-      layer that can be split by its inputs, form a pair: a Linear, an activation and another Linear become
-      W[rows] and W[:, columns]. The hidden units are never gathered.
-    - Any other layer that can be split by its outputs is split so, and its outputs are gathered.
-    - Attention is split by its heads; an Embedding, and the logits before a loss with a `part`, by tokens.
-    - A residual connection whose layers are split becomes a Fork and a Join around them.
-    - Every other layer is whole on each device: layers without `splits`, layers with fewer units than there
-      are devices, and layers tied to one of these.
+    - A layer that can be split by outputs and a later one that can be split by inputs
+      form a pair, if all layers between them act on each unit alone. Two Linear layers
+      become W[rows] and W[:, columns]; the hidden units are never gathered.
+    - Any other layer that can be split by outputs is, and its outputs are gathered.
+    - Attention is split by heads; an Embedding, and the logits before a loss with a
+      `part`, by tokens.
+    - A residual connection whose layers are split becomes a Fork and a Join.
+    - Every other layer is whole on each device: layers without `splits`, layers with
+      fewer units than devices, and layers tied to one of these.
     """
 
     def __init__(self, layers: Sequence[Layer], loss: Loss, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
-        self._ways = {id(layer): ways_of(layer) if size > 1 else {} for layer in every_layer(layers)}
+        self._splits = {id(layer): ways_of(layer) if size > 1 else {} for layer in every_layer(layers)}
         self._tied = {name: [layers[index] for index in tied] for name, tied in ties_of(layers).items()}
-        self.words = ["whole"] * len(layers)
+        self.ways = ["whole"] * len(layers)
         self.held: dict = {}
-        self._held_of: dict = {}  # id -> layer
         self.loss, self._logits = copy.copy(loss), None
         kind: type = type(loss)
         is_second = len(layers) - 1 in self._pairs(layers).values()
@@ -148,29 +147,20 @@ class Shard:
             of_classes = loss.part(len(W))
             if of_classes is not None:
                 self.loss, self._logits = of_classes, layers[-1]
-        self.layers = self._each(layers, "", self.words)
+        self.layers = self._each(layers, "", self.ways)
 
     def check(self) -> None:
         """Raise `ValueError` if several devices would each have all of every layer."""
-        if self.size > 1 and all(words == "whole" for words in self.words):
+        if self.size > 1 and set(self.ways) == {"whole"}:
             raise ValueError(
-                f"shards={self.size} splits none of these {len(self.words)} layers: use fewer, or say in "
+                f"shards={self.size} splits none of these {len(self.ways)} layers: use fewer, or say in "
                 "`splits` of a layer of your own how it is split"
             )
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a copy or a pickle: its layers are new objects, so `held` gets their ids."""
-        vars(self).update(state)
-        self.held = {(id(self._held_of[old]), name): place for (old, name), place in self.held.items()}
-        self._held_of = {id(layer): layer for layer in self._held_of.values()}
+    def _each(self, layers, prefix, ways):
+        """Return, for each of `layers`, the list of layers that this device has.
 
-    def _each(self, layers, place, words):
-        """Return, for each of consecutive layers, the list of layers that this device has in its place.
-
-        Args:
-            layers: the consecutive layers.
-            place: the prefix of their names.
-            words: a list that gets, for each layer, how it is split.
+        Set `ways[index]` to how each is split. `prefix` begins the layers' names.
         """
         found, pairs = [], self._pairs(layers)
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}
@@ -182,21 +172,21 @@ class Shard:
             elif index in between:
                 parts, how = [self._part(layer, "units")], "unit by unit"
             else:
-                parts, how = self._alone(layer, f"{place}{index}")
+                parts, how = self._alone(layer, f"{prefix}{index}")
             found.append(parts)
-            words[index] = how
+            ways[index] = how
         return found
 
     def _leave(self, layer):
-        """Return the layers after a product that is split by inputs: the all-reduce, and the layer's b."""
+        """Return what follows a `layer` split by inputs: the all-reduce and b."""
         if layer.b is None:
             return [Summed()]
         bias = Bias(layer.b.copy())
         self._hold(layer, bias, {"b": None})
         return [Summed(), bias]
 
-    def _alone(self, layer, place):
-        """Return (layers that this device has in the place of `layer`, how it is split)."""
+    def _alone(self, layer, name):
+        """Return (list of layers that this device has for `layer`, how it is split)."""
         if layer is self._logits:
             return [Copied(), self._part(layer, "outputs")], "by outputs, up to the loss"
         if self._can(layer, "outputs"):
@@ -205,37 +195,33 @@ class Shard:
             return [Copied(), self._part(layer, "heads"), *self._leave(layer.layers[-1])], "by heads"
         if self._can(layer, "tokens"):
             return [self._part(layer, "tokens"), Summed()], "by tokens"
-        inner = (layer.unrolled(f"residual {place}") if is_stated(type(layer), "unrolled") else None) or ()
-        words = [None] * len(inner)
-        parts = list(chain(*self._each(inner, f"{place}.", words)))
-        if set(words) <= {"whole"}:
+        inner = (layer.unrolled(f"residual {name}") if is_stated(type(layer), "unrolled") else None) or ()
+        ways = [None] * len(inner)
+        parts = list(chain(*self._each(inner, f"{name}.", ways)))
+        if set(ways) <= {"whole"}:
             return self._whole(layer), "whole"
-        words = [how for part, how in zip(inner, words, strict=True) if not (part.fork or part.join)]
-        return parts, f"({', '.join(words)})"
+        ways = [how for part, how in zip(inner, ways, strict=True) if not (part.fork or part.join)]
+        return parts, f"({', '.join(ways)})"
 
     def _whole(self, layer):
-        """Return [`layer`] on the first device, so that it counts statistics, and [a copy] on the others."""
-        own = layer if self.rank == 0 else layer.copy()
-        for theirs, ours in zip(every_layer([layer]), every_layer([own]), strict=True):
+        """Return [`layer`] on device 0, which counts its statistics, else [a copy]."""
+        mine = layer if self.rank == 0 else layer.copy()
+        for theirs, ours in zip(every_layer([layer]), every_layer([mine]), strict=True):
             self._hold(theirs, ours, {"W": None, "b": None})
-        return [own]
+        return [mine]
 
     def _part(self, layer, how):
         """Return this device's part of `layer`, and enter its parameters in `held`."""
-        part = layer.part(how, self.rank, self.size)
-        ways = [(layer, part, self._ways[id(layer)][how])]
-        if layer.layers:
-            ways = [(*pair, self._ways[id(pair[0])][its_how])
-                    for *pair, its_how in zip(layer.layers, part.layers, ways[0][2], strict=True)]
-        for theirs, ours, axes in ways:
-            self._hold(theirs, ours, axes)
+        part, axes = layer.part(how, self.rank, self.size), self._splits[id(layer)][how]
+        if not layer.layers:
+            self._hold(layer, part, axes)
+            return part
+        for theirs, ours, its_how in zip(layer.layers, part.layers, axes, strict=True):
+            self._hold(theirs, ours, self._splits[id(theirs)][its_how])
         return part
 
     def _pairs(self, layers):
-        """Return {index of a layer split by outputs: index of the layer split by inputs} of all pairs.
-
-        All layers between the two act on each unit alone.
-        """
+        """Return {index of a layer split by outputs: index of one by inputs}."""
         found, index = {}, 0
         while index < len(layers):
             second = index + 1
@@ -251,20 +237,20 @@ class Shard:
         return found
 
     def _can(self, layer, how):
-        """Tell whether `layer` can be split by `how`: it states so, and has a unit for each device.
+        """Tell whether `layer` can be split by `how`, and has a unit for each device.
 
-        All layers tied to it must have so, too.
+        The same must hold for all layers tied to it.
         """
-        ways = self._ways.get(id(layer), {})
-        if how not in ways:
+        splits = self._splits.get(id(layer), {})
+        if how not in splits:
             return False
         if layer.layers:
             return True
-        axes = ways[how]
+        axes = splits[how]
         shared = [one for one in self._tied.get(layer.tie, []) if one is not layer]
         return self._is_large_enough(layer, axes) and all(
             any(theirs.get("W") == axes.get("W") and self._is_large_enough(one, theirs)
-                for theirs in self._ways[id(one)].values())
+                for theirs in self._splits[id(one)].values())
             for one in shared
         )
 
@@ -274,10 +260,8 @@ class Shard:
 
     def _hold(self, layer, holder, axes):
         for name, axis in axes.items():
-            self.held[id(layer), name], self._held_of[id(layer)] = (holder, axis), layer
+            self.held[id(layer), name] = holder, axis
 
-
-# The layers of a run: whole, or all shards.
 
 class InShards:
     """The stages of a run, for each shard.
@@ -289,7 +273,7 @@ class InShards:
 
     Attributes:
         layers: the network's layers.
-        stages: for each shard, its stages; with one shard, the given ones.
+        stages: for each shard, its stages; with one shard, those of the network.
     """
 
     def __init__(self, stages: Sequence[Stage], loss: Loss, T: int) -> None:
@@ -304,7 +288,7 @@ class InShards:
                 self.stages.append(stages_of(parts, shard.loss))
 
     def held(self) -> list[list[dict[Key, Piece]]]:
-        """Return, for each shard and stage, {key: `Piece` of a parameter}, see `held_by`."""
+        """Return `held_by` of each shard and stage."""
         keys = {(id(owner), key[1]): key
                 for key, (owner, _, _) in parameters_with(self.layers, pairs_of_layers(self.layers)).items()}
         found = []
@@ -320,7 +304,7 @@ class InShards:
         return found
 
     def tied(self, ties: Mapping[str, Sequence[int]]) -> list[dict]:
-        """Return, for each shard, {name: its `Tied` layers}. ties: {name: indices of its layers}."""
+        """Return for each shard {name: its `Tied` layers}. ties: {name: indices}."""
         found = []
         for stages in self.stages:
             places: dict = {name: [] for name in ties}
@@ -335,27 +319,24 @@ class InShards:
         return found
 
 
-# Layers that compute together with those of the other replicas.
-
 def synchronised(layer: Layer) -> Layer:
-    """Return the form of `layer` that computes over all replicas, if its samples interact; else `layer`.
+    """Return `layer`; if its samples interact, its form that works over all replicas.
 
-    Raise `ValueError` for a layer that has no such form, and for one inside another
-    layer.
+    Raise `ValueError` if it has no such form, or is inside another layer.
     """
     if layer.alone_per_sample:
         return layer
     inside = next((part for part in every_layer(layer.layers) if not part.alone_per_sample), None)
     if inside is not None:
         raise ValueError(
-            f"{inside!r} is inside {layer!r}, but only layers of the network itself talk to other devices: "
-            "use a Fork and a Join around it, or sync_batch_norm=False"
+            f"{inside!r} is inside {layer!r}, but only layers of the network itself communicate with other "
+            "devices: use a Fork and a Join around it, or sync_batch_norm=False"
         )
     kind: type = type(layer)
     found = layer.synchronised() if is_stated(kind, "synchronised") else None
     if found is None:
         raise ValueError(
-            f"{layer!r} is a layer of your own in which samples meet, and does not say what copies must "
-            "exchange: write synchronised() in it, use BatchNorm, or sync_batch_norm=False"
+            f"{layer!r} is a layer of your own in which samples interact, and does not say what replicas "
+            "must exchange: write synchronised() in it, use BatchNorm, or sync_batch_norm=False"
         )
     return found

@@ -263,7 +263,7 @@ def test_a_changed_batch_norm_is_refused_by_sync_batch_norm():
         def forward(self, A_prev):
             return 2 * super().forward(A_prev)
 
-    with pytest.raises(ValueError, match=r"MyBatchNorm\(4\) is a layer of your own in which samples meet"):
+    with pytest.raises(ValueError, match=r"MyBatchNorm\(4\) is a layer of your own in which samples inter"):
         mp.DataParallel([mp.Linear(4, 4), MyBatchNorm(4)], LOSS, 2, sums=SYNC)
 
 

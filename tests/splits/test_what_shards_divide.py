@@ -182,12 +182,12 @@ def test_a_users_block_is_split_if_it_has_splits(T):
 
 @pytest.mark.parametrize(("kind", "splits", "words"), [
     (Dense, {"rows of W": {"W": 0}}, r"has splits\['rows of W'\]: use one of 'outputs', 'inputs'"),
-    (Dense, {"outputs": {"W": 0}}, r"has a b, but splits\['outputs'\] does not say where it lies"),
-    (Scale, {"units": {}}, r"has a W, but splits\['units'\] does not say where it lies"),
-    (Scale, {"units": {"W": None}}, r"has a W, but splits\['units'\] does not say where it lies"),
+    (Dense, {"outputs": {"W": 0}}, r"has a b, but splits\['outputs'\] does not say how to cut it"),
+    (Scale, {"units": {}}, r"has a W, but splits\['units'\] does not say how to cut it"),
+    (Scale, {"units": {"W": None}}, r"has a W, but splits\['units'\] does not say how to cut it"),
     (Gated, {"heads": ("outputs", "inputs")}, "is made of 3 layers and has splits.*: use 'heads', with one"),
     (Gated, {"outputs": ("outputs", "outputs", "inputs")}, "is made of 3 layers and .*: use 'heads', with"),
-    (Gated, {"heads": ("outputs", "units", "inputs")}, r"with 'units' for Linear\(3, 3\), which is not"),
+    (Gated, {"heads": ("outputs", "units", "inputs")}, r"with 'units' for Linear\(3, 3\), which cannot"),
 ])
 def test_wrong_splits_of_a_layer_are_refused(kind, splits, words):
     layer = kind(3) if kind is Scale else kind(3, 3)
