@@ -1,17 +1,16 @@
-"""Is the pipeline's gradient the full batch's? Three verdicts on exactness, and `check`, which calls them.
+"""Is the pipeline's gradient the full batch's? Three verdicts on exactness, and `check`.
 
-`check(layer, shape)` tries what a layer promises, and names the likely mistake where it
-breaks a promise; so for losses, optimizers, networks and schedules. What it compares
-with the full batch, it compares as the verdicts do:
+`check(layer, shape)` tests what a layer must do, and names the likely mistake; so for
+losses, optimizers, networks and schedules. The verdicts on a network:
 
-`equals_full_batch(pipe, X, Y)`: equal with `==`, in rational numbers, or in floats that
-need no rounding. `equals_same_groups(pipe, X, Y)`: the same, compared with a plain loop
-over the micro-batches: for BatchNorm. `same_bits(pipe, X, Y)`: on any floats, equal to
-the same micro-batches on one device.
+- `equals_full_batch(pipe, X, Y)`: `==` in rational numbers, or in floats that need no
+  rounding.
+- `equals_same_groups(pipe, X, Y)`: the same, compared with a plain loop over the
+  micro-batches, for BatchNorm.
+- `same_bits(pipe, X, Y)`: on any floats, equal to the same micro-batches on one device.
 
-What they compare is returned by `against_full_batch`, `against_same_groups` and
-`against_one_device`. How far floats are from the full batch, `last_places_apart`
-reports.
+`against_full_batch`, `against_same_groups` and `against_one_device` return what they
+compare; `last_places_apart` reports how far floats are from the full batch.
 """
 
 from .checking import check

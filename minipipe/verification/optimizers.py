@@ -1,4 +1,4 @@
-"""Check what an optimizer must do, on small random parameters and gradients."""
+"""The checks of an optimizer, on small random parameters and gradients."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -16,18 +16,18 @@ from .verdicts import are_equal
 SMALL_RATE = 1e-3  # at which updates must go downhill
 
 
-def promises_of_optimizer(optimizer: Optimizer) -> list[tuple]:
-    """Return rows for `optimizer`: (promise, function -> error message or None, whether others need it)."""
+def checks_of_optimizer(optimizer: Optimizer) -> list[tuple]:
+    """Return rows (claim, function -> error or None, whether later rows need it) for `optimizer`."""
     rows = [
         ("step returns what to subtract, and n_memories arrays, in the dtype of the gradient", runs, True),
-        ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
-        ("what it remembers of a parameter is in what step returns", remembers, False),
-        ("it takes each number by itself, or says needs_whole_parameters", takes_parts, False),
-        ("from its state it goes on as if it had not stopped", resumes, False),
-        ("a change of learning_rate counts from the next step on", follows_rate, False),
+        ("it writes into no array that it was given, or has returned", leaves_arrays, True),
+        ("its state of a parameter is in what step returns", keeps_state, False),
+        ("it updates each number by itself, or says needs_whole_parameters", takes_parts, False),
+        ("after `resume`, the next step is the same", resumes, False),
+        ("a new learning_rate has an effect from the next step on", follows_rate, False),
         ("small steps go downhill", goes_down, False),
     ]
-    return [(words, partial(attempt, optimizer), needed) for words, attempt, needed in rows]
+    return [(claim, partial(attempt, optimizer), needed) for claim, attempt, needed in rows]
 
 
 def _numbers(seed, dtype=np.float64):
@@ -109,7 +109,7 @@ def leaves_arrays(optimizer: Optimizer) -> str | None:
     return None
 
 
-def remembers(optimizer: Optimizer) -> str | None:
+def keeps_state(optimizer: Optimizer) -> str | None:
     """Compare a parameter that `optimizer` updates alone with one next to another of its shape."""
     (twin, alone), (_, one_of_two) = _after_three(optimizer), _after_three(optimizer, n=2)
     if are_equal(one_of_two, alone, exact=False):

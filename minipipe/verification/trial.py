@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,27 +21,27 @@ BATCH_SIZE = 5  # samples of the mini-batch
 
 
 class CannotTry(Exception):
-    """Raised with the reason why a promise cannot be tried."""
+    """Raised with the reason why a claim cannot be tried."""
 
 
 class Remark(str):
-    """A remark on a promise that is kept."""
+    """A remark on a claim that holds."""
 
 
-def in_best_numbers(attempt: Callable, what: Any) -> str | None:
-    """Return the error message of `attempt(what, convert, exact)` in fractions, or in floats if they fail.
+def in_fractions_or_floats(attempt: Callable) -> str | None:
+    """Return the error message of `attempt(convert, exact)` in fractions, or in floats if they fail.
 
     A layer that cannot compute with fractions raises an error, perhaps only for some
     numbers.
     """
     try:
-        return attempt(what, rational, True)
+        return attempt(rational, True)
     except Exception as error:
         words = f"of {type(error).__name__}: {error}"
         if str(error).startswith("exact arithmetic met"):
             words = str(error).partition(": convert it")[0]  # a right layer has nothing to convert
         why = f"in floats, but for rounding; not tried in fractions, because {words}"
-        return attempt(what, np.float64, False) or Remark(why)
+        return attempt(np.float64, False) or Remark(why)
 
 
 def private(thing: Any) -> Any:
@@ -58,7 +58,7 @@ def private(thing: Any) -> Any:
 
 
 class Trial:
-    """A layer with parameters and data of its own, made anew for each promise.
+    """A layer with parameters and data of its own, made anew for each check.
 
     Attributes:
         takes, gives: the names of the input and the output in errors.
@@ -236,86 +236,32 @@ def coarse(array: Any) -> np.ndarray:
     return np.round(8 * np.asarray(array, np.float64)) / 8
 
 
-# Compare the derivatives of a layer with slopes of its output, by finite differences.
+# Compare the derivatives of a layer with slopes of its output, by central differences.
 #
-# One entry of A_prev, W or b is moved up and down by a small step, which moves the entries A[k] of the
-# output. The derivative of the cost is sum_k dZ[k] A'[k]. Each A[k] has a slope on the left and one on the
-# right, which are equal up to curvature, unless there is a kink, where any derivative between both is right.
-#
-# A slope with a step h has an error of about c h^p: p = 1 where A is curved, and 1/2 at the 0 of z^1.5. Where
-# a derivative seems wrong, two more steps, each a sixteenth of the one before, estimate the error
-# (Richardson): for p >= 1/4, the error of the last slope is at most its difference from the one before.
+# One entry of A_prev, W or b is moved up and down by STEP, which moves the entries A[k] of the output. The
+# derivative of the cost is sum_k dZ[k] A'[k]. Random offsets keep all numbers away from kinks, such as the 0
+# of ReLU, where there is no slope.
 
 MOST_ENTRIES = 30     # entries of an array whose slopes are compared
-STEP = 2.0 ** -17     # the step of a difference: its square and its rounding error are both below 1e-9
-NEAR = 4 * STEP       # the tolerance of a slope, as a share of 1 + |slope|: curvature may jump
-ASIDE = 2.0 ** -12    # the distance from a kink at which other kinks are looked for
-
-
-class Slope(NamedTuple):
-    """The smaller and the larger of the slopes of the cost to the left and to the right of an entry."""
-
-    low: float
-    high: float
-
-    @property
-    def middle(self) -> float:
-        """The mean of both slopes."""
-        return (self.low + self.high) / 2
-
-    @property
-    def slack(self) -> float:
-        """The tolerance of a derivative."""
-        return NEAR * (1 + abs(self.low) + abs(self.high))
-
-    @property
-    def at_kink(self) -> bool:
-        """Whether both slopes differ by more than curvature explains."""
-        return self.high - self.low > 1e-3 * (1 + abs(self.low) + abs(self.high))
-
-    def allows(self, given: float) -> bool:
-        """Tell whether the derivative `given` is between both slopes, up to the tolerance."""
-        return self.low - self.slack <= given <= self.high + self.slack
+STEP = 2.0 ** -17     # its square, and the rounding error of a slope, are both below 1e-9
+NEAR = 4 * STEP       # the tolerance of a slope, as a share of 1 + |slope|
 
 
 def slopes(trial: Trial) -> str | None:
     """Compare the derivatives of `trial` with slopes; return an error message, or None.
 
-    The data are random numbers, where kinks are rare; then whole numbers, some of them
-    large, with 0, a kink of ReLU, and 6, a kink of ReLU6; then samples of equal
-    numbers, a kink of a maximum.
+    The inputs of a layer are random numbers, some of them large, for bounds such as the
+    6 of ReLU6. In a second run, all features of a sample are equal, as in Z = 0 after
+    a ReLU: see `_wrong_sum`.
     """
-    ways = [lambda part: part, _whole_numbers, _equal_numbers]
-    # a layer that is made of others has kinks of kinks
-    for way in ways[:1] if trial.takes_tokens or trial.layer.layers else ways:
-        layer, A_prev = trial.drawn(), trial.data()
+    layer, A_prev, rng = trial.drawn(), trial.data(), np.random.default_rng(8)
+    if trial.gives == "A" and trial.layer.takes == "numbers":
         for part in leaves(A_prev):
-            part[...] = way(part)
-        try:
-            _, dZ, found = trial.run(layer, A_prev)
-        except Exception:
-            if way is ways[0]:
-                raise
-            continue  # such as a division by 0, or a probability outside 0..1
-        if way is ways[0]:
-            wrong = _wrong_slope(trial, layer, A_prev, dZ, found)
-        else:
-            wrong = _wrong_at_kinks(trial, layer, A_prev, dZ, found)
-        if wrong:
-            return wrong
-    return None
-
-
-def _whole_numbers(part):
-    return np.round(part * np.where(np.arange(BATCH_SIZE) < 3, 1, 8))
-
-
-def _equal_numbers(part):
-    return part * 0 + np.arange(BATCH_SIZE) - 1
-
-
-def _wrong_slope(trial, layer, A_prev, dZ, found):
-    """Compare derivatives at random numbers, without kinks; return an error message, or None."""
+            part *= np.where(np.arange(BATCH_SIZE) < 3, 1, 8)
+    for part in leaves((A_prev, layer.W, layer.b)):
+        if part.dtype.kind == "f":
+            part += (rng.random(part.shape) - 0.5) / 16
+    _, dZ, found = trial.run(layer, A_prev)
     arrays = trial.named(A_prev, layer.W, layer.b)
     if trial.takes_tokens:
         arrays.pop(f"d{trial.takes}")
@@ -323,89 +269,59 @@ def _wrong_slope(trial, layer, A_prev, dZ, found):
         if name not in found:
             continue  # of a parameter that stays as it is
         given = {index: float(found[name][index]) for index in _some_indices(array)}
-        tried = {index: _measured(layer, A_prev, dZ, array, index, given[index]) for index in given}
-        tried = {index: slope for index, slope in tried.items() if not slope.at_kink}
-        wrong = [index for index, slope in tried.items() if not slope.allows(given[index])]
+        measured = {index: _slope(layer, A_prev, dZ, array, index) for index in given}
+        wrong = [index for index, (slope, near) in measured.items() if not abs(given[index] - slope) <= near]
         if wrong:
             index, place = wrong[0], ", ".join(map(str, wrong[0]))
-            words = f"{name}[{place}] = {given[index]:.6g}, but the slope is {tried[index].middle:.6g}"
+            words = (
+                f"{name}[{place}] = {given[index]:.6g}, but the slope is {measured[index][0]:.6g}, where "
+                f"{name[1:]}[{place}] = {array[index]:.3g}"
+            )
             if trial.takes_tokens:
                 words += ": does a token that occurs twice count twice? np.add.at(dW, ids, ...) adds, and "
                 words += "dW[ids] += keeps one"
             same_shape = name == f"d{trial.takes}" and np.shape(dZ) == array.shape
-            middles = {index: slope.middle for index, slope in tried.items()}
-            return _likely_mistake(name, given, middles, dZ if same_shape else None) or words
-    return None
+            of_entries = {index: slope for index, (slope, _) in measured.items()}
+            return _likely_mistake(name, given, of_entries, dZ if same_shape else None) or words
+    return _wrong_sum(trial) if trial.gives == "A" and not trial.takes_tokens else None
 
 
-def _wrong_at_kinks(trial, layer, A_prev, dZ, found):
-    """Compare derivatives where many numbers are at kinks; return an error message, or None.
+def _wrong_sum(trial):
+    """Compare the sum of dA_prev with the slope as all entries move, where those of a sample are equal.
 
-    A maximum may pass dZ to any of several equal entries, or divide it among them; the
-    sum of these derivatives is tested by moving all entries together.
+    A maximum may pass dZ to any of several equal entries, or divide it among them.
     """
+    layer, A_prev = trial.drawn(), trial.data()
+    for part in leaves(A_prev):
+        part[...] = np.arange(BATCH_SIZE) - 1.3
+    _, dZ, found = trial.run(layer, A_prev)
     for name, array in trial.named(A_prev, None, None).items():
-        for index in [*_some_indices(array), ...]:
-            given = float(found[name][index].sum())
-            slope = _measured(layer, A_prev, dZ, array, index, given, are_close=True)
-            if slope.allows(given) or not np.isfinite(given):
-                continue
-            if index is ...:
-                return (
-                    f"{name} adds up to {given:.6g}, but if all its entries move together, the slope is "
-                    f"{slope.middle:.6g}: where entries are equal, does each of them get the whole dZ?"
-                )
-            place = f"[{', '.join(map(str, index))}]"
-            words = f"the slope is {slope.middle:.6g}"
-            if slope.at_kink:
-                sides = f"{slope.low:.6g} and {slope.high:.6g}"
-                words = f"there is a kink, and the slopes on both sides are {sides}"
-            return f"{name}{place} = {given:.6g}, but {words}, where {trial.takes}{place} = {array[index]:g}"
+        given, (slope, near) = float(found[name].sum()), _slope(layer, A_prev, dZ, array, ...)
+        if abs(given - slope) > near:
+            return (
+                f"{name} adds up to {given:.6g}, but if all its entries move together, the slope is "
+                f"{slope:.6g}: where entries are equal, does each of them get the whole dZ?"
+            )
     return None
 
 
-def _measured(layer, A_prev, dZ, array, index, given, are_close=False):
-    """Return the `Slope` of the cost as entries of an array move, as precisely as is needed.
+def _slope(layer, A_prev, dZ, array, index):
+    """Return (slope of the cost, its tolerance) as the entries `index` of `array` move together.
 
     Args:
         layer, A_prev, dZ: of a run.
         array: A_prev, W or b.
-        index: of these entries.
-        given: their derivative; it is returned as the slope where none can be measured.
-        are_close: whether kinks may fall together, as among three equal numbers that are sorted. Then any
-            slope nearby is right.
+        index: of the entries.
     """
-    def by(step):
-        kept, A = array[index].copy(), _flat(forward(layer, A_prev))
+    kept, outputs = array[index].copy(), []
+    for step in (STEP, -STEP):
         array[index] = kept + step
-        right = _flat(dZ) * (_flat(forward(layer, A_prev)) - A) / step
-        array[index] = kept - step
-        left = _flat(dZ) * (A - _flat(forward(layer, A_prev))) / step
-        array[index] = kept
-        return np.array([np.minimum(left, right).sum(), np.maximum(left, right).sum()], float)
-
-    slope = Slope(*by(STEP))
-    if slope.allows(given):
-        return slope
-    finer, finest = by(STEP / 16), by(STEP / 256)
-    error, before = abs(finest - finer).max(), abs(finer - slope).max()
-    if not error <= max(slope.slack, before / 1.5):
-        return Slope(given, given)
-    slope = Slope(*finest + [-2 * error, 2 * error])
-    if slope.allows(given) or not are_close:
-        return slope
-    rng, parts = np.random.default_rng(8), leaves(A_prev)
-    kept, nearby = [part.copy() for part in parts], []
-    for _ in range(16):
-        for part, numbers in zip(parts, kept):
-            part[...] = numbers + ASIDE * rng.standard_normal(part.shape)
-        nearby.append(by(STEP / 16))
-    for part, numbers in zip(parts, kept):
-        part[...] = numbers
-    low, high = np.min(nearby) - 1e-3, np.max(nearby) + 1e-3
-    # units of W A_prev with a common kink may have a derivative that is not a slope in any direction
-    may_be_any = high - low > 3e-3 and leaves((layer.W, layer.b))
-    return Slope(given, given) if may_be_any or low <= given <= high else slope
+        outputs.append(_flat(forward(layer, A_prev)))
+    array[index] = kept
+    (up, down), dZ = outputs, _flat(dZ)
+    slope = float((dZ * (up - down)).sum() / (2 * STEP))
+    rounding = 4 * np.finfo(float).eps * abs(dZ * up)[up != down].sum() / STEP
+    return slope, NEAR * (1 + abs(slope)) + rounding
 
 
 def _likely_mistake(name, given, slopes, dZ):
@@ -418,7 +334,7 @@ def _likely_mistake(name, given, slopes, dZ):
         dZ: the layer's dZ; None, if it has another shape than the array.
     """
     ratios = {round(given[index] / slope, 4) for index, slope in slopes.items() if abs(slope) > NEAR}
-    if len(ratios) == 1:
+    if len(ratios) == 1 and ratios != {1}:  # else it is wrong where the slope is 0
         return f"{name} {_words_of_ratio(ratios.pop())}"
     if all(index[::-1] in slopes and _near(given[index], slopes[index[::-1]]) for index in slopes):
         return f"{name} is transposed: for Z = W @ A_prev, dW = dZ @ A_prev.T"

@@ -231,7 +231,7 @@ def test_check_says_that_a_schedule_is_right_or_all_of_its_faults(capsys, tmp_pa
 
 def test_check_compares_a_named_schedule_with_its_formulas(capsys):
     status, out, _ = run(capsys, "check 1F1B -K 2 -M 3")
-    assert status == 0 and "counted 12 ticks, the formula gives 12" in out and "5 of 5 promises kept" in out
+    assert status == 0 and "counted 12 ticks, the formula gives 12" in out and "5 of 5 checks passed" in out
 
 
 def test_check_runs_a_function_and_says_what_it_forgets(capsys, mine):

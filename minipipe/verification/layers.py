@@ -1,4 +1,4 @@
-"""Check what a layer or a loss must do, on small random data, and name the likely mistake."""
+"""The checks of a layer or a loss, on small random data; each names the likely mistake."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -15,7 +15,7 @@ from ..losses import Loss, MeanSquaredError
 from ..parallel import Pipeline, TensorParallel
 from ..parallel.splitting import is_ours, is_stated, ways_of
 from .trial import (
-    BATCH_SIZE, CannotTry, LossTrial, Remark, Trial, coarse, forward, in_best_numbers, part_of, slopes,
+    BATCH_SIZE, CannotTry, LossTrial, Remark, Trial, coarse, forward, in_fractions_or_floats, part_of, slopes,
 )
 from .verdicts import against_full_batch, against_same_groups, are_equal, difference_in_words
 
@@ -23,41 +23,47 @@ LARGE = 200  # times the data: e^200 is infinite in float32
 LEARNED = "what forward depends on can be learned: it is in W or b"
 
 
-def promises_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
-    """Return rows for `layer` and the shape of a sample: (promise, function -> error or None, is needed)."""
+def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
+    """Return rows (claim, function -> error or None, whether later rows need it) for `layer`.
+
+    Args:
+        layer: the layer.
+        shape: the shape of a sample.
+    """
     kind: type = type(layer)
     says_splits = layer.splits and is_stated(kind, "splits")
     return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
 
 
-def promises_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
-    """Return rows for `loss` like `promises_of_layer`. shape: of the predictions for one sample."""
+def checks_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
+    """Return rows for `loss`, as `checks_of_layer`; `shape` is that of predictions for one sample."""
     return _rows(LossTrial(loss, shape), {shapes, learned, halves, pipelined, predicts, splits})
 
 
 def _rows(trial, left_out):
     rows = [
-        ("it runs, and shapes are as they must be", shapes, True),
-        ("it runs: dA has the shape of A, and J and dA divide by the m that it is handed", costs, True),
-        ("it writes into no array that it was handed, or has returned", leaves_arrays, True),
+        ("it runs, and all shapes are right", shapes, True),
+        ("it runs: dA has the shape of A, and J and dA are divided by the given m", costs, True),
+        ("it writes into no array that it was given, or has returned", leaves_arrays, True),
         ("the same input gives the same output", repeats, True),
         ("float32 in, float32 out, and float64 likewise", keeps_dtype, False),
         ("its derivatives are the slopes of its output", slopes, False),
         (LEARNED, learned, False),
-        ("between the halves of its backward, it has what the second needs", halves, False),
+        ("backward_weight needs only dZ and what backward_input leaves in cache", halves, False),
         ("all that backward needs is in cache, which can be taken out and put back", cached, True),
         ("micro-batches of any sizes add up to the full batch", adds_up, False),
         ("pipelines equal the full batch, at each cut, with and without recomputation", pipelined, False),
-        ("large inputs give numbers, too", large, False),
+        ("large inputs give finite numbers", large, False),
         ("a prediction for a sample depends on that sample alone", predicts, False),
-        ("devices that share its work as splits says equal one device", splits, False),
+        ("split over devices as `splits` says, it equals one device", splits, False),
     ]
 
     def tried(attempt):
-        return in_best_numbers(attempt, trial) if attempt in (adds_up, pipelined) else attempt(trial)
+        in_both = attempt in (adds_up, pipelined)
+        return in_fractions_or_floats(partial(attempt, trial)) if in_both else attempt(trial)
 
-    chosen = [row for row in rows if row[1] not in left_out]
-    return [(words, partial(tried, attempt), needed) for words, attempt, needed in chosen]
+    return [(claim, partial(tried, attempt), needed) for claim, attempt, needed in rows
+            if attempt not in left_out]
 
 
 def costs(trial: LossTrial) -> str | None:
@@ -104,10 +110,10 @@ def shapes(trial: Trial) -> str | None:
             return f"{name} has shape {found[name].shape}: {_words_of_shape(found[name], wanted[name])}"
     if {part.shape[-1] for part in leaves(A)} != {BATCH_SIZE}:
         return f"A has shape {shape_of(A)}: samples are the last axis, here of {BATCH_SIZE}"
-    promised = layer.output_shape(shape_of(A_prev))
-    if promised != shape_of(A):
+    stated = layer.output_shape(shape_of(A_prev))
+    if stated != shape_of(A):
         return (
-            f"output_shape promises {promised}, but A has shape {shape_of(A)}: write "
+            f"output_shape returns {stated}, but A has shape {shape_of(A)}: write "
             "output_shape(self, shape) in the class"
         )
     if not all(np.isfinite(part).all() for part in [*leaves(A), *found.values()]):
@@ -128,30 +134,25 @@ def _words_of_shape(found, wanted):
 
 
 def leaves_arrays(trial: Trial) -> str | None:
-    """Compare arrays that `trial` was given or has returned with copies made before, also for one sample."""
-    for n in (BATCH_SIZE, 1) if trial.layer.alone_per_sample else (BATCH_SIZE,):
-        layer, of_samples = trial.drawn(), "" if n > 1 else " of one sample"
-        A_prev, other = (in_one_piece(part_of(trial.data(seed=seed), slice(n))) for seed in (1, 3))
-        try:
-            dZ = trial.slopes_of_cost(forward(trial.drawn(), A_prev.copy()))
-        except Exception:  # of a layer that cannot take one sample, which another promise names
-            break
-        arrays = {
-            trial.takes: leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b),
-            "Y": leaves(getattr(layer, "labels", None)),
-        }
-        before = _copies(arrays)
-        A, _, derivatives = trial.run(layer, A_prev, dZ)
-        if name := _changed(arrays, before):
-            return f"{name}{of_samples} was changed: an operation in place, such as -=, needs a copy first"
-        arrays |= {trial.gives: leaves(A)} | {name: [array] for name, array in derivatives.items()}
-        before = _copies(arrays)
-        trial.run(layer, other)
-        if name := _changed(arrays, before):
-            return (
-                f"the next micro-batch{of_samples} has changed {name} of this one: return a new array each "
-                "time, and add nothing up in the layer; the network adds gradients"
-            )
+    """Compare the arrays that `trial` was given or has returned with copies made before."""
+    layer, A_prev = trial.drawn(), in_one_piece(trial.data())
+    dZ = trial.slopes_of_cost(forward(trial.drawn(), trial.data()))
+    arrays = {
+        trial.takes: leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b),
+        "Y": leaves(getattr(layer, "labels", None)),
+    }
+    before = _copies(arrays)
+    A, _, derivatives = trial.run(layer, A_prev, dZ)
+    if name := _changed(arrays, before):
+        return f"{name} was changed: an operation in place, such as -=, needs a copy first"
+    arrays |= {trial.gives: leaves(A)} | {name: [array] for name, array in derivatives.items()}
+    before = _copies(arrays)
+    trial.run(layer, trial.data(seed=3))
+    if name := _changed(arrays, before):
+        return (
+            f"the next micro-batch has changed {name} of this one: return a new array each time, and add "
+            "nothing up in the layer; the network adds gradients"
+        )
     return None
 
 
@@ -203,25 +204,20 @@ def keeps_dtype(trial: Trial) -> str | None:
 
 
 def learned(trial: Trial) -> str | None:
-    """Change each array of floats in `trial` that is not a parameter; report those that change A."""
+    """Change each array of floats in `trial` that is not a parameter; remark on one that changes A."""
     for index, owner in enumerate(every_layer([trial.drawn()])):
-        known = {*owner.arrays, *owner.drawn}
+        known = {*owner.arrays, *owner.drawn, "cache"}
         for name in [] if is_ours(type(owner)) else sorted(vars(owner).keys() - known):
             layer, A_prev = trial.drawn(), trial.data()
-            moved = [*every_layer([layer])][index]
-            arrays = [array for array in _arrays_in(getattr(moved, name)) if array.dtype.kind == "f"]
-            A, before = forward(layer, A_prev), dict(vars(moved))
-            layer.backward(trial.slopes_of_cost(A))
-            made = [other for other, value in vars(moved).items() if before.get(other) is not value
-                    and other != "cache" and getattr(value, "shape", None) in [one.shape for one in arrays]]
-            for array in arrays:
-                array += 0.125
-            if all(map(np.array_equal, leaves(A), leaves(forward(layer, A_prev)))):
-                continue
-            words = f"A depends on self.{name}, which is neither W nor b, so no optimizer moves it: "
-            if made:
-                return f"{words}call it W or b, and return its gradient, which is left in self.{made[0]}"
-            return Remark(f"{words}if it is meant to stay as it is, list it in `drawn`, for checkpoints")
+            A, changed = forward(layer, A_prev), [*every_layer([layer])][index]
+            for array in _arrays_in(getattr(changed, name)):
+                if array.dtype.kind == "f":
+                    array += 0.125
+            if not all(map(np.array_equal, leaves(A), leaves(forward(layer, A_prev)))):
+                return Remark(
+                    f"A depends on self.{name}, which is neither W nor b, so no optimizer changes it: call "
+                    "it W or b, and return its gradient; if it is constant, list it in `drawn`"
+                )
     return None
 
 
@@ -298,7 +294,10 @@ def _arrays_in(tree):
 def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
     """Compare sums over m, ..., 2 and ragged micro-batches of `trial` with the full batch.
 
-    convert: the type of the numbers; exact: whether equal means `==`.
+    Args:
+        trial: the layer or loss.
+        convert: the type of the numbers.
+        exact: whether equal means `==`.
     """
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
@@ -387,9 +386,10 @@ class _Scale(Layer):
 
 
 def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare pipelines with the full batch: two cuts, some schedules, with and without recomputation.
+    """Compare pipelines with the full batch: two cuts, three schedules, with and without recomputation.
 
-    trial, convert, exact: as for `adds_up`.
+    Args:
+        trial, convert, exact: as for `adds_up`.
     """
     layers, X, Y = _network(trial, convert, [_Scale().copy(convert)], [])
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
@@ -413,7 +413,7 @@ def _network(trial, convert, below, above):
     if trial.takes_pair:
         raise CannotTry("it takes a pair of arrays: put it between a Fork and its end, and check the network")
     if not trial.shape:
-        raise CannotTry("a sample without axes is nothing that a network takes")
+        raise CannotTry("a network takes no samples without axes")
     layer = trial.drawn(convert)
     A = forward(layer, trial.data(convert))
     if isinstance(A, tuple):
