@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AXES = {"tp": "among shards (tp)", "dp": "among copies (dp)", "pp": "between stages (pp)"}
 GROUPS = {"stage": "dp", "layers of stage": "dp", "shards of device": "tp"}  # how names of `Group`s begin
-CALL = re.compile(rf"(({'|'.join(GROUPS)}) \d+): (?:(\d+) of \d+: )?(.+?) (\d+)(?=[ :]|$)")
+CALL = re.compile(rf"(({'|'.join(GROUPS)}) \d+): (.+?) (\d+)(?=[ :]|$)")
 KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"}  # those of the actions
 
 
@@ -53,14 +53,13 @@ def call_of(label: object) -> Call | None:
     found = CALL.match(label) if type(label) is str else None
     if found is None:
         return None
-    # whole: the number of the call of which this one is a part
-    group, beginning, whole, name, number = found.groups()
+    group, beginning, name, number = found.groups()
     what = name if " of " in name else name.split()[-1]  # without the algorithm
     axis = GROUPS[beginning]
     words = f"the {what} among {'copies' if axis == 'dp' else 'shards'}"
     if beginning == "stage":
         words = f"the {what} of {'' if what == name else 'the gradients of '}{group}"
-    return Call(group, int(whole or number), axis, KINDS.get(what, what), words)
+    return Call(group, int(number), axis, KINDS.get(what, what), words)
 
 
 class Exchange(NamedTuple):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from math import isqrt
 from typing import Any
 
 from ..checks import one_of, real_number, truth, whole_number
@@ -20,7 +18,7 @@ from .group import (
     reduce_to, ring_add, ring_gather, unflattened,
 )
 
-OWNERS, TWO_LEVEL = "owners", "two-level"
+OWNERS = "owners"
 ORDERS = "tree", "tree of 2^k", "ranks", "own"
 
 
@@ -59,7 +57,7 @@ def all_reduce_ticks(
     """Return the ticks of an all-reduce of n numbers by its closed form, which equals a run exactly.
 
     Args:
-        algorithm: a name of `ALL_REDUCES`; "two-level" with nodes of its default size.
+        algorithm: a name of `ALL_REDUCES`.
         N: the number of ranks.
         n: how many numbers each rank has; if N divides n, it may count bytes instead.
         alpha: the latency of a message, in ticks.
@@ -441,59 +439,3 @@ def own_chunk(group: Group, total: Any, label: str, beside: Any = None) -> Progr
     for part in parts[1:]:
         yield from group.add(mine, part, type(mine).absorb)
     return mine.value if mine.pending else [], list(besides)
-
-
-@cache
-def default_node_size(N: int) -> int:
-    """Return the largest divisor of N that is at most sqrt(N).
-
-    >>> [default_node_size(N) for N in (1, 7, 12, 16)]
-    [1, 1, 3, 4]
-    """
-    return next(size for size in range(isqrt(N), 0, -1) if N % size == 0)
-
-
-def _two_level_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks of a ring of n numbers in a node, plus a ring of its longest chunk between nodes."""
-    if ports and n % N:
-        return None
-    size, rest = default_node_size(N), (alpha, beta, gamma, ports)
-    return ring_ticks(size, n, *rest) + ring_ticks(N // size, length(n, size, 0), *rest)
-
-
-def _two_level_numbers(rank, N, n):
-    size = default_node_size(N)
-    node, place = divmod(rank, size)
-    mine, next_one = length(n, size, place), length(n, size, (place + 1) % size)
-    return 2 * n - mine - next_one + ring_numbers(node, N // size, mine)
-
-
-@ALL_REDUCES(
-    TWO_LEVEL, ticks=_two_level_ticks, numbers_sent=_two_level_numbers, order="own", source="no known paper"
-)
-def two_level(group: Group, vectors: list, node_size: int | None = None) -> Program:
-    """Sum each chunk inside its node, then over the nodes, then gather: for fast links inside nodes.
-
-    2 (g - 1) (alpha + n/g beta) inside nodes, and 2 (G - 1) (alpha' + n/N beta')
-    between them, for G nodes of g ranks.
-
-    Args:
-        group: the `Group` of this rank.
-        vectors: what this rank adds.
-        node_size: g, the number of consecutive ranks in a node; it divides N. Left out,
-            it is the largest divisor of N that is at most sqrt(N).
-    """
-    if node_size is None:
-        node_size = default_node_size(group.size)
-    node_size = whole_number("node_size", node_size, 1)
-    if group.size % node_size:
-        raise ValueError(f"node_size={node_size} does not divide {group.size} ranks: choose one that does")
-    label = group.begin("two-level all-reduce")
-    node, place = divmod(group.rank, node_size)
-    inside = group.part(range(node * node_size, (node + 1) * node_size))
-    between = group.part(range(place, group.size, node_size))
-    chunks = cut_into_chunks(vectors, node_size)
-    yield from ring_add(inside, chunks, place - 1, f"{label}: add")
-    chunks[place] = yield from ring(between, chunks[place])
-    yield from ring_gather(inside, chunks, place, f"{label}: gather")
-    return join_chunks(chunks, vectors)

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, reduce as fold
+from functools import reduce as fold
 from typing import Any
 
-from ..checks import listed, one_of, shown
-from .all_reduces import ALL_REDUCES, OWNERS, TWO_LEVEL, at_owners, own_chunk
+from ..checks import listed, one_of
+from .all_reduces import ALL_REDUCES, OWNERS, at_owners, own_chunk
 from .group import (
     Group, Program, added, binomial, distances, exchanged, flattened, reduce_to, ring_add, ring_gather,
     unflattened,
 )
 
 
-def all_reduce(group: Group, value: Any, algorithm: str = OWNERS, node_size: int | None = None) -> Program:
+def all_reduce(group: Group, value: Any, algorithm: str = OWNERS) -> Program:
     """Return the sum of all ranks' values, on all ranks.
 
     Args:
         group: the `Group` of this rank.
         value: arrays or numbers, or lists, tuples and dicts of them, with the same
             structure on all ranks. It is not changed.
-        algorithm: "naive", "tree", "doubling", "halving", "ring", "owners",
-            "two-level", or another name in `ALL_REDUCES`; they differ in ticks, bytes
-            and, with floats, in the order of the additions.
-        node_size: for "two-level" only: how many ranks are in a node with fast links;
-            it divides N.
+        algorithm: "naive", "tree", "doubling", "halving", "ring", "owners", or another
+            name in `ALL_REDUCES`; they differ in ticks, bytes and, with floats, in the
+            order of the additions.
 
     The result has the same bits on all ranks.
 
@@ -43,11 +41,6 @@ def all_reduce(group: Group, value: Any, algorithm: str = OWNERS, node_size: int
     12
     """
     program = ALL_REDUCES[one_of("algorithm", algorithm, ALL_REDUCES)]
-    if node_size is not None:
-        if algorithm != TWO_LEVEL:
-            words = f"is for {TWO_LEVEL!r}, not {algorithm!r}: leave it out"
-            raise ValueError(f"node_size={shown(node_size)} {words}")
-        program = partial(program, node_size=node_size)
     vectors = yield from program(group, flattened(value))
     return unflattened(vectors, value)
 

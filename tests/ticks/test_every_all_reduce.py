@@ -14,7 +14,6 @@ from compared import assert_all_same, assert_same
 
 import minipipe as mp
 from minipipe.cluster import Bytes, Cluster, Compute, Link, ports
-from minipipe.cluster.links import in_nodes
 from minipipe.collectives import (
     ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
     broadcast, numbers_sent, reduce, reduce_scatter,
@@ -199,19 +198,12 @@ def table(of_names):
 
 
 @table({
-    "naive": [1, 1, 1, 1], "ring": [1, 0, 1, 0], "two-level": [0, 0, 0, 0],
+    "naive": [1, 1, 1, 1], "ring": [1, 0, 1, 0],
     "tree": [0, 0, 0, 0], "doubling": [0, 0, 0, 0], "halving": [0, 0, 0, 0], "owners": [0, 0, 0, 0],
 })
 def test_the_order_of_the_additions_is_that_of_the_program(name, expected):
     """1e16 + 1 = 1e16 in floats: of 1e16 + 1 - 1e16 + 1, the order decides what is left."""
     assert run(all_reduce, [np.full(4, x) for x in (1e16, 1, -1e16, 1)], name)[0][0].tolist() == expected
-
-
-def test_two_levels_give_the_sum_in_any_nodes():
-    for N, node_size in [(4, 2), (6, 3), (16, 4), (5, 5), (5, 1)]:
-        values = [np.arange(11) * 17 + 5 ** rank for rank in range(N)]
-        sums, _ = run(all_reduce, values, "two-level", node_size)
-        assert_all_same(sums, sum(values))
 
 
 # The tree of the mini-batch, whose terms are spread over the ranks
@@ -273,7 +265,7 @@ def test_a_tree_of_any_number_of_ranks(N, ticks):
 
 @table({
     "naive": [1, 1, 1, 1, 1], "tree": [1, 1, 1, 1, 1], "ring": [1, 1, 1, 1, 1], "doubling": [1, 0, 0, 1, 1],
-    "halving": [0, 0, 0, 1, 0], "owners": [0, 1, 0, 1, 1], "two-level": [0, 1, 0, 1, 1],
+    "halving": [0, 0, 0, 1, 0], "owners": [0, 1, 0, 1, 1]
 })
 def test_where_there_is_no_closed_form_the_ticks_are_refused(name, expected):
     for (N, n, with_ports), holds in zip(
@@ -290,26 +282,11 @@ def test_where_there_is_no_closed_form_the_ticks_are_refused(name, expected):
         assert all_reduce_ticks(name, ranks, numbers, 1, 1, 1, with_ports) > 0
 
 
-def test_two_levels_against_one_flat_ring():
-    """16 ranks in 4 nodes: inside (alpha, beta) = (1, 1/16), outside (100, 1)."""
-    pairs = [(source, to) for source in range(16) for to in range(16)]
-    link = {pair: Link(1, 16) if pair[0] // 4 == pair[1] // 4 else Link(100, 1) for pair in pairs}
-    values = [np.zeros(4096, np.uint8)] * 16
-    two_level = run(all_reduce, values, "two-level", 4, link=link, bandwidth=16)[1].makespan
-    assert two_level == 6 * (1 + 64) + 6 * (100 + 256) == 2526
-    flat = run(all_reduce, values, "ring", link=Link(100), bandwidth=1)[1].makespan
-    assert flat == 30 * (100 + 256) == 10680
-
-
-def test_a_gpu_has_nvlink_and_a_nic():
-    """Of 32 GPUs with a NIC each, and of 2 nodes of 4 GPUs, with NVLink inside: latency 1 and 10 ticks."""
+def test_messages_of_a_gpu_share_its_nic():
+    """Of 32 GPUs with a NIC each: n bytes at 1000 a tick. `test_plan.py` has NVLink inside nodes, too."""
     n, nics = 4_004_000, ports(32, 1000, between=1)
     trace = run(all_reduce, [Bytes(n, 1)] * 32, "owners", wires=nics)[1]
     assert trace.makespan == 2 * 31 / 32 * n / 1000 == 7757.75
-    links = in_nodes(8, 4, inside=Link(1), between=Link(10))
-    wires = ports(8, 400, within=4) + ports(8, 50, between=4)
-    two_level = run(all_reduce, [Bytes(n, 4)] * 8, "two-level", 4, link=links, wires=wires)[1]
-    assert two_level.makespan == 2 * 3 * (1 + n / 4 / 400) + 2 * 1 * (10 + n / 8 / 50)
 
 
 def test_simulations_and_runs_have_the_same_ports():
@@ -409,8 +386,6 @@ def test_nobody_leaves_a_barrier_before_the_last_has_entered(N):
     (lambda: Group(3, range(3)), "rank=3 is not in the group of 3"),
     (lambda: Group(0, [1, 1]), "has a device twice"),
     (lambda: run(all_reduce, [np.ones(1)], "rings"), "algorithm='rings' must be one of 'naive', 'tree'"),
-    (lambda: run(all_reduce, [np.ones(1)] * 3, "two-level", 2), "node_size=2 does not divide 3 ranks"),
-    (lambda: run(all_reduce, [np.ones(1)] * 2, "ring", 2), "node_size=2 is for 'two-level', not 'ring'"),
     (lambda: run(broadcast, [np.ones(1)], 2), "root=2 is not in the group of 1"),
     (lambda: run(reduce_scatter, [[np.ones(1)]] * 2), "1 parts for 2 ranks"),
     (lambda: run(all_to_all, [[1, 2, 3]] * 2), "3 values for 2 ranks"),
