@@ -8,10 +8,10 @@ All ranks get the same bits of a sum. Which bits they are depends on the order o
 additions, and that on the program: `AllReduceFacts.order`.
 """
 
-from .all_reduces import ALL_REDUCES, OWNERS, all_reduce_ticks, numbers_sent
+from .all_reduces import ALL_REDUCES, OWNERS, all_reduce_ticks
 from .calls import (
-    all_gather, all_reduce, all_reduce_sum, all_reduce_sum_and_gather, all_to_all, barrier, broadcast,
-    reduce, reduce_scatter, reduce_scatter_sum_and_gather,
+    all_gather, all_reduce, all_reduce_sum, all_reduce_sum_and_gather, all_to_all, reduce_scatter,
+    reduce_scatter_sum_and_gather,
 )
 from .group import Group, exchanged
 
@@ -19,6 +19,5 @@ ALL_REDUCES.load()
 
 __all__ = [
     "ALL_REDUCES", "OWNERS", "Group", "all_gather", "all_reduce", "all_reduce_ticks", "all_reduce_sum",
-    "all_reduce_sum_and_gather", "all_to_all", "barrier", "broadcast", "exchanged", "numbers_sent", "reduce",
-    "reduce_scatter", "reduce_scatter_sum_and_gather",
+    "all_reduce_sum_and_gather", "all_to_all", "exchanged", "reduce_scatter", "reduce_scatter_sum_and_gather",
 ]

@@ -1,7 +1,7 @@
 """The all-reduces: programs that sum the vectors of all ranks, and give the sum to all ranks.
 
-Each program states its closed forms: the ticks of its run, and how many numbers each
-rank sends. A new all-reduce is a new file in this package.
+Each program states the closed form of its ticks. A new all-reduce is a new file in
+this package.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ..checks import one_of, real_number, truth, whole_number
 from ..registry import Registry
 from ..sums import TreeSum
 from .group import (
-    Group, Program, begin, binomial, cut_into_chunks, distances, exchanged, flattened, join_chunks, length,
-    reduce_to, ring_add, ring_gather, unflattened,
+    Group, Program, cut_into_chunks, exchanged, flattened, join_chunks, length, ring_add, ring_gather,
+    unflattened,
 )
 
 OWNERS = "owners"
@@ -28,19 +28,15 @@ class AllReduceFacts:
 
     Args:
         ticks: the closed form of its ticks: a function of N > 1 ranks, n numbers on
-            each, alpha, beta, gamma and ports, as for `all_reduce_ticks`. It returns
-            None where it does not hold, but never for N = 2^k that divides n.
-        numbers_sent: how many numbers a rank sends: a function of the rank, N > 1 and
-            n, for any N and n.
+            each, alpha, beta, gamma and ports, see `all_reduce_ticks`. It returns None
+            where it does not hold, but never for N = 2^k that divides n.
         order: the order of its additions: "tree", along the tree over the ranks, with
-            the bits of one device; "tree of 2^k", the same for N = 2^k only; "ranks",
-            in the order of the ranks; or "own", another order, whose result is within
-            the rounding bound. All ranks have the same bits.
+            the bits of one device; "tree of 2^k", that tree for N = 2^k only; "ranks",
+            in the order of the ranks; or "own", another order.
         source: the paper, or "no known paper".
     """
 
     ticks: Callable
-    numbers_sent: Callable
     order: str
     source: str
 
@@ -68,19 +64,18 @@ def all_reduce_ticks(
             share a link.
 
     Raises:
-        ValueError: where there is no closed form: if chunks differ in length, or N is
-            not a power of 2, a message may pass a port before a more urgent one.
+        ValueError: where there is no closed form, such as for N other than 2^k, or
+            chunks of different lengths.
 
     >>> [int(all_reduce_ticks(name, 4, 1024, alpha=100, beta=1/16)) for name in ("naive", "ring", "owners")]
     [584, 696, 296]
     """
     one_of("algorithm", algorithm, ALL_REDUCES)
-    N, ports = whole_number("N", N, 1), truth("ports", ports)
-    n, alpha, beta, gamma = (
+    N, n, ports = whole_number("N", N, 1), whole_number("n", n, 0), truth("ports", ports)
+    alpha, beta, gamma = (
         real_number(name, value, least=0)
-        for name, value in (("n", n), ("alpha", alpha), ("beta", beta), ("gamma", gamma))
+        for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma))
     )
-    n = whole_number("n", int(n) if n == int(n) else n)
     if N == 1:
         return 0
     closed_form = ALL_REDUCES.facts[algorithm].ticks
@@ -95,22 +90,6 @@ def all_reduce_ticks(
             f"or use N={ranks} and n={numbers}"
         )
     return ticks
-
-
-def numbers_sent(algorithm: str, N: int, n: int) -> list[int]:
-    """Return how many numbers each rank sends in an all-reduce of n numbers: a list, for any N and n.
-
-    Args:
-        algorithm, N, n: as for `all_reduce_ticks`.
-
-    >>> numbers_sent("ring", 4, 10), numbers_sent("tree", 8, 8)
-    ([15, 16, 15, 14], [24, 8, 16, 8, 24, 8, 16, 8])
-    """
-    one_of("algorithm", algorithm, ALL_REDUCES)
-    N, n = whole_number("N", N, 1), whole_number("n", n, 0)
-    if N == 1:
-        return [0]
-    return [ALL_REDUCES.facts[algorithm].numbers_sent(rank, N, n) for rank in range(N)]
 
 
 # All vectors are sent to one rank, which sends the sum back.
@@ -131,7 +110,6 @@ def _naive_ticks(N, n, alpha, beta, gamma, ports):
 @ALL_REDUCES(
     "naive",
     ticks=_naive_ticks,
-    numbers_sent=lambda rank, N, n: n if rank else (N - 1) * n,
     order="ranks",
     source="Dive into Deep Learning, section 13.7",
 )
@@ -158,45 +136,28 @@ def power_of(N: int) -> int:
     return 2 ** (N.bit_length() - 1)
 
 
-def _tree_numbers(rank, N, n):
-    """Return how many numbers a rank sends: a partial sum up, except rank 0, and a sum to each child."""
-    children = [distance for distance in distances(N) if rank % (2 * distance) == 0 and rank + distance < N]
-    return n * (min(rank, 1) + len(children))
+def distances(size: int) -> list[int]:
+    """Return the powers 1, 2, 4, ... below `size`, the number of ranks.
+
+    >>> distances(5)
+    [1, 2, 4]
+    """
+    return [2 ** k for k in range((size - 1).bit_length())]
 
 
 def _tree_ticks(N, n, alpha, beta, gamma, ports):
-    """Return 2 k (alpha + n beta) + k n gamma for N = 2^k; with k = floor(log2 N), more for other N.
+    """Return 2 k (alpha + n beta) + k n gamma for N = 2^k; None for other N.
 
-    Up, rank 0 has the sum of the first 2^i ranks at i p, with p = alpha + n beta + n
-    gamma, since both halves of these ranks take the same time. The sum of the last N -
-    2^k ranks has arrived when rank 0 has the sum of the others, and is added to it: n
-    gamma more. Down, a message takes a step for each 1 in the binary number of its
-    rank, at most k.
-
-    With ports, let 2^j be the largest power of 2 that is at most N - 2^k. The sum of
-    the last ranks is ready for rank 0's ingress between j p and j p + max(n beta, n
-    gamma). The sum of rank 2^j passes first, so the other enters at the end of this
-    time. If j = k - 1, no further sum follows, and it is added max(0, n beta - n gamma)
-    late. Otherwise the sum of rank 2^(j + 1) waits for it for n beta - (alpha + n
-    gamma) ticks, if these are above 0; the next sum waits for this one, alpha + n gamma
-    ticks less; and so on up to the sum of rank 2^(k - 1), which is added last but one.
-    Down, all other messages wait n beta for rank 0's first message, to rank 2^k.
+    Up, rank 0 has the sum of the first 2^i ranks after i steps, since both halves of
+    these ranks take the same time. Down, the last rank has the sum after k steps.
     """
-    k, added = N.bit_length() - 1, n * gamma
-    ticks, rest = k * (2 * (alpha + n * beta) + added), N - 2**k
-    if rest == 0:
-        return ticks
-    if not ports:
-        return ticks + added
-    n_after = k - rest.bit_length()  # k - 1 - j
-    earlier = n_after * (alpha + added) if n_after else added
-    return ticks + added + max(0, n * beta - earlier) + n * beta
+    k = N.bit_length() - 1
+    return k * (2 * (alpha + n * beta) + n * gamma) if N == 2**k else None
 
 
 @ALL_REDUCES(
     "tree",
     ticks=_tree_ticks,
-    numbers_sent=_tree_numbers,
     order="tree",
     source="Thakur, Rabenseifner and Gropp 2005",
 )
@@ -205,9 +166,19 @@ def tree(group: Group, vectors: list) -> Program:
 
     2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
     """
-    label = group.begin("tree all-reduce")
-    total = yield from reduce_to(group, vectors, 0, f"{label}: up")
-    return (yield from binomial(group, total, 0, f"{label}: down"))
+    label, rank, children = group.begin("tree all-reduce"), group.rank, []
+    for distance in distances(group.size):
+        if rank & distance:
+            yield group.send(rank - distance, f"{label}: up", vectors)
+            vectors = yield group.receive(rank - distance, f"{label}: down")
+            break
+        if rank + distance < group.size:
+            children.append(rank + distance)
+            arrived = yield group.receive(rank + distance, f"{label}: up")
+            vectors = yield from group.add(vectors, arrived)
+    for child in reversed(children):  # the farthest first: it has the most ranks below it
+        yield group.send(child, f"{label}: down", vectors)
+    return vectors
 
 
 # Partners among the first 2^k ranks. Each other rank sends its vectors to one of them, and gets the sum.
@@ -230,14 +201,6 @@ def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
     return vectors
 
 
-def sent_beyond(rank: int, N: int, n: int, among_power: int) -> int:
-    """Return how many of n numbers each of N ranks sends in `folded`, `among_power` of them in `among`."""
-    power = power_of(N)
-    if rank >= power:
-        return n
-    return among_power + (n if rank + power < N else 0)
-
-
 def swapped(group: Group, partner: int, label: str, value: Any) -> Program:
     """Send `value` as `label` to the group's rank `partner`; return the value that it has sent."""
     yield group.send(partner, label, value)
@@ -245,23 +208,14 @@ def swapped(group: Group, partner: int, label: str, value: Any) -> Program:
 
 
 def _doubling_ticks(N, n, alpha, beta, gamma, ports):
-    """Return k p for N = 2^k, with p = alpha + n beta + n gamma; else (k + 1) p, or alpha + n beta more.
-
-    N - 2^k of the 2^k ranks have added the numbers of a rank beyond at p. Swaps of p
-    each pass these to the other ranks, last to the rank whose number differs in all k
-    bits. If N - 2^k is more than half of 2^k, this rank also has a rank beyond, and
-    still has to send it the sum.
-    """
-    k, step = N.bit_length() - 1, alpha + n * beta + n * gamma
-    if N == 2**k:
-        return k * step
-    return None if ports else (k + 1) * step + (alpha + n * beta if N - 2**k > 2**k // 2 else 0)
+    """Return k (alpha + n beta + n gamma), for k swaps, if N = 2^k; None for other N."""
+    k = N.bit_length() - 1
+    return k * (alpha + n * beta + n * gamma) if N == 2**k else None
 
 
 @ALL_REDUCES(
     "doubling",
     ticks=_doubling_ticks,
-    numbers_sent=lambda rank, N, n: sent_beyond(rank, N, n, n * (N.bit_length() - 1)),
     order="tree of 2^k",
     source="Thakur, Rabenseifner and Gropp 2005",
 )
@@ -283,36 +237,19 @@ def doubling(group: Group, vectors: list) -> Program:
 
 
 def _halving_ticks(N, n, alpha, beta, gamma, ports):
-    """Return 2 alpha + L (2 beta + gamma) for each of k steps, in which rank 0 keeps L numbers.
+    """Return the ticks of k steps that halve what a rank keeps, and k that double it; None unless N = 2^k.
 
-    No rank keeps more: if chunks differ in length, the first are longer. Rank 0's
-    partners have kept as much, and reach each step at the same time. Unless N = 2^k,
-    the messages before and after are added; with unequal chunks, the longest may then
-    be on a rank without a rank beyond, so there is no closed form.
+    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, if N divides n.
     """
-    power = power_of(N)
-    if ports + (N > power) + (n % power > 0) > 1:  # any one of these alone keeps the closed form
+    if N != power_of(N) or n % N:
         return None
-    kept = sum(begin(n, power, power // (2 * distance)) for distance in distances(power))
-    ticks = 2 * (power.bit_length() - 1) * alpha + kept * (2 * beta + gamma)
-    return ticks if N == power else ticks + 2 * (alpha + n * beta) + n * gamma
-
-
-def _halving_numbers(rank, N, n):
-    """Return how many numbers a rank sends: all chunks but its own, then what it has gathered, k times."""
-    power = power_of(N)
-    first, behind, kept = 0, power, 0
-    for distance in distances(power):
-        middle = (first + behind) // 2
-        first, behind = (middle, behind) if rank & distance else (first, middle)
-        kept += begin(n, power, behind) - begin(n, power, first)
-    return sent_beyond(rank, N, n, n - length(n, power, first) + kept)
+    sent = n - n // N
+    return 2 * (N.bit_length() - 1) * alpha + sent * (2 * beta + gamma)
 
 
 @ALL_REDUCES(
     "halving",
     ticks=_halving_ticks,
-    numbers_sent=_halving_numbers,
     order="tree of 2^k",
     source="Thakur, Rabenseifner and Gropp 2005; the comments in MPICH's allreduce",
 )
@@ -345,7 +282,7 @@ def halving(group: Group, vectors: list) -> Program:
 
 # The vectors are cut into chunks, and each chunk is summed on another rank.
 
-def ring_ticks(N: int, n: int, alpha: float, beta: float, gamma: float, ports: bool) -> float:
+def _ring_ticks(N, n, alpha, beta, gamma, ports):
     """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied.
 
     (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) is the length of the
@@ -354,15 +291,9 @@ def ring_ticks(N: int, n: int, alpha: float, beta: float, gamma: float, ports: b
     return (N - 1) * (2 * alpha + length(n, N, 0) * (2 * beta + gamma))
 
 
-def ring_numbers(rank: int, N: int, n: int) -> int:
-    """Return how many of n numbers a rank of N sends: all chunks but r + 1, then all but r + 2."""
-    return 2 * n - length(n, N, (rank + 1) % N) - length(n, N, (rank + 2) % N)
-
-
 @ALL_REDUCES(
     "ring",
-    ticks=ring_ticks,
-    numbers_sent=ring_numbers,
+    ticks=_ring_ticks,
     order="own",
     source="Patarasuk and Yuan 2009; Thakur, Rabenseifner and Gropp 2005",
 )
@@ -390,7 +321,6 @@ def _owners_ticks(N, n, alpha, beta, gamma, ports):
 @ALL_REDUCES(
     OWNERS,
     ticks=_owners_ticks,
-    numbers_sent=lambda rank, N, n: n + (N - 2) * length(n, N, rank),
     order="tree",
     source="no known paper",
 )

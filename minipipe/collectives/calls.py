@@ -9,8 +9,7 @@ from typing import Any
 from ..checks import listed, one_of
 from .all_reduces import ALL_REDUCES, OWNERS, at_owners, own_chunk
 from .group import (
-    Group, Program, added, binomial, distances, exchanged, flattened, reduce_to, ring_add, ring_gather,
-    unflattened,
+    Group, Program, added, exchanged, flattened, ring_add, ring_gather, unflattened,
 )
 
 
@@ -98,34 +97,6 @@ def reduce_scatter_sum_and_gather(group: Group, total: Any, value: Any) -> Progr
     return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
 
-def broadcast(group: Group, value: Any, root: int = 0) -> Program:
-    """Return the value of the rank `root`, on all ranks, along a binomial tree.
-
-    Args:
-        group: the `Group` of this rank.
-        value: as for `all_reduce`; of other ranks' values only the structure is read.
-        root: the rank that sends.
-
-    k (alpha + n beta) for n bytes and k = floor(log2 N); with ports n beta more, unless
-    N = 2^k.
-    """
-    root = group.check("root", root)
-    vectors = yield from binomial(group, flattened(value), root, group.begin("binomial broadcast"))
-    return unflattened(vectors, value)
-
-
-def reduce(group: Group, value: Any, root: int = 0) -> Program:
-    """Return the sum of all ranks' values, on the rank `root`; None on the others.
-
-    Args:
-        group, value: as for `all_reduce`.
-        root: the rank that gets the sum.
-    """
-    root = group.check("root", root)
-    vectors = yield from reduce_to(group, flattened(value), root, group.begin("reduce"))
-    return unflattened(vectors, value) if group.rank == root else None
-
-
 def all_gather(group: Group, value: Any) -> Program:
     """Return the list of all ranks' values, on all ranks.
 
@@ -179,14 +150,3 @@ def all_to_all(group: Group, values: Sequence) -> Program:
         yield group.send(rank + step, label, values[(rank + step) % size])
         found[rank - step] = yield group.receive(rank - step, label)
     return found
-
-
-def barrier(group: Group) -> Program:
-    """Wait for all ranks of `group`: each sends signals to the ranks at distance 1, 2, 4, ... below N.
-
-    ceil(log2 N) alpha.
-    """
-    label = group.begin("barrier")
-    for distance in distances(group.size):
-        yield group.send(group.rank + distance, f"{label} {distance}", None)
-        yield group.receive(group.rank - distance, f"{label} {distance}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 from ..checks import real_number, shown, whole_number, whole_numbers
@@ -64,9 +64,9 @@ def cut_into_chunks(vectors: list, n: int) -> list[list]:
     >>> cut_into_chunks([np.arange(3), np.arange(10, 12)], 3)
     [[array([0, 1])], [array([2]), array([10])], [array([11])]]
     """
-    c, position = 0, 0
+    c, position, n_numbers = 0, 0, sum(vector.size for vector in vectors)
     chunks: list = [[] for _ in range(n)]
-    ends = list(accumulate(lengths(sum(vector.size for vector in vectors), n)))
+    ends = [begin(n_numbers, n, c + 1) for c in range(n)]
     for vector in vectors:
         start = 0
         while start < vector.size:
@@ -98,15 +98,6 @@ def join_chunks(chunks: Iterable[Iterable], like: Iterable) -> list:
             size += row[-1].size
         vectors.append(row[-1] if len(row) <= 2 else _in_a_row(row[1:]))
     return vectors
-
-
-def lengths(n_numbers: int, n: int) -> list[int]:
-    """Return the lengths of n chunks of `n_numbers`.
-
-    >>> lengths(5, 3)
-    [2, 2, 1]
-    """
-    return [length(n_numbers, n, c) for c in range(n)]
 
 
 def length(n_numbers: int, n: int, c: int) -> int:
@@ -199,49 +190,6 @@ def ring_gather(group: Group, chunks: list, own: int, label: str) -> Program:
         chunks[here] = yield group.receive(group.rank - 1, f"{label} {step}")
 
 
-# Along a binomial tree, from all ranks to one, and from one to all.
-
-def distances(size: int) -> list[int]:
-    """Return the powers 1, 2, 4, ... below `size`, the number of ranks.
-
-    >>> distances(5)
-    [1, 2, 4]
-    """
-    return [2 ** k for k in range((size - 1).bit_length())]
-
-
-def reduce_to(group: Group, vectors: list, root: int, label: str) -> Program:
-    """Sum the vectors of all ranks in `group`, as messages `label`, along the binary tree from `root`.
-
-    k (alpha + n beta + n gamma) for N = 2^k; for other N see `_tree_ticks` in
-    `all_reduces.py`. The root returns the sum, other ranks return partial sums.
-    """
-    place = (group.rank - root) % group.size
-    for distance in distances(group.size):
-        if place & distance:
-            yield group.send(group.rank - distance, label, vectors)
-            return vectors
-        if place + distance < group.size:
-            arrived = yield group.receive(group.rank + distance, label)
-            vectors = yield from group.add(vectors, arrived)
-    return vectors
-
-
-def binomial(group: Group, vectors: list, root: int, label: str) -> Program:
-    """Broadcast the vectors of `root` in `group` as messages `label`, each to the farthest rank first.
-
-    k (alpha + n beta) for k = floor(log2 N). With ports and N other than 2^k, n beta
-    more: the root's second message waits for its first.
-    """
-    place = (group.rank - root) % group.size
-    for distance in reversed(distances(group.size)):
-        if place % (2 * distance) == distance:
-            vectors = yield group.receive(group.rank - distance, label)
-        elif place % (2 * distance) == 0 and place + distance < group.size:
-            yield group.send(group.rank + distance, label, vectors)
-    return vectors
-
-
 # The devices that take part in a collective.
 
 class Group:
@@ -270,7 +218,9 @@ class Group:
         self.gamma = real_number("gamma", gamma, least=0, note=" ticks", clock=True)
         if len(set(self.devices)) < len(self.devices):
             raise ValueError(f"devices={self.devices} has a device twice: name each once")
-        self.rank = self.check("rank", rank)
+        self.rank = whole_number("rank", rank)
+        if self.rank not in range(self.size):
+            raise ValueError(f"rank={shown(rank)} is not in the group of {self.size}: ranks count from 0")
         self._n_calls = 0
 
     @property
@@ -283,13 +233,6 @@ class Group:
         name = f"{self.name}{self._n_calls} of {ranks[0]}: "
         devices = [self.devices[rank] for rank in ranks]
         return Group(ranks.index(self.rank), devices, name, self.gamma, self.stays)
-
-    def check(self, name: str, rank: int) -> int:
-        """Return `rank` as an int; raise `ValueError` unless it is in the group. name: for the error."""
-        rank = whole_number(name, rank)
-        if rank not in range(self.size):
-            raise ValueError(f"{name}={shown(rank)} is not in the group of {self.size}: ranks count from 0")
-        return rank
 
     def begin(self, collective: str) -> str:
         """Return the label of the next call of `collective`, the same on all ranks."""

@@ -13,10 +13,9 @@ import pytest
 from compared import assert_all_same, assert_same
 
 import minipipe as mp
-from minipipe.cluster import Bytes, Cluster, Compute, Link, ports
+from minipipe.cluster import Bytes, Cluster, Link, ports
 from minipipe.collectives import (
-    ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, barrier,
-    broadcast, numbers_sent, reduce, reduce_scatter,
+    ALL_REDUCES, Group, all_gather, all_reduce, all_reduce_sum, all_reduce_ticks, all_to_all, reduce_scatter,
 )
 from minipipe.exact import Rational
 from minipipe.meta import MetaArray
@@ -60,15 +59,15 @@ def is_power_of_2(N):
 
 @EVERY
 @pytest.mark.parametrize("N", RANKS)
-def test_all_ranks_get_the_sum_for_the_numbers_that_are_stated(name, N):
+def test_all_ranks_get_the_sum_and_keep_their_values(name, N):
     for n in (0, 1, N - 1, 3 * N + 2):
         values = [np.arange(n) * 17 + 5 ** (rank % 20) for rank in range(N)]
         before = [value.copy() for value in values]
         sums, trace = run(all_reduce, values, name)
         assert_all_same([sum(values), *sums])
         assert_same(values, before)
-        assert bytes_sent(trace, N) == [8 * numbers for numbers in numbers_sent(name, N, n)], f"{N=}, {n=}"
         assert N > 1 or not trace.messages
+        assert all(message.n_bytes <= 8 * n for message in trace.messages)
 
 
 def settings(alpha, with_ports):
@@ -165,12 +164,11 @@ def test_an_all_reduce_of_a_notebook_works_by_its_name(monkeypatch):
     monkeypatch.setitem(ALL_REDUCES, "mine", None)
     del ALL_REDUCES["mine"]  # and monkeypatch deletes what takes its place
 
-    @ALL_REDUCES("mine", ticks=lambda N, n, alpha, beta, gamma, ports: N,
-                 numbers_sent=lambda rank, N, n: rank, order="own", source="no known paper")
+    @ALL_REDUCES("mine", ticks=lambda N, *_: N, order="own", source="no known paper")
     def of_a_notebook(group, vectors):
         return (yield from ALL_REDUCES["ring"](group, vectors))
 
-    assert (all_reduce_ticks("mine", 3, 6), numbers_sent("mine", 3, 6)) == (3, [0, 1, 2])
+    assert all_reduce_ticks("mine", 3, 6) == 3
     X, Y = (np.random.default_rng(D).integers(-8, 8, (2, 11)) for D in range(2))
     nets = [
         mp.DataParallel(LAYERS, LOSS, 3, microbatches=5, sums=mp.Sums(all_reduce=name))
@@ -183,7 +181,7 @@ def test_an_all_reduce_of_a_notebook_works_by_its_name(monkeypatch):
     (dict(order="any"), "order='any' must be one of 'tree', 'tree of 2^k', 'ranks', 'own'"),
 ])
 def test_a_fact_that_means_nothing_is_refused(fact, words):
-    facts = dict(ticks=min, numbers_sent=min, order="own", source="no known paper") | fact
+    facts = dict(ticks=min, order="own", source="no known paper") | fact
     with pytest.raises(ValueError) as refused:
         ALL_REDUCES("mine", **facts)
     assert words in str(refused.value)
@@ -241,8 +239,6 @@ def test_what_travels_are_partial_sums_one_for_an_aligned_run(M, N, nodes):
     _, trace = run(all_reduce_sum, sums)
     half = 8 * 60 * (N - 1) // N
     assert bytes_sent(trace, N) == [count * half + half for count in nodes]
-    if set(nodes) == {1}:
-        assert bytes_sent(trace, N) == [8 * numbers for numbers in numbers_sent("ring", N, 60)]
 
 
 @pytest.mark.parametrize("name", ["tree", "doubling", "halving"])
@@ -256,16 +252,19 @@ def test_other_all_reduces_keep_the_bits_of_aligned_runs(name):
 # Ticks
 
 
-@pytest.mark.parametrize("N, ticks", [(3, 456), (5, 720), (6, 784), (7, 784)])
-def test_a_tree_of_any_number_of_ranks(N, ticks):
-    values = [np.zeros(1024, np.uint8)] * N
-    assert run(all_reduce, values, "tree", link=Link(100), bandwidth=16)[1].makespan == ticks
-    assert all_reduce_ticks("tree", N, 1024, 100, BETA) == ticks
+@table({
+    "naive": [7, 1, 1, 1, 1, 1, 1, 1], "tree": [3, 1, 2, 1, 3, 1, 2, 1], "doubling": [3] * 8,
+    "halving": [7 / 4] * 8, "ring": [7 / 4] * 8, "owners": [7 / 4] * 8,
+})
+def test_eight_ranks_send_the_bytes_of_the_notebook(name, expected):
+    """In multiples of the bytes of a vector."""
+    trace = run(all_reduce, [np.zeros(64)] * 8, name)[1]
+    assert bytes_sent(trace, 8) == [times * 8 * 64 for times in expected]
 
 
 @table({
-    "naive": [1, 1, 1, 1, 1], "tree": [1, 1, 1, 1, 1], "ring": [1, 1, 1, 1, 1], "doubling": [1, 0, 0, 1, 1],
-    "halving": [0, 0, 0, 1, 0], "owners": [0, 1, 0, 1, 1]
+    "naive": [1, 1, 1, 1, 1], "tree": [1, 0, 0, 0, 0], "ring": [1, 1, 1, 1, 1], "doubling": [1, 0, 0, 0, 0],
+    "halving": [0, 0, 0, 0, 0], "owners": [0, 1, 0, 1, 1],
 })
 def test_where_there_is_no_closed_form_the_ticks_are_refused(name, expected):
     for (N, n, with_ports), holds in zip(
@@ -319,11 +318,6 @@ def test_the_gpus_of_d2l_share_the_port_that_they_send_to(name, N, ms):
 def test_the_other_collectives_give_what_their_names_say(N):
     values = [np.arange(7) + 100 * rank for rank in range(N)]
     parts = [[np.array([100 * rank + c]) for c in range(N)] for rank in range(N)]
-    root = N // 2
-    found, _ = run(broadcast, values, root)
-    assert_all_same(found, values[root])
-    found, _ = run(reduce, values, root)
-    assert np.array_equal(found.pop(root), sum(values)) and found == [None] * (N - 1)
     found, trace = run(all_gather, values)
     assert_all_same(found, values)
     assert bytes_sent(trace, N) == [8 * 7 * (N - 1)] * N
@@ -334,49 +328,19 @@ def test_the_other_collectives_give_what_their_names_say(N):
                for r, got in enumerate(found))
 
 
-@pytest.mark.parametrize("N", RANKS)
-def test_a_broadcast_sends_nothing_twice(N):
-    """In a binomial tree from place 0, the parent of place p > 0 is p without its lowest bit."""
-    values, root = [np.arange(N)] * N, N // 3
-    place = {(root + p) % N: p for p in range(N)}
-    messages = run(broadcast, values, root)[1].messages
-    assert {m.to for m in messages} == {rank for rank, p in place.items() if p}
-    assert len(messages) == N - 1 and all(m.n_bytes == 8 * N for m in messages)
-    assert all(place[m.source] == place[m.to] & (place[m.to] - 1) for m in messages)
-
-
 @RANKS_AND_MORE
 def test_the_others_take_the_ticks_of_their_formulas(ranks):
-    """N = 8, 4096 bytes in all, alpha = 100, beta = 1/16: 3 (100 + 256) in a tree, 7 (100 + 32) around.
-
-    With gamma = beta, the additions take 7 * 32 more.
-    """
+    """512 bytes to each, alpha = 100, beta = 1/16: N - 1 steps of 132; with gamma = beta, 164."""
     for N in ranks:
-        k, chunk = N.bit_length() - 1, Bytes(512, 1)
+        chunk = Bytes(512, 1)
         for with_ports in (True, False):
             machine = settings(100, with_ports)
-            queues = 32 * (with_ports and not is_power_of_2(N))
-            assert run(broadcast, [chunk] * N, N // 3, **machine)[1].makespan == k * 132 + queues
             for collective, value, gamma, step in [
                 (all_gather, chunk, 0, 132), (all_to_all, [chunk] * N, 0, 132),
                 (reduce_scatter, [chunk] * N, BETA, 164),
             ]:
                 trace = run(collective, [value] * N, gamma=gamma, **machine)[1]
                 assert trace.makespan == (N - 1) * step, f"{collective.__name__}, N={N}"
-
-
-@pytest.mark.parametrize("N", RANKS)
-def test_nobody_leaves_a_barrier_before_the_last_has_entered(N):
-    late = N // 3
-
-    def program(rank):
-        yield Compute("before", ticks=50 if rank == late else rank % 5)
-        yield from barrier(Group(rank, range(N)))
-        yield Compute("after", ticks=1)
-
-    trace = Cluster([program(rank) for rank in range(N)], link=Link(100)).run()
-    after = [span.start for span in trace.spans if span.label == "after"]
-    assert all(start >= 50 for start in after) and max(after) == 50 + 100 * (N - 1).bit_length()
 
 
 # What goes wrong, and says so
@@ -386,7 +350,6 @@ def test_nobody_leaves_a_barrier_before_the_last_has_entered(N):
     (lambda: Group(3, range(3)), "rank=3 is not in the group of 3"),
     (lambda: Group(0, [1, 1]), "has a device twice"),
     (lambda: run(all_reduce, [np.ones(1)], "rings"), "algorithm='rings' must be one of 'naive', 'tree'"),
-    (lambda: run(broadcast, [np.ones(1)], 2), "root=2 is not in the group of 1"),
     (lambda: run(reduce_scatter, [[np.ones(1)]] * 2), "1 parts for 2 ranks"),
     (lambda: run(all_to_all, [[1, 2, 3]] * 2), "3 values for 2 ranks"),
     (lambda: run(all_reduce, [range(3)] * 2), r"range\(0, 3\) is neither a number nor an array of some"),
