@@ -131,18 +131,13 @@ class Record:
                 setattr(twin, name, value[:])
         return twin
 
-    def stretched(self, factor: float, tick_is: "OneTick | None") -> "Record":
-        """Return a record with all times multiplied by `factor`. tick_is: what a tick then stands for."""
+    def with_times(self, change: Callable[[float], float]) -> "Record":
+        """Return a record with `change(time)` in place of each time."""
         twin = self.snapshot()
-        twin.tick_is, twin.even = tick_is, None
         for name, (width, columns) in TIMES.items():
             flat = getattr(twin, name)
             for column in columns:
-                products = [time if time is None else time * factor for time in flat[column::width]]
-                flat[column::width] = [
-                    int(time) if isinstance(time, Fraction) and time.denominator == 1 else time
-                    for time in products
-                ]
+                flat[column::width] = [None if time is None else change(time) for time in flat[column::width]]
         return twin
 
 

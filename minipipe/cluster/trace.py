@@ -3,6 +3,7 @@
 from __future__ import annotations  # a `Trace` may name itself
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from numbers import Integral
 from pathlib import PurePath
@@ -365,9 +366,14 @@ class Trace:
         factor = real_number("factor", factor, above=0)
         if factor == 1:
             return self
-        trace = Trace(self._record.stretched(factor, tick_is))
-        trace.names = self.names
-        return trace
+
+        def multiplied(time):
+            product = time * factor
+            return int(product) if isinstance(product, Fraction) and product.denominator == 1 else product
+
+        record = self._record.with_times(multiplied)
+        record.tick_is, record.even, record.names = tick_is, None, self.names
+        return Trace(record)
 
     def __repr__(self):
         length = duration(self.makespan, self.unit)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import platform
 from collections import deque
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from ..checks import listed, truth
-from ..cluster import ANY, SECONDS, Compute, Label, Receive, Send, Trace, own, sent_bytes
-from ..cluster.mail import Lane, check_all_received, devices_of, sent_twice, shares_of, two_wait
+from ..checks import listed
+from ..cluster import ANY, SECONDS, Compute, Receive, Send, Trace, own, sent_bytes
+from ..cluster.mail import check_all_received, devices_of, sent_twice, shares_of, two_wait
 from ..cluster.record import SENT, Record, rows
 from .threads import OVERHEAD, keep_memory, out_of_patience, patience
-from .world import Clock, Pause, World, world
+from .world import Pause, World, world
 
 MESSAGE = 2  # the MPI tag of messages
 
@@ -25,14 +25,10 @@ class Mpi:
     Args:
         programs: as for `Cluster`, the same list on all ranks. Rank r runs the lanes of
             device r only.
-        synchronous: whether MPI transfers each message only when the receiver takes it
-            (`issend`), instead of storing it (`isend`). Programs do not notice.
         shares: as for `Cluster`.
-        labels: the labels of all devices' spans that are not just a text and a kind,
-            such as actions. The trace shows them in the place of their texts.
 
     `run()` runs the programs until all are done. `trace` is a call that all ranks make;
-    its ticks are seconds since the start, on the clock of rank 0. The lanes of a rank
+    its ticks are seconds since the start. The lanes of a rank
     take turns in one thread: the next lane runs after each Compute, and whenever a lane
     waits. A Compute takes as long as its function; the time between two requests is a
     span called "engine". Values are sent as mpi4py's out-of-band pickles: a large array
@@ -43,26 +39,19 @@ class Mpi:
     does not arrive in time, `TimeoutError` names it, see `Threads`.
     """
 
-    def __init__(
-        self, programs: Sequence, synchronous: bool = False, shares: Sequence | None = None,
-        labels: Sequence = (),
-    ) -> None:
+    def __init__(self, programs: Sequence, shares: Sequence | None = None) -> None:
         self._world, programs = world(), listed("programs", programs, least=0)
         check_size(self._world, len(programs))
         self.rank = self._world.rank
         devices, lanes = devices_of(programs)
         self._n_devices, self._device = len(devices), devices[self.rank]
         self._lanes = self._device.lanes
-        self._all_lanes = [(lane.device, lane.name) for lane in lanes]
-        self._shares = shares_of(shares, len(devices))
-        comm = self._world.comm
-        self._send_message = comm.issend if truth("synchronous", synchronous) else comm.isend
         self._end = None  # requests
         self._sending: list = []
         self._ready = deque(self._lanes)
-        self._record = RankRecord()
-        self._labels = {str(label): label for label in listed("labels", labels, least=0)}
-        self._patience, self._read = patience(), self._world.clock.read
+        names = [(lane.device, lane.name) for lane in lanes]
+        self._record = RankRecord(names, shares_of(shares, len(devices)))
+        self._patience = patience()
         self._trace: Trace | None = None
         self._begin: float | None = None
         self.done = False
@@ -70,7 +59,7 @@ class Mpi:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or a pickle: the recorded events, without devices and MPI objects."""
-        names = "_device", "_lanes", "_ready", "_sending", "_send_message", "_read", "_end"
+        names = "_device", "_lanes", "_ready", "_sending", "_end"
         nothing = dict.fromkeys(names, ())
         return self.__dict__ | nothing | {"_world": None}
 
@@ -80,11 +69,8 @@ class Mpi:
         if not self.done:
             raise RuntimeError("the programs have not finished: call run() first")
         if self._trace is None:
-            self._world.gathered(None, "the trace")
-            self._world.clock.compare()
-            mine = self._record.in_rank0_time(self._world.clock)
-            records = self._world.gathered(mine, "the trace")
-            self._trace = Trace(merged(records, self._all_lanes, self._shares, self._labels))
+            mine = platform.node(), self._begin, self._record
+            self._trace = Trace(merged(self._world.gathered(mine, "the trace")))
         return self._trace
 
     def run(self, equal: dict[str, Any] | None = None) -> None:
@@ -98,12 +84,9 @@ class Mpi:
             raise RuntimeError("these programs have been run: make new ones")
         keep_memory()
         self._world.check_equal({"devices": str(self._n_devices), **(equal or {})}, "the begin of a run")
-        self._world.clock.compare(begin=True)
         self._world.n_runs += 1
         self._number = self._world.n_runs
-        self._begin = self._read()
-        for lane in self._lanes:
-            lane.since = self._begin
+        self._begin = perf_counter()
         try:
             self._serve_all()
             self._take_messages()
@@ -128,7 +111,9 @@ class Mpi:
             except Exception:  # it cannot be pickled: a class of the user's, for example
                 error = RuntimeError(f"{type(error).__name__}: {error}")
             notice = self._number, None, 0, error
-            self._sending += [self._send_message(notice, to, MESSAGE) for to in others if to != self.rank]
+            self._sending += [
+                self._world.comm.isend(notice, to, MESSAGE) for to in others if to != self.rank
+            ]
             self._end = self._world.comm.Ibarrier()
         self._world.unsent += [*self._sending, self._end]
 
@@ -162,7 +147,7 @@ class Mpi:
             try:
                 request = lane.resume(answer)
             except StopIteration:
-                self._record.finish(lane, self._record_overhead(lane))
+                self._record.finished[lane.number] = self._record_overhead(lane)
                 return True
             if type(request) is Compute:
                 self._compute(lane, request)
@@ -179,8 +164,8 @@ class Mpi:
     def _compute(self, lane, request):
         start = self._record_overhead(lane)
         lane.answer = None if request.function is None else request.function(*request.args)
-        lane.since = self._read()
-        self._record.span(lane, request.label, start, lane.since)
+        lane.since = self._now()
+        self._record.spans += (lane.number, request.label, start, lane.since)
 
     def _send(self, lane, request):
         sent, to, label = self._record_overhead(lane), request.to, request.label
@@ -189,13 +174,14 @@ class Mpi:
             raise ValueError(f"device {self.rank} sends {label} to device {to}: {words}")
         value = request.value
         n_bytes = request.n_bytes if value is None else sent_bytes(value)
-        row = self._record.sends(lane, label, to, sent, n_bytes)
+        row = self._record.sends(label, self.rank, to, sent, n_bytes, lane.number)
         if to == self.rank:
             self._file(self.rank, str(label), row, own(value)[0])
             return
         # MPI reads a large array in place, so one that the program may overwrite is copied
         value = value if request.stays else own(value)[0]
-        self._sending.append(self._send_message((self._number, str(label), row, value), to, MESSAGE))
+        message = self._number, str(label), row, value
+        self._sending.append(self._world.comm.isend(message, to, MESSAGE))
 
     def _receive(self, lane, request):
         """Hand the message over if it has arrived, and return True; otherwise let the lane wait for it."""
@@ -245,31 +231,34 @@ class Mpi:
         """Put a message into the inbox, or hand it to the lane that waits for it.
 
         Args:
-            row: the index of the message among those that `source` has sent.
+            row: the index of its row in the record of `source`.
         """
         key, device = (source, label), self._device
         if key in device.inbox:
             raise ValueError(sent_twice(source, label, self.rank))
-        device.inbox[key] = row, value, self._read()
+        device.inbox[key] = row, value, self._now()
         lane = device.waiting.pop(key, None)
         from_any = lane is None and label in device.choosing
         if from_any:
             lane = device.choosing.pop(label)
         if lane is not None:
-            since, lane.waits_for, lane.since = lane.since, None, self._read()
-            self._record.waits(lane, since, lane.since, (source, row))
+            since, lane.waits_for, lane.since = lane.since, None, self._now()
+            self._record.waited += (lane.number, since, lane.since, source, row)
             self._hand_over(lane, key, from_any, lane.since)
             self._ready.append(lane)
 
     def _hand_over(self, lane, key, from_any, now):
         row, value, arrived = self._device.inbox.pop(key)
-        self._record.receives((key[0], row), min(arrived, now), now, lane)
+        self._record.taken += (key[0], row, min(arrived, now), now, lane.number)
         lane.answer = (key[0], value) if from_any else value
+
+    def _now(self):
+        return perf_counter() - self._begin
 
     def _record_overhead(self, lane):
         """Record the time since the lane's last span as overhead of the engine; return the time now."""
-        now = self._read()
-        self._record.span(lane, OVERHEAD, lane.since, now)
+        now = self._now()
+        self._record.spans += (lane.number, OVERHEAD, lane.since, now)
         lane.since = now
         return now
 
@@ -286,103 +275,56 @@ def check_size(world: World, devices: int) -> None:
 
 # The record of each process, and the trace that is made of all of them.
 
-class RankRecord:
-    """The events of a run in one process, with times of its own clock.
-
-    A lane is named by its number among the lanes of all devices; a message by its
-    sender and its index among the sender's messages.
-    """
-
-    def __init__(self) -> None:
-        self.spans: list = []  # rows of lane, label, start, end
-        self.sent: list = []  # rows of label, to, sent, bytes, lane
-        self.received: list = []  # rows of sender, index of the message, arrived, received, lane
-        self.waited: list = []  # rows of lane, start, end, sender, index of the message
-        self.finished: list = []  # rows of lane, time
-
-    def span(self, lane: Lane, label: Any, start: float, end: float) -> None:
-        """Record that `lane` worked on `label` from `start` to `end`."""
-        self.spans += (lane.number, label, start, end)
-
-    def sends(self, lane: Lane, label: Any, to: int, sent: float, n_bytes: int) -> int:
-        """Record `label`, a message of `n_bytes` that `lane` has `sent` to device `to`; return its index."""
-        self.sent += (label, to, sent, n_bytes, lane.number)
-        return len(self.sent) // 5 - 1
-
-    def receives(self, message: tuple[int, int], arrived: float, received: float, lane: Lane) -> None:
-        """Record when `message`, a pair (sender, index), has `arrived` and `lane` has `received` it."""
-        self.received += (*message, arrived, received, lane.number)
-
-    def waits(self, lane: Lane, start: float, end: float, message: tuple[int, int]) -> None:
-        """Record that `lane` waited from `start` to `end` for `message`, a pair (sender, index)."""
-        self.waited += (lane.number, start, end, *message)
-
-    def finish(self, lane: Lane, time: float) -> None:
-        """Record that the program of `lane` is done at `time`."""
-        self.finished += (lane.number, time)
-
-    def in_rank0_time(self, clock: Clock) -> dict[str, Any]:
-        """Return {table: array of its rows}, with times of rank 0's clock, and the distinct "labels".
-
-        Rows have the index of their label in the list "labels", of pairs (text, kind).
-        """
-        when = clock.to_rank0_time  # (text, kind) of a label -> its number
-        known: dict = {}
-
-        def number_of(label):
-            kind = getattr(label, "kind", None)
-            return known.setdefault((str(label), kind if isinstance(kind, str) else None), len(known))
-
-        tables = {
-            "spans": [(lane, number_of(label), when(start), when(end))
-                      for lane, label, start, end in rows(self.spans, 4)],
-            "sent": [(number_of(label), to, when(sent), n_bytes, lane)
-                     for label, to, sent, n_bytes, lane in rows(self.sent, 5)],
-            "received": [(source, row, when(arrived), when(received), lane)
-                         for source, row, arrived, received, lane in rows(self.received, 5)],
-            "waited": [(lane, when(start), when(end), source, row)
-                       for lane, start, end, source, row in rows(self.waited, 5)],
-            "finished": [(lane, when(time)) for lane, time in rows(self.finished, 2)],
-        }
-        return {name: np.array(table, float) for name, table in tables.items()} | {"labels": list(known)}
-
-
-def merged(
-    records: list[dict[str, Any]], lanes: list[tuple[int, str]], shares: list[int],
-    labels: dict[str, Any],
-) -> Record:
-    """Return the `Record` of a run, made of the records of all processes.
+class RankRecord(Record):
+    """What one rank records of a run, in seconds since its begin.
 
     Args:
-        records: for each rank, the result of `RankRecord.in_rank0_time`.
-        lanes, shares: as for `Record`.
-        labels: {text: label} of the labels that are not just a text and a kind.
+        lanes, shares: as for `Record`, of all devices.
+
+    Attributes:
+        taken: rows of sender, row of the message in the sender's record, arrived,
+            received, lane.
+        waited: rows of lane, start, end, sender, row of the message as in `taken`.
     """
-    record, index_of = Record(lanes, shares, SECONDS), {}
-    labels = {**labels, OVERHEAD.text: OVERHEAD}
-    zero = float(min(recorded["spans"][:, 2].min() for recorded in records))
-    named = [
-        [labels.get(text) or (text if kind is None else Label(text, kind)) for text, kind in own["labels"]]
-        for own in records
-    ]
-    for rank, recorded in enumerate(records):
-        begun = set()
-        for lane, label, start, end in recorded["spans"].tolist():
-            start = start - zero if lane in begun else 0.0  # overhead until a late process begins
-            begun.add(lane)
-            record.spans += (int(lane), named[rank][int(label)], start, end - zero)
-        for row, (label, to, sent, n_bytes, lane) in enumerate(recorded["sent"].tolist()):
-            label = named[rank][int(label)]
-            index_of[rank, row] = record.sends(label, rank, int(to), sent - zero, int(n_bytes), int(lane))
-        for lane, time in recorded["finished"].tolist():
-            record.finished[int(lane)] = time - zero
-    for recorded in records:
-        for source, row, arrived, received, lane in recorded["received"].tolist():
-            index = index_of[source, row]
-            # clocks agree to about a microsecond, so a message may seem to arrive before it was sent
-            arrived = max(arrived - zero, record.messages[index + SENT])
-            record.arrives(index, min(arrived, received - zero))
-            record.receives(index, received - zero, int(lane))
-        for lane, start, end, source, row in recorded["waited"].tolist():
-            record.waits += (int(lane), start - zero, end - zero, index_of[source, row])
-    return record
+
+    def __init__(self, lanes: list[tuple[int, str]], shares: list[int]) -> None:
+        super().__init__(lanes, shares, SECONDS)
+        self.taken: list = []
+        self.waited: list = []
+
+
+def merged(parts: list[tuple[str, float, RankRecord]]) -> Record:
+    """Return the `Record` of a run, made of the records of all ranks.
+
+    Ranks on one computer share its clock, so each begins as late as it has begun. The
+    clocks of several computers are not compared: there, the run begins at 0 on each
+    rank. All ranks begin when they have all agreed on what they run, so times on two
+    computers differ by about the latency of a message.
+
+    Args:
+        parts: for each rank, the name of its computer, the time at which it began, and
+            its `RankRecord`.
+    """
+    first = min(begin for _, begin, _ in parts)
+    share_clock = len({node for node, _, _ in parts}) == 1
+    whole, rows_before = Record(parts[0][2].lanes, parts[0][2].shares, SECONDS), []
+    delays = [begin - first if share_clock else 0.0 for _, begin, _ in parts]
+    for rank, (delay, (_, _, of_rank)) in enumerate(zip(delays, parts)):
+        record = of_rank.with_times(lambda time, delay=delay: time + delay)
+        rows_before.append(len(whole.messages))
+        for number, (device, _) in enumerate(whole.lanes):
+            if device == rank:
+                whole.spans += (number, OVERHEAD, 0.0, delay)
+                whole.finished[number] = record.finished[number]
+        whole.spans += record.spans
+        whole.messages += record.messages
+    for delay, (_, _, of_rank) in zip(delays, parts):
+        for source, row, arrived, received, lane in rows(of_rank.taken, 5):
+            index, received = rows_before[source] + row, received + delay
+            # with clocks that differ, a message may seem to arrive before it was sent
+            sent = whole.messages[index + SENT] = min(whole.messages[index + SENT], received)
+            whole.arrives(index, max(arrived + delay, sent))
+            whole.receives(index, received, lane)
+        for lane, start, end, source, row in rows(of_rank.waited, 5):
+            whole.waits += (lane, start + delay, end + delay, rows_before[source] + row)
+    return whole

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import real_number, truth, whole_number
+from ..checks import real_number, whole_number
 from ..cluster import ANY, Compute, DeadlockError, Label, Link, Receive, Send, Trace, own
 from ..cluster.mail import (
     Lane, UnreceivedError, Wait, check_all_received, deadlock_message, devices_of, sent_twice, shares_of,
@@ -153,9 +153,6 @@ class Threads:
 
     Args:
         programs: as for `Cluster`. Their results have the same bits as there.
-        synchronous: whether a send to another device waits until its message is
-            received, as MPI's `Ssend` does. Programs that rely on stored messages then
-            deadlock, as they may with large messages in MPI.
         shares: as for `Cluster`.
 
     Attributes:
@@ -181,22 +178,20 @@ class Threads:
     hello
     """
 
-    def __init__(self, programs: Sequence, synchronous: bool = False, shares: Sequence | None = None) -> None:
+    def __init__(self, programs: Sequence, shares: Sequence | None = None) -> None:
         self._devices, self._lanes = devices_of(programs)
-        self._synchronous = truth("synchronous", synchronous)
         lanes = [(lane.device, lane.name) for lane in self._lanes]
         self._record = Record(lanes, shares_of(shares, len(self._devices)), SECONDS)
         self._patience = patience()
         self._lock = threading.Lock()  # guards everything that several threads change
         self._changed = [threading.Condition(self._lock) for _ in self._lanes]  # to wake a single lane
         self._spans: list = [[] for _ in self._lanes]
-        self._held: dict = {}  # row of a message -> the lane that waits until it is received
         self._begin: Any = None
         self.failure: BaseException | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or a pickle: the recorded events, without devices and locks."""
-        nothing = dict.fromkeys(("_devices", "_lanes", "_lock", "_changed", "_held"), ())
+        nothing = dict.fromkeys(("_devices", "_lanes", "_lock", "_changed"), ())
         return self.__dict__ | nothing
 
     @property
@@ -287,12 +282,8 @@ class Threads:
             receiver.inbox[source, label] = row, value
             waiting = receiver.waiting.pop((source, label), None) or receiver.choosing.pop(label, None)
             if waiting is not None:
-                self._wake(waiting)
-            if self._synchronous and to != source:
-                self._held[row] = lane
-                self._wait(lane, label, to, True)
-                lane.since = self._now()
-                self._record.blocked += (lane.number, sent, lane.since, row)
+                waiting.waits_for = None
+                self._changed[waiting.number].notify()
 
     def _receive(self, lane, request):
         since = self._record_overhead(lane)
@@ -310,15 +301,13 @@ class Threads:
                     device.choosing[label] = lane
                 else:
                     device.waiting[source, label] = lane
-                self._wait(lane, label, source, False)
+                self._wait(lane, label, source)
                 found = _take_message(device, source, label)
             row, answer = found
             if self._record.messages[row + ARRIVED] > since:  # it has waited, for the message or the lock
                 lane.since = now = self._now()
                 self._record.waits += (lane.number, since, now, row)
             self._record.receives(row, now, lane.number)
-            if row in self._held:
-                self._wake(self._held.pop(row))
         return answer
 
     def _finish(self, lane):
@@ -327,9 +316,9 @@ class Threads:
             self._record.finished[lane.number] = lane.since
             self._check_not_all_wait()
 
-    def _wait(self, lane, label, other, asked):
-        """Wait until another lane wakes this one, or the run stops. Arguments: see `Wait`."""
-        lane.waits_for = label, other, asked
+    def _wait(self, lane, label, source):
+        """Wait until another lane wakes this one, or the run stops. label, source: of the message."""
+        lane.waits_for = label, source, False
         self._check_not_all_wait()
         moves = self._changed[lane.number].wait_for(
             lambda: lane.waits_for is None or self.failure is not None, self._patience
@@ -337,10 +326,6 @@ class Threads:
         self._check_running()
         if not moves:
             raise out_of_patience(self._lanes, self._patience)
-
-    def _wake(self, lane):
-        lane.waits_for = None
-        self._changed[lane.number].notify()
 
     def _check_not_all_wait(self):
         waits = [Wait(lane.device, lane.name, *lane.waits_for) for lane in self._lanes if lane.waits_for]

@@ -1,4 +1,4 @@
-"""The processes that `mpiexec` has started: what they do together, how they end, and their clocks."""
+"""The processes that `mpiexec` has started: what they do together, and how they end."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import atexit
 import faulthandler
 import os
 import pickle
-import platform
 import re
 import struct
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
-from time import perf_counter
 from traceback import format_exception
 from typing import Any
 
@@ -71,7 +69,6 @@ class World:
     Attributes:
         rank: the number of this process, 0 to size - 1.
         size: the number of processes.
-        clock: the `Clock` of this process.
         n_runs, n_networks: how many runs this process has begun, and how many networks
             with `engine="mpi"` it has made.
         unsent: requests of messages that failed runs have left in flight; they keep
@@ -84,7 +81,6 @@ class World:
     def __init__(self, MPI: Any, Intracomm: Any) -> None:
         self.MPI, self.rank, self.size = MPI, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
         self.comm, self._notices = Intracomm(MPI.COMM_WORLD.Dup()), MPI.COMM_WORLD.Dup()
-        self.clock = Clock(self.comm)
         self.n_runs = self.n_networks = 0
         self.unsent: list = []
         if self.size > 1:
@@ -322,66 +318,3 @@ class Pause:
     def seconds(self) -> float:
         """Return the seconds since the wait began."""
         return time.monotonic() - self._begin
-
-
-# The clocks of several computers, converted to that of rank 0.
-
-N_ROUND_TRIPS = 200
-CLOCK = 4  # the MPI tag of questions and answers
-
-
-class Clock:
-    """The clock of this process, and how far rank 0's clock is ahead of it.
-
-    Args:
-        comm: an MPI communicator.
-        read: the function that reads the clock, in seconds.
-
-    At each `compare`, all other ranks ask rank 0 for its time. If a rank asks at t0 and
-    gets the answer t1 at t2, then the clock of rank 0 is ahead by t1 - (t0 + t2)/2,
-    with an error of at most half the round trip. The shortest of 200 round trips
-    counts. Clocks differ in speed, so the lead is interpolated linearly between two
-    comparisons. Ranks on one computer share its clock and do not ask. Source: Cristian
-    1989, Distributed Computing 3.
-    """
-
-    def __init__(self, comm: Any, read: Callable[[], float] = perf_counter) -> None:
-        self._comm, self.read = comm, read
-        name = np.frombuffer(platform.node().encode()[:256].ljust(256, b"\0"), np.uint8)
-        names = np.empty((comm.size, 256), np.uint8)
-        comm.Allgather(name, names)
-        self._is_shared = read is perf_counter and bool((names == names[0]).all())
-        self._leads = [(0.0, 0.0)]  # (time of this clock, lead of rank 0's)
-
-    def compare(self, begin: bool = False) -> None:
-        """Compare the clocks. All ranks call it, at the begin and at the end of a run.
-
-        Args:
-            begin: whether this is the call at the begin.
-        """
-        if self._is_shared:
-            return
-        comm, question, answer = self._comm, np.empty(0), np.empty(1)
-        for rank in range(1, comm.size):
-            trips = []
-            for _ in range(N_ROUND_TRIPS):
-                if comm.rank == 0:
-                    comm.Recv(question, rank, CLOCK)
-                    answer[0] = self.read()
-                    comm.Send(answer, rank, CLOCK)
-                elif comm.rank == rank:
-                    sent = self.read()
-                    comm.Send(question, 0, CLOCK)
-                    comm.Recv(answer, 0, CLOCK)
-                    trips.append((self.read() - sent, sent, answer[0]))
-            if trips:
-                length, sent, answered = min(trips)
-                middle = sent + length / 2
-                self._leads = [*([] if begin else self._leads[:1]), (middle, answered - middle)]
-
-    def to_rank0_time(self, time: float) -> float:
-        """Return the time on rank 0's clock at which this clock shows `time`."""
-        (begin, lead), (end, last_lead) = self._leads[0], self._leads[-1]
-        if end > begin:
-            lead += (last_lead - lead) * (time - begin) / (end - begin)
-        return time + lead

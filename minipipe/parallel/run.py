@@ -125,8 +125,7 @@ class Run:
             self.cluster = Threads(programs, shares=shares)
             return
         if self._is_shared:
-            actions = [action for of_device in order.devices for action in of_device]
-            self.cluster = Mpi(programs, shares=shares, labels=actions)
+            self.cluster = Mpi(programs, shares=shares)
             self._last = shards[0][-1]
             self._root: Any = wires[0].placements[0][-1]
             return

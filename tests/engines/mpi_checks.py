@@ -13,13 +13,13 @@ from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from time import perf_counter, sleep
+from time import sleep
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from asynchronous.by_the_rule import per_update
-from compared import assert_same, assert_within
+from compared import assert_same
 from engines import on_engines
 from engines.on_engines import LOSS, assert_can_be_read, mini_batch, network, work
 from pairs.table import pairs  # noqa: F401 (a check)
@@ -30,12 +30,10 @@ from minipipe.cli.main import main
 from minipipe.cluster import ANY, Compute, Receive, Send, UnreceivedError
 from minipipe.engines import Mpi, world
 from minipipe.engines.threads import PATIENCE_VARIABLE
-from minipipe.engines.world import Clock
 from minipipe.exact import Rational, rational
 from minipipe.layers import every_layer
 from minipipe.order import RECOMPUTE
 from minipipe.parallel import ranks
-from minipipe.parallel import run as pipeline_run
 from minipipe.schedules import build, names_for, names_having
 
 LAYERS, UNTIED = network(tie="W"), network()
@@ -147,8 +145,9 @@ def shards():
 
 
 def synchronous(name):
-    """Another check where MPI stores no message."""
-    with patch.object(pipeline_run, "Mpi", partial(Mpi, synchronous=True)):
+    """Another check where MPI stores no message: a send lasts until it is received."""
+    kind = type(world().comm)
+    with patch.object(kind, "isend", kind.issend):
         return globals()[name]()
 
 
@@ -218,7 +217,7 @@ def requests():
     programs += [other(number) for number in range(2, world().size)]
     Mpi(programs).run()
     with pytest.raises(UnreceivedError, match=f"has sent much to device {rank}, which has finished without"):
-        Mpi([sends_only(number) for number in range(world().size)], synchronous=True).run()
+        Mpi([sends_only(number) for number in range(world().size)]).run()
     if rank == 0:
         assert got["any"] == [(number, number) for number in range(1, world().size)]
         assert np.array_equal(got["lane"], [1, 1])
@@ -269,38 +268,6 @@ def checkpoints():
     assert_same([optimizer.memory[key] for key in sorted(optimizer.memory)],
                 [resumed.memory[key] for key in sorted(resumed.memory)])
     return [path.name for path in path.parent.iterdir()]
-
-
-def clocks():
-    """Ranks with clocks that are ahead or behind, and run too fast or too slow, agree on the time."""
-    rank, seen = world().rank, []
-    lead, drift = [0.0, 1234.5, -77.0, 1e5][rank], [0, 3e-3, -5e-3, 1e-2][rank]
-
-    def read():
-        seen.append(lead + (1 + drift) * perf_counter())
-        return seen[-1]
-
-    def shortest_round_trip():
-        """A rank reads its clock before and after each; rank 0, whose clock counts, only in between."""
-        trips = [(after - before) / (1 + drift) for before, after in zip(seen[::2], seen[1::2])]
-        seen.clear()
-        return min(trips) if rank else 0
-
-    clock = Clock(world().comm, read)
-    clock.compare(begin=True)
-    trips = [shortest_round_trip()]
-    sleep(0.3)
-    before, inside, after = perf_counter(), clock.read(), perf_counter()
-    seen.clear()
-    sleep(0.3)
-    clock.compare()
-    trips.append(shortest_round_trip())
-    # of one computer, whose ranks share perf_counter; clocks of 10^5 seconds and more round, some ten times
-    bound = max(trips) / 2 + (after - before) + 10 * 2**-53 * (1e5 + 2 * after)
-    assert_within(clock.to_rank0_time(inside), before, bound=bound, because="half a round trip is not known")
-    same = Clock(world().comm)
-    same.compare()
-    assert same.to_rank0_time(5.0) == 5.0
 
 
 def command(*arguments):

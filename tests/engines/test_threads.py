@@ -30,8 +30,7 @@ from minipipe.cluster import (
 from minipipe.cluster.record import Record
 from minipipe.engines import Threads
 from minipipe.order import Action
-from minipipe.order.programs import Wires, perform_without_numbers, programs_of_schedule
-from minipipe.schedules import build, names_for
+from minipipe.schedules import build
 
 LAYERS = network()
 pair = partial(on_engines.pair, "threads", layers=LAYERS)
@@ -44,19 +43,6 @@ def deadlock(run):
     except DeadlockError as error:
         return str(error)
     return None
-
-
-def test_synchronous_schedules_deadlock_where_a_rendezvous_does():
-    """Two neighbours in 1F1B both send first, one an activation, the other a gradient; in GPipe, never."""
-    stuck = {}
-    for name in names_for(4, 8):
-        schedule = build(name, 4, 8)
-        perform_on = perform_without_numbers(mp.Costs(), schedule.n_stages)
-        programs = programs_of_schedule(Wires(schedule), perform_on)
-        stuck[name] = deadlock(Threads(programs, synchronous=True).run)
-        rendezvous = Link(rendezvous=True)
-        assert stuck[name] == deadlock(partial(mp.simulate, schedule, link=rendezvous))
-    assert stuck["gpipe"] is None and "a cycle" in stuck["1f1b"]
 
 
 # Random programs
@@ -74,15 +60,6 @@ def test_random_programs_give_the_same_on_threads_and_cluster(setting):
         assert threads.done
         assert work(cluster.trace)[0] == work(threads.trace)[0]
         assert_can_be_read(threads.trace)
-
-
-@pytest.mark.slow
-@settings(max_examples=100)
-@given(settings_of_runs(with_ports=False, any_source=False, most_requests=20))
-def test_synchronous_sends_deadlock_where_a_rendezvous_does(setting):
-    setting.link = Link(rendezvous=True)
-    threads = Threads(setting.generators(), synchronous=True)
-    assert deadlock(setting.cluster().run) == deadlock(threads.run)
 
 
 def test_a_message_is_recorded_before_it_is_received(monkeypatch):
