@@ -277,9 +277,9 @@ examples:
         Command(
             "site", "Write a web site: a playground, the schedules, the reference, the notebooks.",
             "show.site", add_site, """\
-All but the playground needs no server and no network: open DIR/index.html. The reference, a page for each
-public name, needs pdoc: pip install -e ".[docs]". The notebooks become pages if nbconvert and latex2mathml
-are installed: pip install -e ".[notebooks]".
+All but the playground needs no server and no network: open DIR/index.html. The reference needs pdoc:
+pip install -e ".[docs]". The notebooks become pages if nbconvert and latex2mathml are installed:
+pip install -e ".[notebooks]".
 
 examples:
   python3 -m minipipe site public

@@ -9,8 +9,6 @@ from textwrap import dedent
 from ..plots.html import filled
 
 PARTS = {"schedules": "Schedules", "reference": "Reference", "notebooks": "Notebooks"}
-SECTION = re.compile(r"(Args|Returns|Raises):\n(.*)", re.DOTALL)
-ARGUMENT = re.compile(r"((?:\w+|\*+\w+)(?:, \*?\w+)*): (.*)", re.DOTALL)
 CODE_STYLES = {"light": "default", "dark": "github-dark"}  # of Pygments
 
 
@@ -44,32 +42,19 @@ class Shell:
 def as_html(paragraphs: list[str]) -> str:
     """Return paragraphs of a docstring as HTML.
 
-    An indent makes a picture or a formula. Lines "name: what it is" are a list of
-    arguments, lines with "- " in front any other list. Lines with `>>>` in front are
-    code. "Args:", "Returns:" and "Raises:" are headings of what is indented below them.
-    Papers are links.
+    An indented paragraph is a picture or a formula; "Args:" becomes a list.
     """
     return "\n".join(map(_paragraph, paragraphs))
 
 
 def _paragraph(text: str) -> str:
     if text.startswith("    "):
-        return f"<pre>{escape(dedent(text))}</pre>"  # by the same for all lines: pictures keep their shape
-    if text.startswith(">>>"):
-        return f"<pre>{escape(text)}</pre>"
-    section = SECTION.fullmatch(text)
-    if section:
-        return f"<h3>{section[1]}</h3>\n{_paragraph(dedent(section[2]))}"
-    items = re.split(r"\n(?! )", text)  # a line with an indent goes on with the one above
-    pairs = [found.groups() for found in map(ARGUMENT.fullmatch, items) if found]
-    if len(pairs) == len(items):
-        rows = "".join(f"<dt><code>{names}</code></dt><dd>{_prose(words)}</dd>" for names, words in pairs)
-        return f"<dl>{rows}</dl>"
-    lead, *points = re.split(r"(?m)^- ", text)
-    if not points:
+        return f"<pre>{escape(dedent(text))}</pre>"
+    if not text.startswith("Args:\n"):
         return f"<p>{_prose(text)}</p>"
-    lead = lead and f"<p>{_prose(lead)}</p>"
-    return f"{lead}<ul>{''.join(f'<li>{_prose(point)}</li>' for point in points)}</ul>"
+    arguments = re.split(r"\n(?! )", dedent(text.removeprefix("Args:\n")))  # of one line or more
+    rows = (argument.split(": ", 1) for argument in arguments)
+    return f"<dl>{''.join(f'<dt>{names}</dt><dd>{_prose(words)}</dd>' for names, words in rows)}</dl>"
 
 
 def _prose(text: str) -> str:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
+import minipipe
+
 from ..checks import function, write_text
 from ..order import peak_microbatches, simulate
 from ..plots import text
 from ..plots.html import filled, framed
 from ..schedules import SCHEDULES, build
 from . import notebooks as notebooks_as_pages
-from . import playground, reference
+from . import playground
 from .pages import PARTS, Shell, as_html, resource, style_of_code, what_is_missing
 
 MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
@@ -20,6 +22,10 @@ UNFINISHED = f"""<!doctype html>{MARK}<title>An unfinished site</title>
 <p>This site is being written. If that was interrupted, write it again.</p>
 """
 NO_NOTEBOOKS = "no folder of notebooks was found: pass --notebooks FOLDER"
+MORE = [  # modules in the reference that `dir(minipipe)` does not list
+    "arrays", "collectives", "engines", "experiments", "graph", "layers", "parallel", "partitioning",
+    "planning", "rates", "servers",
+]
 
 
 def write_site(
@@ -38,7 +44,7 @@ def write_site(
             from; without it, browsers load it from the public address `playground.PYODIDE`.
         report: is called with a line for each thing that is done or left out.
 
-    The reference has a page for each public name if pdoc is installed.
+    pdoc writes the reference, if it is installed.
 
     Raises:
         ValueError: the folder has other files; the folder of notebooks has none, lies in `folder`, or has a
@@ -55,11 +61,11 @@ def write_site(
             shutil.rmtree(folder / name)
     write_text(folder / "site.css", resource("site.css"))
     missing = {
-        "reference": what_is_missing(reference.NEEDED, "docs"),
+        "reference": what_is_missing(("pdoc",), "docs"),
         "notebooks": what_is_missing(notebooks_as_pages.NEEDED, "notebooks") if paths else NO_NOTEBOOKS,
     }
     shell = Shell([part for part in PARTS if not missing.get(part)])
-    if shell.parts != ["schedules"]:
+    if "notebooks" in shell.parts:
         write_text(folder / "code.css", style_of_code())
     size = playground.write_playground(folder / "live", pyodide)
     source = "this folder" if pyodide else playground.PYODIDE
@@ -67,7 +73,7 @@ def write_site(
     rows = write_schedules(folder / "schedules", shell)
     report(f"pages of schedules    {len(SCHEDULES)}")
     pages = {
-        "reference": lambda place: reference.write_reference(place, shell),
+        "reference": write_reference,
         "notebooks": lambda place: notebooks_as_pages.write_notebooks(paths, place, shell),
     }
     for part, write in pages.items():
@@ -121,6 +127,17 @@ def page_of_schedule(name: str) -> tuple[str, str]:
     head = f'<th scope="row"><a href="schedules/{name}.html">{name}</a></th>'
     numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
     return body, f"<tr>{head}<td>{words['idea']}</td>{numbers}</tr>"
+
+
+def write_reference(folder: Path) -> int:
+    """Let pdoc write the reference: pages of the package and its modules, and a search; return their number."""
+    from pdoc import pdoc, render
+
+    for name in minipipe.__all__:
+        getattr(minipipe, name)  # pdoc reads what has been imported
+    render.configure(docformat="google", include_undocumented=False, show_source=False)
+    pdoc("minipipe", *(f"minipipe.{name}" for name in MORE), output_directory=folder)
+    return len([*folder.rglob("*.html")])
 
 
 def checked_folder(folder: str | Path) -> Path:

@@ -1,5 +1,6 @@
 """The site: its pages need nothing but their folder, show the engine's runs, and notebooks are among them."""
 
+import inspect
 import json
 import re
 import shutil
@@ -21,14 +22,26 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.order import peak_microbatches
 from minipipe.schedules import SCHEDULES, build
-from minipipe.site import notebooks, pages, reference, write_site, writing
-from minipipe.site.writing import words_of
+from minipipe.site import notebooks, pages, write_site, writing
+from minipipe.site.writing import MORE, words_of, write_reference
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Let pdoc write nothing: it takes seconds, and has a test of its own."""
+    def without_pdoc(folder):
+        folder.mkdir()
+        (folder / "index.html").touch()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(writing, "write_reference", without_pdoc)
+        yield
+
+
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
+def small(tmp_path_factory, quick):
     folder = tmp_path_factory.mktemp("site")
     write_site(folder, report=lambda line: None)
     return folder
@@ -62,10 +75,23 @@ def links_are_whole(folder):
 
 
 def test_nothing_is_loaded_from_elsewhere_and_links_are_whole(small):
-    missing = pages.what_is_missing(reference.NEEDED, "docs")
-    n_reference = 0 if missing else len(mp.__all__) + len(reference.MORE) + 1
-    assert len([*small.rglob("*.html")]) == 1 + 1 + len(SCHEDULES) + n_reference
+    assert len([*small.rglob("*.html")]) - (small / "reference").exists() == 1 + 1 + len(SCHEDULES)
     links_are_whole(small)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("error:Error parsing type annotation")
+def test_the_reference_has_each_public_name_and_the_words_of_help(tmp_path):
+    pytest.importorskip("pdoc", reason="needs the docs extra")
+    write_reference(tmp_path)
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.html")}
+    assert pages.keys() >= {*MORE}
+    for name in mp.__all__:
+        value = getattr(mp, name)
+        page = pages[name] if inspect.ismodule(value) else pages["minipipe"]
+        assert inspect.ismodule(value) or f'<section id="{name}">' in page, name
+        said = re.sub(r"\s", "", unescape(re.sub("<[^>]*>", "", page)))
+        assert re.sub(r"\s|[`*]", "", inspect.getdoc(value).split("\n\n")[0]) in re.sub(r"\*", "", said), name
 
 
 def test_a_site_is_written_again_beside_files_of_others(small, tmp_path, capsys):
@@ -116,7 +142,6 @@ def test_an_interrupted_site_says_so_and_is_written_again(small, tmp_path, monke
         write_site(site)
     assert "<p>This site is being written. If that was" in (site / "index.html").read_text()
     assert not (site / "schedules").exists() and not (site / "reference").exists()
-    monkeypatch.setattr(writing, "what_is_missing", lambda packages, extra: "left out here")
     write_site(site)
     assert "<h1>Pipeline schedules</h1>" in (site / "index.html").read_text()
 
