@@ -52,7 +52,7 @@ class Stopped:
     __hash__ = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """A function or class that the learner writes.
 
@@ -69,10 +69,10 @@ class Part:
     name: str
     notebook: int
     scenes: Callable[[SimpleNamespace], Iterator[tuple[str, object]]]
-    mistakes: tuple[tuple[str, str, str], ...]
+    mistakes: list[tuple[str, str, str]]
     right: str
     variant: str = ""
-    kept: bool = True
+    kept: bool = False
     given: tuple[tuple[str, object], ...] = ()
 
     @property

@@ -53,72 +53,66 @@ def of_naive(my):
     for device in range(2):
         yield f"naive({device}, 2, 3)", my.naive(device, 2, 3)
 
+NEEDS_MISTAKES = [
+    ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device, "F", i)',
+     "Your B waits for the forward of its own device, and then starts without a derivative. Only the last "
+     "device has its derivative at once; all others get it from device + 1."),
+    ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device + 1, "B", i)',
+     "On the last device your B waits for a device that does not exist. Its derivative comes from the cost, "
+     "as soon as its own F is done."),
+    ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)',
+     '(device + 1, "B", i) if device < K - 1 else None',
+     "On the last device your B waits for nothing. The cost has to be there first: after its own F."),
+    ('(device + 1, "B", i) if device < K - 1', '(device - 1, "B", i) if device > 0',
+     "Your B waits for device - 1. Derivatives come back, from device + 1."),
+    ("(device - 1, \"F\", i) if device > 0 else "
+     "None", '(device + 1, "F", i) if device < K - 1 else None',
+     "Your F waits for device + 1. Activations come from device - 1."),
+    ('(device - 1, "F", i) if device > 0 else None', '(device - 1, "F", i)',
+     "On device 0 your F waits for device -1. The samples are there from the start: return None."),
+    ('(device - 1, "F", i) if device > 0 else None', '(device, "F", i - 1) if i > 0 else None',
+     "Your F waits for the micro-batch before it. No rule joins two micro-batches: the order of a device "
+     "says what comes first, and the clock keeps to it."),
+]
+CLOCK_MISTAKES = [
+    ("max(free[device], done[need])", "free[device]",
+     "Your actions start as soon as the device is free, even if what they need is not there yet. Start at "
+     "the later of the two."),
+    ("max(free[device], done[need])", "done[need]",
+     "Your actions start as soon as what they need is there, even if the device still works: it does two "
+     "things at once. Start at the later of the two."),
+    ("max(free[device], done[need])", "min(free[device], done[need])",
+     "Your actions start at the earlier of two moments: the device must be free, *and* what they need must "
+     "be over. Take the later."),
+    ("max(free[device], done[need])", "free[device] + done[need]",
+     "You add two moments. An action starts at the later of them: when the device is free, and what it needs "
+     "is over."),
+    ("max(free[device], done[need])", "max(*free, done[need], 0)",
+     "Your actions wait until all devices are free. Each waits for its own device alone."),
+    ("max(free[device], done[need])", "max(free[device], done[need]) + (need is not None)",
+     "Your actions start a tick after what they need is over. A message takes no time here: it is there when "
+     "its sender ends."),
+    ("start + ticks[kind]", "start + 1", "All your actions take one tick. A backward takes ticks['B']."),
+    ("if len(actions) == before:", "if False:",
+     "Your clock goes round for ever when each device waits for another. If nothing could start in a whole "
+     "round, raise RuntimeError."),
+    ("raise RuntimeError(f\"deadlock: {[(d, *order[0]) for d, order in enumerate(left) if order]} "
+     "wait\")", "break",
+     "Your clock ends quietly when each device waits for another, with actions left. Raise RuntimeError."),
+    ('raise RuntimeError(f"deadlock', 'raise ValueError(f"deadlock',
+     "Your clock finds the deadlock, but raises another error. Raise RuntimeError."),
+    ("return sorted(actions, key=lambda action: (action[3], action[0]))", "return sorted(actions)",
+     "The times are right, but your list is not sorted by start."),
+    ("key=lambda action: (action[3], action[0])", "key=lambda action: (action[3], -action[0])",
+     "The times are right, but where two actions start together, the lower device comes first."),
+    ("[list(order) for order in orders]", "orders",
+     "Your clock empties the lists that it was handed. Take copies, and empty these."),
+]
 
 PARTS = [
-    Part(
-        "needs", 7, of_needs,
-        (
-            ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device, "F", i)',
-             "Your B waits for the forward of its own device, and then starts without a derivative. Only "
-             "the last device has its derivative at once; all others get it from device + 1."),
-            ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device + 1, "B", i)',
-             "On the last device your B waits for a device that does not exist. Its derivative comes from "
-             "the cost, as soon as its own F is done."),
-            ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)',
-             '(device + 1, "B", i) if device < K - 1 else None',
-             "On the last device your B waits for nothing. The cost has to be there first: after its own F."),
-            ('(device + 1, "B", i) if device < K - 1', '(device - 1, "B", i) if device > 0',
-             "Your B waits for device - 1. Derivatives come back, from device + 1."),
-            ("(device - 1, \"F\", i) if device > 0 else "
-             "None", '(device + 1, "F", i) if device < K - 1 else None',
-             "Your F waits for device + 1. Activations come from device - 1."),
-            ('(device - 1, "F", i) if device > 0 else None', '(device - 1, "F", i)',
-             "On device 0 your F waits for device -1. The samples are there from the start: return None."),
-            ('(device - 1, "F", i) if device > 0 else None', '(device, "F", i - 1) if i > 0 else None',
-             "Your F waits for the micro-batch before it. No rule joins two micro-batches: the order of a "
-             "device says what comes first, and the clock keeps to it."),
-        ),
-        "two rules, and no more, decide who waits for whom.",
-    ),
-    Part(
-        "clock", 7, of_clock,
-        (
-            ("max(free[device], done[need])", "free[device]",
-             "Your actions start as soon as the device is free, even if what they need is not there yet. "
-             "Start at the later of the two."),
-            ("max(free[device], done[need])", "done[need]",
-             "Your actions start as soon as what they need is there, even if the device still works: it "
-             "does two things at once. Start at the later of the two."),
-            ("max(free[device], done[need])", "min(free[device], done[need])",
-             "Your actions start at the earlier of two moments: the device must be free, *and* what they "
-             "need must be over. Take the later."),
-            ("max(free[device], done[need])", "free[device] + done[need]",
-             "You add two moments. An action starts at the later of them: when the device is free, and "
-             "what it needs is over."),
-            ("max(free[device], done[need])", "max(*free, done[need], 0)",
-             "Your actions wait until all devices are free. Each waits for its own device alone."),
-            ("max(free[device], done[need])", "max(free[device], done[need]) + (need is not None)",
-             "Your actions start a tick after what they need is over. A message takes no time here: it is "
-             "there when its sender ends."),
-            ("start + ticks[kind]", "start + 1",
-             "All your actions take one tick. A backward takes ticks['B']."),
-            ("if len(actions) == before:", "if False:",
-             "Your clock goes round for ever when each device waits for another. If nothing could start in "
-             "a whole round, raise RuntimeError."),
-            ("raise RuntimeError(f\"deadlock: {[(d, *order[0]) for d, order in enumerate(left) if order]} "
-             "wait\")", "break",
-             "Your clock ends quietly when each device waits for another, with actions left. Raise "
-             "RuntimeError."),
-            ('raise RuntimeError(f"deadlock', 'raise ValueError(f"deadlock',
-             "Your clock finds the deadlock, but raises another error. Raise RuntimeError."),
-            ("return sorted(actions, key=lambda action: (action[3], action[0]))", "return sorted(actions)",
-             "The times are right, but your list is not sorted by start."),
-            ("key=lambda action: (action[3], action[0])", "key=lambda action: (action[3], -action[0])",
-             "The times are right, but where two actions start together, the lower device comes first."),
-            ("[list(order) for order in orders]", "orders",
-             "Your clock empties the lists that it was handed. Take copies, and empty these."),
-        ),
-        "start = max(device free, need over): that one line is a clock.",
-    ),
-    Part("naive", 7, of_naive, (), "one micro-batch climbs and comes back, then the next."),
+    Part("needs", 7, of_needs, NEEDS_MISTAKES,
+         "two rules, and no more, decide who waits for whom.", kept=True),
+    Part("clock", 7, of_clock, CLOCK_MISTAKES,
+         "start = max(device free, need over): that one line is a clock.", kept=True),
+    Part("naive", 7, of_naive, [], "one micro-batch climbs and comes back, then the next.", kept=True),
 ]

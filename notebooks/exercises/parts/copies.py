@@ -132,57 +132,48 @@ def _of_sent():
     yield ("return 8 * numbers", "return numbers", "Those are numbers, not bytes: a float64 takes 8 bytes.")
     yield ("return 8 * numbers", "return 4 * numbers", "Your numbers take 4 bytes. A float64 takes 8.")
 
+COPIES_MISTAKES = [
+    (LOOP, LOOP.replace("m=X.shape[1]", "m=X_d.shape[1]").replace("J, sums", MEAN).replace(
+        MEAN + " = 0, {}", "J, sums = 0, {}"), MEANS),
+    ("m=X.shape[1]", "m=X_d.shape[1]", OWN_M),
+    ("return J, sums", f"return {MEAN}",
+     "Your J and gradients are D times too small. Each copy has divided by the m of the whole mini-batch "
+     "already: add."),
+    ("return J, sums", "return J, {layer: (dW / D, db / D) for layer, (dW, db) in sums.items()}",
+     "Your gradients are divided by D. Each copy has divided by the m of the whole mini-batch already: add."),
+    ("sums[layer] = sum_dW + dW, sum_db + db", "sums[layer] = dW, db",
+     "Your gradients are those of the last copy alone. Add up what all copies have found."),
+    ("sums[layer] = sum_dW + dW, sum_db + db", "sums[layer] = sums.get(layer, (dW, db))",
+     "Your gradients are those of the first copy alone. Add up what all copies have found."),
+    ("J += J_d", "J = J_d", "Your J is that of the last copy alone. J, too, is a sum over the copies."),
+    ("J, sums = 0, {}", "J, sums = 0, {layer: (0, 0) for layer in layers}",
+     "You have gradients for the ReLUs, too. A layer without parameters has none: leave it out."),
+    ("in stages:", "in stages[-1:]:",
+     "You have the gradients of the last stage alone. A copy has K stages: go through all of them."),
+    ("in stages:", "in stages[:1]:",
+     "You have the gradients of the first stage alone. A copy has K stages: go through all of them."),
+    ("for X_d, Y_d in zip(micro_batches(X, D), micro_batches(Y, D)):", "for X_d, Y_d in [(X, Y)]:",
+     "There is one copy only, which works on all samples: you do not use D. Cut X and Y into D shares, and "
+     "run the pipeline on each of them."),
+    (LOOP, LEFT_OVER,
+     "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one that is "
+     "left over. `micro_batches` gives it to one of the shares."),
+    ("run(layers, X_d, Y_d,", "run(layers, X, Y,",
+     "Your J and gradients are D times too large, as if each copy worked on all samples. Each runs its share "
+     "of X and Y, and divides by the m of the whole mini-batch."),
+    ("Y_d, K, M,", "Y_d, 1, M,", "Your copies have one stage. Each is a pipeline of K stages."),
+    ("Y_d, K, M,", "Y_d, K, 1,", "Your copies have one micro-batch. Each cuts its share into M."),
+    ("K, M, schedule,", "K, M, gpipe,",
+     "All numbers are right, but nobody asks `schedule`: your copies always follow the same one. Pass on to "
+     "`run` what `copies` is given."),
+    ("Y_d, K, M,", "Y_d, K, D * M,",
+     "Your copies cut their share into D M micro-batches. Here M is what each copy cuts its own share into."),
+    ("Y_d, K, M,", "Y_d, K, max(1, M // D),",
+     "Your copies share the M micro-batches. Here M is what each copy cuts its own share into."),
+]
 
 PARTS = [
-    Part(
-        "sent", 10, of_sent, tuple(_of_sent()),
-        "two splits pay for samples, the third for parameters.",
-        kept=False,
-    ),
-    Part(
-        "copies", 10, of_copies,
-        (
-            (LOOP, LOOP.replace("m=X.shape[1]", "m=X_d.shape[1]").replace("J, sums", MEAN).replace(
-                MEAN + " = 0, {}", "J, sums = 0, {}"), MEANS),
-            ("m=X.shape[1]", "m=X_d.shape[1]", OWN_M),
-            ("return J, sums", f"return {MEAN}",
-             "Your J and gradients are D times too small. Each copy has divided by the m of the whole "
-             "mini-batch already: add."),
-            ("return J, sums", "return J, {layer: (dW / D, db / D) for layer, (dW, db) in sums.items()}",
-             "Your gradients are divided by D. Each copy has divided by the m of the whole mini-batch "
-             "already: add."),
-            ("sums[layer] = sum_dW + dW, sum_db + db", "sums[layer] = dW, db",
-             "Your gradients are those of the last copy alone. Add up what all copies have found."),
-            ("sums[layer] = sum_dW + dW, sum_db + db", "sums[layer] = sums.get(layer, (dW, db))",
-             "Your gradients are those of the first copy alone. Add up what all copies have found."),
-            ("J += J_d", "J = J_d", "Your J is that of the last copy alone. J, too, is a sum over the "
-                                    "copies."),
-            ("J, sums = 0, {}", "J, sums = 0, {layer: (0, 0) for layer in layers}",
-             "You have gradients for the ReLUs, too. A layer without parameters has none: leave it out."),
-            ("in stages:", "in stages[-1:]:",
-             "You have the gradients of the last stage alone. A copy has K stages: go through all of them."),
-            ("in stages:", "in stages[:1]:",
-             "You have the gradients of the first stage alone. A copy has K stages: go through all of them."),
-            ("for X_d, Y_d in zip(micro_batches(X, D), micro_batches(Y, D)):", "for X_d, Y_d in [(X, Y)]:",
-             "There is one copy only, which works on all samples: you do not use D. Cut X and Y into D "
-             "shares, and run the pipeline on each of them."),
-            (LOOP, LEFT_OVER,
-             "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one "
-             "that is left over. `micro_batches` gives it to one of the shares."),
-            ("run(layers, X_d, Y_d,", "run(layers, X, Y,",
-             "Your J and gradients are D times too large, as if each copy worked on all samples. Each runs "
-             "its share of X and Y, and divides by the m of the whole mini-batch."),
-            ("Y_d, K, M,", "Y_d, 1, M,", "Your copies have one stage. Each is a pipeline of K stages."),
-            ("Y_d, K, M,", "Y_d, K, 1,", "Your copies have one micro-batch. Each cuts its share into M."),
-            ("K, M, schedule,", "K, M, gpipe,",
-             "All numbers are right, but nobody asks `schedule`: your copies always follow the same one. "
-             "Pass on to `run` what `copies` is given."),
-            ("Y_d, K, M,", "Y_d, K, D * M,",
-             "Your copies cut their share into D M micro-batches. Here M is what each copy cuts its own "
-             "share into."),
-            ("Y_d, K, M,", "Y_d, K, max(1, M // D),",
-             "Your copies share the M micro-batches. Here M is what each copy cuts its own share into."),
-        ),
-        "however many copies there are, J and all dW and db are those of the whole mini-batch.",
-    ),
+    Part("sent", 10, of_sent, [*_of_sent()], "two splits pay for samples, the third for parameters."),
+    Part("copies", 10, of_copies, COPIES_MISTAKES,
+         "however many copies there are, J and all dW and db are those of the whole mini-batch.", kept=True),
 ]

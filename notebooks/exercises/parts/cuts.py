@@ -32,48 +32,42 @@ FORWARDS, BACKWARDS = "sum(F) + (M - 1) * max(F)", " + sum(B) + (M - 1) * max(B)
 BOTH = FORWARDS + BACKWARDS
 UNEQUAL = "As if all stages were as slow as the slowest: fill and drain pass the others at their own pace."
 LARGE, STAGES, TOO_MUCH = "        if cost > x:\n            return False\n", "stages <= K", "load + cost > x"
+
+GPIPE_TICKS_MISTAKES = [
+    (BOTH, "sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B))",
+     "That is one micro-batch every max(F + B) ticks. GPipe first does all forwards, then all backwards, and "
+     "these may have their slowest stages in different places."),
+    (BOTH, "sum(F) + sum(B) + M * (max(F) + max(B))",
+     "One micro-batch too many: the first one is in the two sums already."),
+    (BOTH, "(M + len(F) - 1) * (max(F) + max(B))", UNEQUAL),
+    (BOTH, "(M + len(F) - 1) * max(f + b for f, b in zip(F, B))", UNEQUAL),
+    (BOTH, "(M + len(F) - 1) * (sum(F) + sum(B)) / len(F)",
+     "That is what equal stages would take, each with the mean. The slowest sets the pace."),
+    (BOTH, "M * (max(F) + max(B))", "That is the pace without fill and drain."),
+    (BOTH, "(M - 1) * (max(F) + max(B))",
+     "Add the way of the first micro-batch, through all stages and back."),
+    (BACKWARDS, "", "Those are the forwards; the backwards follow."),
+    (BOTH, "sum(F) + sum(B)", "That is one micro-batch. Each further one comes later."),
+    (BOTH, "M * (sum(F) + sum(B))", "That is one micro-batch at a time: nothing runs side by side."),
+]
+POSSIBLE_MISTAKES = [
+    (STAGES, "True", "Each layer fits by itself. Several together have to fit into K stages, too."),
+    (STAGES, "sum(costs) <= K * x",
+     "That is the equal share. Layers cannot be halved: count the stages that you fill."),
+    (TOO_MUCH, "load + cost >= x", "A load of exactly x is allowed: begin a new stage only above x."),
+    (LARGE, "", "A layer that costs more than x fits into no stage, not even into a new one."),
+    ("        load += cost", "        else:\n            load += cost",
+     "You lose a layer at each cut: the one that did not fit is the first of the next stage."),
+    (STAGES, "stages <= K + 1", "One stage too many: the first stage counts, too, so begin with one."),
+    (STAGES, "stages < K", "One stage too few: exactly K stages are allowed."),
+    (STAGES, "stages == K", "Fewer than K stages are fine: any of them can be cut once more."),
+    (STAGES, "stages > K", "The other way round: True says that it is possible."),
+    ("stages, load = stages + 1, 0", "stages += 1", "A new stage begins empty: set the load back to 0."),
+]
+
 PARTS = [
-    Part(
-        "gpipe_ticks", 22, of_gpipe_ticks,
-        (
-            (BOTH, "sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B))",
-             "That is one micro-batch every max(F + B) ticks. GPipe first does all forwards, then all "
-             "backwards, and these may have their slowest stages in different places."),
-            (BOTH, "sum(F) + sum(B) + M * (max(F) + max(B))",
-             "One micro-batch too many: the first one is in the two sums already."),
-            (BOTH, "(M + len(F) - 1) * (max(F) + max(B))", UNEQUAL),
-            (BOTH, "(M + len(F) - 1) * max(f + b for f, b in zip(F, B))", UNEQUAL),
-            (BOTH, "(M + len(F) - 1) * (sum(F) + sum(B)) / len(F)",
-             "That is what equal stages would take, each with the mean. The slowest sets the pace."),
-            (BOTH, "M * (max(F) + max(B))", "That is the pace without fill and drain."),
-            (BOTH, "(M - 1) * (max(F) + max(B))",
-             "Add the way of the first micro-batch, through all stages and back."),
-            (BACKWARDS, "", "Those are the forwards; the backwards follow."),
-            (BOTH, "sum(F) + sum(B)", "That is one micro-batch. Each further one comes later."),
-            (BOTH, "M * (sum(F) + sum(B))", "That is one micro-batch at a time: nothing runs side by side."),
-        ),
-        "two pipelines, each with its own slowest stage.",
-        kept=False,
-    ),
-    Part(
-        "possible", 22, of_possible,
-        (
-            (STAGES, "True", "Each layer fits by itself. Several together have to fit into K stages, too."),
-            (STAGES, "sum(costs) <= K * x",
-             "That is the equal share. Layers cannot be halved: count the stages that you fill."),
-            (TOO_MUCH, "load + cost >= x", "A load of exactly x is allowed: begin a new stage only above x."),
-            (LARGE, "", "A layer that costs more than x fits into no stage, not even into a new one."),
-            ("        load += cost", "        else:\n            load += cost",
-             "You lose a layer at each cut: the one that did not fit is the first of the next stage."),
-            (STAGES, "stages <= K + 1",
-             "One stage too many: the first stage counts, too, so begin with one."),
-            (STAGES, "stages < K", "One stage too few: exactly K stages are allowed."),
-            (STAGES, "stages == K", "Fewer than K stages are fine: any of them can be cut once more."),
-            (STAGES, "stages > K", "The other way round: True says that it is possible."),
-            ("stages, load = stages + 1, 0", "stages += 1",
-             "A new stage begins empty: set the load back to 0."),
-        ),
-        "one pass answers, and bisection asks about log2 of the total times.",
-        kept=False,
-    ),
+    Part("gpipe_ticks", 22, of_gpipe_ticks, GPIPE_TICKS_MISTAKES,
+         "two pipelines, each with its own slowest stage."),
+    Part("possible", 22, of_possible, POSSIBLE_MISTAKES,
+         "one pass answers, and bisection asks about log2 of the total times."),
 ]

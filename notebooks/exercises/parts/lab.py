@@ -238,130 +238,119 @@ def of_slope(my):
         there = passes(my.slope_fits, with_cost_times(sum_over_squares(), near()))
         yield "slope_fits(my) where J changes by the sum of all g, not g^2", there
 
+HEALTHY_MISTAKES = [
+    ("J, [whole], _ = my.run(layers, X, Y, 1, 1, my.gpipe)", CUT_TWICE,
+     "Both of your runs are cut. Whatever cutting breaks, it breaks in both: one of them must be the whole, "
+     "in one piece on one device."),
+    ("layers, X, Y = small(my, 7)", "return True",
+     "Your test never runs the pipeline `my`: it says True of every one."),
+    ("3, 4, my.gpipe", "3, 1, my.gpipe",
+     "Your test lets A, B, C and others pass: with M = 1 nothing is cut into parts. Take several "
+     "micro-batches."),
+    ("small(my, 7)", "small(my, 3)",
+     "Some of your micro-batches are empty: you cut a mini-batch of m samples into M > m. Take a larger m."),
+    ("small(my, 7)", "small(my, 8)",
+     "Your test lets B and L pass: all your micro-batches are equal. Take an m that M does not divide."),
+    ("3, 4, my.gpipe", "1, 4, my.gpipe",
+     "Your test lets I pass: on one device there is no neighbour to wait for. Take several devices."),
+    ("3, 4, my.gpipe", "1, 4, my.one_f_one_b",
+     "Your test lets D, E and I pass: one device under 1F1B has one micro-batch at a time. Take several "
+     "devices."),
+    ("return all(equal)", "return J_parts == J",
+     "Your test compares J alone. Versions C, G and J have the right cost and wrong derivatives: compare "
+     "each dW and db, too."),
+    ("J_parts == J, ", "", IGNORES_J),
+    (ALL_STAGES, ALL_STAGES.replace("in stages:", "in stages[:1]:").replace(COUNT, ""), ONE_STAGE),
+    (ALL_STAGES, ALL_STAGES.replace("in stages:", "in stages[-1:]:").replace(COUNT, ""), ONE_STAGE),
+    ("zip(sums, whole.gradients[layer])", "zip(sums[:1], whole.gradients[layer])",
+     "Your test lets G pass, in which each dW is right: compare db, too."),
+    ("zip(sums, whole.gradients[layer])", "zip(sums[1:], whole.gradients[layer][1:])",
+     "Your test lets versions pass in which each db is right: compare dW, too."),
+    ("return all(equal)", "return any(equal)",
+     "Your test lets all versions pass that end without an error. One wrong number is enough to be ill: "
+     "compare J and all derivatives, and be content only if all of them agree."),
+    ("small(my, 7)", "small(my, 7, float)",
+     "Your test calls the healthy pipeline ill. In floats the last bit depends on the order of a sum: use "
+     "fractions, or allow a few last bits."),
+    ("for stage in stages:", "for stage in stages[:1]:",
+     "Your test calls every pipeline ill, the healthy one, too. So it compares two things that are never "
+     "equal, such as one stage with the whole: a stage has the gradients of its own layers only. Did you "
+     "compare all stages?"),
+    ("my.run(layers, X, Y, 3, 4, my.gpipe)", "my.run(*small(my, 7), 3, 4, my.gpipe)",
+     "Your test asks for the gradients of a Linear where there are none of it. Have both runs the same "
+     "layers (a second `small` makes new ones)? Do you ask all stages?"),
+    ("""for layer, sums in parts.items():
+        equal += [np.array_equal(*pair) for pair in zip(sums,""",
+     """for layer in layers:
+        equal += [np.array_equal(*pair) for pair in zip(parts[layer],""",
+     "Your test asks for the gradients of a ReLU, which has no parameters: go through the layers in "
+     "`gradients`."),
+    ("[J_parts == J,", "[J_parts != J,",
+     "Your test calls the healthy pipeline ill, and lets one pass in which a cut changes J. Is the "
+     "comparison of J the wrong way round?"),
+    ("[np.array_equal(*pair) for", "[not np.array_equal(*pair) for",
+     "Your test calls the healthy pipeline ill, and lets one pass in which a cut changes all gradients. Is "
+     "the comparison of dW and db the wrong way round?"),
+    ("return all(equal)", "return not all(equal)",
+     "Your test is the wrong way round: True means that the pipeline is healthy."),
+]
+SLOPE_MISTAKES = [
+    ("(J_up - J_down)", "(J_down - J_up)",
+     "Your slope has the wrong sign: up the gradient, J rises. A step subtracts, so a step with a positive "
+     "rate goes down."),
+    ("[stage], -2e-6", "[stage], 2e-6",
+     "Both of your costs are on one side of the start. `step` subtracts: the first step goes down, so the "
+     "second must go up, with a negative rate."),
+    ("[stage], -2e-6", "[stage], -1e-6",
+     "Your two costs are one h apart, and you divide by 2h. Is the second step long enough to come out on "
+     "the other side of the start?"),
+    ("/ 2e-6", "/ 1e-6",
+     "Your slope is twice what it should be: from h below to h above, the distance is 2h."),
+    ("< 1e-5 * promised", "< 10 * promised",
+     "Your test forgives too much: minus the cost passes, and twice the cost. Either the two numbers agree "
+     "to many digits, or there is a mistake. How small is the promise itself?"),
+    ("small(my, 7, float)", "small(my, 7)",
+     "Your network is in fractions, and they take no floats such as h: `small(my, 7, float)` gives it in "
+     "floats."),
+    ("< 1e-5 * promised", "< 0.3 * promised",
+     "Your test forgives too much: 1.1 times the cost passes. Let the two numbers differ by a very small "
+     "part of the promise, such as 1e-5 of it."),
+    ("< 1e-5 * promised", "< 0.05 * promised",
+     "Your test forgives too much: 1.01 times the cost passes. Let the two numbers differ by a very small "
+     "part of the promise, such as 1e-5 of it."),
+    ("< 1e-5 * promised", "< 0.6 * promised",
+     "Your test forgives too much: half the cost passes. Either the two numbers agree to many digits, or "
+     "there is a mistake."),
+    ("return abs((J_up - J_down) / 2e-6 - promised) < 1e-5 * promised", "return J_up > J_down",
+     "Your test forgives too much: half the cost passes, and twice the cost. Do not only look whether J "
+     "rises, but by how much: to many digits."),
+    ("abs((J_up - J_down) / 2e-6 - promised)", "((J_up - J_down) / 2e-6 - promised)",
+     "Your test sees a J that rises too fast, but half the cost passes, and minus the cost. A difference has "
+     "two signs: take its absolute value."),
+    (" + (db ** 2).sum()", "",
+     "Your promise and your step do not count the same parameters: one of them leaves out b."),
+    ("(dW ** 2).sum() + (db ** 2).sum()", "dW.sum() + db.sum()",
+     "You promise the sum of all g. But each parameter moves by h times its own g, and so changes J by about "
+     "h g times g: add up the squares."),
+    (SOLVED, SOLVED.replace("1, 1, my.gpipe", "3, 3, my.gpipe").replace("[stage]", "[stage, *more]"),
+     "Your test calls the healthy pipeline ill: it has several devices, and a stage knows only the "
+     "derivatives of its own layers. Here one device is enough, with one micro-batch."),
+    (SOLVED, SOLVED.replace("2e-6", "0.2").replace("1e-6", "0.1"),
+     "Your test calls the healthy pipeline ill: your steps are too long. J is curved, and only near the "
+     "start is its change g times h. Take a smaller h."),
+    (SOLVED, SOLVED.replace("2e-6", "2e-14").replace("1e-6", "1e-14"),
+     "Your test calls the healthy pipeline ill: your steps are too short. The change of J is lost in its "
+     "last digits, which are rounded. Take a larger h."),
+    ("abs((J_up - J_down) / 2e-6 - promised) < 1e-5 * promised", "(J_up - J_down) / 2e-6 == promised",
+     "Your test calls every pipeline ill, the healthy one, too. Floats are rounded, so two ways to the same "
+     "number differ in the last digits: allow for that. If you do, look at what you promise: the sum of all "
+     "g^2, times the way from one cost to the other."),
+]
 
 PARTS = [
-    Part(
-        "healthy", 11, of_healthy,
-        (
-            ("J, [whole], _ = my.run(layers, X, Y, 1, 1, my.gpipe)", CUT_TWICE,
-             "Both of your runs are cut. Whatever cutting breaks, it breaks in both: one of them must be "
-             "the whole, in one piece on one device."),
-            ("layers, X, Y = small(my, 7)", "return True",
-             "Your test never runs the pipeline `my`: it says True of every one."),
-            ("3, 4, my.gpipe", "3, 1, my.gpipe",
-             "Your test lets A, B, C and others pass: with M = 1 nothing is cut into parts. Take several "
-             "micro-batches."),
-            ("small(my, 7)", "small(my, 3)",
-             "Some of your micro-batches are empty: you cut a mini-batch of m samples into M > m. Take a "
-             "larger m."),
-            ("small(my, 7)", "small(my, 8)",
-             "Your test lets B and L pass: all your micro-batches are equal. Take an m that M does not "
-             "divide."),
-            ("3, 4, my.gpipe", "1, 4, my.gpipe",
-             "Your test lets I pass: on one device there is no neighbour to wait for. Take several "
-             "devices."),
-            ("3, 4, my.gpipe", "1, 4, my.one_f_one_b",
-             "Your test lets D, E and I pass: one device under 1F1B has one micro-batch at a time. Take "
-             "several devices."),
-            ("return all(equal)", "return J_parts == J",
-             "Your test compares J alone. Versions C, G and J have the right cost and wrong derivatives: "
-             "compare each dW and db, too."),
-            ("J_parts == J, ", "", IGNORES_J),
-            (ALL_STAGES, ALL_STAGES.replace("in stages:", "in stages[:1]:").replace(COUNT, ""), ONE_STAGE),
-            (ALL_STAGES, ALL_STAGES.replace("in stages:", "in stages[-1:]:").replace(COUNT, ""), ONE_STAGE),
-            ("zip(sums, whole.gradients[layer])", "zip(sums[:1], whole.gradients[layer])",
-             "Your test lets G pass, in which each dW is right: compare db, too."),
-            ("zip(sums, whole.gradients[layer])", "zip(sums[1:], whole.gradients[layer][1:])",
-             "Your test lets versions pass in which each db is right: compare dW, too."),
-            ("return all(equal)", "return any(equal)",
-             "Your test lets all versions pass that end without an error. One wrong number is enough to "
-             "be ill: compare J and all derivatives, and be content only if all of them agree."),
-            ("small(my, 7)", "small(my, 7, float)",
-             "Your test calls the healthy pipeline ill. In floats the last bit depends on the order of a "
-             "sum: use fractions, or allow a few last bits."),
-            ("for stage in stages:", "for stage in stages[:1]:",
-             "Your test calls every pipeline ill, the healthy one, too. So it compares two things that "
-             "are never equal, such as one stage with the whole: a stage has the gradients of its own "
-             "layers only. Did you compare all stages?"),
-            ("my.run(layers, X, Y, 3, 4, my.gpipe)", "my.run(*small(my, 7), 3, 4, my.gpipe)",
-             "Your test asks for the gradients of a Linear where there are none of it. Have both runs the "
-             "same layers (a second `small` makes new ones)? Do you ask all stages?"),
-            ("""for layer, sums in parts.items():
-        equal += [np.array_equal(*pair) for pair in zip(sums,""",
-             """for layer in layers:
-        equal += [np.array_equal(*pair) for pair in zip(parts[layer],""",
-             "Your test asks for the gradients of a ReLU, which has no parameters: go through the layers "
-             "in `gradients`."),
-            ("[J_parts == J,", "[J_parts != J,",
-             "Your test calls the healthy pipeline ill, and lets one pass in which a cut changes J. Is "
-             "the comparison of J the wrong way round?"),
-            ("[np.array_equal(*pair) for", "[not np.array_equal(*pair) for",
-             "Your test calls the healthy pipeline ill, and lets one pass in which a cut changes all "
-             "gradients. Is the comparison of dW and db the wrong way round?"),
-            ("return all(equal)", "return not all(equal)",
-             "Your test is the wrong way round: True means that the pipeline is healthy."),
-        ),
-        "it sees ten of the twelve.",
-        kept=False,
-        given=(("small", small),),
-    ),
-    Part(
-        "slope_fits", 11, of_slope,
-        (
-            ("(J_up - J_down)", "(J_down - J_up)",
-             "Your slope has the wrong sign: up the gradient, J rises. A step subtracts, so a step with "
-             "a positive rate goes down."),
-            ("[stage], -2e-6", "[stage], 2e-6",
-             "Both of your costs are on one side of the start. `step` subtracts: the first step goes "
-             "down, so the second must go up, with a negative rate."),
-            ("[stage], -2e-6", "[stage], -1e-6",
-             "Your two costs are one h apart, and you divide by 2h. Is the second step long enough to "
-             "come out on the other side of the start?"),
-            ("/ 2e-6", "/ 1e-6",
-             "Your slope is twice what it should be: from h below to h above, the distance is 2h."),
-            ("< 1e-5 * promised", "< 10 * promised",
-             "Your test forgives too much: minus the cost passes, and twice the cost. Either the two "
-             "numbers agree to many digits, or there is a mistake. How small is the promise itself?"),
-            ("small(my, 7, float)", "small(my, 7)",
-             "Your network is in fractions, and they take no floats such as h: `small(my, 7, float)` "
-             "gives it in floats."),
-            ("< 1e-5 * promised", "< 0.3 * promised",
-             "Your test forgives too much: 1.1 times the cost passes. Let the two numbers differ by a very "
-             "small part of the promise, such as 1e-5 of it."),
-            ("< 1e-5 * promised", "< 0.05 * promised",
-             "Your test forgives too much: 1.01 times the cost passes. Let the two numbers differ by a very "
-             "small part of the promise, such as 1e-5 of it."),
-            ("< 1e-5 * promised", "< 0.6 * promised",
-             "Your test forgives too much: half the cost passes. Either the two numbers agree to many "
-             "digits, or there is a mistake."),
-            ("return abs((J_up - J_down) / 2e-6 - promised) < 1e-5 * promised", "return J_up > J_down",
-             "Your test forgives too much: half the cost passes, and twice the cost. Do not only look "
-             "whether J rises, but by how much: to many digits."),
-            ("abs((J_up - J_down) / 2e-6 - promised)", "((J_up - J_down) / 2e-6 - promised)",
-             "Your test sees a J that rises too fast, but half the cost passes, and minus the cost. A "
-             "difference has two signs: take its absolute value."),
-            (" + (db ** 2).sum()", "",
-             "Your promise and your step do not count the same parameters: one of them leaves out b."),
-            ("(dW ** 2).sum() + (db ** 2).sum()", "dW.sum() + db.sum()",
-             "You promise the sum of all g. But each parameter moves by h times its own g, and so changes "
-             "J by about h g times g: add up the squares."),
-            (SOLVED, SOLVED.replace("1, 1, my.gpipe", "3, 3, my.gpipe").replace("[stage]", "[stage, *more]"),
-             "Your test calls the healthy pipeline ill: it has several devices, and a stage knows only the "
-             "derivatives of its own layers. Here one device is enough, with one micro-batch."),
-            (SOLVED, SOLVED.replace("2e-6", "0.2").replace("1e-6", "0.1"),
-             "Your test calls the healthy pipeline ill: your steps are too long. J is curved, and only "
-             "near the start is its change g times h. Take a smaller h."),
-            (SOLVED, SOLVED.replace("2e-6", "2e-14").replace("1e-6", "1e-14"),
-             "Your test calls the healthy pipeline ill: your steps are too short. The change of J is lost "
-             "in its last digits, which are rounded. Take a larger h."),
-            ("abs((J_up - J_down) / 2e-6 - promised) < 1e-5 * promised",
-             "(J_up - J_down) / 2e-6 == promised",
-             "Your test calls every pipeline ill, the healthy one, too. Floats are rounded, so two ways to "
-             "the same number differ in the last digits: allow for that. If you do, look at what you "
-             "promise: the sum of all g^2, times the way from one cost to the other."),
-        ),
-        "it asks the cost itself, and so it needs no second run that might make the same mistake.",
-        kept=False,
-        given=(("small", small),),
-    ),
+    Part("healthy", 11, of_healthy, HEALTHY_MISTAKES,
+         "it sees ten of the twelve.", given=(("small", small),)),
+    Part("slope_fits", 11, of_slope, SLOPE_MISTAKES,
+         "it asks the cost itself, and so it needs no second run that might make the same "
+         "mistake.", given=(("small", small),)),
 ]

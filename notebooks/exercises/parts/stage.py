@@ -224,67 +224,59 @@ def _in_both(kept):
          "Your most_stashed is the number of entries now. Keep the largest number that there has been."),
     )
 
+STAGE_MISTAKES = [
+    (BETWEEN, BETWEEN.replace("stash[i]", "stash[0]").replace("pop(i)", "pop(0)"), ONE_PLACE),
+    (BETWEEN, BETWEEN.replace("stash[i]", "stash[0]").replace(".pop(i)", "[0]"), ONE_PLACE),
+    (BETWEEN, BETWEEN.replace("stash[i]", "stash").replace(".pop(i)", ""), ONE_PLACE),
+    (BETWEEN, BETWEEN.replace("stash[i]", "caches").replace("stash.pop(i)", "caches"), NOTHING_STASHED),
+    (LOOP, COLLECTED.replace("kept", "A"), OUTPUTS),
+    (LOOP, COLLECTED.replace("kept", "A_prev"),
+     "Your stash holds what went into each layer. That is a Linear's cache, but not a ReLU's: stash "
+     "`layer.cache`, whatever a layer keeps."),
+    (LOOP, LOOP.replace("layer.cache for", "A for"),
+     "Your stash holds the last layer's output only. A backward needs each layer's cache."),
+    ("self.stash[i] = [", "self.stash[i] = [vars(layer).copy() for layer in self.layers] + [",
+     "Your stash holds more than the caches, such as a copy of the weights. The weights are the same for all "
+     "micro-batches: stash the caches only."),
+    (LOOP, LOOP.replace("[layer.cache for layer in self.layers]", "[layer.cache] * 4"),
+     "Your stash holds the last layer's cache only. Each layer has one of its own."),
+    *_in_both("caches"),
+]
+RECOMPUTE_MISTAKES = [
+    ("self.through(kept)", "pass",
+     "Your backward takes the caches as they are: those of the last forward, which may be another "
+     "micro-batch's. Send the stashed input through the layers again first."),
+    ("self.recompute = recompute", "self.recompute = False",
+     "With recompute=True your stage still stashes all caches, and goes back with them. Stash its input, and "
+     "compute the caches again."),
+    (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else ", "").replace(
+        "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept"), KEEPS_BOTH),
+    (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else [", "[A_in] + [").replace(
+        "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept[1:]"), KEEPS_BOTH),
+    ("self.recompute = recompute", "self.recompute = True",
+     "Your stage goes forward twice even if recompute is False. Then it stashes all caches, as before."),
+    ("recompute=False", "recompute=True",
+     "Stage(layers) recomputes. Without a word about it, a stage stashes all caches, as before: recompute is "
+     "False by default."),
+    ("recompute=False", "recompute",
+     "Stage(layers) stops, since your recompute has no default. Without a word about it, a stage stashes all "
+     "caches, as before: the default is False."),
+    ("A_in if self.recompute", "A if self.recompute",
+     "Your stash holds what leaves the stage. To compute the caches again, you need what came in: put that A "
+     "aside before the loop overwrites it."),
+    ("self.through(kept)", "self.forward(i, kept)",
+     "Your second forward puts micro-batch i into the stash once more, and there it stays. Send the input "
+     "through the layers only, or take it out afterwards."),
+    ("self.through(kept)", "dA = self.through(kept)",
+     "Your second forward overwrites dA. All that you want of it are the caches."),
+    *_in_both("kept"),
+]
 
 PARTS = [
-    Part(
-        "Stage", 6, of_stage,
-        (
-            (BETWEEN, BETWEEN.replace("stash[i]", "stash[0]").replace("pop(i)", "pop(0)"), ONE_PLACE),
-            (BETWEEN, BETWEEN.replace("stash[i]", "stash[0]").replace(".pop(i)", "[0]"), ONE_PLACE),
-            (BETWEEN, BETWEEN.replace("stash[i]", "stash").replace(".pop(i)", ""), ONE_PLACE),
-            (BETWEEN, BETWEEN.replace("stash[i]", "caches").replace("stash.pop(i)", "caches"),
-             NOTHING_STASHED),
-            (LOOP, COLLECTED.replace("kept", "A"), OUTPUTS),
-            (LOOP, COLLECTED.replace("kept", "A_prev"),
-             "Your stash holds what went into each layer. That is a Linear's cache, but not a ReLU's: "
-             "stash `layer.cache`, whatever a layer keeps."),
-            (LOOP, LOOP.replace("layer.cache for", "A for"),
-             "Your stash holds the last layer's output only. A backward needs each layer's cache."),
-            ("self.stash[i] = [", "self.stash[i] = [vars(layer).copy() for layer in self.layers] + [",
-             "Your stash holds more than the caches, such as a copy of the weights. "
-             "The weights are the same for all micro-batches: stash the caches only."),
-            (LOOP, LOOP.replace("[layer.cache for layer in self.layers]", "[layer.cache] * 4"),
-             "Your stash holds the last layer's cache only. Each layer has one of its own."),
-            *_in_both("caches"),
-        ),
-        "in whatever order micro-batches go forward and backward, each backward meets its own caches, "
-        "and the sums are those of the whole mini-batch.",
-    ),
-    Part(
-        "Stage", 6, of_recomputing_stage,
-        (
-            ("self.through(kept)", "pass",
-             "Your backward takes the caches as they are: those of the last forward, which may be another "
-             "micro-batch's. Send the stashed input through the layers again first."),
-            ("self.recompute = recompute", "self.recompute = False",
-             "With recompute=True your stage still stashes all caches, and goes back with them. "
-             "Stash its input, and compute the caches again."),
-            (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else ", "").replace(
-                "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept"),
-             KEEPS_BOTH),
-            (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else [", "[A_in] + [").replace(
-                "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept[1:]"),
-             KEEPS_BOTH),
-            ("self.recompute = recompute", "self.recompute = True",
-             "Your stage goes forward twice even if recompute is False. Then it stashes all caches, as "
-             "before."),
-            ("recompute=False", "recompute=True",
-             "Stage(layers) recomputes. Without a word about it, a stage stashes all caches, as before: "
-             "recompute is False by default."),
-            ("recompute=False", "recompute",
-             "Stage(layers) stops, since your recompute has no default. Without a word about it, a stage "
-             "stashes all caches, as before: the default is False."),
-            ("A_in if self.recompute", "A if self.recompute",
-             "Your stash holds what leaves the stage. To compute the caches again, you need what came in: "
-             "put that A aside before the loop overwrites it."),
-            ("self.through(kept)", "self.forward(i, kept)",
-             "Your second forward puts micro-batch i into the stash once more, and there it stays. "
-             "Send the input through the layers only, or take it out afterwards."),
-            ("self.through(kept)", "dA = self.through(kept)",
-             "Your second forward overwrites dA. All that you want of it are the caches."),
-            *_in_both("kept"),
-        ),
-        "the same bits, with one array in each entry of the stash; the price is a second forward.",
-        variant="with recompute",
-    ),
+    Part("Stage", 6, of_stage, STAGE_MISTAKES,
+         "in whatever order micro-batches go forward and backward, each backward meets its own caches, and "
+         "the sums are those of the whole mini-batch.", kept=True),
+    Part("Stage", 6, of_recomputing_stage, RECOMPUTE_MISTAKES,
+         "the same bits, with one array in each entry of the stash; the price is a second "
+         "forward.", variant="with recompute", kept=True),
 ]
