@@ -361,7 +361,7 @@ test_mistakes = are_named({
             RANDOM_DIRECTION,
             (" + (v * db).sum()", "", "one of them leaves out b"),
             ("/ (2 * h)", "/ h", "twice what it should be"),
-            ("rtol=1e-6", "rtol=0.02", "1.01 times the cost passes"),
+            ("rtol=1e-6", "rtol=0.02", "returns 1.01 times the cost as its J: yours is True"),
         ),
     ],
     HALVES: edits(
@@ -382,15 +382,15 @@ test_mistakes_in_fractions = pytest.mark.slow(are_named({
     HEALTHY: [
         *edits(
             IN_ORDER,
-            (PAIRS, "((1, 2), (1, 4))", "lets D, E and I pass"),
+            (PAIRS, "((1, 2), (1, 4))", "micro-batches of several sizes], it must be"),
             (" or len(left) != len(right) or any((a != b).any() for a, b in zip(left, right))", "",
              "compares J alone"),
             ("J != J_too or ", "", "a cut changes J alone"),
-            ("in zip(left, right)", "in zip(left[:2], right[:2])", "looks at one stage alone"),
+            ("in zip(left, right)", "in zip(left[:2], right[:2])", "the second stage alone: yours is True"),
             ("return False\n    return True", "return 0\n    return None",
              "yours gives None, it must be True"),
             ("return True", "return 'healthy'", "yours is a str, it must be True"),
-            ("healthy(my):", "healthy(my):\n    return True\n", "never runs the pipeline"),
+            ("healthy(my):", "healthy(my):\n    return True\n", "that it is given: yours is False"),
             ("my.run(*small(my, m), 1, 1", "my.run(small(my, m), 1, 1", "TypeError: run() missing"),
             ("return True", "return len(m)", "has no len(), in line"),
         ),

@@ -35,23 +35,19 @@ PRODUCTS, RETURNED = "dV, dP = dO @ P.T, V.T @ dO", "return K @ dS, Q @ dS.T, dV
 
 SHARES_MISTAKES = [
     (EXPONENTIALS, EXPONENTIALS.replace("triu", "tril"),
-     "You hide the wrong triangle. Row j is the key, column t the query: the future is j > t, below the "
-     "diagonal."),
+     "You hide the wrong triangle: row j is the key, column t the query, and the future is j > t."),
     (EXPONENTIALS, "np.exp(K.T @ Q / np.sqrt(len(Q)))", "Your mask is missing: P[j, t] must be 0 for j > t."),
     (EXPONENTIALS, EXPONENTIALS.replace("np.exp(K.T @ Q / np.sqrt(len(Q)))",
      "np.exp(K.T @ Q / np.sqrt(len(Q))), 1"), "Your mask hides j = t, too. A place sees itself."),
     (SHARES, "E / E.sum(axis=1, keepdims=True)",
      "Your rows add up to 1. Each query, a column, hands out shares of 1."),
     (EXPONENTIALS, "np.triu(np.exp(K.T @ Q))",
-     "Your scores are not divided by the root of d_h: with d_h rows, products are that much larger."),
+     "Your scores are not divided by the root of d_h: with more rows, products get larger."),
     (EXPONENTIALS, EXPONENTIALS.replace("np.sqrt(len(Q))", "len(Q)"),
      "You divide by d_h: it is its square root."),
-    (EXPONENTIALS, EXPONENTIALS.replace("/", "*"), "You multiply by the root of d_h: divide by it."),
-    (EXPONENTIALS, EXPONENTIALS.replace("len(Q)", "Q.shape[1]"),
-     "You divide by the root of T: d_h is the number of rows of Q."),
     (f"{EXPONENTIALS}\n    return {SHARES}",
      "np.exp(K.T @ Q / np.sqrt(len(Q)))\n    return np.triu(E / E.sum(axis=0))",
-     "You mask after the softmax, so your columns no longer add up to 1: mask before you divide."),
+     "You mask after the softmax, so columns no longer add up to 1: mask before you divide."),
     (EXPONENTIALS, "np.exp(np.triu(K.T @ Q / np.sqrt(len(Q))))",
      "Your hidden scores are 0, but e^0 = 1: a hidden place still gets a share. Mask e^S."),
     (EXPONENTIALS, EXPONENTIALS.replace("K.T @ Q", "Q.T @ K"),
@@ -76,8 +72,6 @@ ATTENTION_BACKWARD_MISTAKES = [
     (RETURNED, "return Q @ dS, K @ dS.T, dV", "Your Q and K are exchanged: dQ needs K, and dK needs Q."),
     (BLAME, "dS = P * (1 - P) * dP / np.sqrt(len(Q))",
      "In your dS each score acts on its own share alone. It also shrinks the others of its column."),
-    (BLAME, BLAME.replace(".sum(axis=0)", ".mean(axis=0)"),
-     "Your dS takes a mean of P * dP. P has the weights already: take the sum."),
     (BLAME, "dS = P * dP / np.sqrt(len(Q))",
      "In your dS the sum is missing: a share can grow only if the others of its column shrink."),
     (BLAME, BLAME.replace("sum(axis=0)", "sum(axis=1, keepdims=True)"),
@@ -85,7 +79,6 @@ ATTENTION_BACKWARD_MISTAKES = [
     (BLAME, BLAME.replace("(P * dP).sum", "dP.sum"), "The sum in your dS is of P * dP, not of dP alone."),
     (BLAME, BLAME.replace("P * (dP - (P", "P * ((P").replace(".sum(axis=0))", ".sum(axis=0) - dP)"),
      "Your dS has the wrong sign: dP less its mean."),
-    (BLAME, BLAME.replace("P * (dP", "(dP"), "Your dS lacks the factor P in front: P (dP - mean)."),
     (RETURNED, "return dV, K @ dS, Q @ dS.T", "The order is dQ, dK, dV."),
 ]
 

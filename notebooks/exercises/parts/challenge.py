@@ -22,50 +22,36 @@ LATER = '''    if kind == "W":
         return (device, "I", i)
     return (device + 1, kind, i)'''
 OWN, NEXT = 'return (device, "I", i)', "return (device + 1, kind, i) if device < K - 1"
-FIRST = '(device - 1, "F", i) if device > 0 else None'
 
 NEEDS_MISTAKES = [
     (LATER, '    return (device + 1, "B", i)',
-     "That is `needs` of notebook 07: it knows B alone. An I waits for the I of the next device, a W for the "
-     "I of its own."),
+     "That is `needs` of notebook 07, without halves. An I waits for the next device's I, a W for its own."),
     (LATER, "    return (device + 1, kind, i)",
-     "Your W waits for the W of the next device. What it needs, dZ, is there as soon as its own device has "
-     "done I: nobody sends anything for a W."),
+     "Your W waits for the next device's W. What it needs, dZ, its own I has computed: nobody sends it."),
     (OWN, 'return (device, "F", i)',
-     "Your W waits for its own F only. It multiplies with dZ, which the I of its own device brings."),
+     "Your W waits for its own F only. It multiplies with dZ, which its own device's I brings."),
     (OWN, 'return (device + 1, "I", i) if device < K - 1 else (device, "F", i)',
-     "Your W waits for what its I waits for, and so might come first. The dZ of the layers inside a stage is "
-     "computed by the stage's own I."),
+     "Your W waits for what its I waits for, and might come first. It needs dZ, which its own I computes."),
     (OWN, 'return (device, "B", i)',
-     "Your W waits for a B of its own device. Where a backward is in halves there is no B: what W needs, dZ, "
-     "is there after the I."),
+     "Your W waits for a B. A backward in halves has none: what W needs, dZ, is there after the I."),
     (OWN, 'return (device, "I", i) if device < K - 1 else (device, "F", i)',
-     "On the last device your W waits for its F only, and so might come before the I. There, too, dZ is "
-     "there after its own I."),
+     "On the last device your W waits for its F only. There, too, dZ is there after its own I."),
     (NEXT + ' else (device, "F", i)', "return (device + 1, kind, i)",
-     "On the last device your I waits for device K, which does not exist: the last is K - 1. There the "
-     "derivative comes from the cost, after its own F."),
-    (FIRST, '(device - 1, "F", i)',
-     "On device 0 your F waits for device -1, which does not exist. Its input is X, which is there from the "
-     "start: it waits for nothing, None."),
+     "On the last device your I waits for device K, which does not exist. The cost gives its derivative."),
     (OWN, "return None",
      "Your W waits for nothing. It multiplies with dZ, which the I of its own device brings."),
     (NEXT, 'return (device + 1, "B", i) if device < K - 1',
-     "Your I waits for a whole B of the next device, but that one does I and W now. The derivative comes "
-     "from its I."),
+     "Your I waits for a whole B of the next device. That does I and W now: wait for its I."),
     (NEXT, 'return (device + 1, "I", i) if device < K - 1',
      "Your B waits for an I of the next device. Where backwards are whole, a B waits for a B, as before."),
     (NEXT, 'return (device + 1, "W" if kind == "I" else "B", i) if device < K - 1',
-     "Your I waits for the W of the next device. That is the very wait that the cut is to save: the "
-     "derivative is there after its I."),
+     "Your I waits for the next device's W, the very wait that the cut is to save. Wait for its I."),
     (NEXT, 'return (device + 1, kind, i) if kind == "I" or device < K - 1',
-     "On the last device your I waits for device K, which does not exist. There the derivative comes from "
-     "the cost, after its own F."),
+     "On the last device your I waits for device K, which does not exist. The cost gives its derivative."),
     ('(device, "F", i)', '(None if kind == "I" else (device, "F", i))',
      "On the last device your I waits for nothing. The derivative of the cost is there after its own F."),
     (NEXT, 'return (device + 1, kind, i) if kind == "B" and device < K - 1',
-     "Your I waits for its own F on all devices. Only the last one has its derivative then; the others get "
-     "it from the I of device + 1."),
+     "Your I waits for its own F on all devices. All but the last wait for the I of device + 1."),
     ('(device, "F", i)', "None",
      "On the last device your I waits for nothing. The derivative of the cost is there after its own F."),
 ]

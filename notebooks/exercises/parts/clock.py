@@ -1,5 +1,7 @@
 """What notebook 07 asks for: what an action waits for, and the clock; and the naive order, which it gives."""
 
+import re
+
 from ..judging import Part
 
 
@@ -53,52 +55,45 @@ def of_naive(my):
     for device in range(2):
         yield f"naive({device}, 2, 3)", my.naive(device, 2, 3)
 
+
+RULES = """        return (device - 1, "F", i) if device > 0 else None
+    return (device + 1, "B", i) if device < K - 1 else (device, "F", i)"""
+F_RULE, B_RULE = ('(device - 1, "F", i) if device > 0 else None',
+                  '(device + 1, "B", i) if device < K - 1 else (device, "F", i)')
 NEEDS_MISTAKES = [
-    ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device, "F", i)',
-     "Your B waits for the forward of its own device, and then starts without a derivative. Only the last "
-     "device has its derivative at once; all others get it from device + 1."),
-    ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)', '(device + 1, "B", i)',
-     "On the last device your B waits for a device that does not exist. Its derivative comes from the cost, "
-     "as soon as its own F is done."),
-    ('(device + 1, "B", i) if device < K - 1 else (device, "F", i)',
-     '(device + 1, "B", i) if device < K - 1 else None',
+    (B_RULE, '(device, "F", i)',
+     "Your B waits for its own F, and then starts without a derivative, which device + 1 sends."),
+    (B_RULE, '(device + 1, "B", i)',
+     "On the last device your B waits for device K, which does not exist. The cost gives its derivative."),
+    (B_RULE, '(device + 1, "B", i) if device < K - 1 else None',
      "On the last device your B waits for nothing. The cost has to be there first: after its own F."),
     ('(device + 1, "B", i) if device < K - 1', '(device - 1, "B", i) if device > 0',
      "Your B waits for device - 1. Derivatives come back, from device + 1."),
-    ("(device - 1, \"F\", i) if device > 0 else "
-     "None", '(device + 1, "F", i) if device < K - 1 else None',
+    (F_RULE, '(device + 1, "F", i) if device < K - 1 else None',
      "Your F waits for device + 1. Activations come from device - 1."),
-    ('(device - 1, "F", i) if device > 0 else None', '(device - 1, "F", i)',
+    (F_RULE, '(device - 1, "F", i)',
      "On device 0 your F waits for device -1. The samples are there from the start: return None."),
-    ('(device - 1, "F", i) if device > 0 else None', '(device, "F", i - 1) if i > 0 else None',
-     "Your F waits for the micro-batch before it. No rule joins two micro-batches: the order of a device "
-     "says what comes first, and the clock keeps to it."),
+    (F_RULE, '(device, "F", i - 1) if i > 0 else None',
+     "Your F waits for the micro-batch before it. No rule joins the two: a device's order does that."),
+    (RULES, re.sub(r'\((device[-+ 1]*), (".")', r"(\2, \1", RULES),
+     "Your needs begin with the kind. Return (device, kind, i), in this order."),
 ]
 CLOCK_MISTAKES = [
     ("max(free[device], done[need])", "free[device]",
-     "Your actions start as soon as the device is free, even if what they need is not there yet. Start at "
-     "the later of the two."),
+     "Your actions start as soon as the device is free, before what they need. Take the later of the two."),
     ("max(free[device], done[need])", "done[need]",
-     "Your actions start as soon as what they need is there, even if the device still works: it does two "
-     "things at once. Start at the later of the two."),
-    ("max(free[device], done[need])", "min(free[device], done[need])",
-     "Your actions start at the earlier of two moments: the device must be free, *and* what they need must "
-     "be over. Take the later."),
+     "Your actions start as soon as what they need is there: a device does two at once. Take the later."),
     ("max(free[device], done[need])", "free[device] + done[need]",
-     "You add two moments. An action starts at the later of them: when the device is free, and what it needs "
-     "is over."),
+     "You add two moments. An action starts at the later of them."),
     ("max(free[device], done[need])", "max(*free, done[need], 0)",
      "Your actions wait until all devices are free. Each waits for its own device alone."),
     ("max(free[device], done[need])", "max(free[device], done[need]) + (need is not None)",
-     "Your actions start a tick after what they need is over. A message takes no time here: it is there when "
-     "its sender ends."),
+     "Your actions start a tick late. A message takes no time: it is there when its sender ends."),
     ("start + ticks[kind]", "start + 1", "All your actions take one tick. A backward takes ticks['B']."),
     ("if len(actions) == before:", "if False:",
-     "Your clock goes round for ever when each device waits for another. If nothing could start in a whole "
-     "round, raise RuntimeError."),
+     "Your clock goes round for ever in a deadlock. If a whole round starts nothing, raise RuntimeError."),
     ("raise RuntimeError(f\"deadlock: {[(d, *order[0]) for d, order in enumerate(left) if order]} "
-     "wait\")", "break",
-     "Your clock ends quietly when each device waits for another, with actions left. Raise RuntimeError."),
+     "wait\")", "break", "In a deadlock your clock ends quietly, with actions left. Raise RuntimeError."),
     ('raise RuntimeError(f"deadlock', 'raise ValueError(f"deadlock',
      "Your clock finds the deadlock, but raises another error. Raise RuntimeError."),
     ("return sorted(actions, key=lambda action: (action[3], action[0]))", "return sorted(actions)",

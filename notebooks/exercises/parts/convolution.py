@@ -53,11 +53,8 @@ CONV_BACKWARD_MISTAKES = [
     (TERM, "dA_prev[place] += w[len(w) - 1 - i] * dZ[p]",
      "Your dA_prev turns the kernel round once too often. Entry i of window p is the weight w[i]."),
     (PLACE, "place = p + i", "Your windows begin at p. With a stride, window p begins at place p * stride."),
-    (PLACE, "place = (p + i) * stride if (p + i) * stride < len(A_prev) else 0",
-     "Your kernel is stretched. The stride moves the window; entry i is i places further: p * stride + i."),
     (END, "return dA_prev, dw, dZ.sum(axis=0)",
      "Your db has a number for each sample. There is one b, so add over the samples, too."),
-    (END, "return dA_prev, dw, dZ.mean()", "Your db is a mean. The 1/m is in dZ already: add up."),
     (END, "return dA_prev, dw / len(A_prev[0]), dZ.sum()",
      "Your dw is divided by m. The 1/m is in dZ already: add up."),
     (END, "return dA_prev, dw, dZ.sum() * len(w)",
@@ -66,19 +63,14 @@ CONV_BACKWARD_MISTAKES = [
 ]
 UNFOLD_MISTAKES = [
     (STACK, STACK.replace("axis=1", "axis=0"),
-     "Your rows go entry by entry, and within an entry channel by channel. Row c k + i is entry i of channel "
-     "c: stack along axis 1."),
+     "Your rows go entry by entry. Row c k + i is entry i of channel c: stack along axis 1."),
     (STACK, STACK.replace("reshape(len(A) * k, -1)", "reshape(-1, len(A) * k).T"),
      "Your numbers are filled in column by column. A row is one entry of all windows."),
-    (STACK, STACK.replace("axis=1", "axis=-1"),
-     "Your entries of the kernel are the last axis. They are rows: windows and samples come after."),
     (STACK, STACK + ".T", "Your matrix is turned round: a window is a column."),
     (STACK, STACK.replace("i:i + n_windows", "i:i + n_windows - 1"),
      "Your last window is missing: there are L - k + 1."),
     (STACK, STACK.replace("axis=1)", "axis=1).swapaxes(2, 3)"),
      "Your columns go sample by sample. Those of window 0 come first, one for each sample."),
-    (STACK, STACK.replace("range(k)", "range(k)[::-1]"),
-     "Your windows are upside down: entry 0 of a channel comes first."),
 ]
 RECEPTIVE_FIELD_MISTAKES = [
     (WIDTH, "width += (kernel_size - 1) * dilation",
@@ -91,11 +83,7 @@ RECEPTIVE_FIELD_MISTAKES = [
      "Your kernel covers too much: it has k - 1 steps of d places each, d (k - 1)."),
     ("width, apart = 1, 1", "width, apart = 0, 1",
      "You count steps, not inputs: one layer with a kernel of 1 sees 1 input."),
-    ("apart *= stride", "apart = stride",
-     "You keep the last stride alone. Neighbours are apart by the product of all strides before."),
     ("apart *= stride", "apart += stride - 1", "You add strides: they multiply each other."),
-    ("apart *= stride", "apart *= stride * dilation",
-     "Your dilation moves the windows apart, too. It stretches the kernel, and no more."),
     (WIDTH + "\n        apart *= stride", "apart *= stride\n        " + WIDTH,
      "A layer's own stride does not widen what it sees: count it for the layers after it."),
 ]

@@ -53,31 +53,23 @@ LEFT_OVER = LOOP.replace(
     "for X_d, Y_d in zip(micro_batches(X, D), micro_batches(Y, D)):",
     "n = X.shape[1] // D\n    for d in range(D):\n        X_d, Y_d = [A[:, d * n:][:, :n] for A in (X, Y)]")
 MEAN = "J / D, {layer: (dW / D, db / D) for layer, (dW, db) in sums.items()}"
-OWN_M = ("Each copy divides by the samples of its own share, so J and the gradients are about D times too "
-         "large. "
-         "Give `run` the m of the whole mini-batch.")
-MEANS = ("That is a mean of means: a sample in a small share counts more than one in a large share. "
-         "Divide by the m of the whole mini-batch in each copy, and add.")
+OWN_M = "Each copy divides by its own share's m: all is about D times too large. Give `run` the whole's m."
+MEANS = "That is a mean of means: in a small share a sample counts more. Divide by the whole's m, and add."
 
 # What `sent` counts, in numbers: the right formula first, then wrong ones with a sentence
 NETWORK = [
     ("2 * sum(sizes[1:-1]) * m", ""),
-    ("sum(sizes[1:-1]) * m", "Your network split goes forward only: at each cut dA comes back, as large as "
-                             "A."),
+    ("sum(sizes[1:-1]) * m", "Your network split goes forward only: dA comes back, as large as A."),
     ("2 * sum(sizes[1:]) * m",
      "Your network split counts a cut after the last layer. Its A goes to the cost, on the same device."),
     ("2 * sum(sizes[:-1]) * m",
-     "Your network split counts X. The input is on the first device from the start: only cuts between "
-     "layers count."),
-    ("2 * (N - 1) * sum(sizes[1:-1]) * m",
-     "Your network split sends to all others. At a cut there is one receiver, the next device."),
+     "Your network split counts X. The input is on the first device from the start."),
     ("2 * sum(sizes[1:-1])", "Your network split forgets the samples: A is (n, m)."),
 ]
 LAYER = [
     ("(N - 1) * (2 * sum(sizes[1:]) - sizes[-1]) * m", ""),
     ("2 * (N - 1) * sum(sizes[1:]) * m",
-     "Nearly: in your layer split the last layer's gradient travels, too. All devices have gathered its A, "
-     "so each makes its own rows of dA."),
+     "Nearly: in your layer split the last layer's gradient travels, too. Each device makes its own rows."),
     ("(N - 1) * sum(sizes[1:]) * m",
      "Your layer split goes forward only: on the way back, terms of dA travel for each hidden layer."),
     ("N * (2 * sum(sizes[1:]) - sizes[-1]) * m",
@@ -87,8 +79,7 @@ LAYER = [
     ("(N - 1) * (2 * sum(sizes) - sizes[-1]) * m",
      "Your layer split counts X. All devices have the input from the start."),
     ("2 * (N - 1) * sum(sizes[1:-1]) * m",
-     "Your layer split forgets the last layer's A: each device has some of its rows, and the cost needs "
-     "all."),
+     "Your layer split forgets the last layer's A: each device has some rows, and the cost needs all."),
     ("(N - 1) * (2 * sum(sizes[1:]) - sizes[-1])",
      "Your layer split forgets the samples: A is (n, m)."),
 ]
@@ -97,15 +88,13 @@ DATA = [
     ("2 * (N - 1) * sum(n * n_prev for n_prev, n in zip(sizes, sizes[1:]))",
      "Your data split forgets db: a layer has n (n_prev + 1) gradients."),
     ("(N - 1) * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:]))",
-     "Your data split goes one way: terms travel to the device that adds them, and then the sum travels "
-     "to all others."),
+     "Your data split goes one way: terms travel to the device that adds them, but the sum comes back."),
     ("2 * N * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:]))",
      "In your data split a device sends to itself. There are N - 1 others."),
     ("2 * (N - 1) * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:])) * m",
-     "Your data split counts samples. A gradient is a sum over samples: its size does not depend on m."),
+     "Your data split counts samples. A gradient is a sum over samples, however many there are."),
     ("2 * sum(n * (n_prev + 1) for n_prev, n in zip(sizes, sizes[1:]))",
-     "Your data split moves each number once there and once back. There are N - 1 terms to send, and "
-     "N - 1 devices that want the sum."),
+     "Your data split moves each number once there and once back. N - 1 send a term and want the sum."),
 ]
 SENT = """if split == "network":
         numbers = {}
@@ -132,44 +121,32 @@ def _of_sent():
     yield ("return 8 * numbers", "return numbers", "Those are numbers, not bytes: a float64 takes 8 bytes.")
     yield ("return 8 * numbers", "return 4 * numbers", "Your numbers take 4 bytes. A float64 takes 8.")
 
+
 COPIES_MISTAKES = [
     (LOOP, LOOP.replace("m=X.shape[1]", "m=X_d.shape[1]").replace("J, sums", MEAN).replace(
         MEAN + " = 0, {}", "J, sums = 0, {}"), MEANS),
     ("m=X.shape[1]", "m=X_d.shape[1]", OWN_M),
     ("return J, sums", f"return {MEAN}",
-     "Your J and gradients are D times too small. Each copy has divided by the m of the whole mini-batch "
-     "already: add."),
-    ("return J, sums", "return J, {layer: (dW / D, db / D) for layer, (dW, db) in sums.items()}",
-     "Your gradients are divided by D. Each copy has divided by the m of the whole mini-batch already: add."),
+     "Your J and gradients are D times too small. Each copy has divided by the whole's m already: add."),
     ("sums[layer] = sum_dW + dW, sum_db + db", "sums[layer] = dW, db",
      "Your gradients are those of the last copy alone. Add up what all copies have found."),
-    ("sums[layer] = sum_dW + dW, sum_db + db", "sums[layer] = sums.get(layer, (dW, db))",
-     "Your gradients are those of the first copy alone. Add up what all copies have found."),
     ("J += J_d", "J = J_d", "Your J is that of the last copy alone. J, too, is a sum over the copies."),
     ("J, sums = 0, {}", "J, sums = 0, {layer: (0, 0) for layer in layers}",
      "You have gradients for the ReLUs, too. A layer without parameters has none: leave it out."),
     ("in stages:", "in stages[-1:]:",
      "You have the gradients of the last stage alone. A copy has K stages: go through all of them."),
-    ("in stages:", "in stages[:1]:",
-     "You have the gradients of the first stage alone. A copy has K stages: go through all of them."),
     ("for X_d, Y_d in zip(micro_batches(X, D), micro_batches(Y, D)):", "for X_d, Y_d in [(X, Y)]:",
-     "There is one copy only, which works on all samples: you do not use D. Cut X and Y into D shares, and "
-     "run the pipeline on each of them."),
+     "There is one copy only: you do not use D. Cut X and Y into D shares, and run each of them."),
     (LOOP, LEFT_OVER,
-     "Your copies leave samples out: 7 are not a multiple of 2, and X.shape[1] // D drops the one that is "
-     "left over. `micro_batches` gives it to one of the shares."),
+     "Your copies leave samples out: 7 // 2 drops one. `micro_batches` gives it to one of the shares."),
     ("run(layers, X_d, Y_d,", "run(layers, X, Y,",
-     "Your J and gradients are D times too large, as if each copy worked on all samples. Each runs its share "
-     "of X and Y, and divides by the m of the whole mini-batch."),
-    ("Y_d, K, M,", "Y_d, 1, M,", "Your copies have one stage. Each is a pipeline of K stages."),
-    ("Y_d, K, M,", "Y_d, K, 1,", "Your copies have one micro-batch. Each cuts its share into M."),
+     "Your J and gradients are D times too large, as if each copy worked on all samples, not on its share."),
     ("K, M, schedule,", "K, M, gpipe,",
-     "All numbers are right, but nobody asks `schedule`: your copies always follow the same one. Pass on to "
-     "`run` what `copies` is given."),
+     "All numbers are right, but nobody asks `schedule`: hand on to `run` what `copies` is given."),
     ("Y_d, K, M,", "Y_d, K, D * M,",
-     "Your copies cut their share into D M micro-batches. Here M is what each copy cuts its own share into."),
+     "Your copies cut their share into D M micro-batches. Each copy cuts its own share into M."),
     ("Y_d, K, M,", "Y_d, K, max(1, M // D),",
-     "Your copies share the M micro-batches. Here M is what each copy cuts its own share into."),
+     "Your copies share the M micro-batches. Each copy cuts its own share into M."),
 ]
 
 PARTS = [

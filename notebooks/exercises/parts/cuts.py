@@ -35,8 +35,7 @@ LARGE, STAGES, TOO_MUCH = "        if cost > x:\n            return False\n", "s
 
 GPIPE_TICKS_MISTAKES = [
     (BOTH, "sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B))",
-     "That is one micro-batch every max(F + B) ticks. GPipe first does all forwards, then all backwards, and "
-     "these may have their slowest stages in different places."),
+     "The slowest forward and the slowest backward may be in different places: each has its own max."),
     (BOTH, "sum(F) + sum(B) + M * (max(F) + max(B))",
      "One micro-batch too many: the first one is in the two sums already."),
     (BOTH, "(M + len(F) - 1) * (max(F) + max(B))", UNEQUAL),
@@ -46,9 +45,7 @@ GPIPE_TICKS_MISTAKES = [
     (BOTH, "M * (max(F) + max(B))", "That is the pace without fill and drain."),
     (BOTH, "(M - 1) * (max(F) + max(B))",
      "Add the way of the first micro-batch, through all stages and back."),
-    (BACKWARDS, "", "Those are the forwards; the backwards follow."),
     (BOTH, "sum(F) + sum(B)", "That is one micro-batch. Each further one comes later."),
-    (BOTH, "M * (sum(F) + sum(B))", "That is one micro-batch at a time: nothing runs side by side."),
 ]
 POSSIBLE_MISTAKES = [
     (STAGES, "True", "Each layer fits by itself. Several together have to fit into K stages, too."),
@@ -61,7 +58,6 @@ POSSIBLE_MISTAKES = [
     (STAGES, "stages <= K + 1", "One stage too many: the first stage counts, too, so begin with one."),
     (STAGES, "stages < K", "One stage too few: exactly K stages are allowed."),
     (STAGES, "stages == K", "Fewer than K stages are fine: any of them can be cut once more."),
-    (STAGES, "stages > K", "The other way round: True says that it is possible."),
     ("stages, load = stages + 1, 0", "stages += 1", "A new stage begins empty: set the load back to 0."),
 ]
 

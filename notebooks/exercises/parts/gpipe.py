@@ -73,17 +73,14 @@ def of_step(my):
     my.step(stages, 0.5)
     yield "the parameters after a step", [part for layer in layers[::2] for part in (layer.W, layer.b)]
 
+
 GPIPE_MISTAKES = [
     ("reversed(range(M))", "range(M)",
-     "Your backwards begin with the first micro-batch. That is a schedule, too (the package calls it "
-     "gpipe-fifo). GPipe takes the last one first, whose forward has just ended."),
+     "Your backwards begin with the first micro-batch, as in gpipe-fifo. GPipe takes the last one first."),
     ('[("F", i) for i in range(M)]', '[("F", i) for i in reversed(range(M))]',
-     "Your forwards begin with the last micro-batch. They go from 0 up, the backwards from the last one "
-     "down."),
+     "Your forwards begin with the last micro-batch. They go from 0 up, the backwards down."),
     ('[("F", i) for i in range(M)]', '[("F", i) for i in range(K)]',
      "You count forwards by K, the devices. Each device does one for each of the M micro-batches."),
-    ('("B", i) for i in reversed(range(M))', '("B", i) for i in reversed(range(M - 1))',
-     "One backward is missing: range(M) goes from 0 to M - 1."),
     ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
      '[action for i in range(M) for action in (("F", i), ("B", i))]',
      "That is the naive order: each micro-batch comes back before the next one climbs."),
@@ -99,8 +96,7 @@ GPIPE_MISTAKES = [
 ]
 RUN_MISTAKES = [
     ("Y_parts[i], m)", "Y_parts[i], Y_parts[i].shape[1])",
-     "Your cost divides by the micro-batch's own m. Each micro-batch divides by the m of the whole "
-     "mini-batch, then the parts add up (notebook 05)."),
+     "Your cost divides by the micro-batch's own m. It is the m of the whole mini-batch (notebook 05)."),
     ("m = m or X.shape[1]", "m = X.shape[1]",
      "You take m from X even if it is handed over: with m=16 the cost divides by 16."),
     ("J += J_i", "J = J_i", "Your J is that of the last micro-batch alone. Add them up."),
@@ -110,8 +106,7 @@ RUN_MISTAKES = [
     ('sent[device - 1, "B", i]', 'sent[device + 1, "B", i]',
      "You send derivatives up. A backward sends dA down, to device - 1."),
     ('sent[device, "B", i] = cost', 'sent[device - 1, "B", i] = cost',
-     "You send the derivative of the cost to the device before. It belongs to the last device itself: its "
-     "own layers come first on the way back."),
+     "You send the derivative of the cost to the device before. The last device's layers have it first."),
     ('sent[device + 1, "F", i] = stages[device].forward(i, message)',
      'sent[device + 1, "F", i] = message; stages[device].forward(i, message)',
      "You send on what the device has received. Send what its stage has made of it."),

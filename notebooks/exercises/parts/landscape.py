@@ -84,7 +84,6 @@ def _count(result):
 
 DZ = "dz = (a - y) / len(x)"
 SUMS = "return (dz * x).sum(), dz.sum()"
-DZ_AND_SUMS = f"{DZ}\n    {SUMS}"
 STEP = "w, b = w - rate * dw, b - rate * db"
 ENOUGH = "if max(abs(dw), abs(db)) <= 0.02:"
 ASK = "        dw, db = gradient(w, b, x, y)\n"
@@ -107,56 +106,36 @@ GRADIENT_MISTAKES = [
      "Your dw is m times too small: dz has its 1 / m already, so add it up as it is."),
     (SUMS, "return dz.sum(), dz.sum()",
      "Your dw is db. When w moves a little, z moves x times as much: multiply by x before you add."),
-    (SUMS, "return dz.sum() * x.sum(), dz.sum()",
-     "Your dw is a sum times a sum. Each sample's dz meets its own x: multiply first, then add."),
-    (SUMS, "return dz.sum() * x.mean(), dz.sum()",
-     "Your dw takes one mean x for all samples. Each sample's dz meets its own x."),
     (SUMS, "return dz * x, dz",
      "Your dw and db have one number for each sample. All samples share one w and one b: add up."),
-    (DZ_AND_SUMS, "return (a - y) * x, a - y",
-     "Your dw and db have one number for each sample, and are not means: add up, and divide by m."),
-    (SUMS, "return (dz * x).sum(), dz",
-     "Your db has one number for each sample. All samples share one b: add them up."),
-    (SUMS, "return dz * x, dz.sum()",
-     "Your dw has one number for each sample. All samples share one w: add them up."),
     (SUMS, "return dz.sum(), (dz * x).sum()", "Your dw and db are exchanged: dw is the one with x."),
     (SUMS, "return (dz * w).sum(), dz.sum()",
      "Your dw has w in it. What w is multiplied by is x, so x is the slope."),
-    (SUMS, "return (dz * x).sum(), 1",
-     "Your db is 1, which is only the slope of z: multiply it by what arrives, dz, and add up."),
     (DZ, "dz = (y - a) / len(x)",
      "Your signs are turned round: answer minus truth, a - y, or you will climb."),
-    (DZ, "dz = y - a",
-     "Your signs are turned round, and 1 / m is missing: each sample counts for (a - y) / m."),
     (DZ, "dz = (a - y) * a * (1 - a) / len(x)",
      "You multiply by the slope of the sigmoid once more: it is in a - y already."),
     (DZ, "dz = (-y / a + (1 - y) / (1 - a)) / len(x)",
      "Your dz is da: the slope of the sigmoid, a (1 - a), is missing."),
-    (DZ, "dz = a / len(x)", "Your gradient does not know the truth: y is missing in dz."),
     ("np.exp(-(w * x + b))", "np.exp(w * x + b)", "Your a falls when z grows: the exponent is -z."),
     ("np.exp(-(w * x + b))", "np.exp(-w * x + b)",
      "The minus in your exponent reaches only w x, not b: brackets around w * x + b."),
     ("np.exp(-(w * x + b))", "np.exp(-(w * x))", "Your z forgets b."),
-    ("1 / (1 + np.exp(-(w * x + b)))", "w * x + b", "Your a is z: the sigmoid is missing."),
 ]
 LEARN_MISTAKES = [
     (STEP, "w = w - rate * dw; b = b - rate * gradient(w, b, x, y)[1]",
      "Your b moves by a slope at the new w. Both belong to one point: two slopes, then two moves."),
-    (STEP, "b = b - rate * db; w = w - rate * gradient(w, b, x, y)[0]",
-     "Your w moves by a slope at the new b. Both belong to one point: two slopes, then two moves."),
     (WALK, """        enough = max(abs(dw), abs(db)) <= 0.02
         w, b = w - rate * dw, b - rate * db
         path.append((w, b))
         if enough:
             return w, b, path
-""",
-     "You make one update too many: you stop after a step. Where the slopes are small enough, stay."),
+""", "You make one update too many: you stop after a step. Where the slopes are small enough, stay."),
     (WALK, """        w, b = w - rate * dw, b - rate * db
         if max(abs(dw), abs(db)) <= 0.02:
             return w, b, path
         path.append((w, b))
-""",
-     "You move once more before you stop, to a point off the path: where it is flat, stay."),
+""", "You move once more before you stop, to a point off the path: where it is flat, stay."),
     (ENOUGH, "if False:",
      "Your walk never stops: after each new gradient, ask whether both slopes are 0.02 or less."),
     (LOOP, ASK[4:] + "    while True:\n", ONCE),
@@ -166,45 +145,24 @@ LEARN_MISTAKES = [
     return w, b, path
 """, ONCE),
     (STEP, "w, b = w + rate * dw, b + rate * db", "You climb: a slope says which way J grows, so subtract."),
-    (STEP, "w, b = w - rate * dw, b", "Your b never moves: update both."),
-    (STEP, "w, b = w, b - rate * db", "Your w never moves: update both."),
     (STEP, "w, b = w - dw, b - db", "Your steps do not know the rate: it multiplies both slopes."),
-    (STEP, "w, b = -rate * dw, -rate * db",
-     "Each of your steps starts at 0 again: subtract from where w and b are now."),
-    (STEP, "w, b = w - rate * db, b - rate * dw", "w moves by db and b by dw: each by its own."),
-    (STEP, "pass", "Your w and b never move: update both, by the rate times the slope."),
     (ENOUGH, "if max(dw, db) <= 0.02:",
      "You stop on a slope that is steep and negative: its size counts, so take abs."),
     (ENOUGH, "if min(abs(dw), abs(db)) <= 0.02:",
      "You stop when one slope is small. The ground is flat when both are."),
     (ENOUGH, "if abs(dw) <= 0.02:", "You look only at dw. The ground is flat when db is small, too."),
     (ENOUGH, "if abs(db) <= 0.02:", "You look only at db. The ground is flat when dw is small, too."),
-    (ENOUGH, "if abs(dw + db) <= 0.02:",
-     "You add the two slopes, and one may hide the other: each must be small by itself."),
     (ENOUGH, "if abs(dw) + abs(db) <= 0.02:",
      "You ask the sum of both sizes to be small: enough is when neither is above 0.02."),
     (ENOUGH, "if np.hypot(dw, db) <= 0.02:",
      "You ask the length of the gradient to be small: enough is when neither slope is above 0.02."),
     (ENOUGH, "if max(abs(dw), abs(db)) >= 0.02:",
      "You stop where it is steep: you are done when both slopes are *small*."),
-    (ENOUGH, "if rate * max(abs(dw), abs(db)) <= 0.02:",
-     "You look at the step, rate times slope: a small rate would stop on steep ground."),
     (WALK, WALK.replace("        path.append((w, b))\n", ""),
      "Your path has only its start: add the new point after each update."),
-    (WALK, """        if max(abs(dw), abs(db)) <= 0.02:
-            return w, b, path
-        path.append((w, b))
-        w, b = w - rate * dw, b - rate * db
-""",
-     "Your path has its start twice, and no end: add the point *after* the update."),
     ("path = [(w, b)]", "path = []", "Your path lacks its start: the point (0, 0) is the first on it."),
-    ("w, b = 0.0, 0.0", "w, b = 1.0, 1.0", "You start at w = b = 1: start at 0 and 0."),
     ("            return w, b, path", "            return w, b, [(w, b)] * len(path)",
-     "All points of your path are the last one: you append one array, and change it afterwards. Append a "
-     "copy."),
-    ("            return w, b, path", "            return path",
-     "You return the path alone: return w, b, path."),
-    ("            return w, b, path", "            return w, b", "You return w, b: return the path, too."),
+     "All points of your path are the last one: you append one array and then change it. Append a copy."),
 ]
 
 PARTS = [

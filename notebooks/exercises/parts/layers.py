@@ -101,6 +101,7 @@ def _two_at_a_time(layer, given, derivative, place):
 
 MEAN = "The layer does not divide: the cost has divided already, so dZ has 1/m in it."
 STAR = "A product of matrices, which also adds up, is written @ in Python."
+LEAKY = "That is the leaky ReLU, which lets a hundredth of what is below 0 pass. ReLU makes it 0."
 SUMS = """        dW = dZ @ self.cache.T
         db = dZ.sum(axis=1, keepdims=True)
 """
@@ -133,52 +134,31 @@ LINEAR_MISTAKES = [
     ("dZ.sum(axis=1, keepdims=True)", "dZ.mean(axis=1, keepdims=True)",
      f"Your db is a mean over the samples, it must be their sum. {MEAN}"),
     ("dZ.sum(axis=1, keepdims=True)", "dZ.sum(axis=1)",
-     "Your db has the right numbers, but is not a column any more: b is (n, 1), and db has the shape of b. "
-     "Look for what keeps an axis in `sum`."),
+     "Your db has the right numbers, but is not a column, (n, 1), as b is. What keeps an axis in `sum`?"),
     ("dZ.sum(axis=1, keepdims=True)", "dZ.sum()",
-     "Your db is one number for the whole layer. Each unit has its own b: add up over the samples only, that "
-     "is along one axis."),
+     "Your db is one number. Each unit has its own b: add up over the samples only, along one axis."),
     ("dZ.sum(axis=1, keepdims=True)", "dZ.sum(axis=0, keepdims=True)",
-     "Your db adds up over the units: it has an entry for each sample. A b belongs to a unit, and it moves "
-     "all samples: add up over these, along the other axis."),
-    ("dZ.sum(axis=1, keepdims=True)", "dZ",
-     "Your db has a column for each sample. All samples move with the one b: add them up."),
+     "Your db adds up over the units. Each unit has its own b: add up over the samples, the other axis."),
     ("dZ @ self.cache.T", "self.cache @ dZ.T",
-     "Your dW is the transpose of what it must be. It has one entry for each entry of W: rows are units."),
+     "Your dW is the transpose of what it must be. It has the shape of W: its rows are units."),
     ("dZ @ self.cache.T", "dZ @ self.cache",
-     "In your dW, the inner sides do not match: (n, m) times (n_prev, m). The sum runs over samples, so m "
-     "must be inside on both sides."),
+     "In your dW the inner sides do not match: the sum is over samples, so m is inside on both sides."),
     ("self.W.T @ dZ", "self.W @ dZ",
-     "Your dA_prev is W dZ. W goes from n_prev inputs to n units, and on the way back you need the opposite: "
-     "the sum runs over units, so n must be inside."),
-    ("self.W.T @ dZ", "(self.W.T @ dZ).T",
-     "Your dA_prev has samples as rows. It has the shape of A_prev: samples are columns."),
-    ("return dA_prev, dW, db", "return dA_prev",
-     "Your backward returns dA_prev alone. It hands back three things: dA_prev, dW, db."),
-    ("return dA_prev, dW, db", "return dW, db",
-     "Your backward returns dW and db. A third comes first, for the layer before: dA_prev."),
-    ("return dA_prev, dW, db", "return dA_prev, dW",
-     "Your backward returns dA_prev and dW. The third thing is db: b will be updated, too."),
+     "Your dA_prev is W dZ. On the way back the sum is over units: n must be inside, so turn W round."),
     ("return dA_prev, dW, db", "return dW, db, dA_prev",
      "Your backward returns its three derivatives in another order than (dA_prev, dW, db)."),
-    ("return dA_prev, dW, db", "return dZ, dW, db",
-     "Your backward hands back the dZ that it was given. The layer before waits for the slopes of its own "
-     "output, dA_prev."),
     ("        return dA_prev, dW, db",
      "        self.W, self.b = self.W - dW, self.b - db\n        return dA_prev, dW, db",
      "Your backward changes W or b. It only says how they should change: an update comes later, once."),
     ("dZ @ self.cache.T", "dZ @ A_prev.T",
-     "Your backward asks for `A_prev`, which it is not given: take it out of `self.cache`, where forward has "
-     "put it."),
+     "Your backward asks for `A_prev`, which it is not given: `self.cache` has it, since the forward."),
     ("self.cache = A_prev", "self.cache = self.W @ A_prev + self.b",
      "Your cache holds Z. Look at the sum for dW: what is dZ multiplied by there?"),
     (CACHE, CACHE.replace("self.cache", "self.kept"),
-     "Your layer keeps its input under another name than `self.cache`. A pipeline takes `cache` out and puts "
-     "it back later, so use that name."),
+     "Your layer keeps its input, but not in `self.cache`, which a pipeline takes out and puts back later."),
     (CACHE, CACHE.replace("self.cache = A_prev", "self.cache = self.kept = A_prev").replace(
         "self.cache.T", "self.kept.T"),
-     "Your backward does not read `self.cache`: with the cache of an earlier forward put back, it must go on "
-     "from there."),
+     "Your backward does not read `self.cache`: an earlier forward's, put back, must be what it uses."),
     ("self.W @ A_prev + self.b", "self.W @ A_prev", "Your forward forgets b."),
     ("self.W @ A_prev + self.b", "self.W * A_prev + self.b",
      f"Your forward multiplies W and A_prev entry by entry. {STAR}"),
@@ -187,53 +167,38 @@ LINEAR_MISTAKES = [
     (PRODUCTS, PRODUCTS.replace("@", "*"), f"Your dA_prev and dW multiply entry by entry. {STAR}"),
     (ALL_PRODUCTS, ALL_PRODUCTS.replace("@", "*"),
      f"Your layer multiplies entry by entry, forward and backward. {STAR}"),
-    ("self.W @ A_prev + self.b", "(self.W @ A_prev + self.b).T",
-     "Your Z has samples as rows, as some libraries do. Here they are columns: W A_prev + b."),
     ("self.W @ A_prev + self.b", "self.W.T @ A_prev + self.b",
-     "Your forward multiplies by W transposed. The rows of W are units already, so W A_prev is right as it "
-     "is."),
+     "Your forward multiplies by W transposed. The rows of W are units already: W A_prev is right."),
 ]
 RELU_MISTAKES = [
     ("return dA * self.cache, None, None", "return dA, None, None",
-     "Your backward lets everything pass. Where Z was negative, A does not move with it, so nothing comes "
-     "back."),
+     "Your backward lets everything pass. Where Z was negative, A does not move, so nothing comes back."),
     ("return dA * self.cache, None, None", "return dA * (dA > 0), None, None",
      "Your backward asks for the sign of dA. What counts is the sign that Z had on the way forward."),
     ("return dA * self.cache, None, None", "return 1.0 * self.cache, None, None",
-     "Your backward returns the slope alone. The chain rule multiplies it by what came from the right, dA."),
+     "Your backward returns the slope alone. The chain rule multiplies it by what came back, dA."),
     ("return dA * self.cache, None, None", "return dA * (Z > 0), None, None",
-     "Your backward asks for `Z`, which it is not given: forward leaves what backward must know in "
-     "`self.cache`."),
-    ("return Z * self.cache", "return np.abs(Z)",
-     "Your forward turns negative numbers round: ReLU makes them 0."),
+     "Your backward asks for `Z`, which it is not given: forward leaves in `self.cache` what it needs."),
+    ("return Z * self.cache", "return np.where(Z > 0, Z, 0.01 * Z)", LEAKY),
+    (BOTH, BOTH.replace("Z * self.cache", "np.where(Z > 0, Z, 0.01 * Z)").replace(
+        "dA * self.cache", "dA * np.where(self.cache, 1, 0.01)"), LEAKY),
     ("self.cache = Z > 0", "self.cache = Z < 0", "Your mask is the wrong way round: what is above 0 passes."),
     ("self.cache = Z > 0", "self.cache = Z >= 0",
-     "All is right but the slope at exactly 0, where you let dA pass. Either would do, but two runs can only "
-     "be equal if all take the same: here it is 0."),
+     "All is right but the slope at exactly 0. It could be 0 or 1, but all runs must agree: here it is 0."),
     ("return dA * self.cache, None, None", "return dA * self.cache",
-     "Your backward returns dZ alone. All layers return three things; one without parameters has None for dW "
-     "and for db."),
+     "Your backward returns dZ alone. A layer without parameters returns None for dW and for db, too."),
     ("return dA * self.cache, None, None", "return dA * self.cache, 0, 0",
-     "Your dW and db are 0. There is no W and no b here: return None for each, so that nobody updates them."),
-    ("return Z * self.cache", "Z *= self.cache\n        return Z",
-     "Right numbers, but your forward writes into the Z that it was handed. That array belongs to the layer "
-     "before: make a new one."),
-    ("return dA * self.cache, None, None", "dA *= self.cache\n        return dA, None, None",
-     "Right numbers, but your backward writes into the dA that it was handed: make a new array."),
+     "Your dW and db are 0. Without W and b, return None for each, so that nobody updates them."),
     (BOTH, BOTH.replace("Z > 0", "Z").replace("Z * self.cache", "np.maximum(Z, 0)").replace(
         "dA * self.cache", "dA * (self.cache > 0)"),
-     "Right numbers, but your cache holds 8 bytes for each number of Z. Backward asks only whether it was "
-     "above 0: keep that, True or False, in 1 byte."),
+     "Right numbers, but your cache has 8 bytes for each. Keep True or False, in 1 byte: was Z above 0?"),
     (BOTH, BOTH.replace("self.cache = Z > 0", "self.cache = (Z > 0).astype(float)"),
-     "Right numbers, but your mask is made of numbers, with 8 bytes for each. Backward asks only whether Z "
-     "was above 0: keep that, True or False, in 1 byte."),
+     "Right numbers, but your mask is made of numbers, with 8 bytes for each. True or False take 1 byte."),
     (BOTH, BOTH.replace("self.cache", "self.mask"),
-     "Your layer keeps its mask under another name than `self.cache`. A pipeline takes `cache` out and puts "
-     "it back later, so use that name."),
+     "Your layer keeps its mask, but not in `self.cache`, which a pipeline takes out and puts back later."),
     (BOTH, BOTH.replace("self.cache = Z > 0", "self.cache = self.mask = Z > 0").replace(
         "dA * self.cache", "dA * self.mask"),
-     "Your backward does not read `self.cache`: with the cache of an earlier forward put back, it must go on "
-     "from there."),
+     "Your backward does not read `self.cache`: an earlier forward's, put back, must be what it uses."),
 ]
 
 PARTS = [

@@ -29,8 +29,6 @@ HIDDEN_MISTAKES = [
     (HALF, "0", "That is plain 1F1B, which has just as many under way as a round trip on free links takes."),
     (HALF, "F / 2", "Device 0 works for F + B ticks in each step, not for F: both hide the links."),
     (HALF, "B / 2", "Device 0 works for F + B ticks in each step, not for B: both hide the links."),
-    (HALF, "F", "A hop is hidden by a share of a whole step, F + B, not by one forward."),
-    (HALF, "B", "A hop is hidden by a share of a whole step, F + B, not by one backward."),
 ]
 BLOCKING_MISTAKES = [
     (SENDS, " + 2 * (K - 1) * c",
@@ -39,9 +37,6 @@ BLOCKING_MISTAKES = [
     ("(F + B)" + SENDS, "(F + B + 2 * c)",
      "One send too many each way: the last device sends no activations, and device 0 no gradients."),
     (SENDS, " + (M + K - 2) * c", "That is one way only: gradients travel back just as slowly."),
-    (SENDS, " + (M + K - 1) * c", "That is one way only, and one send too many on it."),
-    (SENDS, " + 2 * M * c",
-     "Those are the sends of one device. Fill and drain pass K - 2 more of them each."),
     (SENDS, " + 2 * (M - 1) * c", "The journeys of the first micro-batch are missing, up and down."),
     (SENDS, " + 2 * M * (K - 1) * c",
      "Those are all messages, one after the other. But devices are blocked at the same time."),

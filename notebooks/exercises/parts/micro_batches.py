@@ -95,8 +95,7 @@ ALL = """            if layer in gradients:
                 dW, db = gradients[layer][0] + dW, gradients[layer][1] + db
             gradients[layer] = dW, db
 """
-WITH_NONE = ("Your sums take in what a ReLU returns: its dW and db are None, which cannot be added. Leave "
-             "ReLU out.")
+WITH_NONE = "Your sums take in what a ReLU returns: its dW and db are None. Leave ReLU out."
 
 MICRO_BATCHES_MISTAKES = [
     (CUT, "return np.array_split(X, M)",
@@ -107,82 +106,51 @@ MICRO_BATCHES_MISTAKES = [
      "Your cut loses samples if M does not divide m: of 10 samples in 4 parts, two are in none."),
     (CUT, "cuts = [i * (X.shape[1] // M) for i in range(M)] + [None]\n"
           "    return [X[:, i:j] for i, j in zip(cuts, cuts[1:])]",
-     "Your last part gets the whole rest: of 10 samples in 4 parts, that is 2, 2, 2, 4. Share the rest out, "
-     "one each to the first parts: 3, 3, 2, 2."),
+     "Your last part gets the whole rest: 2, 2, 2, 4 of 10 samples. Share it out: 3, 3, 2, 2."),
     (CUT, "size = -(-X.shape[1] // M)\n"
           "    return [X[:, k: k + size] for k in range(0, X.shape[1], size)]",
-     "Your first parts are full and the last one gets what is left: of 10 samples in 4 parts, that is 3, 3, "
-     "3, 1. Sizes may differ by 1 at most: 3, 3, 2, 2."),
+     "Your last part gets what is left: 3, 3, 3, 1 of 10 samples. Sizes differ by 1 at most: 3, 3, 2, 2."),
     (CUT, "size = X.shape[1] // M\n"
           "    return [X[:, k: k + size] for k in range(0, X.shape[1], size)]",
-     "Your cut gives more than M parts if M does not divide m: the rest has a part of its own. Share it out, "
-     "one each to the first parts: 10 samples in 4 parts are 3, 3, 2, 2."),
+     "If M does not divide m, your rest has a part of its own, one too many. Share it out: 3, 3, 2, 2."),
     (CUT, "return [X[:, k: k + M] for k in range(0, X.shape[1], M)]",
      "You take M as the size of a part. It is the number of parts."),
     (CUT, "m = X.shape[1]\n    return [X[:, m * i // M: m * (i + 1) // M] for i in range(M)]",
-     "Your sizes are as even as can be, but in another order: the longer parts come first, as in 3, 3, 2, 2, "
-     "so that all runs of this course cut alike."),
+     "Your sizes are even, but in another order: longer parts come first, 3, 3, 2, 2, in all of this "
+     "course."),
     (CUT, "return [X[:, i::M] for i in range(M)]",
-     "Your parts take every M-th sample. Leave neighbours together: part 0 is the first samples, and so on."),
-    (CUT, "return [X[:, i] for i in range(M)]",
-     "Each of your parts is a single sample, and no longer a matrix: `X[:, i]` drops an axis. All samples "
-     "must be in one of the M parts, and a part with one sample is a matrix of one column."),
-    (CUT, "yield from np.array_split(X, M, axis=1)",
-     "Your function yields its parts one by one, and each can be had only once. Return a list."),
+     "Your parts take every M-th sample. Leave neighbours together: part 0 is the first samples."),
 ]
 IN_PARTS_MISTAKES = [
     ("cost(A, Y_i, m)", "cost(A, Y_i, X_i.shape[1])",
-     "Each of your parts divides by its own number of samples. If the parts are equal, all is M times too "
-     "large, as if the rate were M times as high; if not, short parts count more, too. Hand the m of the "
-     "whole mini-batch to the cost."),
+     "Your parts divide by their own number of samples: all is about M times too large. Use the whole's m."),
     ("cost(A, Y_i, m)", "cost(A, Y_i, m * M)",
-     "Your J and gradients are M times too small. The cost has divided by m: add the parts up, and divide no "
-     "more."),
+     "Your J and gradients are M times too small. The cost has divided by m: add, and divide no more."),
     ("return J, gradients", "return J / M, gradients",
      "Your J is divided by M. Each J_i was divided by m before: J is their sum."),
     ("cost(A, Y_i, m)", "cost(A, Y_i, X_i.shape[1] * M)",
-     "You take the mean of the parts' means. That is right if they are equal, but of 3, 3, 2, 2 samples, "
-     "each counts 1/12 or 1/8 in place of 1/10. Divide by the m of the whole at once."),
+     "You take the mean of the parts' means: in a short part a sample counts more. Divide by the whole's m."),
     ("cost(A, Y_i, m)", "cost(A, Y_i, M)",
      "Your cost divides by M, the number of parts. It is m, the number of samples in all of them."),
     (ADD, ADD + "                layer.W = layer.W - dW\n",
-     "You change W or b between two parts, so the next one meets other weights. Add up first: the update "
-     "comes after the last part."),
+     "You change W or b between two parts: the next one meets other weights. The update comes at the end."),
     ("X.shape[1]", "X.shape[0]", "Your m is the number of rows of X. Samples are columns."),
-    ("X.shape[1]", "Y.shape[0]", "Your m is the number of rows of Y. Samples are columns."),
     (ADD, LAST,
-     "Your gradients are those of the last part alone: each part overwrites the one before. Add them up."),
-    ("sum_db + db", "db", "Your db is that of the last part alone. Add it up, as dW."),
-    ("sum_dW + dW", "dW", "Your dW is that of the last part alone. Add it up, as db."),
+     "Your gradients are those of the last part alone: each overwrites the one before. Add them up."),
     ("J += J_i", "J = J_i",
      "Your J is that of the last part alone. The J of the whole is the sum over its parts."),
     (ADD, ADD.replace("gradients.get(layer, (0, 0))", "gradients[layer]"),
-     "Your first part finds no entry of its layer to add to, which is a KeyError. Begin with two zeros, or "
-     "store the first part's pair as it is."),
+     "Your first part finds no entry of its layer, a KeyError. Begin with two zeros."),
     (ADD, "                gradients[layer] = gradients.get(layer, ()) + (dW, db)\n",
-     "Your gradients get longer with each part: + puts two tuples one after the other. Add dW to dW, and db "
-     "to db."),
+     "Your gradients get longer: + puts tuples one after the other. Add dW to dW, and db to db."),
     (ADD, ADD.replace("(layer,", "(layers.index(layer),").replace("[layer]", "[layers.index(layer)]"),
-     "No layer is a key of your gradients. Take the layer itself as the key, not its place, as `full_batch` "
-     "does."),
+     "No layer is a key of your gradients. Take the layer itself, not its place, as `full_batch` does."),
     (IF + ADD, ALL, WITH_NONE),
     (IF, "            if True:\n", WITH_NONE),
-    ("        J += J_i\n", "", "Your J stays 0: each part has a J_i to be added."),
-    ("zip(micro_batches(X, M), ", "zip(micro_batches(X, M)[:-1], ",
-     "Your loop ends one part too early: the samples of the last part count nowhere."),
     ("zip(micro_batches(X, M), micro_batches(Y, M))", "zip([X] * M, [Y] * M)",
-     "Your J and gradients are M times too large, as if the whole mini-batch went through M times. Cut X and "
-     "Y first, and divide by the m of the whole."),
+     "Your J and gradients are M times too large, as if the whole mini-batch went through M times."),
     (BODY, FORWARDS_FIRST,
-     "You run all forwards first. Each overwrites the caches of the one before, and only the last part still "
-     "has its own. For now, run each part back before the next one starts; notebook 06 finds a place for the "
-     "caches."),
-    ("dA, dW, db = layer.backward(dA)", "_, dW, db = layer.backward(dA)",
-     "You hand the dA of the cost to each layer. A layer needs what the layer after it has sent back."),
-    ("in reversed(layers)", "in layers",
-     "Your way back begins at the first layer. dA comes out of the cost, so the last layer has it first."),
-    ("return J, gradients", "return gradients, J",
-     "Your function returns the gradients first. The order is (J, gradients)."),
+     "You run all forwards first: only the last part still has its caches. Run each part back at once."),
 ]
 
 PARTS = [

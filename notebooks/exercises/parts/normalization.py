@@ -53,19 +53,16 @@ PUT_TOGETHER_MISTAKES = [
     (MEAN, "sum(means) / len(means)",
      "Your mean is that of the means. With unequal sizes, weight each with its size."),
     (VAR, "size * v + (m - mean) ** 2",
-     "Your squared distances of the means count once for each micro-batch: once for each of its numbers."),
-    (VAR, "size * (v + abs(m - mean))", "Your distances of the means are not squared."),
+     "Your squared distances count once for each micro-batch: once for each of its numbers."),
     (") / n\n    return", ") / (n - 1)\n    return",
      "Your variance divides by n - 1. Here it is the mean squared distance: by n."),
     ("return mean, var", "return sum(means) / len(means), sum(variances) / len(variances)",
      "You take the mean of both. Weight each with its size, and add what is between the means."),
-    ("return mean, var", "return mean, var ** 0.5", "You return the root: the variance itself is asked for."),
     ("return mean, var", "return var, mean", "The order is mean, var."),
 ]
 MASKS_MISTAKES = [
     ("first + j", "j",
-     "Your samples are counted from the start of the micro-batch. Their number in the mini-batch is first + "
-     "j."),
+     "Your samples are counted from the start of the micro-batch. In the mini-batch it is first + j."),
     ("[key, first + j]", "[first + j]",
      "Your key counts nowhere: each step and each layer would drop the same."),
     (f"[{DRAWN} for j in range(m)]", "np.random.default_rng([key, first]).random((n, m)).T",
@@ -74,13 +71,12 @@ MASKS_MISTAKES = [
      "All samples of your micro-batch have one mask: each needs a generator of its own."),
     ("[key, first + j]", "[key]", "All your samples have one mask: each needs a generator of its own."),
     ("[key, first + j]", "key + first + j",
-     "Your key and sample are added, so sample 1 of key 0 has the mask of sample 0 of key 1. Take a pair."),
+     "Your key and sample are added: sample 1 of key 0 has the mask of sample 0 of key 1. Take a pair."),
     (DRAWN, "np.random.random(n)",
      "Your dice fall differently each time: draw from a generator of key and sample."),
     (">= p", "< p", "Your mask is turned round: a number is 0 with probability p."),
     ("1.0 * (np.stack(columns, axis=1) >= p)", "(np.stack(columns, axis=1) >= p) / (1 - p)",
      "You have divided already. A mask has zeros and ones, the layer divides."),
-    ("axis=1", "axis=0", "Your masks are turned round: a sample is a column, (n, m)."),
 ]
 
 PARTS = [

@@ -9,30 +9,25 @@ def of_one_f_one_b(my):
         for device in reversed(range(K)):
             yield f"one_f_one_b({device}, {K}, {M})", my.one_f_one_b(device, K, M)
 
+
 ONE_F_ONE_B_MISTAKES = [
     ("min(K - 1 - device, M)", "min(K - device, M)",
-     "Your devices go one forward too far ahead. The last device, K - 1, needs no warm-up at all: it does F0 "
-     "B0 at once."),
+     "Your devices go one forward too far ahead. The last device needs no warm-up: it does F0 B0."),
     ("min(K - 1 - device, M)", "K - 1 - device",
-     "Right if there are enough micro-batches. With fewer than K - 1 - device, the warm-up is all there is: "
-     "take the smaller of the two."),
+     "Right if there are enough micro-batches. With fewer, the warm-up is all there is: take the smaller."),
     ("min(K - 1 - device, M)", "min(device, M)",
-     "Your warm-up is the wrong way round: device 0 is the furthest from the cost, so it runs ahead most."),
+     "Your warm-up is the wrong way round: device 0, furthest from the cost, runs ahead most."),
     ("min(K - 1 - device, M)", "min(K - 1, M)",
-     "All your devices warm up alike. Device d needs K - 1 - d forwards ahead, one for each device after "
-     "it."),
+     "All your devices warm up alike. Device d needs K - 1 - d forwards, one for each device after it."),
     ("min(K - 1 - device, M)", "M",
      "Your devices do all forwards first, as in GPipe. Take turns as soon as the warm-up is over."),
     ("min(K - 1 - device, M)", "0", "Your devices have no warm-up: F0 B0 F1 B1 ... is the naive order."),
     ('("F", warm_up + i), ("B", i)', '("B", i), ("F", warm_up + i)',
-     "Your turns begin with the backward. First one forward, then one backward: on the last device F0 has to "
-     "come before B0."),
+     "Your turns begin with the backward. On the last device F0 has to come before B0."),
     ('return order + [("B", i) for i in range(M - warm_up, M)]', "return order",
-     "Your order stops when the forwards are used up. As many backwards are left as there were forwards to "
-     "warm up."),
+     "Your order ends with the forwards. As many backwards are left as there were forwards to warm up."),
     ('("F", warm_up + i), ("B", i)', '("F", warm_up + i), ("B", warm_up + i)',
-     "In your turns the backward is that of the forward beside it. The oldest micro-batch comes back first: "
-     "B0, then B1."),
+     "Your turns pair F and B of one micro-batch. The oldest comes back first: B0, then B1."),
     ("for i in range(M - warm_up, M)", "for i in reversed(range(M - warm_up, M))",
      "At the end your backwards count down. In 1F1B the oldest micro-batch always comes back first."),
 ]

@@ -144,17 +144,11 @@ WITH_BOTH = """self.stash[i] = A_in if self.recompute else [layer.cache for laye
     def backward(self, i, dA):
         kept = self.stash.pop(i)"""
 
-ONE_PLACE = ("Your stash has one place for all micro-batches: F1 throws away what F0 put there. "
-             "Give each its own entry, stash[i].")
-NOTHING_STASHED = ("Nothing is in stash[0] after F0, and F1 will overwrite the caches of all layers: "
-                   "put them aside first.")
-OUTPUTS = ("Your stash holds what each layer returned. A backward needs what they kept in `cache`: "
-           "a Linear its input, a ReLU its mask.")
-
-
-KEEPS_BOTH = ("With recompute=True your stage goes forward twice, but its stash is as full as without: "
-              "it holds the caches, too. Stash the input alone.")
-
+ONE_PLACE = "Your stash has one place for all micro-batches: F1 throws away what F0 put there. Use stash[i]."
+NOTHING_STASHED = "Nothing is in stash[0] after F0, and F1 will overwrite the caches: put them aside first."
+OUTPUTS = "Your stash holds what each layer returned. A backward needs what it kept, its `cache`."
+KEEPS_BOTH = "With recompute=True your stash holds the caches, too. Stash the input alone."
+OTHER = "Your backward takes out another micro-batch's entry. It must be that of micro-batch i, in any order."
 IF = "if dW is not None:\n                "
 ADD = """sum_dW, sum_db = self.gradients.get(layer, (0, 0))
                 self.gradients[layer] = sum_dW + dW, sum_db + db"""
@@ -163,8 +157,7 @@ BY_INDEX = "place = self.layers.index(layer)\n                " + ADD.replace("(
 ALL = """if layer in self.gradients:
                 dW, db = self.gradients[layer][0] + dW, self.gradients[layer][1] + db
             self.gradients[layer] = dW, db"""
-WITH_NONE = ("Your gradients take in each ReLU, whose dW and db are None. Leave it out: None cannot be "
-             "added, and an update would stumble over it.")
+WITH_NONE = "Your gradients take in each ReLU, whose dW and db are None and cannot be added. Leave it out."
 
 
 def _in_both(kept):
@@ -177,52 +170,38 @@ def _in_both(kept):
     counted = "max(self.most_stashed, len(self.stash))"
     return (
         ("layer.cache = cache", "pass",
-         "Your backward does not put the caches back: the layers still have those of their last forward, "
-         "which may be another micro-batch's."),
+         "Your backward does not put the caches back: layers still have those of their last forward."),
         (back, f"zip(reversed(self.layers), {kept})",
-         "Your backward hands each layer another layer's cache: the caches are in the order of the forward, "
-         "and the layers go backward. Turn both round."),
+         "Your backward hands each layer another layer's cache: they are in the order of the forward."),
         (back, f"zip(self.layers, {kept})",
-         "Your backward begins at the first layer. dA belongs to the last one: go through the layers in "
-         "reverse."),
+         "Your backward begins at the first layer. dA belongs to the last one: go in reverse."),
         (added, "self.gradients[layer] = dW, db",
-         "Your gradients are those of the last micro-batch alone: each backward overwrites the sum. Add to "
-         "it."),
+         "Your gradients are those of the last micro-batch alone: add to the sum, do not overwrite it."),
         (added, "self.gradients[layer] = self.gradients.get(layer, ()) + (dW, db)",
-         "Your gradients get longer: + puts two tuples one after the other. Add dW to dW, and db to db."),
+         "Your gradients get longer: + joins two tuples. Add dW to dW, and db to db."),
         (added, f"self.gradients[layer] = sum_dW + dW / {len(SAMPLES)}, sum_db + db / {len(SAMPLES)}",
-         "Your gradients are divided by the number of micro-batches. The cost has divided by m already: "
-         "add."),
+         "Your gradients are divided by the number of micro-batches. The cost has divided already: add."),
         (ADD, ADD.replace("self.gradients.get(layer, (0, 0))", "self.gradients[layer]"),
-         "Your first backward finds no entry of its layer to add to, which is a KeyError. Begin with two "
-         "zeros, or store the first pair as it is."),
+         "Your first backward finds no entry of its layer, a KeyError. Begin with two zeros."),
         (ADD, BY_INDEX,
-         "No layer is a key of your gradients. Take the layer itself as the key, not its place: a layer has "
-         "another place in its stage than in the network."),
+         "No layer is a key of your gradients. Take the layer itself: its place in the network is another."),
         (IF + ADD, ALL, WITH_NONE),
         (IF + ADD, ALL.replace("if layer", "if dW is not None and layer"), WITH_NONE),
         (IF, "if True:\n                ", WITH_NONE),
-        (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash.pop(min(self.stash))",
-         "Your backward takes out the oldest entry. It must be that of micro-batch i: backwards come in any "
-         "order."),
-        (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash.popitem()[1]",
-         "Your backward takes out the newest entry. It must be that of micro-batch i: backwards come in any "
-         "order."),
-        *((f"{kept} = self.stash.pop(i)", f"{kept} = self.stash.pop({other})",
-           "Your backward takes out another micro-batch's entry. It must be that of micro-batch i.")
-          for other in ("0", "i - 1")),
+        *((f"{kept} = self.stash.pop(i)", f"{kept} = self.stash.{other}", OTHER)
+          for other in ("pop(min(self.stash))", "popitem()[1]", "pop(0)", "pop(i - 1)")),
         (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash[i]",
-         "Your backward leaves its entry in the stash: the memory of a micro-batch that is done is never "
-         "free."),
+         "Your backward leaves its entry in the stash: the memory of a micro-batch is never free again."),
         ("return dA", "return dA, dW, db",
-         "Your backward returns three things. The stage before it waits for dA alone; dW and db stay here."),
-        (counted, "self.most_stashed", "most_stashed stays 0: after each forward, compare it with the "
-                                       "entries there are."),
+         "Your backward returns three things. The stage before it waits for dA alone."),
+        (counted, "self.most_stashed",
+         "most_stashed stays 0: after each forward, compare it with the entries there are."),
         (counted, "self.most_stashed + 1",
-         "Your most_stashed counts all forwards. It is the most entries that are in the stash at one time."),
+         "Your most_stashed counts all forwards. It is the most entries in the stash at one time."),
         (counted, "len(self.stash)",
          "Your most_stashed is the number of entries now. Keep the largest number that there has been."),
     )
+
 
 STAGE_MISTAKES = [
     (BETWEEN, BETWEEN.replace("stash[i]", "stash[0]").replace("pop(i)", "pop(0)"), ONE_PLACE),
@@ -231,24 +210,16 @@ STAGE_MISTAKES = [
     (BETWEEN, BETWEEN.replace("stash[i]", "caches").replace("stash.pop(i)", "caches"), NOTHING_STASHED),
     (LOOP, COLLECTED.replace("kept", "A"), OUTPUTS),
     (LOOP, COLLECTED.replace("kept", "A_prev"),
-     "Your stash holds what went into each layer. That is a Linear's cache, but not a ReLU's: stash "
-     "`layer.cache`, whatever a layer keeps."),
-    (LOOP, LOOP.replace("layer.cache for", "A for"),
-     "Your stash holds the last layer's output only. A backward needs each layer's cache."),
+     "Your stash holds what went into each layer, a Linear's cache but not a ReLU's. Stash `layer.cache`."),
     ("self.stash[i] = [", "self.stash[i] = [vars(layer).copy() for layer in self.layers] + [",
-     "Your stash holds more than the caches, such as a copy of the weights. The weights are the same for all "
-     "micro-batches: stash the caches only."),
-    (LOOP, LOOP.replace("[layer.cache for layer in self.layers]", "[layer.cache] * 4"),
-     "Your stash holds the last layer's cache only. Each layer has one of its own."),
+     "Your stash holds more than the caches, such as the weights, which are the same for all micro-batches."),
     *_in_both("caches"),
 ]
 RECOMPUTE_MISTAKES = [
     ("self.through(kept)", "pass",
-     "Your backward takes the caches as they are: those of the last forward, which may be another "
-     "micro-batch's. Send the stashed input through the layers again first."),
+     "Your backward takes the caches as they are, the last forward's. Send the stashed input forward first."),
     ("self.recompute = recompute", "self.recompute = False",
-     "With recompute=True your stage still stashes all caches, and goes back with them. Stash its input, and "
-     "compute the caches again."),
+     "With recompute=True your stage still stashes all caches. Stash its input, and compute them again."),
     (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else ", "").replace(
         "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept"), KEEPS_BOTH),
     (WITH_BOTH, WITH_BOTH.replace("A_in if self.recompute else [", "[A_in] + [").replace(
@@ -256,17 +227,13 @@ RECOMPUTE_MISTAKES = [
     ("self.recompute = recompute", "self.recompute = True",
      "Your stage goes forward twice even if recompute is False. Then it stashes all caches, as before."),
     ("recompute=False", "recompute=True",
-     "Stage(layers) recomputes. Without a word about it, a stage stashes all caches, as before: recompute is "
-     "False by default."),
+     "Stage(layers) recomputes. As before, it stashes all caches: recompute is False by default."),
     ("recompute=False", "recompute",
-     "Stage(layers) stops, since your recompute has no default. Without a word about it, a stage stashes all "
-     "caches, as before: the default is False."),
+     "Stage(layers) stops, since your recompute has no default. As before, it stashes all caches."),
     ("A_in if self.recompute", "A if self.recompute",
-     "Your stash holds what leaves the stage. To compute the caches again, you need what came in: put that A "
-     "aside before the loop overwrites it."),
+     "Your stash holds what leaves the stage. Put aside the A that came in, before the loop overwrites it."),
     ("self.through(kept)", "self.forward(i, kept)",
-     "Your second forward puts micro-batch i into the stash once more, and there it stays. Send the input "
-     "through the layers only, or take it out afterwards."),
+     "Your second forward puts micro-batch i into the stash once more. Send it through the layers only."),
     ("self.through(kept)", "dA = self.through(kept)",
      "Your second forward overwrites dA. All that you want of it are the caches."),
     *_in_both("kept"),

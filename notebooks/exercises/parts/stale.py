@@ -29,8 +29,7 @@ NEWEST = "now[0] - rate * g0, now[1] - rate * g1"
 
 VERSION_USED_MISTAKES = [
     (VERSION, "i - (K - 1 - s)",
-     "Right once the pipeline is full. The first micro-batches meet the first weights: a version below 0 "
-     "does not exist."),
+     "Right once the pipeline is full. The first micro-batches meet version 0: none is below 0."),
     (VERSION, "max(0, i - (K - 1))",
      "That is vertical sync, which gives every stage the version of stage 0."),
     (VERSION, "i", "Those are all updates before micro-batch i's own. Only the last stage has made so many."),
@@ -40,14 +39,12 @@ VERSION_USED_MISTAKES = [
     (VERSION, "min(i, K - 1 - s)",
      "That is the staleness. Asked was the version, micro-batch i's number less the staleness."),
     (VERSION, "K - 1 - s", "That is the staleness once the pipeline is full. Asked was the version."),
-    (VERSION, "K - s", "That is how many versions the stage keeps. Asked was which of them it uses."),
     (VERSION, "max(0, i - 1)",
      "One update late on every stage: that is 2BW's rule. PipeDream's delay depends on the stage."),
 ]
 NEXT_WEIGHTS_MISTAKES = [
     (LATE, "now[0], now[1]",
-     "That is the rule with a flush: both weights are the newest. Stage 0 works with those of one update "
-     "before."),
+     "That is the rule with a flush, both weights the newest. Stage 0 uses those of one update before."),
     (LATE, "before[0], before[1]",
      "That is vertical sync: both weights are one update late. The last stage uses its newest."),
     (LATE, "now[0], before[1]", "Turned round: stage 0 is late, the last stage never."),
@@ -56,8 +53,6 @@ NEXT_WEIGHTS_MISTAKES = [
     (NEWEST, "now[0] + rate * g0, now[1] + rate * g1", "The wrong sign: the step goes against the gradient."),
     (NEWEST, "now[0] - g0, now[1] - g1", "The rate is missing: the step is rate times the gradient."),
     (NEWEST, "g0, g1", "That is the gradient. Subtract rate times it from the newest weights."),
-    ("max(0, len(history) - 2)", "max(0, len(history) - 3)",
-     "Stage 0 is two updates late there. With two stages it is one."),
     ("max(0, len(history) - 2)", "len(history) - 3",
      "Your time before the newest is wrong: w(t - 1) is the second entry from the end."),
     ("max(0, len(history) - 2)", "-2",

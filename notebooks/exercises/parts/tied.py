@@ -30,18 +30,14 @@ TIED_GRADIENT_MISTAKES = [
      "That is the Embedding's part alone. W is also the last Linear's, whose dW is dZ A^T: add it."),
     (EMBEDDING, "", "That is the last Linear's part alone. W is also the Embedding's: add it."),
     (END, "return dW / 2", "That is the mean of the two parts. W acts in both places, so they are added."),
-    (ADDED, "dW[tokens[t, k]] -= dE[:, t, k]", "The parts are subtracted: they are added."),
     (EMBEDDING, "    dW[tokens.ravel()] += dE.reshape(len(dE), -1).T\n",
-     "A token that occurs more than once counts only once: `dW[tokens] += ...` keeps the last one. Use "
-     "np.add.at, or a loop."),
+     "A token counts only once: `dW[tokens] += ...` keeps the last one. Use np.add.at, or a loop."),
     (ADDED, "dW[tokens[t, k]] = dE[:, t, k]",
      "`=` overwrites what is in the row already: the Linear's part, and other places of this token."),
     (ADDED, "dW[tokens[t, k]] += dE[:, t, k] / (tokens == tokens[t, k]).sum()",
      "The Embedding's part is a mean over the places of a token. It has to be their sum."),
     (END, "return dW / tokens.shape[1]",
      "Did you divide by m? A layer never does: the loss has divided already."),
-    (END, "return dW / tokens.size",
-     "Did you divide by T m? A layer never does: the loss has divided already."),
     (END, "return dW.T", "dW is turned round: W has a row for each token, (V, d)."),
 ]
 COUNT_PARAMETERS_MISTAKES = [
@@ -50,7 +46,6 @@ COUNT_PARAMETERS_MISTAKES = [
     (" + V\n", "\n", "The b of the last Linear is missing: it has V numbers, and is not shared."),
     ("T * d + ", "", "The positions are missing: d numbers for each of T places."),
     (" + 2 * d", "", "The last LayerNorm is missing: a scale and a shift for each of d rows."),
-    ("+ 2 * d", "+ d", "The last LayerNorm has a scale and a shift for each row: 2 d, not d."),
     (" + 13 * d", "", "In the blocks only the products are counted: biases and LayerNorms make 13 d more."),
     ("13 * d", "9 * d", "The two LayerNorms of each block are missing: 4 d numbers."),
     (BLOCK, "11 * d ** 2 + 12 * d",

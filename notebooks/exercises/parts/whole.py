@@ -97,73 +97,50 @@ AS_LIST = LOOP.replace("{}", "[]") + TAIL.replace("gradients[layer] = dW, db", "
 
 COST_MISTAKES = [
     ("/ (2 * m)", "/ m",
-     "Your dA is right, but your J is twice too large: the cost has a 1/2 in front, which is there to cancel "
-     "the 2 of the square."),
+     "Your dA is right, but your J is twice too large: the 1/2 in front cancels the 2 of the square."),
     ("(A - Y) / m", "2 * (A - Y) / m",
-     "Your J is right, but your dA is twice too large: the 2 of the square cancels the 1/2 in front of the "
-     "sum."),
+     "Your J is right, but your dA is twice too large: the 2 of the square cancels the 1/2 in front."),
     (RETURN, "return ((A - Y) ** 2).sum() / m, 2 * (A - Y) / m",
      "Your J and dA belong together, but to a cost without the 1/2."),
     ("(A - Y) / m", "(A - Y) / A.shape[1]",
-     "Your dA divides by its own number of samples. That is not always m: use the m that you are handed."),
-    ("/ (2 * m)", "/ (2 * A.shape[1])",
-     "Your J divides by its own number of samples. That is not always m: use the m that you are handed."),
+     "Your dA divides by its own number of samples, which is not always m. Use m."),
     ("/ (2 * m)", "/ 2 * m",
-     "Your J is divided by 2 and multiplied by m, since / and * go from left to right: write (2 * m)."),
+     "Your J is divided by 2 and multiplied by m: / and * go from left to right, so write (2 * m)."),
     (RETURN, RETURN.replace("2 * m", "2 * A.shape[1]").replace("/ m", "/ A.shape[1]"),
-     "Your J and dA divide by the number of samples that they see. That is not always m: use the m that you "
-     "are handed."),
+     "Your J and dA divide by the number of samples that they see, which is not always m. Use m."),
     ("(A - Y) / m", "(A - Y)",
      "Your dA is not divided by m. J is, so its slopes are, too; no layer will do it later."),
     ("/ (2 * m)", "/ 2", "Your J is not divided by m: it is a sum over the samples, it must be their mean."),
     ("(A - Y) / m", "(Y - A) / m",
-     "Your dA points downhill: it has the wrong sign. Where A is larger than Y, raising A makes J larger."),
+     "Your dA has the wrong sign: where A is larger than Y, raising A makes J larger."),
     (".sum() / (2 * m)", ".mean() / 2",
-     "Your J is a mean over all entries, outputs and samples. Only the samples are averaged: add up all, "
-     "then divide by 2m."),
-    (RETURN, "return ((A - Y) ** 2).mean() / 2, (A - Y) / A.size",
-     "Your J and dA are means over all entries, outputs and samples. Only the samples are averaged."),
+     "Your J is a mean over outputs and samples. Only samples are averaged: add up all, divide by 2m."),
+    ("(A - Y) ** 2", "abs(A - Y)",
+     "Your J adds up distances. It is the squared error, whose slope is the difference, A - Y."),
     (RETURN, "return (A - Y).sum() ** 2 / (2 * m), (A - Y) / m",
      "Your J adds up first and squares then, so errors of opposite sign cancel. Square each, then add up."),
-    (RETURN, "return (A - Y) / m, ((A - Y) ** 2).sum() / (2 * m)",
-     "Your cost returns dA first. The order is (J, dA)."),
 ]
 FULL_BATCH_MISTAKES = [
     ("in reversed(layers)", "in layers",
-     "Your way back begins at the first layer. dA comes out of the cost, so the last layer must have it "
-     "first."),
+     "Your way back begins at the first layer. dA comes out of the cost: the last layer has it first."),
     ("        dA, dW, db = layer.backward(dA)", "        _, dW, db = layer.backward(dA)",
-     "You hand the dA of the cost to each layer. A layer needs the derivative that the layer after it has "
-     "sent back: hand that on."),
+     "You hand the dA of the cost to each layer. A layer needs what the layer after it has sent back."),
     (LOOP, LOOP.replace("        dA", SKIP_RELU + "        dA"),
      "Your way back leaves ReLU out. It has no gradients, but the derivative must pass it, too."),
     ("A = layer.forward(A)", "A = layer.forward(X)",
      "You hand X to each layer. On the way forward, a layer needs what the layer before it gave."),
     (TAIL, "        gradients[layer] = dW, db\n",
-     "Your gradients have an entry (None, None) for each ReLU. Leave these out: an update would stumble over "
-     "them."),
-    (TAIL, TAIL.replace("gradients[layer] = dW, db", "gradients = {layer: (dW, db)}"),
-     "Only one layer is left in your gradients: each round throws away what the one before found."),
+     "Your gradients have (None, None) for each ReLU. Leave these out: an update would stumble over them."),
     (TAIL, TAIL.replace("[layer]", "[layers.index(layer)]"),
-     "No layer is a key of your gradients. Take the layer itself as the key, not its place: in a pipeline, a "
-     "layer's place in its device's list is another than in the whole network."),
+     "No layer is a key of your gradients. Take the layer itself: its place on a device is another."),
     (LOOP + TAIL, AS_LIST + "    found = [layer for layer in layers if hasattr(layer, 'W')]\n"
      "    gradients = dict(zip(found, gradients))\n",
-     "Your gradients belong to the wrong layers. The way back finds the last layer's first: store each under "
-     "its own layer at once."),
+     "Your gradients belong to the wrong layers: the way back finds the last layer's first."),
     (LOOP + TAIL, AS_LIST,
-     "Your gradients are a list. Make it a dictionary, with the layer as the key: then nobody has to count "
-     "places."),
+     "Your gradients are a list. Make it a dictionary with the layer as the key, and nobody counts places."),
     ("X.shape[1])", "X.shape[0])", "Your m is the number of rows of X. Samples are columns."),
-    ("X.shape[1])", "Y.shape[0])", "Your m is the number of rows of Y. Samples are columns."),
-    ("    for layer in reversed(layers):", "    layers.reverse()\n    for layer in layers:",
-     "You turn the list round that you were handed, and it stays so. `reversed(layers)` does not."),
-    ("X.shape[1])", "1)", "Your cost divides by 1: m is the number of samples, the columns of X."),
-    ("return J, gradients", "return gradients, J",
-     "Your function returns the gradients first. The order is (J, gradients)."),
     (TAIL, TAIL + "            layer.W, layer.b = layer.W - dW, layer.b - db\n",
-     "Your loop changes W or b on its way. It is asked for the gradients only; the update comes later, "
-     "once."),
+     "Your loop changes W or b on its way. Here only the gradients are asked for; the update comes later."),
 ]
 
 PARTS = [

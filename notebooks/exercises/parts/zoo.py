@@ -28,17 +28,12 @@ def of_choose(my):
 
 ZB_H1_MISTAKES = [
     ("min(F, I, W)", "W",
-     "Right where W is the shortest of the three. A longer W fits only in part: of F, I and W the shortest "
-     "decides."),
-    ("min(F, I, W)", "min(I, W)", "Device 0 can only do its forwards meanwhile: F may be the shortest, too."),
+     "Right where W is the shortest. A longer W fits only in part: the shortest of F, I and W decides."),
     ("min(F, I, W)", "min(F, W)", "The last device can only do its I meanwhile: I may be the shortest, too."),
     ("min(F, I, W)", "max(F, I, W)", "The shortest pass decides, since a longer one fits only in part."),
     (" - min(F, I, W)", "",
-     "Subtract what is done meanwhile: a device waits (K - 1)(F + I) ticks, but has work of other "
-     "micro-batches for a part of them."),
-    ("min(F, I, W)", "2 * W", "That subtracts W twice, as in the paper's bubble of ZB-H2."),
+     "Subtract what is done meanwhile: of (K - 1)(F + I) ticks, other micro-batches fill a part."),
     (" - min(F, I, W)", " + W", "That is 1F1B's, whose way down is made of whole backwards."),
-    ("(K - 1) * (F + I - min(F, I, W))", "(K - 1) * F", "That is ZB-H2's, for F = I = W."),
     (RULE, "(K - 1) * (F + I - min(F, I, W))",
      "That is the idle time of one device: add its work, M (F + I + W)."),
     ("(K - 1) *", "K *", "One pass too many: beside a device there are K - 1 others, not K."),
@@ -52,7 +47,6 @@ CHOOSE_MISTAKES = [
      "That is the one with the least memory. Of those that fit, the fastest is asked for."),
     (FASTEST, "max(fitting, key=lambda name: runs[name][1])",
      "That is the one that fills the room best. More memory does not always buy time."),
-    (FASTEST, "max(fitting, key=lambda name: runs[name][0])", "That is the slowest of those that fit."),
     ("<= room", "< room", "A run that keeps exactly `room` alive fits, too."),
     ("runs[name][1] <= room", "runs[name][0] <= room",
      "You compare the ticks with the room. What needs room is the second number of a pair."),
