@@ -106,18 +106,6 @@ class MadeGradients(NamedTuple):
     db: np.ndarray | None
 
 
-def _writers(kind):
-    """Return the class that writes each of backward, backward_input and backward_weight, or None.
-
-    Methods that `Layer` has made do not count.
-    """
-    return tuple(
-        next((base for base in kind.__mro__ if method in vars(base)
-              and not hasattr(vars(base)[method], "is_made")), None)
-        for method in ("backward", *HALVES)
-    )
-
-
 def _whole_of(kind):
     """Return a `backward`, made from the two halves of class `kind`."""
     def backward(self, dZ):
@@ -131,14 +119,10 @@ def _whole_of(kind):
     return backward
 
 
-def _halves_of(writer, are_both):
-    """Return {name: half}, made from the `backward` of the class `writer`.
-
-    are_both: whether both halves are made; the first then leaves dW and db in the cache
-    for the second.
-    """
+def _halves_of(kind):
+    """Return backward_input and backward_weight, made from the `backward` of class `kind`."""
     def derivatives(self, dZ):
-        found = writer.backward(self, dZ)
+        found = kind.backward(self, dZ)
         if not (isinstance(found, tuple) and len(found) == 3):
             raise without_return(self, "backward", "dA_prev, dW, db", found)
         return found
@@ -146,7 +130,7 @@ def _halves_of(writer, are_both):
     def backward_input(self, dZ):
         """Return dA_prev from a whole backward."""
         dA_prev, dW, db = derivatives(self, dZ)
-        if are_both:
+        if hasattr(self.backward_weight, "is_made"):  # a written one reads the cache of the forward
             self.cache = MadeGradients(dW, db) if self.has_parameters else None
         return dA_prev
 
@@ -154,8 +138,7 @@ def _halves_of(writer, are_both):
         """Return (dW, db) from the cache, or else from a whole backward."""
         return tuple(self.cache) if isinstance(self.cache, MadeGradients) else derivatives(self, dZ)[1:]
 
-    return {"backward_input": backward_input, "backward_weight": backward_weight}
-
+    return backward_input, backward_weight
 
 
 OneLayer = TypeVar("OneLayer", bound="Layer")
@@ -243,21 +226,19 @@ class Layer(AsCode):
     def __init_subclass__(cls, **options: Any) -> None:
         """Make `backward` from the halves that the class writes, or the halves from its `backward`."""
         super().__init_subclass__(**options)
-        writers = _writers(cls)
-        if writers == _writers(cls.__mro__[1]):
-            return  # the base has them all
-        whole, *halves = map(cls.__mro__.index, writers)
-        older = [half for half, place in zip(HALVES, halves, strict=True) if place > whole]
-        made, base = {}, super(cls, cls)
-        if min(halves) < whole:
-            made["backward"] = _whole_of(cls)
-        if older:
-            of_whole = _halves_of(writers[0], are_both=len(older) == 2)
-            made |= {half: of_whole[half] for half in older}
-        if len(older) == 2:
+        base = next(kind for kind in cls.__mro__[1:] if issubclass(kind, Layer))  # it has all three
+        new = cls.__mro__[:cls.__mro__.index(base)]  # with bases that are not layers
+        written = {name for kind in new for name in ("backward", *HALVES) if name in vars(kind)}
+        if not written:
+            return
+        made: dict[str, Any] = {"backward": _whole_of(cls)}
+        if "backward" in written:
+            halves = zip(HALVES, _halves_of(cls))
+            made = {name: half for name, half in halves if name not in written}
+        if len(made) == 2:
             cls.weight_after_input = True
-        elif hasattr(getattr(base, HALVES[0]), "is_made") and "weight_after_input" not in vars(cls):
-            cls.weight_after_input = False  # the base's halves were made, but this class writes one
+        elif hasattr(base.backward_input, "is_made") and "weight_after_input" not in vars(cls):
+            cls.weight_after_input = False  # a half of the base was made, but this class writes one
         for name, method in made.items():
             method.is_made = True
             setattr(cls, name, method)
