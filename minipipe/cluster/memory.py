@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..checks import shown
@@ -58,80 +58,16 @@ def bytes_by_kind(holdings: dict) -> dict[str, int]:
     >>> A = np.zeros((2, 3))
     >>> bytes_by_kind({"stash": [A, (A, None)], "work": {"view": A[:, :1]}})
     {'stash': 48, 'work': 0}
-
-    A value may be a `Shelf`, which stands for all of its kinds.
     """
     if not isinstance(holdings, dict):
         raise ValueError(f"holdings={shown(holdings)} must be a dict {{kind: arrays}}")
-    seen: dict[int, int] = {}
-    n_bytes: dict[str, int] = {}
-    kept: dict[int, tuple[int, dict]] = {}
+    seen: set[int] = set()
+    n_bytes = {}
     for kind, value in holdings.items():
-        if type(value) is Shelf:
-            kept = value.items
-            n_bytes |= value.n_bytes
-            for number in seen.keys() & kept.keys():
-                size, n_items = kept[number]
-                n_bytes[_first(n_items)] -= size
-            continue
         found = buffers(value)
-        new = [number for number in found.keys() - seen if number not in kept]
-        n_bytes[kind] = n_bytes.get(kind, 0) + sum(found[number] for number in new)
-        seen.update(found)
+        n_bytes[kind] = sum(found[number] for number in found.keys() - seen)
+        seen |= found.keys()
     return n_bytes
-
-
-class Shelf:
-    """The bytes that a device keeps of micro-batches, counted as items come and go, so that reading is quick.
-
-    Args:
-        kinds: the kinds that are kept; a buffer counts under the first that has it.
-
-    Attributes:
-        n_bytes: {kind: bytes}.
-        items: {id of a buffer: (its bytes, {kind: in how many items it is})}.
-    """
-
-    def __init__(self, kinds: Iterable[str]):
-        self.n_bytes = dict.fromkeys(kinds, 0)
-        self.items: dict[int, tuple[int, dict[str, int]]] = {}
-
-    def count(self, kind: str, found: dict[int, int], n: int) -> None:
-        """Count an item that comes (n = 1) or goes (n = -1). found: its `buffers`."""
-        for number, size in found.items():
-            _, n_items = self.items.setdefault(number, (size, dict.fromkeys(self.n_bytes, 0)))
-            before = _first(n_items)
-            n_items[kind] += n
-            for first, n_bytes in (before, -size), (_first(n_items), size):
-                if first is not None:
-                    self.n_bytes[first] += n_bytes
-            if not any(n_items.values()):
-                del self.items[number]
-
-
-def _first(n_items):
-    return next((kind for kind, n in n_items.items() if n), None)
-
-
-class Kept(dict):
-    """{micro-batch: nested arrays}, counted by a `Shelf`. An item must keep its arrays while it is here."""
-
-    def __init__(self, shelf: Shelf, kind: str, items: dict):
-        super().__init__()
-        self._shelf, self._kind = shelf, kind
-        self._found: dict[int, dict[int, int]] = {}
-        for i, value in items.items():
-            self[i] = value
-
-    def __setitem__(self, i, value):
-        super().__setitem__(i, value)
-        self._found[i] = buffers(value)
-        self._shelf.count(self._kind, self._found[i], 1)
-
-    def pop(self, i):
-        """Remove item i and return it."""
-        self._shelf.count(self._kind, self._found.pop(i), -1)
-        return super().pop(i)
 
 
 WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most that is no array
@@ -224,6 +160,9 @@ class MemoryLimitError(MemoryError):
 
 class Accounts:
     """Counts what is held, writes it into the record, and stops a run that passes the limit.
+
+    Each count looks at all arrays that the device holds, so a run that counts takes
+    time in proportion to the square of the micro-batches that it keeps.
 
     Args:
         holdings: for each device a function that returns {kind: nested lists of

@@ -6,6 +6,8 @@ import pickle
 import platform
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
+from operator import add
 from time import perf_counter
 from typing import Any
 
@@ -310,7 +312,7 @@ def merged(parts: list[tuple[str, float, RankRecord]]) -> Record:
     whole, rows_before = Record(parts[0][2].lanes, parts[0][2].shares, SECONDS), []
     delays = [begin - first if share_clock else 0.0 for _, begin, _ in parts]
     for rank, (delay, (_, _, of_rank)) in enumerate(zip(delays, parts)):
-        record = of_rank.with_times(lambda time, delay=delay: time + delay)
+        record = of_rank.with_times(partial(add, delay))
         rows_before.append(len(whole.messages))
         for number, (device, _) in enumerate(whole.lanes):
             if device == rank:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ..cluster.memory import Kept, Shelf
 from ..collectives.group import Group, Program
 from ..layers import Layer, every_layer
 from ..layers.layer import commit, take_statistics
@@ -410,13 +409,10 @@ class Holdings:
     """
 
     def __init__(self, stages: Sequence[Stage]) -> None:
-        self._stages, self._shelf = stages, Shelf(KEPT)
-        for stage in stages:
-            stage.inputs = Kept(self._shelf, "stashed inputs", stage.inputs)
-            stage.stash = Kept(self._shelf, "caches", stage.stash)
+        self._stages = stages
 
     def __call__(self) -> dict[str, Any]:
-        """Return {kind: nested lists of arrays, or a `Shelf`} at this moment."""
+        """Return {kind: nested lists of arrays} at this moment."""
         kinds = "parameters", "optimizer state", "weight versions", "gradients", *KEPT
         held: dict = {kind: [] for kind in kinds}
         for stage in self._stages:
@@ -429,6 +425,6 @@ class Holdings:
             held["optimizer state"].append(stage.optimizer_state())
             held["weight versions"].append(older)
             held["gradients"].append(stage.totals.held())
-            held["caches"].append(stage.halves)
-        held["stashed inputs"] = self._shelf
+            held["stashed inputs"].append(stage.inputs)
+            held["caches"] += stage.stash, stage.halves
         return held
