@@ -1,4 +1,4 @@
-"""The kinds of work, what each of them needs and gives, and the actions that make up an order."""
+"""The kinds of work, what each needs and gives, and the actions of an order."""
 
 import re
 from collections.abc import Iterable
@@ -9,8 +9,6 @@ from ..checks import shown
 MOST_ACTIONS = 4_000_000  # actions of a schedule, on all devices: a run of them takes gigabytes
 
 
-# What each kind of action needs, forbids, adds and sends is written here alone, in `RULES`.
-
 # What can have been done on a stage for a micro-batch, as bits of one number.
 FORWARD, INPUT, WEIGHT, AGAIN, SUMMED, UPDATED = 1, 2, 4, 8, 16, 32
 
@@ -19,12 +17,12 @@ class Rule(NamedTuple):
     """The rule of one kind of action.
 
     Args:
-        name: what a sentence calls it.
+        name: its name in a sentence.
         needs, forbids: what must, and what must not, have been done on its stage for
             its micro-batch, as bits.
         adds: what has been done after it, as bits.
-        way: where its message goes: 1, from each stage to the next one; -1, to the one
-            before; 0, nowhere.
+        way: where its message goes: 1, to the next stage; -1, to the one before; 0,
+            nowhere.
         message: the kind in the label of its message. An I has the messages of a B, so
             that a receiver need not know whether the backward is in halves.
         alive: by how many the micro-batches alive on its device grow after it.
@@ -49,10 +47,11 @@ class Rule(NamedTuple):
 
     @property
     def handed_on(self) -> int:
-        """The bits that its message reports as done, for which the same kind waits on the next stage."""
+        """The bits that its message reports as done; the next stage waits for them."""
         return self.adds & (FORWARD | INPUT)
 
 
+# What each kind of action needs, forbids, adds and sends is written here alone.
 RULES = {
     "F": Rule("forward", 0, FORWARD, FORWARD, way=1, message="F", alive=1, whole=True),
     "B": Rule(
@@ -92,11 +91,15 @@ def adding(bits: int, kinds: Iterable[str] = RULES) -> list[str]:
 def before(
     kind: str, stage: int, microbatch: int, kinds: Iterable[str] = RULES
 ) -> list[tuple[str, int, int]]:
-    """Return what an action waits for, as [(kind, stage, micro-batch)], in an order made of `kinds`.
+    """Return what an action waits for, as [(kind, stage, micro-batch)].
 
-    First come the actions of its own stage, then those that send it a message; at an end
-    of the pipeline, their stage does not exist. Where `kinds` has both whole and halved
-    backwards, both are listed: one of them is enough.
+    The actions of its own stage come first, then those that send it a message, also
+    from a stage before the first or after the last.
+
+    Args:
+        kind, stage, microbatch: of the action.
+        kinds: those of the order. With whole and halved backwards, both are listed: one
+            of them is enough.
 
     >>> before("I", 2, 0, "FIW")
     [('F', 2, 0), ('I', 3, 0)]
@@ -124,26 +127,25 @@ class Fault(str):
 
     Args:
         words: the sentence.
-        device: the device whose line is wrong; None if that is not one device alone.
-        position: the index of the wrong action in this line; None if an action is missing.
+        device: the device whose line is wrong; None if not one device alone.
+        position: the index of the wrong action in this line; None if one is missing.
     """
 
     device: int | None
     position: int | None
 
     def __new__(cls, words: str, device: int | None = None, position: int | None = None) -> "Fault":
-        """Return the sentence with its device and position."""
         fault = super().__new__(cls, words)
         fault.device, fault.position = device, position
         return fault
 
 
 class ScheduleError(ValueError):
-    """A schedule cannot be read, or cannot run; the message lists every fault.
+    """A schedule cannot be read, or cannot run; the message lists its faults.
 
     Args:
         message: the text of the error.
-        faults: the `Fault`s that the message lists, if it is about single actions.
+        faults: all `Fault`s, if it is about single actions.
     """
 
     def __init__(self, message: str, faults: Iterable[Fault] = ()) -> None:
@@ -152,31 +154,27 @@ class ScheduleError(ValueError):
 
 
 class ScheduleWarning(UserWarning):
-    """Cells of a table are left out, PyTorch cannot run a schedule, or it has another name here."""
+    """Cells of a table are left out, or PyTorch cannot run it."""
 
 
 class Action(NamedTuple):
-    """One piece of work, written as PyTorch writes it: `2F0` is the forward of micro-batch 0 on stage 2.
+    """A piece of work: `2F0` is the forward of micro-batch 0 on stage 2, as in PyTorch.
 
     Args:
-        kind: one of these; what each of them needs and gives is in `RULES`.
+        kind: what each needs and gives is in `RULES`.
             "F" forward;
             "B" backward, or its halves "I" (the gradient of the stage's input) and "W"
             (of its weights);
             "R" recompute the forward for a backward that follows;
-            "A" start the all-reduce: sum the stage's gradients over all copies of the
-            network;
-            "S" start the reduce-scatter: as "A", but each device gets, and keeps, only
-            its own shard of the sum;
+            "A" start the all-reduce of the stage's gradients over all replicas;
+            "S" start the reduce-scatter: as "A", but each device keeps only its own
+            shard of the sum;
             "U" update the stage's weights; after an "S", those of the device's shard;
-            "G" start the gather: each device gets the shards of the parameters that the
-            others have;
+            "G" start the gather of the parameters from the shards of all devices;
             "X" free the stage's parameters, all but the device's own shard.
         stage: the part of the network, counted from 0.
-        microbatch: counted from 0. An `A`, an `S` and a `U` include the gradients of
-            all micro-batches since the stage's last update, and have the number of the
-            last one; so has a `G` after a `U`. A `G` and an `X` around the work on a
-            micro-batch have its number.
+        microbatch: counted from 0. `A`, `S`, `U`, and a `G` after a `U`, include all
+            micro-batches since the stage's last update, and have the last one's number.
     """
 
     kind: str
@@ -185,12 +183,12 @@ class Action(NamedTuple):
 
     @property
     def parts(self) -> tuple["Action", ...]:
-        """The `Action`s that this one consists of: itself."""
+        """This `Action` alone, where an `Overlap` has two."""
         return (self,)
 
     @property
     def alive(self) -> int:
-        """By how many the micro-batches alive on its device grow after it; 0 for an unknown kind."""
+        """By how many its device's alive micro-batches grow after it."""
         rule = RULES.get(self.kind)
         return 0 if rule is None else rule.alive
 
@@ -199,7 +197,7 @@ class Action(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """A forward and a backward that one device runs at once: while one sends, the other computes.
+    """A forward and a backward that one device runs at once: one sends, one computes.
 
     Both begin together and end together. Written `0F5&3B2`. Source: DeepSeek-V3, arXiv
     2412.19437, section 3.2.1.
@@ -221,7 +219,7 @@ class Overlap(NamedTuple):
 
     @property
     def alive(self) -> int:
-        """By how many the micro-batches alive on its device grow after it."""
+        """By how many its device's alive micro-batches grow after it."""
         return self.forward.alive + self.backward.alive
 
     def __str__(self):
@@ -229,7 +227,7 @@ class Overlap(NamedTuple):
 
 
 def parse(word: str, device: int) -> Action | Overlap:
-    """Return the action that `word` stands for; raise `ScheduleError` if it stands for none.
+    """Return the action that `word` stands for; raise `ScheduleError` for no action.
 
     Args:
         word: one action, such as "2F0", or an overlap of two.

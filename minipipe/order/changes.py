@@ -1,4 +1,4 @@
-"""Functions that change a schedule: recomputation, overlaps, copies, all-reduces, updates, ZeRO, segments."""
+"""Functions that change a schedule: recomputation, replicas, updates, segments."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -18,18 +18,18 @@ RECOMPUTE = {"never": "", "always": "+recompute", "except_last": "+recompute exc
 
 
 def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
-    """Return `schedule` with an `R` before each `B` or `I`: the forward again, from the stashed input.
+    """Return `schedule` with an `R` before each `B` or `I`: recompute the forward.
 
     An R needs no gradient, so a device does it while it waits for one.
 
     Args:
         schedule: a `Schedule` without R.
         mode: "always"; "never"; or "except_last", where the last micro-batch of each
-            copy keeps its caches: in GPipe its backward follows at once on the last
+            replica keeps its caches: in GPipe its backward follows at once on the last
             device, so that a recomputation would delay it.
 
-    Source: GPipe, section 2.3; Chen et al.
-    2016, arXiv 1604.06174; torchgpipe's checkpoint="except_last", arXiv 2004.09910.
+    Source: GPipe, section 2.3; Chen et al. 2016, arXiv 1604.06174; torchgpipe's
+    checkpoint="except_last", arXiv 2004.09910.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(with_recompute(gpipe(1, 2), "except_last"))
@@ -58,24 +58,22 @@ def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
 
 
 def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
-    """Return the schedule of `n` copies of the network, each on devices of its own: data parallelism.
+    """Return the schedule of `n` replicas on different devices: data parallelism.
+
+    Each mini-batch then has n `per` micro-batches, and replica c takes `per` of them,
+    from number c `per`. A schedule with several replicas, such as Chimera's, gets n
+    times as many. If it has updates, but no sums, an `A` comes before each `U`.
 
     Args:
-        schedule: the `Schedule` of each copy.
-        n: the number of copies.
-        per: how many micro-batches a copy has of each mini-batch, if the schedule has
-            several mini-batches without a flush; left out, all micro-batches.
-
-    Each mini-batch then has n `per` micro-batches, and copy c takes `per` of them, from
-    number c `per`. A schedule with several copies, such as Chimera's, gets n times as
-    many. If it has updates, but does not sum gradients, an `A` comes before each `U`.
+        schedule: the `Schedule` of each replica.
+        n: the number of replicas.
+        per: how many micro-batches a replica has of each mini-batch, if the schedule
+            has several mini-batches without a flush; left out, all micro-batches.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(in_copies(gpipe(1, 2), 2))
     device 0: 0F0 0F1 0B1 0B0
     device 1: 0F2 0F3 0B3 0B2
-    >>> in_copies(gpipe(1, 2), 2).copy_of
-    (0, 0, 1, 1)
     >>> from ..schedules.asynchronous import pipedream
     >>> print(in_copies(pipedream(1, 2), 2, per=1))
     device 0: 0F0 0B0 0A0 0U0 0F2 0B2 0A2 0U2
@@ -115,15 +113,14 @@ def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
 
 
 def with_all_reduce(schedule: Schedule) -> Schedule:
-    """Return `schedule` with an `A` for each stage of each copy: sums travel while other stages compute.
+    """Return `schedule` with an `A` for each stage: sums travel during backwards.
 
         device 0: ... 1B3 1B2 0B3 0B2    becomes    ... 1B3 1B2 1A3 0B3 0B2 0A3
 
     Each A comes as early as it can: right after the stage's last backward, or after the
-    A of a later stage. All devices take the A from the last stage to the first: with
-    one order they never wait for each other in a circle, and backwards end in that
-    order anyway. A schedule with A, U or faults is refused. Source: Li et al. 2020,
-    arXiv 2006.15704, section 3.2.
+    A of a later stage. All devices take the A from the last stage to the first: in one
+    order, they never wait for each other in a circle. A schedule with A, U or faults is
+    refused. Source: Li et al. 2020, arXiv 2006.15704, section 3.2.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> print(with_all_reduce(in_copies(gpipe(1, 2), 2)))
@@ -145,13 +142,12 @@ def with_all_reduce(schedule: Schedule) -> Schedule:
 
 
 def with_updates(schedule: Schedule) -> Schedule:
-    """Return `schedule` with a `U` for each stage of each copy, so that it updates the weights itself.
+    """Return `schedule` with a `U` for each stage, which updates its weights.
 
-    Each U comes right after the stage's last backward. With all-reduces, a device has
-    its updates at the end: an update waits for its sum, and all actions after the
-    update would wait, too. If copies of a stage are on several devices, and there are no
-    all-reduces, `with_all_reduce` adds them first. A schedule with U or faults is
-    refused.
+    Each U comes right after the stage's last backward. With all-reduces, which are
+    added if replicas of a stage are on several devices, updates come at the end: an
+    update waits for its sum, and all actions after it would, too. A schedule with U or
+    faults is refused.
 
     >>> from ..schedules.one_stage_each import one_f_one_b
     >>> print(with_updates(one_f_one_b(2, 2)))
@@ -174,13 +170,13 @@ def with_updates(schedule: Schedule) -> Schedule:
 
 
 def refuse(schedule: Schedule, kind: str, why: str) -> None:
-    """Raise `ValueError` if the schedule has actions of this kind."""
+    """Raise `ValueError`, which says `why`, if `schedule` has actions of `kind`."""
     if kind in checked_schedule(schedule).kinds:
         raise ValueError(f"the schedule {schedule.name!r} {why}")
 
 
 def _last_gradients(schedule, device):
-    """Return {stage: (position of the action that completes its gradients, its largest micro-batch)}."""
+    """Return {stage: (position of its last gradient, largest micro-batch)}."""
     found = {}
     for position, action in enumerate(schedule.devices[device]):
         for kind, stage, microbatch in action.parts:
@@ -191,25 +187,25 @@ def _last_gradients(schedule, device):
 
 
 def _with(order, additions):
-    """Return `order` with each action of `additions`, pairs (position, action), after its position."""
-    behind = [[] for _ in order]
+    """Return `order` with each of the pairs (position, action) after its position."""
+    after = [[] for _ in order]
     for position, action in additions:
-        behind[position].append(action)
-    return tuple(step for action, more in zip(order, behind) for step in (action, *more))
+        after[position].append(action)
+    return tuple(step for action, more in zip(order, after) for step in (action, *more))
 
 
-# Orders in which each copy of the network has a shard of gradients and parameters: ZeRO.
+# Orders in which each replica has a shard of gradients and parameters: ZeRO.
 
 def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
-    """Return `schedule` with the actions of ZeRO 1, 2 or 3: each copy updates a shard of a stage.
+    """Return `schedule` with ZeRO's actions: each replica updates a shard of a stage.
 
-        S   reduce-scatter: each device gets the sum of its own shard of the gradients, drops the others
+        S   reduce-scatter: each device gets the sum of its shard of the gradients
         U   updates this shard; the optimizer has no state for the others
         G   gather: each device gets the shards of the parameters that the others have
         X   free: each device keeps only its own shard of the parameters
 
     Args:
-        schedule: a `Schedule` of several copies.
+        schedule: a `Schedule` of several replicas.
         level: 1: all S come after the device's last backward; until then a device keeps
             all its gradients.
             2: each S comes as early as the A of `with_all_reduce`; a device keeps a
@@ -221,11 +217,11 @@ def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
             travels meanwhile. The device then has all parameters of that many more
             stages at once.
 
-    Each of N copies sends 2 (N - 1)/N of a stage's parameters with level 1 or 2, as in
-    an all-reduce. With level 3 it sends (2 n + 1) (N - 1)/N of them, for the n
-    micro-batches of a copy. A schedule with A, S, U or faults is refused; with level 3,
-    also one whose copies have unequal work. Sources: Rajbhandari et al. 2020, arXiv
-    1910.02054; Zhao et al. 2023, arXiv 2304.11277.
+    Each of N replicas sends 2 (N - 1)/N of a stage's parameters with level 1 or 2, as
+    in an all-reduce. With level 3 it sends (2 n + 1) (N - 1)/N of them, for the n
+    micro-batches of a replica. A schedule with A, S, U or faults is refused; with level
+    3, also one whose replicas have unequal work. Sources: Rajbhandari et al. 2020,
+    arXiv 1910.02054; Zhao et al. 2023, arXiv 2304.11277.
 
     >>> from ..schedules.one_stage_each import data_parallel
     >>> two = data_parallel(2, 2, stages=2)
@@ -257,7 +253,7 @@ def with_zero(schedule: Schedule, level: int, prefetch: int = 1) -> Schedule:
 
 
 def _in_parts(order, prefetch):
-    """Return `order` with a `G` before and an `X` after each piece of work on a stage and a micro-batch.
+    """Return `order` with a `G` before and an `X` after each piece of work on a stage.
 
     A piece is a forward, or all actions of a backward that follow each other: 0R0 0B0,
     or 0I0 0W0.
@@ -270,36 +266,35 @@ def _in_parts(order, prefetch):
                 last[2] = position
             else:
                 pieces.append([(stage, i), position, position, kind])
-    before, behind = [[[] for _ in order] for _ in range(2)]
+    before, after = [[[] for _ in order] for _ in range(2)]
     free_from: dict = {}  # stage -> the position after which its last piece of work has freed it
     for number, ((stage, i), _, last, _) in enumerate(pieces):
         # a G must not come before the X of the stage's last piece, which would free the gathered parameters
         early = pieces[max(0, number - prefetch)][1]
         before[max(early, free_from.get(stage, -1) + 1)].append(Action("G", stage, i))
-        behind[last].append(Action("X", stage, i))
+        after[last].append(Action("X", stage, i))
         free_from[stage] = last
     return list(chain(*(
-        (*gathers, action, *frees) for gathers, action, frees in zip(before, order, behind)
+        (*gathers, action, *frees) for gathers, action, frees in zip(before, order, after)
     )))
 
 
 # Recomputation in smaller pieces: a device's stage cut into several.
 
 def in_segments(schedule: Schedule, n: int | Sequence[int]) -> Schedule:
-    """Return `schedule` with each stage cut into `n` consecutive ones, which do its work on its device.
+    """Return `schedule` with each stage cut into `n` consecutive ones on its device.
 
         device 0: F0 ... B0    becomes, for n = 2,    0F0 1F0 ... 1B0 0B0
 
     With recomputation, a device then keeps the input of each segment, and the caches of
     one segment at a time. For a micro-batch and a stage of L equal layers that is about
     n + L / n times the size of a layer, instead of L; it is least for n = sqrt(L). Each
-    segment has its own all-reduce and update.
+    segment has its own all-reduce and update. Source: Chen et al. 2016, arXiv
+    1604.06174, section 4.
 
     Args:
         schedule: the `Schedule` with whole stages.
         n: a number, or a list with one for each stage.
-
-    Source: Chen et al. 2016, arXiv 1604.06174, section 4.
 
     >>> from .changes import with_recompute
     >>> from ..schedules.one_stage_each import gpipe
@@ -321,11 +316,11 @@ def in_segments(schedule: Schedule, n: int | Sequence[int]) -> Schedule:
 def costs_in_segments(
     costs: Costs, schedule: Schedule, n: int | Sequence[int], shards: int = 1
 ) -> Costs:
-    """Return the `Costs` of the stages that `in_segments` makes: equal shares of each whole stage's.
+    """Return the `Costs` of the stages that `in_segments` makes, equal shares.
 
     The last segment of a stage sends the message of the stage, the others send to their
-    own device. A tick stands for the same `share` of the network as before, with
-    `shards` devices for each of the schedule. `n` is as for `in_segments`.
+    own device. A tick is the same `share` of the network as before, with `shards`
+    devices for each of the schedule. `n` is as for `in_segments`.
 
     >>> from ..schedules.one_stage_each import gpipe
     >>> costs = costs_in_segments(Costs(F=[2, 3], B=4, message_bytes=8), gpipe(2, 1), [1, 2])
@@ -359,7 +354,7 @@ def _for_each_stage(n, n_stages):
 
 
 def _segments(action, segments):
-    """Return the actions of the segments; for an overlap, the first segments of both overlap, and so on."""
+    """Return an action of each segment; of an overlap, the first of both, and so on."""
     if action.kind == "F&B":
         pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
         return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]

@@ -33,7 +33,7 @@ def divide_exactly(whole: Any, n: int) -> Any:
 
 
 def adds_up_in_floats(number: Any) -> bool:
-    """Tell whether 2**23 numbers like this one add up in floats without rounding.
+    """Tell whether 2**23 numbers like `number` add up in floats without rounding.
 
     Multiples of 1/1024 below 2**20 do: their sum is one of 2**53 multiples of 1/1024.
     """
@@ -41,7 +41,7 @@ def adds_up_in_floats(number: Any) -> bool:
 
 
 def as_float(number: Any) -> Any:
-    """Return a `Fraction` as the equal float if `adds_up_in_floats`; other numbers are unchanged.
+    """Return a `Fraction` as the equal float if `adds_up_in_floats`, else `number`.
 
     >>> as_float(Fraction(51, 2)), as_float(Fraction(1, 3)), as_float(4)
     (25.5, Fraction(1, 3), 4)
@@ -54,8 +54,7 @@ def as_float(number: Any) -> Any:
 def check_sizes(devices: int, microbatches: int, v: int = 1) -> list[int]:
     """Return [devices, microbatches, v] as Python numbers.
 
-    Raise `ValueError` for sizes that are not whole numbers of at least 1, or that make
-    too many actions.
+    Raise `ValueError` unless they are whole, at least 1, and make few enough actions.
     """
     named = {"devices": devices, "microbatches": microbatches, "v": v}
     sizes = [whole_number(name, size, 1) for name, size in named.items()]
@@ -73,7 +72,7 @@ def check_number_of_actions(n: int) -> None:
 
 
 def one_for_each(name: str, value: Any, what: str, n: int, of: str) -> list:
-    """Return `value`, one number for all or one for each, as a list of n; raise `ValueError` otherwise.
+    """Return `value`, one number for all or one for each, as a list of `n`.
 
     Args:
         name, what, of: for the error: the argument, its numbers, and what each is for.
@@ -91,14 +90,13 @@ def one_for_each(name: str, value: Any, what: str, n: int, of: str) -> list:
 def limits_of(
     most_alive: float | Sequence[float] | None, stages_on: Sequence[int], microbatches: int
 ) -> list[int]:
-    """Return for each device the pairs (stage, micro-batch) whose activations it can keep.
+    """Return the pairs (stage, micro-batch) whose activations each device can keep.
 
     Args:
-        most_alive: the micro-batches that it can keep, of all its stages: one number
-            for all devices, a number for each, or None for no limit.
-        stages_on: how many stages each device has. The backward of a micro-batch begins
-            after the last of its forwards, so a device needs room for all of its
-            stages; `ValueError` for less.
+        most_alive: the micro-batches that it can keep: one number for all devices, a
+            number for each, or None for no limit. The backward of a micro-batch begins
+            after the last of its forwards, so less than 1 is a `ValueError`.
+        stages_on: how many stages each device has.
         microbatches: M, the number of all micro-batches.
 
     >>> limits_of(2.5, [1, 2], microbatches=8)
@@ -121,37 +119,34 @@ NO_COSTS = ("unit", "share", "by")  # fields of `Costs` that tell what the costs
 
 @dataclass(frozen=True)
 class Costs:
-    """Ticks of each kind of action: a number for a device's share of the network, or a list.
+    """Ticks of each kind of action: a number for a device's share of work, or a list.
 
     A number is divided evenly among the stages of a device: F=1 means that each device
-    takes a tick for a forward, be it one stage or three of a third of a tick each. Whole
-    numbers and fractions are divided exactly.
+    takes a tick for a forward, be it one stage or three of a third of a tick each.
+    Whole numbers and fractions are divided exactly.
 
     Args:
         F, B: forward and backward. B left out is I + W where both are given, else 2.
-        R: recompute; left out, it is F, since a recompute is a forward again.
+        R: recompute; left out, it is F.
         I, W: the halves of a backward; left out, each is B / 2. If one is given, the
             other is the rest of B.
-        FB: a forward and a backward that overlap, by the forward's stage; left out, F
-            of the one stage plus B of the other, so that the overlap saves nothing.
-        A: the all-reduce of a stage's gradients over all copies, on the communication
-            lane; left out, it is 0.
-        U: an update; left out, it is 0.
+        FB: a forward and a backward that overlap, by the forward's stage; left out,
+            F + B, so that the overlap saves nothing.
+        A: the all-reduce of a stage's gradients over all replicas, on the communication
+            lane; left out, 0. An S and a G take the time of their messages.
+        U: an update; left out, 0. A and U matter only where the order has such actions.
         message_bytes: the bytes that a stage sends to the next one for each
             micro-batch; the gradient that comes back has the same size. A number is for
-            each stage, however many a device has. Only simulations need it: in a run
-            with arrays, a message has the size of its arrays.
+            each stage, however many a device has. In a run with arrays, a message has
+            the size of its arrays instead.
         unit: the unit of all costs, and of the trace, "ticks" or "seconds".
         share: the share of the forward of the whole network that a device does in one
             tick, see `Trace.tick_is`. Left out, it follows from F, if F is a number:
             F = 1 on 4 devices is 1/4.
         by: "stage": a list has the ticks of each stage. "device": a list has the ticks
             of each device for its share of the network, so that a device can be slow
-            even if copies of a stage are on two devices. message_bytes are always by
+            even if replicas of a stage are on two devices. message_bytes are always by
             stage.
-
-    A and U matter only where the order has such actions: `with_all_reduce` and
-    `with_updates` add them. An S and a G take the time of their messages.
 
     >>> Costs.from_text("F=1,B=2.5").table([1, 1])["I"]         # two devices with a stage each
     [1.25, 1.25]
@@ -191,7 +186,7 @@ class Costs:
 
     @classmethod
     def from_text(cls, text: str) -> Costs:
-        """Return the costs in a text, such as "F=1,B=2", or "F=1/1/3" for a list; "by=device" is possible."""
+        """Return the costs in `text`, such as "F=1,B=2" or "F=1/1/3,by=device"."""
         names = [each.name for each in fields(cls) if each.name not in ("unit", "share")]
         costs: dict[str, Any] = {}
         for part in checked_name("costs", text).split(","):
@@ -209,22 +204,24 @@ class Costs:
             costs[name] = numbers[0] if len(numbers) == 1 else numbers
         return cls(**costs)
 
-    def table(self, sharing: Iterable[int], beside: Iterable[float] = ()) -> dict[str, list]:
-        """Return {kind: its ticks on each stage}; raise `ValueError` for ticks that a clock cannot keep.
+    def table(self, sharing: Iterable[int], others: Iterable[float] = ()) -> dict[str, list]:
+        """Return {kind: its ticks on each stage}.
+
+        Raise `ValueError` for ticks that a clock cannot keep.
 
         Args:
             sharing: for each stage, how many stages share its device,
                 `Schedule.sharing`.
-            beside: the times of links, which will be added to ticks. If a cost or a
+            others: the times of links, which will be added to ticks. If a cost or a
                 time needs thirds, or is a `Fraction`, all ticks stay fractions;
                 otherwise they are floats, which are quicker, and as exact.
         """
-        key, tables = (tuple(sharing), frozenset(beside)), vars(self)["_tables"]
+        key, tables = (tuple(sharing), frozenset(others)), vars(self)["_tables"]
         if key not in tables:
             tables[key] = self._table(*key)
         return dict(tables[key])
 
-    def _table(self, sharing, beside):
+    def _table(self, sharing, others):
         table, n_stages = {}, len(sharing)
         for kind in ("F", "B", "R", "I", "W", "FB", "A", "U"):
             cost = getattr(self, kind)
@@ -238,37 +235,36 @@ class Costs:
             W = _difference("W = B - I", B, I)
         table = {"R": table["F"]} | table | {"I": I, "W": W}
         given = [cost for kind in table for cost in _as_list(getattr(self, kind))]
-        are_exact = all(map(adds_up_in_floats, chain(*table.values(), beside)))  # sums of them as floats
+        are_exact = all(map(adds_up_in_floats, chain(*table.values(), others)))  # sums of them as floats
         if not are_exact or any(isinstance(number, Fraction) for number in given):
             return table
         return {kind: list(map(as_float, ticks)) for kind, ticks in table.items()}
 
     def duration(
-        self, schedule: Schedule, beside: Iterable[float] = ()
+        self, schedule: Schedule, others: Iterable[float] = ()
     ) -> Callable[[Action | Overlap], Any]:
-        """Return a function from an `Action` or `Overlap` to its ticks, which a run calls for each action.
+        """Return a function from an action to its ticks, which a run calls.
 
         Args:
             schedule: the `Schedule` of the actions.
-            beside: as for `table`.
+            others: as for `table`.
         """
         free: dict[str, list] = {kind: [0] * schedule.n_stages for kind in CLOSING}
         # not a closure: a network that has run can be pickled
         if self.by == "stage":
-            return partial(_action_ticks, free | self.table(schedule.sharing, beside))
+            return partial(_action_ticks, free | self.table(schedule.sharing, others))
         tables = []
         for placement in schedule.placements:
             sharing = [1 if device is None else schedule.stages_on[device] for device in placement]
             costs = self.by_stage(placement, schedule.stages_on)
-            tables.append(free | costs.table(sharing, beside))
+            tables.append(free | costs.table(sharing, others))
         return partial(_ticks_in_copies, tables, schedule.copies)
 
     def by_stage(self, placement: Sequence[int | None], stages_on: Sequence[int]) -> Costs:
         """Return the same costs with lists by stage.
 
         Args:
-            placement: for each stage, its device; None for a stage that an order with
-                faults leaves out.
+            placement: for each stage, its device; None in an order with faults.
             stages_on: for each device, how many stages share it.
 
         >>> Costs(F=[2, 6], B=2, by="device").by_stage([0, 1, 1, 0], [2, 2]).F
@@ -289,10 +285,10 @@ class Costs:
         return {name: getattr(self, name) for name in names if hasattr(getattr(self, name), "__len__")}
 
     def tick_of(self, sharing: Iterable[int], samples: Any = None, shards: int = 1) -> OneTick | None:
-        """Return what a tick is, a `OneTick`; None for seconds, and for a list F without `share`.
+        """Return what a tick is; None for seconds, and for a list F without `share`.
 
         Args:
-            sharing: as for `table`. Devices that are equally fast have equal shares.
+            sharing: as for `table`. Equally fast devices have equal shares.
             samples: the samples of a micro-batch, or None.
             shards: how many devices share the work inside each layer.
 
@@ -308,7 +304,7 @@ class Costs:
         return OneTick(1 / (F * n_devices), samples, F)
 
     def even(self, sharing: Iterable[int]) -> Costs | None:
-        """Return costs with the same total work, divided evenly among the devices; None if it is so already.
+        """Return costs with the same work on each device; None if it is so already.
 
         Args:
             sharing: as for `table`.
@@ -324,7 +320,7 @@ class Costs:
         return replace(self, **means)
 
     def bytes_sent(self, stages: int) -> list:
-        """Return for each of the `stages` stages the bytes of the message to the next one."""
+        """Return for each of the `stages` the bytes of its message to the next one."""
         return _per_stage("message_bytes", self.message_bytes, stages, may_be_0=True, unit="bytes")
 
 
@@ -353,7 +349,7 @@ def checked_costs(costs: Any) -> Costs:
 
 
 def _exact(number):
-    """Return a number as a `Fraction`: a float as the decimal fraction that it prints as."""
+    """Return a number as a `Fraction`: a float as the decimal that it prints as."""
     return Fraction(number if isinstance(number, Rational) else repr(number))
 
 
@@ -362,24 +358,19 @@ def _as_list(cost):
 
 
 def _whole_backward(I, W):
-    """Return B as the sum of its two halves, I + W, or 2 unless both are given.
+    """Return B = I + W, or 2 unless both are given.
 
-    Raise `ValueError` for a number and a list. Lists of two lengths, and halves that are
-    not numbers, are refused where the halves are used.
+    Halves that do not fit each other are refused where they are used.
     """
     if I is None or W is None:
         return 2
-    lists = [half for half in (I, W) if isinstance(half, list)]
-    if len(lists) == 1:
-        raise ValueError(
-            f"I={shown(I)} and W={shown(W)}: one is for a device, the other stage by stage: give both in one "
-            "form, or B, too"
-        )
-    pairs = list(zip(I, W)) if lists and len(I) == len(W) else [(I, W)]
-    if any(python_number(half) is None for pair in pairs for half in pair):
+    if isinstance(I, list) != isinstance(W, list):
+        raise ValueError(f"I={shown(I)} and W={shown(W)}: give two lists, two numbers, or B, too")
+    pairs = list(zip(_as_list(I), _as_list(W)))
+    if len(_as_list(I)) != len(_as_list(W)) or None in map(python_number, chain(*pairs)):
         return 2
     whole = [i + w for i, w in pairs]
-    return whole if lists else whole[0]
+    return whole if isinstance(I, list) else whole[0]
 
 
 def _difference(name, whole, half):

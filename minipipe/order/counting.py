@@ -1,4 +1,4 @@
-"""Counts of a schedule, or of the trace of its run: micro-batches alive, staleness, versions."""
+"""Counts of a schedule, or of its trace: micro-batches alive, staleness, versions."""
 
 from collections import Counter
 from itertools import accumulate
@@ -10,12 +10,15 @@ from .schedule import Schedule, checked_schedule
 
 
 def alive_microbatches(trace: Trace, device: int) -> list[tuple[float, float]]:
-    """Return how many micro-batches are alive on a device: [(tick, number)], each valid until the next.
+    """Return [(tick, number of micro-batches alive on `device` from then on)].
 
-    A micro-batch is alive on a device from the start of its forward to the end of its
-    backward, or of its W if the backward is in halves: during this time the device must
-    keep its activations. Of n stages on a device, each counts 1/n. An action of several
-    spans begins with the first of them and ends with the last.
+    A micro-batch is alive from the start of its forward to the end of its backward, or
+    of its W: meanwhile the device keeps its activations. Of n stages on a device, each
+    counts 1/n. An action of several spans lasts from the first of them to the last.
+
+    Args:
+        trace: the `Trace` of a run.
+        device: the number of the device.
     """
     starts: dict = {}
     ends: dict = {}
@@ -37,7 +40,7 @@ def alive_microbatches(trace: Trace, device: int) -> list[tuple[float, float]]:
 
 
 def peak_microbatches(trace: Trace) -> list[float]:
-    """Return for each device the most micro-batches alive at once, as `alive_microbatches` counts them.
+    """Return for each device of `trace` the most micro-batches alive at once.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import build
@@ -49,7 +52,7 @@ def peak_microbatches(trace: Trace) -> list[float]:
 
 
 def updates(schedule: Schedule) -> list[tuple[int, int, int, list[int]]]:
-    """Return rows (device, stage, micro-batch of the `U`, the micro-batches whose gradients it applies)."""
+    """Return (device, stage, micro-batch, those applied) of each U of `schedule`."""
     rows = []
     without_update: dict[tuple[int, int], list[int]] = {}
     for device, part, _ in schedule.walk() if "U" in schedule.kinds else ():
@@ -62,11 +65,11 @@ def updates(schedule: Schedule) -> list[tuple[int, int, int, list[int]]]:
 
 
 def staleness(schedule: Schedule) -> list[list[int]]:
-    """Return for each stage and micro-batch by how many updates its gradient is late.
+    """Return for each stage and micro-batch of `schedule` how many updates it is late.
 
-    This is the number of updates of the stage before the one that applies this
-    gradient, less those in the weights that the gradient was computed with: 0
-    everywhere in a synchronous schedule. `ScheduleError` for a schedule with faults.
+    This is the number of updates of the stage before the one that applies the gradient,
+    less those in the weights that the gradient was computed with: 0 everywhere in a
+    synchronous schedule. `ScheduleError` for a schedule with faults.
 
     >>> from ..schedules.asynchronous import pipedream
     >>> [stage[-1] for stage in staleness(pipedream(4, 8))]
@@ -81,10 +84,10 @@ def staleness(schedule: Schedule) -> list[list[int]]:
 
 
 def peak_versions(schedule: Schedule) -> list[int]:
-    """Return for each stage the most versions of its weights that it must keep at once.
+    """Return for each stage of `schedule` the most versions of weights kept at once.
 
     A version is needed from the update that makes it, at least until the next one, to
-    the last backward that uses it. Raises what `staleness` does.
+    the last backward that uses it. `ScheduleError` for a schedule with faults.
 
     >>> from ..schedules.asynchronous import pipedream, pipedream_2bw
     >>> peak_versions(pipedream(4, 8)), peak_versions(pipedream_2bw(4, 16))

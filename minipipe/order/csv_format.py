@@ -1,11 +1,12 @@
-"""A schedule as the table that PyTorch reads and writes: one row per rank, one cell per time step.
+"""A schedule as the table that PyTorch reads and writes: a row per rank.
 
 PyTorch 2.13 loads it with `_PipelineScheduleRuntime(...)._load_csv(path)`, and writes
-one with `_dump_csv(path, format="compute_only")`. An empty cell is a bubble; two
-actions that overlap share a cell:
+one with `_dump_csv(path, format="compute_only")`. A cell is a time step, an empty one
+a bubble; two actions that overlap share a cell, as the forward 0F5 and the backward
+3B2 in (0F5;3B2)OVERLAP_F_B:
 
     0F0,0F1,,0B0,,0B1
-    ,1F0,1B0,1F1,1B1,           (0F5;3B2)OVERLAP_F_B would be the forward 0F5 with the backward 3B2
+    ,1F0,1B0,1F1,1B1,
 """
 
 from __future__ import annotations
@@ -31,12 +32,9 @@ EXPECTED = (
     "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
     "for a bubble"
 )
-FOREIGN = {  # kind that PyTorch lacks -> (what a schedule with it does, the remedy)
-    "R": (
-        "recomputes",
-        "export it without, and recompute inside PyTorch's stages, with torch.utils.checkpoint",
-    ),
-    "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
+FOREIGN = {  # kind that PyTorch lacks -> what a schedule with it does, and the remedy
+    "R": "recomputes ({}): export it without, and recompute in PyTorch's stages, by torch.utils.checkpoint",
+    "U": "updates weights on the way ({}): PyTorch's schedules are synchronous, so export one of those",
 }
 MOST_CHARACTERS = 16_000_000  # in a file: its table takes up to 2.5 GB of memory
 ACTION = re.compile(r"\d{1,9}[FBIW]\d{1,9}", re.ASCII)
@@ -44,18 +42,17 @@ COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|RED
 
 
 def table_text(schedule: Schedule) -> str:
-    """Return the table of a schedule without faults; raise `ScheduleError` for actions that PyTorch lacks.
+    """Return the table of a schedule without faults, less what closes a mini-batch.
 
-    All-reduces and updates at the end of a mini-batch are left out.
+    Raise `ScheduleError` for actions that PyTorch lacks.
+
+    Args:
+        schedule: the `Schedule`.
     """
     foreign = "R" if "R" in schedule.kinds else "U"
     if foreign != "U" or schedule.asynchronous:
-        what, remedy = FOREIGN[foreign]
         first = next(part for _, part, _ in schedule.walk() if part.kind == foreign)
-        raise ScheduleError(
-            f"the schedule {schedule.name!r} {what} ({first}), for which PyTorch's table has no cell: "
-            f"{remedy}"
-        )
+        raise ScheduleError(f"the schedule {schedule.name!r} {FOREIGN[foreign].format(first)}")
     if schedule.n_copies > 1:
         warnings.warn(
             f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch has "
@@ -72,10 +69,10 @@ def table_text(schedule: Schedule) -> str:
 
 
 def script_text(schedule: Schedule, costs: Costs, makespan: float) -> str:
-    """Return a script for `torchrun` that runs the table of a schedule in PyTorch, and prints its timeline.
+    """Return a script for `torchrun` that runs the table, and prints its timeline.
 
     Args:
-        schedule: a `Schedule` without faults, of one copy of the network.
+        schedule: a `Schedule` without faults, of one replica.
         costs: the ticks for which stages sleep if the script is asked to.
         makespan: the ticks of the simulated run.
 
@@ -101,17 +98,17 @@ def script_text(schedule: Schedule, costs: Costs, makespan: float) -> str:
 
 
 def time_steps(schedule: Schedule) -> list[list[Action | Overlap | None]]:
-    """Return for each device its actions, with None for each step that it waits; an action takes one step.
+    """Return for each device its actions, one a step, and None where it waits.
 
-    All rows have the same length, without all-reduces and updates. The schedule must
-    have no faults.
+    All rows of `schedule`, which has no faults, have the same length. What closes a
+    mini-batch is left out.
     """
     to_do = [deque(action for action in order if action.kind not in CLOSING) for order in schedule.devices]
     rows: list[list] = [[] for _ in to_do]
     sent: set[tuple[str, int, int]] = set()
 
     def has_heard(part):
-        """Tell whether the message that an action waits for has been sent."""
+        """Tell whether the message that `part` waits for has been sent."""
         kind, stage, i = part
         source = stage - RULES[kind].way
         is_inside = source != stage and 0 <= source < schedule.n_stages
@@ -128,18 +125,16 @@ def time_steps(schedule: Schedule) -> list[list[Action | Overlap | None]]:
 
 
 def read_text(path: str | PathLike) -> str:
-    """Return the text in a file; raise `ScheduleError` if there is none, it is not a text, or too long."""
+    """Return the text of the file `path`; raise `ScheduleError` for no short text."""
     path = Path(path)
+    if not path.is_file():  # reading a pipe could wait for ever
+        raise ScheduleError(
+            f"cannot read {path}: there is no such file; schedule.to_csv(path) writes one"
+            if not path.is_dir() else f"cannot read {path}: it is a folder, name a file in it"
+        )
     try:
-        if path.is_dir():
-            raise ScheduleError(f"cannot read {path}: it is a folder, name a file in it")
-        if not path.is_file():  # reading a pipe could wait for ever
-            there_is = "there is no such file; schedule.to_csv(path) writes one"
-            raise ScheduleError(f"cannot read {path}: {there_is}")
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(MOST_CHARACTERS + 1)
-    except OSError as error:
-        raise ScheduleError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ScheduleError(
             f"{path} is not a text file in UTF-8: save it as one, as schedule.to_csv(path) does"
@@ -152,7 +147,7 @@ def read_text(path: str | PathLike) -> str:
 
 
 def parse_table(text: str) -> tuple[tuple[Action | Overlap, ...], ...]:
-    """Return for each row of `text` a tuple of its actions; raise `ScheduleError` with all wrong cells."""
+    """Return each row's actions of `text`; raise `ScheduleError` for wrong cells."""
     try:
         rows = list(csv.reader(io.StringIO(text.rstrip())))
     except csv.Error as error:

@@ -337,11 +337,7 @@ def _weights_too_new(schedule):
 
 
 def _too_many_alive(schedule, most_alive):
-    try:
-        limits = one_for_each("most_alive", most_alive, "limits", len(schedule.devices), "device")
-    except ValueError as error:
-        yield str(error)
-        return
+    limits = one_for_each("most_alive", most_alive, "limits", len(schedule.devices), "device")
     for device, limit in enumerate(limits):
         kept = 0
         for action in schedule.devices[device]:

@@ -1,4 +1,4 @@
-"""A good schedule for any sizes, costs and memory, found quickly by rules of thumb, without a proof."""
+"""A good schedule for any sizes, costs and memory, by rules, without a proof."""
 
 from __future__ import annotations
 
@@ -25,17 +25,10 @@ class GrowingSchedule:
     """The actions that each device has done so far, and their times.
 
     It computes times without the clock, which needs the orders that are chosen here.
-
-    Args:
-        request: the `Request`, with the ticks of the actions.
-
-    Attributes:
-        orders: for each device, its actions.
-        begun, free: for each device, when its first action began (None: not yet), and
-            when its last one ended.
-        idle: for each device, the ticks that it waited in between.
-        kept, most_kept: for each device, the activations that it keeps now, and has
-            kept at most, in the unit of the request's limits.
+    For each device, `orders` has its actions, `begun` and `free` when its first action
+    began (None: not yet) and its last one ended, `idle` the ticks that it waited in
+    between, and `kept` and `most_kept` the activations that it keeps now, and has kept
+    at most, in the unit of the `limits` of `request`, a `Request`.
     """
 
     def __init__(self, request: Request):
@@ -50,7 +43,7 @@ class GrowingSchedule:
         self._ends = {kind: [not_yet.copy() for _ in request.placement] for kind in request.kinds}
 
     def start(self, action: Action) -> Any:
-        """Return when its device could begin `action`; None if the message that it needs is not sent yet."""
+        """Return when `action` could begin; None without the message it needs."""
         free, source = self.free[self.request.placement[action.stage]], self.source(action)
         if source is None:
             return free
@@ -81,34 +74,32 @@ class GrowingSchedule:
         return self.kept[device] + self.request.keeps["F"] <= self.request.limits[device]
 
     def cost(self) -> Any:
-        """Return the objective: ticks until the last device is free, or the longest device span."""
+        """Return the objective: the makespan, or the longest span of a device."""
         begun = [0] * len(self.free) if self.request.objective == "makespan" else self.begun
         return max(end - begin for begin, end in zip(begun, self.free))
 
     def schedule(self, name: str) -> Schedule:
-        """Return the actions so far as a `Schedule`."""
-        devices = tuple(map(tuple, self.orders))
-        return Schedule(devices, self.request.n_stages, self.request.n_microbatches, name)
+        """Return the actions so far as a `Schedule` called `name`."""
+        orders = tuple(map(tuple, self.orders))
+        return Schedule(orders, self.request.n_stages, self.request.n_microbatches, name)
 
 
 # The times of a given order: as it is, or with each W moved to where its device would wait.
 
 def timed(request: Request, orders: Sequence[Sequence[Any]], allowance: Any = None) -> Any:
-    """Return the `GrowingSchedule` after the `orders`, or None if a device keeps more than its limit.
-
-    Args:
-        request: the `Request`.
-        orders: for each device, its actions, of the kinds of `request`; a schedule
-            without faults.
-        allowance: None: the actions keep their order. Otherwise each W is taken out
-            and put back, the oldest first, where its device would wait: if it fits into
-            the gap, or if without it the device would have waited for more than
-            `allowance` ticks in all since its first action. A W is also put before a
-            forward that finds no room. Those left come at the end.
+    """Return the `GrowingSchedule` after `orders`; None if a device exceeds its limit.
 
     The order on each device is given, so the devices can be taken in any order: each
     goes on until something is missing. Source of the rule: Qi et al. 2023, arXiv
     2401.10241, section 3.1.
+
+    Args:
+        request: the `Request`.
+        orders: for each device, its actions, of the kinds of `request`, without faults.
+        allowance: None: the actions keep their order. Otherwise each W is taken out and
+            put back, the oldest first, where it fits into a gap; where its device would
+            wait for more than `allowance` ticks in all; before a forward that finds no
+            room; or at the end.
     """
     growing, filled = GrowingSchedule(request), allowance is not None
     waiting: dict = {}
@@ -140,7 +131,7 @@ def timed(request: Request, orders: Sequence[Sequence[Any]], allowance: Any = No
 
 
 def _fill(growing, device, action, start, weights, allowance):
-    """Do waiting W before `action`, which could begin at `start`; return when it can begin after them."""
+    """Do W before `action`, which could begin at `start`; return its new start."""
     while weights:
         gap = start - growing.free[device]
         fits = gap >= growing.request.ticks["W"][weights[0].stage]
@@ -157,26 +148,16 @@ def _fill(growing, device, action, start, weights, allowance):
 class _Run:
     """A search that does all actions once, in the order of their starts, by rules.
 
-    Args:
-        request: the `Request`.
-        after_forward, after_backward: the kinds in the order in which a device prefers
-            them after a forward, and after a B or an I.
-        cap: for each stage, by how many micro-batches its forwards may be ahead of its
-            backwards.
-
     Of all actions that can begin, a device takes one that can begin first; of several,
-    one of the preferred kind; of several forwards, the one on the last stage, and of
-    several backwards, the one on the first stage, since these free memory soonest. W is
-    done only where the device would wait.
+    one of the kind that comes first in `after_forward` or `after_backward`, by what it
+    did last; of several forwards, the one on the last stage, and of several backwards,
+    the one on the first stage, since these free memory soonest. W is done only where
+    the device would wait. The forwards of stage s are at most `cap[s]` micro-batches
+    ahead of its backwards.
 
     It always finishes: with several stages on a device, a forward begins only if
     afterwards the micro-batches in flight, oldest first, still find room for all that
     they have to do (Dijkstra's banker's algorithm).
-
-    Attributes:
-        stages: for each device, its stages.
-        done: kind -> for each stage, how many have been done.
-        preferred: for each device, the kinds in the order in which it prefers them now.
     """
 
     def __init__(self, request, after_forward, after_backward, cap):
@@ -216,7 +197,7 @@ class _Run:
         return self.growing.orders
 
     def _candidates(self, device):
-        """Return rows (start, rank by kind, rank by stage, action) that the device could do, best first."""
+        """Return rows (start, rank of kind, rank of stage, action), the best first."""
         found = []
         for stage in self.stages[device]:
             for kind in self.request.kinds:
@@ -228,7 +209,7 @@ class _Run:
         return sorted(found)
 
     def _can_do(self, action):
-        """Tell whether all that `action` needs is done, and whether cap and memory allow a forward."""
+        """Tell whether what `action` needs is done; for a forward, also memory."""
         kind, stage, i = action
         if i >= self.request.n_microbatches or any(self.done[need][stage] <= i for need in self.needs[kind]):
             return False
@@ -238,7 +219,7 @@ class _Run:
         return ahead < self.cap[stage] and self.growing.has_room(self.request.placement[stage])
 
     def _has_room_after(self, stage):
-        """Tell whether all micro-batches could still finish, oldest first, after the stage's next forward.
+        """Tell whether all could finish, oldest first, after a forward of `stage`.
 
         When those before i have finished, the device keeps what later ones have there,
         and needs room for the remaining forwards of i. Other devices keep what they
@@ -264,7 +245,7 @@ OBJECTIVES = ("makespan", "span")
 
 
 class Request(NamedTuple):
-    """The sizes, costs and limits of a schedule that is to be found, all of them checked.
+    """The checked sizes, costs and limits of a schedule that is to be found.
 
     Args:
         placement: the device of each stage.
@@ -272,10 +253,8 @@ class Request(NamedTuple):
         kinds: the kinds of actions, "FB" or "FIW"; the second one sends the gradient
             back, the last one frees activations.
         ticks: kind -> ticks on each stage.
-        keeps: kind -> by how much the kept activations of its device grow after it, in
-            whole numbers.
-        limits: for each device, how much it can keep, in the same unit; each of its
-            stages counts by itself.
+        keeps: kind -> by how much its device's kept activations grow after it.
+        limits: for each device, how much it can keep, in the same whole numbers.
         latency: ticks of a message between two devices.
         objective: what is minimized, one of `OBJECTIVES`.
     """
@@ -295,7 +274,7 @@ class Request(NamedTuple):
         return len(self.placement)
 
     def in_whole_ticks(self) -> tuple[Request, int]:
-        """Return (request, unit): the same times in 1 / unit ticks, all whole, so that nothing is rounded."""
+        """Return (the request in whole 1 / unit ticks, unit), so nothing is rounded."""
         exact = {kind: list(map(Fraction, row)) for kind, row in self.ticks.items()}
         latency = Fraction(self.latency)
         unit = math.lcm(latency.denominator, *(cost.denominator for row in exact.values() for cost in row))
@@ -308,7 +287,12 @@ def request_of(
     latency: float, v: int = 1, placement: Sequence[int] | None = None, kept_for_W: float = 1,
     objective: str = "makespan",
 ) -> Request:
-    """Return these arguments of `greedy_schedule` as a `Request`; raise `ValueError` for wrong ones."""
+    """Return a `Request`; raise `ValueError` for wrong arguments.
+
+    Args:
+        devices, microbatches, costs, most_alive, halves, latency, v, placement,
+            kept_for_W, objective: as for `greedy_schedule`.
+    """
     devices, microbatches, v = check_sizes(devices, microbatches, v)
     latency = real_number("latency", latency, least=0, note=" ticks", clock=True)
     placement = _placement(devices, v, placement)
@@ -349,11 +333,10 @@ NAME_ENDINGS = {"FB": "+whole", "FIW": "+halves"}  # added to a name then
 
 
 def named_schedules(request: Request) -> list[Schedule]:
-    """Return the registered schedules with the placement of `request`, converted to its kinds of actions.
+    """Return the registered schedules of one replica with the placement of `request`.
 
-    Schedules with several copies of the network are left out. If the request has halves,
-    a B becomes an I and a W; if not, an I becomes a B, and its W is left out. Overlaps
-    are split.
+    They are converted to its kinds: a B becomes an I and a W; or an I becomes a B, and
+    its W is left out. Overlaps are split.
     """
     devices = len(request.limits)
     v = request.n_stages // devices
@@ -393,7 +376,7 @@ def greedy_schedule(
     placement: Sequence[int] | None = None, latency: float = 0, kept_for_W: float = 1,
     objective: str = "makespan",
 ) -> Schedule:
-    """Return a good schedule for these stages, costs and memory: the best that rules make or that has a name.
+    """Return a good schedule: the best that rules make or that has a name.
 
     Args:
         devices, microbatches: at least 1 each.
@@ -408,24 +391,23 @@ def greedy_schedule(
         kept_for_W: the share of a micro-batch's activations that a device keeps from
             the end of I to the end of W. In a Transformer's block it is
             32 h / (34 h + 5 a s), with h features, a heads and s tokens.
-        objective: what is minimized: "makespan", or "span", the longest device span,
-            from the start of a device's first action to the end of its last one.
+        objective: what is minimized: "makespan", or "span", the longest span from a
+            device's first action to the end of its last one.
 
     Raises:
         ValueError: an argument is wrong, such as room for less than one micro-batch.
 
-    All schedules with a name that have one copy of the network, these stages and this
-    memory are tried, so none of them is better. Then simple rules make more orders:
-    after a forward a device prefers a backward, or another forward; after a backward
-    the same or the other. A cap keeps the forwards of a stage from running ahead of its
-    backwards by more than n (S - s) / S, rounded up: as 1F1B does on stage s of S,
-    where n = S, and ZB-H2 with n = 2S. Several caps, and no cap, are tried with each
-    rule. With halves, the W of each order are tried in other places, too.
+    All schedules with a name that fit are tried, so none of them is better. Then simple
+    rules make more orders: after a forward a device prefers a backward, or another
+    forward; after a backward the same or the other. The forwards of stage s of S are at
+    most n (S - s) / S, rounded up, ahead of its backwards: in 1F1B, n = S, and in ZB-H2
+    n = 2S. Several n, and no such cap, are tried with each rule. With halves, the W of
+    each order are tried in other places, too (Qi et al. 2023, arXiv 2401.10241, section
+    3.1).
 
     The schedule is called "greedy", or by the name that its order has, with "+halves"
     or "+whole" where the backwards of that order were changed, and "+filled" where its
-    W were moved. Source: Qi et al. 2023, arXiv 2401.10241, section 3.1, has these rules
-    for W, and a search over a few choices.
+    W were moved.
 
     >>> schedule = greedy_schedule(4, 8, most_alive=[4, 3, 2, 1])
     >>> print(schedule)
@@ -441,10 +423,10 @@ def greedy_schedule(
 
 
 def greedy_answer(request: Request) -> tuple[Any, Any]:
-    """Return (schedule, its cost by `request.objective`): the best draft with its W in the best places.
+    """Return (schedule, cost) of the best draft with its W in the best places.
 
-    Of equally good drafts it is the one that keeps the fewest activations on its fullest
-    device, then on all devices together.
+    Of equally good drafts it is the one that keeps the fewest activations on its
+    fullest device, then on all devices of `request` together.
     """
     drafts: list[tuple[str, Any]] = [
         ("greedy", _Run(request, *rules, cap).orders())
@@ -477,7 +459,7 @@ RULES_OF = {
 
 
 def _caps(request):
-    """Return a list of caps: for each stage s of S, n (S - s) / S rounded up, for several n; and no cap."""
+    """Return, for each stage s of S, caps n (S - s) / S for several n, and no cap."""
     n_stages, room = request.n_stages, request.limits[request.placement[0]] // request.keeps["F"]
     most_stages = max(map(request.placement.count, request.placement))
     rooms = range(room - most_stages, room + 1)

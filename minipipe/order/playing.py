@@ -56,10 +56,10 @@ class Stop:
 def play(schedule: "Schedule") -> "Progress | None":
     """Return None if all devices finish with everything done, else the `Progress` so far.
 
-    This needs no clock: the order of each device is given, so *whether* all is done does
-    not depend on *when*, and every schedule is played before it is run. Each device
-    goes on until something is missing, and is tried again once that is done. Takes time
-    in proportion to the number of actions.
+    This needs no clock: the order of each device is given, so *whether* all is done
+    does not depend on *when*, and every schedule is played before it is run. Each
+    device goes on until something is missing, and is tried again once that is done.
+    Takes time in proportion to the number of actions.
     """
     progress = Progress(schedule)
     ready = list(range(len(schedule.devices)))

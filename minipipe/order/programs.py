@@ -34,23 +34,20 @@ class Wires:
     Args:
         schedule: a `Schedule` without faults.
         skips: (name, stage where it begins, stage where it ends) of each skip
-            connection from one stage to another: the output of a Fork travels to its
-            Join in addition to A, and its gradient travels back in addition to dA.
+            connection: the output of a Fork travels to its Join in addition to A, and
+            its gradient travels back in addition to dA.
         ranks: for each device of the schedule, its number on the cluster; left out, the
             same. With T shards there are T `Wires`, each with its own ranks.
 
     Attributes:
-        placements: for each copy of the network, the device of each stage on the cluster.
+        placements: for each replica, the device of each stage on the cluster.
 
     >>> from .actions import Action
     >>> from ..schedules import gpipe
     >>> wires = Wires(gpipe(4, 2), skips=[("s", 0, 2)])
-    >>> waits_for, _ = wires.ends(Action("F", 2, 1))
-    >>> waits_for
-    [('', 'F', 1, 1), ('s', 'F', 0, 0)]
-    >>> _, sends = wires.ends(Action("I", 2, 1))
-    >>> sends
-    [('', 'B', 1, 1), ('s', 'B', 0, 0)]
+    >>> waits_for, sends = wires.ends(Action("I", 2, 1))
+    >>> waits_for, sends
+    ([('', 'B', 3, 3)], [('', 'B', 1, 1), ('s', 'B', 0, 0)])
     """
 
     def __init__(
@@ -67,27 +64,27 @@ class Wires:
         for stage, device in chain(*map(enumerate, self.placements)):
             self._stages_on.setdefault(device, set()).add(stage)
         self._copy_of = schedule.copy_of or [0] * schedule.n_microbatches
-        self._ends = [_ends(placement, skips) for placement in self.placements]  # in each copy of the network
+        self._ends = [_ends(placement, skips) for placement in self.placements]  # in each replica
 
     def ends(self, part: Action) -> tuple[list, list]:
-        """Return two lists of rows: the messages that `part` waits for, and those that it sends.
+        """Return the messages that `part` waits for, and those that it sends.
 
-        A row is (name, kind of the message, the other stage, its device).
+        A message is (name, kind of the message, the other stage, its device).
         """
         kind, stage, i = part
         return self._ends[self._copy_of[i]][kind][stage]
 
     def stages_on(self, device: int) -> list[int]:
-        """Return the stages of which a device on the cluster has a copy, in order."""
+        """Return the stages that a `device` on the cluster has, in order."""
         return sorted(self._stages_on.get(device, ()))
 
     def holders(self, stage: int) -> list[int]:
-        """Return the devices on the cluster that have a copy of the stage, in the order of the copies."""
+        """Return the devices that have the `stage`, in the order of the replicas."""
         placed = dict.fromkeys(placement[stage] for placement in self.placements)
         return [device for device in placed if device is not None]
 
     def group(self, stage: int, device: int) -> Group | None:
-        """Return the `Group` of `device` and all others with a copy of the stage; None without others."""
+        """Return the `Group` of `device` in the holders of `stage`; None if alone."""
         devices = self.holders(stage)
         if len(devices) == 1:
             return None
@@ -95,34 +92,16 @@ class Wires:
         return Group(devices.index(device), devices, f"stage {stage}: ", stays=True)
 
     def device(self, stage: int, microbatch: int) -> int:
-        """Return the device on the cluster that has the stage in the copy of this micro-batch."""
+        """Return the device of `stage` in the replica of this `microbatch`."""
         return self.placements[self._copy_of[microbatch]][stage]
 
 
-def skips_across_stages(
-    skips: dict[str, tuple[int, int]], places: Sequence[tuple[int, int]]
-) -> list[tuple[str, int, int]]:
-    """Return (name, stage of its Fork, stage of its Join) of each skip connection between two stages.
-
-    Args:
-        skips: {name: the indices of its Fork and its Join in the network}.
-        places: for each layer of the network its (stage, index there).
-    """
-    ends = [(name, places[fork][0], places[join][0]) for name, (fork, join) in skips.items()]
-    return [(name, begin, end) for name, begin, end in ends if begin != end]
-
-
 def _ends(placement, skips):
-    """Return what each kind of action waits for and sends: {kind: [(waits_for, sends) of each stage]}.
-
-    Both are lists of rows (name, kind of the message, the other stage, its device).
-
-    Args:
-        placement: the device of each stage.
-    """
+    """Return {kind: [(messages it waits for, those it sends) on each stage]}."""
     stages = range(len(placement))
     ends: dict = {kind: [([], []) for _ in stages] for kind in RULES}
-    connections = [(MAIN, stage, stage + 1) for stage in stages[:-1]] + list(skips)
+    connections = [(MAIN, stage, stage + 1) for stage in stages[:-1]]
+    connections += [(name, begin, end) for name, begin, end in skips if begin != end]
     for kind, rule in RULES.items():
         for name, begin, end in connections if rule.way else ():
             if None in (placement[begin], placement[end]):  # an order with faults leaves this stage out
@@ -138,14 +117,13 @@ def _ends(placement, skips):
 # The end of a mini-batch on a device: sums over copies of a stage and over tied layers, then updates.
 
 class Closing:
-    """The times at which a device sums, updates and gathers: where its order says so, or at its end.
+    """The times at which a device sums, updates and gathers, in or after its order.
 
     The stage does the exchanges, by its programs `all_reduce`, `reduce_scatter` and
     `gather`.
 
     Args:
-        wires: the `Wires` of the `Schedule`, which may have all-reduces and updates in
-            its order, or leave them to its end.
+        wires: the `Wires` of the `Schedule`.
         device: the number of this one in the schedule.
         stages: {(stage, device): the stage there}; empty in a run without numbers.
         sum_tied: a function (device) -> program, which sums the gradients of tied
@@ -179,7 +157,7 @@ class Closing:
         self._over: set[str] = set()  # the names of sums that this device knows to be complete
 
     def around(self, perform: Callable[..., Program]) -> Callable[..., Program]:
-        """Return `perform`, as `program` takes it, extended by the actions that close a mini-batch.
+        """Return `perform`, as `program` takes it, with the closing actions.
 
         An `A`, an `S` and a `G` only start an exchange. A `U` first waits for the sums
         that it applies; an action that needs all parameters waits for their gather.
@@ -206,7 +184,7 @@ class Closing:
         return perform_any
 
     def communicate(self) -> Program:
-        """A program for the communication lane: do the exchanges, in the order in which they are started."""
+        """A program: do the exchanges in the order in which they are started."""
         for action, name in self._started:
             yield Receive(f"the start of {name}", self._device)
             yield from self._exchange(*action)
@@ -217,7 +195,7 @@ class Closing:
                 yield Send(f"the end of {name}", None, self._device)
 
     def close(self) -> Program:
-        """A program: do the sums that the order has left to the end of the mini-batch."""
+        """A program: do the sums that the order leaves to the end of the mini-batch."""
         if not self._has_sums and not self._has_U:
             for stage in self._stages:
                 yield from self._exchange("A", stage, self._last)
@@ -226,14 +204,14 @@ class Closing:
         yield from self._exchange_tied()
 
     def _wait_for(self, sums):
-        """Wait until these sums are complete. A sum that was waited for before is skipped."""
+        """Wait until these sums are complete; skip those waited for before."""
         for action in sums:
             if _end(action) not in self._over:
                 self._over.add(_end(action))
                 yield Receive(_end(action), self._device)
 
     def _exchange(self, kind, stage, i):
-        """A program: do an `A`, `S` or `G` of a stage with the other devices that have a copy of it."""
+        """A program: do an `A`, `S` or `G` of a stage in the stage's group."""
         group, own = self._groups[stage], self._stages[stage]
         # all devices of a group make its calls in the same order, by which their messages find each other
         if group is not None and kind == "A":
@@ -244,42 +222,41 @@ class Closing:
             yield from own.gather(group)
 
     def _exchange_tied(self):
-        """Sum the dW of tied layers over their devices. Called again in the same run, do nothing."""
+        """Sum the dW of tied layers over their devices, once in a run."""
         sum_tied, self._sum_tied = self._sum_tied, None
         if sum_tied is not None:
             yield from sum_tied(self._device)
 
 
 def _end(action):
-    """Return the message that an `A` or `S` sends at its end, for which the `U` of its mini-batch waits."""
+    """Return the message at the end of an `A` or `S`, which a `U` waits for."""
     return f"the end of the sum of stage {action.stage} up to micro-batch {action.microbatch}"
 
 
 def gather_parameters(group: Group, part: list) -> Program:
-    """A program: return the shards of a stage's parameters on all ranks. part: that of this rank."""
+    """A program: return all shards of a stage in `group`; `part` is this rank's."""
     return exchanged(group, lambda rank: part, group.begin("gather of parameters"))
 
 
 class WithoutNumbers:
     """A stand-in for a stage in a run that has only ticks.
 
-    Args:
-        n_bytes: the bytes of its gradients, and of its parameters.
+    Its gradients, and its parameters, have `n_bytes` bytes.
     """
 
     def __init__(self, n_bytes: int = 0):
         self._n_bytes = n_bytes
 
     def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
-        """A program: send the messages of an all-reduce of gradients."""
+        """A program: all-reduce gradients in `group` by `algorithm`, whatever `i`."""
         return all_reduce_sum_and_gather(group, self._total(group), (), algorithm)
 
     def reduce_scatter(self, i: int, group: Group) -> Program:
-        """A program: send the messages of a reduce-scatter of gradients."""
+        """A program: reduce-scatter gradients in `group`, whatever `i`."""
         return reduce_scatter_sum_and_gather(group, self._total(group), ())
 
     def gather(self, group: Group) -> Program:
-        """A program: send the messages of a gather of parameters."""
+        """A program: gather the parameters in `group`."""
         return gather_parameters(group, [Bytes(self._n_bytes // group.size)])
 
     def _total(self, group):
@@ -294,7 +271,7 @@ def program(
     order: Sequence[Action | Overlap], wires: Wires, perform: Callable[..., Program],
     close: Iterable = (),
 ) -> Program:
-    """The pipeline on one device: receive what an action needs, perform it, send what it gives.
+    """The pipeline on one device: receive, perform, send, for each action of its order.
 
     Messages have the names of the actions that send them.
 
@@ -303,8 +280,8 @@ def program(
         wires: the `Wires` between the stages.
         perform: `perform(action, inputs)` is a program, too. For each part of the
             action, `inputs` has (incoming, skips): the message of the neighbouring
-            stage, and {name: the message of a skip connection}. The program returns a
-            list with (outgoing, skips) for each part, the messages to send.
+            stage, and {name: the message of a skip connection}. The program returns
+            (outgoing, skips) for each part, the messages to send.
         close: the program that follows the last action.
     """
     for action in order:
@@ -342,13 +319,13 @@ def programs_of_schedule(
     wires: Wires, perform_on: Callable[[int], Callable[..., Program]], stages: dict | None = None,
     sum_tied: Callable | None = None, all_reduce: str = OWNERS, n_done: Sequence[int] | None = None,
 ) -> list[dict[str, Program]]:
-    """Return the programs of the devices, one for each line of the schedule, as a `Cluster` takes them.
+    """Return a `Cluster`'s programs: those of each line of the schedule.
 
     Args:
         wires: as for `program`.
         perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
         stages, sum_tied: as for `Closing`; left out in a run without numbers.
-        all_reduce: the algorithm by which copies of a stage sum their gradients.
+        all_reduce: the algorithm by which replicas of a stage sum their gradients.
         n_done: for each device, how many of its actions it does before it stops; left
             out, it does all.
     """
@@ -359,17 +336,14 @@ def programs_of_schedule(
         if schedule.kinds & CLOSING:
             perform = closing.around(perform)
         n = len(order) if n_done is None else n_done[device]
-        close = closing.close() if n == len(order) else _stands(wires.ranks[device])
+        # a device that stops waits for a message that never comes
+        stopped = [Receive("what an order that cannot go on lacks", wires.ranks[device])]
+        close = closing.close() if n == len(order) else stopped
         lanes = {COMPUTE: program(order[:n], wires, perform, close)}
         if schedule.kinds & MEETING:
             lanes["communication"] = closing.communicate()
         programs.append(lanes)
     return programs
-
-
-def _stands(device):
-    """A program that waits for a message that never comes."""
-    yield Receive("what an order that cannot go on lacks", device)
 
 
 def cluster_of(
@@ -401,7 +375,7 @@ def cluster_of(
 
 
 def perform_without_numbers(costs: Costs, stages: int) -> Callable[[int], Callable[..., Program]]:
-    """Return a `perform_on` for `programs_of_schedule`: it takes the ticks and sends the bytes of `costs`."""
+    """Return a `perform_on` of ticks alone, for the bytes and `stages` of `costs`."""
     sizes = costs.bytes_sent(stages)
     sent: dict = {kind: [NOTHING] * stages for kind in RULES}  # kind -> for each stage, (outgoing, skips)
     for kind, rule in RULES.items():

@@ -22,10 +22,10 @@ from .csv_format import parse_table, read_text, table_text
 from .faults import faults, is_count, wrong_form
 
 
-# What the actions alone tell: the number of micro-batches, and the copies of the network.
+# What the actions alone tell: the number of micro-batches, and the replicas of the network.
 
 def n_microbatches_of(devices: Sequence[Sequence[Action | Overlap]]) -> int:
-    """Return the number of micro-batches: one more than the largest index that several devices have.
+    """Return one more than the largest micro-batch that several devices have.
 
     So a single action with too large an index is the fault, not all devices that lack
     it.
@@ -36,9 +36,9 @@ def n_microbatches_of(devices: Sequence[Sequence[Action | Overlap]]) -> int:
 
 
 def copies_of(devices: Sequence[Sequence[Action | Overlap]]) -> tuple[int, ...]:
-    """Return for each micro-batch the copy of the network that it passes through; () if there is one copy.
+    """Return for each micro-batch its replica of the network; () for one replica.
 
-    Each copy has all stages, each of them on a device where no other copy has it. If a
+    Each replica has all stages, each on a device where no other replica has it. If a
     stage is on several devices otherwise, the result is (), and `faults` reports it.
     """
     on = _devices_of(devices, lambda part: (part.microbatch, part.stage))
@@ -71,12 +71,10 @@ def lines_of(
         orders: for each device a text, such as "F0 2F0 B0", which may begin with
             "device 0:"; or a list, whose items are `Action`s, words of such a text, or
             ("F", 0) for the device's own stage and ("F", 2, 0) for stage 2.
-        name_of_line: a function of a device, which returns the name of its order in
-            errors.
+        name_of_line: a function from a device to the name of its order in errors.
 
     Raises:
-        ScheduleError: some words or items are not actions; its `faults` has each of
-            them.
+        ScheduleError: some words are not actions; its `faults` has each of them.
     """
     devices: list[list[Action | Overlap]] = []
     faults = []
@@ -106,7 +104,7 @@ def lines_of(
 
 
 def _action(item, device):
-    """Return the action that a word or an item of a list stands for, or raise `ScheduleError`."""
+    """Return the action of a word or list item; raise `ScheduleError` for no action."""
     if isinstance(item, (Action, Overlap)):
         return item
     if isinstance(item, str):
@@ -119,24 +117,19 @@ def _action(item, device):
 
 @dataclass(frozen=True)
 class Schedule:
-    """The order of work: for each device, the `Action`s (and `Overlap`s of two) that it performs.
+    """The order of work: for each device, its `Action`s, and `Overlap`s of two.
 
-    An order may say when the gradients of a stage are summed over all copies of the
-    network (`A`), and when the stage is updated (`U`); then it must do so for all
-    stages. If it does not, sums and updates come after it.
-
-    Builders such as `gpipe` make a schedule, and `from_text` reads one; `placements`
-    says on which device each stage is. `faults()` lists all faults, and `validate()`
-    raises `ScheduleError` if there are any.
+    An order may say when a stage's gradients are summed over all replicas (`A`), and
+    when the stage is updated (`U`); then it must do so for all stages. If it does not,
+    sums and updates come after it.
 
     Args:
         devices: a tuple of tuples of actions, one for each device.
         n_stages, n_microbatches: the numbers of stages and micro-batches.
         name: its name in pictures and errors.
-        copy_of: for each micro-batch, the copy of the network that it passes through,
-            0, 1, ...; the copies have the same parameters, and the sum of their
-            gradients. They may share devices (Chimera) or not (data parallelism).
-            Empty: there is one copy.
+        copy_of: for each micro-batch, the replica of the network that it passes
+            through, 0, 1, ...; replicas may share devices (Chimera) or not (data
+            parallelism). Empty: there is one.
         versions: for each stage, the number of updates in the weights with which it
             works on each micro-batch, forward and backward. Empty: each stage works on
             all micro-batches before its first update, as in a synchronous schedule.
@@ -147,8 +140,8 @@ class Schedule:
     >>> print(schedule)
     device 0: 0F0 0F1 0B0 0B1
     device 1: 1F0 1B0 1F1 1B1
-    >>> Schedule.from_text(["F0 B0 B1", "F0 B0 F1 B1"]).faults()
-    ['device 0 never does 0F1 (missing): every stage needs F and B (or I and W) of micro-batches 0..1']
+    >>> Schedule.from_text("B0 F0").faults()
+    ['device 0: 0B0 comes before its forward 0F0']
     """
 
     devices: tuple[tuple[Action | Overlap, ...], ...]
@@ -159,14 +152,14 @@ class Schedule:
     versions: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        """Turn lists into tuples, and NumPy's numbers into Python's; raise `ScheduleError` for others."""
+        """Turn lists into tuples, NumPy's numbers into Python's; refuse others."""
         devices, versions = (
             [tuple(listed(f"{name}[{k}]", row, 0)) for k, row in enumerate(listed(name, rows, 0))]
             for name, rows in (("devices", self.devices), ("versions", self.versions))
         )
         strange = [one for one in chain(*devices) if not isinstance(one, (Action, Overlap))]
         if strange:
-            raise ScheduleError(f"{shown(strange[0])} is no action: use Schedule.from_text(['F0 B0', ...])")
+            raise ScheduleError(f"{shown(strange[0])} is not an action: use Schedule.from_text(['F0 B0'])")
         vars(self).update(
             devices=tuple(tuple(map(_plain, order)) for order in devices),
             n_stages=_plain_number(self.n_stages), n_microbatches=_plain_number(self.n_microbatches),
@@ -179,7 +172,7 @@ class Schedule:
         cls, lines: str | Sequence[str], microbatches: int | None = None, name: str = "custom",
         copy_of: Sequence[int] = (), versions: Sequence[Sequence[int]] = (),
     ) -> Schedule:
-        """Return the schedule in a text, one line of actions a device; `ScheduleError` if it is none.
+        """Return the schedule in a text, one line of actions a device.
 
         Args:
             lines: a list of strings, or one string with line breaks. An action is `F0`,
@@ -204,24 +197,22 @@ class Schedule:
         cls, source: str | PathLike, microbatches: int | None = None, name: str | None = None,
         copy_of: Sequence[int] = (),
     ) -> Schedule:
-        """Return the schedule in a table that `to_csv` or PyTorch wrote (`_dump_csv(path, "compute_only")`).
+        """Return the schedule in a table that `to_csv` or PyTorch wrote.
 
         Args:
-            source: a path, or the table itself: a string with a comma or a line break
-                is that. One row per device, one cell per time step: `2F0`, `2B0`,
-                `2I0`, `2W0`, `(0F1;3B0)OVERLAP_F_B` for two that overlap; an empty cell
-                or `None` is a bubble, which a schedule does not keep.
+            source: a path, or the table itself: a string with a comma or a line break.
+                One row per device, one cell per time step: `2F0`, `2B0`, `2I0`, `2W0`,
+                `(0F1;3B0)OVERLAP_F_B` for two that overlap; an empty cell or `None` is
+                a bubble, which a schedule does not keep. Cells of communication are
+                left out with a `ScheduleWarning`: PyTorch's tables have them unless
+                written by `_dump_csv(path, "compute_only")`.
             microbatches: as for `from_text`.
-            name: left out, that of the file without its ending, since a table has no
-                place for it.
+            name: left out, that of the file without its ending.
             copy_of: as for `Schedule`; left out, it is read off the table where some
                 micro-batches go through the same stages on other devices.
 
-        Cells of communication, which PyTorch's tables have unless they are
-        `compute_only`, are left out with a `ScheduleWarning`.
-
         Raises:
-            ScheduleError: some cells are not actions, or there is no such file.
+            ScheduleError: some cells are not actions, or the file cannot be read.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True
@@ -246,10 +237,11 @@ class Schedule:
         cls, devices: tuple[tuple[Action | Overlap, ...], ...], microbatches: int | None = None,
         name: str = "custom", copy_of: Any = (), versions: Any = (),
     ) -> Schedule:
-        """Return the schedule with these orders; its sizes are one more than the largest indices in them.
+        """Return the schedule of `devices`; its sizes are those of the indices in it.
 
         There are at least as many stages as devices, unless `copy_of` has several
-        copies. `ScheduleError` if there are no actions, or too few for their indices.
+        replicas. `ScheduleError` for no actions, or too few for their indices. For
+        microbatches, name and versions see `from_text`.
         """
         copy_of = listed("copy_of", copy_of, 0)
         actions = [part for action in chain(*devices) for part in action.parts]
@@ -281,12 +273,12 @@ class Schedule:
 
     @cached_property
     def position_of(self) -> dict[tuple[int, Action], int]:
-        """For each (device, `Action`), the index of the action in the device's line; the last of several."""
+        """For each (device, `Action`), its last index in the device's line."""
         lines = enumerate(self.devices)
         return {(r, part): at for r, line in lines for at, action in enumerate(line) for part in action.parts}
 
     def walk(self) -> Iterator[tuple[int, Action, int]]:
-        """Yield (device, `Action`, number of earlier updates of its stage on the device) for each action."""
+        """Yield (device, `Action`, earlier updates of its stage) for each action."""
         for device in range(len(self.devices)):
             updates: Counter = Counter()
             for part in self.parts(device):
@@ -295,23 +287,23 @@ class Schedule:
 
     @property
     def n_copies(self) -> int:
-        """The number of copies of the network."""
+        """The number of replicas of the network."""
         return 1 + max(self.copy_of, default=0)
 
     @cached_property
     def copies(self) -> tuple[int, ...]:
-        """For each micro-batch, the copy of the network that it passes through."""
+        """For each micro-batch, the replica of the network that it passes through."""
         return self.copy_of or (0,) * self.n_microbatches
 
     @cached_property
     def last_of_copy(self) -> list[int]:
-        """For each copy of the network, the last of its micro-batches."""
+        """For each replica of the network, the last of its micro-batches."""
         last = {copy: i for i, copy in enumerate(self.copies)}
         return [last.get(copy, 0) for copy in range(self.n_copies)]
 
     @cached_property
     def devices_of(self) -> list[dict[int, set[int]]]:
-        """For each copy of the network, {stage: a set of its devices}; several only in a faulty schedule."""
+        """For each replica, {stage: its devices}; several only in a faulty order."""
         found: list[dict[int, set[int]]] = [{} for _ in range(self.n_copies)]
         for device in range(len(self.devices)):
             several, parts = len(found) > 1, self.parts(device)
@@ -322,39 +314,39 @@ class Schedule:
 
     @cached_property
     def device_of(self) -> list[dict[int, int]]:
-        """For each copy of the network, {stage: device}; the last of several in a faulty schedule."""
+        """For each replica, {stage: device}; the last of several in a faulty order."""
         return [{stage: max(devices) for stage, devices in found.items()} for found in self.devices_of]
 
     def holders(self, stage: int) -> list[int]:
-        """Return the devices that have a copy of the stage, in order."""
+        """Return the devices that have a replica of `stage`, in order."""
         return sorted({device_of[stage] for device_of in self.device_of if stage in device_of})
 
     @cached_property
     def has_copied_stages(self) -> bool:
-        """Whether a stage is on several devices, each of which has a copy of it."""
+        """Whether a stage is on several devices, each with a replica of it."""
         return any(len(self.holders(stage)) > 1 for stage in range(self.n_stages))
 
     @cached_property
     def placements(self) -> list[list[int | None]]:
-        """For each copy of the network, a list of its stages' devices; None for a stage without a device."""
+        """For each replica, its stages' devices; None for a stage without one."""
         if any(wrong_form(self)):
             self.validate()
         return [list(map(device_of.get, range(self.n_stages))) for device_of in self.device_of]
 
     @property
     def placement(self) -> list[int | None]:
-        """For each stage, the device that works on it, in the first copy of the network."""
+        """For each stage, its device in the first replica."""
         return self.placements[0]
 
     @cached_property
     def stages_on(self) -> list[int]:
-        """For each device, how many stages share it; of several copies, that with the most stages counts."""
+        """For each device, how many stages share it, in the replica that has most."""
         counts = [Counter(placement) for placement in self.placements]
         return [max(1, *(count[device] for count in counts)) for device in range(len(self.devices))]
 
     @cached_property
     def sharing(self) -> list[int]:
-        """For each stage, how many stages share its device, in the first copy of the network."""
+        """For each stage, how many stages share its device, in the first replica."""
         return [1 if device is None else self.stages_on[device] for device in self.placement]
 
     @cached_property
@@ -374,7 +366,7 @@ class Schedule:
         return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
 
     def faults(self, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
-        """Return a list of all faults, as sentences; a schedule with an empty list runs to its end.
+        """Return all faults, as sentences; without any, the schedule can run.
 
         Args:
             most_alive: the micro-batches whose activations a device can keep at once: a
@@ -384,7 +376,7 @@ class Schedule:
         return faults(self, most_alive)
 
     def validate(self, most_alive: float | Sequence[float] | None = None) -> Schedule:
-        """Return this schedule; raise `ScheduleError` if it has `faults`.
+        """Return this schedule; raise `ScheduleError` if it has faults.
 
         Args:
             most_alive: as for `faults`.
@@ -395,13 +387,12 @@ class Schedule:
         return self
 
     def to_csv(self, path: str | PathLike | None = None) -> str | None:
-        """Return the table that PyTorch's `_PipelineScheduleRuntime._load_csv` reads, or write it to `path`.
+        """Return the table that PyTorch's `_load_csv` reads, or write it to `path`.
 
         A column is a time step, in which each device does one action, or waits: an
-        empty cell. All-reduces and updates are left out, since PyTorch has no cells for
-        them. So is the name: `from_csv` takes that of the file, so a schedule called
-        "mine" comes back equal from "mine.csv". With several copies of the network there
-        is a `ScheduleWarning`: `from_csv` can read the table, but PyTorch cannot run it.
+        empty cell. All-reduces, updates and the name are left out, since PyTorch has no
+        cells for them; `from_csv` takes the name of the file. With several replicas
+        there is a `ScheduleWarning`: PyTorch cannot run the table.
 
         Args:
             path: the file to write; None: return the text.
@@ -421,7 +412,7 @@ class Schedule:
         return None
 
     def plot(self, ax: Any = None, title: str | None = None) -> Any:
-        """Draw its run with the standard costs; return the matplotlib axes. `simulate` takes other costs.
+        """Draw its run with the standard costs; return the matplotlib axes.
 
         Args:
             ax: matplotlib axes; new ones if None.
@@ -430,11 +421,11 @@ class Schedule:
         return SHOWS.load()["timeline_of"](self, ax, title)
 
     def _repr_html_(self):
-        """Return the player of its run with the standard costs, or its faults, as Jupyter shows it."""
+        """Return the player of its run, or its faults, for Jupyter."""
         return SHOWS.load()["player"](self)
 
     def _repr_png_(self):
-        """Return the picture of that run, which replaces the player on GitHub and in exports."""
+        """Return a picture of its run, for GitHub and exports."""
         return SHOWS.load()["still"](self)
 
     def __repr__(self):
@@ -473,7 +464,7 @@ def checked_schedule(schedule: Any) -> Schedule:
 
 
 def _plain(action):
-    """Return an action with Python's numbers; raise `ScheduleError` if they are not whole numbers."""
+    """Return an action with Python's numbers; refuse any but whole numbers."""
     if isinstance(action, Overlap):
         return Overlap(*map(_plain, action))
     kind, stage, i = action

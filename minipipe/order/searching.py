@@ -1,4 +1,4 @@
-"""The best schedule there is, for a few stages and micro-batches: with a proof that none does better."""
+"""The best schedule for a few stages and micro-batches, with a proof."""
 
 import math
 import time
@@ -39,16 +39,11 @@ def best_schedule(
     most_nodes: int = 10_000, seconds: float | None = None,
     on_progress: Callable[[Found], object] | None = None,
 ) -> Found:
-    """Return the schedule with the smallest makespan of all with one stage on each device, as `Found`.
+    """Return the schedule with the smallest makespan, of one stage on each device.
 
     Args:
-        devices, microbatches: at least 1 each.
-        costs: ticks of F and B, or of F, I and W.
-        most_alive: the micro-batches whose activations a device can keep, from the
-            start of F to the end of B, or of W: a number, or one for each device; None
-            for no limit.
-        halves: whether to split each backward into I and W.
-        latency: ticks between the sending of a message and its arrival.
+        devices, microbatches, costs, most_alive, halves, latency: as for
+            `greedy_schedule`.
         most_nodes: give up the proof after this number of partial schedules; the best
             one so far is returned, with `proved=False`. Each takes some microseconds
             for each action of a schedule. The search starts from the answer of
@@ -56,9 +51,6 @@ def best_schedule(
         seconds: give up the proof after this time as well; None for no limit.
         on_progress: a function that is called about four times a second with the
             `Found` so far, or None.
-
-    Raises:
-        ValueError: sizes, limits or costs are wrong.
 
     >>> best_schedule(3, 4, most_alive=[3, 2, 1]).makespan    # 1F1B's, (M + K - 1)(F + B), in its memory
     18
@@ -111,13 +103,10 @@ def best_schedule(
 
 
 def _search(problem, shortest, most_nodes, deadline):
-    """Yield (best node or None, a lower bound of all, number of nodes) from time to time, and at the end.
+    """Yield (best node or None, lower bound, number of nodes) from time to time.
 
-    Args:
-        problem: a `_Problem`.
-        shortest: the makespan that a node must beat.
-        most_nodes, deadline: the nodes and the clock's seconds at which the search
-            gives up.
+    It gives up after `most_nodes`, or at `deadline`, in seconds. A node must beat the
+    makespan `shortest`.
     """
     root = _Node(0, (0,) * len(problem.limits), (None,) * len(problem.actions))
     starts = problem.earliest_starts(root)
@@ -154,7 +143,7 @@ def _search(problem, shortest, most_nodes, deadline):
 
 
 def _is_new(known, times):
-    """Tell whether no entry of `known` is as early in all times; if so, `times` replaces those it beats."""
+    """Tell whether no entry of `known` is as early; if so, put `times` among them."""
     if any(all(a <= b for a, b in zip(other, times)) for other in known):
         return False
     known[:] = [other for other in known if not all(a <= b for a, b in zip(times, other))] + [times]
@@ -162,7 +151,7 @@ def _is_new(known, times):
 
 
 class _Node(NamedTuple):
-    """A partial schedule: the tasks done, as bits; the ticks when devices are free, and when tasks ended."""
+    """A partial schedule: tasks done, as bits; when devices are free, tasks ended."""
 
     done: int
     free: tuple
@@ -170,7 +159,7 @@ class _Node(NamedTuple):
 
 
 class _Problem:
-    """The tasks, each after all that it needs: `before[task]`, pairs (task, ticks of the message)."""
+    """The tasks; `before[task]` are pairs (task that it needs, message's ticks)."""
 
     def __init__(self, request):
         self.limits, self.latency, kinds = request.limits, request.latency, request.kinds
@@ -197,7 +186,7 @@ class _Problem:
                 self.tails[need] = max(self.tails[need], lag + self.ticks[task] + self.tails[task])
 
     def _needs(self, action):
-        """Return [(action that must end before this one, ticks of its message)]; some may not exist."""
+        """Return [(earlier action, ticks of its message)]; some may not exist."""
         kind, r, i = action
         needs = [(Action(kind, r, i - 1), 0)]
         for need in before(kind, r, i, self.kinds):
@@ -216,7 +205,7 @@ class _Problem:
         return _Node(done | 1 << task, free, ends)
 
     def earliest_starts(self, node):
-        """Return for each task the tick before which it cannot begin; None for one that is done."""
+        """Return the first tick for each task left of `node`, else None."""
         ends, starts = list(node.ends), [None] * len(node.ends)
         for task, end in enumerate(node.ends):
             if end is None:
@@ -227,7 +216,10 @@ class _Problem:
         return starts
 
     def choices(self, node, starts):
-        """Return the tasks that can come next on one device, by Giffler and Thompson; [] at the end."""
+        """Return the tasks of one device that can follow `node`; [] at the end.
+
+        By Giffler and Thompson. `starts` are the earliest starts.
+        """
         ready = [[] for _ in self.limits]
         for task, start in enumerate(starts):
             if start is not None and all(node.ends[need] is not None for need, _ in self.before[task]):
@@ -239,7 +231,7 @@ class _Problem:
         return min(choices, key=lambda choice: (choice[0], len(choice[1])))[1] if choices else []
 
     def times(self, node):
-        """Return the times that the rest depends on: when devices are free, and when messages can be read."""
+        """Return when devices are free, and messages can be read, after `node`."""
         pending = [
             max(node.ends[task] + self.latency, node.free[self.device[after]])
             for task, after in self.messages if node.ends[after] is None and node.ends[task] is not None
@@ -247,7 +239,10 @@ class _Problem:
         return [*node.free, *pending]
 
     def bound(self, node, starts, enough):
-        """Return a lower bound of the makespan of completions of `node`; stop once it reaches `enough`."""
+        """Return a lower bound of the makespan after `node`, whose tasks have `starts`.
+
+        It stops as soon as the bound reaches `enough`.
+        """
         left = [task for task, start in enumerate(starts) if start is not None]
         bound = max(node.free)
         for r in range(len(self.limits)):
@@ -257,14 +252,14 @@ class _Problem:
         return bound
 
     def schedule(self, node):
-        """Return the `Schedule` of a finished node: each device's actions in the order of their ends."""
+        """Return the `Schedule` of a finished `node`, in the order of the ends."""
         tasks = sorted(range(len(node.ends)), key=node.ends.__getitem__)
         orders = [[self.actions[t] for t in tasks if self.device[t] == r] for r in range(len(self.limits))]
         return Schedule(tuple(map(tuple, orders)), len(orders), self.n_microbatches, "best")
 
 
 def _one_machine(tasks):
-    """Return the shortest makespan of `tasks` (start, ticks, tail) on one device, with preemption.
+    """Return the shortest makespan of `tasks` (start, ticks, tail), with preemption.
 
     The ready task with the longest tail runs (Jackson's preemptive schedule).
     """

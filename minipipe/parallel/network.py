@@ -18,7 +18,7 @@ from ..losses import Loss
 from ..network import Network, check_finite_cost, check_finite_run
 from ..optimizers import Optimizer, checked_optimizer
 from ..order import Costs, Schedule
-from ..order.programs import Wires, skips_across_stages
+from ..order.programs import Wires
 from ..partitioning.partition import cut_into_stages
 from ..state import State, all_or_nothing, checked_state
 from .batches import MicroBatches, checked_batches
@@ -402,7 +402,7 @@ class Parallel(Network):
         self.forget_run()
         self._committed = False
         if self._wires is None or self._wires[0].schedule != order:
-            skips = skips_across_stages(self.skips, self._place_of)
+            skips = [(name, *(self._place_of[end][0] for end in ends)) for name, ends in self.skips.items()]
             wires = [Wires(order, skips, ranks) for ranks in self._options.ranks(len(order.devices))]
             self._layout = None
             self._wires = wires  # last: an interrupt before this line must not mix two orders

@@ -1,7 +1,7 @@
 """The schedules with a name: pure functions (devices, microbatches) -> Schedule.
 
-They are found in the files of this package, see `SCHEDULES`: a new one is one new file.
-Only `data_parallel` has no name. `Schedule`, and functions that change one, are in
+A new one is one new file of this package, where `SCHEDULES` finds it. Only
+`data_parallel` has no name. Functions that change a schedule are in
 `minipipe.order`.
 """
 

@@ -1,7 +1,7 @@
-"""Schedules without a flush: a stage updates its weights while later micro-batches are in flight.
+"""Schedules without a flush: a stage updates its weights during later micro-batches.
 
-Their forwards have used older weights. Each builder says which weights a stage uses for
-which micro-batch: `versions[stage][i]` is the number of updates in them.
+Their forwards have used older weights. Each builder says which weights a stage uses
+for which micro-batch: `versions[stage][i]` is the number of updates in them.
 """
 
 from ..checks import whole_number
@@ -22,8 +22,8 @@ def _alive(K, M, device):
 
 
 @SCHEDULES("pipedream", title="PipeDream", makespan=_without_end, alive=_alive, source=PIPEDREAM, flush=False)
-def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> Schedule:
-    """1F1B without a flush: each micro-batch is a whole mini-batch, and an update follows each backward.
+def pipedream(devices: int, microbatches: int) -> Schedule:
+    """1F1B without a flush: each micro-batch is a mini-batch, with an update after it.
 
         F0 F1 F2 F3             B0 U F4    B1 U F5    B2 U         (device 0 of 4)
                  F0 B0 U F1 B1 U F2 B2 U F3 B3 U                   (device 3)
@@ -33,21 +33,13 @@ def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> S
     stashing): at most K - r versions, as many as micro-batches alive. With stages
     counted from 0, n = K and w_s(t) the weights of stage s after t updates,
 
-        w(t + 1) = w(t) - learning_rate * grad f(w_0(t - n + 1), w_1(t - n + 2), ..., w_(n-1)(t))
+        w(t + 1) = w(t) - learning_rate
+                   * grad f(w_0(t - n + 1), w_1(t - n + 2), ..., w_(n-1)(t))
 
     where negative times mean 0. Fills once, drains once: (M + K - 1)(F + B) ticks for M
-    mini-batches.
-
-    Args:
-        vertical_sync: whether every stage uses the version of stage 0, t - n + 1, so
-            that a micro-batch uses the same version on all stages; then every stage
-            keeps up to K versions.
+    `microbatches` on K devices.
     """
-    name = "pipedream-vertical" if vertical_sync else "pipedream"
-    devices, microbatches, _ = check_sizes(devices, microbatches)
-    delays = [devices - 1 if vertical_sync else devices - 1 - stage for stage in range(devices)]
-    versions = tuple(tuple(max(0, i - delay) for i in range(microbatches)) for delay in delays)
-    return _endless(name, devices, microbatches, 1, versions)
+    return _with_delays("pipedream", devices, microbatches, lambda stage: devices - 1 - stage)
 
 
 @SCHEDULES(
@@ -57,30 +49,26 @@ def pipedream(devices: int, microbatches: int, vertical_sync: bool = False) -> S
 def pipedream_vertical(devices: int, microbatches: int) -> Schedule:
     """PipeDream with vertical sync: every stage uses the version of stage 0.
 
-    Stage 0 of K works with the weights after t - K + 1 updates, and so does every other
-    stage: a micro-batch uses the same version on all stages, and every stage keeps up to
-    K versions. Makespan and micro-batches alive are those of `pipedream`:
-    (M + K - 1)(F + B) ticks for M mini-batches, and K - r.
+    Stage 0 of K devices works with the weights after t - K + 1 updates, and so does
+    every other stage: of M `microbatches`, each uses one version on all stages, and
+    every stage keeps up to K. The makespan in ticks is that of `pipedream`.
     """
-    return pipedream(devices, microbatches, vertical_sync=True)
+    return _with_delays("pipedream-vertical", devices, microbatches, lambda stage: devices - 1)
 
 
 @SCHEDULES(
-    "pipedream-2bw", title="PipeDream-2BW",
-    makespan=_without_end,
-    alive=_alive,
-    source="Narayanan et al. 2020, arXiv 2006.09503",
-    flush=False,
+    "pipedream-2bw", title="PipeDream-2BW", makespan=_without_end, alive=_alive,
+    source="Narayanan et al. 2020, arXiv 2006.09503", flush=False,
 )
 def pipedream_2bw(devices: int, microbatches: int, per_update: int | None = None) -> Schedule:
-    """PipeDream with an update after every `per_update` micro-batches, K if left out; it keeps two versions.
+    """PipeDream with an update after K or more micro-batches; it keeps two versions.
 
         w(t + 1) = w(t) - learning_rate * grad f(w(t - 1))
 
     All micro-batches of mini-batch t use the weights after t - 1 updates, one update
-    late: the newest ones that every stage has when it begins mini-batch t. `per_update`
-    must be at least K, and divide M; else `ValueError`. Makespan (M + K - 1)(F + B)
-    ticks for M micro-batches.
+    late: the newest ones that every stage has when it begins mini-batch t. The number
+    `per_update` of micro-batches, K if left out, must be at least K, and divide M; else
+    `ValueError`. Makespan (M + K - 1)(F + B) ticks for M `microbatches` on K devices.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     per_update = devices if per_update is None else whole_number("per_update", per_update)
@@ -98,8 +86,16 @@ def pipedream_2bw(devices: int, microbatches: int, per_update: int | None = None
     return _endless("pipedream-2bw", devices, microbatches, per_update, versions)
 
 
+def _with_delays(name, devices, microbatches, delay):
+    """Return the schedule whose stages are `delay(stage)` updates late."""
+    devices, microbatches, _ = check_sizes(devices, microbatches)
+    delays = map(delay, range(devices))
+    versions = tuple(tuple(max(0, i - late) for i in range(microbatches)) for late in delays)
+    return _endless(name, devices, microbatches, 1, versions)
+
+
 def _endless(name, devices, microbatches, per_update, versions):
-    """Return 1F1B on each device, with an update after the last backward of each mini-batch."""
+    """Return 1F1B on each device, with an update after each mini-batch."""
 
     def order(r):
         actions = []

@@ -1,9 +1,9 @@
-"""Schedules in which micro-batches enter the pipeline at both ends, and DualPipeV, which folds it.
+"""Schedules in which micro-batches enter the pipeline at both ends, or a fold of one.
 
-There are two copies of the network: copy 0 has stage s on device s, copy 1 has it on
-device K - 1 - s. The first half of the micro-batches passes copy 0, the second half
-copy 1, and the gradients of the two copies are added. Each device has two stages, each
-of them as long as with one copy, so parameters take twice the memory.
+There are two replicas of the network: replica 0 has stage s on device s, replica 1
+has it on device K - 1 - s. The first half of the micro-batches passes replica 0, the
+second half replica 1, and their gradients are added. Each device has two stages,
+each as long as with one replica, so parameters take twice the memory.
 """
 
 from fractions import Fraction
@@ -25,16 +25,16 @@ from .zero_bubble import Turns
     stages_per_device=2,
 )
 def dualpipe_v(devices: int, microbatches: int) -> Schedule:
-    """DualPipe cut in half: one copy of the network in a V, whose arms are DualPipe's two directions.
+    """DualPipe cut in half: one replica in a V, whose arms are its two directions.
 
-        F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3        (order of device 0 of 2, M = 4)
-        F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3           (order of device 1)
+        F0 F1 F2 f0 i0 w0 f1 F3&b1 f2&B0 b2 f3&B1 b3 I2 W2 I3 W3    (device 0 of 2)
+        F0 f0 F1 f1 F2 b0 f2&B0 F3&b1 f3&B1 b2 B2 i3 I3 w3 W3       (device 1)
 
     A large letter is stage r of device r, a small one stage 2K - 1 - r. For F = I >= W,
     with F, B and F&B those of both stages together and F&B between max(F, B) and F + B,
-    the device that is idle longest is idle for (K - 1)(F&B + B - 3W) / 2 ticks.
-    K + 1/2 micro-batches are alive on every device, and 2K + 1 of its two stages. M must
-    be at least 2K, or `ValueError`.
+    the device that is idle longest is idle for (K - 1)(F&B + B - 3W) / 2 ticks. K + 1/2
+    micro-batches are alive on each of K devices. M `microbatches` must be at least 2K,
+    or `ValueError`.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     if microbatches < 2 * devices:
@@ -60,16 +60,16 @@ def dualpipe_v(devices: int, microbatches: int) -> Schedule:
     copies=2,
 )
 def dualpipe(devices: int, microbatches: int) -> Schedule:
-    """A forward in one direction runs together with a backward in the other: each hides the other's messages.
+    """A forward runs together with a backward in the other direction, to hide messages.
 
-        F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2, M = 4: large letters are copy 0, small ones copy 1)
-        f2 F0 f3 B0 F1&b2 B1 i3 w3        (order of device 1)
+        F0 f2 F1 b2 f3&B0 b3 I1 W1        (device 0 of 2; small letters are replica 1)
+        f2 F0 f3 B0 F1&b2 B1 i3 w3        (device 1)
 
     The forward and backward that overlap, F&B, take FB ticks. For F = I >= W and F&B
-    between max(F, B) and F + B, the device that is idle longest is idle for (K/2 -
-    1)(F&B + B - 3W) ticks, and with F&B = F + B, all are; then the makespan is that
-    much more than M (F + B). K + 1 micro-batches are alive on every device. K and M
-    must be even and M >= 2K, or `ValueError`.
+    between max(F, B) and F + B, the device that is idle longest is idle for
+    (K/2 - 1)(F&B + B - 3W) ticks, and with F&B = F + B, all are; then the makespan is
+    that much more than M (F + B). K + 1 micro-batches are alive on each of K devices. K
+    and M, the `microbatches`, must be even and M >= 2K, or `ValueError`.
     """
     K, microbatches = _checked_both_ways("dualpipe", devices, microbatches, 2)
     half = microbatches // 2
@@ -106,22 +106,21 @@ def _alive_in_chimera(K, M, device):
 def chimera(devices: int, microbatches: int) -> Schedule:
     """Two 1F1B pipelines in opposite directions; each works in the gaps of the other.
 
-        F0    F1 f2 b2 f3 b3 B0    B1        (M = 4 on 4 devices: large letters are copy 0, small ones copy 1)
+        F0    F1 f2 b2 f3 b3 B0    B1    (device 0 of 4; small letters are replica 1)
            F0 f2 F1 f3 b2 B0 b3 B1
            f2 F0 f3 F1 B0 b2 B1 b3
         f2    f3 F0 B0 F1 B1 b2    b3
 
-    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch i
-    = 0, 1, ... of a half has F in slot s + 2i and B in slot 2K - 1 - s + 2i, so that
+    A unit is K micro-batches, half of them in each direction. On stage s, micro-batch
+    i = 0, 1, ... of a half has F in slot s + 2i and B in slot 2K - 1 - s + 2i, so that
     for an even K no device has two actions in a slot. The next unit begins 2K slots
     later ("direct concatenation"); the last one is smaller where K does not divide M.
     From K/2 + 1 micro-batches, on the outer devices, to K, on the inner ones, are alive
-    if M >= K. K and M must be even, or `ValueError`.
+    if M >= K. K and M, the `microbatches`, must be even, or `ValueError`.
 
-    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M, else 2K ceil(M / K) +
-    m - 2 with m = M mod K. Where F and B differ, let x be the shorter and y the longer.
-    Then M <= K takes K x + (K + M - 2) y ticks; and where K divides M, each further
-    unit another 2x + (2K - 2) y, of which (K - 2)(y - x) are idle.
+    For F = B = 1 the makespan is 2M + K - 2 ticks if K divides M. For other costs, let
+    x be the shorter of F and B, and y the longer: M <= K takes K x + (K + M - 2) y
+    ticks; and where K divides M, each further unit another 2x + (2K - 2) y.
     """
     devices, microbatches = _checked_both_ways("chimera", devices, microbatches, 0)
     K, half = devices, microbatches // 2
@@ -140,7 +139,7 @@ def chimera(devices: int, microbatches: int) -> Schedule:
 
 
 def _eight_steps(turns, K, r, M):
-    """Return the actions of a device that M micro-batches reach after r others, in DualPipe's eight steps.
+    """Return a device's actions on M micro-batches after r others, in DualPipe's steps.
 
     Their gradients come back to it after 2K - 1 - r stages.
     """
@@ -164,10 +163,9 @@ def _eight_steps(turns, K, r, M):
 
 
 def _checked_both_ways(name, devices, microbatches, per_device):
-    """Return (devices, microbatches); raise `ValueError` unless both are even and large enough.
+    """Return (devices, microbatches); raise `ValueError` unless both fit `name`.
 
-    Args:
-        per_device: the least number of micro-batches for each device.
+    Each device needs `per_device` micro-batches.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     least = max(2, per_device * devices)

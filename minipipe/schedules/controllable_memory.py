@@ -1,10 +1,9 @@
-"""Schedules made from a building block: when one micro-batch passes each device.
+"""Schedules that repeat a building block: one micro-batch's way through all devices.
 
 The next micro-batch does the same 6 slots later. How long a micro-batch stays on a
 device in the block decides how many are alive at once, and with that the memory. Two
-stages on each device are placed in a V, as in ZB-V: device r of K has stage r and, on
-the way back, stage 2K - 1 - r. A slot is the time of one pass (F, I or W) through one
-stage.
+stages on each device are placed in a V, as in ZB-V: device r of K has stages r and
+2K - 1 - r. A slot is the time of one pass (F, I or W) through one stage.
 """
 
 from fractions import Fraction
@@ -30,15 +29,16 @@ PERIOD = 6  # slots: F, I and W of two stages
     stages_per_device=2,
 )
 def v_half(devices: int, microbatches: int) -> Schedule:
-    """About half of 1F1B's memory, in less time: a forward takes two slots a device out, and one back.
+    """About half of 1F1B's memory: a forward takes two slots a device out, one back.
 
-        F . . . . . . f i . . . . . . . I    (the block of 3 devices: F and f are the forwards of a device's
-        . . F . . . f . . . i . . . . I .     two stages, I and i their input gradients; W goes where a slot
+        F . . . . . . f i . . . . . . . I    (the block of 3 devices: f and i are of
+        . . F . . . f . . . i . . . . I .     the second stage; W goes where a slot
         . . . . F f . . . . . . i . I . .     is free)
 
-    With M micro-batches, at most min(M, (K + 2) // 2) are alive on a device. The
-    makespan for F = I = W and M >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an even
-    K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages together.
+    With M `microbatches` on K devices, at most min(M, (K + 2) // 2) are alive on one.
+    The makespan for F = I = W and M >= K > 2 is M (F + B) + (3K - 7)/2 F ticks for an
+    even K and M (F + B) + (3K - 4)/2 F for an odd one, if F is that of both stages
+    together.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     block = _block(devices, climb=2, wait=0 if devices % 2 else 3, turn=1)
@@ -56,14 +56,14 @@ def v_half(devices: int, microbatches: int) -> Schedule:
     stages_per_device=2,
 )
 def v_min(devices: int, microbatches: int) -> Schedule:
-    """About a third of 1F1B's memory, the least that a V allows: one slot a device, out and back.
+    """About a third of 1F1B's memory, the least in a V: one slot a device each way.
 
         F . . f i . . I        (the block of 2 devices)
         . F f . . i I .
 
-    With M micro-batches, at most min(M, (K + 4) // 3) are alive on a device. The
-    makespan for F = I = W and K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less where
-    3 divides K and M >= K, if F is that of both stages together.
+    With M `microbatches` on K devices, at most min(M, (K + 4) // 3) are alive on one.
+    The makespan for F = I = W and K > 1 is M (F + B) + (4K - 5)/2 F ticks, and F less
+    where 3 divides K and M >= K, if F is that of both stages together.
     """
     devices, microbatches, _ = check_sizes(devices, microbatches)
     block = _block(devices, climb=1, wait=0 if devices % 3 else 2, turn=0)
@@ -71,21 +71,21 @@ def v_min(devices: int, microbatches: int) -> Schedule:
 
 
 def _block(K, climb, wait, turn):
-    """Return for each device r the slots in which a micro-batch passes it: (F, f, i, I).
+    """Return for each device r the slots (F, f, i, I) of a micro-batch.
 
-    F and i go out, from device 0 to device K - 1, and take `climb` slots from one to
-    the next; f and I come back, in one slot each. Each of the four begins in the slot
-    after the end of the one before it, but i `wait` slots later and I `turn` later:
+    F and i go from device 0 to device K - 1, and take `climb` slots from one to the
+    next; f and I come back, in one slot each. Each of the four begins in the slot after
+    the end of the one before it, but i `wait` slots later and I `turn` later:
 
-        F on device r      climb r                                F on the last: top = climb (K - 1)
-        f on device r      top + 1 + (K - 1 - r)                  f on device 0: end = top + K
-        i on device r      end + 1 + wait + climb r               i on the last: end + 1 + wait + top
-        I on device r      end + 1 + wait + top + 1 + turn + (K - 1 - r)
+        F on device r   climb r                            F on the last: top
+        f on device r   top + 1 + (K - 1 - r)              f on device 0: end = top + K
+        i on device r   end + 1 + wait + climb r
+        I on device r   end + 1 + wait + top + 1 + turn + (K - 1 - r)
 
-    The next micro-batch comes 6 slots later, so on a device no two of the four may be
-    equal modulo 6. For V-Half, turn = 1 keeps I off F, and wait = 3 keeps it off f,
-    where K is even. For V-Min, i would meet F, and I would meet f, where 2K + wait is a
-    multiple of 6: wait = 2 prevents it where 3 divides K.
+    where top = climb (K - 1). The next micro-batch comes 6 slots later, so on a device
+    no two of the four may be equal modulo 6. For V-Half, turn = 1 keeps I off F, and
+    wait = 3 keeps it off f, where K is even. For V-Min, i would meet F, and I would
+    meet f, where 2K + wait is a multiple of 6: wait = 2 prevents it where 3 divides K.
     """
     top = climb * (K - 1)
     end = top + K
@@ -97,12 +97,11 @@ def _block(K, climb, wait, turn):
 
 
 def _repeated(name, offsets, n_microbatches, most, ahead):
-    """Return the schedule that repeats the block for every micro-batch, each action as early as possible.
+    """Return the schedule that repeats the block, each action as early as possible.
 
     Args:
         name: the name of the schedule.
-        offsets: for each device, the slots of its first stage's F, its second stage's
-            F, and these two's I in reverse order.
+        offsets: the result of `_block`.
         n_microbatches: how often the block is repeated.
         most: the micro-batches that may be alive on a device.
         ahead: whether a forward may come before actions that the block has before it,
@@ -120,7 +119,7 @@ def _repeated(name, offsets, n_microbatches, most, ahead):
 
 
 class _Device:
-    """One device: the actions that it has done, those left in the block's order, and the W still to do."""
+    """One device: its actions so far, those left of its blocks, and the W to do."""
 
     def __init__(self, stages, offsets, microbatches, most, ahead):
         passes = [("F", stages[0]), ("F", stages[1]), ("I", stages[1]), ("I", stages[0])]
@@ -137,10 +136,8 @@ class _Device:
         """Do one action in a slot, and return it, or None if there is nothing to do.
 
         It is the first action in the block's order that can be done, or else the oldest
-        W. If a forward finds no room, a W comes first.
-
-        Args:
-            done: what all devices have done before this slot.
+        W. If a forward finds no room, a W comes first. `done` is what all devices have
+        done before this slot.
         """
         seen = set()
         for position, action in enumerate(self.left):
@@ -154,7 +151,7 @@ class _Device:
         return self._do(self.weights.pop(0)) if self.weights else None
 
     def _fits(self, position):
-        """Tell whether the action at `position`, done now, leaves room for all forwards before it."""
+        """Tell whether the action at `position` leaves room for those before it."""
         if position == 0 or self.left[position].kind == "I":
             return True
         alive = self.alive - len(self.weights) + 1

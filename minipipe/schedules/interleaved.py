@@ -26,18 +26,19 @@ from .one_stage_each import in_turn
     stages_per_device=2,
 )
 def interleaved_one_f_one_b(devices: int, microbatches: int, v: int = 2) -> Schedule:
-    """1F1B over v stages on each device, in groups of g micro-batches that pass one stage before the next.
+    """1F1B over v stages on each device, in groups of g micro-batches.
 
-        F0 F1 f0 f1 F2 b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3        (device 0 of 2, M = 4)
+        F0 F1 f0 f1 F2 b0 F3 b1 f2 B0 f3 B1    b2    b3    B2    B3    (device 0 of 2)
            F0 F1 f0 b0 f1 b1 F2 B0 F3 B1 f2 b2 f3 b3    B2    B3
 
     The k-th forward of a device is of its stage (k // g) mod v, the k-th backward of
-    its stage v - 1 - (k // g) mod v. Device r of K warms up with 2(K - r - 1) + (v - 1)
-    g forwards, so that the group has passed all stages. If K divides M, g = K, and the
-    makespan is (M + (K - 1)/v)(F + B) ticks, if F and B are those of all the device's
-    stages together; and 2 (K v - 1) c more if v > 1 and a message takes c ticks, no
-    longer than F or I of a stage. In general, there are M // K rounds of g =
-    M / (M // K); `ValueError` if that is not a whole number.
+    its stage v - 1 - (k // g) mod v. Device r of K devices warms up with
+    2(K - r - 1) + (v - 1) g forwards, so that the group has passed all stages. If K
+    divides M, the `microbatches`, g = K, and the makespan is (M + (K - 1)/v)(F + B)
+    ticks, if F and B are those of all the device's stages together; and 2 (K v - 1) c
+    more if v > 1 and a message takes c ticks, no longer than F or I of a stage. In
+    general, there are M // K rounds of g = M / (M // K); `ValueError` if that is not a
+    whole number.
     """
     group = group_of(devices, microbatches, v)
 
@@ -57,13 +58,14 @@ def interleaved_one_f_one_b(devices: int, microbatches: int, v: int = 2) -> Sche
     stages_per_device=2,
 )
 def looped_breadth_first(devices: int, microbatches: int, v: int = 2) -> Schedule:
-    """All micro-batches pass a device's first stage, then its second, ...; and back in reverse order.
+    """All micro-batches pass a device's first stage, then its second, ...; and back.
 
-        F0 F1 F2 F3 f0 f1 f2 f3    b3 b2 b1 b0 B3 B2 B1 B0        (device 0 of 2, M = 4)
+        F0 F1 F2 F3 f0 f1 f2 f3    b3 b2 b1 b0 B3 B2 B1 B0        (device 0 of 2)
            F0 F1 F2 F3 f0 f1 f2 f3 b3 b2 b1 b0 B3 B2 B1 B0
 
-    For M >= K the makespan is (M + (K - 1)/v)(F + B) ticks; all M micro-batches are
-    alive. A stage's gradients are complete, and can be sent, long before the end.
+    For K devices with v stages each, and M >= K, the makespan is (M + (K - 1)/v)(F + B)
+    ticks; all M `microbatches` are alive. A stage's gradients are complete, and can be
+    sent, long before the end.
     """
 
     def order(r):
@@ -76,14 +78,21 @@ def looped_breadth_first(devices: int, microbatches: int, v: int = 2) -> Schedul
 def in_groups(
     devices: int, microbatches: int, v: int, group: int, r: int
 ) -> tuple[list[Action], list[Action]]:
-    """Return the forwards of device r in order, and its backwards."""
+    """Return the forwards of device r in order, and its backwards.
+
+    For devices, microbatches, v and group see `interleaved_one_f_one_b`.
+    """
     turns = [((k // group) % v, k // (group * v) * group + k % group) for k in range(microbatches * v)]
     forwards = [Action("F", c * devices + r, i) for c, i in turns]
     return forwards, [Action("B", (v - 1 - c) * devices + r, i) for c, i in turns]
 
 
 def group_of(devices: int, microbatches: int, v: int) -> int:
-    """Return the number of micro-batches in a group; `ValueError` if the rounds do not divide M."""
+    """Return the number of micro-batches in a group.
+
+    It is M / (M // K), for K devices with v stages and M `microbatches`; `ValueError`
+    if that is not a whole number.
+    """
     devices, microbatches, v = check_sizes(devices, microbatches, v)
     rounds = max(1, microbatches // devices)
     if microbatches % rounds:

@@ -12,12 +12,12 @@ from ..order.schedule import Schedule, make_schedule
 
 
 def forwards_and_backwards(stage: int, microbatches: int) -> list[list[Action]]:
-    """Return two lists: the stage's F of all micro-batches, and its B."""
+    """Return two lists: the F of a stage on all `microbatches`, and its B."""
     return [[Action(kind, stage, i) for i in range(microbatches)] for kind in "FB"]
 
 
 def in_turn(forwards: list[Action], backwards: list[Action], warm_up: int) -> list[Action]:
-    """Return `warm_up` forwards; then in turn a forward, while there is one, and a backward.
+    """Return `warm_up` forwards; then, in turn, one of `forwards` and of `backwards`.
 
     >>> print(*in_turn(*forwards_and_backwards(0, 3), warm_up=1))
     0F0 0F1 0B0 0F2 0B1 0B2
@@ -35,14 +35,13 @@ def in_turn(forwards: list[Action], backwards: list[Action], warm_up: int) -> li
     source="Huang et al. 2018, arXiv 1811.06965, figure 2(b), which shows it to be improved on",
 )
 def naive(stages: int, microbatches: int) -> Schedule:
-    """One device works at a time: each micro-batch goes all the way up and down before the next.
+    """One device works at a time: a micro-batch goes up and down before the next.
 
         F0          B0 F1          B1
            F0    B0       F1    B1
               F0B0           F1B1
 
-    Makespan K M (F + B) ticks for K stages and M micro-batches; 1 micro-batch is alive
-    per device.
+    Makespan K M (F + B) ticks for K stages and M `microbatches`; 1 is alive per device.
     """
 
     def order(r):
@@ -52,21 +51,22 @@ def naive(stages: int, microbatches: int) -> Schedule:
 
 
 def filled_and_drained(K: int, M: int, F: float, B: float, c: float) -> float:
-    """Return the makespan of a pipeline that fills once and drains once: M + K - 1 turns.
+    """Return the makespan of a pipeline that fills and drains once: M + K - 1 turns.
 
-    It also waits for the messages of one micro-batch, to the last device and back.
+    A turn takes F + B. It also waits for the messages of one micro-batch, of c ticks
+    each, to the last device and back.
     """
     return (M + K - 1) * (F + B) + 2 * (K - 1) * c
 
 
 def waits_for_gradients(K: int, M: int) -> int:
-    """Return how often 1F1B waits for two additional messages, one to the next device and one back.
+    """Return how often 1F1B waits for two more messages, to the next device and back.
 
-    Device r begins the forward of micro-batch i + K - r after the backward of i. On
-    device 0, that backward needed 2 (K - 1) messages, so each K micro-batches are K - 1
-    waits later than those before. Among the first K, device K - 2 does the forward of 2
-    after the backward of 0, which is one wait; device K - 3 does that of 3 after the
-    backward of 0, two waits; and so on.
+    Device r begins the forward of micro-batch i + K - r after the backward of i, of M.
+    On device 0, that backward needed 2 (K - 1) messages, so each K micro-batches are K
+    - 1 waits later than those before. Among the first K, device K - 2 does the forward
+    of 2 after the backward of 0, which is one wait; device K - 3 does that of 3 after
+    the backward of 0, two waits; and so on.
     """
     rounds, place = divmod(M - 1, K)
     return rounds * (K - 1) + max(0, place - 1)
@@ -86,8 +86,8 @@ def gpipe(stages: int, microbatches: int) -> Schedule:
            F0 F1 F2       B2 B1 B0
               F0 F1 F2 B2 B1 B0
 
-    The last micro-batch goes back first, as in the paper's figure. Makespan (M + K -
-    1)(F + B) ticks; M micro-batches are alive on every device.
+    The last micro-batch goes back first, as in the paper's figure. Makespan
+    (M + K - 1)(F + B) ticks for K stages; all M `microbatches` are alive on each.
     """
 
     def order(r):
@@ -110,7 +110,7 @@ def gpipe_fifo(stages: int, microbatches: int) -> Schedule:
            F0 F1 F2       B0 B1 B2
               F0 F1 F2 B0 B1 B2
 
-    Makespan (M + K - 1)(F + B) ticks; M micro-batches are alive on every device.
+    Makespan (M + K - 1)(F + B) ticks for K stages; all M `microbatches` are alive.
     """
 
     def order(r):
@@ -131,16 +131,16 @@ def gpipe_fifo(stages: int, microbatches: int) -> Schedule:
     },
 )
 def one_f_one_b(stages: int, microbatches: int) -> Schedule:
-    """Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).
+    """Warm up, then a forward and a backward in turn (1F1B, PipeDream-flush, DAPPLE).
 
         F0 F1 F2       B0 F3 B1    B2    B3
            F0 F1    B0 F2 B1 F3 B2    B3
               F0 B0 F1 B1 F2 B2 F3 B3
 
     Device r of K warms up with min(K - r - 1, M) forwards. Makespan (M + K - 1)(F + B)
-    ticks, as GPipe's; but only min(M, K - r) micro-batches are alive on device r. If a
-    message takes c ticks, GPipe waits for 2 (K - 1) messages in all, and 1F1B also for
-    2 (K - 1)/K c with each micro-batch, see `waits_for_gradients`.
+    ticks for K stages, as GPipe's; but only min(M, K - r) of M `microbatches` are alive
+    on device r. If a message takes c ticks, GPipe waits for 2 (K - 1) messages in all,
+    and 1F1B also for 2 (K - 1)/K c with each micro-batch, see `waits_for_gradients`.
     """
 
     def order(r):
@@ -156,15 +156,15 @@ def one_f_one_b(stages: int, microbatches: int) -> Schedule:
     source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",
 )
 def eager_one_f_one_b(stages: int, microbatches: int) -> Schedule:
-    """1F1B with more forwards in advance, about as many as a gradient's way back takes: for slow links.
+    """1F1B with forwards for as long as a gradient takes to come back: for slow links.
 
         F0 F1 F2 F3    B0       B1    B2    B3
            F0 F1 F2 B0    F3 B1    B2    B3
               F0 B0 F1 B1 F2 B2 F3 B3
 
-    Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan (M + K - 1)(F +
-    B) ticks, as 1F1B's, with min(M, 2(K - r) - 1) micro-batches alive on device r; but
-    a message that takes time delays fewer actions.
+    Device r of K warms up with min(2(K - r - 1), M) forwards. Makespan
+    (M + K - 1)(F + B) ticks for K stages, as 1F1B's, with min(M, 2(K - r) - 1) of M
+    `microbatches` alive; but a message that takes time delays fewer actions.
     """
 
     def order(r):
@@ -174,20 +174,17 @@ def eager_one_f_one_b(stages: int, microbatches: int) -> Schedule:
 
 
 def data_parallel(devices: int, microbatches: int, stages: int = 1) -> Schedule:
-    """Each device has the whole network, and takes consecutive micro-batches, one after the other.
+    """Each device has the whole network, and takes consecutive micro-batches in turn.
 
         0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1
         0F2 1F2 1B2 0B2
 
     Args:
-        devices: D, the copies; at most as many as there are micro-batches.
-        microbatches: M, of the whole mini-batch. The copies get equal numbers, or the
+        devices: D, the replicas; at most as many as there are micro-batches.
+        microbatches: M, of the whole mini-batch. The replicas get equal numbers, or the
             first ones one more.
-        stages: into how many stages each copy is cut, so that their gradients can
+        stages: into how many stages each replica is cut, so that their gradients can
             travel one after the other, see `with_all_reduce`.
-
-    Makespan ceil(M/D) (F + B) ticks, and the time of the all-reduce; 1 micro-batch is
-    alive on each device.
     """
     devices, microbatches, stages = check_sizes(devices, microbatches, stages)
     if devices > microbatches:

@@ -1,4 +1,4 @@
-"""Schedules with the backward in halves: the stage before waits for I only, so W can fill a bubble."""
+"""Schedules with the backward in halves: I at once, and W where it fills a bubble."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -13,7 +13,7 @@ PAPER = "Qi et al. 2023, arXiv 2401.10241"
 
 
 def halved(order: list[Action], delay: int) -> list[Action]:
-    """Return `order` with an I for each B, followed by the W of the backward `delay` before it.
+    """Return `order` with an I for each B, and the W of `delay` backwards before.
 
     >>> print(*halved(in_turn(*forwards_and_backwards(0, 3), warm_up=1), delay=1))
     0F0 0F1 0I0 0F2 0I1 0W0 0I2 0W1 0W2
@@ -57,18 +57,18 @@ def _of_zb_h1(K, M, F, I, W, c):
     source=PAPER,
 )
 def zero_bubble_h1(devices: int, microbatches: int) -> Schedule:
-    """1F1B's order, with I where it has B and W delayed by r on device r: a smaller bubble.
+    """1F1B with I where it has B, and W delayed by r on device r: a smaller bubble.
 
         F0 F1 F2    I0 W0 F3 I1 W1    I2 W2 I3 W3        (device 0 of 3, M = 4)
            F0 F1 I0    F2 I1 W0 F3 I2 W1 I3 W2 W3
               F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 
-    Makespan M (F + B) + (K - 1)(F + I - min(F, I, W)) ticks, with B = I + W, if M >= K;
-    messages that take up to W/2 ticks add 4 (K - 1) of them, if M > K and W is the
-    shortest of the three. min(M, K) micro-batches are alive on every device, as on
-    1F1B's first. Where a stage keeps c bytes of each from F to I and w from I to W,
-    device r holds (K - r) c + r w after an F and (K - r - 1) c + (r + 1) w after an I,
-    hence K max(c, w) on the fullest device, K c in 1F1B.
+    Makespan M (F + B) + (K - 1)(F + I - min(F, I, W)) ticks on K devices, with B = I +
+    W, if M >= K; messages that take up to W/2 ticks add 4 (K - 1) of them, if M > K and
+    W is the shortest of the three. min(M, K) of M `microbatches` are alive on every
+    device, as on 1F1B's first. Where a stage keeps c bytes of each from F to I and w
+    from I to W, device r holds (K - r) c + r w after an F and (K - r - 1) c + (r + 1) w
+    after an I, hence K max(c, w) on the fullest device, K c in 1F1B.
     """
 
     def order(r):
@@ -85,11 +85,11 @@ def zero_bubble_h1(devices: int, microbatches: int) -> Schedule:
     source=PAPER,
 )
 def zero_bubble_h2(devices: int, microbatches: int) -> Schedule:
-    """Enough forwards ahead that, with W in the gaps, no device waits between its first and last action.
+    """Enough early forwards that no device waits between its first and last action.
 
-    Device r of K has the order of eager 1F1B, with I where that has B, and delays its W
-    by 2r. Makespan M (F + B) + (K - 1) F ticks for F = I = W and M >= 2K - 1; 2K - 1
-    micro-batches are alive, twice 1F1B's.
+    Device r of K devices has the order of eager 1F1B, with I where that has B, and
+    delays its W by 2r. Makespan M (F + B) + (K - 1) F ticks for F = I = W and
+    M >= 2K - 1 `microbatches`; 2K - 1 are alive, twice 1F1B's.
     """
 
     def order(r):
@@ -102,10 +102,11 @@ def zero_bubble_h2(devices: int, microbatches: int) -> Schedule:
 # Orders of a device with two stages, in words: for instance, F0 is the next forward of its first stage.
 
 class Turns:
-    """The actions of one device so far. Forwards of a stage take the micro-batches in turn; backwards, too.
+    """The actions of one device so far, which are added in words.
 
-    A word is F, B or I with 0 or 1 for the stage, F0&B1 for two that overlap, W0 or W1
-    for the W of the oldest I of that stage without one, and W for that of either stage.
+    Forwards of a stage take the micro-batches in turn; so do backwards. A word is F, B
+    or I with 0 or 1 for the stage, F0&B1 for two that overlap, W0 or W1 for the W of
+    the oldest I of that stage without one, and W for that of either stage.
 
     Args:
         stages: the two stages of the device.
@@ -127,7 +128,7 @@ class Turns:
         self._stages = stages
 
     def do(self, words: str, times: int = 1) -> None:
-        """Append the actions that `words` stand for."""
+        """Append the actions that `words` stand for, several `times`."""
         for word in words.split() * times:
             parts = [self._next(*part) for part in word.split("&")]
             self.actions.append(Overlap(*parts) if len(parts) == 2 else parts[0])
@@ -157,13 +158,14 @@ class Turns:
     stages_per_device=2,
 )
 def zero_bubble_v(devices: int, microbatches: int) -> Schedule:
-    """Two stages on each device, placed in a V: device r has stage r and, on the way back, stage 2K - 1 - r.
+    """Two stages on each device, in a V: device r has the stages r and 2K - 1 - r.
 
     The last device has both middle stages, device 0 the first and the last stage, so
     that the backward of a micro-batch begins on the device where its forward has ended.
-    Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1, if F is that
-    of both stages together; K micro-batches are alive on every device, as on 1F1B's
-    first. Fewer than 2K - 1 micro-batches have the order of 2K - 1, without the others.
+    Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1
+    `microbatches`, if F is that of both stages together; K micro-batches are alive on
+    each of K devices, as on 1F1B's first. Fewer have the order of 2K - 1, without the
+    others.
     """
 
     def order(r):
@@ -193,11 +195,12 @@ def zero_bubble_v(devices: int, microbatches: int) -> Schedule:
     stages_per_device=2,
 )
 def interleaved_zero_bubble(devices: int, microbatches: int, v: int = 2) -> Schedule:
-    """Interleaved 1F1B with the backward in halves: I at once, as the stage before waits for it, and W later.
+    """Interleaved 1F1B in halves: I at once, since the stage before waits, and W later.
 
-    Device r of K warms up with (K - r - 1) + (v - 1) g forwards, and does its W with a
-    delay of r, to fill the bubble. Makespan M (F + B) + (K - 1)/2 (F + I - W) ticks for
-    v = 2 and F = I = W if K divides M; then K micro-batches are alive on every device.
+    Device r of K devices warms up with (K - r - 1) + (v - 1) g forwards, and does its W
+    with a delay of r, to fill the bubble. Makespan M (F + B) + (K - 1)/2 (F + I - W)
+    ticks for M `microbatches`, v = 2 and F = I = W if K divides M; then K of them are
+    alive on every device.
     """
     group = group_of(devices, microbatches, v)
 

@@ -94,7 +94,7 @@ def words_of(name: str) -> dict[str, str]:
     family: the words of the module, about the schedules in it.
 
     >>> words_of("1f1b")["idea"]
-    '<p>Warm up, then one forward and one backward in turn (1F1B, PipeDream-flush, DAPPLE).</p>'
+    '<p>Warm up, then a forward and a backward in turn (1F1B, PipeDream-flush, DAPPLE).</p>'
     """
     builder, source = SCHEDULES[name], SCHEDULES.facts[name].source
     idea, *rule = str(inspect.getdoc(builder)).split("\n\n")

@@ -18,7 +18,7 @@ import minipipe as mp
 from minipipe.cluster.memory import buffers
 from minipipe.order import Schedule, ScheduleError, peak_versions, staleness
 from minipipe.parallel.stage import Holdings, Stage
-from minipipe.schedules import pipedream, pipedream_2bw
+from minipipe.schedules import pipedream, pipedream_2bw, pipedream_vertical
 
 # name -> (K, stage s, update t) -> how many updates the weights have had that the gradient is computed at
 RULES = {
@@ -78,8 +78,8 @@ def test_staleness_and_versions_equal_their_closed_forms(K):
         assert staleness(schedule) == [[min(i, K - 1 - s) for i in range(M)] for s in range(K)]
         if M >= 2 * K:
             assert peak_versions(schedule) == [K - r for r in range(K)]
-            assert max(peak_versions(pipedream(K, M, vertical_sync=True))) == K
-        assert staleness(pipedream(K, M, vertical_sync=True)) == [[min(i, K - 1) for i in range(M)]] * K
+            assert max(peak_versions(pipedream_vertical(K, M))) == K
+        assert staleness(pipedream_vertical(K, M)) == [[min(i, K - 1) for i in range(M)]] * K
     for n_updates in (1, 2, 5):
         schedule = pipedream_2bw(K, n_updates * K)
         assert staleness(schedule) == [[min(i // K, 1) for i in range(n_updates * K)]] * K
