@@ -1,4 +1,4 @@
-"""The base class of all layers, the first weights, and backward, whole or in halves."""
+"""The base class of all layers, the first weights, and backward in halves."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -19,16 +19,16 @@ from ..registry import AsCode, Examples, Registry
 # The first weights: their variance decides whether a signal survives many layers.
 
 def he(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
-    """Draw W (n, n_prev) from N(0, 2/n_prev), which keeps the mean square of a signal through ReLU.
+    """Draw W (n, n_prev) from N(0, 2/n_prev), by the generator `rng`, for ReLU.
 
-    `rng` is a `numpy.random.Generator`. Source: He et al. 2015, arXiv 1502.01852,
-    equation 10.
+    This variance keeps the mean square of a signal through ReLU. Source: He et al.
+    2015, arXiv 1502.01852, equation 10.
     """
     return rng.standard_normal((n, n_prev)) * np.sqrt(2 / n_prev)
 
 
 def xavier(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
-    """Draw W (n, n_prev) from N(0, 2/(n_prev + n)), by the generator `rng`, for Tanh and Sigmoid.
+    """Draw W (n, n_prev) from N(0, 2/(n_prev + n)), by `rng`, for Tanh and Sigmoid.
 
     This is a compromise: 1/n_prev would keep the variance of the forward values, 1/n
     that of the backward values. Source: Glorot and Bengio 2010, AISTATS, equation 12.
@@ -37,7 +37,7 @@ def xavier(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
 
 
 def take_statistics(layers: Sequence[Layer]) -> list | None:
-    """Return the `statistics` of `layers`, such as BatchNorm's sums, and clear them; None without any."""
+    """Return the `statistics` of `layers` and clear them; None if no layer has any."""
     statistics = [layer.statistics for layer in layers]
     if statistics.count(None) == len(statistics):
         return None
@@ -47,11 +47,7 @@ def take_statistics(layers: Sequence[Layer]) -> list | None:
 
 
 def commit(layers: Sequence, statistics: list | None) -> None:
-    """Update the layers from their statistics of a whole mini-batch: BatchNorm moves its running mean.
-
-    `layers` and `statistics` correspond, as in `take_statistics`; None: there are no
-    statistics.
-    """
+    """Update `layers` by their `statistics` of a whole mini-batch, or by None."""
     for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
         if counted is not None:
             layer.commit(counted)
@@ -60,18 +56,20 @@ def commit(layers: Sequence, statistics: list | None) -> None:
 # The parameters of a list of layers, with their gradients.
 
 def pairs_of_layers(layers: Iterable[Layer]) -> list[Gradients]:
-    """Return (W, b) of each of `layers`: arrays, None, or tuples for a layer made of layers."""
+    """Return [(W, b)] of `layers`; for a layer made of layers, W and b are tuples."""
     return [(layer.W, layer.b) for layer in layers]
 
 
 def parameters_with(layers: Sequence[Layer], gradients: Sequence[tuple]) -> dict:
-    """Return {(index of the layer, "W" or "b", position): (owner, parameter, gradient)}.
+    """Return {(layer's index, "W" or "b", position): (owner, parameter, gradient)}.
+
+    Args:
+        layers: the layers of a network.
+        gradients: a pair (dW, db) for each of `layers`; `ValueError` for another
+            number.
 
     The owner is that layer, or a layer inside it; `position` numbers the owners of one
     layer.
-
-    `gradients` is a list of `(dW, db)`, one for each of `layers`; raise `ValueError`
-    for another length.
     """
     if len(layers) != len(gradients):
         raise ValueError(
@@ -86,7 +84,7 @@ def parameters_with(layers: Sequence[Layer], gradients: Sequence[tuple]) -> dict
 
 
 def _owners(layer, gradient):
-    """Return [(layer, gradient)] for the layer, or for each layer inside it that has a gradient."""
+    """Return [(layer, gradient)] of the layer, or of the layers inside it."""
     if gradient is None:
         return []
     if isinstance(gradient, tuple):
@@ -100,14 +98,14 @@ HALVES = "backward_input", "backward_weight"
 
 
 class MadeGradients(NamedTuple):
-    """The cache after a `backward_input` that was made from a whole `backward`."""
+    """The cache between two halves that are made from a whole `backward`."""
 
     dW: np.ndarray
     db: np.ndarray | None
 
 
 def _whole_of(kind):
-    """Return a `backward`, made from the two halves of class `kind`."""
+    """Return a `backward` that calls the two halves of class `kind`."""
     def backward(self, dZ):
         """Return (dA_prev, dW, db) from the two halves; the cache stays, for another dZ."""
         cache = self.cache
@@ -120,7 +118,7 @@ def _whole_of(kind):
 
 
 def _halves_of(kind):
-    """Return backward_input and backward_weight, made from the `backward` of class `kind`."""
+    """Return the halves of a backward, made from `backward` of class `kind`."""
     def derivatives(self, dZ):
         found = kind.backward(self, dZ)
         if not (isinstance(found, tuple) and len(found) == 3):
@@ -146,7 +144,7 @@ LAYERS = Registry("minipipe.layers", Examples)  # examples: (layer, shape of a s
 
 
 class Layer(AsCode):
-    """The base of all layers: one formula, forward and backward, without a loop over samples.
+    """The base of all layers: a formula, forward and backward, for all samples.
 
     Samples are the last axis: `A_prev` is `(n_prev, m)`, the output `A` is `(n, m)`.
 
@@ -157,9 +155,8 @@ class Layer(AsCode):
 
     A class writes `forward`, and `backward` or its two halves; `Layer` makes the rest.
     A subclass of any layer may override them, and call `super().backward(dZ)`. Halves
-    made from a whole `backward` work in every schedule and split, but save no memory:
-    `backward_input` computes dW and db as well, and leaves them in `cache` until
-    `backward_weight` returns them.
+    made from a whole `backward` work everywhere, but save no memory: `backward_input`
+    computes dW and db, too, and leaves them in `cache` for `backward_weight`.
 
     >>> class Scale(Layer):                     # A = W A_prev, with W (n, 1)
     ...     def __init__(self, W):
@@ -182,21 +179,21 @@ class Layer(AsCode):
     that, so the gradients of micro-batches simply add. And all that `backward` needs
     from `forward` is in `cache`, one value that a stage takes out and puts back while
     other micro-batches pass through. After `backward_input`, `cache` holds only what
-    `backward_weight` still reads. If that half reads no dZ, since `backward_input` has
-    made dW and db already, the class says `weight_after_input = True`.
+    `backward_weight` still reads. If that half reads no dZ, because `backward_input`
+    has computed dW and db, the class says `weight_after_input = True`.
 
-    The dtype of the result is that of the input. A layer writes into no array that it
-    was given or has returned. The input must stay unchanged until `backward`, because
-    `cache` may refer to it. A network copies outputs and parameters that are views
+    The result has the dtype of the input. A layer writes into no array that it was
+    given or has returned. Its input stays unchanged until `backward`, since `cache` may
+    refer to it. A network copies outputs and parameters that are views
     (`in_one_piece`).
 
     `W` and `b` are None in a layer without parameters, and so are `dW` and `db`. None
     from `backward_weight` keeps a parameter as it is. A layer made of `layers` has
-    tuples with one entry per layer. A layer may take or return a pair of arrays; its
-    shape and its gradient then are pairs.
+    tuples with one entry per layer. A layer may take or return a pair of arrays; then
+    its shapes and gradients are pairs.
 
     `output_shape(shape)`, `parameter_shapes()` and `macs(shape)` need no numbers. The
-    attributes below tell the rest of the package about the layer. `LAYERS` registers
+    attributes below describe the layer to the rest of the package. `LAYERS` registers
     it. Before a forward, a network sets `training`, `step` (updates so far) and
     `first_sample` (the position in the mini-batch of the first sample of A_prev).
     """
@@ -224,7 +221,7 @@ class Layer(AsCode):
     weight_after_input: bool = False  # whether backward_weight reads what backward_input has left, and no dZ
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Make `backward` from the halves that the class writes, or the halves from its `backward`."""
+        """Make the halves from a class's `backward`, or `backward` from its halves."""
         super().__init_subclass__(**options)
         base = next(kind for kind in cls.__mro__[1:] if issubclass(kind, Layer))  # it has all three
         new = cls.__mro__[:cls.__mro__.index(base)]  # with bases that are not layers
@@ -245,13 +242,13 @@ class Layer(AsCode):
 
     @property
     def has_parameters(self) -> bool:
-        """Whether the layer, or a layer inside it, has a W or a b, drawn already."""
+        """Whether the layer, or a layer inside it, has a W or a b that is drawn."""
         if self.layers:
             return bool(leaves((self.W, self.b)))
         return self.W is not None or self.b is not None
 
     def initialize(self, rng: np.random.Generator, dtype: DTypeLike = np.float64) -> None:
-        """Draw W from the generator `rng` in `dtype`, unless it is there already, and set b to 0."""
+        """Draw a missing W by `rng` in `dtype`, and set a missing b to 0."""
         shape_of_W, shape_of_b = self.parameter_shapes()
         if shape_of_W is not None and self.W is None:
             self.W = self.draw(rng).reshape(shape_of_W).astype(dtype)
@@ -259,15 +256,14 @@ class Layer(AsCode):
             self.b = np.full(shape_of_b, constant(0, self.W), self.W.dtype)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Return W from the generator `rng`, in float64 and any shape with as many entries."""
+        """Return W, drawn by `rng`, in float64 and any shape with as many entries."""
         raise to_be_written(self, "Layer", "draw(self, rng)", "W in float64")
 
     def forward(self, A_prev: np.ndarray) -> Tree:
-        """Compute A = f(A_prev), the equation of the class, and keep in `cache` what backward needs.
+        """Compute A = f(A_prev), and keep in `cache` what backward needs.
 
         Args:
-            A_prev: (n_prev, ..., m), the output of the layer before; samples are the
-                last axis.
+            A_prev: (n_prev, ..., m), the output of the layer before.
 
         Returns:
             A (n, ..., m), in the dtype of A_prev.
@@ -288,31 +284,34 @@ class Layer(AsCode):
         raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
 
     def backward_input(self, dZ: np.ndarray) -> Tree:
-        """Return dA_prev = (dA/dA_prev)^T dZ, in the shape of A_prev: the first half of `backward`."""
+        """Return dA_prev = (dA/dA_prev)^T dZ: the first half of `backward`."""
         raise to_be_written(self, "Layer", "backward(self, dZ)", "(dA_prev, dW, db)")
 
     def backward_weight(self, dZ: np.ndarray) -> Gradients:
-        """Return dW = (dA/dW)^T dZ and db = (dA/db)^T dZ, in the shapes of W and b: the second half."""
+        """Return dW = (dA/dW)^T dZ and db = (dA/db)^T dZ: the second half."""
         if self.parameter_shapes() == (None, None):
             return None, None
         raise to_be_written(self, "Layer", "backward_weight(self, dZ)", "(dW, db)")
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Return the shape of A for an A_prev of `shape`; raise `ValueError` if that does not fit."""
+        """Return the shape of A for an A_prev of `shape`, which must fit."""
         return shape
 
     def parameter_shapes(self) -> tuple:
-        """Return the shapes of `(W, b)`, None for a missing one; written by layers that draw W later."""
+        """Return the shapes of (W, b), None for a missing one.
+
+        A layer that draws W later writes this method.
+        """
         return tuple(None if array is None else array.shape for array in (self.W, self.b))
 
     def macs(self, shape: Shape) -> int:
-        """Return the multiply-accumulates of a forward's matrix products, for an A_prev of `shape`."""
+        """Return the multiply-accumulates of a forward for an A_prev of `shape`."""
         return 0
 
     def copy(self: OneLayer, convert: Callable = lambda array: array.copy()) -> OneLayer:
-        """Return a copy with the parameters `convert(W)` and `convert(b)`, and no cache.
+        """Return a copy with parameters `convert(W)` and `convert(b)`, and no cache.
 
-        `layer.copy(np.float32)` changes the dtype,
+        `layer.copy(np.float32)` changes the dtype;
         `layer.copy(minipipe.exact.rational)` makes the parameters exact.
         """
         twin = copy.copy(self)
@@ -324,20 +323,22 @@ class Layer(AsCode):
         return twin
 
     def part(self: OneLayer, how: str, rank: int, size: int) -> OneLayer:
-        """Return the part of this layer on device `rank` of `size`: a copy with cut parameters.
+        """Return the part of this layer on one device: a copy with cut parameters.
 
-        how: how the devices share the work.
+        Args:
+            how: how the devices share the work, one of the five below.
+            rank, size: the device, from 0, and the number of devices.
 
-            "outputs"  all have A_prev, and each makes its own units of A
-            "inputs"   each has its own units of A_prev and makes a summand of A; b is added to the sum
-            "units"    each makes its own units of A from the same units of A_prev
-            "heads"    all have A_prev, and each makes a summand of A
-            "tokens"   as "heads": each knows its own tokens, and has zeros for the others
+            "outputs"  all have A_prev, and each computes its own units of A
+            "inputs"   each has its own units of A_prev, and computes a summand of A
+            "units"    each computes its own units of A from the same units of A_prev
+            "heads"    all have A_prev, and each computes a summand of A
+            "tokens"   as "heads": each knows its own tokens, and has zeros for others
 
-        Units, or channels, are the entries along axis 0. `splits` has an entry for each
-        `how` that the layer allows: {"W" or "b": the axis along which it is cut}; for a
-        layer made of `layers`, the `how` of each. A class that has sizes in other
-        attributes adapts them.
+        Units, or channels, are the entries along axis 0. With "inputs", b is added to
+        the sum. `splits` has an entry for each `how` that the layer allows: {"W" or
+        "b": the axis that is cut}; for a layer made of `layers`, the `how` of each. A
+        class with sizes in other attributes adapts them.
         """
         part, axes = copy.copy(self), self.splits[how]
         part.cache = part.statistics = None
@@ -348,11 +349,14 @@ class Layer(AsCode):
         return part
 
     def unrolled(self, name: str) -> tuple[Layer, ...] | None:
-        """Return consecutive layers that compute the same, or None; `name` is for their skip connection."""
+        """Return consecutive layers that compute the same, or None.
+
+        `name` is for the skip connection among them.
+        """
         return None
 
     def synchronised(self) -> Layer | None:
-        """Return a layer that computes this one over the samples of all replicas, or None."""
+        """Return a layer that computes this one over all replicas, or None."""
         return None
 
     def misfit(self, wanted: str, shape: Shape) -> ValueError:
@@ -360,15 +364,15 @@ class Layer(AsCode):
         return ValueError(f"{self!r} needs A_prev of shape {wanted}, got {shape}: samples are the last axis")
 
     def cached(self, dZ: Tree, shape_of_input: Callable | None = None) -> Any:
-        """Return `cache`, after checking that there is one and that `dZ` has the shape of A.
+        """Return `cache`; raise an error without one, or for `dZ` of a wrong shape.
 
-        Broadcasting would hide a wrong shape. Without W and b, `cache` is dropped: no
-        second half will read it.
+        Broadcasting would hide a wrong shape. A layer without W and b drops its
+        `cache`: no second half will read it.
 
         Args:
             dZ: the gradient with respect to A, an array or a pair of arrays.
-            shape_of_input: from the cache to the shape of A_prev; left out, it is the
-                cache's own.
+            shape_of_input: a function from the cache to the shape of A_prev; if it is
+                left out, the cache has that shape.
         """
         cache = self.cache
         if cache is None:
@@ -381,7 +385,7 @@ class Layer(AsCode):
         return cache
 
     def check_forward(self, left: object) -> None:
-        """Raise `RuntimeError` if `left`, the cache of a forward or a part of it, is None."""
+        """Raise `RuntimeError` if `left`, a cache or a part of it, is None."""
         if left is None:
             where = "" if self.training else " in training"
             raise RuntimeError(
@@ -389,7 +393,7 @@ class Layer(AsCode):
             )
 
     def checked_input(self, A_prev: np.ndarray) -> tuple:
-        """Return the shape of A; raise an error if A_prev does not fit or a parameter is not drawn yet."""
+        """Return the shape of A for A_prev, which must fit; W and b must be there."""
         shape = self.output_shape(A_prev.shape)
         if self.W is None or self.b is None:  # missing, or the layer has none
             for value, needed in zip((self.W, self.b), self.parameter_shapes()):
@@ -400,7 +404,7 @@ class Layer(AsCode):
         return shape
 
     def check_dZ(self, dZ: Tree, shape: tuple) -> None:
-        """Raise `ValueError` unless dZ, an array or a pair of them, has `shape`, that of A."""
+        """Raise `ValueError` unless dZ, an array or a pair, has `shape`."""
         if shape_of(dZ) != shape:
             raise ValueError(
                 f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: "
@@ -408,11 +412,13 @@ class Layer(AsCode):
             )
 
     def checked_parameter(self, name: str, value: Any, shape: Shape | None = None) -> np.ndarray | None:
-        """Return the parameter `name`, "W" or "b", as an array of floats or fractions, or None.
+        """Return a user's W or b as an array of floats or fractions, or None.
 
-        Raise `ValueError` for another shape than `shape`, or for () if that is left
-        out, and for a `value`, as the user has given it, with entries that are not
-        finite real numbers.
+        Args:
+            name: "W" or "b".
+            value: an array, or None; `ValueError` for entries that are not finite
+                numbers.
+            shape: the shape that it must have; None: any but ().
         """
         if value is None:
             return None
@@ -429,22 +435,27 @@ class Layer(AsCode):
 
 
 def named(owner: Any) -> str:
-    """Return how errors call `owner`, a layer or loss: its repr, after a layer's index in its network."""
+    """Return what errors call `owner`, a layer or loss: its index and its repr."""
     return repr(owner) if getattr(owner, "index", None) is None else f"layer {owner.index}, {owner!r}"
 
 
 def finite(owner: object, numbers: Tree, what: str) -> Tree:
-    """Return the array `numbers` if it is finite; else raise `overflow(owner, numbers, what)`."""
+    """Return `numbers` of `owner`; raise `overflow(...)` unless they are finite.
+
+    `what` is their name in the error.
+    """
     if not is_finite(numbers):
         raise overflow(owner, numbers, what)
     return numbers
 
 
 def overflow(owner: object, numbers: Tree, what: str) -> FloatingPointError:
-    """Return the `FloatingPointError` for `numbers`, an array or a tuple of arrays, that are not finite.
+    """Return the `FloatingPointError` for `numbers` that are not finite.
 
-    owner: the layer or loss that has computed them. what: their name in the error, such
-    as "its output".
+    Args:
+        owner: the layer or loss that has computed them.
+        numbers: an array, or a tuple of arrays.
+        what: their name in the error, such as "its output".
     """
     dtype = next(array.dtype for array in leaves(numbers) if not is_finite(array))
     return FloatingPointError(
@@ -463,7 +474,7 @@ def every_layer(layers: Iterable[Layer]) -> Iterator[Layer]:
 
 
 def checked_layers(layers: Iterable[Layer]) -> list[Layer]:
-    """Return `layers` as a list; raise `ValueError` if it is empty or holds something else than layers."""
+    """Return `layers` as a list; `ValueError` if not all of them are layers."""
     layers = listed("layers", layers)
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
@@ -474,7 +485,7 @@ def checked_layers(layers: Iterable[Layer]) -> list[Layer]:
 
 
 def as_dtype_of(data: np.ndarray, parameter: np.ndarray) -> np.ndarray:
-    """Return `parameter` in the dtype of `data`, which the result then has; unchanged for integer data."""
+    """Return `parameter` in the dtype of `data`, unless those are whole numbers."""
     if data.dtype == parameter.dtype or data.dtype.kind in "iub":
         return parameter
     return parameter.astype(data.dtype)
