@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..arrays import Gradients, Shape, shape_of, sum_in_order
-from ..checks import listed, shown
 from .activations import Dropout, Tanh
 from .convolution import Conv2d
 from .embedding import Embedding, PositionalEmbedding
-from .layer import LAYERS, Layer, MadeGradients, OneLayer, every_layer
+from .layer import LAYERS, Layer, MadeGradients, OneLayer, checked_layers, every_layer
 from .linear import Linear
 from .normalization import BatchNorm, LayerNorm
 from .skips import Fork, Join
@@ -40,14 +39,8 @@ class Block(Layer):
     derivatives: Callable[[Any], tuple]
 
     def __init__(self, layers: Iterable[Layer]):
-        self.layers = tuple(listed("layers", layers, least=0))
+        self.layers = tuple(checked_layers(layers, least=0))
         met = set()
-        for layer in self.layers:
-            if not isinstance(layer, Layer):
-                raise ValueError(
-                    f"{type(self).__name__} is made of layers, got {shown(layer)}: "
-                    "pass layer objects, such as ReLU()"
-                )
         for layer in every_layer(self.layers):
             if layer.fork or layer.join or layer.tie:
                 raise ValueError(

@@ -466,16 +466,14 @@ def overflow(owner: object, numbers: Tree, what: str) -> FloatingPointError:
 
 def every_layer(layers: Iterable[Layer]) -> Iterator[Layer]:
     """Yield each of `layers`, and after it the layers inside it, at any depth."""
-    for layer in listed("layers", layers, least=0):
-        if not hasattr(layer, "layers"):
-            raise ValueError(f"{shown(layer)} is not a layer: pass layer objects, such as ReLU()")
+    for layer in layers:
         yield layer
         yield from every_layer(layer.layers)
 
 
-def checked_layers(layers: Iterable[Layer]) -> list[Layer]:
-    """Return `layers` as a list; `ValueError` if not all of them are layers."""
-    layers = listed("layers", layers)
+def checked_layers(layers: Iterable[Layer], least: int = 1) -> list[Layer]:
+    """Return at least `least` `layers` as a list; `ValueError` for anything else."""
+    layers = listed("layers", layers, least=least)
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             raise ValueError(

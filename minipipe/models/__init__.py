@@ -2,6 +2,6 @@
 
 from .amoebanet import Cell, First, amoebanet_d
 from ..layers.skips import Pair
-from .networks import lenet5, mlp, resnet, transformer
+from .networks import lenet5, mlp, transformer
 
-__all__ = ["Cell", "First", "Pair", "amoebanet_d", "lenet5", "mlp", "resnet", "transformer"]
+__all__ = ["Cell", "First", "Pair", "amoebanet_d", "lenet5", "mlp", "transformer"]

@@ -1,11 +1,11 @@
-"""Fully connected networks, LeNet-5, residual networks, and Transformers that continue a text."""
+"""Fully connected networks, LeNet-5, and Transformers that continue a text."""
 
 from collections.abc import Callable, Sequence
 
 from ..checks import shown, whole_number, whole_numbers
 from ..layers import (
-    Add, AvgPool2d, BatchNorm, Chain, Conv2d, Dropout, Embedding, Flatten, GlobalAvgPool, Layer, LayerNorm,
-    Linear, PositionalEmbedding, ReLU, Reshape, Residual, TransformerBlock, he, xavier,
+    AvgPool2d, Chain, Conv2d, Dropout, Embedding, Flatten, Layer, LayerNorm, Linear, PositionalEmbedding,
+    ReLU, Reshape, TransformerBlock, he, xavier,
 )
 
 
@@ -40,8 +40,6 @@ def mlp(
         layers += [Linear(n_prev, n, initialization), activation()]
     return layers[:-1]
 
-
-# LeNet-5, which read the digits on cheques.
 
 def lenet5(
     input_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, kernel_size: int = 5,
@@ -88,55 +86,6 @@ def lenet5(
     n_features, _ = Chain(*layers).output_shape((*input_shape, 1))
     return layers + mlp((n_features, 120, 84, n_classes))
 
-
-# Residual networks for small images.
-
-def resnet(depth: int = 20, n_classes: int = 10, input_channels: int = 3) -> list[Layer]:
-    """Return a residual network of `depth` = 6 n + 2 layers with weights, as a list of layers.
-
-    Args:
-        depth: 8, 14, 20, 32, ...; `ValueError` for other numbers.
-        n_classes: rows of the logits.
-        input_channels: of the images (input_channels, H, W, m), such as 3 x 32 x 32.
-
-        16 channels          convolution 3 x 3, BatchNorm, ReLU
-        16 channels          n blocks
-        32 channels          n blocks, the first of which halves H and W
-        64 channels          n blocks, the first of which halves H and W
-        n_classes            mean over the positions, then Linear: logits (n_classes, m)
-
-    A block is ReLU(A_prev + f(A_prev)), where f is two 3 x 3 convolutions, each with
-    BatchNorm, and ReLU in between. If the shape changes, a 1 x 1 convolution of stride
-    2, with BatchNorm, replaces A_prev: the paper's option B. Its own networks for these
-    images add channels of zeros (option A). In the list, a block is two layers,
-    `Residual` or `Add`, and ReLU. Convolutions have no bias, since BatchNorm has one.
-    The loss is `SoftmaxCrossEntropy`.
-
-    Source: He, Zhang, Ren, Sun 2015, arXiv 1512.03385, sections 3.3 and 4.2.
-
-    >>> [type(layer).__name__ for layer in resnet(8)[3:]]
-    ['Residual', 'ReLU', 'Add', 'ReLU', 'Add', 'ReLU', 'GlobalAvgPool', 'Linear']
-    """
-    n_blocks, rest = divmod(whole_number("depth", depth) - 2, 6)
-    if n_blocks < 1 or rest:
-        raise ValueError(f"depth={depth} must be 6 n + 2 with n at least 1: 8, 14, 20, 32, 44, 56, 110, ...")
-    n_prev = 16
-    layers = [*_convolution(input_channels, n_prev), ReLU()]
-    for n in [16] * n_blocks + [32] * n_blocks + [64] * n_blocks:
-        stride = 1 if n == n_prev else 2
-        f = [*_convolution(n_prev, n, stride=stride), ReLU(), *_convolution(n, n)]
-        shortcut = [] if n == n_prev else _convolution(n_prev, n, kernel_size=1, stride=2)
-        layers += [Add(f, shortcut) if shortcut else Residual(*f), ReLU()]
-        n_prev = n
-    return [*layers, GlobalAvgPool(), Linear(n_prev, n_classes, xavier)]
-
-
-def _convolution(n_prev, n, kernel_size=3, stride=1):
-    convolution = Conv2d(n_prev, n, kernel_size, stride, padding=kernel_size // 2, bias=False)
-    return [convolution, BatchNorm(n)]
-
-
-# Transformers.
 
 def transformer(
     n_tokens: int, d: int, n_heads: int, n_layers: int, n_places: int | None = None,

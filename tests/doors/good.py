@@ -132,7 +132,6 @@ EXCEPTIONS = {
     "all_reduce_sum.algorithm": lambda: "owners", "all_reduce_sum_and_gather.algorithm": lambda: "owners",
     "all_reduce.algorithm": lambda: "owners",
     "amoebanet_d.L": lambda: 3, "amoebanet_d.D": lambda: 16,
-    "resnet.depth": lambda: 8,
     "bytes_by_kind.holdings": lambda: {"stash": []},
     "bigram_cross_entropy.train_ids": lambda: np.array([0, 1, 0]),
     "bigram_cross_entropy.test_ids": lambda: np.array([1, 0]),

@@ -15,7 +15,6 @@ from minipipe.meta import MetaArray
 LOSS = mp.MeanSquaredError()
 LARGE = {  # name: (layers, shape of a sample, stages)
     "LeNet-5": (mp.models.lenet5(), (1, 28, 28), 3),
-    "ResNet": (mp.models.resnet(8), (3, 8, 8), 3),
     "AmoebaNet-D": (mp.models.amoebanet_d(3, 16, n_classes=10), (3, 32, 32), 3),
     "Transformer": (mp.models.transformer(n_tokens=5, d=4, n_heads=2, n_layers=2, n_places=3), (3,), 2),
 }

@@ -13,7 +13,6 @@ M = 8  # samples
 MODELS = {  # layers, shape of a sample, shape of an output
     "mlp": (mp.models.mlp([6, 8, 8, 3], mp.Tanh, mp.layers.xavier), (6,), (3,)),
     "lenet5": (mp.models.lenet5((1, 8, 8), 3, kernel_size=3, padding=(1, 1)), (64,), (3,)),
-    "resnet": (mp.models.resnet(8, 3, input_channels=1), (1, 8, 8), (3,)),
     "transformer": (
         mp.models.transformer(3, 8, n_heads=2, n_layers=2, n_places=6, tied=True, dropout=0.125),
         (5,),
@@ -146,16 +145,6 @@ SIZES = {  # an independent count, term by term, and the number
         (64,),
         12 * (9 + 1) + 32 * (12 * 9 + 1) + 120 * (32 * 4 + 1) + 84 * (120 + 1) + 10 * (84 + 1),
         30_102,
-    ),
-    "resnet": (
-        mp.models.resnet(20),
-        (3, 32, 32),
-        # 3 x 3, shortcuts, batch norm, Linear
-        9 * (3 * 16 + 6 * 16 * 16 + 16 * 32 + 5 * 32 * 32 + 32 * 64 + 5 * 64 * 64)
-        + 16 * 32 + 32 * 64
-        + 2 * (7 * 16 + 7 * 32 + 7 * 64)
-        + 64 * 10 + 10,
-        272_474,
     ),
     "transformer": (
         mp.models.transformer(50, 16, 4, 3),
