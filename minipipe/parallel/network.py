@@ -17,7 +17,7 @@ from ..layers.attention import SELECTIVE, recomputing
 from ..losses import Loss
 from ..network import Network, check_finite_cost, check_finite_run
 from ..optimizers import Optimizer, checked_optimizer
-from ..order import Costs, Schedule
+from ..order import Costs
 from ..order.programs import Wires
 from ..partitioning.partition import cut_into_stages
 from ..state import State, all_or_nothing, checked_state
@@ -32,85 +32,87 @@ from .stage import itself, stages_of
 
 
 class Parallel(Network):
-    """A drop-in for `Sequential` that D x T x K simulated devices train, with its gradients and updates.
+    """A drop-in for `Sequential` that D x T x K simulated devices train together.
 
     Args:
         layers, loss: as for `Sequential`.
         replicas: D, the replicas of the network, which share the samples.
-        shards: T, the devices that share the work inside each layer; `ways` says how each is split.
-        stages: K, the parts that the layers are cut into; or a `Cut`, to say where. A schedule that puts v
-            stages on a device runs on K / v devices.
-        microbatches: M, the parts of each mini-batch, of all replicas together; left out, D. They may be
-            ragged.
-        schedule: a name, text, file or function, see `minipipe.schedules.build`: for one replica, of K stages
-            and M / D micro-batches; or a `Schedule` of all replicas and M micro-batches.
-        recompute: which forwards are computed again before their backward. "never"; "always", devices keep
-            only each stage's input; "except_last", the same for all but the last micro-batch; "sqrt",
-            always, but keep an input for every sqrt(L) of a stage's L layers, which then are about sqrt(L)
-            stages on one device that share its costs; or "selective", only the attention weights P are
-            computed again: the order stays, and you raise the costs of B (or I).
-        zero: the level of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054), see `minipipe.order.with_zero`.
-            0: each device with a replica of a stage updates all of it. 1: it updates only its shard, 1/N of
-            the parameters for N such devices, and has optimizer state for this shard only. 2: with buckets,
-            it also drops the other shards of each bucket's gradients once they are summed. 3: FSDP, it also
-            keeps only its shard of the parameters, and gathers a unit's parameters for each forward and
-            backward. A unit is a bucket, or without buckets a layer; with "sqrt", about sqrt(L) layers. From
-            level 1, the updates are in the order: call `train(batches, optimizer)`, with an optimizer that
-            updates each entry by itself.
+        shards: T, the devices that share the work inside each layer, see `ways`.
+        stages: K, the number of stages; or a `Cut`, which says where to cut. A schedule
+            that puts v stages on a device runs on K / v devices.
+        microbatches: M, the parts of each mini-batch, of all replicas together; left
+            out, D. Their sizes may differ by one sample.
+        schedule: a name, text, file or function, see `minipipe.schedules.build`, for
+            one replica, K stages and M / D micro-batches; or a `Schedule` of all
+            replicas and M micro-batches.
+        recompute: which forwards are recomputed before their backward. "never";
+            "always", devices keep only each stage's input; "except_last", all but the
+            last micro-batch; "sqrt", always, but from an input for every sqrt(L) of a
+            stage's L layers, which become about sqrt(L) stages on its device;
+            "selective", only the attention weights P, inside B (or I), whose costs you
+            raise.
+        zero: the level of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054), see
+            `minipipe.order.with_zero`. 0: each of N devices with a replica of a stage
+            updates all of it. 1: each updates its shard, 1/N of the parameters, and has
+            optimizer state for it only. 2: with buckets, it also keeps only its shard
+            of the summed gradients. 3: FSDP, it also keeps only its shard of the
+            parameters, and gathers a bucket's, or without buckets a layer's, for each
+            forward and backward. From level 1 on, the order makes the updates: call
+            `train`, with an optimizer that updates each entry by itself.
         sums: a `Sums`: how gradients are added up.
-        engine: "cluster", simulated devices under one clock; "threads", where each device is a thread of this
-            computer; or "mpi", where it is a process that `mpiexec` has started. All give the
-            same bits. On "threads" and "mpi" the trace is in measured seconds; costs, link and ports are not
-            used, bytes are not counted, and `start` and `tick` are refused.
-        costs: a `Costs`, in ticks: a number is for a device's share of the network, divided among its stages;
-            a list has one number for each stage.
-        link: the ticks of the messages: one `Link`, or a dict {(source, to): Link}.
+        engine: "cluster", simulated devices under one clock; "threads" of this
+            computer; or "mpi", processes that `mpiexec` has started. All give the same
+            bits. With "threads" and "mpi", the trace is in measured seconds; costs,
+            link and ports are not used, bytes are not counted, and `start` and `tick`
+            are refused.
+        costs: a `Costs`, in ticks: a number is for a device's share of the network,
+            divided among its stages; a list has one number for each stage.
+        link: the ticks of messages: one `Link`, or a dict {(source, to): Link}.
         ports: what several links share, as for `Cluster`.
-        numbering: how devices are numbered, the fastest axis first. Device t of the shards, d of the replicas
-            and p of the P devices of a replica has the number t + T (d + D p) with "tp-dp-pp", and
-            t + T (p + P d) with "tp-pp-dp".
-        count_bytes: whether the trace has the bytes that devices hold, see `Trace.peak_bytes`. With a
-            memory_limit it always has. Counting takes time in each mini-batch; without it, the process keeps
-            freed memory for the next micro-batch.
-        memory_limit: bytes per device, past which a run stops with `MemoryLimitError`. What is held at the
-            start and the end of each action counts; inside it, layers need more for a moment.
-        seed: the seed of weights that are not given: layer i draws from `default_rng([seed, i])`.
+        numbering: the axes by which devices are numbered, the fastest first. Device t
+            of the shards, d of the replicas and p of the P devices of a replica has the
+            number t + T (d + D p) with "tp-dp-pp", t + T (p + P d) with "tp-pp-dp".
+        count_bytes: whether the trace has the bytes that devices hold, see
+            `Trace.peak_bytes`. Counting takes time. With a memory_limit it always has.
+        memory_limit: bytes per device, past which a run stops with `MemoryLimitError`.
+            The bytes at the start and the end of each action count.
+        seed: the seed of weights that are not given, see `Network`.
         dtype: the float type of the whole network, see `Network`.
 
-    `forward_backward(X, Y)` runs a whole mini-batch; `start(X, Y)` and `tick()` run it tick by tick.
-    Then J, `gradients` and `trace` are those of that run. Every forward and backward of a mini-batch uses
-    the same parameters; only `step(optimizer)` changes them. `train(batches, optimizer)` does both for a list
-    of mini-batches; an order that makes the updates itself, by actions `U`, runs in no other way. Wrong
-    arguments and data raise `ValueError` at once, a schedule with faults `ScheduleError`.
+    `forward_backward(X, Y)` runs a mini-batch, `start(X, Y)` and `tick()` run it tick
+    by tick, and `step(optimizer)` updates the parameters. `train(batches, optimizer)`
+    does both for each mini-batch; an order that makes the updates itself, by actions
+    `U`, needs it. J, `gradients` and `trace` are those of the last run.
 
-    Each gradient carries the 1/m of the whole mini-batch, so the replicas' sum is the full batch's gradient;
-    the shards of a layer have different rows or columns of its gradient. `layers` and `gradients` are the
-    whole network's. `groups` lists the devices of each group of each axis; `ways` says how layers are split.
+    Each gradient carries the 1/m of the whole mini-batch, so the replicas' sum is the
+    full batch's gradient. `layers` and `gradients` are the whole network's.
 
-    With `engine="mpi"`, all ranks run one program, which `mpiexec -n 2 python3 train.py` starts:
+    With `engine="mpi"`, `mpiexec -n 2 python3 train.py` runs a program on all ranks:
 
         import minipipe as mp
-        layers, loss = [mp.Linear(64, 32), mp.ReLU(), mp.Linear(32, 10)], mp.SoftmaxCrossEntropy()
+        layers = [mp.Linear(64, 32), mp.ReLU(), mp.Linear(32, 10)]
+        loss, (X, Y) = mp.SoftmaxCrossEntropy(), mp.datasets.digits().train
         net = mp.Parallel(layers, loss, stages=2, microbatches=4, engine="mpi")
-        (X, Y), is_first = mp.datasets.digits().train, mp.engines.world().rank == 0
-        mp.fit(net, X, Y, mp.SGD(0.1), 2, batch_size=32, report=print if is_first else None)
+        report = print if mp.engines.world().rank == 0 else None
+        mp.fit(net, X, Y, mp.SGD(0.1), 2, batch_size=32, report=report)
         mp.save("digits.npz", net)                # by all ranks; rank 0 writes
 
-    Ranks must make the same calls in the same order, also of `gradients`, `trace`, `predict`, `save`, `load`.
-    An error says where calls, arguments, data, parameters or optimizers differ; nothing has changed then. If
-    one rank raises an exception in a run, all ranks raise it; an exception that is not caught ends the job.
-    With several shards, each rank computes with its shard of a layer, but has the whole layer.
+    Ranks must make the same calls in the same order, also of `gradients`, `trace`,
+    `predict`, `save`, `load`. An error says where calls, arguments, data, parameters or
+    optimizers differ; nothing has changed then. If one rank raises an exception in a
+    run, all ranks raise it; an exception that is not caught ends the job.
 
-    With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one after another, without
-    a flush between them. The schedule's `versions` then say with which weights a gradient is computed; a
-    stage keeps each version as long as a micro-batch needs it. Tied weights are refused: they need a flush.
+    With an asynchronous schedule, such as "pipedream", `train` sends mini-batches one
+    after another, without a flush. The schedule's `versions` say with which weights a
+    gradient is computed; a stage keeps each version as long as a micro-batch needs it.
+    Tied weights are refused: they need a flush.
 
-    A run that fails, or that is abandoned for another run, changes no parameters, running statistics or
-    optimizer: an order with updates works with copies of the layers, whose arrays the network takes over when
-    the run is done. Other attributes that a layer of yours changes stay in the copies.
+    A run that fails or is abandoned changes no parameters, running statistics or
+    optimizer. An order with updates works with copies of the layers; other attributes
+    that a layer of yours changes stay in the copies.
 
-    Sources: Huang et al. 2018, arXiv 1811.06965; Shoeybi et al. 2019, arXiv 1909.08053; Narayanan et al.
-    2021, arXiv 2104.04473; for schedules without a flush, Narayanan et al. 2019, SOSP.
+    Sources: Huang et al. 2018, arXiv 1811.06965; Shoeybi et al. 2019, arXiv 1909.08053;
+    Narayanan et al. 2019, SOSP, and 2021, arXiv 2104.04473.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError, ReLU
@@ -154,14 +156,12 @@ class Parallel(Network):
         self._memory: dict = {}  # optimizer state after the last step
         self._ranks = Ranks(self._options, self.schedule, self.layers, counts)
         self._ranks.check_network(self.schedule, loss)
-        first = Shard(self._at_work, loss, 0, options.shards)
-        first.check()
-        self._ways = first.ways
+        self._ways = Shard(self._at_work, loss, 0, options.shards).ways
 
     def forward_backward(self, X: np.ndarray, Y: np.ndarray) -> Any:
-        """Run the mini-batch X (n[0], m), Y (n[L], m); set `gradients` and return the cost J."""
+        """Run the mini-batch X (n[0], m), Y (n[L], m); set `gradients`; return J."""
         self._check_without_updates("train([(X, Y), ...], optimizer)")
-        self.run_to_the_end(self.schedule, checked_batches(self, [(X, Y)]))
+        self.run_to_the_end(checked_batches(self, [(X, Y)]))
         return self.J
 
     @property
@@ -176,7 +176,7 @@ class Parallel(Network):
 
     @property
     def has_updates(self) -> bool:  # type: ignore[override]  # `Network` has a constant
-        """Whether the order makes the updates, by actions `U`, instead of `step(optimizer)`."""
+        """Whether the order makes the updates, by actions `U`, and not `step`."""
         return "U" in self.schedule.kinds
 
     @property
@@ -186,14 +186,17 @@ class Parallel(Network):
 
     @property
     def groups(self) -> dict[str, list]:
-        """{axis: its groups}: the devices of a group, in order, differ in this axis only.
+        """{axis: its groups}; the devices of a group, in order, differ only in it.
 
         The axes are "tp", the shards, "dp", the replicas, and "pp", the stages.
         """
         return self._options.groups(len(self.schedule.devices))
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `RuntimeError` if the order has updates, `ValueError` if step(optimizer, clip) fails."""
+        """Raise an error unless `step(optimizer, clip)` is possible.
+
+        It is a `RuntimeError` if the order has updates, otherwise a `ValueError`.
+        """
         self._ranks.check_step(optimizer, clip)
         checked_optimizer(optimizer).check_network(self.token)
         if self.has_updates:
@@ -203,9 +206,9 @@ class Parallel(Network):
             )
 
     def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
+        """Raise `ValueError` unless train(batches, optimizer, clip) can start."""
         if not self.has_updates:
-            self._ranks.forget()  # at the begin of a training, ranks compare all arrays
+            self._ranks.forget()  # at the beginning of a training, ranks compare all arrays
             super().check_training(optimizer, clip)
             return
         checked_optimizer(optimizer).check_network(self.token)
@@ -214,8 +217,8 @@ class Parallel(Network):
                 f"clip={shown(clip)} with the order of {self.schedule.name!r}, whose devices update before "
                 "they know the norm of all gradients: leave clip out, or use an order without U"
             )
-        in_parts = "S" in self.schedule.kinds or self._options.shards > 1
-        if in_parts and (why := optimizer.why_no_parts()):
+        is_sharded = "S" in self.schedule.kinds or self._options.shards > 1
+        if is_sharded and (why := optimizer.why_no_parts()):
             raise ValueError(
                 f"{type(optimizer).__name__} {why}, of which each device has a part "
                 f"where {self.schedule.name!r} updates them: use an order without U and zero=0, "
@@ -223,7 +226,7 @@ class Parallel(Network):
             )
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `fit` can use `optimizer` and `clip` here; it needs a flush."""
+        """Raise `ValueError` unless `fit` can use `optimizer` and `clip` here."""
         if self._stream is not None:
             raise ValueError(
                 f"the schedule {self.schedule.name!r} lets mini-batches follow each other without a flush, "
@@ -250,11 +253,11 @@ class Parallel(Network):
                 f"the order of {self.schedule.name!r} has no U for an optimizer: hand it to step(optimizer)"
             )
         batches = checked_batches(self, [(X, Y)])
-        self._prepare(self.schedule)
+        self._prepare()
         self._load(batches, optimizer)
 
     def tick(self) -> Tick:
-        """Advance the clock by one tick; return a `Tick`, which is true until the mini-batch is done."""
+        """Advance by one tick; return a `Tick`, true until the run is done."""
         self._check_ticks()
         passed = self._loaded_run().tick()
         if not passed:
@@ -264,9 +267,9 @@ class Parallel(Network):
     def train(self, batches: Iterable[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
         """Update with `optimizer` after each mini-batch; return the list of costs.
 
-        An asynchronous schedule sends all mini-batches through the pipeline in one run; any other schedule
-        makes a run of each. If the order has updates, each device works with a copy of `optimizer`, which
-        gets their state after each run.
+        Without a flush, all mini-batches are one run, otherwise each is a run. If the
+        order has updates, each device works with a copy of `optimizer`, which gets
+        their state after the run.
 
         Args:
             batches: mini-batches (X, Y).
@@ -274,7 +277,7 @@ class Parallel(Network):
             clip: None, or the largest norm of all gradients, see `Network.step`.
 
         Raises:
-            FloatingPointError: if anything overflows; parameters are then those before that run.
+            FloatingPointError: if anything overflows; that run then changes nothing.
         """
         if not self.has_updates:
             return super().train(batches, optimizer, clip)
@@ -282,11 +285,11 @@ class Parallel(Network):
         batches = checked_batches(self, batches, in_one_run=self._stream is not None)
         if self._stream is not None:
             self.schedule = self._stream(len(batches))
-            self.run_to_the_end(self.schedule, batches, optimizer)
+            self.run_to_the_end(batches, optimizer)
             return list(self.stages[-1].costs)
         costs = []
         for batch in batches:
-            self.run_to_the_end(self.schedule, [batch], optimizer)
+            self.run_to_the_end([batch], optimizer)
             costs.append(self.J)
         return costs
 
@@ -299,17 +302,17 @@ class Parallel(Network):
 
     @property
     def gradients(self) -> list[tuple]:
-        """The list over the layers of `(dW, db)`, summed over the micro-batches of the last mini-batch.
+        """The list over the layers of `(dW, db)` of the last mini-batch.
 
-        With MPI, all ranks must ask for it: the ranks with the stages broadcast their gradients.
+        With MPI, all ranks must ask for it, since each broadcasts those of its stages.
         """
-        own = self.own_gradients()
+        here = self.own_gradients()
         if self._from_all_ranks is None:
-            self._from_all_ranks = self._ranks.of_all_layers(own, "collecting the gradients")
+            self._from_all_ranks = self._ranks.of_all_layers(here, "collecting the gradients")
         return self._from_all_ranks
 
     def own_gradients(self) -> list[tuple]:
-        """Return [(dW, db)] of the layers; (None, None) for layers of other MPI ranks."""
+        """Return [(dW, db)] of all layers; (None, None) for layers of other ranks."""
         if self._gradients is None:
             self._loaded_run().check()
             raise RuntimeError(
@@ -327,10 +330,10 @@ class Parallel(Network):
 
     @property
     def replicas(self) -> list[list[Layer]]:
-        """For each replica of the network, its layers after the last run and the steps since.
+        """For each replica, its layers after the last run and the steps since.
 
-        If the order makes the updates, each replica has made them itself; a step is made once, and all
-        replicas take it over. With several shards, these are the first shard's layers after the last run.
+        All replicas take over a step, but make updates of the order themselves. With
+        several shards, these are the layers of the first shard after the last run.
         """
         self._loaded_run().check()
         stages = self._run.stages
@@ -345,62 +348,55 @@ class Parallel(Network):
             f"microbatches={self.n_microbatches})"
         )
 
-    def run_to_the_end(
-        self, order: Schedule, batches: Sequence[tuple], optimizer: Optimizer | None = None
-    ) -> None:
-        """Run mini-batches that are checked already, and commit the results.
+    def run_to_the_end(self, batches: Sequence[tuple], optimizer: Optimizer | None = None) -> None:
+        """Run checked mini-batches `batches` (X, Y), and commit the results.
 
-        Args:
-            order: the `Schedule`.
-            batches: mini-batches (X, Y).
-            optimizer: for an order with updates; otherwise None.
+        If the order has updates, they are made with `optimizer`.
         """
-        self._prepare(order)
+        self._prepare()
         try:
             self._load(batches, optimizer)
             self._run.to_the_end(self._ranks.to_compare(optimizer))
             self._commit()
         except BaseException:
-            self._undo_run()
+            if self._run is not None and not self._committed:
+                self._run.leave()
             raise
 
     def keep_memory(self, optimizer: Optimizer) -> None:
-        """Keep the state of `optimizer` for the next run; all replicas take over the updated parameters."""
+        """Keep the state of `optimizer`; give all replicas the updated parameters."""
         if self._run is not None and self._options.shards == 1:
             for (index, _), stage in self._run.stages.items():
                 stage.follow(self._own_stages[index])
         self._memory = self._ranks.kept_memory(optimizer)
 
     def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
-        """Collect the parameters of all MPI ranks; return `optimizer` with the state of all ranks."""
+        """Collect all ranks' parameters; return `optimizer` with all of its state."""
         self._ranks.collect_parameters()
         return None if optimizer is None else self._ranks.with_all_memory(optimizer)
 
     def once(self, function: Callable[[], None]) -> None:
         """Call `function` on rank 0, while the other ranks wait."""
-        self._ranks.once(function, "rank 0's work on a file")
+        self._ranks.once(function)
 
     def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
-        """Resume a training from `state` with `optimizer`, as `Sequential`; MPI ranks compare the states."""
+        """Resume from `state` with `optimizer`; MPI ranks compare them before."""
         self._ranks.check_state(checked_state(state), optimizer)
         super().resume(state, optimizer)
 
     def forget_run(self) -> None:
         """Abandon an unfinished run, and drop the results of the last run."""
-        self._undo_run()
+        if self._run is not None and not self._committed:
+            self._run.leave()
         self._run = self._from_all_ranks = None
         super().forget_run()
 
-    def _undo_run(self) -> None:
-        """Abandon a run whose results are not committed."""
-        if self._run is not None and not self._committed:
-            self._run.leave()
-
-    def _prepare(self, order):
-        """Abandon an unfinished run; make the `Wires` of `order`, unless the last run had the same order."""
+    def _prepare(self):
+        """Abandon an unfinished run; make the `Wires` of the schedule, if it is new."""
         self._parameters.check()
         self.forget_run()
         self._committed = False
+        order = self.schedule
         if self._wires is None or self._wires[0].schedule != order:
             skips = [(name, *(self._place_of[end][0] for end in ends)) for name, ends in self.skips.items()]
             wires = [Wires(order, skips, ranks) for ranks in self._options.ranks(len(order.devices))]
@@ -431,7 +427,7 @@ class Parallel(Network):
         self.stages = tuple(in_shards.stages[0])
 
     def _commit(self):
-        """Commit a finished run, once: keep its gradients for a step, or take over its updates."""
+        """Commit a finished run, once: keep its gradients, or take over its updates."""
         if self._committed:
             return
         gradients = None
@@ -454,9 +450,9 @@ class Parallel(Network):
             self._committed, self._optimizer = True, None
 
     def _take_updates(self, layers):
-        """Take the arrays of `layers`, which the run has updated, and the state of its optimizers."""
-        own = every_layer([layer for stage in self._own_stages for layer in stage.layers])
-        for layer, new in zip(own, every_layer(layers), strict=True):
+        """Take the arrays of `layers`, updated by the run, and the optimizer state."""
+        at_work = every_layer([layer for stage in self._own_stages for layer in stage.layers])
+        for layer, new in zip(at_work, every_layer(layers), strict=True):
             for name in layer.arrays:
                 setattr(layer, name, getattr(new, name))
         self._parameters.keep()
@@ -466,7 +462,7 @@ class Parallel(Network):
         vars(self._optimizer).update(vars(next(iter(optimizers.values()))))
         self._optimizer.learning_rate = rate
         self._optimizer.count_step(self.token)
-        memories = {place: own.memory for place, own in optimizers.items()}
+        memories = {place: optimizer.memory for place, optimizer in optimizers.items()}
         self._optimizer.memory = MemoryInParts(self._layout.memory, memories)
         self.n_steps += len(self.stages[-1].costs)
         self._ranks.know(self._optimizer)
@@ -488,9 +484,8 @@ class Parallel(Network):
 
     def _loaded_run(self):
         if self._run is None:
-            remedy = "forward_backward(X, Y), or start(X, Y) and tick()"
-            remedy = "train([(X, Y), ...], optimizer)" if self.has_updates else remedy
-            raise RuntimeError(f"nothing has run yet: call {remedy}")
+            call = "train([(X, Y), ...], optimizer)" if self.has_updates else "forward_backward(X, Y)"
+            raise RuntimeError(f"nothing has run yet: call {call}")
         return self._run
 
     def _check_without_updates(self, remedy):

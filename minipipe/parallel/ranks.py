@@ -3,14 +3,14 @@
 import copy
 import sys
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
 
 from .. import __version__
 from ..engines import world
-from ..layers import Layer, every_layer
+from ..layers import Layer
 from ..losses import Loss
 from ..optimizers import Optimizer
 from ..order import Schedule
@@ -18,11 +18,8 @@ from ..state import State, named_arrays
 from .layout import MemoryInParts
 from .options import MPI, Options
 
-
-# the options that must be equal on all ranks, besides layers, loss, cut and schedule
+# the options that must be equal on all ranks, in addition to layers, loss, cut and schedule
 OPTIONS = "replicas", "shards", "microbatches", "recompute", "zero", "sums", "numbering", "seed", "dtype"
-
-
 EVERY = 64  # runs between two comparisons of all arrays
 
 
@@ -40,11 +37,11 @@ class Ranks:
     A rank has the layers of its stages; with several shards, each rank has all layers.
     `of_all_layers`, a call that all ranks make, collects what other ranks have.
 
-    Before each run and each step, the ranks compare what they train with. Of the
-    parameters and the optimizer state of a stage, they compare only arrays that the
-    user has assigned, not those that an update has made: to compare all arrays in each
-    step takes as long as the step of an MLP 784-512-512-10 with 64 samples. In every
-    64th run they compare all, since a program may also have written into an array.
+    Before each run and each step, the ranks compare what they train with. Of parameters
+    and optimizer state, they compare the arrays that the user has assigned, but not
+    those that an update has made: this would take as long as the step of an MLP
+    784-512-512-10 with 64 samples. In every 64th run they compare all, since a program
+    may also have written into an array.
     """
 
     def __init__(
@@ -62,27 +59,27 @@ class Ranks:
         if self.are_several:
             world().n_networks += 1
             self._network = f"network {world().n_networks}"
+            # ((index of a layer, name of an array), layer or layer in it, attribute)
             self._places = [((int(name.split("/")[0].split(".")[0]), name), *place)
                             for name, *place in named_arrays(layers)]
 
     def layers_here(self) -> list[int]:
         """Return the indices of the layers that this rank updates."""
-        return [index for layers, is_here in zip(self._layers, self._is_here, strict=True)
-                for index in layers if is_here]
+        return list(chain(*(layers for layers, is_here in zip(self._layers, self._is_here) if is_here)))
 
-    def of_all_layers(self, own: list, what: str) -> list:
-        """Return a list over all layers, whose entries the ranks with the layers broadcast.
+    def of_all_layers(self, here: list, what: str) -> list:
+        """Return a list over all layers, broadcast by the ranks that have them.
 
         Args:
-            own: this rank's list over all layers; entries of other ranks' layers are
+            here: this rank's list over all layers; entries of other ranks' layers are
                 not read.
             what: the name of the call, see `World.gathered`.
         """
         if self.has_all:
-            return own
+            return here
         found = []
         for layers, owner in zip(self._layers, self._owners[0], strict=True):
-            mine = [own[index] for index in layers]
+            mine = [here[index] for index in layers]
             found += world().broadcast(mine, owner, f"{what} of {self._network}")
         return found
 
@@ -90,37 +87,36 @@ class Ranks:
         """Set the parameters of the network to those that their ranks have updated."""
         if self.has_all:
             return
-        places = [[(part, name) for part in every_layer([layer]) for name in part.arrays]
-                  for layer in self._all_layers]
-        own = [[getattr(*place) for place in of_layer] for of_layer in places]
-        arrays = self.of_all_layers(own, "collecting the parameters")
-        for of_layer, new in zip(places, arrays, strict=True):
-            for (part, name), array in zip(of_layer, new, strict=True):
-                setattr(part, name, array)
+        here: list[list] = [[] for _ in self._all_layers]
+        for (index, _), *place in self._places:
+            here[index].append(getattr(*place))
+        arrays = chain(*self.of_all_layers(here, "collecting the parameters"))
+        for (_, *place), array in zip(self._places, arrays, strict=True):
+            setattr(*place, array)
         self._known |= self._arrays()
 
     def with_all_memory(self, optimizer: Optimizer) -> Optimizer:
-        """Return `optimizer`; if ranks have parts of its state, a copy of it with the state of all ranks."""
-        in_parts = self.are_several and isinstance(optimizer.memory, MemoryInParts)
-        if self.has_all and not in_parts:
+        """Return `optimizer`, or a copy with the state that other ranks have."""
+        is_in_pieces = self.are_several and isinstance(optimizer.memory, MemoryInParts)
+        if self.has_all and not is_in_pieces:
             return optimizer
         found, memory = copy.copy(optimizer), optimizer.memory
-        words = f"collecting the optimizer state of {self._network}"
-        if in_parts:
-            found.memory = MemoryInParts(memory.pieces, world().gathered_dict(memory.parts, words))
+        what = f"collecting the optimizer state of {self._network}"
+        if is_in_pieces:
+            found.memory = MemoryInParts(memory.pieces, world().gathered_dict(memory.parts, what))
         else:
-            found.memory = world().gathered_dict(memory, words)
+            found.memory = world().gathered_dict(memory, what)
         return found
 
-    def once(self, function: Callable[[], None], what: str) -> None:
-        """Call `function` on rank 0, while the other ranks wait. what: as for `of_all_layers`."""
+    def once(self, function: Callable[[], None]) -> None:
+        """Call `function` on rank 0, while the other ranks wait."""
         if not self.are_several or world().rank == 0:
             function()
         if self.are_several:
-            world().broadcast(None, 0, what)
+            world().broadcast(None, 0, "rank 0's work on a file")
 
     def check_network(self, schedule: Schedule, loss: Loss) -> None:
-        """Raise `ValueError` unless all ranks have the same layers, `loss`, `schedule` and software."""
+        """Raise `ValueError` unless ranks have equal layers, `loss` and `schedule`."""
         if not self.are_several:
             return
         python = ".".join(map(str, sys.version_info[:2]))
@@ -140,7 +136,7 @@ class Ranks:
             world().check_equal(things, f"a step of {self._network}")
 
     def check_state(self, state: State, optimizer: Optimizer | None) -> None:
-        """Raise `ValueError` unless all ranks resume the same `state` with the same `optimizer`."""
+        """Raise `ValueError` unless ranks resume equal `state` and `optimizer`."""
         if not self.are_several:
             return
         *counts, memory = state.optimizer or [{}]
@@ -151,10 +147,9 @@ class Ranks:
         }, f"loading the state of {self._network}")
 
     def to_compare(self, optimizer: Optimizer | None = None) -> dict:
-        """Return {name: value} of what must be equal on all ranks, see `World.check_equal`.
+        """Return {name: value} of what `World.check_equal` must compare.
 
-        Args:
-            optimizer: the optimizer of the next update, if it is known already.
+        `optimizer` is that of the next update, if it is known.
         """
         if not self.are_several:
             return {}
@@ -174,7 +169,7 @@ class Ranks:
         return found
 
     def kept_memory(self, optimizer: Optimizer) -> dict:
-        """Return the state of `optimizer` after an update, reduced to the layers of this rank."""
+        """Return the state of `optimizer` after an update, for this rank's layers."""
         if not self.has_all:
             here, memory = self.layers_here(), optimizer.memory.items()
             optimizer.memory = {key: arrays for key, arrays in memory if key[0] in here}
@@ -182,7 +177,7 @@ class Ranks:
         return optimizer.memory
 
     def know(self, optimizer: Optimizer) -> None:
-        """Record that an update of `optimizer` has made the present arrays, which need no comparison."""
+        """Record that an update by `optimizer` has made all arrays: do not compare."""
         if self.are_several:
             self._known = self._arrays(optimizer)
 
@@ -191,7 +186,7 @@ class Ranks:
         self._known = {}
 
     def _arrays(self, optimizer: Optimizer | None = None) -> dict:
-        """Return {(index of a layer, name, ...): array} of the parameters and the optimizer state."""
+        """Return {(index of a layer, name, ...): array}, optimizer state included."""
         found = {key: getattr(layer, array) for key, layer, array in self._places}
         memory = getattr(optimizer, "memory", None)
         if isinstance(memory, dict):  # else ZeRO's shards, which differ between ranks

@@ -148,12 +148,9 @@ class Shard:
             if of_classes is not None:
                 self.loss, self._logits = of_classes, layers[-1]
         self.layers = self._each(layers, "", self.ways)
-
-    def check(self) -> None:
-        """Raise `ValueError` if several devices would each have all of every layer."""
-        if self.size > 1 and set(self.ways) == {"whole"}:
+        if size > 1 and set(self.ways) == {"whole"}:
             raise ValueError(
-                f"shards={self.size} splits none of these {len(self.ways)} layers: use fewer, or say in "
+                f"shards={size} splits none of these {len(self.ways)} layers: use fewer, or say in "
                 "`splits` of a layer of your own how it is split"
             )
 
