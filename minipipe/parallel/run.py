@@ -1,4 +1,4 @@
-"""One run of an order: its stages on their devices, its mini-batches, and the engine that runs it."""
+"""A run: stages on devices, mini-batches, and the engine that runs the order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .stage import Holdings, Stage
 # The groups of devices between which the layers of a stage communicate inside an action.
 
 def join_shards(stages: Mapping[Place, Stage], groups: Sequence[Sequence[int]]) -> None:
-    """Give each layer that communicates the group of the devices that share its stage's work.
+    """Give each layer that communicates the group of devices that share its stage.
 
     Args:
         stages: {(stage, device): the `Stage`}.
@@ -46,7 +46,7 @@ def join_shards(stages: Mapping[Place, Stage], groups: Sequence[Sequence[int]]) 
 
 
 def join_copies(stages: Mapping[Place, Stage], ranks: Sequence[Sequence[int]], D: int) -> None:
-    """Give each synchronised layer the group of the devices with the same stage in the D replicas.
+    """Give each synchronised layer the group of devices with its stage in D replicas.
 
     Args:
         stages: {(stage, device): the `Stage`}.
@@ -68,8 +68,8 @@ class Run:
 
     Args:
         wires: for each shard of the network, the `Wires` of the `Schedule`.
-        whole: the network's layers, `InShards`. The first replica works with its
-            stages, the other replicas with twins.
+        whole: the network's stages, an `InShards`. The first replica works with them,
+            the other replicas with twins.
         line: the `MicroBatches`.
         optimizer: the network's optimizer, if the order has updates; else None.
         memories: {(stage, device): the optimizer state of the parameters there}.
@@ -145,8 +145,7 @@ class Run:
     def to_the_end(self, equal: dict[str, Any]) -> None:
         """Run all programs until they are done.
 
-        Args:
-            equal: {name: value} that MPI ranks compare, in addition to the mini-batches.
+        MPI ranks first compare the mini-batches, and `equal` {name: value}.
         """
         with self.as_a_whole():
             if not self._is_shared:
@@ -162,7 +161,7 @@ class Run:
             self._last.costs = costs
 
     def tick(self) -> Tick:
-        """Advance the clock by one tick; return a `Tick`, which is true until the run is done."""
+        """Advance by one tick; return a `Tick`, true until the run is done."""
         self._check_not_failed()
         with self.as_a_whole():
             return self.cluster.tick()
@@ -175,7 +174,7 @@ class Run:
 
     @contextmanager
     def as_a_whole(self) -> Iterator[None]:
-        """Compute in this `with` block; an exception there ends the run, and clears the layers' caches."""
+        """Compute in this `with` block; an exception ends the run and clears caches."""
         try:
             with computing(), overflow_refused():
                 yield
@@ -215,25 +214,25 @@ class Run:
                 stage.begin(line, accumulate, order.recomputed, memory, wanted, optimizer, place)
 
     def finish(self) -> None:
-        """Finish the run: with ZeRO 3, gather the shards of each stage's parameters on all its devices."""
+        """Finish the run: with ZeRO 3, gather each stage's shards on all its devices."""
         for stage in self.stages.values():
             stage.line = None
         for wires in self._wires:
             for index in range(wires.schedule.n_stages) if "X" in wires.schedule.kinds else ():
                 holders = wires.holders(index)
-                owned = {device: self.stages[index, device].owned
-                         for device in holders if (index, device) in self.stages}
-                vectors = {device: own.vectors for device, own in owned.items()}
+                shards = {device: self.stages[index, device].shard
+                          for device in holders if (index, device) in self.stages}
+                vectors = {device: shard.vectors for device, shard in shards.items()}
                 if self._is_shared:  # a collective call, for which every rank needs the order of the stages
-                    vectors = world().gathered_dict(vectors, "the parts of the parameters")
-                for own in owned.values():
-                    own.gather([vectors[device] for device in holders])
+                    vectors = world().gathered_dict(vectors, "the shards of the parameters")
+                for shard in shards.values():
+                    shard.gather([vectors[device] for device in holders])
 
     def _perform(self, device, action, inputs):
-        """Perform `action` as a program: one Compute.
+        """Perform `action` as a program: a Compute.
 
-        If layers communicate with other devices, the action is cut at each exchange
-        into several Computes of equal ticks.
+        If layers communicate with other devices, it is cut at each exchange into
+        Computes of equal ticks.
         """
         parts, n_exchanges = [], 0
         for part in action.parts:
@@ -249,10 +248,10 @@ class Run:
         return results
 
     # The results of the stages, for the whole network. With shards, these are calls that all ranks make;
-    # otherwise an MPI rank returns the results of its own stages.
+    # otherwise an MPI rank returns the results of the stages that it has.
 
     def gradients(self) -> list[tuple]:
-        """Return the summed [(dW, db)] of all layers; (None, None) for layers of other ranks."""
+        """Return [(dW, db)] of all layers; (None, None) for layers of other ranks."""
         if len(self.shards) > 1:
             joined = [array for array, in self._joined(Stage.gradients).values()]  # in order of their keys
             return unflattened(joined, pairs_of_layers(self._whole.layers))
@@ -267,7 +266,7 @@ class Run:
         if len(self.shards) == 1:
             here = [stage for stage in self.shards[0] if stage in self.stages.values()]
             return [(stage.parts, stage.totals.statistics()) for stage in here]
-        found = self._of_first_copy(lambda stage: stage.totals.statistics())
+        found = self._of_first_replica(lambda stage: stage.totals.statistics())
         places = enumerate(self._wires[0].placements[0])
         return [(stage.parts, found[place]) for stage, place in zip(self.shards[0], places, strict=True)]
 
@@ -278,25 +277,23 @@ class Run:
             found = self._joined(lambda stage: pairs_of_layers(stage.layers))
             for key, (owner, _, _) in parameters_with(layers, pairs_of_layers(layers)).items():
                 setattr(owner, key[1], found[key][0])
-            statistics = self._of_first_copy(Stage.statistics)
+            statistics = self._of_first_replica(Stage.statistics)
             for stage, place in zip(self.shards[0], enumerate(self._wires[0].placements[0]), strict=True):
                 stage.keep_statistics(statistics[place])
         return layers
 
     def _joined(self, of_stage):
-        """Join the shards' arrays; return {key of a parameter: [whole array]}.
+        """Return {key of a parameter: [its whole array]}, joined from all shards.
 
-        Args:
-            of_stage: a function of a stage that returns [(array for W, array for b)]
-                for its layers.
+        of_stage(stage) returns [(array for W, array for b)] of the stage's layers.
         """
         def by_key(stage):
             found = parameters_with(stage.layers, of_stage(stage))
             return {key: [array] for key, (_, _, array) in found.items()}
 
-        return join_pieces(self._pieces, self._of_first_copy(by_key))
+        return join_pieces(self._pieces, self._of_first_replica(by_key))
 
-    def _of_first_copy(self, of_stage):
+    def _of_first_replica(self, of_stage):
         """Return {(stage, device): of_stage(stage)} of the first replica of each shard."""
         found = {}
         for stages, wires in zip(self.shards, self._wires, strict=True):
@@ -309,11 +306,11 @@ class Run:
 
 
 def _in_turn(parts, inputs):
-    """A program that executes the parts of an action in turn, and returns (outgoing, skips) of each.
+    """A program that executes the parts of an action in turn.
 
     Args:
         parts: a list of (stage, part).
-        inputs: for each part (incoming, skips).
+        inputs: for each part (incoming, skips). The results are like them.
     """
     results = []
     for (stage, part), given in zip(parts, inputs, strict=True):
@@ -322,7 +319,7 @@ def _in_turn(parts, inputs):
 
 
 def _on_devices(stages, placements):
-    """Return {(stage, device): `Stage`} of all replicas: `stages` for the first, twins for the others.
+    """Return {(stage, device): `Stage`}: `stages` for replica 0, twins for others.
 
     Replicas with the same stage on the same device share it.
     """

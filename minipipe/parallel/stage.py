@@ -26,12 +26,12 @@ PASSING = "F", "R", "B", "I"  # the kinds of action in which a micro-batch passe
 
 
 def itself(array: Any) -> Any:
-    """Return the array itself. With it, `Layer.copy` makes a layer that shares all arrays."""
+    """Return `array` itself: `Layer.copy(itself)` shares all arrays of the layer."""
     return array
 
 
 def _without_cache(layer, A):
-    """Return what `layer` passes on, and drop its cache at once, since the forward will be recomputed."""
+    """Run `layer` forward, and drop its cache: the forward will be recomputed."""
     A = handed_on(layer, A)
     layer.cache = None
     return A
@@ -41,28 +41,26 @@ class Stage:
     """Consecutive layers on one device, with many micro-batches in flight.
 
     Args:
-        index: the place of the stage in the pipeline. Stage 0 does not compute dA_prev,
-            since no stage needs it.
+        index: the place of the stage in the pipeline. Stage 0 computes no dA_prev.
         layers: its layers.
         loss: the loss in the last stage, None in all others.
 
     Attributes:
-        owned: the `ParameterShard` of the device, or None if it updates all parameters.
+        shard: the `ParameterShard` of the device; None, if it updates all parameters.
 
     A forward stores in `stash[i]` what the backward of micro-batch i needs: the cache
     of each layer. If the forward will be recomputed, it stores only the stage's input,
     in `inputs[i]`. The layers hold the cache of one micro-batch at a time.
 
     An action is a program. It yields an `Exchange` where a layer or the loss
-    communicates with other devices. A stage without such layers yields nothing, and
-    `run_alone` returns the result of the program.
+    communicates with other devices, and otherwise nothing.
 
     Skip connections are dicts {name: array}. They enter together with A_prev (or dA)
     and leave together with A (or dA_prev).
 
-    If the order updates weights, `versions[v]` are the parameters after v updates of
-    this run, a list with one array for each (layer, name) in `parameters`. Each action
-    uses the version of its micro-batch.
+    If the order updates weights, `versions[v]` are the arrays of `parameters`, a list
+    of (layer, name), after v updates of this run. Each action uses the version of its
+    micro-batch.
     """
 
     def __init__(self, index: int, layers: Iterable[Layer], loss: Loss | None = None) -> None:
@@ -73,7 +71,7 @@ class Stage:
         self._with_caches: tuple[Any, ...] = self.layers if loss is None else (*self.layers, loss)
         self._memory: dict = {}
         self.optimizer: Any
-        self.owned: Any
+        self.shard: Any
         self.line: Any
         # {kind of action: how often the layers and the loss communicate with other devices in it}
         forward = sum(owner.exchanges[0] for owner in self._with_caches)
@@ -90,17 +88,15 @@ class Stage:
         """Start a run.
 
         Args:
-            line: the `MicroBatches`, kept until the end of the run. If they are cut
-                into grains, each i in the methods below is the index of a grain.
+            line: the `MicroBatches`. If they are cut into grains, each i in the methods
+                below is the index of a grain.
             accumulate: how gradients are summed over micro-batches, as in `Sums`.
             recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
-            memory: the optimizer state of the stage's parameters, as in
-                `Optimizer.memory`.
+            memory: the optimizer state of the stage's parameters.
             wanted: {micro-batch of this stage: the version of the weights that it
                 uses}, if the order updates weights.
             optimizer: the network's optimizer, if the order has updates. The stage
-                updates with a copy of it, which reads the learning rate of the original
-                at each update.
+                updates with a copy, but reads the learning rate of the original.
             place: (rank, size, has_all) as for `ParameterShard`, if the device updates
                 only a shard of the parameters.
         """
@@ -111,8 +107,8 @@ class Stage:
         self.totals = Totals(line.n_grains, accumulate)
         self.costs: list = []  # in the last stage: J of each mini-batch whose update is done
         self.versions = None
-        self.owned = None if place is None else ParameterShard(self.layers, *place)
-        if wanted is not None and not self.in_parts:
+        self.shard = None if place is None else ParameterShard(self.layers, *place)
+        if wanted is not None and not self.is_sharded:
             self.versions = Versions(wanted, self.weights())
         self._memory, self.optimizer = memory or {}, None
         if optimizer is not None:
@@ -120,17 +116,20 @@ class Stage:
             self.optimizer.memory = dict(self._memory)
 
     def n_exchanges(self, part: Action) -> int:
-        """Return how often layers communicate with other devices in this part of an action."""
+        """Return how often layers communicate with other devices in `part`."""
         n = self._n_exchanges[part.kind] if part.kind in PASSING else 0
         return n * len(self.line.grains[part.microbatch]) if n else 0
 
     def act(self, part: Action, incoming: Any, skips: dict) -> Program:
-        """A program that executes a part of an action, grain by grain, and returns (outgoing, skips).
+        """A program that executes a part of an action grain by grain.
 
         Args:
             part: the part of the action.
             incoming: A_prev of a forward, or dA of a backward; else None.
             skips: {name: array} of the skip connections that enter here.
+
+        Returns:
+            (outgoing, skips), like the inputs.
         """
         if part.kind in PASSING:
             grains = self.line.grains[part.microbatch]
@@ -144,7 +143,7 @@ class Stage:
         if part.kind == "U":
             self.update(self.line.grains[part.microbatch][-1])
         elif part.kind == "X":
-            self.owned.free()
+            self.shard.free()
         else:
             for j in self.line.grains[part.microbatch]:
                 self.backward_weight(j)
@@ -165,7 +164,7 @@ class Stage:
     def forward(
         self, i: int, A_prev: Any, skips: dict, keep_input_only: bool = False, is_known: bool = False
     ) -> Program:
-        """A program that returns (A (n, m_i), skips) of micro-batch i; A is None in the last stage.
+        """A program that returns (A (n, m_i), skips); A is None in the last stage.
 
         Args:
             i: the index of the micro-batch.
@@ -199,13 +198,13 @@ class Stage:
         return A, skips
 
     def recompute(self, i: int) -> Program:
-        """A program: run the forward of micro-batch i again from its input, to get its caches."""
+        """A program: run the forward of micro-batch i again, to get its caches."""
         A_prev, skips = self.inputs.pop(i)
         yield from self.forward(i, A_prev, skips, is_known=True)
         return NOTHING
 
     def backward(self, i: int, dA: Any, skips: dict) -> Program:
-        """A program that returns (dA_prev, skips) of micro-batch i, and adds its weight gradients.
+        """A program that adds weight gradients, and returns (dA_prev, skips).
 
         Args:
             i: the index of the micro-batch.
@@ -220,7 +219,7 @@ class Stage:
         return dA_prev, skips
 
     def backward_input(self, i: int, dA: Any, skips: dict) -> Program:
-        """A program for the input gradient I: as `backward`(i, dA, skips), without weight gradients.
+        """A program: `backward`(i, dA, skips) without weight gradients.
 
         What `backward_weight` needs is then in `halves[i]`.
         """
@@ -236,16 +235,16 @@ class Stage:
         self._used_version(i)
 
     def update(self, i: int) -> None:
-        """Update the parameters with the gradients of the mini-batch whose last micro-batch is i.
+        """Update the parameters with the gradients of micro-batch i's mini-batch.
 
-        The optimizer makes new arrays, the next version, so that the previous version
-        stays for the backwards that need it.
+        The optimizer makes new arrays, the next version: backwards may still need the
+        present one.
         """
         if self.versions is not None:
             self._use(self.versions[self.versions.newest])
         self.optimizer.learning_rate = self._given.learning_rate
-        if self.owned is not None:
-            self.owned.update(self.optimizer, self.totals.part)
+        if self.shard is not None:
+            self.shard.update(self.optimizer, self.totals.part)
         else:
             self.optimizer.update(self.layers, self.gradients(i))
         self.commit(i)
@@ -258,37 +257,37 @@ class Stage:
     # Exchanges with replicas of this stage on other devices, and with tied layers in other stages.
 
     def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
-        """A program: all-reduce the gradients of a mini-batch over the group of devices with this stage.
+        """A program: all-reduce the gradients of a mini-batch over devices.
 
         Args:
             i: a micro-batch of the mini-batch (not the index of a grain).
-            group: the `Group` of the devices.
+            group: the `Group` of the devices with this stage.
             algorithm: a name of `ALL_REDUCES`.
         """
         return self.totals.all_reduce(self.line.grains[i][-1], group, algorithm)
 
     def reduce_scatter(self, i: int, group: Group) -> Program:
-        """A program: get this device's shard of the summed gradients. i, group: as for `all_reduce`."""
+        """A program: sum as `all_reduce`(i, group), but only this device's shard."""
         return self.totals.reduce_scatter(self.line.grains[i][-1], group)
 
     def gather(self, group: Group) -> Program:
-        """A program: all-gather the shards of the parameters that the devices of the group have updated."""
-        self.owned.gather((yield from gather_parameters(group, self.owned.vectors)))
+        """A program: all-gather the parameters, of which each device of `group` has a shard."""
+        self.shard.gather((yield from gather_parameters(group, self.shard.vectors)))
 
     def dW(self, index: int) -> Any:
         """Return the summed dW of the layer at `index`."""
         return self._gradient(0, index)[0]
 
     def keep_dW(self, index: int, dW: Any) -> None:
-        """Store `dW`, summed over all layers that share the W of the layer at `index`."""
+        """Store `dW`, the sum over all layers that share the W of the one at `index`."""
         self.totals.of_tied[index] = dW
 
     def part_of_dW(self, position: int) -> Any:
-        """Return the vector at `position` in the device's shard of the gradients, after a reduce-scatter."""
+        """Return the vector at `position` of this device's shard of the gradients."""
         return self.totals.part[position]
 
     def keep_part_of_dW(self, position: int, vector: Any) -> None:
-        """Replace the vector at `position` by `vector`, the sum over all layers that share these entries."""
+        """Replace the vector at `position` by `vector`, its sum over tied layers."""
         part = self.totals.part  # make a new list: the old one belongs to the exchange that has made it
         self.totals.part = [*part[:position], vector, *part[position + 1:]]
 
@@ -301,18 +300,15 @@ class Stage:
         take_statistics(self.parts)
 
     def commit(self, i: int = 0) -> None:
-        """Give the layers the statistics of the mini-batch of micro-batch i, at its end."""
+        """Give the layers the statistics of micro-batch i's mini-batch."""
         commit(self.parts, self.totals.statistics(i))
 
     def gradients(self, i: int = 0) -> list[tuple]:
-        """Return the list over the layers of `(dW, db)`, summed over the mini-batch of micro-batch i.
-
-        The dW of a tied layer is summed over all layers that share its W.
-        """
+        """Return [(dW, db)] of all layers, summed over micro-batch i's mini-batch."""
         return [self._gradient(i, index) for index in range(len(self.layers))]
 
     def cost(self, i: int = 0) -> Any:
-        """Return J of the mini-batch of micro-batch i, in the last stage."""
+        """Return J of micro-batch i's mini-batch, in the last stage."""
         return self.totals.cost(i)
 
     def weights(self) -> list:
@@ -320,12 +316,12 @@ class Stage:
         return [getattr(layer, name) for layer, name in self.parameters]
 
     @property
-    def in_parts(self) -> bool:
-        """Whether the device keeps only a shard of the parameters, and gathers the others when needed."""
-        return self.owned is not None and not self.owned.has_all
+    def is_sharded(self) -> bool:
+        """Whether the device keeps only a shard of the parameters (ZeRO 3)."""
+        return self.shard is not None and not self.shard.has_all
 
     def statistics(self) -> list:
-        """Return the arrays of `parameters` that have no gradient: running statistics."""
+        """Return the running statistics: arrays of `parameters` without a gradient."""
         return [getattr(layer, name) for layer, name in self._statistics]
 
     def keep_statistics(self, arrays: Sequence) -> None:
@@ -356,7 +352,7 @@ class Stage:
         return caches
 
     def _begin_backward(self, i, dA):
-        """Restore the layers' caches of micro-batch i; return dA, in the last stage from the loss."""
+        """Restore the caches of micro-batch i; return dA, that of the loss if any."""
         self._use_version_of(i)
         for owner, cache in zip(self._with_caches, self.stash.pop(i), strict=True):
             owner.cache = cache
@@ -366,11 +362,11 @@ class Stage:
         return dA
 
     def _add_gradient(self, i, index, half):
-        """Compute the weight gradients of one layer from what it has `put_aside`, and add them."""
+        """Add the weight gradients of a layer, computed from `half`, see `put_aside`."""
         self.totals.add(i, index, weight_gradients(self.layers[index], half))
 
     def _gradient(self, i, index):
-        """Return (dW, db) of the layer at `index`; its W and b (None, or tuples of None) if it has none."""
+        """Return (dW, db) of the layer at `index`; None or tuples of None if it has none."""
         layer = self.layers[index]
         return self.totals.gradient(i, index) if layer.has_parameters else (layer.W, layer.b)
 
@@ -385,13 +381,13 @@ class Stage:
             self._use(self.versions.of(i))
 
     def _use(self, arrays):
-        places = self._statistics if self.in_parts else self.parameters
+        places = self._statistics if self.is_sharded else self.parameters
         for (layer, name), array in zip(places, arrays, strict=True):
             setattr(layer, name, array)
 
 
 def stages_of(parts: Sequence[Sequence[Layer]], loss: Loss) -> tuple[Stage, ...]:
-    """Return a tuple of `Stage`s. parts: the layers of each; the last stage gets the loss."""
+    """Return the `Stage`s of `parts`, the layers of each; the last one gets the `loss`."""
     last = len(parts) - 1
     return tuple(Stage(s, layers, loss if s == last else None) for s, layers in enumerate(parts))
 
@@ -402,10 +398,9 @@ KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
 
 
 class Holdings:
-    """All arrays that the stages of a device hold in a run, by kind, without the mini-batch (on the host).
+    """All arrays that `stages` hold on a device in a run, by kind.
 
-    Args:
-        stages: the stages on the device.
+    The mini-batch is not among them: it is on the host.
     """
 
     def __init__(self, stages: Sequence[Stage]) -> None:
@@ -417,8 +412,8 @@ class Holdings:
         held: dict = {kind: [] for kind in kinds}
         for stage in self._stages:
             newest, older = stage.weights(), []
-            if stage.in_parts:
-                newest = [stage.owned.vectors, stage.owned.whole, stage.statistics()]
+            if stage.is_sharded:
+                newest = [stage.shard.vectors, stage.shard.whole, stage.statistics()]
             elif stage.versions is not None:
                 newest, older = stage.versions[stage.versions.newest], stage.versions.older
             held["parameters"].append(newest)

@@ -230,7 +230,7 @@ class Share:
         self, layers: Sequence[Layer], rank: int, size: int, optimizer: Optimizer, n_parts: int
     ) -> None:
         self.layers, self.rank, self.optimizer = layers, rank, optimizer
-        self._owned = ParameterShard(layers, rank, size, has_all=True)
+        self._shard = ParameterShard(layers, rank, size, has_all=True)
         self.n_parts = n_parts
         self.updates: list = []
         self.costs: list = []
@@ -238,7 +238,7 @@ class Share:
     @property
     def part(self) -> list:
         """The server's shard of the parameters: vectors, views of the arrays of `layers`."""
-        return self._owned.vectors
+        return self._shard.vectors
 
     def update(self, label: Update, pushes: Mapping[int, Push]) -> None:
         """Update the shard. label: of the update; pushes: {worker: its `Push`}."""
@@ -246,7 +246,7 @@ class Share:
         for place, number in enumerate(label.workers):
             total.add(place, pushes[number].terms)
         gradient, J, counted = total.value
-        self._owned.update(self.optimizer, gradient)
+        self._shard.update(self.optimizer, gradient)
         if self.rank == 0:
             self.costs.append(J)
             commit(list(every_layer(self.layers)), counted)

@@ -99,7 +99,7 @@ def test_a_device_has_no_values_of_freed_parameters():
         for stage in net._run.stages.values():
             arrays = parameters(stage.layers).values()
             gone = [not any(array.strides) and np.isnan(array).all() for array in arrays]
-            assert len(set(gone)) <= 1 and gone.count(False) == len(stage.owned.whole)
+            assert len(set(gone)) <= 1 and gone.count(False) == len(stage.shard.whole)
             seen |= {(stage.index, one) for one in gone}
     assert seen == {(stage, one) for stage in range(4) for one in (True, False)}
 
