@@ -91,8 +91,8 @@ class Ranks:
         for (index, _), *place in self._places:
             here[index].append(getattr(*place))
         arrays = chain(*self.of_all_layers(here, "collecting the parameters"))
-        for (_, *place), array in zip(self._places, arrays, strict=True):
-            setattr(*place, array)
+        for (_, layer, name), array in zip(self._places, arrays, strict=True):
+            setattr(layer, name, array)
         self._known |= self._arrays()
 
     def with_all_memory(self, optimizer: Optimizer) -> Optimizer:

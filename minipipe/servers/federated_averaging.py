@@ -1,7 +1,4 @@
-"""Federated averaging: clients train on samples of their own, and a server averages their weights.
-
-Device 0 is the server; device 1 + k is the k-th of the clients chosen for the round.
-"""
+"""Federated averaging: clients train, and a server averages their weights."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -47,13 +44,13 @@ class Round(NamedTuple):
 
 
 class FederatedAveraging(Network):
-    """A network that clients train without giving their samples away, on simulated devices.
+    """A network that simulated clients train without giving their samples away.
 
     In each round, a share C of the K clients receives the weights W_t. Each makes E
-    passes over its own samples in mini-batches of B, which leads it to W_k. The server
+    passes over its samples in mini-batches of B, which lead it to W_k. The server
     averages these, weighted by samples:
 
-        W_{t+1} = sum over the chosen clients of n_k / n W_k          n = the sum of their n_k
+        W_{t+1} = sum over the chosen clients of n_k / n W_k,   n = the sum of their n_k
 
     With C = 1, E = 1 and B = None, a round is a step of gradient descent on all
     samples, however they are divided: FedSGD. Running statistics of layers are averaged
@@ -64,15 +61,18 @@ class FederatedAveraging(Network):
         layers, loss: as for `Sequential`.
         clients: a list of (X_k, Y_k), see `clients_of`.
         fraction: C, above 0; of K clients, C K are chosen, rounded to a whole number.
-        epochs: E, the passes that each client makes over its own samples in a round.
+        epochs: E, the passes that each client makes over its samples in a round.
         batch_size: B, the samples of a mini-batch; None for all n_k samples at once.
-        speeds: for each client; at speed 1/4 a sample takes four times as long. Left out, 1 for all.
+        speeds: for each client; at speed 1/4 a sample takes four times as long. Left
+            out, 1 for all.
         ticks: the ticks of a sample at speed 1.
-        link, ports: as for `Cluster`. Device 0 is the server, devices 1, 2, ... are the clients of the round.
-        seed, dtype: as for `Network`. The seed also determines which clients are chosen, and the order of
-            their samples.
+        link, ports: as for `Cluster`. Device 0 is the server; devices 1, 2, ... are the
+            clients of the round.
+        seed, dtype: as for `Network`. The seed also determines which clients are
+            chosen, and the order of their samples.
 
-    Source: McMahan et al. 2016, arXiv 1602.05629; n is that of its erratum, of the chosen clients.
+    Source: McMahan et al. 2016, arXiv 1602.05629, with its erratum: n is that of the
+    chosen clients.
 
     >>> from minipipe.layers import Linear
     >>> from minipipe.losses import MeanSquaredError
@@ -80,7 +80,7 @@ class FederatedAveraging(Network):
     >>> X = np.array([[1.0, 2.0, 3.0, 4.0]])
     >>> clients = [(X[:, :1], X[:, :1]), (X[:, 1:], X[:, 1:])]
     >>> net = FederatedAveraging([Linear(1, 1, W=[[0.0]], b=[[0.0]])], MeanSquaredError(), clients)
-    >>> print(net.round(SGD(0.1)).bytes_up, net.trace.makespan)     # two numbers of 8 bytes each; 3 samples
+    >>> print(net.round(SGD(0.1)).bytes_up, net.trace.makespan)  # two numbers of 8 bytes each; 3 samples
     32 3
     """
 
@@ -115,20 +115,19 @@ class FederatedAveraging(Network):
         self.trace: Trace | None = None
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError`: the clients make the updates, not `fit` or `step`."""
+        """Raise `ValueError`, whatever `optimizer` and `clip` are: clients update."""
         raise ValueError("the clients have the samples and make the updates: call train(rounds, optimizer)")
 
     def train(  # type: ignore[override]  # rounds, since the clients have the mini-batches
         self, rounds: int, optimizer: Optimizer
     ) -> list[Round]:
-        """Make `rounds` rounds with `optimizer`, as for `round`; return a list of `Round`."""
+        """Make `rounds` rounds with `optimizer`; return the list of `Round`s."""
         return [self.round(optimizer) for _ in range(whole_number("rounds", rounds, 1))]
 
     def round(self, optimizer: Optimizer) -> Round:
-        """Make one round and return its `Round`. A round that fails changes nothing.
+        """Make one round and return its `Round`; one that fails changes nothing.
 
-        Args:
-            optimizer: each client starts with a fresh copy of it.
+        Each client starts with a fresh copy of `optimizer`.
         """
         checked_optimizer(optimizer)
         self._parameters.check()
@@ -150,10 +149,9 @@ class FederatedAveraging(Network):
         return Round(number, tuple(chosen), found.J, down, up, trace.makespan)
 
     def _server(self, found):
-        """A program: the server sends the weights to the clients, receives theirs, and averages these.
+        """The server's program: send the weights, receive and average the clients'.
 
-        Args:
-            found: a namespace, which gets the averages as `state` and `J`.
+        `found` gets the averages, as its attributes `state` and `J`.
         """
         devices, uploads = range(1, 1 + self.n_chosen), []
         for device in devices:
@@ -163,7 +161,7 @@ class FederatedAveraging(Network):
         found.state, found.J = yield Compute(Label("average", "U"), averaged, uploads, ticks=0)
 
     def _client(self, k, optimizer):
-        """A program: client k receives the weights, trains them on its samples, and sends them back."""
+        """The program of client k: receive weights, train them, and send them back."""
         net, client, position = Sequential(self.layers, self.loss), self.clients[k], self.positions[k]
         take(net.layers, (yield Receive(DOWN, source=0)))
         for done in range(self._epochs):
@@ -173,15 +171,10 @@ class FederatedAveraging(Network):
         yield Send(UP, Upload(client.n, state_of(net.layers), J), to=0)
 
     def _pass(self, k, net, position, optimizer):
-        """Train `net` once on each mini-batch of client k; return the mean of their costs.
+        """Train `net` with `optimizer` on all samples of client k; return the mean cost.
 
-        Args:
-            k: the number of the client.
-            net: its copy of the network.
-            position: the number of mini-batches that the client has trained on before.
-                Each pass over its samples shuffles them with default_rng([seed, k,
-                number of the pass]).
-            optimizer: its copy of the optimizer.
+        The client has trained on `position` mini-batches before. A pass shuffles its
+        samples with default_rng([seed, k, number of the pass]).
         """
         X, Y, n, batches = self.clients[k]
         order, total = np.arange(n), 0
@@ -197,14 +190,14 @@ class FederatedAveraging(Network):
         return {"rounds": self.n_rounds, "positions": self.positions, "seed": self._seed}
 
     def _resume_own(self, state):
-        """Take over the rounds and the clients' positions from `state`; if it has none, begin at 0."""
+        """Take over rounds and positions from `state`; if it has none, begin at 0."""
         K, counts = len(self.clients), state.counts
         positions = whole_numbers(f"{state.source}: positions", counts.get("positions", [0] * K), 0)
         seed = counts.get("seed", self._seed)
         if (len(positions), seed) != (K, self._seed):
             raise ValueError(
                 f"{state.source} is of {len(positions)} clients with seed={shown(seed)}, the network has {K} "
-                f"with seed={self._seed}: build it alike"
+                f"with seed={self._seed}: make it with the clients and the seed of the state"
             )
         self.n_rounds = whole_number(f"{state.source}: rounds", counts.get("rounds", 0), 0)
         self.positions = list(positions)
@@ -219,16 +212,8 @@ class Client(NamedTuple):
     batches: list
 
 
-# What clients send back, and the server's average of it, weighted by samples.
-
 class Upload(NamedTuple):
-    """What a client sends at the end of its round.
-
-    Args:
-        n: the number of its samples.
-        state: its arrays, a result of `state_of`.
-        J: the mean of its costs in its last pass.
-    """
+    """What a client of n samples sends: `state_of` its layers, J of its last pass."""
 
     n: int
     state: list
@@ -236,11 +221,10 @@ class Upload(NamedTuple):
 
 
 def averaged(uploads: Sequence[Upload]) -> tuple[list, Any]:
-    """Return the averages (state, J): sums over the clients of n_k / n times their values, n = sum of n_k.
+    """Return the mean (state, J) of `uploads`, one for each client, by samples.
 
-    Args:
-        uploads: an `Upload` of each client, at least one. They are summed along the
-            tree over the clients in order.
+    It is the sum of n_k / n times their values, n = sum of n_k, along the tree over the
+    clients in order.
     """
     n, total = sum(upload.n for upload in uploads), TreeSum(len(uploads))
     for place, upload in enumerate(uploads):
@@ -251,7 +235,7 @@ def averaged(uploads: Sequence[Upload]) -> tuple[list, Any]:
 
 
 def arrays_of(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
-    """Return [(layer, name of an array)] of all parameters and running statistics of `layers`."""
+    """Return [(layer, name)] of all parameters and running statistics of `layers`."""
     names = [(layer, name) for layer in every_layer(layers) for name in layer.arrays]
     return [(layer, name) for layer, name in names if getattr(layer, name) is not None]
 
@@ -271,16 +255,16 @@ def clients_of(
     X: np.ndarray, Y: np.ndarray, clients: int, *, skewed: bool = False,
     sizes: Sequence[float] | None = None, seed: int = 0,
 ) -> list[tuple]:
-    """Divide samples among clients: return (X_k, Y_k) for each; together they have every sample once.
+    """Divide samples among clients; return [(X_k, Y_k)].
 
     Args:
         X, Y: (n[0], m), and (n[L], m), one-hot.
         clients: K, at most m; if skewed, at most m / 2.
-        skewed: if False, the samples are shuffled, and each client has samples of all classes. If True,
-            they are sorted by class and cut into 2 K runs, of which each client gets two, so that it has
-            few classes. Source: McMahan et al. 2016, arXiv 1602.05629, section 3.
-        sizes: for each client, the number of its samples relative to that of the others; by default all
-            have equally many.
+        skewed: if False, the samples are shuffled, so that each client has samples of
+            all classes. If True, they are sorted by class and cut into 2 K runs, of
+            which each client gets two, so that it has few classes. Source: McMahan et
+            al. 2016, arXiv 1602.05629, section 3.
+        sizes: for each client, its relative number of samples; left out, all are equal.
         seed: of the order of the samples, and of the choice of the runs.
 
     Raises:

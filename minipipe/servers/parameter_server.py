@@ -118,7 +118,7 @@ class ParameterServer(Network):
     def train(  # type: ignore[override]  # no clip, since no device has all gradients
         self, batches: Sequence[tuple], optimizer: Optimizer
     ) -> list:
-        """Make one update for each mini-batch; return the costs, each with the weights of its gradients.
+        """Make an update for each mini-batch; return the list of their costs J.
 
         Args:
             batches: a list of (X, Y).
@@ -164,7 +164,7 @@ class ParameterServer(Network):
         return shares[0].costs
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` for any `optimizer` and `clip`: the servers make the updates."""
+        """Raise `ValueError`, whatever `optimizer` and `clip` are: servers update."""
         raise ValueError(
             "the servers make the updates: call train(batches, optimizer), with batches such as those of "
             "minipipe.servers.mini_batches(X, Y, batch_size, n=...), which are those of fit"

@@ -1,9 +1,9 @@
 """The programs of workers and servers.
 
-A worker computes a gradient and pushes each server its shard of it. It then waits for
-the answers: each server's shard of the weights, and from server 0 the number of the
-next mini-batch. A server waits until it has as many gradients as an update needs, from
-any workers, updates its shard, and answers these workers.
+A worker computes a gradient and sends each server its shard of it. Each server answers
+with its shard of the weights, server 0 also with the number of the next mini-batch. A
+server waits for as many gradients as an update needs, from any workers, updates its
+shard, and answers these workers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ PUSH, PULL = "gradient", "weights"  # the names of the messages
 
 
 class Gradient(NamedTuple):
-    """The label of a worker's Compute: the gradient of a mini-batch, or of the worker's part of it.
+    """The label of a worker's Compute: a gradient of a mini-batch, or of a part of it.
 
     Args:
         batch: the number of the mini-batch.
-        versions: for each server, the version of the weights that the worker uses: the
-            number of updates that they have had.
+        versions: for each server, the version of its weights: after how many updates.
 
     >>> print(Gradient(5, (3,)), Gradient(5, (3, 4)))
     5@3 5@3,4
@@ -74,24 +73,18 @@ class Update(NamedTuple):
 
     @property
     def staleness(self) -> int:
-        """The number of updates since the worker read the weights, this update not counted."""
+        """The number of other updates since the worker read the weights."""
         return self.number - 1 - self.read
 
     def __str__(self) -> str:
         return f"u{self.number}"
 
 
-# A worker.
-
 class Push(NamedTuple):
-    """What a worker sends to a server.
+    """What a worker sends to a server: a gradient of `batch`, at version `read`.
 
-    Args:
-        batch: the number of the mini-batch.
-        read: the version of the weights.
-        terms: (the server's shard of the gradient, a list of vectors; J; the layers'
-            statistics), the last two only for server 0, else None. The server sums them
-            over the workers' parts of the mini-batch.
+    `terms` are (the server's shard of the gradient, a list of vectors; J; the layers'
+    statistics); the last two are None for all servers but server 0.
     """
 
     batch: int
@@ -99,10 +92,22 @@ class Push(NamedTuple):
     terms: tuple
 
 
-def worker(number: int, replica: Replica, n_batches: int, n_servers: int, ticks: float) -> Program:
-    """The program of a worker: compute gradients, send them to the servers, and receive new weights.
+class Answer(NamedTuple):
+    """What a server sends to a worker: `part`, its shard of the weights at `version`.
 
-    It ends when server 0 answers with a number beyond the last mini-batch.
+    `batch` is the number of the worker's next mini-batch; a number beyond the last ends
+    its program. Workers read it from server 0 only.
+    """
+
+    batch: int
+    version: int
+    part: list
+
+
+# A worker.
+
+def worker(number: int, replica: Replica, n_batches: int, n_servers: int, ticks: float) -> Program:
+    """The program of a worker: compute gradients, send them, and receive new weights.
 
     Args:
         number: the number of the worker.
@@ -128,7 +133,7 @@ class Replica:
     """A worker's replica of the network, which computes gradients of mini-batches.
 
     Args:
-        net: a `Sequential` of its own.
+        net: a `Sequential` that only this worker uses.
         batches: the mini-batches, a list of (X, Y).
         n_parts: the number of parts that each mini-batch is cut into.
         part: the index of the part that this worker computes.
@@ -140,18 +145,14 @@ class Replica:
         self.n_parts, self._part, self._step = n_parts, part, step
 
     def take(self, parts: Sequence[list]) -> None:
-        """Set the weights. parts: for each server, the vectors of its shard."""
+        """Set the weights to `parts`: for each server, the vectors of its shard."""
         write_shards(self._net.layers, parts)
 
     def gradient(self, number: int, versions: tuple[int, ...]) -> list[Push]:
         """Compute the gradient of mini-batch `number`; return a `Push` for each server.
 
-        Every gradient carries the 1/m of the whole mini-batch, so that the gradients of
-        its parts add up.
-
-        Args:
-            number: the number of the mini-batch.
-            versions: for each server, the version of the weights.
+        It carries the 1/m of the whole mini-batch, so the gradients of its parts add
+        up. `versions` are those of the weights, for each server.
         """
         net, (X, Y) = self._net, self._batches[number]
         loss: Any = net.loss
@@ -168,23 +169,8 @@ class Replica:
 
 # A server.
 
-class Answer(NamedTuple):
-    """What a server sends back to a worker.
-
-    Args:
-        batch: the number of the worker's next mini-batch; a number beyond the last ends
-            its program. Workers read it from server 0 only.
-        version: the version of the server's weights.
-        part: the server's shard of the weights, a list of vectors.
-    """
-
-    batch: int
-    version: int
-    part: list
-
-
 def server(share: Share, workers: range, n_batches: int) -> Program:
-    """The program of a server: update as soon as enough gradients have arrived, and answer their workers.
+    """The program of a server: update with enough gradients, and answer their workers.
 
         w <- w - (the optimizer's step with the sum of the gradients)
 
@@ -213,10 +199,10 @@ def server(share: Share, workers: range, n_batches: int) -> Program:
 
 
 class Share:
-    """The shard of the parameters that server `rank` of `size` updates, and the record of its updates.
+    """The shard of the parameters that a server updates, and the record of its updates.
 
     Args:
-        layers: copies of the network's layers, in which the server updates its shard.
+        layers: copies of the layers, in which the server updates its shard.
         rank, size: which of how many servers.
         optimizer: a copy of the optimizer, which updates each entry by itself.
         n_parts: the number of parts of a mini-batch, whose gradients make an update.
@@ -229,19 +215,18 @@ class Share:
     def __init__(
         self, layers: Sequence[Layer], rank: int, size: int, optimizer: Optimizer, n_parts: int
     ) -> None:
-        self.layers, self.rank, self.optimizer = layers, rank, optimizer
+        self.layers, self.rank, self.optimizer, self.n_parts = layers, rank, optimizer, n_parts
         self._shard = ParameterShard(layers, rank, size, has_all=True)
-        self.n_parts = n_parts
         self.updates: list = []
         self.costs: list = []
 
     @property
     def part(self) -> list:
-        """The server's shard of the parameters: vectors, views of the arrays of `layers`."""
+        """The server's shard of the parameters: vectors, views of `layers`' arrays."""
         return self._shard.vectors
 
     def update(self, label: Update, pushes: Mapping[int, Push]) -> None:
-        """Update the shard. label: of the update; pushes: {worker: its `Push`}."""
+        """Make the update `label` with `pushes`, {worker: its `Push`}."""
         total = TreeSum(self.n_parts)
         for place, number in enumerate(label.workers):
             total.add(place, pushes[number].terms)
@@ -254,12 +239,12 @@ class Share:
 
 
 def ticks_of_each(n: int, ticks: float, speeds: Sequence[float] | None, who: str = "workers") -> list:
-    """Return ticks / speed for each of n devices, as an exact number unless one of the two is a float.
+    """Return ticks / speed for each of n devices, exact unless one of them is a float.
 
     Args:
         n: the number of devices.
         ticks: the ticks at speed 1.
-        speeds: a list of n numbers above 0; None, if all have speed 1.
+        speeds: n numbers above 0; None, if all have speed 1.
         who: the name of the devices in errors.
 
     >>> ticks_of_each(2, 2, speeds=[1, Fraction(1, 4)])

@@ -495,7 +495,7 @@ def test_the_state_of_other_clients_is_refused():
     kept = federated().state(mp.Adam(0.1))
     with pytest.raises(ValueError, match="is of 4 clients with seed=0, the network has 3 with seed=0"):
         mp.FederatedAveraging(SMALL, LOSS, CLIENTS[:3]).resume(kept)
-    with pytest.raises(ValueError, match="with seed=0, the network has 4 with seed=1: build it alike"):
+    with pytest.raises(ValueError, match="with seed=0, the network has 4 with seed=1: make it with"):
         mp.FederatedAveraging(SMALL, LOSS, CLIENTS, seed=1).resume(kept)
     with pytest.raises(ValueError, match="positions=3 must be a list of whole numbers"):
         federated().resume(kept._replace(counts={"positions": 3}))
