@@ -133,20 +133,10 @@ def parameters_of_layers(layers: Sequence[Layer]) -> list[int]:
     >>> parameters_of_layers([Linear(64, 32), ReLU(), Linear(32, 10)])
     [2080, 0, 330]
     """
-    weights = weights_of_layers(layers)
-    return [n + _count(layer.parameter_shapes()[1]) for n, layer in zip(weights, layers)]
-
-
-def weights_of_layers(layers: Sequence[Layer]) -> list[int]:
-    """Return the number of entries of each layer's W, without b; 0 if tied to an earlier layer.
-
-    >>> from minipipe.layers import Linear
-    >>> weights_of_layers([Linear(64, 32)])
-    [2048]
-    """
     counts, ties = [], set()
     for layer in layers:
-        counts.append(0 if layer.tie in ties else _count(layer.parameter_shapes()[0]))
+        W, b = map(_count, layer.parameter_shapes())
+        counts.append(b if layer.tie in ties else W + b)
         ties |= {layer.tie} - {None}
     return counts
 

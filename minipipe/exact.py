@@ -24,9 +24,6 @@ from .checks import shown
 SIGNIFICANT_BITS = 64
 LARGEST_EXPONENT = 100_000
 _working = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)  # decimal digits, far beyond 64 bits
-PI = Decimal(
-    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211"
-)
 _empty = object.__new__
 # looking up an earlier result is a hundred times as fast as computing 120 digits
 _remembered = lru_cache(maxsize=100_000)
@@ -38,7 +35,7 @@ class Rational(Fraction):
     With a float, and `**` with an exponent that is not whole, they raise `TypeError`,
     because the result would not be exact.
 
-    `exp`, `log`, `log1p`, `tanh`, `erf` and `sqrt` are irrational almost everywhere.
+    `exp`, `log`, `log1p`, `tanh` and `sqrt` are irrational almost everywhere.
     Each is computed to 120 digits and rounded once, to 64 significant bits. So the
     result depends on the argument alone, and is equal in every batch, on every machine.
 
@@ -167,25 +164,6 @@ class Rational(Fraction):
         e = _working.exp(_decimal(-2 * abs(self)))  # e^(-2|x|), so that nothing grows large
         magnitude = _round(_working.divide(_working.subtract(1, e), _working.add(1, e)))
         return magnitude if self > 0 else -magnitude
-
-    @_remembered
-    def erf(self) -> Rational:
-        """Return 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x.
-
-        Computed as e^(-x^2) 2x / sqrt(pi) (1 + 2x^2/3 (1 + 2x^2/5 (1 + ...))), without
-        cancellation. Source: Abramowitz and Stegun 1964, Handbook of Mathematical
-        Functions, equation 7.1.6.
-        """
-        if abs(self) > 10:
-            return Rational(1 if self > 0 else -1)  # to more than 140 bits
-        x = _decimal(self)
-        square = _working.multiply(x, x)
-        term = total = _working.divide(_working.multiply(2, x), _working.sqrt(PI))
-        before, odd = None, 3
-        while total != before:  # until a term no longer changes the 120 digits
-            term = _working.divide(_working.multiply(_working.multiply(2, square), term), odd)
-            before, total, odd = total, _working.add(total, term), odd + 2
-        return _round(_working.multiply(total, _working.exp(_working.minus(square))))
 
     @_remembered
     def sqrt(self) -> Rational:

@@ -183,15 +183,6 @@ def train(
     return Outcome(100 * (1 - score), [epoch.J for epoch in history])
 
 
-def mean_and_spread(numbers: Sequence[float]) -> tuple[float, float]:
-    """Return (mean, standard deviation with divisor n - 1) of `numbers`; the latter is 0 for one number.
-
-    >>> mean_and_spread([1.0, 3.0]), mean_and_spread([2.0])
-    ((2.0, 1.4142135623730951), (2.0, 0.0))
-    """
-    return statistics.mean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
-
-
 def with_batch_norm(sizes: Sequence[int]) -> list[Layer]:
     """Return Linear, BatchNorm and ReLU between any two consecutive `sizes`; the last is a Linear alone.
 

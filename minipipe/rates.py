@@ -27,7 +27,7 @@ from typing import ClassVar, TypeAlias
 from .checks import Number, function, listed, real_number, whole_number, whole_numbers
 
 __all__ = [
-    "ConstantWarmUp", "Cosine", "GradualWarmUp", "StepDecay", "linear_scaled", "rates_of",
+    "ConstantWarmUp", "GradualWarmUp", "StepDecay", "linear_scaled", "rates_of",
     "square_root_scaled",
 ]
 
@@ -89,35 +89,6 @@ class StepDecay:
 
     def __call__(self, t: Number) -> Number:
         return value_at(self.rate, t) * self.factor ** sum(time <= t for time in self.at)
-
-
-@dataclass(frozen=True)
-class Cosine:
-    """Half a cosine wave from `rate` to `last`: last + (rate - last) (1 + cos(pi t / epochs)) / 2.
-
-    Args:
-        rate, last: numbers.
-        epochs: the time when `last` is reached; the rate stays there.
-
-    Source: Loshchilov and Hutter 2016, arXiv 1608.03983.
-
-    >>> rate = Cosine(0.5, epochs=10)
-    >>> rate(0), round(rate(5), 3), rate(10)
-    (0.5, 0.25, 0.0)
-    """
-
-    rate: float
-    epochs: float
-    last: float = 0
-
-    def __post_init__(self) -> None:
-        real_number("rate", self.rate, above=0)
-        real_number("last", self.last, least=0)
-        real_number("epochs", self.epochs, above=0)
-
-    def __call__(self, t: Number) -> Number:
-        share = min(t / self.epochs, 1)
-        return self.last + (self.rate - self.last) * (1 + math.cos(math.pi * share)) / 2
 
 
 @dataclass(frozen=True)

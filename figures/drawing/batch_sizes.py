@@ -1,10 +1,12 @@
 """The pictures of large mini-batches: the test error, and the steps to a target."""
 
+from statistics import mean, stdev
+
 import numpy as np
 
 from minipipe import SGD, Sequential, SoftmaxCrossEntropy
 from minipipe.datasets import digits
-from minipipe.experiments import Recipe, mean_and_spread, measured_noise, train, with_batch_norm
+from minipipe.experiments import Recipe, measured_noise, train, with_batch_norm
 from minipipe.models import mlp
 from minipipe.plots.canvas import label, new_figure
 from minipipe.watching import with_progress
@@ -57,7 +59,7 @@ def error_against_batch_size():
     ax = figure.subplots()
     for place, (name, (colour, marker)) in enumerate(LINE_STYLES.items()):
         beside = [size * 1.05 ** (place - (len(LINE_STYLES) - 1) / 2) for size in BATCH_SIZES]
-        means, spreads = zip(*[mean_and_spread(found[name, size]) for size in BATCH_SIZES])
+        means, spreads = ([of(found[name, size]) for size in BATCH_SIZES] for of in (mean, stdev))
         ax.errorbar(beside, means, spreads, color=colour, marker=marker, capsize=3, linewidth=1.5,
                     markersize=5, label=name)
     ax.set_xscale("log", base=2)

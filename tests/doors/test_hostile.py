@@ -32,7 +32,7 @@ COUNTS = {
     "node_size", "out_channels", "per", "prefetch", "replicas", "rounds", "seed", "shards", "stages", "width",
 }
 NO_COUNTS = ["a word", "NaN", "infinity", "-1", "2.5", "[None]", "a class", "an object", "a layer"]
-PARTS_OF_EPOCHS = {"ConstantWarmUp.epochs", "Cosine.epochs", "GradualWarmUp.epochs"}  # may be 2.5
+PARTS_OF_EPOCHS = {"ConstantWarmUp.epochs", "GradualWarmUp.epochs"}  # may be 2.5
 NETWORKS = {  # a class of options -> a function that makes a network, or an estimate, with one of them
     mp.Cut: lambda cut: mp.Parallel(layers(), LOSS, stages=cut),
     mp.Sums: lambda sums: mp.Parallel(layers(), LOSS, replicas=2, sums=sums),

@@ -137,8 +137,8 @@ class Dual:
     """v + s e, with e^2 = 0: a number that carries its slope along, through the same forward code, exactly.
 
     It follows the rules of the derivative: (v + s e)(w + t e) = v w + (v t + s w) e. Of rational parts, it
-    rounds nowhere but in exp, log, tanh, erf and sqrt, whose slopes are those of the formulas: exp' = exp,
-    log' = 1/v, tanh' = 1 - tanh^2, erf' = 2 e^(-v^2) / sqrt(pi), sqrt' = 1/(2 sqrt). So what a backward pass
+    rounds nowhere but in exp, log, tanh and sqrt, whose slopes are those of the formulas: exp' = exp,
+    log' = 1/v, tanh' = 1 - tanh^2, sqrt' = 1/(2 sqrt). So what a backward pass
     returns is the same number, and `==` decides. Comparisons look at the value alone, as a branch in a
     formula does.
     """

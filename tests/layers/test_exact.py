@@ -37,7 +37,7 @@ def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
 @given(fractions)
 def test_functions_are_right_to_the_last_place_of_a_double(x):
     """The 64-bit result, rounded to the 53 bits of a double, against libm's, which may be 1 place off."""
-    domains = {"exp": x, "tanh": x, "erf": x, "log": abs(x), "log1p": x if x > -1 else x / 9, "sqrt": abs(x)}
+    domains = {"exp": x, "tanh": x, "log": abs(x), "log1p": x if x > -1 else x / 9, "sqrt": abs(x)}
     for function, x in domains.items():
         if function == "log" and x == 0:
             continue
@@ -58,14 +58,12 @@ def test_results_are_the_nearest_number_with_64_bits():
     """e lies in 2..4, so its 64-bit neighbours are 2^-62 apart: at most half of that is lost."""
     e = Fraction("2.71828182845904523536028747135266249775724709369995957496696763")
     log_3 = Fraction("1.09861228866810969139524523692252570464749055782274945173469433")
-    erf_1 = Fraction("0.84270079294971486934122063508260925929606699796630290845993789783471725")
-    assert abs(Rational(1).erf() - erf_1) <= Fraction(1, 2**65)
     assert abs(Rational(1).exp() - e) <= Fraction(1, 2**63)
     assert abs(Rational(3).log() - log_3) <= Fraction(1, 2**64)
 
 
 def test_functions_do_not_depend_on_the_decimal_context():
-    functions = "tanh", "exp", "erf"
+    functions = "tanh", "exp"
     expected = [computed(function, Rational(1, 3)) for function in functions]
     with decimal.localcontext(decimal.Context(prec=5)):
         assert [computed(function, Rational(1, 3)) for function in functions] == expected
@@ -102,8 +100,6 @@ def test_whole_numbers_of_numpy_and_powers_stay_rational():
 
 def test_extreme_arguments_are_answered_at_once():
     assert Rational(10**9).tanh() == 1 and Rational(-(10**9)).tanh() == -1
-    assert Rational(10**9).erf() == 1 and Rational(-11).erf() == Rational(-10).erf() == -1
-    assert Rational(0).erf() == 0
     tiny = Rational(1, 2**400)
     assert tiny.tanh() == tiny.log1p() == tiny
 
