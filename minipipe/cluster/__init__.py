@@ -9,17 +9,16 @@ from .clock import Cluster
 from .exchanges import Exchange
 from .links import Link, Port, checked_ports, links_between, ports
 from .mail import DeadlockError, UnreceivedError
-from .memory import Bytes, Counted, MemoryLimitError, bytes_by_kind, own, sent_bytes
+from .memory import Bytes, Counted, MemoryLimitError, bytes_by_kind, copy_for_receiver, sent_bytes
 from .record import COMPUTE, SECONDS, TICKS, Idle, Message, OneTick, Span, duration, lane_name, ticks
 from .requests import ANY, Compute, Label, Receive, Send
 from .trace import BUBBLES, SHOWS, Trace
 from .why import Explanation, IdlePart, Step, critical_path, describe_path, explain
 
 __all__ = [
-    "ANY", "BUBBLES", "COMPUTE", "Bytes", "Cluster", "Compute", "Counted", "DeadlockError",
-    "Exchange", "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message",
-    "OneTick", "Port", "Receive", "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace",
-    "UnreceivedError",
-    "bytes_by_kind", "checked_ports", "critical_path", "describe_path", "duration", "explain",
-    "lane_name", "links_between", "own", "ports", "sent_bytes", "ticks",
+    "ANY", "BUBBLES", "Bytes", "COMPUTE", "Cluster", "Compute", "Counted", "DeadlockError", "Exchange",
+    "Explanation", "Idle", "IdlePart", "Label", "Link", "MemoryLimitError", "Message", "OneTick", "Port",
+    "Receive", "SECONDS", "SHOWS", "Send", "Span", "Step", "TICKS", "Trace", "UnreceivedError",
+    "bytes_by_kind", "checked_ports", "copy_for_receiver", "critical_path", "describe_path", "duration",
+    "explain", "lane_name", "links_between", "ports", "sent_bytes", "ticks",
 ]

@@ -130,12 +130,6 @@ def ports(
     return found
 
 
-def check_link(link: object) -> None:
-    """Raise `ValueError` unless `link` is a `Link` or a dict."""
-    if not isinstance(link, (Link, dict)):
-        raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
-
-
 def links_between(link: Link | dict[tuple[int, int], Link], devices: int) -> dict[tuple[int, int], Link]:
     """Return {(source, to): Link} for the pairs of devices whose messages take time, or make a lane wait.
 
@@ -151,7 +145,8 @@ def links_between(link: Link | dict[tuple[int, int], Link], devices: int) -> dic
     numbers = range(n)
     if isinstance(link, Link):
         link = {} if link == FREE else {(source, to): link for source in numbers for to in numbers}
-    check_link(link)
+    if not isinstance(link, dict):
+        raise ValueError(f"link={shown(link)} must be a Link, or a dict such as {{(0, 1): Link(latency=1)}}")
     for pair, value in link.items():
         if not (isinstance(pair, tuple) and len(pair) == 2 and all(device in numbers for device in pair)):
             raise ValueError(f"there is no link {pair!r}: write (source, to) with devices 0..{n - 1}")
@@ -176,21 +171,15 @@ def in_nodes(devices: int, node_size: int, inside: Link, between: Link) -> dict[
     return {(r, s): inside if r // node_size == s // node_size else between for r, s in pairs}
 
 
-def check_ports(ports: Any) -> None:
-    """Raise `ValueError` unless all items are ports."""
-    for port in ports:
-        if not isinstance(port, Port):
-            wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"
-            raise ValueError(f"ports has {shown(port)}: pass {wanted}")
-
-
 def checked_ports(ports: Port | Sequence[Port], devices: int) -> list[Port]:
     """Return `ports` as a list; raise `ValueError` for what is not a port of these devices."""
     devices = whole_number("devices", devices, 0)
     found = items_of(ports)
     found = [ports] if found is None else found
-    check_ports(found)
     for port in found:
+        if not isinstance(port, Port):
+            wanted = "a list of Port(bandwidth, sends=[...], receives=[...])"
+            raise ValueError(f"ports has {shown(port)}: pass {wanted}")
         for device in (*port.sends, *port.receives):
             if device not in range(devices):
                 raise ValueError(f"{port} is of device {device}: devices are 0..{devices - 1}")
@@ -199,6 +188,7 @@ def checked_ports(ports: Port | Sequence[Port], devices: int) -> list[Port]:
 
 # The carrier of messages: when each leaves, and when it arrives.
 
+@dataclass(slots=True, eq=False)
 class MessageInFlight:
     """A message that has been sent and not received.
 
@@ -206,23 +196,20 @@ class MessageInFlight:
         label, source, to, value, n_bytes: as for `Send`, with the device that sends.
         row: the index of its row in the record.
         arrival: the tick; None while it is unknown.
-
-    Attributes:
-        is_held: whether it waits until its receiver asks for it.
         sender: the lane that sent it, while that waits until the message is asked for,
             or has arrived; else None.
+        is_held: whether it waits until its receiver asks for it.
     """
 
-    __slots__ = ("label", "source", "to", "value", "n_bytes", "row", "arrival", "is_held", "sender")
-
-    def __init__(
-        self, label: Any, source: int, to: int, value: Any, n_bytes: float, row: int, arrival: float | None
-    ):
-        self.label, self.source, self.to = label, source, to
-        self.value, self.n_bytes, self.row = value, n_bytes, row
-        self.arrival: Any = arrival
-        self.sender: Any = None
-        self.is_held = False
+    label: Any
+    source: int
+    to: int
+    value: Any
+    n_bytes: float
+    row: int
+    arrival: Any
+    sender: Any = None
+    is_held: bool = False
 
 
 class Carrier:

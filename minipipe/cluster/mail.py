@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..checks import is_plain, listed, real_number, whole_numbers
 from .links import Carrier, Link, MessageInFlight, Port
-from .memory import Accounts, own
+from .memory import Accounts, copy_for_receiver
 from .record import COMPUTE, Record, lane_name
 from .requests import ANY, Program, Receive, Send
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 # The state of the devices and their programs.
 
+@dataclass(slots=True)
 class Device:
     """One device.
 
@@ -28,14 +30,11 @@ class Device:
         n_running: how many of its programs have not finished.
     """
 
-    __slots__ = ("choosing", "inbox", "lanes", "n_running", "waiting")
-
-    def __init__(self) -> None:
-        self.lanes: list[Lane] = []
-        self.inbox: dict[tuple, MessageInFlight] = {}
-        self.waiting: dict[tuple, Lane] = {}
-        self.choosing: dict[object, Lane] = {}
-        self.n_running = 0
+    lanes: list[Lane] = field(default_factory=list)
+    inbox: dict[tuple, MessageInFlight] = field(default_factory=dict)
+    waiting: dict[tuple, Lane] = field(default_factory=dict)
+    choosing: dict[object, Lane] = field(default_factory=dict)
+    n_running: int = 0
 
 
 class Lane:
@@ -204,9 +203,13 @@ def two_wait(device: int, label: object) -> str:
     return f"two lanes of device {device} wait for {label}: let one hand it on to the other"
 
 
-def which_devices(devices: Sequence) -> str:
-    """Return the part of an error text that says which devices exist."""
-    return f"devices are 0..{len(devices) - 1}"
+def no_such_device(device: int, request: Send | Receive, devices: int) -> ValueError:
+    """Return the error of `device`, whose request names another device than 0..`devices` - 1."""
+    if isinstance(request, Send):
+        what = f"sends {request.label} to device {request.to}"
+    else:
+        what = f"waits for {request.label} from device {request.source}"
+    return ValueError(f"device {device} {what}: devices are 0..{devices - 1}")
 
 
 # The messages.
@@ -237,10 +240,10 @@ class Mail:
         source, to, label = lane.device, request.to, request.label
         value, n_bytes = request.value, request.n_bytes
         if to not in self._numbers:
-            raise ValueError(f"device {source} sends {label} to device {to}: {which_devices(self._devices)}")
+            raise no_such_device(source, request, len(self._devices))
         if value is not None:
             # The copy is made now: devices share no memory, and the sender may overwrite its arrays at once.
-            value, n_bytes = own(value)
+            value, n_bytes = copy_for_receiver(value)
         elif not is_plain(n_bytes):
             n_bytes = real_number(f"device {source} sends {label}: n_bytes", n_bytes, least=0, clock=True)
         receiver, key = self._devices[to], (source, label)
@@ -272,7 +275,7 @@ class Mail:
         if message is not None and message.is_held:
             self._ask(message, lane, now)
         if message is None or message.arrival is None:
-            self._wait(lane, source, label, message, now)
+            self._wait(lane, request, message, now)
             return None
         if message.arrival > now:  # in flight: nothing else can change when it arrives
             self.count_received(lane, now)
@@ -375,12 +378,12 @@ class Mail:
         if lane is not None:
             self._agenda.choose(lane, tick)
 
-    def _wait(self, lane, source, label, message, now):
+    def _wait(self, lane, request, message, now):
         """Let a lane wait for `message`, whose arrival is unknown yet; None if it has not been sent."""
         self.count_received(lane, now)
+        source, label = request.source, request.label
         if source not in self._numbers:
-            words = f"device {lane.device} waits for {label} from device {source}"
-            raise ValueError(f"{words}: {which_devices(self._devices)}")
+            raise no_such_device(lane.device, request, len(self._devices))
         device, key = self._devices[lane.device], (source, label)
         if device.waiting.setdefault(key, lane) is not lane or label in device.choosing:
             raise ValueError(two_wait(lane.device, label))

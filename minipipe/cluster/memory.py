@@ -114,21 +114,15 @@ def sent_bytes(value: Any) -> int:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        try:
-            return sum(map(sent_bytes, value))
-        except RecursionError:
-            raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
+        return sum(map(sent_bytes, value))
     return value.nbytes if type(value) is Bytes or is_array(value) else 0
 
 
-def own(value: Any) -> tuple[Any, int]:
-    """Return (copy, bytes): a copy of `value` that shares no array with it, and its `sent_bytes`."""
+def copy_for_receiver(value: Any) -> tuple[Any, int]:
+    """Return (a copy of `value` that shares no array with it, its `sent_bytes`)."""
     if is_array(value):  # as most messages are
         return value.copy(), value.nbytes
-    try:
-        return _copied(value), sent_bytes(value)
-    except RecursionError:
-        raise ValueError(f"value={shown(value)} contains itself: send a tree of arrays") from None
+    return _copied(value), sent_bytes(value)
 
 
 def _copied(value):

@@ -227,13 +227,7 @@ class Trace:
         """
         self._check_counted()
         self._check_device(device)
-        entries: dict[float, dict[str, int]] = {}
-        held: dict[str, int] = {}
-        messages = 0
-        for tick, new, n_bytes in sorted(self._changes[device], key=lambda change: change[0]):
-            held, messages = held if new is None else new, messages + n_bytes
-            entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
-        return list(entries.items())
+        return self._ledgers[device]
 
     def _check_counted(self):
         """Raise `ValueError` if the run has not counted what devices hold."""
@@ -244,27 +238,31 @@ class Trace:
             )
 
     @cached_property
-    def _changes(self):
-        """For each device, [(tick, {kind: bytes} that it then holds, or None, added bytes of messages)]."""
-        found: list[list[tuple]] = [[] for _ in range(self.n_devices)]
+    def _ledgers(self):
+        """For each device, its ledger; [] in a run that has not counted bytes."""
+        # for each device (tick, {kind: bytes} that it then holds, or None, added bytes of messages)
+        changes: list[list[tuple]] = [[] for _ in range(self.n_devices)]
         for owner, tick, held in rows(self._record.memory, 3):
-            found[owner].append((tick, held, 0))
+            changes[owner].append((tick, held, 0))
         for _, _, to, _, arrived, received, n_bytes, *_ in rows(self._record.messages, MESSAGE_WIDTH):
             if arrived is not None and arrived != received:
-                found[to].append((arrived, None, n_bytes))
+                changes[to].append((arrived, None, n_bytes))
                 if received is not None:
-                    found[to].append((received, None, -n_bytes))
+                    changes[to].append((received, None, -n_bytes))
+        found = []
+        for of_device in changes:
+            entries: dict[float, dict[str, int]] = {}
+            held, messages = {}, 0
+            for tick, new, n_bytes in sorted(of_device, key=lambda change: change[0]):
+                held, messages = held if new is None else new, messages + n_bytes
+                entries[tick] = {kind: n for kind, n in {**held, "messages": messages}.items() if n}
+            found.append(list(entries.items()))
         return found
 
     def _check_device(self, device):
         if not isinstance(device, Integral) or device not in range(self.n_devices):
             known = f"its devices are 0 to {self.n_devices - 1}"
             raise ValueError(f"device={shown(device)} is not one of the trace: {known}")
-
-    @cached_property
-    def _memory_by_device(self):
-        table = sorted(rows(self._record.memory, 3), key=lambda row: row[:2])
-        return [(*place, {kind: n for kind, n in held.items() if n}) for *place, held in table]
 
     def memory(self, device: int) -> list[tuple[float, int]]:
         """Return the memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
@@ -387,7 +385,7 @@ class Trace:
     def __eq__(self, other):
         if not isinstance(other, Trace):
             return NotImplemented
-        names = "lanes", "spans", "messages", "idle", "queued", "_memory_by_device"
+        names = "lanes", "spans", "messages", "idle", "queued", "_ledgers"
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
 

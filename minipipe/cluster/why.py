@@ -194,11 +194,6 @@ class Explanation:
         """
         return times_of_exchanges(self.trace, self.parts)
 
-    def longest_waits(self, most: int = 3) -> list[Idle]:
-        """Return the longest waits among `Trace.idle`: of lanes that compute, without fills and drains."""
-        waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
-        return sorted(waits, key=lambda idle: idle.start - idle.end)[:most]
-
     def blamed(self, idle: Idle) -> list[Span | Message | Exchange]:
         """Return all that is to blame for `idle`, one of `Trace.idle`, in the order of time."""
         return list(dict.fromkeys(part.blame for part in self.parts[idle] if part.blame is not None))
@@ -206,13 +201,10 @@ class Explanation:
     def describe(self, idle: Idle) -> str:
         """Return a sentence about `idle`: who waits how long, for what, and what was to blame."""
         name = in_a_sentence(lane_name(idle.device, COMPUTE, self.trace.names))
-        return f"{name if idle.lane == COMPUTE else f'{name} {idle.lane}'} {self.predicate(idle)}"
-
-    def predicate(self, idle: Idle) -> str:
-        """Return the sentence of `describe` without its subject: 'waits 6 ticks, from 3 to 9, ...'."""
+        subject = name if idle.lane == COMPUTE else f"{name} {idle.lane}"
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
         length = duration(idle.end - idle.start, self.trace.unit)
-        words = f"{verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
+        words = f"{subject} {verb} {length}, from {ticks(idle.start)} to {ticks(idle.end)}"
         if idle.source is not None:
             words += f", for {call_of(idle.message) or idle.message} {way_of(idle, self.trace.names)}"
         causes: dict[str, list[IdlePart]] = {}
@@ -267,9 +259,10 @@ class Explanation:
             rows = [[f"exchanges, {trace.unit}", "busy", "hidden", "exposed"]]
             rows += [[AXES[axis], *map(ticks, found[axis].values())] for axis in found]
             lines += ["", *_table(rows)]
-        waits = self.longest_waits()
+        waits = [idle for idle in self.parts if idle.reason not in ("fill", "drain") and idle.lane == COMPUTE]
         if waits:
-            lines += ["", "the longest waits:", *map(self.describe, waits)]
+            longest = sorted(waits, key=lambda idle: idle.start - idle.end)[:3]
+            lines += ["", "the longest waits:", *map(self.describe, longest)]
         return "\n".join(lines)
 
 

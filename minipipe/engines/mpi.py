@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any
 
 from ..checks import listed
-from ..cluster import ANY, SECONDS, Compute, Receive, Send, Trace, own, sent_bytes
-from ..cluster.mail import check_all_received, devices_of, sent_twice, shares_of, two_wait
+from ..cluster import ANY, SECONDS, Compute, Receive, Send, Trace, copy_for_receiver, sent_bytes
+from ..cluster.mail import check_all_received, devices_of, no_such_device, sent_twice, shares_of, two_wait
 from ..cluster.record import SENT, Record, rows
 from .threads import OVERHEAD, keep_memory, out_of_patience, patience
 from .world import Pause, World, world
@@ -172,16 +172,15 @@ class Mpi:
     def _send(self, lane, request):
         sent, to, label = self._record_overhead(lane), request.to, request.label
         if to not in range(self._n_devices):
-            words = f"devices are 0..{self._n_devices - 1}"
-            raise ValueError(f"device {self.rank} sends {label} to device {to}: {words}")
+            raise no_such_device(self.rank, request, self._n_devices)
         value = request.value
         n_bytes = request.n_bytes if value is None else sent_bytes(value)
         row = self._record.sends(label, self.rank, to, sent, n_bytes, lane.number)
         if to == self.rank:
-            self._file(self.rank, str(label), row, own(value)[0])
+            self._file(self.rank, str(label), row, copy_for_receiver(value)[0])
             return
         # MPI reads a large array in place, so one that the program may overwrite is copied
-        value = value if request.stays else own(value)[0]
+        value = value if request.stays else copy_for_receiver(value)[0]
         message = self._number, str(label), row, value
         self._sending.append(self._world.comm.isend(message, to, MESSAGE))
 
@@ -189,8 +188,7 @@ class Mpi:
         """Hand the message over if it has arrived, and return True; otherwise let the lane wait for it."""
         lane.since, label, source = self._record_overhead(lane), str(request.label), request.source
         if source is not ANY and source not in range(self._n_devices):
-            words = f"device {self.rank} waits for {label} from device {source}"
-            raise ValueError(f"{words}: devices are 0..{self._n_devices - 1}")
+            raise no_such_device(self.rank, request, self._n_devices)
         device = self._device
         key = source, label
         if source is ANY:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from ..checks import real_number, whole_number
-from ..cluster import ANY, Compute, DeadlockError, Label, Link, Receive, Send, Trace, own
+from ..cluster import ANY, Compute, DeadlockError, Label, Link, Receive, Send, Trace, copy_for_receiver
 from ..cluster.mail import (
-    Lane, UnreceivedError, Wait, check_all_received, deadlock_message, devices_of, sent_twice, shares_of,
-    two_wait, which_devices,
+    Lane, UnreceivedError, Wait, check_all_received, deadlock_message, devices_of, no_such_device,
+    sent_twice, shares_of, two_wait,
 )
 from ..cluster.record import ARRIVED, SECONDS, Record
 from ..state import uninterrupted
@@ -269,9 +269,11 @@ class Threads:
         sent = self._record_overhead(lane)
         source, to, label = lane.device, request.to, request.label
         if to not in range(len(self._devices)):
-            raise ValueError(f"device {source} sends {label} to device {to}: {which_devices(self._devices)}")
+            raise no_such_device(source, request, len(self._devices))
         # a copy for the receiver: the sender may write into its array after the send
-        value, n_bytes = (None, request.n_bytes) if request.value is None else own(request.value)
+        value, n_bytes = None, request.n_bytes
+        if request.value is not None:
+            value, n_bytes = copy_for_receiver(request.value)
         with self._lock:
             self._check_running()
             row = self._record.sends(label, source, to, sent, n_bytes, lane.number)
@@ -289,8 +291,7 @@ class Threads:
         since = self._record_overhead(lane)
         source, label, device = request.source, request.label, self._devices[lane.device]
         if source is not ANY and source not in range(len(self._devices)):
-            words = f"device {lane.device} waits for {label} from device {source}"
-            raise ValueError(f"{words}: {which_devices(self._devices)}")
+            raise no_such_device(lane.device, request, len(self._devices))
         with self._lock:
             self._check_running()
             found, now = _take_message(device, source, label), since

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from ..checks import items_of, one_of, real_number, shown, truth, whole_number, whole_numbers
 from ..cluster import Link, Port, checked_ports, links_between
-from ..cluster.links import check_link, check_ports
 from ..collectives import ALL_REDUCES, OWNERS
 from ..engines import check_size, world
 from ..layers.attention import SELECTIVE
@@ -147,10 +146,8 @@ class Options:
             raise ValueError(f"sums={shown(self.sums)} must be a Sums, such as Sums(grain=8)")
         one_of("engine", self.engine, ENGINES)
         checked_costs(self.costs)
-        check_link(self.link)
         ports = items_of(self.ports)
         kept["ports"] = tuple([self.ports] if ports is None else ports)
-        check_ports(kept["ports"])
         one_of("numbering", self.numbering, ["-".join(axes) for axes in permutations(AXES)])
         kept["count_bytes"] = truth("count_bytes", self.count_bytes)
         if self.memory_limit is not None:

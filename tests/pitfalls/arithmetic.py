@@ -71,7 +71,7 @@ def reused_receive_buffer(monkeypatch):
         buffer[...] = value
         return buffer, buffer.nbytes
 
-    monkeypatch.setattr(mail, "own", own)
+    monkeypatch.setattr(mail, "copy_for_receiver", own)
 
 
 def check_reused_receive_buffer():

@@ -13,7 +13,7 @@ from pitfalls.arithmetic import LAYERS, LOSS, exact, mini_batch
 
 import minipipe as mp
 from minipipe.arrays import leaves
-from minipipe.cluster import Cluster, DeadlockError, Receive, Send, mail
+from minipipe.cluster import Cluster, DeadlockError, Receive, Send, mail, sent_bytes
 from minipipe.collectives import Group, all_gather, all_reduce, all_reduce_sum_and_gather
 from minipipe.engines import Threads
 from minipipe.exact import rational
@@ -270,8 +270,7 @@ def check_collectives_in_different_orders():
 
 def send_buffer_overwritten(monkeypatch):
     """What is sent is read from the sender's array when it is received, as with MPI's Isend."""
-    own = mail.own
-    monkeypatch.setattr(mail, "own", lambda value: (value, own(value)[1]))
+    monkeypatch.setattr(mail, "copy_for_receiver", lambda value: (value, sent_bytes(value)))
 
 
 def check_send_buffer_overwritten():
