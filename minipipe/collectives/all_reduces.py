@@ -1,7 +1,7 @@
-"""The all-reduces: programs that sum the vectors of all ranks, and give the sum to all ranks.
+"""The all-reduces: programs that sum the vectors of all ranks, on all ranks.
 
-Each program states the closed form of its ticks. A new all-reduce is a new file in
-this package.
+Each program states the closed form of its ticks. A new all-reduce is a new file in this
+package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORDERS = "tree", "tree of 2^k", "ranks", "own"
 
 @dataclass(frozen=True)
 class AllReduceFacts:
-    """The facts that an all-reduce states about itself. Contract tests check each of them.
+    """The facts that an all-reduce states about itself. Contract tests check them.
 
     Args:
         ticks: the closed form of its ticks: a function of N > 1 ranks, n numbers on
@@ -50,7 +50,7 @@ ALL_REDUCES = Registry("minipipe.collectives", AllReduceFacts)  # name -> progra
 def all_reduce_ticks(
     algorithm: str, N: int, n: int, alpha: float = 0, beta: float = 0, gamma: float = 0, ports: bool = True
 ) -> float:
-    """Return the ticks of an all-reduce of n numbers by its closed form, which equals a run exactly.
+    """Return the ticks of an all-reduce by its closed form, which equals a run exactly.
 
     Args:
         algorithm: a name of `ALL_REDUCES`.
@@ -64,8 +64,8 @@ def all_reduce_ticks(
             share a link.
 
     Raises:
-        ValueError: where there is no closed form, such as for N other than 2^k, or
-            chunks of different lengths.
+        ValueError: where no closed form holds, such as for N other than 2^k, or chunks
+            of different lengths.
 
     >>> [int(all_reduce_ticks(name, 4, 1024, alpha=100, beta=1/16)) for name in ("naive", "ring", "owners")]
     [584, 696, 296]
@@ -95,7 +95,7 @@ def all_reduce_ticks(
 # All vectors are sent to one rank, which sends the sum back.
 
 def _naive_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks until rank 0 has added N - 1 terms, and all ranks have received the sum.
+    """Return the ticks until rank 0 has added N - 1 terms, and all have the sum.
 
     Without ports, all terms arrive at the same time. With ports, term i of N - 1
     arrives after alpha + i n beta, and N - i additions are left then. The sum of both
@@ -107,14 +107,9 @@ def _naive_ticks(N, n, alpha, beta, gamma, ports):
     return 2 * alpha + added_as_they_come + (N - 1) * n * beta
 
 
-@ALL_REDUCES(
-    "naive",
-    ticks=_naive_ticks,
-    order="ranks",
-    source="Dive into Deep Learning, section 13.7",
-)
+@ALL_REDUCES("naive", ticks=_naive_ticks, order="ranks", source="Dive into Deep Learning, section 13.7")
 def naive(group: Group, vectors: list) -> Program:
-    """Send `vectors` to the group's rank 0, which adds in the order of the ranks and sends the sum back.
+    """Send all `vectors` to rank 0 of `group`, which adds them and sends the sum back.
 
     2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the
     bottleneck, and each addition but the last is done when the next term arrives.
@@ -155,14 +150,9 @@ def _tree_ticks(N, n, alpha, beta, gamma, ports):
     return k * (2 * (alpha + n * beta) + n * gamma) if N == 2**k else None
 
 
-@ALL_REDUCES(
-    "tree",
-    ticks=_tree_ticks,
-    order="tree",
-    source="Thakur, Rabenseifner and Gropp 2005",
-)
+@ALL_REDUCES("tree", ticks=_tree_ticks, order="tree", source="Thakur, Rabenseifner and Gropp 2005")
 def tree(group: Group, vectors: list) -> Program:
-    """Send partial sums of `vectors` up the group's binomial tree to rank 0, and the sum down again.
+    """Send partial sums of `vectors` up a binomial tree of `group`, and the sum down.
 
     2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
     """
@@ -184,9 +174,14 @@ def tree(group: Group, vectors: list) -> Program:
 # Partners among the first 2^k ranks. Each other rank sends its vectors to one of them, and gets the sum.
 
 def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
-    """Run `among(power, vectors)` on the first 2^k ranks; other ranks send their vectors to one of them.
+    """Run `among(power, vectors)` on the first `power` = 2^k ranks.
 
-    group, label: of the messages.
+    The other ranks send their vectors to one of them, and get the sum.
+
+    Args:
+        group, vectors: as for an all-reduce.
+        label: the label of the messages.
+        among: a program that sums the vectors of these ranks.
     """
     rank, power = group.rank, power_of(group.size)
     if rank >= power:
@@ -202,13 +197,13 @@ def folded(group: Group, vectors: list, label: str, among: Callable) -> Program:
 
 
 def swapped(group: Group, partner: int, label: str, value: Any) -> Program:
-    """Send `value` as `label` to the group's rank `partner`; return the value that it has sent."""
+    """Send `value` as `label` to rank `partner` of `group`; return what it has sent."""
     yield group.send(partner, label, value)
     return (yield group.receive(partner, label))
 
 
 def _doubling_ticks(N, n, alpha, beta, gamma, ports):
-    """Return k (alpha + n beta + n gamma), for k swaps, if N = 2^k; None for other N."""
+    """Return k (alpha + n beta + n gamma) for k swaps if N = 2^k; else None."""
     k = N.bit_length() - 1
     return k * (alpha + n * beta + n * gamma) if N == 2**k else None
 
@@ -220,10 +215,9 @@ def _doubling_ticks(N, n, alpha, beta, gamma, ports):
     source="Thakur, Rabenseifner and Gropp 2005",
 )
 def doubling(group: Group, vectors: list) -> Program:
-    """Swap all vectors with the group's rank at distance 1, 2, 4, ..., and add: recursive doubling.
+    """Swap all `vectors` in `group` at distance 1, 2, 4, ..., and add them.
 
-    k (alpha + n beta + n gamma) for N = 2^k; ranks beyond a power of 2 send their
-    vectors to another rank before, and get the sum after.
+    k (alpha + n beta + n gamma) for N = 2^k: recursive doubling.
     """
     label = group.begin("doubling all-reduce")
 
@@ -237,9 +231,10 @@ def doubling(group: Group, vectors: list) -> Program:
 
 
 def _halving_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks of k steps that halve what a rank keeps, and k that double it; None unless N = 2^k.
+    """Return the ticks of k steps that halve what a rank keeps, and k that double it.
 
-    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, if N divides n.
+    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k that divides n; else
+    None.
     """
     if N != power_of(N) or n % N:
         return None
@@ -254,10 +249,10 @@ def _halving_ticks(N, n, alpha, beta, gamma, ports):
     source="Thakur, Rabenseifner and Gropp 2005; the comments in MPICH's allreduce",
 )
 def halving(group: Group, vectors: list) -> Program:
-    """Swap a half, a quarter, ... of vectors in the group and add, then swap the sums back (Rabenseifner).
+    """Swap halves, quarters, ... of `vectors` in `group`, and add; then swap the sums.
 
-    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k; other N as in
-    `doubling`.
+    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k: Rabenseifner's
+    algorithm.
     """
     label = group.begin("halving all-reduce")
 
@@ -283,10 +278,10 @@ def halving(group: Group, vectors: list) -> Program:
 # The vectors are cut into chunks, and each chunk is summed on another rank.
 
 def _ring_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks of N - 1 steps in which chunks are added, and N - 1 in which sums are copied.
+    """Return (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N).
 
-    (N - 1) (2 alpha + L (2 beta + gamma)), where L = ceil(n/N) is the length of the
-    longest chunk, which takes all these steps one after the other.
+    The longest chunk, of L numbers, takes N - 1 steps that add and N - 1 that copy, one
+    after the other.
     """
     return (N - 1) * (2 * alpha + length(n, N, 0) * (2 * beta + gamma))
 
@@ -298,7 +293,7 @@ def _ring_ticks(N, n, alpha, beta, gamma, ports):
     source="Patarasuk and Yuan 2009; Thakur, Rabenseifner and Gropp 2005",
 )
 def ring(group: Group, vectors: list) -> Program:
-    """Send chunks of `vectors` round the group: N - 1 steps that add them, N - 1 that copy the sums.
+    """Send chunks of `vectors` round `group`, N - 1 steps to add and N - 1 to copy.
 
     2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank
     r sends chunk r - s. No all-reduce sends fewer bytes.
@@ -311,23 +306,19 @@ def ring(group: Group, vectors: list) -> Program:
 
 
 def _owners_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks until the longest chunk is summed, and all ranks have received the sum."""
+    """Return the ticks until all ranks have received the sum of the longest chunk."""
     if ports and n % N:
         return None
     at_once = N - 1 if ports else 1  # without ports, N - 1 messages take the time of one
     return 2 * alpha + length(n, N, 0) * (2 * at_once * beta + (N - 1) * gamma)
 
 
-@ALL_REDUCES(
-    OWNERS,
-    ticks=_owners_ticks,
-    order="tree",
-    source="no known paper",
-)
+@ALL_REDUCES(OWNERS, ticks=_owners_ticks, order="tree", source="no known paper")
 def owners(group: Group, vectors: list) -> Program:
-    """Send chunk c of all `vectors` to rank c of the group, which adds along the tree and sends the sum.
+    """Send chunk c of all `vectors` to rank c of `group`, which sends their sum to all.
 
-    2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n.
+    2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n. Each
+    rank adds along the tree.
     """
     total = TreeSum(group.size)
     total.add(group.rank, vectors)
@@ -335,8 +326,8 @@ def owners(group: Group, vectors: list) -> Program:
     return total
 
 
-def at_owners(group: Group, total: Any, beside: Any = None) -> Program:
-    """Sum terms that are spread over the ranks; return (the total, the list of all ranks' `beside`).
+def at_owners(group: Group, total: Any, value: Any = None) -> Program:
+    """Sum terms that are spread over the ranks; return (the total, all ranks' `value`).
 
     Chunk c of all terms is sent to rank c, which adds it up in the order of the tree or
     of the ranks, and sends the sum to all ranks. Without terms, the total is None.
@@ -344,28 +335,32 @@ def at_owners(group: Group, total: Any, beside: Any = None) -> Program:
     Args:
         group: the `Group` of this rank.
         total: a `TreeSum` or a `RunningSum` with the terms of this rank.
-        beside: a small value, which is sent in the messages of the terms.
+        value: a small value, which is sent in the messages of the terms.
     """
     label = group.begin("owners all-reduce")
-    mine, besides = yield from own_chunk(group, total, f"{label}: add", beside)
+    mine, values = yield from reduce_scatter_sum_and_gather(group, total, value, f"{label}: add")
     of_all = yield from exchanged(group, lambda c: mine, f"{label}: gather")
     like = next(iter(total.pending.values()), None)
-    return unflattened(join_chunks(of_all, flattened(like)), like), besides
+    return unflattened(join_chunks(of_all, flattened(like)), like), values
 
 
-def own_chunk(group: Group, total: Any, label: str, beside: Any = None) -> Program:
-    """Do the first half of `at_owners`: return (this rank's chunk of the total, all ranks' `beside`).
+def reduce_scatter_sum_and_gather(group: Group, total: Any, value: Any, label: str = "") -> Program:
+    """Return (this rank's chunk of the total, the list of all ranks' `value`).
+
+    The chunk is a list of vectors, with the bits of `at_owners`, whose first half this
+    is.
 
     Args:
-        group, total, beside: as for `at_owners`.
+        group, total, value: as for `at_owners`.
         label: the label of the messages.
     """
+    label = label or group.begin("owners reduce-scatter")
     cuts = {node: cut_into_chunks(flattened(term), group.size) for node, term in total.pending.items()}
     chunks = [{node: of_node[c] for node, of_node in cuts.items()} for c in range(group.size)]
-    arrived = yield from exchanged(group, lambda c: (chunks[c], beside), label)
-    parts, besides = zip(*arrived)
+    arrived = yield from exchanged(group, lambda c: (chunks[c], value), label)
+    parts, values = zip(*arrived)
     mine = type(total)(total.n)
     mine.absorb(parts[0])
     for part in parts[1:]:
         yield from group.add(mine, part, type(mine).absorb)
-    return mine.value if mine.pending else [], list(besides)
+    return mine.value if mine.pending else [], list(values)

@@ -1,4 +1,4 @@
-"""The collectives. Each is a program, which other programs call with `yield from`."""
+"""The collectives: programs, which other programs call with `yield from`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import reduce as fold
 from typing import Any
 
 from ..checks import listed, one_of
-from .all_reduces import ALL_REDUCES, OWNERS, at_owners, own_chunk
+from .all_reduces import ALL_REDUCES, OWNERS, at_owners
 from .group import (
     Group, Program, added, exchanged, flattened, ring_add, ring_gather, unflattened,
 )
 
 
 def all_reduce(group: Group, value: Any, algorithm: str = OWNERS) -> Program:
-    """Return the sum of all ranks' values, on all ranks.
+    """Return the sum of all ranks' values, on all ranks, with the same bits.
 
     Args:
         group: the `Group` of this rank.
@@ -24,14 +24,12 @@ def all_reduce(group: Group, value: Any, algorithm: str = OWNERS) -> Program:
             name in `ALL_REDUCES`; they differ in ticks, bytes and, with floats, in the
             order of the additions.
 
-    The result has the same bits on all ranks.
-
     >>> import numpy as np
     >>> from minipipe.cluster import Cluster
     >>> from minipipe.collectives import Group
     >>> def program(rank):
-    ...     total = yield from all_reduce(Group(rank, range(3)), np.arange(2) + rank, "ring")
-    ...     print(total)
+    ...     group = Group(rank, range(3))
+    ...     print((yield from all_reduce(group, np.arange(2) + rank, "ring")))
     >>> trace = Cluster([program(rank) for rank in range(3)]).run()
     [3 6]
     [3 6]
@@ -45,12 +43,12 @@ def all_reduce(group: Group, value: Any, algorithm: str = OWNERS) -> Program:
 
 
 def all_reduce_sum(group: Group, total: Any, algorithm: str = OWNERS) -> Program:
-    """Return the total of a sum whose terms are spread over the ranks, on all ranks; None without terms.
+    """Return the total of a sum whose terms are spread over the ranks, on all ranks.
 
     Args:
         group: the `Group` of this rank.
-        total: a `TreeSum` or a `RunningSum` with the terms of this rank, at least one
-            if other ranks have terms.
+        total: a `TreeSum` or a `RunningSum` with the terms of this rank. If no rank has
+            terms, the result is None.
         algorithm: as for `all_reduce`. With "owners", each rank sends its partial sums
             to the owners of the chunks; a `TreeSum` then has the bits of one rank that
             adds all terms. With the others, each rank first adds its own partial sums,
@@ -83,18 +81,6 @@ def all_reduce_sum_and_gather(group: Group, total: Any, value: Any, algorithm: s
     if len(terms) > 1:
         terms = [unflattened(fold(added, map(flattened, terms)), terms[0])]
     return (yield from all_reduce(group, terms[0] if terms else None, algorithm)), values
-
-
-def reduce_scatter_sum_and_gather(group: Group, total: Any, value: Any) -> Program:
-    """Return (this rank's chunk of the total, a list of vectors; the list of all ranks' `value`).
-
-    It has the same bits as `all_reduce_sum_and_gather` with "owners", whose first half
-    it is.
-
-    Args:
-        group, total, value: as for `all_reduce_sum_and_gather`.
-    """
-    return (yield from own_chunk(group, total, group.begin("owners reduce-scatter"), value))
 
 
 def all_gather(group: Group, value: Any) -> Program:
@@ -138,7 +124,7 @@ def all_to_all(group: Group, values: Sequence) -> Program:
         group: the `Group` of this rank.
         values: the list of this rank's values, one for each rank.
 
-    (N - 1) (alpha + n beta) for n bytes to each rank: in step s, rank r sends to rank r
+    (N - 1) (alpha + n beta) for n bytes to each rank. In step s, rank r sends to rank r
     + s.
     """
     label, size, rank = group.begin("all-to-all"), group.size, group.rank

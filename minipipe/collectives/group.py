@@ -1,4 +1,4 @@
-"""Nested arrays as a row of numbers, exchanges of its chunks, and the group of devices that take part."""
+"""Nested arrays as a row of numbers, exchanges of its chunks, and groups of devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Program = Generator[Any, Any, Any]  # yields `Compute`, `Send` and `Receive`, an
 
 
 def flattened(value: Any) -> list:
-    """Return the list of flat vectors of all arrays in `value`, which are views where possible.
+    """Return the list of flat vectors of all arrays in `value`, views where possible.
 
     Args:
         value: arrays or numbers, or lists, tuples and dicts of them; None has no
@@ -37,7 +37,7 @@ def flattened(value: Any) -> list:
 
 
 def unflattened(vectors: Iterable, like: Any) -> Any:
-    """Return a value with the structure of `like` and the numbers of `vectors`: inverse of `flattened`.
+    """Return `vectors` in the structure of `like`: the inverse of `flattened`.
 
     >>> import numpy as np
     >>> unflattened([np.arange(4.0), np.array([4.0])], like=[(np.eye(2), None), 3.0])
@@ -101,7 +101,7 @@ def join_chunks(chunks: Iterable[Iterable], like: Iterable) -> list:
 
 
 def length(n_numbers: int, n: int, c: int) -> int:
-    """Return the length of chunk c of n: the first n_numbers mod n chunks are longer by one."""
+    """Return the length of chunk c of n: the first n_numbers mod n have one more."""
     return n_numbers // n + (c < n_numbers % n)
 
 
@@ -126,7 +126,7 @@ def _in_a_row(parts):
 
 
 def _mapped(function, value):
-    """Return `value` with `function(leaf)` in the place of each of its arrays and numbers."""
+    """Return `value` with `function(leaf)` in place of each array and number."""
     if value is None:
         return None
     if isinstance(value, dict):
@@ -160,7 +160,7 @@ def exchanged(group: Group, part_of: Callable[[int], Any], label: str) -> Progra
 
 
 def ring_add(group: Group, chunks: list, first: int, label: str) -> Program:
-    """Reduce-scatter around a ring: after N - 1 steps, chunk `first` + 1 is the sum over all ranks.
+    """Reduce-scatter around a ring: in the end, chunk `first` + 1 is the sum.
 
     Args:
         group: the `Group` of this rank.
@@ -193,7 +193,7 @@ def ring_gather(group: Group, chunks: list, own: int, label: str) -> Program:
 # The devices that take part in a collective.
 
 class Group:
-    """The devices that take part in collectives, and the rank of this device. MPI: a communicator.
+    """The devices that take part in collectives. In MPI: a communicator.
 
     Each device makes its own `Group`. All ranks must call the same collectives in the
     same order: the label of a message has the number of the call.
@@ -201,14 +201,11 @@ class Group:
     Args:
         rank: the index of this device in `devices`.
         devices: the numbers of all devices of the group, the same list on each.
-        name: a prefix of the labels, if a device communicates in several groups at the
-            same time.
+        name: a prefix of the labels, if a device communicates in several groups at
+            once.
         gamma: ticks per byte that is added to another.
         stays: whether no rank changes a sent value before the end of the run, as for
             `Send`.
-
-    Raises:
-        ValueError: if `rank` is not an index of `devices`.
     """
 
     def __init__(
@@ -248,7 +245,7 @@ class Group:
         return Receive(label, self.devices[source % self.size])
 
     def add(self, mine: Any, arrived: Any, function: Callable = added) -> Program:
-        """A program that returns `function(mine, arrived)`, and takes gamma ticks per byte of `arrived`."""
+        """Return `function(mine, arrived)`: a program of gamma ticks per byte."""
         if not self.gamma:
             return function(mine, arrived)
         ticks = self.gamma * sent_bytes(arrived)

@@ -1,4 +1,4 @@
-"""Run the programs of a cluster on MPI ranks: one process per device, on one computer or many."""
+"""Run the programs of a cluster on MPI ranks, one process per device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGE = 2  # the MPI tag of messages
 
 
 class Mpi:
-    """Run one device of a list of programs in this process, while other processes run the others.
+    """Run one device of a list of programs here, while other processes run the others.
 
     Args:
         programs: as for `Cluster`, the same list on all ranks. Rank r runs the lanes of
@@ -30,11 +30,11 @@ class Mpi:
         shares: as for `Cluster`.
 
     `run()` runs the programs until all are done. `trace` is a call that all ranks make;
-    its ticks are seconds since the start. The lanes of a rank
-    take turns in one thread: the next lane runs after each Compute, and whenever a lane
-    waits. A Compute takes as long as its function; the time between two requests is a
-    span called "engine". Values are sent as mpi4py's out-of-band pickles: a large array
-    is not copied, and keeps its memory layout.
+    its ticks are seconds since the start. The lanes of a rank take turns in one thread:
+    the next lane runs after each Compute, and whenever a lane waits. A Compute takes as
+    long as its function; the time between two requests is a span called "engine".
+    Values are sent as mpi4py's out-of-band pickles: a large array is not copied, and
+    keeps its memory layout.
 
     If one rank raises an exception, all ranks raise it, so that all may continue after
     catching it; an exception that is not caught ends the job, see `World`. If a message
@@ -60,7 +60,7 @@ class Mpi:
         self.failure: BaseException | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or a pickle: the recorded events, without devices and MPI objects."""
+        """Return what a copy or a pickle keeps: the record, without MPI objects."""
         names = "_device", "_lanes", "_ready", "_sending", "_end"
         nothing = dict.fromkeys(names, ())
         return self.__dict__ | nothing | {"_world": None}
@@ -76,7 +76,7 @@ class Mpi:
         return self._trace
 
     def run(self, equal: dict[str, Any] | None = None) -> None:
-        """Run the programs of this rank until they are done, while the other ranks run theirs.
+        """Run the programs of this rank, while the other ranks run theirs.
 
         Args:
             equal: {name: value} that must be equal on all ranks, see
@@ -100,7 +100,7 @@ class Mpi:
         self.done = True
 
     def _leave(self, error):
-        """Leave a run that has failed on this rank, and send the error to the other ranks.
+        """Leave a run that has failed on this rank, and send the error to the others.
 
         Messages that were not received stay in flight. The next run drops them, since
         they carry the number of this run.
@@ -120,7 +120,7 @@ class Mpi:
         self._world.unsent += [*self._sending, self._end]
 
     def _serve_all(self):
-        """Serve lanes in turn and take messages in between; then wait until all ranks are done."""
+        """Serve lanes in turn and take messages; then wait until all ranks are done."""
         n_running, pause = len(self._lanes), None
         while self._end is None or not self._end.Test():
             moved = self._take_messages()
@@ -143,7 +143,7 @@ class Mpi:
             pause()
 
     def _serve(self, lane):
-        """Serve a lane up to its next Compute, or until it waits; return whether its program is done."""
+        """Serve a lane up to a Compute or a wait; return whether its program ended."""
         while True:
             answer, lane.answer = lane.answer, None
             try:
@@ -185,7 +185,7 @@ class Mpi:
         self._sending.append(self._world.comm.isend(message, to, MESSAGE))
 
     def _receive(self, lane, request):
-        """Hand the message over if it has arrived, and return True; otherwise let the lane wait for it."""
+        """Hand the message over, if it has arrived; return False if the lane waits."""
         lane.since, label, source = self._record_overhead(lane), str(request.label), request.source
         if source is not ANY and source not in range(self._n_devices):
             raise no_such_device(self.rank, request, self._n_devices)
@@ -256,7 +256,7 @@ class Mpi:
         return perf_counter() - self._begin
 
     def _record_overhead(self, lane):
-        """Record the time since the lane's last span as overhead of the engine; return the time now."""
+        """Record the time since the lane's last span as overhead; return the time."""
         now = self._now()
         self._record.spans += (lane.number, OVERHEAD, lane.since, now)
         lane.since = now
@@ -296,10 +296,9 @@ class RankRecord(Record):
 def merged(parts: list[tuple[str, float, RankRecord]]) -> Record:
     """Return the `Record` of a run, made of the records of all ranks.
 
-    Ranks on one computer share its clock, so each begins as late as it has begun. The
-    clocks of several computers are not compared: there, the run begins at 0 on each
-    rank. All ranks begin when they have all agreed on what they run, so times on two
-    computers differ by about the latency of a message.
+    Ranks on one computer share its clock. Clocks of several computers are not compared:
+    there, the run begins at 0 on each rank. Ranks begin when all have agreed on what
+    they run, so their times differ by about the latency of a message.
 
     Args:
         parts: for each rank, the name of its computer, the time at which it began, and

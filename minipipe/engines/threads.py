@@ -1,4 +1,4 @@
-"""Run the programs of a cluster on threads of this computer: the same results, in measured seconds.
+"""Run the programs of a cluster on threads: the same results, in measured seconds.
 
 The first sections serve MPI ranks, too: the label of an engine's overhead, the time
 limit of waits, the reuse of freed memory, and the measurement of a link.
@@ -39,7 +39,7 @@ DEFAULT_PATIENCE = 600
 
 
 def patience() -> float:
-    """Return how many seconds a wait may take: the environment variable `MINIPIPE_PATIENCE`, or 600."""
+    """Return how many seconds a wait may take: `MINIPIPE_PATIENCE`, or else 600."""
     text = os.environ.get(PATIENCE_VARIABLE)
     if text is None:
         return DEFAULT_PATIENCE
@@ -52,7 +52,7 @@ def patience() -> float:
 
 
 def out_of_patience(lanes: Iterable[Lane], seconds: float) -> TimeoutError:
-    """Return a `TimeoutError` that names the waiting lanes, and the work of the computing lanes.
+    """Return a `TimeoutError` that names what lanes wait for, and what lanes compute.
 
     Args:
         lanes: the `Lane`s. `starts` of a lane that computes is its Compute.
@@ -74,16 +74,13 @@ LARGEST_MMAP_THRESHOLD = 2**25  # bytes, the most that glibc accepts
 
 @cache
 def keep_memory() -> None:
-    """Keep freed memory in this process for its next arrays, except arrays above 32 MiB.
+    """Keep freed memory in this process for its next arrays, except those above 32 MiB.
 
     By default, glibc returns free memory at the end of the heap to the system. The next
     micro-batch asks for it again, and the system fills each page with zeros at its
-    first use. With 8 layers of 1,024 units and 512 samples, that takes 2 to 7 % of a
-    step of two processes, which share the memory bandwidth; with four simulated
-    replicas of the MLP 784-512-512-10, 15 to 27 %. Other C libraries have no such
-    setting, so nothing happens there.
-
-    Source: mallopt(3).
+    first use: 2 to 7 % of a step of two processes with layers of 1,024 units, 15 to 27
+    % with four simulated replicas of a small network. Other C libraries have no such
+    setting, so nothing happens there. Source: mallopt(3).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -97,7 +94,7 @@ ROUND_TRIPS = 20  # messages of each size, there and back
 
 
 def measured_link(engine: Callable[[list], Any], devices: int, n_bytes: int) -> Link:
-    """Measure messages between devices 0 and 1; return their latency and bandwidth as a `Link`, in seconds.
+    """Return the latency and bandwidth between devices 0 and 1 as a `Link`, in seconds.
 
     Args:
         engine: the class that runs the programs: `Threads`, or `Mpi`, where all ranks
@@ -105,9 +102,9 @@ def measured_link(engine: Callable[[list], Any], devices: int, n_bytes: int) -> 
         devices: the number of devices.
         n_bytes: the size of the larger messages; the smaller ones have one byte.
 
-    A message of n bytes takes latency + n / bandwidth. It is measured as half of a
-    round trip, in the median of 20. It includes the sender's copy, the transfer, and
-    the time until the receiving program continues.
+    A message of n bytes takes latency + n / bandwidth, measured as half of a round
+    trip, in the median of 20. It includes the sender's copy, the transfer, and the time
+    until the receiving program continues.
 
     >>> from ..cluster import Cluster
     >>> from functools import partial
@@ -131,7 +128,7 @@ def measured_link(engine: Callable[[list], Any], devices: int, n_bytes: int) -> 
 
 
 def _there_and_back(device, labels):
-    """Send messages from device 0 to 1 and back, as a program. labels: {bytes: a label per round trip}."""
+    """Send messages to device 1 and back. labels: {bytes: a label per round trip}."""
     for n_bytes, of_size in labels.items():
         value = np.zeros(n_bytes, np.uint8)
         for label in of_size:
@@ -190,7 +187,7 @@ class Threads:
         self.failure: BaseException | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or a pickle: the recorded events, without devices and locks."""
+        """Return what a copy or a pickle keeps: the record, without locks."""
         nothing = dict.fromkeys(("_devices", "_lanes", "_lock", "_changed"), ())
         return self.__dict__ | nothing
 
@@ -318,7 +315,7 @@ class Threads:
             self._check_not_all_wait()
 
     def _wait(self, lane, label, source):
-        """Wait until another lane wakes this one, or the run stops. label, source: of the message."""
+        """Wait for message `label` from `source`, or until the run stops."""
         lane.waits_for = label, source, False
         self._check_not_all_wait()
         moves = self._changed[lane.number].wait_for(
@@ -349,7 +346,7 @@ class Threads:
         return perf_counter() - self._begin
 
     def _record_overhead(self, lane):
-        """Record the time since the lane's last span as overhead of the engine; return the time now."""
+        """Record the time since the lane's last span as overhead; return the time."""
         now = self._now()
         self._spans[lane.number] += (lane.number, OVERHEAD, lane.since, now)
         lane.since = now
@@ -361,7 +358,7 @@ class _Stopped(Exception):
 
 
 def _take_message(device, source, label):
-    """Remove the message that a Receive asks for from the inbox; return (row, answer), or None."""
+    """Remove the message that a Receive asks for; return (row, answer), or None."""
     if source is not ANY:
         return device.inbox.pop((source, label), None)
     rows = [(row, sender) for (sender, name), (row, _) in device.inbox.items() if name == label]

@@ -39,7 +39,7 @@ LONGEST = 90           # characters of a text that an error shows
 
 @cache
 def world() -> World:
-    """Return the `World` of this process; raise `RuntimeError` if no MPI is installed."""
+    """Return the `World` of this process; raise `RuntimeError` without an MPI."""
     # MPICH otherwise prints messages of its own next to ours
     os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
     # MPI's start waits in C, for ever if another rank has ended before it
@@ -104,7 +104,7 @@ class World:
         return [pickle.loads(everything[at:at + n].data) for at, n in zip(begins, sizes, strict=True)]
 
     def gathered_dict(self, mine: Mapping, what: str) -> dict:
-        """Return one dict with the entries of all ranks' dicts `mine`. what: as for `gathered`."""
+        """Return one dict of all ranks' dicts `mine`. what: as for `gathered`."""
         return {key: value for of_rank in self.gathered(mine, what) for key, value in of_rank.items()}
 
     def broadcast(self, value: Any, root: int, what: str) -> Any:
@@ -212,14 +212,14 @@ class World:
 
     @contextmanager
     def job(self) -> Iterator[None]:
-        """End all processes with one sentence if an error happens on any rank in this `with` block."""
+        """End all processes with one sentence if a rank fails in this `with` block."""
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
             self.end(error, f"minipipe: error: {_words(error)}")
 
     def _end_by_uncaught(self, kind, error, trace):
-        """End the job because of an uncaught exception: the `sys.excepthook` of this process."""
+        """End the job because of an uncaught exception: the `sys.excepthook`."""
         source = getattr(error, "of_rank", self.rank)
         report = "".join(format_exception(error))
         self.end(error, f"minipipe: an error of rank {source} ends the job\n{report}")
@@ -245,7 +245,7 @@ class World:
         self.MPI.COMM_WORLD.Abort(INTERRUPTED if is_interrupt else STATUS)
 
     def _ends_job(self, ranks, seconds):
-        """Tell whether one of these ranks ends the job, waiting at most these seconds for its notice."""
+        """Tell whether one of `ranks` ends the job; wait for `seconds` at most."""
         pause = Pause()
         while ranks and pause.seconds() < seconds:
             if any(self._notices.Iprobe(rank, FAILED) for rank in ranks):
@@ -262,7 +262,7 @@ class World:
 
 
 def check_sum(arrays: str | Iterable[np.ndarray]) -> int:
-    """Return a checksum of a list of arrays, or of a text, which processes compare.
+    """Return a checksum of a list of `arrays`, or of a text, which processes compare.
 
     >>> check_sum([np.arange(4)]) == check_sum([np.arange(4)]) != check_sum([np.array([0, 1, 3, 2])])
     True
@@ -301,7 +301,7 @@ def _difference(values, *ranks):
 
 
 class Pause:
-    """The pauses of a process that polls: none at first, later short sleeps that let other processes work.
+    """The pauses of a process that polls: none at first, later short sleeps.
 
     Attributes:
         since_end: when this process noticed that another rank's program has ended, or

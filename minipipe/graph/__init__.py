@@ -1,4 +1,4 @@
-"""Graphs of tasks: find from the arrays that tasks read and write which of them may run at the same time.
+"""Graphs of tasks: which of them may run at once, by the arrays that they touch.
 
 Where to read: `tasks` has task graphs, list scheduling, which chooses the device and
 the start of each task, and a mini-batch of a network as tasks. `recording` makes a

@@ -1,4 +1,4 @@
-"""Calls of plain functions, recorded as tasks with the arrays that they read and write."""
+"""Calls of plain functions, recorded as tasks with the arrays that they touch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGINES = {"cluster": Cluster, "threads": Threads}
 
 
 class Later:
-    """The future result of a recorded `call`, or its part at `path`, which `later[i]` makes.
+    """The future result of a recorded `call`, or its part at `path`: `later[i]`.
 
     Other calls take it as an argument.
     """
@@ -47,15 +47,12 @@ class Later:
 
 
 class Graph:
-    """Record calls of functions, and run them later, in parallel, with the same results.
+    """Record calls of functions, and run them later, in parallel, with equal results.
 
-    A task waits for each earlier task that
-
-        wrote what it reads,    read what it writes,    or wrote what it writes.
-
-    Two arrays count as the same if they share a byte, such as two views of one array.
-    So in every order that respects these waits, on any number of devices, the results
-    are `==` to those of the calls one after the other.
+    A task waits for each earlier task that wrote what it reads, read what it writes, or
+    wrote what it writes. Two arrays count as the same if they share a byte, such as two
+    views of one array. So in every order that respects these waits, on any number of
+    devices, the results are `==` to those of the calls one after the other.
 
     >>> graph, A = Graph(), np.arange(4.0)
     >>> B = graph.call(np.multiply, A, 2, lane=0)           # reads A; B is a `Later`
@@ -79,21 +76,21 @@ class Graph:
         self, function: Callable, *args: Any, out: np.ndarray | Later | None = None, reads: Sequence = (),
         writes: Sequence = (), ticks: float = 1, lane: int | tuple[int, str] | None = None,
     ) -> Any:
-        """Record the call `function(*args)`, or `function(*args, out=out)`; return its `Later`, or `out`.
+        """Record the call `function(*args)`; return its `Later`, or `out`.
 
         Arrays that the function returns are copied, since they may be views of arrays
         that it has read. Until the graph has run, nothing else may change the arrays.
 
         Args:
-            function: it reads the arrays and `Later`s in `args`, also inside lists and tuples, and in
-                `reads`; it writes `out` and `writes`. A method also writes its object, and the arrays that
-                are attributes of the object. Arrays in any other object, such as a dict, a closure or a
-                partial function, are not found: name them in `reads` or `writes`.
-            args: the function gets arrays that it only reads as read-only views, and lists that contain
-                arrays as tuples.
+            function: it reads the arrays and `Later`s in `args`, also inside lists and
+                tuples, and in `reads`; it writes `out` and `writes`. A method also
+                writes its object, and the arrays that are attributes of the object.
+                Arrays in any other object, such as a dict or a closure, are not found:
+                name them in `reads` or `writes`.
+            args: the function gets arrays that it only reads as read-only views, and
+                lists that contain arrays as tuples.
             out: an array or a `Later` that the result is written into.
-            reads, writes: lists of other objects that the function reads and writes: arrays, `Later`s, or any
-                others.
+            reads, writes: lists of other objects that the function reads and writes.
             ticks, lane: as for `Task`.
         """
         checked_function("function", function)
@@ -128,9 +125,10 @@ class Graph:
         """Make all calls; return the `Trace`. Another run makes them again.
 
         Args:
-            engine: "cluster", in ticks on simulated devices; "threads", a thread for each lane, in seconds.
+            engine: "cluster", in ticks on simulated devices; "threads", in seconds.
             devices: the number of devices for tasks without a lane.
-            orders: {(device, lane): numbers of tasks, in order}; left out, the result of `list_schedule`.
+            orders: {(device, lane): numbers of tasks, in order}; left out, the result
+                of `list_schedule`.
         """
         one_of("engine", engine, ENGINES)
         if orders is None:
@@ -152,7 +150,7 @@ class _Call:
         writes = [_value(one) for one in self.writes]
 
         def given(arg):
-            """Return a read-only view of an array that shares no byte with one in `writes`."""
+            """Return `arg`, read-only if it is an array that the call only reads."""
             arg = _value(arg)
             # an empty array shares no byte, not even with itself
             if isinstance(arg, np.ndarray) and arg.size and not any(_share_bytes(arg, one) for one in writes):
@@ -175,7 +173,7 @@ def _arrays_in(value):
 
 
 def _mapped(function, value):
-    """Return `function(value)`; for a list or tuple with arrays, a tuple with `function` of each leaf."""
+    """Return `function(value)`; for a list or tuple with arrays, a tuple of such."""
     if isinstance(value, (list, tuple)) and _arrays_in(value):
         return tuple(_mapped(function, part) for part in value)
     return function(value)

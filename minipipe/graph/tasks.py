@@ -1,4 +1,4 @@
-"""A graph of tasks, its lower bounds, list scheduling, and the tasks of an order as programs."""
+"""Graphs of tasks, list scheduling, and the tasks of an order as programs."""
 
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +148,7 @@ class Listed(NamedTuple):
     bounds: LowerBounds
 
     def run(self) -> Trace:
-        """Simulate these orders: return a `Trace` with the tasks' ticks, without calling functions.
+        """Simulate these orders; return the `Trace`, without calling functions.
 
         >>> tasks = [Task("load", 2, (), (0, "copy")), Task("work", 3, (0,), 0)]
         >>> list_schedule(tasks).run().makespan
@@ -160,7 +160,7 @@ class Listed(NamedTuple):
 def list_schedule(
     tasks: Sequence[Task], devices: int | None = None, priority: Sequence[int] | None = None
 ) -> Listed:
-    """Schedule tasks greedily: whenever a lane is free, it starts the ready task of the highest priority.
+    """Schedule tasks greedily: a free lane starts its ready task of highest priority.
 
     A task without a lane runs on the first free device; of several, on the lowest. A
     lane never waits while one of its tasks is ready. So on p equal devices the makespan
@@ -174,9 +174,9 @@ def list_schedule(
 
     Args:
         tasks: a list of `Task`s.
-        devices: the number of devices for tasks without a lane; left out, as for `TaskGraph`.
-        priority: the numbers of all tasks, the most urgent first; left out, tasks with the longest path to
-            the end come first, and of equal ones the lower number.
+        devices: the number of devices for tasks without a lane, see `TaskGraph`.
+        priority: the numbers of all tasks, the most urgent first; left out, tasks with
+            the longest path to the end come first, and of equal ones the lower number.
     """
     graph = TaskGraph(tasks, devices)
     n = len(graph.tasks)
@@ -244,10 +244,10 @@ def programs_of(
 
 
 def _program(lane, numbers, tasks, lane_of, wanted, functions):
-    """The program of a lane: wait for the tasks before each task, run it, and notify the lanes that wait."""
+    """Wait for earlier tasks, run each task, notify other lanes: a lane's program."""
 
     def over(number, to):
-        """Return the label of the message to the lane `to` that a task is done."""
+        """Return the label by which lane `to` learns that task `number` is done."""
         return f"task {number}, {tasks[number].name}, is over: for {to[1]} on device {to[0]}"
 
     received = set()
@@ -270,19 +270,19 @@ def training_tasks(
     devices: Sequence[int] | None = None, all_reduce: Sequence[float] | None = None,
     rooms: Sequence[int] | None = None,
 ) -> list[Task]:
-    """Return the tasks of one mini-batch: forwards and backwards of each layer, then all-reduces.
+    """Return the tasks of one mini-batch: forwards, backwards, then all-reduces.
 
     The name of a task is an `Action`, with the layer in the place of the stage.
 
     Args:
-        F, I, W: for each layer, the ticks of its forward, its input gradient and its weight gradient; without
-            W, I is the whole backward.
+        F, I, W: for each layer, the ticks of its forward, input gradient and weight
+            gradient; without W, I is the whole backward.
         microbatches: M.
         devices: for each layer, its device; left out, all are on device 0.
-        all_reduce: for each layer, the ticks of the all-reduce of its gradients over replicas, in the
+        all_reduce: for each layer, the ticks of the all-reduce of its gradients, in the
             communication lane, after its last weight gradient; left out, there is none.
-        rooms: for each layer, how many micro-batches may be between its forward and its weight gradient;
-            left out, any number.
+        rooms: for each layer, how many micro-batches may be between its forward and its
+            weight gradient; left out, any number.
 
     >>> tasks = training_tasks([1] * 4, [2] * 4, all_reduce=[2] * 4)        # 12 ticks of computing
     >>> list_schedule(tasks).makespan       # the exchange of the first layer alone is exposed
