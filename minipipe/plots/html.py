@@ -8,7 +8,7 @@ from html import escape
 from importlib import resources
 from io import BytesIO
 
-from ..cluster import BUBBLES, SHOWS, Exchange, Span, Trace, describe_path, duration
+from ..cluster import BUBBLES, COMPUTE, SHOWS, Exchange, Span, Trace, describe_path, duration
 from ..cluster.trace import check_trace
 from ..order import Schedule, ScheduleError, alive_microbatches
 from ..order.simulate import simulate
@@ -48,12 +48,15 @@ def html(trace: Trace, title=None) -> str:
 
 def template():
     """Return the page of any run: HTML with {{data}}, and a {{name}} for each of its `page_pieces`."""
-    page, painter = (
-        resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-        for name in ("timeline.html", "paint.js")
-    )
-    script = painter[:painter.index("export {")]  # in a page of its own the painter is not a module
-    return page.replace("{{painter}}", script)
+    # in a page of its own a script is not a module: it imports and exports nothing
+    scripts = (re.sub(r"(?ms)^(import|export) .*?;$", "", resource(name)) for name in ("paint.js", "view.js"))
+    pieces = {"style": resource("view.css"), "view": resource("view.html"), "script": "".join(scripts)}
+    return filled(resource("timeline.html"), pieces)
+
+
+def resource(name):
+    """Return the text of a file that lies beside this module."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def page_pieces(trace, title=None):
@@ -61,15 +64,14 @@ def page_pieces(trace, title=None):
     path = describe_path(trace.critical_path(), trace.unit, trace.names)
     texts = {
         "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
-        "label": f"Timeline of {trace.n_devices} devices over {duration(trace.makespan, trace.unit)}",
         "why": f"{sentence(trace)}\n\n{trace.explain()}\n\nthe critical path:\n{path}",
     }
     return {name: escaped(text) for name, text in texts.items()} | {"figures": _figures(trace)}
 
 
 def filled(template, pieces):
-    """Return `template` with the piece called `name` for each {{name}} in it."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
+    """Return `template` with the piece called `name` for each {{name}} that has one."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces.get(name[1], name[0]), template)
 
 
 def picture(trace, most_words=MOST_WORDS):
@@ -78,6 +80,7 @@ def picture(trace, most_words=MOST_WORDS):
     Columns of one table have equal lengths. Times are in `unit`s.
 
     kinds: {kind of work: [its colour, that of the device's last stage, its name]}; "" is other work.
+    busy, causes: the times of all devices, by kind of work and by cause of idleness.
     rows: [device, name] of each lane, from the top down; the first of a device is the one that computes.
     spans: a row for each part of each span and exchange, by start. label: of what is not a schedule's
         action, else null. copy: which copy of the network it works on. place: where its stage stands among
@@ -104,7 +107,11 @@ def picture(trace, most_words=MOST_WORDS):
                 rows[span.device, span.lane], *_from_to(span), kind, stage, microbatch, label, copy,
                 places.of.get((span.device, stage), 0), (number, len(parts)), int(type(span) is Exchange),
             ))
-    causes, blamed = trace.explain(), lambda idle: (None, None, None)
+    causes, blamed, busy = trace.explain(), lambda idle: (None, None, None), dict[str, float]()
+    for span in trace.spans:
+        if span.lane == COMPUTE:
+            work = "&".join(getattr(part, "kind", None) or "" for part in parts_of(span.label))
+            busy[work] = busy.get(work, 0) + span.end - span.start
     if most_words is None or len(trace.idle) <= most_words:
         blamed = blame_finder(trace, causes)
     idle = [
@@ -123,7 +130,7 @@ def picture(trace, most_words=MOST_WORDS):
     changes = [tuple(zip(*((_to_json(tick), _to_json(n)) for tick, n in curve))) for curve in curves]
     used = {row[3] for row in spans}
     return {
-        "devices": trace.n_devices,
+        "title": trace.title or "The run", "devices": trace.n_devices,
         "makespan": _to_json(trace.makespan), "exact": str(trace.makespan), "unit": trace.unit[:-1],
         "step": _step(trace) if trace.makespan else 1,
         "bubble": float(trace.bubble()) if any(trace.busy_ticks()) else None,
@@ -133,6 +140,8 @@ def picture(trace, most_words=MOST_WORDS):
             for kind, style in (styles | {"": OTHER}).items() if kind in used
         },
         "rows": [[device, row.name] for (device, _), row in rows_of(trace).items()],
+        "busy": {kind: _to_json(ticks) for kind, ticks in busy.items()},
+        "causes": {cause: _to_json(ticks) for cause, ticks in causes.totals().items()},
         "spans": _columns(
             "row start end kind stage microbatch label copy place part exchange", spans
         ),

@@ -15,7 +15,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from ..checks import write_text, write_whole
-from ..plots.html import filled
+from ..plots.html import filled, resource
 from ..schedules import SCHEDULES
 from .live import lab
 
@@ -68,12 +68,12 @@ def write_playground(folder: Path, pyodide: Path | None = None) -> int:
             `PYODIDE`.
     """
     folder.mkdir()
-    for path in [*LIVE.iterdir(), PACKAGE / "plots" / "paint.js"]:
+    for path in [*LIVE.iterdir(), *(PACKAGE / "plots").iterdir()]:
         if path.suffix in (".js", ".css"):
             write_text(folder / path.name, path.read_text(encoding="utf-8"))
     page = (LIVE / "index.html").read_text(encoding="utf-8")
     stored = json.dumps(stored_runs(), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    write_text(folder / "index.html", filled(page, {"stored": stored}))
+    write_text(folder / "index.html", filled(page, {"stored": stored, "view": resource("view.html")}))
     files = FILES
     if pyodide is not None:
         (folder / "pyodide").mkdir()
@@ -117,8 +117,9 @@ def archive_of_modules() -> bytes:
     )
     paths = map(Path, told.stdout.splitlines())
     names = {path: path.relative_to(PACKAGE.parent).as_posix() for path in paths}
-    for name in ("timeline.html", "paint.js"):  # the player, for its export
-        names[PACKAGE / "plots" / name] = f"minipipe/plots/{name}"
+    for path in (PACKAGE / "plots").iterdir():  # the player, for its export
+        if path.suffix in (".html", ".js", ".css"):
+            names[path] = f"minipipe/plots/{path.name}"
     names[LIVE / "lab.py"] = "lab.py"
     file = BytesIO()
     with ZipFile(file, "w") as archive:

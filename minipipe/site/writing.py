@@ -130,7 +130,7 @@ def page_of_schedule(name: str) -> tuple[str, str]:
 
 
 def write_reference(folder: Path) -> int:
-    """Let pdoc write the reference: pages of the package and its modules, and a search; return their number."""
+    """Let pdoc write a page of the package and of each module, and a search; return the number of pages."""
     from pdoc import pdoc, render
 
     for name in minipipe.__all__:

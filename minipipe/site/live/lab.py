@@ -13,11 +13,10 @@ from functools import partial
 from typing import NamedTuple
 
 from minipipe import __version__
-from minipipe.cluster import COMPUTE, Trace
+from minipipe.cluster import Trace
 from minipipe.order import Costs, Found, Schedule, ScheduleError, best_schedule, greedy_schedule
 from minipipe.order.names import SCHEDULES, family_of, title_of
 from minipipe.order.volumes import simulate_split
-from minipipe.plots.canvas import parts_of
 from minipipe.plots.html import blame_finder, html, picture
 from minipipe.plots.saving import chrome_trace, plain
 from minipipe.plots.sentence import sentence
@@ -140,21 +139,14 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
     if settings["D"] == settings["T"] == 1:  # an order of one copy is edited alone
         found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule)
     each_limit = limits if isinstance(limits, list) else [limits] * K
-    causes, busy = trace.explain(), dict[str, float]()
     is_limited = limits is not None
     found["memory"]["limits"] = [*map(plain, each_limit)] if is_limited else None
-    for span in trace.spans:
-        if span.lane == COMPUTE:
-            kind = "&".join(part.kind for part in parts_of(span.label))
-            busy[kind] = busy.get(kind, 0) + span.end - span.start
     return found | {
-        "name": schedule.name, "title": trace.title,
+        "name": schedule.name,
         "K": K, "M": schedule.n_microbatches, "D": settings["D"], "T": settings["T"],
         "stages": schedule.n_stages,
-        "busy": {kind: plain(ticks) for kind, ticks in busy.items()},
-        "causes": {cause: plain(ticks) for cause, ticks in causes.totals().items()},
         "over": [str(each) for each in schedule.faults(limits)] if is_limited and trace.stop is None else [],
-        "explanation": str(causes),
+        "explanation": str(trace.explain()),
     }
 
 
