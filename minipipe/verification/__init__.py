@@ -1,4 +1,4 @@
-"""Is the pipeline's gradient the full batch's? Three verdicts on exactness, and `check`.
+"""Verdicts on whether gradients are those of the full batch, and `check`.
 
 `check(layer, shape)` tests what a layer must do, and names the likely mistake; so for
 losses, optimizers, networks and schedules. The verdicts on a network:

@@ -87,7 +87,7 @@ class Report(tuple):
 def check(
     what: Any, shape: tuple | None = None, *, devices: int | None = None, microbatches: int | None = None
 ) -> Report:
-    """Test what a layer, a loss, an optimizer, a network or a schedule must do; return a `Report`.
+    """Test what a layer, loss, optimizer, network or schedule must do.
 
     Args:
         what: a layer; a loss; an optimizer; a list of layers, or a network; or a
@@ -98,18 +98,17 @@ def check(
         devices, microbatches: for a schedule; by default 4 and 8, if a name or a
             function leaves them open.
 
-    A layer is tested for shapes and dtypes; for not writing into its arguments; for
-    derivatives that equal slopes by finite differences; for a `cache` that has all that
-    backward needs; for micro-batches of any sizes that add up to the full batch, with
-    `==` and in fractions if the layer can compute with them; for the same in pipelines,
-    with several cuts, with and without recomputation; and for large inputs, predictions
-    and `splits`.
+    Returns a `Report`. A layer must keep shapes and dtypes, and not write into its
+    arguments; its derivatives must equal slopes by finite differences, its `cache` have
+    all that backward needs, and its micro-batches and pipelines equal the full batch,
+    with `==` and in fractions if it can compute with them. Large inputs, predictions
+    and `splits` are tried, too.
 
-    A loss is tested likewise, and for dividing by the given m. In a network, each layer
-    and the loss are tested, and then pipelines of it. An optimizer must keep state and
-    update for each parameter separately, resume from its state, and go downhill. A
-    schedule must run, have the ticks and the memory of its closed forms, if any, and
-    give a small network the gradients of one device.
+    A loss must also divide by the given m. In a network, each layer and the loss are
+    tested, and then pipelines of it. An optimizer must keep state for each parameter
+    separately, resume from its state, and go downhill. A schedule must run, have the
+    ticks and the memory of its closed forms, if any, and give a small network the
+    gradients of one device.
 
     A check is a test, not a proof. It changes neither its arguments nor the state of
     `np.random`. It takes less than a second for most layers, and up to 20 seconds for a
@@ -126,9 +125,9 @@ def check(
     ...     def backward_weight(self, dZ):
     ...         dW, db = super().backward_weight(dZ)
     ...         return dW / dZ.shape[-1], db
-    >>> print(check(PerSample(3, 2), (3,))[4])
+    >>> print(check(PerSample(3, 2), (3,))[4])  # doctest: +ELLIPSIS
       NO  its derivatives are the slopes of its output
-            dW is 5 times too small: does backward divide by its own m? The loss has done that
+            dW is 5 times too small: does backward divide by its own m? ...
     """
     random_state = np.random.get_state()
     try:
@@ -166,7 +165,7 @@ MOST_NUMBERS = 10_000  # of a sample: a derivative takes some sixty forwards
 
 
 def _checked_shape(shape):
-    """Return the shape of a sample, or of a pair of them, as tuples; raise `ValueError` for anything else."""
+    """Return the shape of a sample, or of a pair, as tuples; refuse anything else."""
     if shape is None:
         raise ValueError("shape is missing: pass that of one sample, such as shape=(3,) for A_prev (3, m)")
     if not isinstance(shape, (tuple, list)):
@@ -183,7 +182,7 @@ def _checked_shape(shape):
 
 
 def _report(name, rows):
-    """Try the rows (claim, function, whether later rows need it) in order; return a `Report`."""
+    """Try the rows (claim, function, whether later rows need it); return a `Report`."""
     verdicts, broken = [], None
     for claim, attempt, is_needed in rows:
         if broken is not None:
@@ -197,7 +196,7 @@ def _report(name, rows):
 
 
 def _tried(claim, attempt):
-    """Return the `Verdict` of `attempt`, which returns an error message or None, or raises `CannotTry`."""
+    """Return the `Verdict` of `attempt()`, which returns an error message or None."""
     try:
         with computing(), np.errstate(all="ignore"):  # what overflows is a finding
             wrong = attempt()
@@ -209,7 +208,7 @@ def _tried(claim, attempt):
 
 
 def _of_network(layers, loss, shape):
-    """Return the checks of a network: of each layer and of the loss, then of its gradients in pipelines."""
+    """Return the rows of a network: each layer, the loss, and its pipelines."""
     trial, met = Trial(layers[0], shape), []
     layers = [private(layer.copy()) for layer in layers]
     for index, layer in enumerate(layers):
@@ -247,7 +246,7 @@ def _of_network(layers, loss, shape):
 
 
 def _first_finding(rows):
-    """Return the message of the first check that fails; else a remark on arrays that are not learned."""
+    """Return the message of the first check that fails, or a remark on `LEARNED`."""
     report = _report("", rows)
     for one in report:
         if one.holds is False:

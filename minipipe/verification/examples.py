@@ -1,4 +1,4 @@
-"""The networks of `minipipe check`, and how exactly a pipeline of one of them equals one device."""
+"""The networks of `minipipe check`, and how exactly a pipeline equals one device."""
 
 from __future__ import annotations
 
@@ -143,7 +143,13 @@ def verdicts(
 
 
 def random(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """Return (layers, X, Y) of m samples of `example`: normal numbers of `dtype`, or random tokens."""
+    """Return (layers, X, Y) of m samples of `example`: normal numbers, or tokens.
+
+    Args:
+        example: the `Example`.
+        m: the number of samples.
+        dtype: of parameters, X and Y.
+    """
     rng = np.random.default_rng([m, len(example.name)])
     layers = Sequential(example.layers, example.loss, seed=m, dtype=dtype).layers
     shape = (*example.shape, m)
@@ -155,7 +161,10 @@ def random(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.nda
 
 
 def in_eighths(example: Example, m: int, convert: Callable) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """Return (layers, X, Y) of m samples of `example`, in multiples of 1/8, converted by `convert`."""
+    """Return (layers, X, Y) of m samples of `example`, in multiples of 1/8.
+
+    `convert` is a function of each array.
+    """
     layers, X, Y = random(example, m, np.float64)
     if example.n_tokens is None:
         X = convert(coarse(X))
@@ -164,7 +173,7 @@ def in_eighths(example: Example, m: int, convert: Callable) -> tuple[Sequence, n
 
 
 def whole(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """Return (layers, X, Y) of `example` in `dtype` with weights -1, 0, 1 and whole data.
+    """Return (layers, X, Y) of `example` in `dtype`: m whole samples, W and b in -1..1.
 
     If m is a power of two, nothing rounds.
     """

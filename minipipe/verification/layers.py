@@ -1,4 +1,4 @@
-"""The checks of a layer or a loss, on small random data; each names the likely mistake."""
+"""The checks of a layer or a loss on random data; each names the likely mistake."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -24,7 +24,7 @@ LEARNED = "what forward depends on can be learned: it is in W or b"
 
 
 def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
-    """Return rows (claim, function -> error or None, whether later rows need it) for `layer`.
+    """Return rows (claim, function -> error or None, whether later rows need it).
 
     Args:
         layer: the layer.
@@ -36,7 +36,7 @@ def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
 
 
 def checks_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
-    """Return rows for `loss`, as `checks_of_layer`; `shape` is that of predictions for one sample."""
+    """Return rows for `loss`, as `checks_of_layer`; `shape`: of one prediction."""
     return _rows(LossTrial(loss, shape), {shapes, learned, halves, pipelined, predicts, splits})
 
 
@@ -84,7 +84,7 @@ def costs(trial: LossTrial) -> str | None:
             if before and not are_equal(2 * array, before[name], exact=False):
                 return (
                     f"{name} is not half as large where the whole mini-batch has twice as many samples: "
-                    "divide by the m that cost(A, Y, m) is handed, not by A.shape[-1]"
+                    "divide by the argument m of cost(A, Y, m), not by A.shape[-1]"
                 )
         before = found
     return None
@@ -134,7 +134,7 @@ def _words_of_shape(found, wanted):
 
 
 def leaves_arrays(trial: Trial) -> str | None:
-    """Compare the arrays that `trial` was given or has returned with copies made before."""
+    """Compare arrays that `trial` was given or has returned with copies made before."""
     layer, A_prev = trial.drawn(), in_one_piece(trial.data())
     dZ = trial.slopes_of_cost(forward(trial.drawn(), trial.data()))
     arrays = {
@@ -169,21 +169,21 @@ def _changed(arrays, before):
 
 
 def repeats(trial: Trial) -> str | None:
-    """Run the same forward and backward of `trial` twice, with another mini-batch in between."""
+    """Run `trial` twice on the same mini-batch, with another one in between."""
     layer = trial.drawn()
     A, dZ, first = trial.run(layer, trial.data())
     trial.run(layer, trial.data(seed=3))
     A_again, _, again = trial.run(layer, trial.data(), dZ)
     if not all(map(np.array_equal, leaves(A), leaves(A_again))):
         return (
-            f"{trial.gives} is another one the second time: does a forward use what an earlier one has left, "
+            f"{trial.gives} changes when it is computed again: does forward use what an earlier one has left, "
             "or draw random numbers from a generator of its own? They must follow from step, index and "
             "first_sample"
         )
     for name in first:
         if not np.array_equal(first[name], again[name]):
             return (
-                f"{name} is another one the second time: does backward add to what an earlier one has left, "
+                f"{name} changes when it is computed again: does backward add to what an earlier one has left, "
                 "or draw random numbers again?"
             )
     return None
@@ -204,7 +204,7 @@ def keeps_dtype(trial: Trial) -> str | None:
 
 
 def learned(trial: Trial) -> str | None:
-    """Change each array of floats in `trial` that is not a parameter; remark on one that changes A."""
+    """Remark on an array of floats of `trial`, neither W nor b, that changes A."""
     for index, owner in enumerate(every_layer([trial.drawn()])):
         known = {*owner.arrays, *owner.drawn, "cache"}
         for name in [] if is_ours(type(owner)) else sorted(vars(owner).keys() - known):
@@ -222,7 +222,7 @@ def learned(trial: Trial) -> str | None:
 
 
 def halves(trial: Trial) -> str | None:
-    """Compare the whole backward of `trial` with I and W, with another micro-batch in between."""
+    """Compare the backward of `trial` with its halves, a micro-batch in between."""
     layer, A_prev = trial.drawn(), trial.data()
     _, dZ, whole = trial.run(layer, A_prev)
     forward(layer, A_prev)
@@ -240,7 +240,7 @@ def halves(trial: Trial) -> str | None:
             return f"{_words(error)}. {BETWEEN_HALVES}"
     for name in whole:
         if name not in found or not np.array_equal(found[name], whole[name]):
-            return f"{name} of the two halves is not that of the whole backward: {BETWEEN_HALVES}"
+            return f"{name} of the two halves differs from that of the whole backward: {BETWEEN_HALVES}"
     return None
 
 
@@ -251,7 +251,7 @@ BETWEEN_HALVES = (
 
 
 def cached(trial: Trial) -> str | None:
-    """Run another micro-batch, at most as large, between a forward and a backward of `trial`."""
+    """Run another micro-batch of `trial` between a forward and its backward."""
     for n in (BATCH_SIZE, 3):
         layer = trial.drawn()
         _, dZ, alone = trial.run(layer, trial.data())
@@ -292,7 +292,7 @@ def _arrays_in(tree):
 
 
 def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare sums over m, ..., 2 and ragged micro-batches of `trial` with the full batch.
+    """Compare sums over micro-batches of `trial` with the full batch.
 
     Args:
         trial: the layer or loss.
@@ -321,7 +321,7 @@ def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
 
 
 def _add_part(trial, layer, total, part, trees):
-    """Run a micro-batch; add its J and gradients to `total`, and append its A and dA_prev there."""
+    """Run a micro-batch; add its J and gradients to `total`, append A and dA_prev."""
     A_prev, dZ = trees
     dZ = dZ if trial.gives == "J" else part_of(dZ, part)
     A, _, found = trial.run(layer, part_of(A_prev, part), dZ, first_sample=part.start)
@@ -342,7 +342,7 @@ def _words(error):
 
 
 def _words_of_sum(trial, name, found, wanted, n_parts, exact):
-    """Return the likely mistake if the result `name` of micro-batches differs from the full batch."""
+    """Return the likely mistake if `name` differs from that of the full batch."""
     if name == "A":
         if _depends_on_others(trial):
             return (
@@ -386,7 +386,7 @@ class _Scale(Layer):
 
 
 def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare pipelines with the full batch: two cuts, three schedules, with and without recomputation.
+    """Compare pipelines with the full batch: two cuts, schedules, recomputation.
 
     Args:
         trial, convert, exact: as for `adds_up`.
@@ -409,7 +409,7 @@ def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
 
 
 def _network(trial, convert, below, above):
-    """Return (layers, X, Y) of a network with the layer in its middle. below, above: layers next to it."""
+    """Return (layers, X, Y) of a network: `below`, the layer, and `above`."""
     if trial.takes_pair:
         raise CannotTry("it takes a pair of arrays: put it between a Fork and its end, and check the network")
     if not trial.shape:
@@ -427,7 +427,7 @@ def _network(trial, convert, below, above):
 
 
 def splits(trial: Trial) -> str | None:
-    """Compare `trial` split over 2 and 3 devices, in each way of its `splits`, with one device."""
+    """Compare `trial` on 2 and 3 devices, in each way of `splits`, with one device."""
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n_prev, n = (len(leaves(A)[0]) for A in (trial.data(), forward(trial.drawn(), trial.data())))
     was_tried = False
@@ -454,7 +454,7 @@ def splits(trial: Trial) -> str | None:
 
 
 def large(trial: Trial) -> str | None:
-    """Look for results of `trial` in float32 that are not finite for a large A_prev, but in float64."""
+    """Look for results of `trial` that are finite for large A_prev only in float64."""
     if trial.layer.takes != "numbers":
         raise CannotTry(f"it takes {trial.layer.takes}, which are never large")
 
@@ -480,7 +480,7 @@ def large(trial: Trial) -> str | None:
 
 
 def predicts(trial: Trial) -> str | None:
-    """Compare predictions of `trial` for a mini-batch with those for single samples at another step."""
+    """Compare predictions of `trial` for a mini-batch with those for single samples."""
     layer, A_prev = trial.drawn(), trial.data()
     parts = every_layer([layer])
     prepare_forward(parts, training=False)

@@ -17,7 +17,11 @@ SMALL_RATE = 1e-3  # at which updates must go downhill
 
 
 def checks_of_optimizer(optimizer: Optimizer) -> list[tuple]:
-    """Return rows (claim, function -> error or None, whether later rows need it) for `optimizer`."""
+    """Return rows (claim, function -> error or None, whether later rows need it).
+
+    Args:
+        optimizer: the optimizer.
+    """
     rows = [
         ("step returns what to subtract, and n_memories arrays, in the dtype of the gradient", runs, True),
         ("it writes into no array that it was given, or has returned", leaves_arrays, True),
@@ -37,7 +41,7 @@ def _numbers(seed, dtype=np.float64):
 
 
 def _fresh(optimizer):
-    """Return a copy that has made no update yet and shares no array, with floats in place of fractions."""
+    """Return a new optimizer with these options; fractions become floats."""
     twin = private(optimizer.fresh())
     options = {name: float(value) for name, value in vars(twin).items() if isinstance(value, Fraction)}
     vars(twin).update(options)  # a Fraction times floats is an array of objects
@@ -57,10 +61,10 @@ def _after_three(optimizer, n=1, part=..., before_last=lambda twin: twin):
     """Return (the optimizer, the first parameter) after three updates.
 
     Args:
-        optimizer: a copy of it makes the updates.
-        n: the number of parameters that it updates.
-        part: the rows of the parameters that it updates.
-        before_last: a function of the optimizer after two updates that returns the optimizer of the third.
+        optimizer: a new one with its options makes the updates.
+        n: the number of parameters.
+        part: the rows of the parameters that are updated.
+        before_last: a function that returns the optimizer of the third update.
     """
     twin, Ws = _fresh(optimizer), [_numbers(k)[part] for k in range(n)]
     for update in range(1, 4):
@@ -70,7 +74,7 @@ def _after_three(optimizer, n=1, part=..., before_last=lambda twin: twin):
 
 
 def runs(optimizer: Optimizer) -> str | None:
-    """Check the number, shapes and dtypes of the arrays that `optimizer.step` returns inside an update."""
+    """Check the arrays that `optimizer.step` returns: number, shapes and dtypes."""
     for dtype in (np.float64, np.float32):
         twin, g, n, answers = _fresh(optimizer), _numbers(1, dtype), optimizer.n_memories, []
 
@@ -95,7 +99,7 @@ def runs(optimizer: Optimizer) -> str | None:
 
 
 def leaves_arrays(optimizer: Optimizer) -> str | None:
-    """Compare all arrays with copies made before each of two updates of `optimizer`."""
+    """Compare arrays with copies made before each of two updates of `optimizer`."""
     twin, W, g, other = _fresh(optimizer), *map(_numbers, range(3))
     held = {"W": W, "the gradient g": g}
     for gradient in (g, other):
@@ -110,7 +114,7 @@ def leaves_arrays(optimizer: Optimizer) -> str | None:
 
 
 def keeps_state(optimizer: Optimizer) -> str | None:
-    """Compare a parameter that `optimizer` updates alone with one next to another of its shape."""
+    """Compare a parameter that `optimizer` updates alone with one next to another."""
     (twin, alone), (_, one_of_two) = _after_three(optimizer), _after_three(optimizer, n=2)
     if are_equal(one_of_two, alone, exact=False):
         return None
@@ -125,7 +129,7 @@ def keeps_state(optimizer: Optimizer) -> str | None:
 
 
 def takes_parts(optimizer: Optimizer) -> str | None:
-    """Compare updates by `optimizer` of a parameter in two shards, as with ZeRO, with those of the whole."""
+    """Compare a parameter that `optimizer` updates in two shards with the whole one."""
     if why := optimizer.why_no_parts():
         raise CannotTry(f"it {why}")
     parts = [_after_three(optimizer, part=part)[1] for part in (slice(1), slice(1, None))]
@@ -138,7 +142,7 @@ def takes_parts(optimizer: Optimizer) -> str | None:
 
 
 def resumes(optimizer: Optimizer) -> str | None:
-    """Compare the third update with that of a new optimizer that resumes the state after two updates."""
+    """Compare the third update with that of an `optimizer` that resumes its state."""
     def heir(twin):
         new = _fresh(optimizer)
         new.resume(state_of_optimizer(twin), None)
@@ -150,7 +154,7 @@ def resumes(optimizer: Optimizer) -> str | None:
 
 
 def follows_rate(optimizer: Optimizer) -> str | None:
-    """Compare the third update of `optimizer` with that of a copy whose learning rate is halved before."""
+    """Check that the third update of `optimizer` changes with its learning rate."""
     def slower(twin):
         twin.learning_rate = twin.learning_rate / 2
         return twin
@@ -161,7 +165,7 @@ def follows_rate(optimizer: Optimizer) -> str | None:
 
 
 def goes_down(optimizer: Optimizer) -> str | None:
-    """Check that five small steps of `optimizer` reduce 1/2 ||W - target||^2, with gradient W - target."""
+    """Check that five small steps of `optimizer` reduce 1/2 ||W - target||^2."""
     twin, first, target = _fresh(optimizer), _numbers(1), _numbers(2)
     twin.learning_rate, twin.weight_decay = min(twin.learning_rate, SMALL_RATE), 0
     W = first

@@ -1,4 +1,4 @@
-"""Run a layer or a loss on small random data, for `check`: its data, derivatives and slopes."""
+"""Run a layer or a loss on small random data: its outputs, derivatives and slopes."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -29,11 +29,7 @@ class Remark(str):
 
 
 def in_fractions_or_floats(attempt: Callable) -> str | None:
-    """Return the error message of `attempt(convert, exact)` in fractions, or in floats if they fail.
-
-    A layer that cannot compute with fractions raises an error, perhaps only for some
-    numbers.
-    """
+    """Return the message of `attempt(convert, exact)`; in floats if fractions fail."""
     try:
         return attempt(rational, True)
     except Exception as error:
@@ -45,10 +41,7 @@ def in_fractions_or_floats(attempt: Callable) -> str | None:
 
 
 def private(thing: Any) -> Any:
-    """Return a copy of `thing`, a layer, loss or optimizer, with arrays, lists and generators of its own.
-
-    It shares attributes that cannot be copied, such as a module.
-    """
+    """Return a deep copy of `thing`, but for attributes that cannot be copied."""
     twin = copy.copy(thing)
     memo: dict = {}
     for name, value in vars(thing).items():
@@ -58,7 +51,7 @@ def private(thing: Any) -> Any:
 
 
 class Trial:
-    """A layer with parameters and data of its own, made anew for each check.
+    """A layer whose parameters and data are drawn anew for each check.
 
     Attributes:
         takes, gives: the names of the input and the output in errors.
@@ -72,7 +65,7 @@ class Trial:
         self.takes_tokens = layer.takes == "tokens"
 
     def drawn(self, convert: Callable = np.float64) -> Any:
-        """Return a copy of the layer whose parameters are multiples of 1/8, converted by `convert`.
+        """Return a copy of the layer with parameters in multiples of 1/8, by `convert`.
 
         No parameter is all 1 or all 0, as the initial gamma and b are: a derivative
         without such a factor would look right.
@@ -91,7 +84,7 @@ class Trial:
         return twin.copy(moved)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> Any:
-        """Return A_prev of `BATCH_SIZE` samples from `seed`: multiples of 1/8 by `convert`, or tokens."""
+        """Return A_prev from `seed`: multiples of 1/8 by `convert`, or tokens."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
             known = [one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens")]
@@ -103,7 +96,7 @@ class Trial:
         return found if self.takes_pair else found[0]
 
     def run(self, layer: Layer, A_prev: Any, dZ: Any = None, first_sample: int = 0) -> tuple:
-        """Return (A, dZ, {name: derivative}) of a forward of `layer` on A_prev and its backward.
+        """Return (A, dZ, {name: derivative}) of a forward and a backward.
 
         Args:
             layer: a result of `drawn`.
@@ -125,7 +118,7 @@ class Trial:
         return tuple(made) if isinstance(A, tuple) else made[0]
 
     def named(self, dA_prev: Any, dW: Any, db: Any) -> dict:
-        """Return {name: array} of dA_prev, dW and db; "dW[k]" is that of the k-th layer inside a layer."""
+        """Return {name: array} of dA_prev, dW, db; "dW[k]" of layer k of a block."""
         found: dict = {}
         for name, tree in ((f"d{self.takes}", dA_prev), ("dW", dW), ("db", db)):
             parts = _with_none(tree)
@@ -134,7 +127,7 @@ class Trial:
 
 
 def _with_none(tree):
-    """Return the arrays in nested tuples, in order, and None where one is missing."""
+    """Return the arrays in nested tuples, and None where one is missing."""
     return [part for parts in tree for part in _with_none(parts)] if isinstance(tree, tuple) else [tree]
 
 
@@ -163,7 +156,7 @@ class CostLayer(Layer):
 
 
 class LossTrial(Trial):
-    """A loss, tried as a layer, with labels of the first kind for which its derivative is right.
+    """A loss as a layer, with the first kind of labels for which it is right.
 
     Args:
         loss: the loss.
@@ -197,11 +190,11 @@ class LossTrial(Trial):
         return (abs(Y) + 1) / (abs(Y) + 1).sum(axis=0) if self.kind == "shares" else Y
 
     def drawn(self, convert: Callable = np.float64, m: int = BATCH_SIZE) -> CostLayer:
-        """Return a copy of the loss as a layer that divides by m, with labels converted by `convert`."""
+        """Return the loss as a layer that divides by m, its labels by `convert`."""
         return CostLayer(private(self.loss), converted(self.labels(), convert), m)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray:
-        """Return A by `seed` and `convert`, multiples of 1/8; for probabilities between 0 and 1."""
+        """Return A by `seed` and `convert`: multiples of 1/8, probabilities in 0..1."""
         A = super().data(seed=seed)
         if self.layer.takes == "probabilities":
             A = np.clip(coarse(0.5 + A / 4), 1 / 8, 7 / 8)
@@ -213,7 +206,11 @@ class LossTrial(Trial):
 
 
 def forward(layer: Layer, A_prev: Any, first_sample: int = 0) -> Any:
-    """Return A of a forward of `layer` in training. A_prev, first_sample: see `Trial.run`."""
+    """Return A of a forward of `layer` on A_prev in training; see `Trial.run`.
+
+    Args:
+        layer, A_prev, first_sample: as for `Trial.run`.
+    """
     prepare_forward(every_layer([layer]), training=True, first_sample=first_sample)
     A = layer.forward(A_prev)
     if A is None:
@@ -248,11 +245,9 @@ NEAR = 4 * STEP       # the tolerance of a slope, as a share of 1 + |slope|
 
 
 def slopes(trial: Trial) -> str | None:
-    """Compare the derivatives of `trial` with slopes; return an error message, or None.
+    """Compare the derivatives of `trial` with slopes; return an error message or None.
 
-    The inputs of a layer are random numbers, some of them large, for bounds such as the
-    6 of ReLU6. In a second run, all features of a sample are equal, as in Z = 0 after
-    a ReLU: see `_wrong_sum`.
+    Some of a layer's inputs are large, for bounds such as the 6 of ReLU6.
     """
     layer, A_prev, rng = trial.drawn(), trial.data(), np.random.default_rng(8)
     if trial.gives == "A" and trial.layer.takes == "numbers":
@@ -287,9 +282,10 @@ def slopes(trial: Trial) -> str | None:
 
 
 def _wrong_sum(trial):
-    """Compare the sum of dA_prev with the slope as all entries move, where those of a sample are equal.
+    """Compare the sum of dA_prev with the slope as all entries of A_prev move.
 
-    A maximum may pass dZ to any of several equal entries, or divide it among them.
+    The entries of each sample are equal, as the zeros after a ReLU are: a maximum may
+    pass dZ to any of them, or divide it, but not pass it to each.
     """
     layer, A_prev = trial.drawn(), trial.data()
     for part in leaves(A_prev):
@@ -306,7 +302,7 @@ def _wrong_sum(trial):
 
 
 def _slope(layer, A_prev, dZ, array, index):
-    """Return (slope of the cost, its tolerance) as the entries `index` of `array` move together.
+    """Return (slope of the cost, its tolerance) as entries of `array` move together.
 
     Args:
         layer, A_prev, dZ: of a run.

@@ -1,7 +1,7 @@
 """Compare a pipeline with its reference: exactly, or how far floats are from it.
 
-J and every gradient are compared, never sums or norms. Each function runs `pipe`, a
-`Parallel`, on the mini-batch X, Y; `pipe.trace` is then the trace of this run.
+J and every gradient are compared, never sums or norms. Each function runs the
+`Parallel` `pipe` on the mini-batch X, Y; `pipe.trace` is then the trace of this run.
 """
 
 from __future__ import annotations
@@ -19,33 +19,31 @@ from ..ties import sum_of_tied
 
 
 def equals_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
-    """Tell whether J, dW and db of `pipe` on X, Y are `==` to those of one full-width batch.
+    """Tell whether J, dW and db of `pipe` on X, Y are `==` to one full-width batch.
 
     Must hold for rational numbers, and for floats with so few bits that no operation
-    rounds. With BatchNorm it does not hold, because the statistics are those of the
-    micro-batches: see `equals_same_groups`.
+    rounds, but not with BatchNorm, which takes statistics over micro-batches.
     """
     return difference_in_words(*against_full_batch(pipe, X, Y)) is None
 
 
 def against_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
-    """Return (J, gradients) of `pipe` on X, Y and (J, gradients) of one full-width batch."""
+    """Return (J, gradients) of `pipe` on X, Y, and those of one full-width batch."""
     reference = _run(_like(pipe, Sequential(pipe.layers, pipe.loss)), X, Y)
     return _run(pipe, X, Y), reference
 
 
 def equals_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
-    """Tell whether J, dW and db of `pipe` on X, Y are `==` to sums over micro-batches, run one by one.
+    """Tell whether J, dW, db of `pipe` on X, Y are `==` to a loop over micro-batches.
 
-    The reference is a plain loop, without stages, schedule or recomputation; with a
-    `grain`, over the grains. Must hold where `equals_full_batch` must, and for networks
-    with BatchNorm, too.
+    The loop has no stages, schedule or recomputation; with a `grain`, it runs over the
+    grains. Must hold where `equals_full_batch` must, and with BatchNorm.
     """
     return difference_in_words(*against_same_groups(pipe, X, Y)) is None
 
 
 def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
-    """Return (J, gradients) of `pipe` on X, Y and (J, gradients) of a loop over its micro-batches."""
+    """Return (J, gradients) of `pipe` on X, Y, and of a loop over its micro-batches."""
     X, Y = pipe.checked_batch(X, Y)
     reference = _like(pipe, Sequential(pipe.layers, pipe.loss))
     layers, m, of_parts = reference.layers, X.shape[-1], []
@@ -67,17 +65,17 @@ def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[t
 
 
 def same_bits(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
-    """Tell whether `pipe` on X, Y has the bits of one stage with GPipe's schedule and no recomputation.
+    """Tell whether `pipe` on X, Y has the bits of one device with equal micro-batches.
 
-    Must hold for any floats: the same micro-batches are added along the same tree, with
-    the same number of BLAS threads (see `minipipe.arrays.blas_threads`). With a `grain`,
-    the reference is `Sequential` with that grain.
+    Must hold for any floats, with the same number of BLAS threads (see
+    `minipipe.arrays.blas_threads`). With a `grain`, the reference is `Sequential` with
+    that grain.
     """
     return difference_in_words(*against_one_device(pipe, X, Y)) is None
 
 
 def against_one_device(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
-    """Return (J, gradients) of `pipe` on X, Y and (J, gradients) of one device with its micro-batches."""
+    """Return (J, gradients) of `pipe` on X, Y, and those of one device."""
     loss: Any = pipe.loss
     one_device: Network
     if pipe.grain is None:
@@ -89,7 +87,7 @@ def against_one_device(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tu
 
 
 def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str | None:
-    """Return the first difference between two (J, gradients) in words, or None if they are equal.
+    """Return the first difference between two (J, gradients) in words, or None.
 
     Args:
         run, reference: the two pairs.
@@ -114,7 +112,7 @@ def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str
 
 
 def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bool:
-    """Tell whether `found` and `expected` are equal; `exact` as for `difference_in_words`."""
+    """Tell whether `found` equals `expected`; `exact` as for `difference_in_words`."""
     if np.array_equal(found, expected):
         return True
     if exact or found.shape != expected.shape:
@@ -123,11 +121,11 @@ def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bo
 
 
 def last_places_apart(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> float:
-    """Return how far `pipe` on X, Y is from one full-width batch, in units in the last place.
+    """Return how far `pipe` on X, Y is from one full-width batch, in last places.
 
-    It is the largest difference in any array; a unit is the distance from the largest
-    entry of the array to the next float. The full batch adds floats in another order,
-    so there is no guaranteed bound.
+    It is the largest difference in any array, in units of the distance from the largest
+    entry of the array to the next float. It has no bound: floats are added in another
+    order.
 
     >>> import numpy as np
     >>> from minipipe import Linear, MeanSquaredError
@@ -141,7 +139,7 @@ def last_places_apart(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> float:
 
 
 def _like(pipe, network):
-    """Return `network` at the step of `pipe`, so with the same random masks, and without recomputation."""
+    """Return `network` with the step and masks of `pipe`, and no recomputation."""
     network.n_steps = pipe.n_steps
     for layer in every_layer(network.layers):
         if layer.recomputes:
