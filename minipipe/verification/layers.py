@@ -176,14 +176,14 @@ def repeats(trial: Trial) -> str | None:
     A_again, _, again = trial.run(layer, trial.data(), dZ)
     if not all(map(np.array_equal, leaves(A), leaves(A_again))):
         return (
-            f"{trial.gives} changes when it is computed again: does forward use what an earlier one has left, "
+            f"{trial.gives} differs in a second run: does forward use what an earlier one has left, "
             "or draw random numbers from a generator of its own? They must follow from step, index and "
             "first_sample"
         )
     for name in first:
         if not np.array_equal(first[name], again[name]):
             return (
-                f"{name} changes when it is computed again: does backward add to what an earlier one has left, "
+                f"{name} differs in a second run: does backward add to what an earlier one has left, "
                 "or draw random numbers again?"
             )
     return None
@@ -427,7 +427,7 @@ def _network(trial, convert, below, above):
 
 
 def splits(trial: Trial) -> str | None:
-    """Compare `trial` on 2 and 3 devices, in each way of `splits`, with one device."""
+    """Compare `trial` on 2 and 3 devices, split as `splits` says, with one device."""
     compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
     n_prev, n = (len(leaves(A)[0]) for A in (trial.data(), forward(trial.drawn(), trial.data())))
     was_tried = False

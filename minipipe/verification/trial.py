@@ -245,7 +245,7 @@ NEAR = 4 * STEP       # the tolerance of a slope, as a share of 1 + |slope|
 
 
 def slopes(trial: Trial) -> str | None:
-    """Compare the derivatives of `trial` with slopes; return an error message or None.
+    """Compare the derivatives of `trial` with slopes; return an error or None.
 
     Some of a layer's inputs are large, for bounds such as the 6 of ReLU6.
     """
