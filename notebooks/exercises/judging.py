@@ -86,6 +86,26 @@ class Part:
         return solution(self.notebook, self.title)
 
 
+def calls(name: str, arguments: str, cases: list[tuple]) -> Callable:
+    """Return the scenes that call the function `name` once for each of `cases`.
+
+    arguments: what its arguments are called, in one text.
+    """
+    def scenes(my):
+        for case in cases:
+            words = ", ".join(f"{key}={value}" for key, value in zip(arguments.split(), case))
+            yield f"{name}({words})", getattr(my, name)(*deepcopy(case))
+
+    return scenes
+
+
+def truth(said: object) -> object:
+    """Return a truth value without NumPy's type; None as it is; for any other value a word for its type."""
+    if isinstance(said, (bool, np.bool_)):
+        return bool(said)
+    return None if said is None else f"a {type(said).__name__}"
+
+
 @cache
 def all_parts() -> tuple[Part, ...]:
     """Return all parts of all modules in `exercises/parts`, in the order of the course."""

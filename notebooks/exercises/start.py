@@ -1,9 +1,9 @@
-"""The checker of notebook 00, where everybody starts."""
+"""The checker of notebook 00, where everybody starts, and what it shares with that of notebook 12."""
 
 import re
 
 from minipipe import Schedule, simulate
-from minipipe.order import alive_microbatches
+from minipipe.cluster import Trace
 
 from . import short
 
@@ -11,7 +11,7 @@ DEVICES, MICROBATCHES, ROOM, FEWEST = 2, 3, 2, 12  # ticks, with F = 1 and B = 2
 NAIVE = "F0 B0 F1 B1 F2 B2\nF0 B0 F1 B1 F2 B2"
 
 
-def check_first_schedule(answer):
+def check_first_schedule(answer: object) -> str:
     """Judge a schedule for 2 devices and 3 micro-batches with room for 2, as text; print one sentence.
 
     Returns the text to go on with: the answer if it can run, else the naive order.
@@ -20,56 +20,80 @@ def check_first_schedule(answer):
     It takes 15 ticks, and 12 are possible. Device 1 does nothing from tick 7 to 10: it waits for F2 of
     device 0. Could that come earlier, or device 1 do something else meanwhile?
     """
-    sentence, can_run = _judged(answer)
-    print(sentence)
-    if not can_run:
-        print("(Until it can run, the picture shows the naive order.)")
-    return answer if can_run else NAIVE
+    fault = fault_of(answer, "FB", DEVICES, MICROBATCHES)
+    if fault is not None:
+        print(f"{fault}\n(Until it can run, the picture shows the naive order.)")
+        return NAIVE
+    answer = answer.replace("...", "")
+    run, most = simulate(Schedule.from_text(answer)), max(alive(answer))
+    if most > ROOM:
+        print(f"Device 0 has {most} micro-batches at once, and room for {ROOM}: each stays from its F to "
+              "its B. Which backward could come earlier?")
+    elif run.makespan > FEWEST:
+        print(f"It takes {run.makespan} ticks, and {FEWEST} are possible. {longest_wait(run)}")
+    else:
+        print(f"Right: {FEWEST} ticks, the fewest that are possible, with {ROOM} micro-batches at once.")
+    return answer
 
 
-def _judged(answer):
-    """Return (a sentence about the answer, whether it can run)."""
+def fault_of(answer: object, kinds: str, K: int, M: int) -> str | None:
+    """Return why an answer is not a schedule that can run on K devices, in a sentence, or None.
+
+    kinds: of the actions that each device does with each of M micro-batches, such as "FB".
+    """
     if not isinstance(answer, str):
-        return "Write text with one line for each device, such as 'F0 F1 B1 B0'.", False
+        return f"Write text with one line for each device, such as 'F0 F1 {kinds[1]}0'."
     words = answer.replace("...", "").split()
     if not words:
-        return "Not solved yet: there is no action in it.", False
+        return "Not solved yet: there is no action in it."
     for word in words:
-        if not re.fullmatch(r"[FB]\d+", word):
-            words = "write F or B and a micro-batch, such as F0 or B0, with blanks between them"
-            return f"'{short(word)}' is not an action here: {words}.", False
+        if not re.fullmatch(rf"[{kinds}]\d+", word):
+            allowed = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+            return (f"'{short(word)}' is not an action here: write {allowed} and a micro-batch, such as F0 "
+                    f"or {kinds[1]}0, with blanks between them.")
     schedule = Schedule.from_text(answer.replace("...", ""))
-    sentence = _fault(schedule)
-    if sentence is not None:
-        return _without_stages(sentence), False
-    run = simulate(schedule)
-    most = max(count for _, count in alive_microbatches(run, 0))  # device 1 never has more
-    if most > ROOM:
-        return (f"Device 0 has {most} micro-batches at once, and room for {ROOM}: each stays from its F to "
-                "its B. Which backward could come earlier?"), True
-    if run.makespan > FEWEST:
-        return f"It takes {run.makespan} ticks, and {FEWEST} are possible. {_longest_wait(run)}", True
-    return f"Right: {FEWEST} ticks, the fewest that are possible, with {ROOM} micro-batches at once.", True
-
-
-def _fault(schedule):
-    """Return why a schedule has another size or cannot run, in a sentence, or None."""
-    if len(schedule.devices) != DEVICES:
-        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {DEVICES}."
-    indices = {part.microbatch for device in range(DEVICES) for part in schedule.parts(device)}
-    if indices == set(range(1, MICROBATCHES + 1)):
-        return "Micro-batches are counted from 0: here they are 0, 1 and 2."
-    if max(indices) != MICROBATCHES - 1:
-        return (f"Your micro-batches are {', '.join(map(str, sorted(indices)))}; asked were "
-                f"{MICROBATCHES}: 0, 1 and 2.")
+    found = sorted({int(word[1:]) for word in words})
+    if len(schedule.devices) != K:
+        return f"Devices (lines) in your schedule: {len(schedule.devices)}; asked were {K}."
+    if found[0] != 0 or found[-1] != M - 1:
+        return f"Your micro-batches are {', '.join(map(str, found))}; asked were {M}, counted from 0."
     faults = schedule.faults()
-    more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
-    return f"It cannot run: {faults[0]}{more}." if faults else None
+    return f"It cannot run: {_without_stages(faults[0])}." if faults else None
 
 
-def _longest_wait(run):
-    """Return which device waits longest between two of its actions, and for what."""
-    waits = [idle for idle in run.idle if idle.reason == "wait"]  # device 0 always waits for its last B
+def read(text: str) -> list[list[tuple[str, int]]]:
+    """Return the orders that a text spells, one for each of its lines.
+
+    >>> read("F0 F1 B0 B1\\nF0 B0 F1 B1")[0]
+    [('F', 0), ('F', 1), ('B', 0), ('B', 1)]
+    """
+    lines = [line.split() for line in text.strip().splitlines()]
+    return [[(word[0], int(word[1:])) for word in line] for line in lines]
+
+
+def alive(text: str) -> list[int]:
+    """Return how many micro-batches each device keeps at most: each from its F to its B, or to its W.
+
+    >>> alive("F0 F1 I0 W0 I1 W1\\nF0 I0 F1 W0 I1 W1")
+    [2, 2]
+    """
+    return [max(counts_after_forwards(order)) for order in read(text)]
+
+
+def counts_after_forwards(order: list[tuple[str, int]]) -> list[int]:
+    """Return how many micro-batches are kept after each forward of an order."""
+    count, found = 0, []
+    for kind, _ in order:
+        count += (kind == "F") - (kind in "BW")
+        found += [count] * (kind == "F")
+    return found
+
+
+def longest_wait(run: Trace) -> str:
+    """Return which device waits longest between two of its actions, and for what; "" if none waits."""
+    waits = [idle for idle in run.idle if idle.reason == "wait"]
+    if not waits:
+        return ""
     longest = max(waits, key=lambda idle: idle.end - idle.start)
     action = _without_stages(str(longest.message))
     return (f"Device {longest.device} does nothing from tick {longest.start} to {longest.end}: it waits for "
@@ -78,14 +102,12 @@ def _longest_wait(run):
 
 
 def _without_stages(sentence):
-    """Return a sentence of the package with B0 for 1B0: each device has one stage here, and no halves of B.
+    """Return a sentence of the package with B0 for 1B0, since each device has one stage here.
 
     >>> _without_stages("device 0 cannot start 0B0 before 1B0 on device 1")
     'device 0 cannot start B0 before device 1 has done B0'
-    >>> _without_stages("device 0 never does 0B2 (missing): every stage needs F and B (or I and W).")
-    'device 0 never does B2: each device needs F and B of each micro-batch.'
     """
-    sentence = re.sub(r"\b\d+(?=[FB]\d)", "", sentence)
+    sentence = re.sub(r"\b\d+(?=[FBIW]\d)", "", sentence)
     sentence = re.sub(r"before (\w+) on (device \d+)", r"before \2 has done \1", sentence)
-    sentence = re.sub(r" \(missing\): .*", ": each device needs F and B of each micro-batch.", sentence)
+    sentence = re.sub(r" \(missing\): .*", "", sentence)
     return sentence.replace(" (duplicated)", "").replace("deadlock:", "nobody can go on, a deadlock:")

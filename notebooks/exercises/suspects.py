@@ -1,4 +1,4 @@
-"""The suspects of notebook 29: bugs of `tests/pitfalls/`, the tests that may see them, and two checkers."""
+"""The suspects of notebook 29: bugs of `tests/pitfalls/`, and the tests that may see them."""
 
 import sys
 from contextlib import contextmanager
@@ -11,8 +11,6 @@ import minipipe as mp
 from minipipe.arrays import leaves
 from minipipe.exact import Rational, rational
 from minipipe.verification import equals_full_batch
-
-from . import called, judged, short
 
 TESTS = Path(__file__).parents[2] / "tests"
 BUGS = {  # letter in the notebook: name of the bug; do not read on if you want to find them
@@ -157,56 +155,3 @@ def passing():
                 return False
 
     return {name: [letter for letter in BUGS if passes(test, letter)] for name, test in TESTS_OF.items()}
-
-
-# ---------------------------------------------------------------- exercises
-
-def check_velocity(velocity):
-    """Judge `velocity(v, g, m, old, new)`: the next v of momentum, where the rate has changed.
-
-    >>> check_velocity(lambda v, g, m, old, new: m * v + new * g)
-    'That is line C: v still carries the old rate.'
-    """
-    cases = [(1.0, 2.0, 0.5, 0.5, 2.0), (-1.0, 4.0, 0.25, 2.0, 0.5), (3.0, 1.0, 0.5, 1.0, 1.0)]
-    mistakes = [
-        (lambda v, g, m, old, new: m * v + new * g, "That is line C: v still carries the old rate."),
-        (lambda v, g, m, old, new: m * (old / new) * v + new * g,
-         "Upside down: v = old * u is to become new * u, so multiply it by new / old."),
-        (lambda v, g, m, old, new: (new / old) * (m * v + new * g),
-         "The new gradient has its rate already: only v is corrected."),
-        (lambda v, g, m, old, new: m * (new / old) * v + g,
-         "That forgets the rate of the new gradient: in this form it stands inside v."),
-        (lambda v, g, m, old, new: (new / old) * v + new * g, "That forgets the momentum m: nothing fades."),
-    ]
-    right = [m * (new / old) * v + new * g for v, g, m, old, new in cases]
-    return judged(velocity, ("v", "g", "m", "old", "new"), cases, right, mistakes) or (
-        "Right: v stays the rate times u, whatever the rate does.")
-
-
-EPOCHS = [  # (epochs of two workers with 4 samples, whether they are healthy, what a test that errs does)
-    ([[[2, 0], [3, 1]], [[0, 3], [1, 2]]], True, "It calls two healthy epochs broken"),
-    ([[[2, 0], [3, 1]]], True, "It calls a single healthy epoch broken"),
-    ([[[2, 0], [3, 1]], [[2, 0], [3, 1]]], False, "It lets pass two epochs in one order, bug F"),
-    ([[[2, 0], [0, 1]], [[0, 3], [1, 2]]], False,
-     "It lets an epoch pass in which sample 0 comes twice and 3 never"),
-    ([[[2, 0], [3, 1]], [[1, 3], [1, 2]]], False, "It lets a bad second epoch pass: look at each of them"),
-    ([[[2, 0, 1], [3, 1]], [[0, 3], [1, 2]]], False,
-     "It lets an epoch pass in which all samples come, but sample 1 twice"),
-]
-
-
-def check_healthy_epochs(healthy_epochs):
-    """Judge `healthy_epochs(epochs, m)`: whether each epoch has all m samples once, in an order of its own.
-
-    >>> check_healthy_epochs(lambda epochs, m: True)
-    'It lets pass two epochs in one order, bug F: [[[2, 0], [3, 1]], [[2, 0], [3, 1]]].'
-    """
-    for epochs, healthy, sentence in EPOCHS:
-        value, stopped = called(healthy_epochs, epochs, 4)
-        if stopped is not None:
-            return stopped
-        if not isinstance(value, (bool, np.bool_)):
-            return f"Return True or False: this is {short(value)}."
-        if value != healthy:
-            return f"{sentence}: {epochs}."
-    return "Right: it sees what no comparison of gradients can see."

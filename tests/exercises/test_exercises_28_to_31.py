@@ -1,101 +1,81 @@
-"""Exercises of notebooks 28 to 31: other solutions than the notebooks', and what the checkers say to typical
+"""Exercises of notebooks 28 to 31: other solutions than the notebooks', and what the judges say to typical
 wrong answers.
 """
 
-from statistics import mean, median
-
 import numpy as np
 import pytest
-from notebooks.checkers import are_named, are_right
+from notebooks.checkers import are_named, are_right, edits, judge_of
 from pitfalls.bugs import BUGS
 
 import minipipe as mp
-from exercises import clocks, suspects, tasks
+from exercises import clocks, suspects
 
-
-def joined(epochs):
-    return [sum(shards, []) for shards in epochs]
-
-
-def all_once(epochs, m):
-    return all(sorted(order) == list(range(m)) for order in joined(epochs))
-
-
-def all_differ(orders):
-    return len({tuple(order) for order in orders}) == len(orders)
-
-
-def timed(warm=1, waits=True, of=median, late=False):
-    """Return a `seconds` with so many runs to warm up, which waits or not, and returns `of` what it found.
-
-    late: whether it reads the clock after it has asked.
-    """
-    def seconds(start, wait, clock, n):
-        found = []
-        for _ in range(warm + n):
-            begin = clock()
-            start()
-            begin = clock() if late else begin
-            if waits:
-                wait()
-            found.append(clock() - begin)
-        return of(found[warm:])
-    return seconds
-
-
-def first_run(start, wait, clock, n):
-    return timed(warm=0)(start, wait, clock, 1)
-
-
-def all_at_once(start, wait, clock, n):
+SECONDS, EPOCHS, WAIT, BOUND = map(judge_of, ("seconds", "healthy_epochs", "must_wait", "bound"))
+TIMED = """
+def seconds(start, wait, clock, n):
+    times = []
+    for _ in range(1 + n):
+        begin = clock()
+        start()
+        wait()
+        times.append(clock() - begin)
+    return np.median(times[1:])
+"""
+ALL_AT_ONCE = """
+def seconds(start, wait, clock, n):
     start()
     begin = clock()
     for _ in range(n):
         start()
     wait()
     return (clock() - begin) / n
-
+"""
+IN_SETS = """
+def healthy_epochs(epochs, m):
+    orders = [tuple(k for shard in shards for k in shard) for shards in epochs]
+    differ = len(set(orders)) == len(orders)
+    return np.bool_(differ and not any(sorted(order) != list(range(m)) for order in orders))
+"""
+SHARED = """
+def must_wait(one, two):
+    return not two[1].isdisjoint(one[0] | one[1]) or not one[1].isdisjoint(two[0])
+"""
 
 test_solutions = are_right({
-    clocks.check_seconds: [timed(), timed(of=lambda found: np.median(found))],
-    suspects.check_healthy_epochs: [
-        lambda epochs, m: np.bool_(all_once(epochs, m) and all_differ(joined(epochs))),
-    ],
+    SECONDS: [TIMED],
+    EPOCHS: [IN_SETS],
+    WAIT: [SHARED],
+    BOUND: ["def bound(base, K, M):\n    return base / 3 * min(K, M)"],
 })
 test_mistakes = are_named({
-    tasks.check_must_wait: [
-        (lambda one, two: bool(one[1] & two[0]), "write over what an earlier one has still to read"),
-        (lambda one, two: bool(one[0] & two[1]), "start before what it reads is written"),
-        (lambda one, two: bool(one[1] & two[0] or one[0] & two[1]), "two calls write one array"),
-        (lambda one, two: bool(set.union(*one) & set.union(*two)), "Two calls may read the same array"),
-        (lambda one, two: True, "Two calls may read the same array"),
-        (lambda one, two: len(one[1]) == 1 and bool(one[1] & (two[0] | two[1]) or one[0] & two[1]),
-         "one that is read is enough: earlier reads nothing and writes a, b"),
-        (lambda one, two: one[1] & two[0], "Return True or False: this is {'c'}."),
+    SECONDS: [
+        *edits(
+            TIMED,
+            ("times[1:]", "times", "The seconds of runs that take"),
+            ("        wait()\n", "", "how long it takes to *ask* for a run"),
+            ("np.median(times[1:])", "np.mean(times[1:])", "That is the mean"),
+            ("np.median(times[1:])", "min(times[1:])", "That is the fastest run"),
+            ("np.median(times[1:])", "max(times[1:])", "yours is 9.001, it must be 2.001."),
+            ("np.median(times[1:])", "times[:1]", "yours is [30.001], it must be 2.001."),
+        ),
+        (ALL_AT_ONCE, "asking takes 0.001: yours is 9.4"),
     ],
-    clocks.check_seconds: [
-        (timed(warm=0), "The first run is in it"),
-        (timed(waits=False), "how long it takes to *ask* for a run"),
-        (timed(of=mean), "That is the mean"),
-        (timed(of=min), "That is the fastest run"),
-        (timed(of=max), "Without the first one the median is 2.001, yours is 9.001."),
-        (timed(late=True), "Read the clock before you ask"),
-        (first_run, "That is the first run alone"),
-        (all_at_once, "Without the first one the median is 2.001"),
-        (lambda start, wait, clock, n: [1.0], "must have shape ()"),
-    ],
-    suspects.check_healthy_epochs: [
-        (lambda epochs, m: all_once(epochs, m), "two epochs in one order, bug F: [[[2, 0], [3, 1]], [[2,"),
-        (lambda epochs, m: all_differ(joined(epochs)), "in which sample 0 comes twice and 3 never"),
-        (lambda epochs, m: all_once(epochs[:1], m) and all_differ(joined(epochs)), "a bad second epoch"),
-        (lambda epochs, m: all(set(order) == set(range(m)) for order in joined(epochs))
-         and all_differ(joined(epochs)), "in which all samples come, but sample 1 twice"),
-        (lambda epochs, m: all(order == list(range(m)) for order in joined(epochs)),
-         "It calls two healthy epochs broken"),
-        (lambda epochs, m: epochs[0] != epochs[1] and all_once(epochs, m), "stopped with IndexError"),
-        (lambda epochs, m: len(epochs) > 1 and all_once(epochs, m), "It calls a single healthy epoch broken"),
-        (lambda epochs, m: joined(epochs), "Return True or False: this is [[2, 0, 3, 1]"),
-    ],
+    EPOCHS: edits(
+        IN_SETS,
+        ("differ and not", "not", "two epochs in one order pass, bug F"),
+        ("differ and not any(sorted(order) != list(range(m)) for order in orders)", "differ",
+         "in which sample 0 comes twice and 3 never"),
+        ("for order in orders)", "for order in orders[:1])", "a bad second epoch"),
+        ("np.bool_(differ", "[differ]; (differ", "yours is a list, it must be True"),
+    ),
+    WAIT: edits(
+        SHARED,
+        ("one[0] | one[1]", "one[1]", "has still to read"),
+        ("one[0] | one[1]", "one[0]", "write one array in any order"),
+        (" or not one[1].isdisjoint(two[0])", "", "before what it reads is written"),
+        ("isdisjoint(two[0])", "isdisjoint(two[0] | one[1])", "must_wait of calls that read a"),
+    ),
+    BOUND: [("def bound(base, K, M):\n    return base / 3 * K", "with M = 1 only one device works")],
 })
 
 

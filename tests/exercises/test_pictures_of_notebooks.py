@@ -9,14 +9,13 @@ from matplotlib.figure import Figure
 
 import minipipe as mp
 from exercises import convolution_pictures as convolution
-from exercises import copies
 from exercises import crowd_pictures as crowd
 from exercises import journey_pictures as journey
 from exercises import landscape_pictures as landscape
 from exercises import layers_pictures as layers
 from exercises import micro_batches_pictures as micro_batches
 from exercises import normalization_pictures as normalization
-from exercises import sums_pictures as sums
+from exercises import split_pictures as splits
 from exercises import whole_pictures as whole
 from minipipe.arrays import even_slices
 from minipipe.collectives import Group, all_reduce
@@ -75,7 +74,7 @@ def test_the_needle_draws_the_distances_that_it_is_given():
 
 def test_a_ring_ends_with_all_terms_in_each_chunk_of_each_device():
     programs = [all_reduce(Group(rank, range(3)), np.ones(6), "ring") for rank in range(3)]
-    [ax] = sums.ring(mp.cluster.Cluster(programs, ports=mp.cluster.ports(3, 8)).run()).axes
+    [ax] = splits.ring(mp.cluster.Cluster(programs, ports=mp.cluster.ports(3, 8)).run()).axes
     terms = {}
     for text in ax.texts:
         if text.get_text().isdigit():
@@ -86,7 +85,7 @@ def test_a_ring_ends_with_all_terms_in_each_chunk_of_each_device():
 
 def test_a_copy_keeps_all_parts_of_a_shelf_or_its_own():
     whole = {"gradients": 2, "parameters": 6}
-    left, right = copies.shelves({"all": whole, "some": {"gradients": 1, "parameters": 6}}, 2).axes
+    left, right = splits.shelves({"all": whole, "some": {"gradients": 1, "parameters": 6}}, 2).axes
     kept = [[patch for patch in ax.patches if to_hex(patch.get_facecolor()) != "#ffffff"]
             for ax in (left, right)]
     assert [len(patches) for patches in kept] == [2 * 2 * 2, 2 * 2 + 2]

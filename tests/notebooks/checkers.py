@@ -1,23 +1,12 @@
 """What the tests of all exercises ask of a checker: each function makes a test, which pytest finds under the
 name given to it. It runs once for each checker, and names all answers that are judged wrongly.
 
-    test_mistakes = are_named({check_sum: [(lambda a, b: a - b, "Add them")]})
+    test_mistakes = are_named({judge_of("rate"): [("def rate(i, W, eta, k): return eta", "yours is")]})
 """
 
-import sys
-from math import inf, nan
-from unittest.mock import patch
-
-import numpy as np
 import pytest
 
 from exercises.judging import judged, part_named
-
-JUNK = [
-    3, "W", [1, [2]], [["F0"]], {}, object(), nan, 1j, True, np.arange(3), lambda *a: "text",
-    lambda *a: 1j, lambda *a: [1, [2]], lambda *a: ([1, [2]],) * 2, lambda *a: ([1, [2]],) * 3,
-    lambda *a: inf, lambda *a: {}, lambda *a: True, lambda *a: np.zeros((0, 3)), lambda *a: 10**400,
-]
 
 
 def are_right(solutions):
@@ -39,21 +28,6 @@ def names_a_mistake(sentence):
     return ends and "\n" not in sentence and not sentence.startswith("Right: ")
 
 
-def formulas_of(check, solution):
-    """Return [(wrong function, sentence)] that `check` compares an answer with; [] if it has no such list.
-
-    Most checkers hand theirs to `judged`.
-    """
-    module, found = sys.modules[check.__module__], []
-
-    def judged(function, names, cases, right, mistakes):
-        found.extend(mistakes)
-
-    with patch.object(module, "judged", judged, create=True):
-        check(solution)
-    return found
-
-
 def judge_of(title):
     """Return the checker of the part of the pipeline with that title. Its answers are code."""
     part = part_named(title)
@@ -70,11 +44,6 @@ def edits(code, *rows):
     for old, _, words in rows:
         assert old in code, f"the edit that is to be told {words!r} changes nothing: there is no {old!r}"
     return [(code.replace(old, new), words) for old, new, words in rows]
-
-
-def is_refusal(sentence):
-    """Tell whether a checker has said in one line what is wrong."""
-    return isinstance(sentence, str) and "\n" not in sentence and not sentence.startswith("Right")
 
 
 def _alone(answers):

@@ -23,8 +23,7 @@ MEASURED, SLOWER = {7: 45, 8: 45}, 1.75                 # the core takes 8 hours
 ANSWER = re.compile(r"\A\*\*(?P<answer>.+?)\*\*", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\([^)]*\)")
 CHECKED = re.compile(  # the name of what the learner writes, and which version of it, as in "with recompute"
-    r"^(?:(?P<name>\w+) = (?:mine\.check|check_\w+)\((?P=name)\b(?:, \"(?P<variant>[\w ]+)\")?"
-    r"|print\((?:\w+\.)?check_\w+\((?P<alone>\w+)\)\)$)", re.MULTILINE)
+    r"^(?P<name>\w+) = (?:mine\.check|check_\w+)\((?P=name)\b(?:, \"(?P<variant>[\w ]+)\")?", re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
@@ -159,9 +158,9 @@ def stubs(before, cell):
         return
     checked = [*CHECKED.finditer(source(cell))]
     if not checked:
-        yield "an exercise ends with its check: `needs = mine.check(needs)` or `print(check_needs(needs))`"
+        yield "an exercise ends with its check: `needs = mine.check(needs)`"
     for found in checked:
-        title = f"Solution: {found['name'] or found['alone']} {found['variant'] or ''}".strip()
+        title = f"Solution: {found['name']} {found['variant'] or ''}".strip()
         text = "" if before is None else source(before)
         if not HINT.search(text) or f"<summary>{title}</summary>" not in text:
             yield f"the cell above has a hint and, behind it, a fold '{title}'"

@@ -6,26 +6,20 @@ import ast
 import json
 import linecache
 import re
-from dataclasses import dataclass
-from functools import cache, cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
 
-from exercises.folds import CODE, FOLD
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CORE = [path for path in NOTEBOOKS if path.name < "13"]
 ELECTIVES = [path for path in NOTEBOOKS if path not in CORE]
-EXERCISE = re.compile(r"^print\((\w+\.)?check_", re.MULTILINE)
 STUB = re.compile(r"^    +\.\.\.$", re.MULTILINE)  # a body that the learner writes
 HINT = re.compile(r"<details><summary>Hint</summary>.*</details>\n</details>", re.DOTALL)
 TAGS = re.compile(r"</?(details|summary)>")
 FIRST = "# Run this cell first"                  # it finds the project, and is the same in all
 GUESS = re.compile(r"^ *guess\(", re.MULTILINE)
 DRAWN = re.compile(r"<(Figure|Trace|Schedule)\b")
-ASKED = ("IPython.display",)   # what a solution does without: the tests run where it is not installed
 
 
 def cells_of(path):
@@ -37,7 +31,7 @@ def source(cell):
 
 
 def is_exercise(cell):
-    return cell["cell_type"] == "code" and any(kind.search(source(cell)) for kind in (EXERCISE, STUB))
+    return cell["cell_type"] == "code" and STUB.search(source(cell)) is not None
 
 
 def told_first(cell, rules):
@@ -135,76 +129,6 @@ def said(cells):
     return int(found[1]) if found else 0
 
 
-# ---------------------------------------------------------------- solutions
-
-
-@dataclass
-class Exercise:
-    """imports: the code that the notebook begins with; stub: what the learner finds; check: the call that
-    judges an answer; solution: the answer that the notebook gives.
-    """
-
-    imports: str
-    stub: str
-    check: str
-    solution: str
-
-    def sentence(self, answer):
-        """What the checker says when `answer` is the code above it."""
-        return eval(self.check, run(self.imports + "\n" + answer))
-
-    @cached_property
-    def checker(self):
-        """The function that judges an answer."""
-        return eval(ast.unparse(ast.parse(self.check).body[0].value.func), run(self.imports))
-
-    @cached_property
-    def right(self):
-        """The answer that the solution hands to the checker."""
-        judged, = ast.parse(self.check, mode="eval").body.args
-        return eval(ast.unparse(judged), run(self.imports + "\n" + self.solution))
-
-    def empty(self):
-        """An answer with None for each function and each value of the stub."""
-        names = [name for node in ast.parse(self.stub).body
-                 for name in ([node.name] if hasattr(node, "name") else map(ast.unparse, node.targets))]
-        return "\n".join(f"{name} = None" for name in names)
-
-    def raising(self):
-        """The stub with an error in each of its functions; None if it has none."""
-        tree = ast.parse(self.stub)
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        for function in functions:
-            function.body = ast.parse("left, right = {}, 'nothing'\nreturn left[right]").body
-        return ast.unparse(tree) if functions else None
-
-
-@cache
-def exercises_of(path):
-    """All `Exercise`s of a notebook whose checkers answer in a sentence, `print(check_rows(rows))`."""
-    cells = cells_of(path)
-    codes = [source(cell) for cell in cells if cell["cell_type"] == "code"]
-    imports = "\n".join(imports_of(code) for code in codes if not code.startswith(FIRST))
-    found = []
-    for before, cell in zip(cells, cells[1:]):
-        if cell["cell_type"] == "code" and EXERCISE.search(source(cell)):
-            body = ast.parse(source(cell)).body
-            judged = next(node for node in body if EXERCISE.match(ast.unparse(node)))
-            stub = "\n".join(map(ast.unparse, body[:body.index(judged)]))
-            check = judged.value.args[0]
-            title = f"Solution: {ast.unparse(check.args[0])}"
-            [fold] = [fold for fold in FOLD.finditer(source(before)) if fold["title"] == title]
-            found.append(Exercise(imports, stub, ast.unparse(check), CODE.search(fold["body"])[1]))
-    return found
-
-
-def imports_of(code):
-    """The lines of a cell that import something that the tests have."""
-    nodes = [node for node in ast.parse(without_magic(code)).body
-             if isinstance(node, (ast.Import, ast.ImportFrom))]
-    return "\n".join(ast.unparse(node) for node in nodes if getattr(node, "module", None) not in ASKED)
-
-
 def run(code, names=None):
     """The names that `code` defines, beside those given, run as Jupyter runs a cell: Python knows its lines,
     though there is no file.
@@ -214,17 +138,3 @@ def run(code, names=None):
     names = {"__name__": "notebook"} if names is None else names
     exec(compile(code, cell, "exec"), names)
     return names
-
-
-@cache
-def solutions(number):
-    """What the solutions in the notebook with that number define, each under its name.
-
-    >>> solutions("28").rate(5, 5, 0.5, 8)
-    4.0
-    """
-    paths = [path for path in NOTEBOOKS if path.name.startswith(number)]
-    found = {}
-    for exercise in (exercise for path in paths for exercise in exercises_of(path)):
-        found |= run(exercise.imports + "\n" + exercise.solution)
-    return SimpleNamespace(**found)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..broken_versions import EDITS, passes, small, version
-from ..judging import Part
+from ..judging import Part, truth
 
 SELF_AGREED = ("F", "K")     # wrong in the whole and in its parts alike: no test of this kind sees them
 
@@ -82,13 +82,6 @@ def without_b():
             return dA_prev, dW, 0 * db
 
     return SimpleNamespace(**vars(version()) | {"Linear": Linear})
-
-
-def truth(said):
-    """Return a truth value without NumPy's type; None as it is; for any other value a word for its type."""
-    if isinstance(said, (bool, np.bool_)):
-        return bool(said)
-    return None if said is None else f"a {type(said).__name__}"
 
 
 def of_healthy(my):
