@@ -123,7 +123,7 @@ test_mistakes = are_named({
         (" * d", "", "Your dilations count nowhere"),
         ("(width - 1) * s", "width - 1", "Your strides count nowhere"),
         ("(k - 1) * d", "k * d - 1", "Your kernel covers too much"),
-        ("reversed(layers)", "layers", "receptive_field([(3, 2, 1), (3, 1, 2)]): yours is 7, it must be 11"),
+        ("reversed(layers)", "layers", "receptive_field(layers=[(3, 2, 1), (3, 1, 2)]): yours is 7, it must"),
     ),
     MAX_POOL: edits(
         BY_HAND,

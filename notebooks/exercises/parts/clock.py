@@ -2,7 +2,7 @@
 
 import re
 
-from ..judging import Part
+from ..judging import Part, calls
 
 
 def of_needs(my):
@@ -48,12 +48,6 @@ def of_clock(my):
         yield "F0 B0 F1 B1 against F0 F1 B1 B0", "RuntimeError"
     else:
         yield "F0 B0 F1 B1 against F0 F1 B1 B0", "no error"
-
-
-def of_naive(my):
-    """The naive order of two devices."""
-    for device in range(2):
-        yield f"naive({device}, 2, 3)", my.naive(device, 2, 3)
 
 
 RULES = """        return (device - 1, "F", i) if device > 0 else None
@@ -109,5 +103,6 @@ PARTS = [
          "two rules, and no more, decide who waits for whom.", kept=True),
     Part("clock", 7, of_clock, CLOCK_MISTAKES,
          "start = max(device free, need over): that one line is a clock.", kept=True),
-    Part("naive", 7, of_naive, [], "one micro-batch climbs and comes back, then the next.", kept=True),
+    Part("naive", 7, calls("naive", "device K M", [(0, 2, 3), (1, 2, 3)]), [],
+         "one micro-batch climbs and comes back, then the next.", kept=True),
 ]

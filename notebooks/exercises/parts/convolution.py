@@ -4,7 +4,7 @@ stack of convolutions sees.
 
 import numpy as np
 
-from ..judging import Part
+from ..judging import Part, calls
 from .layers import how_many
 
 
@@ -24,13 +24,6 @@ def of_unfold(my):
     for C, L, m, k in ((1, 5, 1, 3), (2, 5, 1, 3), (3, 6, 2, 2)):
         A = np.arange(100.0, 100 + C * L * m).reshape(C, L, m)
         yield f"unfold(A, {k}) for A of shape {A.shape}", as_array(my.unfold(A, k))
-
-
-def of_receptive_field(my):
-    """Yield the widths of stacks with kernels, strides and dilations of several sizes."""
-    for layers in ([(3, 1, 1)], [(3, 1, 1), (3, 1, 1)], [(3, 2, 1), (3, 1, 2)], [(1, 1, 1)], [(5, 1, 4)],
-                   [(2, 3, 2), (4, 2, 1), (3, 1, 1)]):
-        yield f"receptive_field({layers})", my.receptive_field(layers)
 
 
 def as_array(value):
@@ -93,6 +86,8 @@ PARTS = [
          "each pair of a window and a weight adds one term to dA_prev and one to dw."),
     Part("unfold", 13, of_unfold, UNFOLD_MISTAKES,
          "each column is a window, and a convolution is a Linear layer on the columns."),
-    Part("receptive_field", 14, of_receptive_field, RECEPTIVE_FIELD_MISTAKES,
+    Part("receptive_field", 14, calls("receptive_field", "layers", [
+        ([(3, 1, 1)],), ([(3, 1, 1), (3, 1, 1)],), ([(3, 2, 1), (3, 1, 2)],), ([(1, 1, 1)],), ([(5, 1, 4)],),
+        ([(2, 3, 2), (4, 2, 1), (3, 1, 1)],)]), RECEPTIVE_FIELD_MISTAKES,
          "each layer adds d (k - 1) steps, as long as the product of the strides before it."),
 ]

@@ -1,8 +1,6 @@
 """What notebook 22 asks for: GPipe's makespan with unequal stages, and whether costs fit into K stages."""
 
-import numpy as np
-
-from ..judging import Part
+from ..judging import Part, calls, truth
 
 COSTS = (
     ([1, 3, 2], [4, 2, 5], 6), ([2, 1], [3, 7], 4), ([4, 1, 1, 2], [1, 1, 6, 2], 9),
@@ -14,18 +12,11 @@ NETWORKS = (
 )
 
 
-def of_gpipe_ticks(my):
-    """GPipe's makespan, with the slowest forward and backward on one stage, and on two."""
-    for F, B, M in COSTS:
-        yield f"with F = {F}, B = {B}, M = {M} the makespan", my.gpipe_ticks(list(F), list(B), M)
-
-
 def of_possible(my):
     """Whether costs fit, for each x up to their sum."""
     for costs, K in NETWORKS:
         for x in range(1, sum(costs) + 1):
-            said = my.possible(list(costs), K, x)
-            yield f"possible({costs}, {K}, {x})", bool(said) if isinstance(said, np.bool_) else said
+            yield f"possible({costs}, {K}, {x})", truth(my.possible(list(costs), K, x))
 
 
 FORWARDS, BACKWARDS = "sum(F) + (M - 1) * max(F)", " + sum(B) + (M - 1) * max(B)"
@@ -62,7 +53,7 @@ POSSIBLE_MISTAKES = [
 ]
 
 PARTS = [
-    Part("gpipe_ticks", 22, of_gpipe_ticks, GPIPE_TICKS_MISTAKES,
+    Part("gpipe_ticks", 22, calls("gpipe_ticks", "F B M", COSTS), GPIPE_TICKS_MISTAKES,
          "two pipelines, each with its own slowest stage."),
     Part("possible", 22, of_possible, POSSIBLE_MISTAKES,
          "one pass answers, and bisection asks about log2 of the total times."),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..judging import Part
+from ..judging import Part, calls
 from .layers import how_many
 from .whole import network
 
@@ -20,13 +20,6 @@ def sums_of(stages):
     """dW and db of each layer, in the order of the layers."""
     return [part for stage in stages for layer in stage.layers if layer in stage.gradients
             for part in stage.gradients[layer]]
-
-
-def of_gpipe(my):
-    """GPipe's order of each device, for several K and M."""
-    for K, M in ((1, 1), (2, 3), (4, 8)):
-        for device in range(K):
-            yield f"gpipe({device}, {K}, {M})", my.gpipe(device, K, M)
 
 
 def of_run(my):
@@ -74,6 +67,8 @@ def of_step(my):
     yield "the parameters after a step", [part for layer in layers[::2] for part in (layer.W, layer.b)]
 
 
+ORDER = '[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]'
+CASES = [(device, K, M) for K, M in ((1, 1), (2, 3), (4, 8)) for device in range(K)]
 GPIPE_MISTAKES = [
     ("reversed(range(M))", "range(M)",
      "Your backwards begin with the first micro-batch, as in gpipe-fifo. GPipe takes the last one first."),
@@ -81,17 +76,13 @@ GPIPE_MISTAKES = [
      "Your forwards begin with the last micro-batch. They go from 0 up, the backwards down."),
     ('[("F", i) for i in range(M)]', '[("F", i) for i in range(K)]',
      "You count forwards by K, the devices. Each device does one for each of the M micro-batches."),
-    ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
-     '[action for i in range(M) for action in (("F", i), ("B", i))]',
+    (ORDER, '[action for i in range(M) for action in (("F", i), ("B", i))]',
      "That is the naive order: each micro-batch comes back before the next one climbs."),
-    ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
-     '[f"F{i}" for i in range(M)] + [f"B{i}" for i in reversed(range(M))]',
+    (ORDER, '[f"F{i}" for i in range(M)] + [f"B{i}" for i in reversed(range(M))]',
      "Your actions are texts such as 'F0'. Write pairs, such as ('F', 0)."),
-    ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
-     '[("F", i) for i in range(K)] + [("B", i) for i in reversed(range(K))]',
+    (ORDER, '[("F", i) for i in range(K)] + [("B", i) for i in reversed(range(K))]',
      "You count by K, the devices. Each device does F and B of each of the M micro-batches."),
-    ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
-     '([("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]) * K',
+    (ORDER, '([("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]) * K',
      "You list all devices. The function is asked for one, and all have the same order."),
 ]
 RUN_MISTAKES = [
@@ -123,7 +114,7 @@ RUN_MISTAKES = [
 ]
 
 PARTS = [
-    Part("gpipe", 8, of_gpipe, GPIPE_MISTAKES,
+    Part("gpipe", 8, calls("gpipe", "device K M", CASES), GPIPE_MISTAKES,
          "all forwards, then all backwards, the last one first; the same on every device.", kept=True),
     Part("run", 8, of_run, RUN_MISTAKES,
          "J and all sums are those of the full batch, whatever K and M are.", kept=True),

@@ -1,19 +1,6 @@
 """What notebook 20 asks for: the latency that eager 1F1B hides, and GPipe with sends that block."""
 
-from ..judging import Part
-
-
-def of_hidden(my):
-    """The longest hidden latency, for several devices and costs."""
-    for K, F, B in ((4, 1, 2), (6, 1, 2), (3, 2, 4), (5, 3, 2), (2, 1, 1)):
-        yield f"with K={K}, F={F}, B={B} the latency", my.hidden(K, F, B)
-
-
-def of_blocking(my):
-    """The makespan of GPipe with sends that block."""
-    for K, M, F, B, c in ((4, 8, 1, 2, 1), (2, 3, 2, 5, 3), (6, 10, 1, 1, 2), (3, 1, 4, 2, 1)):
-        yield f"with K={K}, M={M}, F={F}, B={B}, c={c} the makespan", my.blocking(K, M, F, B, c)
-
+from ..judging import Part, calls
 
 HALF, SENDS = "(F + B) / 2", " + 2 * (K - 1) * c + 2 * (M - 1) * c"
 
@@ -43,9 +30,11 @@ BLOCKING_MISTAKES = [
 ]
 
 PARTS = [
-    Part("hidden", 20, of_hidden, HIDDEN_MISTAKES,
+    Part("hidden", 20, calls("hidden", "K F B", [(4, 1, 2), (6, 1, 2), (3, 2, 4), (5, 3, 2), (2, 1, 1)]),
+         HIDDEN_MISTAKES,
          "half a step, whatever K is. A further device makes the way two hops longer, and adds two "
          "micro-batches to those under way."),
-    Part("blocking", 20, of_blocking, BLOCKING_MISTAKES,
+    Part("blocking", 20, calls("blocking", "K M F B c", [
+        (4, 8, 1, 2, 1), (2, 3, 2, 5, 3), (6, 10, 1, 1, 2), (3, 1, 4, 2, 1)]), BLOCKING_MISTAKES,
          "the messages of M - 1 more micro-batches are no longer hidden, up and down."),
 ]

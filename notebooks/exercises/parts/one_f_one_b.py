@@ -1,15 +1,9 @@
 """What notebook 09 asks for: the order called 1F1B."""
 
-from ..judging import Part
+from ..judging import Part, calls
 
-
-def of_one_f_one_b(my):
-    """The order of each device, also with fewer micro-batches than devices."""
-    for K, M in ((4, 8), (2, 3), (1, 2), (4, 2), (3, 1), (5, 5)):
-        for device in reversed(range(K)):
-            yield f"one_f_one_b({device}, {K}, {M})", my.one_f_one_b(device, K, M)
-
-
+SIZES = ((4, 8), (2, 3), (1, 2), (4, 2), (3, 1), (5, 5))
+CASES = [(device, K, M) for K, M in SIZES for device in reversed(range(K))]
 ONE_F_ONE_B_MISTAKES = [
     ("min(K - 1 - device, M)", "min(K - device, M)",
      "Your devices go one forward too far ahead. The last device needs no warm-up: it does F0 B0."),
@@ -33,7 +27,7 @@ ONE_F_ONE_B_MISTAKES = [
 ]
 
 PARTS = [
-    Part("one_f_one_b", 9, of_one_f_one_b, ONE_F_ONE_B_MISTAKES,
+    Part("one_f_one_b", 9, calls("one_f_one_b", "device K M", CASES), ONE_F_ONE_B_MISTAKES,
          "a few forwards to warm up, then one forward and one backward in turn, then the backwards that are "
          "left.", kept=True),
 ]

@@ -2,15 +2,9 @@
 
 import numpy as np
 
-from ..judging import Part
+from ..judging import Part, calls
 
 HISTORY = ((3.0, 5.0), (2.0, 7.0), (-1.0, 4.0), (1.5, -2.0))
-
-
-def of_version_used(my):
-    """The version, for first and last stages, full pipelines and filling ones."""
-    for K, s, i in ((4, 2, 7), (4, 0, 7), (4, 3, 7), (6, 1, 9), (5, 0, 2), (1, 0, 3)):
-        yield f"version_used(K={K}, s={s}, i={i})", my.version_used(K, s, i)
 
 
 def of_next_weights(my):
@@ -60,7 +54,8 @@ NEXT_WEIGHTS_MISTAKES = [
 ]
 
 PARTS = [
-    Part("version_used", 21, of_version_used, VERSION_USED_MISTAKES,
+    Part("version_used", 21, calls("version_used", "K s i", [
+        (4, 2, 7), (4, 0, 7), (4, 3, 7), (6, 1, 9), (5, 0, 2), (1, 0, 3)]), VERSION_USED_MISTAKES,
          "a stage makes an update with each backward, and K - 1 - s forwards are ahead of those."),
     Part("next_weights", 21, of_next_weights, NEXT_WEIGHTS_MISTAKES,
          "w(t + 1) = w(t) - eta grad f(w0(t - 1), w1(t)). What moves are the newest weights."),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..judging import Part
+from ..judging import Part, calls
 
 
 def of_tied_gradient(my):
@@ -12,12 +12,6 @@ def of_tied_gradient(my):
         tokens = rng.integers(0, V - 1, (T, m))
         dE, A, dZ = (rng.integers(-4, 5, shape) / 2 for shape in ((d, T, m), (d, T, m), (V, T, m)))
         yield f"dW with V = {V}, d = {d}, T = {T}, m = {m}", my.tied_gradient(tokens, dE, A, dZ)
-
-
-def of_count_parameters(my):
-    """The parameters of three models."""
-    for V, d, n, T in ((65, 64, 2, 32), (5, 4, 1, 3), (100, 16, 3, 10)):
-        yield f"with V={V}, d={d}, n_blocks={n}, T={T} the count", my.count_parameters(V, d, n, T)
 
 
 BLOCK, BLOCKS = "12 * d ** 2 + 13 * d", "n_blocks * (12 * d ** 2 + 13 * d)"
@@ -59,6 +53,7 @@ PARTS = [
     Part("tied_gradient", 18, of_tied_gradient, TIED_GRADIENT_MISTAKES,
          "W acts on the cost in two places, so its derivative is a sum. In a pipeline, a part of it "
          "travels."),
-    Part("count_parameters", 18, of_count_parameters, COUNT_PARAMETERS_MISTAKES,
+    Part("count_parameters", 18, calls("count_parameters", "V d n_blocks T", [
+        (65, 64, 2, 32), (5, 4, 1, 3), (100, 16, 3, 10)]), COUNT_PARAMETERS_MISTAKES,
          "the number of heads does not occur."),
 ]

@@ -1,6 +1,6 @@
 """What notebook 19 asks for: the makespan of ZB-H1, and the schedule for a memory."""
 
-from ..judging import Part
+from ..judging import Part, calls
 
 CASES = ((4, 8, 1, 1, 1), (3, 7, 3, 2, 1), (6, 11, 2, 3, 5), (5, 5, 4, 2, 3), (2, 6, 1, 4, 3))
 RUNS = {
@@ -9,12 +9,6 @@ RUNS = {
 }
 RULE = "M * (F + I + W) + (K - 1) * (F + I - min(F, I, W))"
 FITTING, FASTEST = "runs[name][1] <= room", "min(fitting, key=lambda name: runs[name][0])"
-
-
-def of_zb_h1(my):
-    """The makespan for costs of which each of F, I and W is once the shortest."""
-    for K, M, F, I, W in CASES:
-        yield f"with K={K}, M={M}, F={F}, I={I}, W={W}, the makespan", my.zb_h1(K, M, F, I, W)
 
 
 def of_choose(my):
@@ -56,7 +50,7 @@ CHOOSE_MISTAKES = [
 ]
 
 PARTS = [
-    Part("zb_h1", 19, of_zb_h1, ZB_H1_MISTAKES,
+    Part("zb_h1", 19, calls("zb_h1", "K M F I W", CASES), ZB_H1_MISTAKES,
          "the shortest of F, I and W decides. With W shortest it is 1F1B's makespan less 2 (K - 1) W."),
     Part("choose", 19, of_choose, CHOOSE_MISTAKES, "the fastest of those that fit."),
 ]
