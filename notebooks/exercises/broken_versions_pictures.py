@@ -20,16 +20,6 @@ def _scale(ax, costs):
     ax.minorticks_off()
 
 
-def curve(training: Training) -> Figure:
-    """Draw the cost of one training."""
-    with plt.rc_context(STYLE):
-        fig, ax = plt.subplots(figsize=(7, 2.8))
-        _scale(ax, training.costs)
-        ax.plot(training.costs, color=BLUE, linewidth=2)
-        ax.set(xlabel="mini-batch (dotted lines: a new epoch)", ylabel="cost J")
-    return fig
-
-
 def curves(trainings: dict[str, Training], right: Training) -> Figure:
     """Draw the costs of each version in a box of its own, and dashed those of `right`."""
     with plt.rc_context(STYLE):

@@ -1,17 +1,9 @@
-"""Pictures for notebooks 08 and 09: the cost of a training, and timelines above what devices keep."""
+"""Pictures for notebooks 00 and 09: boxes alone, and timelines above what devices keep."""
 
 import matplotlib.pyplot as plt
 
 from minipipe import plots
 from minipipe.order import alive_microbatches
-
-
-def costs(J):
-    """Draw the costs of a training, a list with one for each update."""
-    figure, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
-    ax.plot(range(1, len(J) + 1), J, color="#0072B2", linewidth=1)
-    ax.set(xlabel="update", ylabel="cost J of each mini-batch", xlim=(0, len(J)), ylim=(0, None))
-    return figure
 
 
 def staircases(runs):
@@ -44,12 +36,4 @@ def without_numbers(run):
     for text in list(ax.texts):
         text.remove()
     ax.set(xticks=[], xlabel="time", title="")
-    return figure
-
-
-def frame(run, tick):
-    """What has happened in a run before a tick."""
-    figure, ax = plt.subplots(figsize=(9, 2.6), layout="constrained")
-    plots.timeline(run, ax=ax, until=tick, title=f"after {tick} ticks", legend=False)
-    ax.set_xlim(0, tick)
     return figure

@@ -1,4 +1,4 @@
-"""Pictures for notebook 15: LeNet-5's three maxima, its way back, and its runs on several devices."""
+"""Pictures for notebook 15: LeNet-5's three maxima, its turned kernel, and its way back."""
 
 import numpy as np
 
@@ -47,16 +47,4 @@ def way_back(maps):
         ax.imshow(A, cmap="PuOr", vmin=-limit, vmax=limit, interpolation="nearest")
         ax.set_title(f"{title}: {len(A)} x {len(A)}", fontsize=12)
         ax.set(xticks=[], yticks=[])
-    return figure
-
-
-def timelines(runs):
-    """Return a figure of runs, {title: trace}, one above the other, on one scale of time."""
-    figure, axes = _axes(len(runs), (11, 2.4 * len(runs)), below=True)
-    end = max(trace.makespan for trace in runs.values())
-    for ax, (title, trace) in zip(axes, runs.items()):
-        trace.plot(ax=ax, title=f"{title}: {trace.makespan / 1e6:.2f} million ticks", legend=ax is axes[0])
-        ax.set(xlim=(0, 1.02 * end), xlabel="")
-        ax.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}")
-    axes[-1].set_xlabel("millions of ticks")
     return figure

@@ -1,10 +1,9 @@
-"""Pictures for notebook 01: a neuron as a computation graph, and its loss as a curve."""
+"""Pictures for notebook 01: a neuron as a computation graph, and samples for it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import minipipe as mp
@@ -108,35 +107,3 @@ def _slopes(ax, values, derivatives):
         x, y = (left[place] + share * (right[place] - left[place]) for place in (0, 1))
         ax.text(x, y - HEIGHT - 0.1 if level else y, slopes[end], fontsize=13, ha="center",
                 va="top" if level else "center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
-
-
-def curve(L: Callable[[float], float], b: float, slope: float | None = None, step: float = 0) -> Figure:
-    """Draw the loss as a function of b, with the point where we are.
-
-    slope, step: of a promise, which is then drawn too.
-    """
-    figure, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-    near = slope is not None
-    bs = np.linspace(b - step / 2, b + 2 * step, 100) if near else np.linspace(b - 3, b + 3, 100)
-    ax.plot(bs, [L(place) for place in bs], color=BLUE, linewidth=2.5, label="$L$")
-    ax.plot([b], [L(b)], "o", color="black", markersize=9)
-    ax.annotate("we are here", (b, L(b)), xytext=(12, 12), textcoords="offset points", fontsize=13)
-    if near:
-        ax.plot(bs, L(b) + slope * (bs - b), color=ORANGE, linestyle="--", linewidth=2, label="the promise")
-        _gap(ax, L, b, slope, step)
-        ax.legend(frameon=False, fontsize=13)
-    ax.set_xlabel("$b$", fontsize=14)
-    ax.set_ylabel("loss $L$", fontsize=14)
-    ax.tick_params(labelsize=12)
-    ax.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def _gap(ax: Axes, L, b, slope, step):
-    """Mark where the step ends: on the curve and on the line."""
-    ax.plot([b + step], [L(b + step)], "s", color=BLUE, markersize=9)
-    ax.plot([b + step], [L(b) + slope * step], "D", color=ORANGE, markersize=7)
-    ax.annotate(f"real: {L(b + step) - L(b):.4f}", (b + step, L(b + step)), xytext=(10, 10),
-                textcoords="offset points", fontsize=13, color=BLUE)
-    ax.annotate(f"promised: {slope * step:.5f}", (b + step, L(b) + slope * step), xytext=(-8, -22),
-                textcoords="offset points", fontsize=13, color=ORANGE, ha="right")

@@ -1,9 +1,8 @@
-"""Pictures for notebooks 19 to 22: schedules as points, messages, versions of weights, and all cuts."""
+"""Pictures for notebooks 19, 21 and 22: schedules as points, versions of weights, and all cuts."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minipipe import plots
 
 NAMES = [
     "naive", "gpipe", "gpipe-fifo", "1f1b", "eager-1f1b", "interleaved", "looped", "zb-h1", "zb-h2", "zb-v",
@@ -43,17 +42,6 @@ def time_and_memory(points, best, doubled, work, longest=35):
     ax.set(xlim=(work - 0.4, longest), ylim=(0, 9.2))
     ax.legend(frameon=False, loc="lower right", fontsize=11)
     ax.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def zigzag(traces):
-    """Return a figure of runs, {name: trace}, with arrows for the messages that a device waits for."""
-    longest = max(trace.makespan for trace in traces.values())
-    figure, axes = plt.subplots(len(traces), 1, figsize=(12, 5.2), sharex=True, layout="constrained")
-    for ax, (name, trace) in zip(axes, traces.items()):
-        plots.timeline(trace, ax=ax, title=f"{name}: {trace.makespan:g} ticks", legend=ax is axes[0],
-                       arrows="waited", longest=longest)
-        ax.set_xlabel("time (ticks)" if ax is axes[-1] else "")
     return figure
 
 

@@ -16,11 +16,6 @@ def kib(things: object) -> float:
     return n_bytes(things) / 2**10
 
 
-def less_or_more(new: float, old: float) -> str:
-    """Return "less", "equal" or "more": what `new` is, compared with `old`."""
-    return "equal" if new == old else "less" if new < old else "more"
-
-
 def counted(stage: object, X_parts: list) -> tuple[float, float]:
     """Send all micro-batches forward, then all back, and return (full, most), in KiB.
 
@@ -85,22 +80,3 @@ def _entry(ax: Axes, column: int, row: int, entry: object, full: int, in_work: b
         style = dict(facecolor="white", edgecolor=INK, linestyle=":") if in_work else dict(color=colour)
         ax.add_patch(Rectangle((x, y), max(width - GAP, GAP), HEIGHT, linewidth=1, **style))
         x += width
-
-
-def memory(counted: dict) -> Figure:
-    """Draw the KiB of a stage against M, with all caches stashed and with the input only.
-
-    counted: {M: (with all caches, all inputs, inputs and the caches in work at the fullest moment)}.
-    """
-    figure, ax = plt.subplots(figsize=(8, 3.4), layout="constrained")
-    Ms = list(counted)
-    full, inputs, most = zip(*counted.values())
-    ax.plot(Ms, full, "o-", color=MASK, label="all caches in the stash")
-    ax.plot(Ms, most, "s-", color=LINE, label="inputs in the stash, and the caches in work")
-    ax.plot(Ms, inputs, ":", color=INK, label="inputs alone")
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(Ms, Ms)
-    ax.set(xlabel="M, micro-batches", ylabel="KiB on stage 0", ylim=(0, 1.1 * max(full)))
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
-    return figure

@@ -1,6 +1,5 @@
 """What notebook 10 runs and draws: one network on four devices, split in three ways."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
@@ -178,24 +177,3 @@ def _patterns(ax: Axes, name: str) -> None:
     ax.set_title(words[name], fontsize=13, y=-0.16)
     ax.set(xlim=(-0.5, 4.7), ylim=(-1.2, 1.2))
     ax.set_axis_off()
-
-
-def against_m(of_one_layer: Callable[[str, int], int]) -> Figure:
-    """Draw what one layer sends in each of the three splits against m, the samples of a mini-batch.
-
-    of_one_layer: function of (split, m), which returns bytes.
-    """
-    figure, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
-    ms = range(1, 201)
-    for split, colour, style in (("layer", ORANGE, "-"), ("data", BLUE, "--"), ("network", INK, ":")):
-        ax.plot(ms, [of_one_layer(split, m) / 1e6 for m in ms], color=colour, linestyle=style,
-                linewidth=2.5, label=f"split of the {split}")
-    equal = next(m for m in ms if of_one_layer("layer", m) >= of_one_layer("data", m))
-    height = of_one_layer("layer", equal) / 1e6
-    ax.plot(equal, height, "o", color=INK, markersize=7)
-    ax.annotate(f"m = {equal}: equal", (equal, height), (equal + 4, 0.72 * height), color=INK)
-    ax.set(xlabel="m, samples of a mini-batch", ylabel="MB sent in a step", ylim=(0, None),
-           title="one more layer, 128 units after 128, on four devices")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
-    return figure
