@@ -1,4 +1,4 @@
-"""Who does what in which order: `Schedule`, its actions and costs, what it may not do, and its run.
+"""Who does what in which order: `Schedule`, its actions, costs, faults and run.
 
 Where to read: `actions` has the kinds of work, `schedule` an order of them, `faults`
 what is wrong with one, `counting` what follows from it; `changes` makes one from

@@ -8,11 +8,10 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from .actions import (
-    CLOSING, FORWARD, INPUT, MEETING, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, Fault, adding,
-    join_with_or,
+    CLOSING, MEETING, MOST_ACTIONS, REPEATED, RULES, SUMMED, WEIGHT, Action, Fault, adding,
 )
 from .costs import as_float, divide_exactly, one_for_each
-from .playing import Stop, play
+from .playing import Stop, play, unknown
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 # a `G` gathers the parameters.
 
 def wrong_closings(schedule: Schedule) -> list:
-    """Return the faults of the closing actions of a `schedule` that has no other faults."""
+    """Return the faults of closing actions, where a `schedule` has no others."""
     kinds = schedule.kinds
     if not kinds & CLOSING:
         return []
@@ -44,9 +43,11 @@ def wrong_closings(schedule: Schedule) -> list:
     sums = adding(SUMMED, kinds)
     if found and sums:
         return found
-    if "S" in kinds:
-        for (device, _), parts in parts_of.items():
-            found += [(device, *fault) for fault in _missing_parameters(parts, "X" not in kinds)]
+    for (device, _), parts in parts_of.items() if "S" in kinds else ():
+        last = [part for part in parts if RULES[part.kind].leaves is not None][-1]
+        if RULES[last.kind].leaves == ("X" in kinds):
+            after = last._replace(kind="X" if "X" in kinds else "G")
+            found.append((device, last, f"{last} is the last of its stage: put {after} after it"))
     for stage in range(schedule.n_stages):
         devices = schedule.holders(stage)
         for kind in sorted(kinds & MEETING):
@@ -67,7 +68,7 @@ def wrong_closings(schedule: Schedule) -> list:
 
 
 def _closing_faults_of_stage(schedule, parts):
-    """Yield (action or None, fault) of the closing actions in `parts`, all actions of a device on a stage."""
+    """Yield (action or None, fault) of the closing actions in `parts`, of one stage."""
     gradients = []  # the micro-batches whose gradients were computed since the last update
     summed = updated = None  # the `A` or `S` that has added them up, and that update
     refused = set()  # closing actions that come too early: each is reported once
@@ -119,83 +120,64 @@ def _closing_faults_of_stage(schedule, parts):
         )
 
 
-def _missing_parameters(parts, at_ends):
-    """Yield (action, fault) for the first of a stage's `parts` that lacks parameters, or has too many.
-
-    Args:
-        at_ends: whether the device has all parameters at the beginning and at the end,
-            as in an order without X; otherwise only its own shard.
-    """
-    whole = at_ends
-    for part in parts:
-        rule = RULES[part.kind]
-        if rule.whole not in (None, whole):
-            before, has = ("G", "only its own shard") if rule.whole else ("X", "all")
-            yield part, (
-                f"{part} comes when the device has {has} of the parameters: leave it out, or put "
-                f"{part._replace(kind=before)} before it"
-            )
-            return
-        whole = whole if rule.leaves is None else rule.leaves
-    if whole != at_ends:
-        kind = "G" if at_ends else "X"
-        yield part, f"{part} is the last of its stage: put {part._replace(kind=kind)} after it"
-
-
 def _text_of(numbers):
     return ", ".join(map(str, numbers))
 
 
-# All faults; then those of sizes, of counts, of the order of actions, and of limits.
+# All faults; then those of sizes, of what is missing, and of limits.
 
 def faults(schedule: Schedule, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
-    """Return a list of the `Fault`s of an order, in time proportional to the number of its actions.
+    """Return the `Fault`s of an order, in time proportional to its actions.
+
+    Of the actions in a wrong place on a device, the first is named, where it stops.
 
     Args:
         schedule: a `Schedule`.
         most_alive: the micro-batches that a device can keep, as for `Schedule.faults`.
     """
+    return _judged(schedule, most_alive)[0]
+
+
+def stop_of(schedule: Schedule) -> Stop | None:
+    """Return the `Stop` of a `schedule` that cannot finish, or None.
+
+    Raises:
+        ScheduleError: its sizes are wrong, so what its actions mean is not known.
+    """
+    found, progress = _judged(schedule)
+    if any(wrong_form(schedule)):
+        schedule.validate()
+    if progress is not None:
+        return progress.stop(found)
+    # only the closing actions are wrong
+    return Stop(found, list(map(len, schedule.devices)), {}) if found else None
+
+
+def _judged(schedule, most_alive=None):
+    """Return (the faults, the `Progress` so far, or None where all can finish)."""
     def placed(fault):
-        if isinstance(fault, Fault):
-            return fault
         if isinstance(fault, str):
-            return Fault(fault)
+            return fault if isinstance(fault, Fault) else Fault(fault)
         device, part, words = fault  # part: the wrong action, or None
         return Fault(f"device {device}: {words}", device, schedule.position_of.get((device, part)))
 
-    found = list(wrong_form(schedule))
+    found, progress = list(wrong_form(schedule)), None
     if not found:
         progress = play(schedule)
         if progress is not None:
-            for faults_of in (_unknown, _on_two_devices, _wrong_count, _wrong_order, _weights_too_new):
-                found += faults_of(schedule)
+            actions = [(device, part, unknown(schedule, part)) for device, part, _ in schedule.walk()]
+            found = [action for action in actions if action[2] is not None]
+            found += [*progress.wrong_actions(), *_missing(schedule)]
             found = found or wrong_closings(schedule) or [progress.deadlock()]
         else:
             found = wrong_closings(schedule)
             if most_alive is not None:
                 found += _too_many_alive(schedule, most_alive)
-    return list(map(placed, found))
-
-
-def stop_of(schedule: Schedule) -> Stop | None:
-    """Return the `Stop` of an order that cannot finish, or None.
-
-    Raises:
-        ScheduleError: the sizes of `schedule` are wrong, so what its actions mean is not known.
-    """
-    found = schedule.faults()
-    if not found:
-        return None
-    if any(wrong_form(schedule)):
-        schedule.validate()
-    progress = play(schedule)
-    if progress is None:  # only the closing actions are wrong
-        return Stop(found, list(map(len, schedule.devices)), {})
-    return progress.stop(found)
+    return list(dict.fromkeys(map(placed, found))), progress
 
 
 def wrong_form(schedule: Schedule) -> Iterator[str]:
-    """Yield the faults of the sizes, of `copy_of` and of `versions`, which give actions their meaning."""
+    """Yield the faults of a `schedule`'s sizes, `copy_of` and `versions`."""
     n_stages, n_microbatches = schedule.n_stages, schedule.n_microbatches
     if not all(isinstance(size, Integral) and size >= 1 for size in (n_stages, n_microbatches)):
         yield (
@@ -231,109 +213,24 @@ def wrong_form(schedule: Schedule) -> Iterator[str]:
 
 
 def is_count(number: Any) -> bool:
-    """Tell whether this is a whole number of at least 0; a boolean is not."""
+    """Tell whether `number` is whole and at least 0; a boolean is not."""
     return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= 0
 
 
-def _is_known(part, schedule):
-    return 0 <= part.stage < schedule.n_stages and 0 <= part.microbatch < schedule.n_microbatches
-
-
-def _unknown(schedule):
-    for device, part in dict.fromkeys((device, part) for device, part, _ in schedule.walk()):
-        if part.kind not in RULES:
-            yield device, part, f"{part} is of unknown kind {part.kind!r}: use {join_with_or(RULES)}"
-        elif not 0 <= part.stage < schedule.n_stages:
-            yield device, part, f"{part} is unknown: stages are 0..{schedule.n_stages - 1}"
-        elif not _is_known(part, schedule):
-            yield device, part, f"{part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
-
-
-def _on_two_devices(schedule):
-    remedy = "" if schedule.copy_of else (
-        ", unless there are copies of the network: say so by copy_of"
-    )
-    places = [(stage, copy) for copy, found in enumerate(schedule.devices_of) for stage in found]
-    for stage, copy in sorted(places):
-        devices = sorted(schedule.devices_of[copy][stage])
-        if len(devices) > 1:
-            yield (
-                f"stage {stage}{f' of copy {copy}' if schedule.copy_of else ''} is on devices "
-                f"{', '.join(map(str, devices))}: a stage's parameters are on one device only{remedy}"
-            )
-
-
-def _wrong_count(schedule):
-    """Yield a fault for each action of a stage and a micro-batch that is missing or done twice."""
-    place = schedule.position_of.get
-    counts = Counter(part for _, part, _ in schedule.walk() if part.kind in RULES)
+def _missing(schedule):
+    """Yield a fault for each forward and backward that no device does."""
+    counts = Counter(part for _, part, _ in schedule.walk())
     for stage in range(schedule.n_stages):
         for microbatch, copy in enumerate(schedule.copies):
             device = schedule.device_of[copy].get(stage)
-            who = "no device" if device is None else f"device {device}"
-            never = "no device does" if device is None else f"device {device} never does"
-            actions = {kind: Action(kind, stage, microbatch) for kind in RULES}
-            count = {kind: counts[action] for kind, action in actions.items()}
-            for action in actions.values():
-                if counts[action] > 1 and action.kind not in REPEATED:
-                    words = f"{who} does {action} {counts[action]} times (duplicated): once is enough"
-                    yield Fault(words, device, place((device, action)))
+            who = "no device does" if device is None else f"device {device} never does"
+            count = {kind: counts[Action(kind, stage, microbatch)] for kind in RULES}
             missing = [kind for kind in "FBIW" if not any(count[other] for other in adding(RULES[kind].adds))]
             if "B" in missing:  # it stands for both halves
                 missing = [kind for kind in missing if kind in "FB"]
             for kind in missing:
                 every = f"F and B (or I and W) of micro-batches 0..{schedule.n_microbatches - 1}"
-                yield Fault(f"{never} {stage}{kind}{microbatch} (missing): every stage needs {every}", device)
-            halves = [actions[kind] for kind in ("I", "W") if count[kind]]
-            if count["B"] and halves:
-                also = f"and also its half {halves[0]} (duplicated): use B, or I and W"
-                yield Fault(f"{who} does {stage}B{microbatch} {also}", device, place((device, halves[0])))
-
-
-def _wrong_order(schedule):
-    """Yield a fault for each action before one that it needs, or after one that it must precede."""
-    for device in range(len(schedule.devices)):
-        positions = {}
-        for position, part in enumerate(schedule.parts(device)):
-            if part.kind in RULES:
-                positions.setdefault(part, position)
-        for part, position in positions.items():
-            rule = RULES[part.kind]
-            needed = [other for other in _others(part, rule.needs) if other in positions]
-            first = next((other for other in needed if position < positions[other]), None)
-            if first is not None:
-                what = f"the gradient of micro-batch {part.microbatch} is complete"
-                if RULES[first.kind].adds == FORWARD:
-                    what = f"its forward {first}"
-                elif rule.needs == INPUT:
-                    what = f"{first}, the other half, which it needs"
-                yield device, part, f"{part} comes before {what}"
-            for other in _others(part, rule.forbids):
-                said = RULES[other.kind].needs & rule.adds  # of `other`, which comes before what it needs
-                if other in positions and position > positions[other] and not said:
-                    yield device, part, f"{part} comes after {other}, which needs it"
-
-
-def _others(part, bits):
-    """Return the actions that add any of `bits` for the stage and micro-batch of `part`.
-
-    Actions that repeat the work of `part` are left out: they are a wrong count, not a
-    wrong order.
-    """
-    kinds = [kind for kind in adding(bits) if not RULES[kind].adds & RULES[part.kind].adds]
-    return [Action(kind, part.stage, part.microbatch) for kind in kinds]
-
-
-def _weights_too_new(schedule):
-    """Yield a fault for each forward that needs weights of an update that comes later."""
-    for device, part, made in schedule.walk():
-        if schedule.versions and part.kind == "F" and _is_known(part, schedule):
-            version = schedule.versions[part.stage][part.microbatch]
-            if version > made:
-                yield device, part, (
-                    f"{part} needs the weights after {version} updates, but there were only "
-                    f"{made} by then"
-                )
+                yield Fault(f"{who} {stage}{kind}{microbatch} (missing): every stage needs {every}", device)
 
 
 def _too_many_alive(schedule, most_alive):

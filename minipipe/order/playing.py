@@ -1,11 +1,11 @@
-"""A schedule performed action by action: whether it can finish, and if not, which device waits for which."""
+"""A schedule performed action by action, without a clock: where and why it stops."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .actions import RULES, WEIGHT, Action, Fault, Overlap, before
+from .actions import FORWARD, INPUT, RULES, WEIGHT, Action, Fault, Overlap, adding, before, join_with_or
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -20,8 +20,7 @@ class Standing(NamedTuple):
         needs: the `Action` that must come first; None if the action itself is wrong, or
             waits for an exchange.
         source: the device that has `needs` still to do; None if no device has.
-        in_lane: whether the communication lane of the device stops, and not the lane
-            that computes.
+        in_lane: whether the communication lane stops, and not the lane that computes.
         words: a sentence that says so.
     """
 
@@ -54,12 +53,11 @@ class Stop:
 
 
 def play(schedule: "Schedule") -> "Progress | None":
-    """Return None if all devices finish with everything done, else the `Progress` so far.
+    """Return None if all devices finish with everything done, else the `Progress`.
 
-    This needs no clock: the order of each device is given, so *whether* all is done
-    does not depend on *when*, and every schedule is played before it is run. Each
-    device goes on until something is missing, and is tried again once that is done.
-    Takes time in proportion to the number of actions.
+    The order of each device is given, so *whether* all is done does not depend on
+    *when*. Each device goes on until something is missing, and is tried again once that
+    is done, in time proportional to the actions of `schedule`.
     """
     progress = Progress(schedule)
     ready = list(range(len(schedule.devices)))
@@ -73,14 +71,24 @@ def play(schedule: "Schedule") -> "Progress | None":
     return None if complete and not any(progress.left) and not any(progress.lanes) else progress
 
 
+def unknown(schedule: "Schedule", part: Action) -> str | None:
+    """Return why `part` cannot be in `schedule` at all, or None."""
+    kind, stage, i = part
+    if kind not in RULES:
+        return f"{part} is of unknown kind {kind!r}: use {join_with_or(RULES)}"
+    if not 0 <= stage < schedule.n_stages:
+        return f"{part} is unknown: stages are 0..{schedule.n_stages - 1}"
+    if not 0 <= i < schedule.n_microbatches:
+        return f"{part} is unknown: micro-batches are 0..{schedule.n_microbatches - 1}"
+    return None
+
+
 class Progress:
     """The progress of the devices in a schedule.
 
-    Attributes:
-        left: for each device, the actions that it has still to do, in order.
-        lanes: for each device, the exchanges that it has started and that have not
-            ended, in order.
-        done: for each stage and micro-batch, what has been done, as bits.
+    For each device, `left` has the actions that it has still to do, and `lanes` its
+    unfinished exchanges, both in order; `done` has what has been done for each stage
+    and micro-batch, as bits.
     """
 
     def __init__(self, schedule: "Schedule"):
@@ -91,31 +99,80 @@ class Progress:
         self._waiting: dict = {}  # (bits not done yet, stage, micro-batch) -> the device that waits for them
         self._updates: Counter = Counter()  # of (device, stage)
         self._holders = [schedule.holders(stage) for stage in range(schedule.n_stages)]
-        # (device, stage) -> whether the device has all parameters of the stage; None in an order without S.
-        # Where the order frees what it has gathered, devices begin with only their own shards.
+        # (device, stage) -> whether the device has all parameters; None in an order without S. Where an X
+        # frees what was gathered, devices begin with only their own shards.
         self._whole: Any = defaultdict(lambda: "X" not in kinds) if "S" in kinds else None
 
     def can_begin(self, device: int, part: Action) -> bool:
-        """Tell whether nothing is missing for an action; if a message is, note that the device waits."""
+        """Tell whether `device` can do `part` now; note a message that it waits for."""
+        if self.wrong(device, part) is not None:
+            return False
         kind, stage, i = part
-        done, schedule, rule = self.done, self._schedule, RULES.get(kind)
-        exists = 0 <= stage < len(done) and 0 <= i < schedule.n_microbatches
-        if rule is None or not exists or schedule.device_of[schedule.copies[i]].get(stage) != device:
-            return False
-        if done[stage][i] & (rule.needs | rule.forbids) != rule.needs:
-            return False
+        rule = RULES[kind]
         source = stage - rule.way
-        if source != stage and 0 <= source < len(done) and not done[source][i] & rule.handed_on:
+        if source != stage and 0 <= source < len(self.done) and not self.done[source][i] & rule.handed_on:
             self._waiting[rule.handed_on, source, i] = device
-            return False
-        if kind == "F" and schedule.versions and schedule.versions[stage][i] > self._updates[device, stage]:
-            return False
-        if self._whole is not None and rule.whole not in (None, self._whole[device, stage]):
             return False
         return not (self.lanes[device] and _waits_for(kind, stage, self.lanes[device]))
 
+    def wrong(self, device: int, part: Action) -> str | None:
+        """Return why `device` cannot do `part`, whatever others do; None if it can.
+
+        The result is "" where another action is missing, which is a fault of its own.
+        """
+        kind, stage, i = part
+        schedule = self._schedule
+        if kind not in RULES or not (0 <= stage < schedule.n_stages and 0 <= i < schedule.n_microbatches):
+            return unknown(schedule, part)
+        copy, done, rule = schedule.copies[i], self.done[stage][i], RULES[kind]
+        if schedule.device_of[copy].get(stage) != device:
+            devices = ", ".join(map(str, sorted(schedule.devices_of[copy][stage])))
+            remedy = "" if schedule.copy_of else ", unless there are copies of the network: say so by copy_of"
+            where = f"stage {stage}{f' of copy {copy}' if schedule.copy_of else ''} is on devices {devices}"
+            return f"{where}: a stage's parameters are on one device only{remedy}"
+        if done & rule.forbids & rule.adds:
+            once = "once is enough" + (", as B, or as I and W" if kind in "BIW" else "")
+            return f"{part} is done already (duplicated): {once}"
+        if done & (rule.needs | rule.forbids) != rule.needs:
+            return self._out_of_order(device, part)
+        made = self._updates[device, stage]
+        if kind == "F" and schedule.versions and schedule.versions[stage][i] > made:
+            version = schedule.versions[stage][i]
+            return f"{part} needs the weights after {version} updates, but there were only {made} by then"
+        if self._whole is not None and rule.whole not in (None, self._whole[device, stage]):
+            before, has = ("G", "only its own shard") if rule.whole else ("X", "all")
+            return (
+                f"{part} comes when the device has {has} of the parameters: leave it out, or put "
+                f"{part._replace(kind=before)} before it"
+            )
+        return None
+
+    def _out_of_order(self, device, part):
+        """Return the fault of an action that comes too late or too early."""
+        rule, done = RULES[part.kind], self.done[part.stage][part.microbatch]
+        for kind in adding(done & rule.forbids):
+            other = part._replace(kind=kind)
+            if (device, other) in self._schedule.position_of:
+                return f"{part} comes after {other}, which needs it"
+        later = {other for action in self.left[device] for other in action.parts}
+        needed = [part._replace(kind=kind) for kind in adding(rule.needs)]
+        if not later.intersection(needed):
+            return ""
+        if rule.needs == FORWARD:
+            return f"{part} comes before its forward {needed[0]}"
+        if rule.needs == INPUT:
+            return f"{part} comes before {part._replace(kind='I')}, the other half, which it needs"
+        return f"{part} comes before the gradient of micro-batch {part.microbatch} is complete"
+
+    def wrong_actions(self) -> list[Fault]:
+        """Return a `Fault` for each device that stops at a wrong action."""
+        return [
+            Fault(each.words, each.device, each.position) for each in self.standing().values()
+            if each.needs is each.source is None
+        ]
+
     def perform(self, device: int, part: Action) -> Sequence[int]:
-        """Do an action; return the devices that can perhaps go on."""
+        """Do `part` on `device`; return the devices that can perhaps go on."""
         kind, stage, i = part
         rule = RULES[kind]
         self.done[stage][i] |= rule.adds
@@ -131,11 +188,11 @@ class Progress:
         return ()
 
     def _meet(self, device):
-        """End all exchanges that can end now that `device` has started one; return the devices in them.
+        """End all exchanges that can end now; return the devices in them.
 
         An `A`, an `S` and a `G` only start an exchange. A lane works on one exchange
         after the other, so an exchange takes place when it is the first in the lanes of
-        all devices that hold its stage.
+        all devices that hold its stage. `device` has just started one.
         """
         lanes, to_look_at, took_part = self.lanes, [device], []
         while to_look_at:
@@ -149,7 +206,7 @@ class Progress:
         return took_part
 
     def deadlock(self) -> Fault:
-        """Return the `Fault` of an order whose single actions are right: devices wait in a circle."""
+        """Return the `Fault` of a circle of devices, whose single actions are right."""
         circle = self.circle(self.standing())
         remedy = ""
         if all(standing.in_lane for standing in circle):
@@ -158,20 +215,15 @@ class Progress:
         return Fault(f"deadlock: {words}{remedy}", circle[0].device, circle[0].position)
 
     def stop(self, faults: Sequence[Fault]) -> Stop:
-        """Return the `Stop` of an order with these `Fault`s."""
-        said = {(fault.device, fault.position): fault for fault in reversed(faults)}
+        """Return the `Stop` of an order with these `faults`."""
         places = self.standing()
-        for place, standing in places.items():
-            if standing.needs is standing.source is None:  # the action itself is wrong
-                words = said.get((standing.device, standing.position), standing.words)
-                places[place] = standing._replace(words=words)
         n_done = [len(line) - len(left) for line, left in zip(self._schedule.devices, self.left)]
         # a device that has done its line stops in its communication lane
         by_device = {place[0]: places[place] for place in sorted(places, reverse=True)}
         return Stop(list(faults), n_done, dict(sorted(by_device.items())))
 
     def standing(self) -> dict[tuple[int, bool], Standing]:
-        """Return {(device, whether its communication lane has stopped): `Standing`} of all that have."""
+        """Return the `Standing` of each (device, whether its exchanges stop)."""
         to_come: dict = {}  # {action: the device that has it still to do}
         for device, actions in enumerate(self.left):
             to_come |= {part: device for action in actions for part in action.parts}
@@ -179,7 +231,7 @@ class Progress:
         return found | {(r, True): self._lane_stands(r) for r, lane in enumerate(self.lanes) if lane}
 
     def circle(self, places: dict[Any, Standing]) -> list[Standing]:
-        """Return a circle of `Standing`s, each of which waits for the next; [] if there is none.
+        """Return `Standing`s, each of which waits for the next; [] without a circle.
 
         Args:
             places: as `standing` returns them.
@@ -201,11 +253,14 @@ class Progress:
         """Return the `Standing` of a device whose next action cannot start."""
         action, done, needs, source = self.left[device][0], self.done, None, None
         position, words = len(self._schedule.devices[device]) - len(self.left[device]), ""
-        parts = [part for part in action.parts if part.kind in RULES]
-        wanted = [Action(*need) for part in parts for need in before(*part)]
+        for part in action.parts:
+            wrong = self.wrong(device, part)
+            if wrong:
+                return Standing(device, position, action, None, None, False, f"device {device}: {wrong}")
+        wanted = [Action(*need) for part in action.parts for need in before(*part)]
         coming = [need for need in wanted if need in to_come]
         exchanges = [
-            end for part in parts for end in _waits_for(part.kind, part.stage, self.lanes[device])[:1]
+            end for part in action.parts for end in _waits_for(part.kind, part.stage, self.lanes[device])[:1]
         ]
         missing = [
             need for need in wanted
@@ -223,7 +278,7 @@ class Progress:
         return Standing(device, position, action, needs, source, False, said)
 
     def _lane_stands(self, device):
-        """Return the `Standing` of a device's communication lane, whose next exchange cannot end."""
+        """Return the `Standing` of a device whose next exchange cannot end."""
         lanes, mine = self.lanes, self.lanes[device][0]
         others = [r for r in self._holders[mine.stage] if not lanes[r] or lanes[r][0][:2] != mine[:2]]
         other = others[0]
@@ -236,7 +291,7 @@ class Progress:
 
 
 def _waits_for(kind, stage, lane):
-    """Return the exchanges in a device's lane that must end before an action of this kind begins.
+    """Return the exchanges in a `lane` that must end before an action of this `kind`.
 
     An update waits for the sum that it applies. An action that needs all parameters
     waits for their gather.

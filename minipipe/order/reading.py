@@ -1,4 +1,4 @@
-"""`build`: read a schedule from a name, a text, a file or a function, for all that take a schedule."""
+"""Read a schedule from a name, a text, a file or a function, by `build`."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+[\s,&])", re.IGNORECASE)  # 
 def build(
     what: object, devices: int | None = None, microbatches: int | None = None, *, stages: int | None = None
 ) -> Schedule:
-    """Return the `Schedule` that `what` describes. Networks, `compare`, `simulate` and `check` call it, too.
+    """Return the `Schedule` that `what` describes; all that take a schedule call this.
 
     Args:
         what: one of these:
@@ -36,14 +36,13 @@ def build(
             - a text with a line for each device, such as "F0 B0", or as a schedule
               prints; or a list with a line, or a list of actions, for each device;
             - a path that ends in ".csv", of a table as PyTorch's pipelining reads and
-              writes it, or in ".txt", of a text; the schedule has the name of the file;
+              writes it, or in ".txt", of a text; the file has the schedule's name;
             - a function (device, K, M), which returns the actions of that device, such
               as [("F", 0), ("F", 1), ("B", 0), ("B", 1)] or ["F0", "F1", "B0", "B1"];
-            - a function (K, M), which returns a `Schedule`; the number of parameters
-              tells the two apart;
+            - a function (K, M), which returns a `Schedule`;
             - "my_pipeline.py:one_f_one_b": the object with this name in that file.
         devices: K. Left out, as many as `what` has; 4 for a name and for a function.
-        microbatches: M. Left out, as many as `what` has; 8 for a name and for a function.
+        microbatches: M. Left out, as many as `what` has; 8 for a name and a function.
         stages: instead of `devices`, the stages of a network: a schedule with v stages
             on each device has stages / v devices. A function of K gets stages / v, too.
 
@@ -71,11 +70,7 @@ def build(
 
 
 def said_by(what: Any) -> Any:
-    """Return a `Schedule`, or a function (K, M) -> `Schedule`: for a name, the one in `SCHEDULES`.
-
-    Args:
-        what: as for `build`.
-    """
+    """Return the `Schedule`, or function (K, M) -> `Schedule`, in `what`."""
     if not may_say_a_schedule(what):
         raise ValueError(
             f"{shown(what)} is not a schedule: pass a name, such as '1f1b', a Schedule, a text or a list of "
@@ -101,7 +96,7 @@ def said_by(what: Any) -> Any:
 
 
 def may_say_a_schedule(what: object) -> bool:
-    """Tell whether this is a `Schedule`, a text, a path, a function, or a list of one line a device."""
+    """Tell whether `what` is of a type that `build` reads."""
     if isinstance(what, (list, tuple)):
         return len(what) > 0 and all(isinstance(line, (str, list, tuple)) for line in what)
     is_function = callable(what) and not isinstance(what, type)
@@ -109,7 +104,7 @@ def may_say_a_schedule(what: object) -> bool:
 
 
 def registered_name(builder: object) -> str | None:
-    """Return the name of a builder in `SCHEDULES`, or None."""
+    """Return the name of a `builder` in `SCHEDULES`, or None."""
     return next((name for name, one in SCHEDULES.load().items() if one is builder), None)
 
 
@@ -134,7 +129,7 @@ def _of_file(path):
 
 
 def _defined_in(path, name):
-    """Run a file of Python, and return its object `name`; raise `ValueError` if there is none.
+    """Run a file of Python, and return its object `name`; `ValueError` without one.
 
     The file may import others in its folder.
     """
@@ -186,7 +181,7 @@ class FromFunction:
 
 
 def _number_of_parameters(function, name):
-    """Return whether a function takes 2 or 3 arguments; raise `ValueError` for another number."""
+    """Return whether a function takes 2 or 3 arguments; refuse another number."""
     for n in (2, 3):
         try:
             signature(function).bind(*range(n))
@@ -208,12 +203,10 @@ def _number_of_parameters(function, name):
 def names_for(
     devices: int | None = None, microbatches: int | None = None, *, stages: int | None = None
 ) -> list[str]:
-    """Return the names of the schedules that exist for these sizes; `build` says why the others do not.
-
-    Schedules without a flush are left out.
+    """Return the names of the schedules with a flush that exist for these sizes.
 
     Args:
-        devices, microbatches, stages: as for `build`.
+        devices, microbatches, stages: as for `build`, which says why others do not.
 
     >>> everything = names_having(flush=True)
     >>> sorted(set(everything) - set(names_for(4, 7)))

@@ -31,9 +31,9 @@ def simulate(
     all_reduce: str = OWNERS, ports: Port | Sequence[Port] = (), *, devices: int | None = None,
     microbatches: int | None = None, as_far_as_it_goes: bool = False,
 ) -> Trace:
-    """Return the `Trace` of `schedule`: when each action starts and ends, and why a device waits.
+    """Return the `Trace` of `schedule`: when actions start and end, why devices wait.
 
-    It is the run of the programs that a pipeline runs, without their functions.
+    It runs the programs of a pipeline, without their functions.
 
     Args:
         schedule: a `Schedule`, or its name, text, file or function, as for `build`.
@@ -41,7 +41,7 @@ def simulate(
         link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
         footprints: the bytes of a micro-batch on each stage, by `footprints` or
             `measure`, or a list of these, one for each micro-batch, where their sizes
-            differ. With them, the trace has the bytes that each device will hold, and
+            differ. The trace then has the bytes that each device will hold, and
             messages have their size.
         all_reduce: as for `Sums`.
         ports: as for `Parallel`.
@@ -56,8 +56,6 @@ def simulate(
 
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
-    33
-    >>> simulate("gpipe", devices=4, microbatches=8).makespan
     33
     """
     checked_costs(costs)

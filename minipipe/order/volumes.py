@@ -123,7 +123,7 @@ def _traced(schedule, costs, link, shards, shared, gradients, activations=(), pa
     work = perform_without_numbers(costs, schedule.n_stages)
 
     def keep(device, action, sign):
-        """Count what an action keeps, before it (sign = 1), or frees, after it (-1)."""
+        """Count what `device` keeps before an action, or frees after it (sign -1)."""
         for part in action.parts if activations else ():
             if part.alive * sign > 0:
                 held[device]["activations"] += sign * activations[part.stage]
@@ -160,7 +160,7 @@ def names_in_split(copies: int, devices: int, shards: int) -> list[str]:
     """Return the names of the rows of a picture; [] where only one size is above 1.
 
     Args:
-        copies, devices, shards: the sizes: replicas (d), devices of one (p), shards (t).
+        copies, devices, shards: the sizes: replicas (d), devices (p), shards (t).
 
     >>> names_in_split(1, 2, 2)
     ['device 0: p0 t0', 'device 1: p0 t1', 'device 2: p1 t0', 'device 3: p1 t1']

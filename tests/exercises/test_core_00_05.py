@@ -399,7 +399,7 @@ DO_NOT_RUN = {
     "F0 F1 F2 B1 B2\nF0 B0 F1 B1 F2 B2":
         "It cannot run: device 0 never does B0.\n",
     "F0 F1 F2 B0 B1 B2\nF0 B1 F1 B0 F2 B2": "It cannot run: device 1: B1 comes before its forward F1.",
-    "F0 F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "It cannot run: device 0 does F0 2 times: once is enough.",
+    "F0 F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2": "It cannot run: device 0: F0 is done already: once is enough.",
     "F0 F1 B0 B1\nF0 B0 F1 B1": "Your micro-batches are 0, 1; asked were 3, counted from 0.",
     "F0 F1 B0 B1 F2 B2": "Devices (lines) in your schedule: 1",
     "F0 I0 W0\nF0 I0 W0": "'I0' is not an action here: write F or B",

@@ -42,13 +42,13 @@ def duplicated_action_passes(monkeypatch):
 
 def check_duplicated_action_passes():
     faults = mp.Schedule.from_text(["F0 F0 B0", "F0 B0"]).faults()
-    assert faults == ["device 0 does 0F0 2 times (duplicated): once is enough"]
+    assert faults == ["device 0: 0F0 is done already (duplicated): once is enough"]
 
 
 def deadlock_passes(monkeypatch):
     """Each device's order is checked by itself, never how the devices wait for each other."""
     def of_each_device(checked, *limits):
-        return list(map(str, [*faults._wrong_count(checked), *faults._wrong_order(checked)]))
+        return [fault for fault in faults.faults(checked, *limits) if not fault.startswith("deadlock")]
 
     monkeypatch.setattr(schedule, "faults", of_each_device)
 

@@ -96,7 +96,7 @@ AFTER = "put it after the stage's last backward"
     (["F0 I0 A0 W0"], {}, ["device 0: 0A0 comes before the gradient of micro-batch 0 is complete"]),
     (["F0 U0 B0"], {}, ["device 0: 0U0 comes before the gradient of micro-batch 0 is complete"]),
     (["F0 B0 U0 A0"], {}, ["device 0: 0A0 comes after 0U0, which needs it"]),
-    (["F0 B0 A0 A0"], {}, ["device 0 does 0A0 2 times (duplicated): once is enough"]),
+    (["F0 B0 A0 A0"], {}, ["device 0: 0A0 is done already (duplicated): once is enough"]),
     (["F0 F1 B0 A0 B1"], {}, [
         f"device 0: 0A0 comes before 0B1, whose gradient it leaves out: {AFTER}"]),
     (["F0 F1 B0 B1 A0"], {}, [
