@@ -80,11 +80,7 @@ MEETING = frozenset(kind for kind, rule in RULES.items() if rule.meets)
 
 
 def adding(bits: int, kinds: Iterable[str] = RULES) -> list[str]:
-    """Return the kinds among `kinds` that add any of `bits`.
-
-    >>> adding(WEIGHT), adding(INPUT, "FIW")
-    (['B', 'W'], ['I'])
-    """
+    """Return the kinds among `kinds` that add any of `bits`."""
     return [kind for kind in kinds if RULES[kind].adds & bits]
 
 
@@ -108,16 +104,6 @@ def before(
     own = [(other, stage, microbatch) for other in adding(rule.needs, kinds)]
     senders = [other for other in kinds if rule.way and RULES[other].message == rule.message]
     return own + [(other, stage - rule.way, microbatch) for other in senders]
-
-
-def join_with_or(words: Iterable[str]) -> str:
-    """Return `words` as a list in a sentence.
-
-    >>> join_with_or("FBU")
-    'F, B or U'
-    """
-    *first, last = words
-    return f"{', '.join(first)} or {last}"
 
 
 # The actions, and how they are written.
@@ -251,7 +237,7 @@ def _parse_part(part, word, device):
     if not match or match[2].upper() not in RULES:
         raise ScheduleError(
             f"device {device}: {shown(word)} is not an action: "
-            f"write {join_with_or(kind + '0' for kind in RULES)}, 2F0 for stage 2, or 0F5&3B2 for an overlap"
+            f"write {', '.join(kind + '0' for kind in RULES)}, 2F0 for stage 2, or 0F5&3B2 for an overlap"
         )
     stage, kind, microbatch = match.groups()
     return Action(kind.upper(), int(stage) if stage else device, int(microbatch))

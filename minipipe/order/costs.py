@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 # Fractions of a device's share of the network, exact where possible.
 
 def divide_exactly(whole: Any, n: int) -> Any:
-    """Return `whole` / n: exactly, for whole numbers and fractions.
-
-    >>> divide_exactly(6, 3), divide_exactly(1, 3), divide_exactly(Fraction(6), 3), divide_exactly(1.5, 3)
-    (2, Fraction(1, 3), Fraction(2, 1), 0.5)
-    """
+    """Return `whole` / n: exactly, for whole numbers and fractions."""
     if not isinstance(whole, Integral):
         return whole / n
     return int(whole) // n if whole % n == 0 else Fraction(int(whole), n)
@@ -41,11 +37,7 @@ def adds_up_in_floats(number: Any) -> bool:
 
 
 def as_float(number: Any) -> Any:
-    """Return a `Fraction` as the equal float if `adds_up_in_floats`, else `number`.
-
-    >>> as_float(Fraction(51, 2)), as_float(Fraction(1, 3)), as_float(4)
-    (25.5, Fraction(1, 3), 4)
-    """
+    """Return a `Fraction` as the equal float if `adds_up_in_floats`, else `number`."""
     return float(number) if isinstance(number, Fraction) and adds_up_in_floats(number) else number
 
 
@@ -74,11 +66,7 @@ def check_number_of_actions(n: int) -> None:
 def one_for_each(name: str, value: Any, what: str, n: int, of: str) -> list:
     """Return `value`, one number for all or one for each, as a list of `n`.
 
-    Args:
-        name, what, of: for the error: the argument, its numbers, and what each is for.
-
-    >>> one_for_each("F", 2, "costs", 3, "stage")
-    [2, 2, 2]
+    The error has the argument's `name`, `what` its numbers are, and what each is `of`.
     """
     items = items_of(value)
     values = [value] * n if items is None else items
@@ -92,15 +80,10 @@ def limits_of(
 ) -> list[int]:
     """Return the pairs (stage, micro-batch) whose activations each device can keep.
 
-    Args:
-        most_alive: the micro-batches that it can keep: one number for all devices, a
-            number for each, or None for no limit. The backward of a micro-batch begins
-            after the last of its forwards, so less than 1 is a `ValueError`.
-        stages_on: how many stages each device has.
-        microbatches: M, the number of all micro-batches.
-
-    >>> limits_of(2.5, [1, 2], microbatches=8)
-    [2, 5]
+    A device with n of `stages_on` can keep n times `most_alive`: one number for all
+    devices, a number for each, or None for no limit, which is all `microbatches`. The
+    backward of a micro-batch begins after the last of its forwards, so less than 1 is a
+    `ValueError`.
     """
     if most_alive is None:
         return [n_stages * microbatches for n_stages in stages_on]
@@ -266,9 +249,6 @@ class Costs:
         Args:
             placement: for each stage, its device; None in an order with faults.
             stages_on: for each device, how many stages share it.
-
-        >>> Costs(F=[2, 6], B=2, by="device").by_stage([0, 1, 1, 0], [2, 2]).F
-        [1, 3, 3, 1]
         """
         if self.by == "stage":
             return self

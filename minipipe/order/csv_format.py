@@ -32,11 +32,10 @@ EXPECTED = (
     "write 2F0, 2B0, 2I0 or 2W0 for stage 2 and micro-batch 0, (0F1;3B0)OVERLAP_F_B for two at once, nothing "
     "for a bubble"
 )
-FOREIGN = {  # kind that PyTorch lacks -> what a schedule with it does, and the remedy
-    "R": "recomputes ({}): export it without, and recompute in PyTorch's stages, by torch.utils.checkpoint",
-    "U": "updates weights on the way ({}): PyTorch's schedules are synchronous, so export one of those",
+FOREIGN = {  # kind that PyTorch lacks -> (what a schedule with it does, the remedy)
+    "R": ("recomputes", "export it without, and recompute in PyTorch, with torch.utils.checkpoint"),
+    "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
 }
-MOST_CHARACTERS = 16_000_000  # in a file: its table takes up to 2.5 GB of memory
 ACTION = re.compile(r"\d{1,9}[FBIW]\d{1,9}", re.ASCII)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
@@ -52,7 +51,11 @@ def table_text(schedule: Schedule) -> str:
     foreign = "R" if "R" in schedule.kinds else "U"
     if foreign != "U" or schedule.asynchronous:
         first = next(part for _, part, _ in schedule.walk() if part.kind == foreign)
-        raise ScheduleError(f"the schedule {schedule.name!r} {FOREIGN[foreign].format(first)}")
+        what, remedy = FOREIGN[foreign]
+        raise ScheduleError(
+            f"the schedule {schedule.name!r} {what} ({first}), for which PyTorch's table has no cell: "
+            f"{remedy}"
+        )
     if schedule.n_copies > 1:
         warnings.warn(
             f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch has "
@@ -134,16 +137,11 @@ def read_text(path: str | PathLike) -> str:
         )
     try:
         with path.open(encoding="utf-8-sig") as file:
-            text = file.read(MOST_CHARACTERS + 1)
+            return file.read()
     except UnicodeDecodeError:
         raise ScheduleError(
             f"{path} is not a text file in UTF-8: save it as one, as schedule.to_csv(path) does"
         ) from None
-    if len(text) > MOST_CHARACTERS:
-        raise ScheduleError(
-            f"{path} has more than {MOST_CHARACTERS:,} characters: name the file of a smaller schedule"
-        )
-    return text
 
 
 def parse_table(text: str) -> tuple[tuple[Action | Overlap, ...], ...]:

@@ -9,8 +9,6 @@ from pathlib import Path
 from ..checks import shown, spelled
 from ..registry import Registry
 
-COSTS = "F", "B", "I", "W", "c"
-
 
 @dataclass(frozen=True)
 class ScheduleFacts:
@@ -41,15 +39,6 @@ class ScheduleFacts:
     copies: int = 1
     flush: bool = True
 
-    def __post_init__(self):
-        for name, may_have in (("makespan", COSTS), ("alive", ("device",))):
-            form = getattr(self, name)
-            parameters = ["K", "M"] if form is None else [*signature(form).parameters]
-            if parameters[:2] != ["K", "M"] or not {*parameters[2:]} <= {*may_have}:
-                raise ValueError(
-                    f"{name} takes {', '.join(parameters)}: use K, M, and of the others {', '.join(may_have)}"
-                )
-
     def ticks(
         self, K: int, M: int, F: float = 1, I: float = 1, W: float = 1, c: float = 0
     ) -> float | None:
@@ -66,7 +55,7 @@ class ScheduleFacts:
         """
         if self.makespan is None:
             return None
-        costs = dict(zip(COSTS, (F, I + W, I, W, c if K > 1 else 0), strict=True))
+        costs = {"F": F, "B": I + W, "I": I, "W": W, "c": c if K > 1 else 0}
         needed = [*signature(self.makespan).parameters][2:]  # after K and M
         if costs["c"] and "c" not in needed:
             return None
@@ -133,11 +122,7 @@ def name_of(name: str) -> str:
 
 
 def title_of(name: str) -> str:
-    """Return the title of the schedule `name`, or `name` itself without one.
-
-    >>> title_of("zb-h1"), title_of("mine"), title_of("custom")
-    ('Zero Bubble ZB-H1', 'mine', 'Your order')
-    """
+    """Return the title of the schedule `name`, or `name` itself without one."""
     facts = SCHEDULES.load().facts.get(name)
     if facts is not None and facts.title:
         return facts.title
@@ -145,11 +130,7 @@ def title_of(name: str) -> str:
 
 
 def family_of(name: str) -> str:
-    """Return the family of the schedule `name`: the name of its file.
-
-    >>> family_of("zb-h1")
-    'zero bubble'
-    """
+    """Return the family of the schedule `name`: the name of its file."""
     return SCHEDULES.load()[name].__module__.rpartition(".")[2].replace("_", " ")
 
 
@@ -160,9 +141,5 @@ def _names():
 
 
 def is_name(name: object) -> bool:
-    """Tell whether `name`, which may be anything, is understood by `name_of`.
-
-    >>> is_name("1F1B"), is_name("dapple"), is_name("1f2b"), is_name(7)
-    (True, True, False, False)
-    """
+    """Tell whether `name`, which may be anything, is understood by `name_of`."""
     return isinstance(name, str) and spelled(name, _names()) is not None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .actions import FORWARD, INPUT, RULES, WEIGHT, Action, Fault, Overlap, adding, before, join_with_or
+from .actions import FORWARD, INPUT, RULES, WEIGHT, Action, Fault, Overlap, adding, before
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -75,7 +75,7 @@ def unknown(schedule: "Schedule", part: Action) -> str | None:
     """Return why `part` cannot be in `schedule` at all, or None."""
     kind, stage, i = part
     if kind not in RULES:
-        return f"{part} is of unknown kind {kind!r}: use {join_with_or(RULES)}"
+        return f"{part} is of unknown kind {kind!r}: use {', '.join(RULES)}"
     if not 0 <= stage < schedule.n_stages:
         return f"{part} is unknown: stages are 0..{schedule.n_stages - 1}"
     if not 0 <= i < schedule.n_microbatches:

@@ -321,13 +321,9 @@ def programs_of_schedule(
 ) -> list[dict[str, Program]]:
     """Return a `Cluster`'s programs: those of each line of the schedule.
 
-    Args:
-        wires: as for `program`.
-        perform_on: `perform_on(device)` is the `perform` of a device on the cluster.
-        stages, sum_tied: as for `Closing`; left out in a run without numbers.
-        all_reduce: the algorithm by which replicas of a stage sum their gradients.
-        n_done: for each device, how many of its actions it does before it stops; left
-            out, it does all.
+    `perform_on(device)` is the `perform` of a device on the cluster. `wires` are as for
+    `program`, `stages`, `sum_tied` and the algorithm `all_reduce` as for `Closing`.
+    Each device stops after `n_done` of its actions; left out, it does all.
     """
     programs, schedule = [], wires.schedule
     for device, order in enumerate(schedule.devices):
@@ -351,15 +347,12 @@ def cluster_of(
     holdings: Sequence[Callable[[], dict]] | None = None, memory_limit: float | None = None,
     ports: Port | Sequence[Port] = (), shares: Sequence[int] | None = None, samples: Any = None,
 ) -> Cluster:
-    """Return a cluster that runs the programs of a schedule.
+    """Return a cluster that runs the `programs` of a `schedule`, with its title.
 
-    Args:
-        programs: the result of `programs_of_schedule`.
-        schedule: the `Schedule`, with its title and stages.
-        costs, link: the ticks of its actions, and of its messages.
-        holdings, memory_limit, ports: as for `Cluster`.
-        shares: for each device, how many stages share it; left out, as in the schedule.
-        samples: the mean samples of a micro-batch; None in a run without data.
+    `costs` and `link` are the ticks of actions and messages; `holdings`, `memory_limit`
+    and `ports` are as for `Cluster`. For each device, `shares` says how many stages
+    share it, if not as in the schedule; `samples` is the mean size of a micro-batch, if
+    known.
     """
     links, ports = links_between(link, len(programs)), checked_ports(ports, len(programs))
     times = {time for one in links.values() for time in (one.latency, one.bandwidth)}

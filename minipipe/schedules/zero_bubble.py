@@ -13,11 +13,7 @@ PAPER = "Qi et al. 2023, arXiv 2401.10241"
 
 
 def halved(order: list[Action], delay: int) -> list[Action]:
-    """Return `order` with an I for each B, and the W of `delay` backwards before.
-
-    >>> print(*halved(in_turn(*forwards_and_backwards(0, 3), warm_up=1), delay=1))
-    0F0 0F1 0I0 0F2 0I1 0W0 0I2 0W1 0W2
-    """
+    """Return `order` with an I for each B, and the W of `delay` backwards before."""
     actions, waiting = [], []
     for action in order:
         if action.kind == "F":

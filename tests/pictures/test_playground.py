@@ -21,7 +21,7 @@ import minipipe as mp
 import minipipe.site
 from minipipe.cluster import Exchange, Link, Span
 from minipipe.order import in_copies, peak_microbatches, simulate, with_all_reduce, with_zero
-from minipipe.order.volumes import names_in_split
+from minipipe.order.simulate import names_in_split
 from minipipe.plots.boxes import rows_of, spans_and_exchanges
 from minipipe.schedules import SCHEDULES, build
 from minipipe.site.live import lab

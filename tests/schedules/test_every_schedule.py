@@ -275,15 +275,6 @@ def test_a_schedule_of_a_notebook_works_by_its_name(monkeypatch):
     assert FACTS["gpipe"].ticks(2, 4) == 15 and SCHEDULES.facts["mine"].ticks(2, 4) is None
 
 
-def test_a_closed_form_of_unknown_costs_is_refused_at_once():
-    with pytest.raises(ValueError) as refused:
-        SCHEDULES("mine", makespan=lambda K, M, F, R: M, alive=None, source="no known paper")
-    assert str(refused.value) == "makespan takes K, M, F, R: use K, M, and of the others F, B, I, W, c"
-    with pytest.raises(ValueError) as refused:
-        SCHEDULES("mine", makespan=None, alive=lambda K, M, r: M, source="no known paper")
-    assert str(refused.value) == "alive takes K, M, r: use K, M, and of the others device"
-
-
 def test_every_idea_is_its_own():
     ideas = [words_of(name)["idea"] for name in SCHEDULES]
     assert len(set(ideas)) == len(ideas)

@@ -16,7 +16,7 @@ from minipipe import __version__
 from minipipe.cluster import Trace
 from minipipe.order import Costs, Found, Schedule, ScheduleError, best_schedule, greedy_schedule
 from minipipe.order.names import SCHEDULES, family_of, title_of
-from minipipe.order.volumes import simulate_split
+from minipipe.order.simulate import simulate_split
 from minipipe.plots.html import blame_finder, html, picture
 from minipipe.plots.saving import chrome_trace, plain
 from minipipe.plots.sentence import sentence
