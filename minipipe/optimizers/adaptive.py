@@ -1,7 +1,7 @@
-"""Optimizers that adapt the length of a step, for each entry or for each parameter.
+"""Optimizers that adapt the length of a step, per entry or per parameter.
 
-RMSProp, Adam and AdamW divide each gradient by its recent size. LARS and LAMB, for
-large mini-batches, make the norm of a step proportional to that of the parameter.
+RMSProp, Adam and AdamW divide gradients by their recent size. LARS and LAMB, for large
+mini-batches, make the norm of a step proportional to that of the parameter.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,20 @@ from .optimizer import OPTIMIZERS, SGD, Optimizer
 
 
 @OPTIMIZERS(
-    examples=lambda: [RMSProp(0.125, rho=0.5), RMSProp(0.125, rho=0.5, weight_decay=0.25, decoupled=True)],
+    examples=lambda: [RMSProp(0.125, rho=0.5), RMSProp(0.125, rho=0.5, weight_decay=0.25)],
     source="Tieleman and Hinton 2012",
 )
 class RMSProp(Optimizer):
-    """RMSProp: divide each gradient by the root of its recent mean square.
+    """Divide each gradient by the root of its recent mean square.
 
-        v = rho * v + (1 - rho) * g^2            W = W - learning_rate * g / (sqrt(v) + epsilon)
+        v = rho * v + (1 - rho) * g^2
+        W = W - learning_rate * g / (sqrt(v) + epsilon)
 
     Args:
         learning_rate: above 0.
         rho: the weight of the old average v, 0 <= rho < 1.
         epsilon: above 0.
-        weight_decay, decoupled, weights_only: see `Optimizer`.
+        weight_decay, weights_only: see `Optimizer`; the decay is coupled.
 
     Source: Tieleman and Hinton 2012, Neural Networks for Machine Learning, lecture 6.5.
     """
@@ -35,9 +36,9 @@ class RMSProp(Optimizer):
 
     def __init__(
         self, learning_rate: Number = 0.01, rho: Number = 0.99, epsilon: Number = 1e-8,
-        weight_decay: Number = 0, decoupled: bool = False, weights_only: bool = False,
+        weight_decay: Number = 0, weights_only: bool = False,
     ):
-        super().__init__(learning_rate, weight_decay, decoupled, weights_only)
+        super().__init__(learning_rate, weight_decay, False, weights_only)
         self.rho, self.epsilon = real_number("rho", rho, least=0, below=1), _checked_epsilon(epsilon)
 
     def step(self, g: np.ndarray, v: np.ndarray) -> tuple:
@@ -50,7 +51,7 @@ class RMSProp(Optimizer):
     source="arXiv 1412.6980",
 )
 class Adam(Optimizer):
-    """Adam: momentum divided by the root of RMSProp, both averages corrected for their start at 0.
+    """Momentum divided by RMSProp's root, both corrected for their start at 0.
 
         m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
@@ -103,7 +104,7 @@ class AdamW(Adam):
 
         m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
-        W = W - learning_rate * weight_decay * W - learning_rate * m^ / (sqrt(v^) + epsilon)
+        W = W - learning_rate * (m^ / (sqrt(v^) + epsilon) + weight_decay * W)
 
     Args:
         learning_rate, betas, epsilon: as for `Adam`.
@@ -129,23 +130,22 @@ class AdamW(Adam):
 class LARS(SGD):
     """SGD with momentum, in which each parameter has a learning rate of its own.
 
-        local = trust * ||W|| / (||g|| + weight_decay * ||W||)          1 where ||W|| or ||g|| is 0
+        local = trust * ||W|| / (||g|| + weight_decay * ||W||)   1 if a norm is 0
         u = momentum * u + local * (g + weight_decay * W)
         W = W - learning_rate * u
 
     Args:
-        learning_rate: above 0; it multiplies `local`, so it is far larger than that of
-            SGD.
-        momentum, nesterov: as for `SGD`.
+        learning_rate: above 0; it multiplies `local`, so it is far larger than for SGD.
+        momentum: as for `SGD`.
         weight_decay: at least 0.
         trust: above 0; ||step|| / ||W|| for learning_rate = 1, without momentum.
         weights_only: whether biases, and the scale and shift of a normalisation, are
-            updated as by `SGD`, with local = 1 and without decay.
+            updated as in `SGD`, with local = 1 and without decay.
 
     Without decay, a step does not depend on the size of g. In the paper, v contains
     learning_rate * local; that is the same, given the correction of v in `SGD` when the
     rate changes. Code with W = W - learning_rate * local * u, and u without `local`, is
-    another algorithm: it scales old gradients by the current `local`.
+    another algorithm: the current `local` scales old gradients.
 
     Source: You, Gitman, Ginsburg 2017, arXiv 1708.03888, algorithm 1.
 
@@ -159,10 +159,10 @@ class LARS(SGD):
     needs_whole_parameters = True
 
     def __init__(
-        self, learning_rate: Number, momentum: Number = 0.9, nesterov: bool = False,
-        weight_decay: Number = 0, trust: Number = 0.001, weights_only: bool = True,
+        self, learning_rate: Number, momentum: Number = 0.9, weight_decay: Number = 0,
+        trust: Number = 0.001, weights_only: bool = True,
     ):
-        super().__init__(learning_rate, momentum, nesterov, False, weight_decay, False, weights_only)
+        super().__init__(learning_rate, momentum, weight_decay=weight_decay, weights_only=weights_only)
         self.trust = real_number("trust", trust, above=0)
 
     def before_step(self, W: np.ndarray, g: np.ndarray) -> np.ndarray:
@@ -178,25 +178,23 @@ class LARS(SGD):
     source="arXiv 1904.00962",
 )
 class LAMB(Adam):
-    """Adam, in which the norm of each parameter's step is proportional to that of the parameter.
+    """Adam, in which the norm of a step is proportional to that of the parameter.
 
         m = beta1 * m + (1 - beta1) * g          m^ = m / (1 - beta1^t)
         v = beta2 * v + (1 - beta2) * g^2        v^ = v / (1 - beta2^t)
         r = m^ / (sqrt(v^) + epsilon) + weight_decay * W
-        W = W - learning_rate * ||W|| / ||r|| * r                       with ratio 1 if ||W|| or ||r|| is 0
+        W = W - learning_rate * ||W|| / ||r|| * r      with ratio 1 if a norm is 0
 
     Args:
         learning_rate: above 0; it is ||step|| / ||W||.
         betas, epsilon: as for `Adam`.
         weight_decay: at least 0.
         weights_only: whether biases, and the scale and shift of a normalisation, are
-            updated as by `Adam`, with the ratio 1 and without decay.
+            updated as in `Adam`, with the ratio 1 and without decay.
 
     Without decay and epsilon, the correction of m and v does not matter, since r is
-    divided by its norm. Many implementations leave the correction out.
-
-    Source: You et al. 2019, arXiv 1904.00962, algorithm 2, without bounds for ||W||
-    (its phi).
+    divided by its norm. Many implementations leave the correction out. Source: You et
+    al. 2019, arXiv 1904.00962, algorithm 2, without bounds for ||W|| (its phi).
 
     >>> from minipipe.layers import Linear
     >>> layer = Linear(4, 1, W=[[3.0, 4.0, 0.0, 0.0]], b=[[0.0]])
