@@ -1,4 +1,4 @@
-"""Real data that ship with the package: handwritten digits, and a book. Nothing is downloaded.
+"""Real data that ship with the package: handwritten digits, and a book.
 
 A text becomes whole numbers, one for each character, for models that predict the next
 character. `bigram_cross_entropy` is the cost that such a model has to beat.
@@ -17,18 +17,18 @@ __all__ = ["Dataset", "Text", "alice", "bigram_cross_entropy", "characters", "di
 
 
 class Dataset(NamedTuple):
-    """Two pairs `(X, Y)`, to train on and to test: samples are the last axis, Y is one-hot."""
+    """Two pairs `(X, Y)`, to train on and to test; Y is one-hot."""
 
     train: tuple[np.ndarray, np.ndarray]
     test: tuple[np.ndarray, np.ndarray]
 
 
 def digits(dtype: DTypeLike = "float64") -> Dataset:
-    """Return the UCI handwritten digits: 1,797 images of 8 x 8 pixels, as a `Dataset` of 1,437 and 360.
+    """Return the UCI handwritten digits, 1,437 to train on and 360 to test.
 
-    X is (64, m), the pixels of an image row by row, from 0 (paper) to 1 (ink) in steps
-    of 1/16; Y is (10, m), one-hot. The split is fixed and stratified: each digit has
-    the same share in both parts, as nearly as whole numbers allow.
+    X is (64, m), the 8 x 8 pixels of an image row by row, from 0 (paper) to 1 (ink) in
+    steps of 1/16; Y is (10, m), one-hot. The split is fixed: each digit has the same
+    share in both parts, as nearly as whole numbers allow.
 
     Args:
         dtype: the dtype of X and Y, one of floats; the values are exact in each.
@@ -50,7 +50,7 @@ def digits(dtype: DTypeLike = "float64") -> Dataset:
 
 
 class Text(NamedTuple):
-    """A text, the alphabet that it is written in, and its characters as positions in that alphabet.
+    """A text, its alphabet, and its characters as positions in that alphabet.
 
     Args:
         text: N characters.
@@ -65,9 +65,9 @@ class Text(NamedTuple):
     ids: np.ndarray
 
     def encode(self, text: str) -> np.ndarray:
-        """Return the ids (len(text),) of another `text` in this alphabet, such as a prompt.
+        """Return the ids (len(text),) of another `text`, such as a prompt.
 
-        Raises `ValueError` for a character that is not in the alphabet.
+        Each of its characters must be in the alphabet.
 
         >>> characters("banana").encode("nab")
         array([2, 0, 1])
@@ -98,19 +98,17 @@ class Text(NamedTuple):
         return train, test
 
     def windows(self, length: int, stride: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return (X, Y): windows of `length` = T characters, and for each character the next one.
+        """Return (X, Y): windows of T characters, and for each character the next one.
 
-            X[t, k] = ids[k stride + t],     Y[:, t, k] = one-hot of ids[k stride + t + 1]
+            X[t, k] = ids[k stride + t],  Y[:, t, k] = one-hot of ids[k stride + t + 1]
 
         X is (T, m), whole numbers; Y is (V, T, m), one-hot in float32, 4 V T m bytes.
 
         Args:
-            length: T, the characters of a window; T + 1 is at most the text's length.
+            length: T, from 1 to the text's length - 1.
             stride: the characters from the start of a window to that of the next; None:
                 T, so that all characters but at most the last T are in exactly one
                 window.
-
-        Raises `ValueError` for a T or stride below 1, or a T that is too large.
 
         >>> X, Y = characters("banana").windows(length=2)
         >>> X, Y.shape
@@ -130,7 +128,7 @@ class Text(NamedTuple):
 
 
 def characters(text: str) -> Text:
-    """Return a `Text` of the str `text`; its alphabet has its different characters in Unicode order.
+    """Return a `Text` of the str `text`, with its characters in Unicode order.
 
     >>> characters("banana")
     Text(text='banana', alphabet='abn', ids=array([1, 0, 2, 0, 2, 0]))
@@ -145,8 +143,8 @@ def alice() -> Text:
     """Return Lewis Carroll's "Alice's Adventures in Wonderland", 1865, as a `Text`.
 
     It has N = 141,655 characters, V = 65 different ones, and one line for each
-    paragraph, heading and line of verse. It is in the public domain; see ATTRIBUTION.md
-    in this folder.
+    paragraph, heading and line of verse. It is in the public domain; see
+    ATTRIBUTION.md.
 
     >>> book = alice()
     >>> book.text[:30], book.alphabet[:13]
@@ -160,17 +158,18 @@ def alice() -> Text:
 
 
 def bigram_cross_entropy(train_ids: ArrayLike, test_ids: ArrayLike, n: int) -> float:
-    """Return the cost of guesses from the last character alone: the mean of -log P(next | this), in nats.
+    """Return the cost of guessing from the last character alone, in nats.
+
+    It is the mean of -log P(next | this) over all characters of the test but the first:
 
         P(j | i) = (c[i, j] + 1) / (sum_k c[i, k] + n)
 
     c[i, j] is the number of times that j follows i in `train_ids`. The 1 (Laplace's
-    add-one smoothing) makes the cost of pairs that were never seen finite. The mean is
-    over all characters of the test but the first. Equal probabilities cost log n.
+    add-one smoothing) makes the cost of pairs that were never seen finite. Equal
+    probabilities cost log n.
 
     Args:
-        train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each; anything
-            else raises `ValueError`.
+        train_ids, test_ids: (N,) whole numbers in 0..n-1, at least 2 each.
         n: the size of the alphabet.
 
     Source: C. Shannon, "Prediction and entropy of printed English", 1951.

@@ -20,7 +20,7 @@ from .layer import LAYERS, Layer
 
 
 class Elementwise(Layer):
-    """A = g(Z). Because A[i, k] depends on Z[i, k] alone, dZ = dA * g'(Z), entry by entry."""
+    """A = g(Z), so A[i, k] depends on Z[i, k] alone, and dZ = dA * g'(Z)."""
 
     splits: ClassVar[Mapping] = {"units": {}}
 
@@ -28,7 +28,7 @@ class Elementwise(Layer):
         return dA * self.slope(self.cached(dA))
 
     def slope(self, cache: np.ndarray) -> np.ndarray:
-        """Return g'(Z) from `cache`, which is g'(Z) itself, or A if g' can be computed from A."""
+        """Return g'(Z) from `cache`: g'(Z) itself, or A where g' is a function of A."""
         return cache
 
 
@@ -93,12 +93,11 @@ class Tanh(Elementwise):
 
 @LAYERS(examples=lambda: [(LeakyReLU(), (4,))], source="Maas, Hannun, Ng 2013")
 class LeakyReLU(Elementwise):
-    """A = Z where Z > 0, else negative_slope * Z.  dZ = dA or negative_slope * dA, in the same positions.
+    """A = Z where Z > 0, else negative_slope * Z.  dZ = dA, or negative_slope * dA.
 
     Forward and backward multiply by the same D: 1 where Z > 0, negative_slope
-    elsewhere, also at Z = 0. Computed as D = max(1 or 0 as in ReLU, negative_slope),
-    hence 0 <= negative_slope <= 1; anything else raises `ValueError`. Source: Maas,
-    Hannun, Ng 2013, ICML workshop on deep learning.
+    elsewhere, also at Z = 0. `negative_slope` is from 0 to 1. Source: Maas, Hannun, Ng
+    2013, ICML workshop on deep learning.
 
     >>> LeakyReLU(negative_slope=0.5).forward(np.array([[-1.0, 2.0]]))
     array([[-0.5,  2. ]])
@@ -118,9 +117,8 @@ class LeakyReLU(Elementwise):
 class Softplus(Elementwise):
     """A = log(1 + e^Z), a smooth ReLU.  dZ = dA * sigmoid(Z).
 
-    The derivative: A' = e^Z / (1 + e^Z). Computed as max(Z, 0) + log(1 + e^-|Z|), the
-    same number, in which no exponential can overflow. Source: Dugas et al. 2001, NIPS
-    13.
+    The derivative: A' = e^Z / (1 + e^Z). A is computed as max(Z, 0) + log(1 + e^-|Z|),
+    in which no exponential can overflow. Source: Dugas et al. 2001, NIPS 13.
 
     >>> Softplus().forward(np.array([[-1000.0, 1000.0]])) + 0
     array([[   0., 1000.]])
@@ -186,12 +184,13 @@ class GELU(Elementwise):
 
 @LAYERS(examples=lambda: [(Softmax(), (4,))], source="Bridle 1990")
 class Softmax(Layer):
-    """A = e^Z / (sum of e^Z over axis 0): the features of a sample, or channels of a pixel, add up to 1.
+    """A = e^Z / (sum of e^Z over axis 0): each sample's features add up to 1.
 
     Z, A (n, ..., m). The derivative: da_i/dz_j = a_i (1[i = j] - a_j), so for one
     sample
 
-        dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)      dZ = A * (dA - sum(dA * A))
+        dz_j = sum_i da_i a_i (1[i = j] - a_j) = a_j (da_j - sum_i da_i a_i)
+        dZ   = A * (dA - column sums of dA * A)
 
     The maximum of each column is subtracted first; this does not change A, and keeps
     e^Z from overflowing. To learn classes, leave this layer out and use the loss
@@ -219,17 +218,16 @@ class Softmax(Layer):
     source="Srivastava et al. 2014, JMLR 15",
 )
 class Dropout(Layer):
-    """A = A_prev * D / (1 - p)  in training, where each entry of D is 0 with probability p, else 1.
+    """A = A_prev * D / (1 - p) in training; D is 0 with probability p, else 1.
 
     Outside of training, A = A_prev. dA_prev = dZ * D / (1 - p). The division keeps the
     expected value of A at A_prev.
 
     D depends only on (seed, layer, step, sample): the network's seed and the layer's
-    index, which give the `key`, the number of updates so far, and the sample's position
-    in the mini-batch. So a sample has the same mask in any micro-batch, in the full
-    batch, and when its forward is recomputed. A counter-based generator makes that
-    cheap: its n-th number is a function of n and the key, and each sample has its own
-    range of n.
+    index give the `key`; then come the number of updates so far, and the sample's
+    position in the mini-batch. So a sample has the same mask in any micro-batch, in the
+    full batch, and when its forward is recomputed. The generator counts: its n-th
+    number is a function of n and the key, and each sample has its own range of n.
 
     Sources: Srivastava et al. 2014, JMLR 15; Salmon et al. 2011, SC 11, for the
     generator, Philox.
@@ -271,8 +269,7 @@ class Dropout(Layer):
     def _kept(self, shape):
         """Return a boolean array of `shape`, (..., m), True where D is 1.
 
-        Each value of the counter gives eight 32-bit numbers. A sample uses as many
-        values as it needs.
+        Each value of the counter gives eight 32-bit numbers.
         """
         n, m = math.prod(shape[:-1]), shape[-1]
         blocks = -(-n // 8)

@@ -26,7 +26,7 @@ from .normalization import LayerNorm
     (MultiHeadAttention(3, 1, causal=True), (3, 1)),  # one position
 ])
 class MultiHeadAttention(Block):
-    """Multi-head attention: each position takes a weighted mean of values, by how well keys fit its query.
+    """Attention: at each position, a mean of the values whose keys fit its query.
 
     Args:
         d: features of a position, a multiple of n_heads.
@@ -37,14 +37,15 @@ class MultiHeadAttention(Block):
     Q, K and V are divided among the heads. For one head of one sample, with Q, K, V
     (d_h, T):
 
-        S = K^T Q / sqrt(d_h)      S[j, t]: how well key j fits query t                (T, T)
-        P = softmax of S's columns; with causal=True, P[j, t] = 0 for j > t            (T, T)
-        O = V P                    A = W_o O + b_o, with the O of all heads concatenated
+        S = K^T Q / sqrt(d_h)      (T, T): S[j, t] says how well key j fits query t
+        P = softmax of the columns of S; with causal=True, P[j, t] = 0 for j > t
+        O = V P                    A = W_o O + b_o, with the O of all heads, stacked
 
     Backward, with dO = W_o^T dA:
 
-        dV = dO P^T      dP = V^T dO      dS = P * (dP - column sums of dP * P)      (as in `Softmax`)
-        dQ = K dS / sqrt(d_h)             dK = Q dS^T / sqrt(d_h)
+        dV = dO P^T                  dP = V^T dO
+        dS = P * (dP - column sums of dP * P)                         (as in `Softmax`)
+        dQ = K dS / sqrt(d_h)        dK = Q dS^T / sqrt(d_h)
 
     and dA_prev = W_q^T dQ + W_k^T dK + W_v^T dV. Where P is 0, dS is 0: no gradient
     comes from the future. P has T^2 entries for each head of each sample. It is kept
@@ -101,7 +102,7 @@ class MultiHeadAttention(Block):
         return part
 
     def _by_head(self, A):
-        """Return A (d, T, m) as (m, n_heads, d_h, T): one matrix for each sample and head."""
+        """Return A (d, T, m) as (m, n_heads, d_h, T), a matrix for each head."""
         A = A.reshape(self.n_heads, -1, *A.shape[1:])
         return np.ascontiguousarray(A.transpose(3, 0, 1, 2), like=A)
 
@@ -118,7 +119,7 @@ class MultiHeadAttention(Block):
         return self._softmax(finite(self, S, "the product of its keys and queries"))
 
     def _softmax(self, S):
-        """Return P, the softmax of S's columns.
+        """Return P, the softmax of the columns of S.
 
         Entries that the causal mask hides are first set to the smallest of their
         column, so that none of them is the maximum that is subtracted.
@@ -138,7 +139,10 @@ class MultiHeadAttention(Block):
         return shape
 
     def macs(self, shape: Shape) -> int:
-        """Return the multiply-accumulates for `shape`: 4 d^2 per position, 2 d per pair, also if masked."""
+        """Return the multiply-accumulates: 4 d^2 per position, 2 d per pair.
+
+        `shape` is that of A_prev. Pairs that the mask hides count, too.
+        """
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m
 
@@ -147,13 +151,12 @@ SELECTIVE = "selective"  # the mode of recomputation that is done inside of laye
 
 
 def recomputing(layers: Sequence[Layer]) -> list[Layer]:
-    """Return copies of `layers` in which each attention recomputes P from Q and K in its backward.
+    """Return copies of `layers` whose attentions recompute P in their backward.
 
     This saves the most bytes for the least work: P has T^2 entries per head, and costs
-    one product, K^T Q. The other layers, the order of actions and the bits of the
-    gradients stay the same. If backward is in halves, the first half recomputes. A
-    layer of your own takes part if its class says `recomputes = False` and its methods
-    read `self.recomputes`, which is True in the copies.
+    one product, K^T Q. The order of actions and the bits of the gradients stay the
+    same. A layer of your own takes part if its class says `recomputes = False` and its
+    methods read `self.recomputes`, which is True in the copies.
 
     Raises `ValueError` if no layer can recompute. Source: Korthikanti et al. 2022,
     arXiv 2205.05198, section 5.
@@ -179,21 +182,21 @@ def recomputing(layers: Sequence[Layer]) -> list[Layer]:
     source="arXiv 1706.03762",
 )
 class TransformerBlock(Chain):
-    """B = A_prev + attention(LayerNorm(A_prev)),  A = B + W2 GELU(W1 LayerNorm(B) + b1) + b2, all (d, T, m).
+    """Attention and a network of two layers at each position, each with a shortcut.
+
+        B = A_prev + attention(LayerNorm(A_prev))
+        A = B + W2 GELU(W1 LayerNorm(B) + b1) + b2            all (d, T, m)
 
     Args:
         d: features.
         n_heads: heads of the attention.
-        n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden), which act on
-            each position by itself; 4 d if None.
+        n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden); None: 4 d.
         causal: whether a position sees only itself and the positions before it.
-        dropout: the probability with which an entry of what is added to A_prev and to B
-            is 0.
+        dropout: the probability with which an entry of what is added is 0.
 
-    With n_hidden = 4 d it has 12 d^2 + 13 d parameters.
-
-    Sources: Vaswani et al. 2017, arXiv 1706.03762; with the normalisation before
-    instead of after, Xiong et al. 2020, arXiv 2002.04745.
+    With n_hidden = 4 d it has 12 d^2 + 13 d parameters. Sources: Vaswani et al. 2017,
+    arXiv 1706.03762; with the normalisation before instead of after, Xiong et al. 2020,
+    arXiv 2002.04745.
 
     >>> layer = TransformerBlock(8, n_heads=2, causal=True)
     >>> layer.initialize(np.random.default_rng(0))

@@ -22,12 +22,12 @@ from .through import forward_through, in_one_piece, put_aside, weight_gradients
 
 
 class Block(Layer):
-    """A layer made of `layers`. Its W, b, dW and db are tuples with one entry for each of them.
+    """A layer made of `layers`: W, b, dW and db are tuples, with an entry for each.
 
     A subclass writes `output_shape`, `macs` and
 
-        through(A_prev)     A; what the block itself needs for backward goes to `kept`, and is not None
-        derivatives(dZ)     (dA_prev, the gradients with respect to the outputs of all layers)
+        through(A_prev)    -> A; it sets `kept`, not None, to what derivatives needs
+        derivatives(dZ)    -> (dA_prev, gradients with respect to the layers' outputs)
 
     The layers compute the gradients of their parameters themselves: after
     `backward_input`, the cache holds (dZ, cache) of each layer, and nothing else.
@@ -63,8 +63,8 @@ class Block(Layer):
     def cache(self) -> Any:
         """All that backward needs, as a `BlockCache`; None before a forward.
 
-        The layers and this block hold the parts. Between two halves that are made from
-        the `backward` of a subclass, it is their `MadeGradients`.
+        The layers and this block hold the parts. Between the two halves of a subclass
+        that writes a whole `backward`, it is their `MadeGradients`.
         """
         if isinstance(self.halves, MadeGradients):
             return self.halves
@@ -120,8 +120,7 @@ class BlockCache(NamedTuple):
     Args:
         of_layers: the caches of its layers.
         kept: what the block itself needs, until `backward_input`.
-        halves: after `backward_input`, the result of `put_aside` for each layer; None
-            before.
+        halves: the result of `put_aside` for each layer, after `backward_input`.
     """
 
     of_layers: list
@@ -134,7 +133,7 @@ class BlockCache(NamedTuple):
     (Chain(Embedding(7, 4), PositionalEmbedding(4, 5), Linear(4, 3)), (5,)),
 ])
 class Chain(Block):
-    """Layers one after another, as one layer: A = f_n(... f_1(A_prev)). Without layers, A = A_prev.
+    """Layers one after another, as one layer: A = f_n(... f_1(A_prev)), or A_prev.
 
     By the chain rule, the gradient goes back through them from the last to the first.
 
@@ -185,7 +184,7 @@ class Branches(Block):
     """Several chains of layers with the same input A_prev.
 
     A branch is a list of layers; the output of an empty one is A_prev. The cost depends
-    on A_prev through each branch, so dA_prev is the sum over the branches. `kept` holds
+    on A_prev through each branch, so dA_prev is the sum over the branches. `kept` has
     the shapes of their outputs.
     """
 
@@ -257,11 +256,11 @@ class Add(Branches):
     (Residual(Conv2d(2, 2, 3, padding=1), Residual(BatchNorm(2), Tanh())), (2, 3, 4)),
 ])
 class Residual(Add):
-    """A = A_prev + f(A_prev), where f is `layers` one after another, and keeps the shape.
+    """A = A_prev + f(A_prev), where f is `layers` one after another.
 
-    dA_prev = dZ + (dZ back through the layers): the first term reaches A_prev
-    unchanged, however many layers there are. If f changes the shape, use `Add(layers,
-    shortcut)`. Source: He et al. 2015, arXiv 1512.03385.
+    f keeps the shape; if it changes it, use `Add(layers, shortcut)`. dA_prev = dZ + (dZ
+    back through the layers): the first term reaches A_prev unchanged, however many
+    layers there are. Source: He et al. 2015, arXiv 1512.03385.
 
     >>> from .linear import Linear
     >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))

@@ -15,7 +15,7 @@ from .windows import PerAxis, Windows, convolve, convolve_transposed, correlate
 
 
 class Kernel(Layer):
-    """The base of convolution and its transpose: parameters, checks and bias.
+    """The base of convolution and its transpose: arguments, parameters and bias.
 
     Args:
         in_channels, out_channels: channels of A_prev and of Z.
@@ -29,8 +29,8 @@ class Kernel(Layer):
             its own group.
         bias: whether b is added.
 
-    Defaults are PyTorch's. Options out of range, and a kernel that does not fit into
-    A_prev, raise `ValueError`.
+    Defaults are PyTorch's. `ValueError` is raised for options out of range, and for a
+    kernel that does not fit into A_prev.
     """
 
     n_axes: int  # the number of spatial axes
@@ -85,22 +85,23 @@ class Kernel(Layer):
 
 
 class Convolution(Kernel):
-    """Z[o, p, k] = sum_{c, i} W[o, c, i] A_prev[c, p * stride + i * dilation - padding, k] + b[o]
+    """Z[o, p, k] = b[o] + sum_{c, i} W[o, c, i] A_prev[c, q, k]
 
-    A_prev (C, *lengths, m), W (O, C / groups, *kernel_size), b (O, 1, ..., 1), Z (O,
-    *windows, m). The position p and the entry i of the kernel have one index per
-    spatial axis; a position outside A_prev counts as 0.
+    with q = p * stride + i * dilation - padding. A_prev (C, *lengths, m), W (O, C /
+    groups, *kernel_size), b (O, 1, ..., 1), Z (O, *windows, m). The position p and the
+    entry i of the kernel have one index per spatial axis; a position q outside A_prev
+    counts as 0.
 
-    The arguments are those of `Kernel`, with C = in_channels and O = out_channels. There
-    are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on an axis
-    of length n. W is drawn by `he`, with n_prev = C / groups * prod(kernel_size), the
-    inputs of one output.
+    The arguments are those of `Kernel`, with C = in_channels and O = out_channels.
+    There are (n + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 windows on
+    an axis of length n. W is drawn by `he`, with n_prev = C / groups *
+    prod(kernel_size), the inputs of one output.
 
     Unfold A_prev: let column (p, k) of a matrix list all entries that window p of
-    sample k covers, columns[(c, i), (p, k)] = A_prev[c, p * stride + i * dilation -
-    padding, k]. Then this is the Linear layer:
+    sample k covers, columns[(c, i), (p, k)] = A_prev[c, q, k]. Then this is the Linear
+    layer:
 
-        Z = W columns + b      dcolumns = W^T dZ      dW = dZ columns^T      db = row sums of dZ
+        Z = W columns + b     dcolumns = W^T dZ     dW = dZ columns^T     db = row sums
 
     A_prev[c, q, k] occurs in `columns` once for each window that covers position q, so
     dA_prev is the sum of dcolumns over these windows (`fold`). The sums over k run over
@@ -146,10 +147,9 @@ class Convolution(Kernel):
     (Conv1d(1, 2, 3, stride=2, padding=3, dilation=4), (1, 9)),
 ])
 class Conv1d(Convolution):
-    """Convolution over one axis: A_prev (C, L, m), W (O, C / groups, kernel), Z (O, L', m).
+    """Convolution of sequences: A_prev (C, L, m), Z (O, L', m), see `Convolution`.
 
-    Arguments and equations are those of `Convolution`. A kernel of length 5 has
-    8 - 5 + 1 = 4 positions on an axis of length 8:
+    A kernel of length 5 has 8 - 5 + 1 = 4 positions on an axis of length 8:
 
     >>> layer = Conv1d(1, 1, kernel_size=5)
     >>> layer.W, layer.b = np.array([[[1.0, 0.0, 0.0, 0.0, -1.0]]]), np.zeros((1, 1, 1))
@@ -176,9 +176,7 @@ class Conv1d(Convolution):
     (Conv2d(1, 1, 1, stride=3), (1, 7, 5)),  # gaps between windows
 ])
 class Conv2d(Convolution):
-    """Convolution over images: A_prev (C, H, W, m), W (O, C / groups, *kernel_size), Z (O, H', W', m).
-
-    Arguments and equations are those of `Convolution`.
+    """Convolution of images: A_prev (C, H, W, m), Z (O, H', W', m), see `Convolution`.
 
     >>> layer = Conv2d(3, 8, kernel_size=3, padding="same")
     >>> layer.initialize(np.random.default_rng(0))
@@ -194,16 +192,13 @@ class Conv2d(Convolution):
     source="LeCun et al. 1989, Neural Computation 1(4)",
 )
 class Conv3d(Convolution):
-    """Convolution over volumes, with the arguments and equations of `Convolution`.
-
-    A_prev (C, D, H, W, m), W (O, C / groups, *kernel_size), Z (O, D', H', W', m).
-    """
+    """Convolution of volumes, A_prev (C, D, H, W, m), see `Convolution`."""
 
     n_axes = 3
 
 
 class TransposedConvolution(Kernel):
-    """Add a copy of the kernel to Z for each entry of A_prev, `stride` positions after its neighbour's.
+    """Add a copy of the kernel to Z for each entry of A_prev, `stride` positions apart.
 
         Z[o, q, k] = b[o] + sum of W[c, o, i] A_prev[c, p, k]
                      over c and all p, i with p * stride + i * dilation - padding = q
@@ -211,17 +206,17 @@ class TransposedConvolution(Kernel):
     A_prev (C, *lengths, m), W (C, O / groups, *kernel_size), b (O, 1, ..., 1), Z (O,
     *lengths of Z, m).
 
-    The arguments are those of `Kernel`, with C = in_channels and O = out_channels.
-    `stride` is the distance in Z from one kernel to the next; `padding` positions are
-    cut off on both sides of an axis of Z. An axis of length n becomes (n - 1) stride +
-    dilation (kernel_size - 1) + 1 - 2 padding long. W is drawn by `he`; of the C /
-    groups * prod(kernel_size) weights of an output channel, one in prod(stride) acts on
-    each position, so W is multiplied by sqrt(prod(stride)).
+    The arguments are those of `Kernel`, with C = in_channels and O = out_channels;
+    `padding` positions are cut off on both sides of an axis of Z. An axis of length n
+    becomes (n - 1) stride + dilation (kernel_size - 1) + 1 - 2 padding long. W is drawn
+    by `he`; of the C / groups * prod(kernel_size) weights of an output channel, one in
+    prod(stride) acts on each position, so W is multiplied by sqrt(prod(stride)).
 
     It is a convolution's backward_input with the same W. In matrices, with the columns
     of the windows of dZ:
 
-        Z = fold(W^T A_prev) + b      dA_prev = W columns      dW = A_prev columns^T      db = row sums of dZ
+        Z = fold(W^T A_prev) + b                                    db = row sums of dZ
+        dA_prev = W columns          dW = A_prev columns^T
 
     So <convolve(X), Y> = <X, convolve_transposed(Y)> for all X and Y: compared with
     convolution, forward and backward are swapped.
@@ -265,9 +260,7 @@ class TransposedConvolution(Kernel):
     source="arXiv 1603.07285",
 )
 class ConvTranspose1d(TransposedConvolution):
-    """Transposed convolution over one axis: A_prev (C, L, m), W (C, O / groups, kernel), Z (O, L', m).
-
-    Arguments and equations are those of `TransposedConvolution`.
+    """The `TransposedConvolution` of sequences: A_prev (C, L, m), Z (O, L', m).
 
     >>> layer = ConvTranspose1d(1, 1, kernel_size=3, stride=2)
     >>> layer.W, layer.b = np.array([[[1.0, 2.0, 3.0]]]), np.zeros((1, 1, 1))
@@ -283,9 +276,7 @@ class ConvTranspose1d(TransposedConvolution):
     (ConvTranspose2d(2, 2, 1, stride=3, bias=False), (2, 3, 2)),
 ])
 class ConvTranspose2d(TransposedConvolution):
-    """Transposed convolution over images, with the arguments of `TransposedConvolution`.
-
-    A_prev (C, H, W, m), W (C, O / groups, *kernel_size), Z (O, H', W', m).
+    """The `TransposedConvolution` of images: A_prev (C, H, W, m), Z (O, H', W', m).
 
     >>> layer = ConvTranspose2d(8, 3, kernel_size=4, stride=2, padding=1)
     >>> layer.initialize(np.random.default_rng(0))
@@ -301,9 +292,6 @@ class ConvTranspose2d(TransposedConvolution):
     source="arXiv 1603.07285",
 )
 class ConvTranspose3d(TransposedConvolution):
-    """Transposed convolution over volumes, with the arguments of `TransposedConvolution`.
-
-    A_prev (C, D, H, W, m), W (C, O / groups, *kernel_size), Z (O, D', H', W', m).
-    """
+    """The `TransposedConvolution` of volumes, A_prev (C, D, H, W, m)."""
 
     n_axes = 3

@@ -21,19 +21,19 @@ class Embedding(Layer):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each token.
 
     Args:
-        n_tokens: the number of different tokens.
+        n_tokens: the number of different tokens, 0 to n_tokens - 1.
         d: features of a vector.
         tie: a name; layers of a network with the same `tie` share one W, for instance
             this one and Linear(d, n_tokens): Press and Wolf 2016, arXiv 1608.05859.
 
-    A_prev (T, m) or any shape (..., m), whole numbers 0..n_tokens-1; W (n_tokens, d),
-    drawn from N(0, 1/d); A (d, T, m). It is the Linear layer W^T A_prev for one-hot
-    columns A_prev, without the multiplications by 0, hence
+    A_prev (T, m) or any shape (..., m) of whole numbers; W (n_tokens, d), drawn from
+    N(0, 1/d); A (d, T, m). It is the Linear layer W^T A_prev for one-hot columns
+    A_prev, without the multiplications by 0, hence
 
         dW[v, :] = sum of dZ[:, t, k] over all positions (t, k) with token v
 
-    Tokens have no gradient: dA_prev is None. Tokens that are not whole numbers, or out
-    of range, raise `ValueError`. Source: Bengio et al. 2003, JMLR 3.
+    Tokens have no gradient: dA_prev is None. Other tokens raise `ValueError`. Source:
+    Bengio et al. 2003, JMLR 3.
 
     >>> layer = Embedding(3, 2)
     >>> layer.W = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
@@ -72,7 +72,7 @@ class Embedding(Layer):
         return self._by_token(self.cached(dZ), dZ, self.n_tokens), None
 
     def _by_token(self, tokens, dZ, n_tokens):
-        """Return (n_tokens, d): for each token, the sum of the columns of dZ at its positions."""
+        """Return (n_tokens, d): for each token, the sum of dZ at its positions."""
         tokens = tokens.ravel()
         order = np.argsort(tokens, kind="stable")
         tokens, vectors = tokens[order], dZ.reshape(self.d, -1).T[order]
@@ -103,14 +103,11 @@ class Embedding(Layer):
 
 
 class EmbeddingPart(Embedding):
-    """One device's part of an `Embedding`: the vectors of some tokens, and zeros for all others.
+    """A device's part of an `Embedding`: the vectors of some tokens, zeros for others.
 
     Args:
-        whole: the `Embedding`.
+        whole: the `Embedding`; its A is the sum of the A of all devices.
         run: the slice of its tokens.
-
-    The A of all devices add up to that of `whole`, since each token's vector is on one
-    of them.
     """
 
     def __init__(self, whole: Embedding, run: slice):
@@ -134,11 +131,11 @@ class EmbeddingPart(Embedding):
 
 @LAYERS(examples=lambda: [(PositionalEmbedding(3, 7), (3, 5))], source="arXiv 1705.03122")
 class PositionalEmbedding(Layer):
-    """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position, for Transformers.
+    """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position.
 
     A_prev, A (d, T, m) with T <= n_places; W (d, n_places), drawn from N(0, 1/d).
 
-        dA_prev = dZ        dW[:, t] = sum of dZ[:, t, k] over the samples k; 0 for t >= T
+        dA_prev = dZ      dW[:, t] = sum of dZ[:, t, k] over samples k; 0 for t >= T
 
     Sources: Gehring et al. 2017, arXiv 1705.03122; Vaswani et al. 2017, arXiv
     1706.03762, section 3.5.

@@ -1,19 +1,16 @@
 """Layers that exchange arrays with the other devices of a tensor-parallel group.
 
 An array is *whole* if all devices have the same, *split* if each has its own part along
-the axis of units, and *partial* if each has a summand of the whole. Each of these
-layers turns one form into another, and its backward mirrors its forward:
+the axis of units, and *partial* if each has a summand of the whole. Each layer turns
+one form into another, and its backward mirrors its forward:
 
     Copied     whole -> whole       forward: nothing        backward: all-reduce
     Summed     partial -> whole     forward: all-reduce     backward: nothing
-    Gathered   split -> whole       forward: all-gather     backward: the device's own part
+    Gathered   split -> whole       forward: all-gather     backward: its part of dZ
 
 Copied and Summed are the f and g of Megatron-LM. By the chain rule, an A that T devices
 use has dA = the sum of the gradients through each of them, hence the all-reduce. After
-Summed, all devices do the same work, so each has the whole gradient already.
-
-`Bias` is the last step of a layer whose product is summed over devices: b is added
-after the sum.
+Summed, all devices do the same work, so each has the whole gradient.
 
 Source: Shoeybi et al. 2019, arXiv 1909.08053.
 """
@@ -29,14 +26,14 @@ from .layer import Layer, as_dtype_of, finite
 
 
 def join_group(owners: Iterable, group: Group) -> None:
-    """Give `group`, a `Group` of devices, to each of the layers and losses `owners` that exchanges arrays."""
+    """Give the `Group` of devices `group` to those `owners` that exchange arrays."""
     for owner in owners:
         if True in owner.exchanges:
             owner.group = group
 
 
 class Exchanging(Layer):
-    """The base of these layers: they have a group of devices, but no parameters and no cache."""
+    """The base of these layers: a group of devices, no parameters and no cache."""
 
     group: Any = None  # the `Group` of the devices, set by a run
 
@@ -71,7 +68,7 @@ class Summed(Exchanging):
 
 
 class Gathered(Exchanging):
-    """A = all devices' A_prev, concatenated along axis 0. dA_prev = this device's part of dZ."""
+    """A = all devices' A_prev, one above the other. dA_prev = its part of dZ."""
 
     exchanges = True, False
 

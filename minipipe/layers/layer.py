@@ -107,7 +107,7 @@ class MadeGradients(NamedTuple):
 def _whole_of(kind):
     """Return a `backward` that calls the two halves of class `kind`."""
     def backward(self, dZ):
-        """Return (dA_prev, dW, db) from the two halves; the cache stays, for another dZ."""
+        """Return (dA_prev, dW, db); the cache stays, for another dZ."""
         cache = self.cache
         # the halves of `kind`, not of self: a subclass may make its halves from super().backward
         derivatives = kind.backward_input(self, dZ), *kind.backward_weight(self, dZ)
@@ -126,14 +126,14 @@ def _halves_of(kind):
         return found
 
     def backward_input(self, dZ):
-        """Return dA_prev from a whole backward."""
+        """Return dA_prev of dZ from a whole backward."""
         dA_prev, dW, db = derivatives(self, dZ)
         if hasattr(self.backward_weight, "is_made"):  # a written one reads the cache of the forward
             self.cache = MadeGradients(dW, db) if self.has_parameters else None
         return dA_prev
 
     def backward_weight(self, dZ):
-        """Return (dW, db) from the cache, or else from a whole backward."""
+        """Return (dW, db) from the cache, or of dZ from a whole backward."""
         return tuple(self.cache) if isinstance(self.cache, MadeGradients) else derivatives(self, dZ)[1:]
 
     return backward_input, backward_weight
@@ -271,7 +271,7 @@ class Layer(AsCode):
         raise to_be_written(self, "Layer", "forward(self, A_prev)", "A")
 
     def backward(self, dZ: np.ndarray) -> tuple:
-        """Apply the chain rule to A = f(A_prev; W, b): return the gradients of the cost.
+        """Apply the chain rule to A = f(A_prev; W, b); return the cost's gradients.
 
             dA_prev = (dA/dA_prev)^T dZ      dW = (dA/dW)^T dZ      db = (dA/db)^T dZ
 
@@ -360,7 +360,7 @@ class Layer(AsCode):
         return None
 
     def misfit(self, wanted: str, shape: Shape) -> ValueError:
-        """Return the error for an A_prev of `shape`; `wanted` is a shape such as "(3, m)"."""
+        """Return the error for an A_prev of `shape`; `wanted` is a shape, "(3, m)"."""
         return ValueError(f"{self!r} needs A_prev of shape {wanted}, got {shape}: samples are the last axis")
 
     def cached(self, dZ: Tree, shape_of_input: Callable | None = None) -> Any:

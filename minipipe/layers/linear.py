@@ -36,9 +36,9 @@ class Linear(Layer):
     Backward, for dZ (n, m), the gradient of the cost J with respect to Z. One entry is
     Z[i, k] = sum_j W[i, j] A_prev[j, k] + b[i], so by the chain rule
 
-        dA_prev[j, k] = sum_i W[i, j] dZ[i, k]          dA_prev = W^T dZ        (n_prev, m)
-        dW[i, j]      = sum_k dZ[i, k] A_prev[j, k]     dW      = dZ A_prev^T   (n, n_prev)
-        db[i]         = sum_k dZ[i, k]                  db      = row sums      (n, 1)
+        dA_prev[j, k] = sum_i W[i, j] dZ[i, k]        dA_prev = W^T dZ       (n_prev, m)
+        dW[i, j]      = sum_k dZ[i, k] A_prev[j, k]   dW      = dZ A_prev^T  (n, n_prev)
+        db[i]         = sum_k dZ[i, k]                db      = row sums     (n, 1)
 
     The sums over k run over samples. That is why the gradients of micro-batches add up.
 

@@ -1,4 +1,4 @@
-"""Normalisation: the entries of a group get mean 0 and variance 1, then a scale and a shift.
+"""Normalisation: a group of entries gets mean 0 and variance 1, a scale and a shift.
 
 LayerNorm, GroupNorm and BatchNorm differ only in what forms a group.
 """
@@ -29,11 +29,10 @@ class Normalization(Layer):
 
     Backward, within one group: dX = W dZ, dW = row sums of dZ X, db = row sums of dZ.
     An entry x_j of X depends on every entry a_i of the group in A_prev: directly,
-    through the mean and through s:
+    through the mean and through s, with ds/da_i = (a_i - mean) / (N s) = x_i / N. So
 
-        dx_j/da_i = (1[i = j] - 1/N - x_i x_j / N) / s        since ds/da_i = (a_i - mean) / (N s) = x_i / N
-
-        dA_prev = (dX - mean of dX - X * mean of (dX * X)) / s
+        dx_j/da_i = (1[i = j] - 1/N - x_i x_j / N) / s
+        dA_prev   = (dX - mean of dX - X * mean of (dX * X)) / s
 
     dW and db are much smaller than dZ and X, so `backward_input` computes them already.
     """
@@ -82,7 +81,7 @@ class Normalization(Layer):
     groups: Callable[[np.ndarray], tuple]  # A -> (A reshaped, the axes of it that form a group)
 
     def count(self, mean: np.ndarray, var: np.ndarray, n: int) -> None:
-        """Count the statistics of a forward: groups of `n` entries with this `mean` and variance `var`."""
+        """Count groups of `n` entries with this `mean` and variance `var`."""
 
     def epsilon_like(self, var: np.ndarray) -> Any:
         not_zero_in(var.dtype, "epsilon", self.epsilon)
@@ -92,7 +91,7 @@ class Normalization(Layer):
         return X * self.per_row(self.W, X) + self.per_row(self.b, X)
 
     def per_row(self, parameter: np.ndarray, A: np.ndarray) -> np.ndarray:
-        """Return `parameter` (n, 1) in a shape that broadcasts along the rows of A (n, ..., m)."""
+        """Return `parameter` (n, 1) in a shape that broadcasts along the rows of A."""
         return as_dtype_of(A, parameter).reshape(self.n, *(1,) * (A.ndim - 1))
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -105,7 +104,7 @@ class Normalization(Layer):
 
 
 class NormalizationCache(NamedTuple):
-    """The cache of a `Normalization`: X and 1/s until `backward_input`, then (dW, db)."""
+    """X and 1/s until `backward_input`, then (dW, db)."""
 
     X: np.ndarray | None
     inverse: np.ndarray | None
@@ -114,7 +113,7 @@ class NormalizationCache(NamedTuple):
 
 @LAYERS(examples=lambda: [(LayerNorm(5), (5,)), (LayerNorm(5), (5, 3))], source="arXiv 1607.06450")
 class LayerNorm(Normalization):
-    """The `Normalization` in which the n entries of one sample, at one position, form a group.
+    """The `Normalization` in which the n entries of a sample at a position are a group.
 
     A sample's result does not depend on other samples, so full batch and micro-batches
     agree. In a Transformer, each token is normalised by itself. Source: Ba, Kiros,
@@ -137,10 +136,10 @@ class LayerNorm(Normalization):
     (GroupNorm(3, 3), (3, 7)),  # instance normalisation
 ])
 class GroupNorm(Normalization):
-    """The `Normalization` in which n / n_groups channels of a sample, at all positions, form a group.
+    """The `Normalization` in which n / n_groups channels of one sample form a group.
 
-    n_groups must divide n; n_groups = n is instance normalisation. Source: Wu and He
-    2018, arXiv 1803.08494.
+    A group has all positions of its channels. n_groups must divide n; n_groups = n is
+    instance normalisation. Source: Wu and He 2018, arXiv 1803.08494.
 
     >>> layer = GroupNorm(2, 4)
     >>> layer.initialize(np.random.default_rng(0))
@@ -160,7 +159,7 @@ class GroupNorm(Normalization):
 
 @LAYERS(examples=lambda: [(BatchNorm(3), (3,)), (BatchNorm(3), (3, 5, 2))], source="arXiv 1502.03167")
 class BatchNorm(Normalization):
-    """The `Normalization` in which a row, at all positions and samples of the micro-batch, forms a group.
+    """The `Normalization` in which a row, for all samples of a micro-batch, is a group.
 
     A sample's result depends on the other samples. In training, mean and var are taken
     over the micro-batch, not over the full batch, as in GPipe. So a gradient depends on
@@ -226,7 +225,7 @@ class BatchNorm(Normalization):
         return SynchronisedBatchNorm(self)
 
     def commit(self, moments: Moments) -> None:
-        """Update the running mean and variance from `moments`, the `Moments` of a whole mini-batch."""
+        """Update the running mean and variance from `moments` of a whole mini-batch."""
         for name, value in (("running_mean", moments.mean), ("running_var", moments.M2 / (moments.n - 1))):
             running = getattr(self, name)
             share = constant(self.momentum, value)
@@ -235,11 +234,13 @@ class BatchNorm(Normalization):
 
 
 class Moments(NamedTuple):
-    """The number of values, their mean, and M2, the sum of their squared distances from it.
+    """The number of values, their mean, and M2, the sum of squared distances from it.
 
     The sum of two `Moments` describes both sets of values together:
 
-        n = n1 + n2     mean = (n1 mean1 + n2 mean2) / n     M2 = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
+        n    = n1 + n2
+        mean = (n1 mean1 + n2 mean2) / n
+        M2   = M2_1 + M2_2 + (mean1 - mean2)^2 n1 n2 / n
 
     Unlike with a sum of squares, no large number is subtracted from another one.
     Source: Chan, Golub, LeVeque 1979, Stanford report STAN-CS-79-773.
@@ -266,10 +267,9 @@ class SynchronisedBatchNorm(BatchNorm):
         layer: the `BatchNorm`; both objects share its attributes, parameters and
             running statistics included.
 
-    Forward: each replica r sends its `Moments`: n_r entries in a row, their mean_r, and
-    M2_r, the sum of their squared distances from it. All replicas add them up:
+    Forward: each replica r sends its `Moments`, n_r, mean_r and M2_r. Their sum has
 
-        mean = sum_r n_r mean_r / n         var = sum_r (M2_r + n_r (mean_r - mean)^2) / n
+        mean = sum_r n_r mean_r / n       var = sum_r (M2_r + n_r (mean_r - mean)^2) / n
 
     Backward: as for any `Normalization`; the two sums over a row run over all replicas:
 
@@ -290,7 +290,7 @@ class SynchronisedBatchNorm(BatchNorm):
         self.__dict__ = layer.__dict__
 
     def __reduce__(self) -> tuple:
-        """Copy and pickle the layer, so that in the copy both share their attributes again."""
+        """Copy and pickle the layer, whose attributes the new object then shares."""
         return SynchronisedBatchNorm, (self._layer,)
 
     def copy(self, *convert: Callable) -> SynchronisedBatchNorm:

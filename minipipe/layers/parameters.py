@@ -1,4 +1,4 @@
-"""How a network checks and converts W and b: those of its layers, and those assigned later."""
+"""The checks of W and b: those of a network's layers, and those assigned later."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +13,13 @@ from .through import in_one_piece
 
 
 def take_over(layers: Iterable[Layer], copies: Iterable[Layer], dtype: np.dtype | None = None) -> np.dtype:
-    """Turn the W and b of a network's layers into arrays, and return the dtype of the network.
+    """Turn the W and b of a network's layers into arrays, and return its dtype.
 
     Args:
-        layers: the user's layers, a flat list.
+        layers: the user's layers, a flat list; `ValueError` if one layer object with
+            parameters is in two places, since its copies would train apart.
         copies: the network's copies of them, in the same order, which get the arrays.
-        dtype: the floats that the user wants, or None; with fractions it is object all
-            the same.
-
-    Raises:
-        ValueError: for an array that cannot be a parameter, and for one layer object
-            with parameters in two places, since its copies would train apart.
+        dtype: the floats that the user wants, or None; fractions stay fractions.
     """
     met: dict[int, Layer] = {}
     found: list[np.dtype] = []
@@ -43,15 +39,14 @@ def take_over(layers: Iterable[Layer], copies: Iterable[Layer], dtype: np.dtype 
 
 
 class Parameters:
-    """The arrays of a network's layers (W, b, running statistics), and whether the user assigned new ones.
+    """The arrays of a network's layers, and whether the user has assigned new ones.
 
     Args:
-        layers: the network's layers, initialized, a flat list with those inside of
-            others.
+        layers: the network's layers, initialized, a flat list with those inside others.
         network: the network's own list of layers.
         ties: {name: indices in `network` of the layers that share a W}.
         dtype: the dtype of the network.
-        lock: the network's lock. An update holds it, so that another thread sees the
+        lock: the network's lock; an update holds it, so that another thread sees the
             arrays of one step.
     """
 
@@ -71,7 +66,7 @@ class Parameters:
         self.check()
 
     def check(self) -> None:
-        """Convert arrays assigned since the last check; raise `ValueError` if one does not fit."""
+        """Convert arrays assigned since the last check; they must fit."""
         if all(map(operator.is_, self._arrays(), self._known)):
             return
         new, tied = [], set()
@@ -87,14 +82,14 @@ class Parameters:
             self.keep()
 
     def keep(self) -> None:
-        """Accept the arrays that the layers have now without a check: an update has made them."""
+        """Accept the layers' arrays without a check: an update has made them."""
         self._known = self._arrays()
 
     def _arrays(self):
         return [getattr(layer, name) for layer, name, _ in self._places]
 
     def _checked(self, layer, name, shape, array):
-        """Return `array`, assigned to attribute `name` of `layer`, in the form that the network keeps."""
+        """Return `array`, assigned to `layer.name`, as the network keeps it."""
         if name not in ("W", "b"):  # statistics may have any shape, and be whole numbers
             is_of_floats = array is not None and array.dtype.kind == "f"
             return in_one_piece(as_floats(name, array, self._dtype) if is_of_floats else array)

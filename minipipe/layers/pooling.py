@@ -1,12 +1,10 @@
-"""Pooling: one number for each window that slides over an image, in 1, 2 or 3 dimensions.
+"""Pooling: one number for each window that slides over 1, 2 or 3 spatial axes.
 
-A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`: channels, spatial axes,
-samples. On each spatial axis, the first window of length `kernel_size` starts `padding`
-positions before the first entry, and the others follow every `stride` positions. So an
-axis of length n has (n + 2 * padding - kernel_size) // stride + 1 windows. The loops
-run over the offsets in a window, never over windows: for each offset, one strided view
-of A_prev holds the entry at that offset of every window. Padding is not stored: a
-window takes part only at the offsets that lie inside A_prev.
+A_prev is `(C, L, m)`, `(C, H, W, m)` or `(C, D, H, W, m)`. An axis of length n has (n +
+2 * padding - kernel_size) // stride + 1 windows. Loops run over the offsets in a
+window, never over windows: for each offset, a strided view of A_prev holds the entry at
+that offset of every window. Padding is not stored: a window takes part only at the
+offsets that lie inside A_prev.
 """
 
 import math
@@ -21,14 +19,13 @@ from .windows import EVERY, PerAxis, Windows
 
 
 class Pool(Layer):
-    """The base of max and average pooling: the windows, and the walk over the spatial axes.
-
-    Each argument is a whole number, or a tuple of one per spatial axis.
+    """The base of max and average pooling: the windows and their offsets.
 
     Args:
-        kernel_size: length of a window.
-        stride: positions from one window to the next; kernel_size if None, so that
-            windows do not overlap.
+        kernel_size: length of a window; like stride and padding, a whole number, or a
+            tuple of one per spatial axis.
+        stride: positions from one window to the next; None: kernel_size, without
+            overlap.
         padding: at most half of kernel_size, so that no window is empty.
     """
 
@@ -47,7 +44,7 @@ class Pool(Layer):
                 )
 
     def tiles(self, shape: Shape) -> bool:
-        """Tell whether each entry of an A_prev of this `shape` is in exactly one window."""
+        """Tell whether each entry of A_prev, of this `shape`, is in just one window."""
         w = self.windows
         left_over = np.remainder(shape[1:-1], w.stride)
         return w.stride == w.kernel_size and not np.any(w.padding) and not np.any(left_over)
@@ -59,10 +56,11 @@ class Pool(Layer):
         return shape[0], *self.windows.count(shape[1:-1]), shape[-1]
 
     def at_offsets(self, shape: Shape) -> list:
-        """Return [(index into A, index into A_prev)] for the offsets in a window, last axis fastest.
+        """Return [(index into A, index into A_prev)] for the offsets in a window.
 
-        For an A_prev of `shape`, they select two views of equal shape: the windows
-        whose entry at the offset lies inside A_prev, and these entries.
+        The last axis is fastest. For an A_prev of `shape`, they select two views of
+        equal shape: the windows whose entry at the offset lies inside A_prev, and these
+        entries.
         """
         every_window = (*(slice(0, n) for n in self.windows.count(shape[1:-1])), EVERY)
         offsets = np.ndindex(*self.windows.kernel_size)
@@ -82,7 +80,7 @@ class MaxPool(Pool):
     can_overflow = False
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:
-        """Return A; keep the offset of each window's maximum, counted with the last axis fastest."""
+        """Return A of A_prev; keep the offset of each window's maximum."""
         shape = self.output_shape(A_prev.shape)
         positions, first_offsets = self._first_numbers(A_prev.shape)
         A = A_prev.reshape(len(A_prev), -1, shape[-1]).take(positions, axis=1)
@@ -112,7 +110,7 @@ class MaxPool(Pool):
         return dA_prev
 
     def _first_numbers(self, shape):
-        """Return (position in A_prev, offset in the window) of the first entry inside A_prev, per window.
+        """Return (position, offset) of the first entry of each window inside A_prev.
 
         The offset is 0, unless the window begins in the padding.
         """
@@ -127,11 +125,11 @@ class MaxPool(Pool):
 
 
 class AvgPool(Pool):
-    """A = the sum of each window / N, for N positions in a window.  dA_prev: every position gets dA / N.
+    """A = the sum of a window / N, N = prod(kernel_size).  dA_prev: each gets dA / N.
 
-    N = prod(kernel_size). Where windows overlap, their contributions add up. Padding
-    counts as zeros, and its positions count in N, as with PyTorch's
-    count_include_pad=True. Arguments: see `Pool`. Source: LeCun et al. 1998.
+    Where windows overlap, their contributions add up. Padding counts as zeros, and its
+    positions count in N, as with PyTorch's count_include_pad=True. Arguments: see
+    `Pool`. Source: LeCun et al. 1998.
     """
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Layers that only move entries: Flatten, Reshape, Pad. The samples stay on the last axis."""
+"""Layers that only move entries: Flatten, Reshape, Pad."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from .layer import LAYERS, Layer
 
 
 class Rearranged(Layer):
-    """The base of layers that change the shape alone: entries keep their values, and gradients theirs."""
+    """The base of layers that change the shape alone, of entries and gradients."""
 
     can_overflow = False
 
@@ -39,7 +39,7 @@ class Flatten(Rearranged):
 
 @LAYERS(examples=lambda: [(Reshape((7, 2, 5)), (2, 5, 7))], source="no known paper")
 class Reshape(Rearranged):
-    """A (*shape, m) from A_prev (..., m) with as many entries per sample; dA_prev is dZ in the old shape.
+    """A (*shape, m) from A_prev (..., m); dA_prev is dZ in the old shape.
 
     Raises `ValueError` if a sample does not have the number of entries of `shape`.
 
@@ -64,7 +64,7 @@ class Reshape(Rearranged):
 
 @LAYERS(examples=lambda: [(Pad([(0, 1), 2]), (2, 5, 7)), (Pad([(1, 0)]), (3, 1))], source="no known paper")
 class Pad(Layer):
-    """A = A_prev with zeros around its spatial axes, those between channels (first) and samples (last).
+    """A = A_prev with zeros around its spatial axes, between channels and samples.
 
     Args:
         widths: for each spatial axis the number of zeros on both sides, or a pair

@@ -1,4 +1,4 @@
-"""Skip connections between layers of the network's list; a pipeline may cut the layers in between."""
+"""Skip connections by name between layers of a network's list, also across stages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,9 +35,8 @@ class Pair(Layer):
 class Fork(Pair):
     """Pass A_prev on to the next layer, and also to the `Join` of the same name.
 
-    A = (A_prev, A_prev). The first goes to the next layer. The second is kept for the
-    Join, or is sent there as a message if the Join is on another device. Each `name`
-    has one Fork and one Join. Inside one layer, use `Residual` or `Concat`.
+    A = (A_prev, A_prev). The second waits for the Join, or is sent to its device. Each
+    `name` has one Fork and one Join. Inside one layer, use `Residual` or `Concat`.
 
     >>> layer = Fork("detour")
     >>> A, S = layer.forward(np.array([[1.0]]))
@@ -57,14 +56,15 @@ class Fork(Pair):
     source="arXiv 1512.03385",
 )
 class Join(Layer):
-    """Combine A_prev with S, the second output of the `Fork` of the same name: forward((A_prev, S)) -> A.
+    """Combine A_prev with S, the second output of the `Fork` with this name.
 
     Args:
         name: that of the Fork.
-        how: "add" or "concat". Backward, backward_input(dZ) -> (dA_prev, dS):
+        how: "add" or "concat". In forward((A_prev, S)) -> A and backward_input(dZ) ->
+            (dA_prev, dS):
 
-        how="add"      A = A_prev + S, of one shape                      dA_prev = dZ, dS = dZ
-        how="concat"   A = A_prev above S, along axis 0                  dA_prev, dS = the rows of dZ
+        how="add"      A = A_prev + S, of one shape           dA_prev = dZ, dS = dZ
+        how="concat"   A = A_prev above S, along axis 0       dA_prev, dS = rows of dZ
 
     >>> Join("detour").forward((np.array([[1.0]]), np.array([[2.0]])))
     array([[3.]])
@@ -100,7 +100,7 @@ class Join(Layer):
 
 
 def skip_routes(layers: Sequence[Layer]) -> dict[str, tuple[int, int]]:
-    """Return {name: (index of its Fork, index of its Join)} for the skip connections among `layers`.
+    """Return {name: (index of its Fork, index of its Join)} for skips among `layers`.
 
     Raise `ValueError` unless each name has one Fork and, after it, one Join.
     """

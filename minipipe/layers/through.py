@@ -1,8 +1,8 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
-Both are programs, that is generators. They yield an `Exchange` wherever a layer needs
-other devices, and are resumed with its result; without such layers they yield nothing.
-Only here are the inputs and outputs of layers made contiguous (`in_one_piece`).
+Both are programs, that is generators. They yield an `Exchange` where a layer needs
+other devices, and are resumed with its result. Here alone the inputs and outputs of
+layers are made contiguous (`in_one_piece`).
 """
 
 import math
@@ -18,7 +18,7 @@ from .layer import Layer, named, overflow, pairs_of_layers
 
 
 def prepare_forward(layers: Iterable[Layer], training: bool, step: int = 0, first_sample: int = 0) -> None:
-    """Set the attributes by which `layers` know what the next forward is for.
+    """Tell `layers`, a flat list, what the next forward is for.
 
     Args:
         layers: a flat list, as `every_layer` gives.
@@ -31,16 +31,15 @@ def prepare_forward(layers: Iterable[Layer], training: bool, step: int = 0, firs
 
 
 def in_one_piece(A: Tree) -> Tree:
-    """Return `A` itself if its memory layout is that of a new array, else a copy with that layout.
+    """Return `A`, or a copy if its memory layout is not that of a new array.
 
     Args:
-        A: an array, or a tuple or list of arrays, of which a tuple is returned; None
-            stays None.
+        A: an array; None; or a tuple or list of arrays, of which a tuple is returned.
 
-    BLAS may round a product of the same numbers differently if their memory layout
-    differs. Arrays from messages and files have the layout of new ones. So outputs,
-    gradients, parameters and optimizer state get it, too: then the bits do not depend
-    on how a network is cut or copied, or whether it was read from a file.
+    BLAS may round a product of the same numbers differently in another memory layout.
+    Arrays from messages and files have the layout of new ones. If all arrays have it,
+    the bits do not depend on how a network is cut or copied, or whether it comes from a
+    file.
 
     >>> row = np.ones((1, 3))
     >>> in_one_piece(row) is row, row.T.strides, in_one_piece(row.T).strides
@@ -64,7 +63,10 @@ def _strides(shape, itemsize):
 
 
 def handed_on(layer: Layer, A_prev: Tree) -> Tree:
-    """Return the output of `layer` for `A_prev`, contiguous; raise `FloatingPointError` if it overflows."""
+    """Return the output of `layer` for `A_prev`, contiguous.
+
+    Raise `FloatingPointError` if it overflows.
+    """
     A = in_one_piece(layer.forward(A_prev))
     if A is None:
         raise without_return(layer, "forward", "A")
@@ -78,8 +80,7 @@ class Exchange(NamedTuple):
 
     Args:
         layer: that layer or loss.
-        program: a generator of `Send`, `Receive` and `Compute`, which returns the
-            layer's output.
+        program: a generator of `Send`, `Receive` and `Compute`; it returns the output.
         value: the layer's input.
     """
 
@@ -98,8 +99,9 @@ def forward_program(
         A: the input of the first.
         skips: {name: the output of a Fork for its Join}, which Forks fill and Joins
             empty.
-        call: `call(layer, A_prev)` returns A of a layer that needs no other device. A
-            function that calls `layer.output_shape` passes shapes instead of arrays.
+        call: `call(layer, A_prev)` returns A of a layer that needs no other device.
+            With `layer.output_shape` in it, shapes pass through the layers instead of
+            arrays.
     """
     for layer in layers:
         if layer.join is not None:
@@ -116,7 +118,7 @@ def forward_program(
 def backward_program(
     layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool, then: Callable
 ) -> Generator[Exchange, Any, Any]:
-    """Yield each `Exchange`, and return dX of consecutive layers; their caches are None then.
+    """Yield each `Exchange`, and return dX of consecutive layers, without caches then.
 
     Args:
         layers: the layers in order, after a forward.
@@ -153,7 +155,7 @@ def backward_program(
 
 
 def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
-    """Resume a program; return (its next `Exchange`, None), or (None, its result) at its end.
+    """Resume a program; return (its next `Exchange`, None), or (None, its result).
 
     Args:
         program: of `forward_program` or `backward_program`.
@@ -168,7 +170,7 @@ def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
 
 
 def run_alone(program: Generator) -> Any:
-    """Run `program`, of layers on one device; return its result, or raise an error if it needs others."""
+    """Run the `program` of layers on one device; return its result."""
     exchange, result = resumed(program, None)
     if exchange is not None:
         raise RuntimeError(
@@ -179,15 +181,19 @@ def run_alone(program: Generator) -> Any:
 
 
 def forward_through(layers: Sequence[Layer], A: Tree, skips: dict, call: Callable = handed_on) -> Tree:
-    """Return A after `layers` on one device; `skips` and `call` are as for `forward_program`."""
+    """Return A after `layers` on one device; see `forward_program`.
+
+    Args:
+        layers, A, skips, call: those of `forward_program`.
+    """
     return run_alone(forward_program(layers, A, skips, call))
 
 
 def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool = False) -> tuple:
-    """Return (dX, gradients) of consecutive layers on one device; their caches are None then.
+    """Return (dX, gradients) of consecutive layers on one device.
 
     Args:
-        layers, dA, skips, wants_dX: as for `backward_program`.
+        layers, dA, skips, wants_dX: those of `backward_program`.
     """
     # a layer without parameters keeps this: None, or tuples of None
     gradients = pairs_of_layers(layers)
@@ -199,15 +205,15 @@ def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: b
 
 
 def first_with_parameters(layers: Sequence[Layer]) -> int:
-    """Return the index of the first of `layers` with parameters, or their number if none has any."""
+    """Return the index of the first of `layers` with parameters, or their number."""
     return next((index for index, layer in enumerate(layers) if layer.has_parameters), len(layers))
 
 
 def put_aside(layer: Layer, dZ: Tree) -> tuple | None:
-    """Take the cache out of `layer`, between the halves of its backward; return (dZ, cache).
+    """Take the cache out of `layer` after backward_input; return (dZ, cache).
 
-    dZ is None if backward_weight does not read it. Return None for a layer without
-    parameters: it has no second half.
+    dZ is None if backward_weight does not read it. Without parameters, return None:
+    backward_weight has nothing to do.
     """
     cache, layer.cache = layer.cache, None
     if not layer.has_parameters:

@@ -1,4 +1,4 @@
-"""The windows of a kernel that slides over any number of axes, and the matrix products over them."""
+"""Windows of a kernel that slides over any number of axes, and products over them."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -22,16 +22,16 @@ EVERY = slice(None)
 
 @dataclass(frozen=True)
 class Windows:
-    """Window p covers the positions p * stride + i * dilation - padding, for i = 0 .. kernel_size - 1.
+    """Windows of a kernel: window p covers p * stride + i * dilation - padding.
 
     Args:
         kernel_size: entries of a window, one number per spatial axis.
         stride: positions from one window to the next, one number per spatial axis.
         padding: zeros around the array, a pair (before, after) per spatial axis.
-        dilation: positions from one entry of a window to the next, one number per
-            spatial axis.
+        dilation: positions from one entry to the next, one number per spatial axis.
 
-    A position outside the array counts as 0; no padded copy of the array is made.
+    i counts the entries of a window, 0 to kernel_size - 1. A position outside the array
+    counts as 0; no padded copy of the array is made.
     """
 
     kernel_size: tuple
@@ -43,17 +43,14 @@ class Windows:
     def of(
         cls, n_axes: int, kernel_size: PerAxis, stride: PerAxis, padding: PerAxis | str, dilation: PerAxis
     ) -> Windows:
-        """Return the windows for a user's arguments: each a whole number, or a tuple of one per axis.
+        """Return the windows for a user's arguments, or raise `ValueError`.
 
         Args:
             n_axes: the number of spatial axes.
-            kernel_size: at least 1.
-            stride: at least 1.
-            padding: zeros on both sides, at least 0, or "same", which keeps the length
-                at stride 1.
-            dilation: at least 1.
-
-        Raises `ValueError` for anything else.
+            kernel_size, stride, dilation: a whole number from 1, or a tuple of one per
+                axis.
+            padding: zeros on both sides, from 0, or "same": keep the length at stride
+                1.
         """
         kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
         stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
@@ -76,11 +73,11 @@ class Windows:
 
     @property
     def span(self) -> tuple[int, ...]:
-        """Positions that a window spans on each axis: dilation * (kernel_size - 1) + 1."""
+        """Positions that a window spans: dilation * (kernel_size - 1) + 1."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self) -> Windows:
-        """Return the windows that collect, for each position, the windows that cover it; for stride 1.
+        """Return the windows of a position: those that cover it, for stride 1.
 
         Position q is entry i of window q + padding - i * dilation, so i runs backwards.
         """
@@ -89,10 +86,9 @@ class Windows:
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
     def count(self, lengths: Shape) -> Shape:
-        """Return the number of windows on axes of these `lengths`: (n + padding - span) // stride + 1.
+        """Return the number of windows on each axis, whose `lengths` are n.
 
-        >>> Windows.of(1, kernel_size=5, stride=1, padding=0, dilation=1).count((8,))
-        (4,)
+        It is (n + padding - span) // stride + 1.
         """
         for n, pad, span in zip(lengths, self.padding, self.span):
             if n + sum(pad) < span:
@@ -109,23 +105,23 @@ class Windows:
         return Windows(self.kernel_size[1:], self.stride[1:], self.padding[1:], self.dilation[1:])
 
     def as_one_row(self) -> Windows:
-        """Return the same windows for an array with an additional first spatial axis of length 1."""
+        """Return the same windows with an axis of length 1 in front."""
         padding = (0, 0), *self.padding
         return Windows((1, *self.kernel_size), (1, *self.stride), padding, (1, *self.dilation))
 
     def unfold(self, A: np.ndarray, box: Box, rows: np.ndarray) -> None:
-        """Copy the entries of A under the windows of `box` to `rows`, unfolded along all axes but the first.
+        """Copy the entries of A under the windows of `box` to `rows`.
 
-            rows[g, y, c, i, p, k] = A[g, c, y0 + y, p * stride + i * dilation - padding, k]
+            rows[g, y, c, i, p, k] = A[g, c, y0 + y, q, k],  q of entry i of window p
+
+        All axes but the first spatial one are unfolded; y0 is the first position on it
+        that the windows cover. i, p and q stand for one index per other spatial axis.
 
         Args:
             A: (groups, C, *lengths, m).
             box: a tuple of slices: windows on each spatial axis, and samples.
             rows: (groups, positions of the first axis, C, *kernel_size[1:], *sizes of
                 the rest of the box); it is overwritten.
-
-        y0 is the first position that the windows cover; i and p stand for one index per
-        axis, without the first axis.
         """
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         rows[:, :inside.start] = 0
@@ -141,7 +137,11 @@ class Windows:
             piece[(EVERY, EVERY, EVERY, *windows)] = A[(EVERY, EVERY, covered, *positions)].swapaxes(1, 2)
 
     def fold(self, rows: np.ndarray, box: Box, A: np.ndarray) -> None:
-        """Add each entry of `rows` to the position of A that `unfold`, with this `box`, copies it from."""
+        """Add each entry of `rows` to the position of A that `unfold` copies from.
+
+        Args:
+            rows, box, A: those of `unfold`.
+        """
         inside, covered = self.rows_inside(A.shape[2], box, rows.shape[1])
         others = self.without_first_axis()
         for i in np.ndindex(*others.kernel_size):
@@ -150,10 +150,12 @@ class Windows:
             A[(EVERY, EVERY, covered, *positions)] += piece.swapaxes(1, 2)
 
     def rows_inside(self, n: int, box: Box, n_rows: int) -> tuple[slice, slice]:
-        """Return (slice of the rows that lie inside the array, slice of their positions there).
+        """Return (slice of the rows inside the array, slice of their positions there).
 
-        n: the length of the first axis. n_rows: the rows that the windows of `box`
-        cover.
+        Args:
+            n: the length of the first axis.
+            box: as for `unfold`.
+            n_rows: the number of rows that the windows of `box` cover.
         """
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
@@ -161,9 +163,9 @@ class Windows:
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i: Sequence[int], lengths: Shape, box: Box) -> tuple:
-        """Return (windows of `box` whose entry i lies inside the array, positions of that entry), as slices.
+        """Return slices: (windows of `box` whose entry i lies inside, its positions).
 
-        `lengths` are those of the array's axes. Windows are numbered from the first of
+        `lengths` are those of the array's axes; windows are numbered from the first of
         `box`.
         """
         windows, positions = [], []
@@ -180,17 +182,17 @@ class Windows:
 
 
 def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> Iterator[tuple[Box, slice]]:
-    """Yield (box, where) in order: boxes of at most about BUFFER_BYTES that cover an array.
+    """Yield (box, where) in order: boxes of about BUFFER_BYTES that cover an array.
 
     Args:
         shape: the shape of the array.
         bytes_of_one: the bytes that one position needs.
-        span, stride: n rows along the first axis need (n - 1) * stride + span rows of
+        span, stride: n rows of the first axis need (n - 1) * stride + span rows of
             memory.
 
-    `box` has a slice per axis; `where` is the slice of its positions, which are
-    consecutive, in the flattened array. A box has some rows of the first axis. If one
-    row is too large, it has a part of a row along the next axis, and so on.
+    `box` has a slice per axis; `where` is the slice of its positions in the flattened
+    array. A box is some rows of the first axis, or, if one row is too large, a part of
+    a row along the next axis, and so on.
 
     >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
     [slice(0, 10, None), slice(10, 20, None)]
@@ -221,9 +223,6 @@ def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, .
         value: a whole number, or a sequence of them.
         n_axes: the number of spatial axes.
         least: the least value allowed; below it, `ValueError` is raised.
-
-    >>> per_axis("stride", 2, n_axes=3, least=1)
-    (2, 2, 2)
     """
     if not isinstance(value, (tuple, list)):
         return (whole_number(name, value, least),) * n_axes
@@ -284,8 +283,8 @@ def convolve_transposed(
         shape: the shape of A, (C, *lengths, m).
 
     dcolumns = W^T dZ, and dA at a position is the sum over all windows that cover it.
-    At stride 1 that is a convolution of dZ with the reversed kernel. It is faster,
-    unless it has to unfold far more numbers than are added here.
+    At stride 1 that is a convolution of dZ with the reversed kernel, which is faster
+    unless it unfolds far more numbers than are added here.
     """
     n_added, n_unfolded = shape[0] * math.prod(dZ.shape[1:]), len(dZ) * math.prod(shape[1:])
     if max(windows.stride) == 1 and n_unfolded < COST_OF_ADDING * n_added:
@@ -309,14 +308,14 @@ def convolve_transposed(
 
 
 def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> np.ndarray:
-    """Return dW = dZ columns^T, with the kernel's axes flattened: the adjoint with respect to W.
+    """Return dW = dZ columns^T, with flat kernels: the adjoint with respect to W.
 
     Args:
         dZ: (O, *windows, m).
         A, windows, groups: as for `convolve`.
 
-    Computed as dW^T = columns dZ^T: the same sums, but BLAS reads the larger matrix
-    without transposing it.
+    It is computed as dW^T = columns dZ^T: the same sums, but BLAS need not transpose
+    the larger matrix.
     """
     if not row_by_row(windows, dZ.shape):
         return correlate(dZ[:, None], A[:, None], windows.as_one_row(), groups)
@@ -331,11 +330,10 @@ def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> n
 
 
 def row_by_row(windows: Windows, shape: Shape) -> bool:
-    """Tell whether each row of `windows`, along the first spatial axis, gets its own matrix product.
+    """Tell whether each row of `windows` gets its own product; `shape` is that of Z.
 
-    Its rows of A must be consecutive, and its columns many; `shape` is that of Z. If
-    not, all windows become one row: an axis of length 1 is put in front, and A is
-    unfolded along all of its axes.
+    Its rows of A must be consecutive, and its columns many. If not, all windows become
+    one row: an axis of length 1 is put in front, and A is unfolded along all its axes.
     """
     return windows.dilation[0] == 1 and (shape[1] == 1 or math.prod(shape[2:]) >= LEAST_COLUMNS)
 
@@ -368,13 +366,12 @@ def columns_by_row(
 def bands_of_rows(
     n_channels: int, windows: Windows, groups: int, shape: Shape, dtype: np.dtype, like: np.ndarray
 ) -> Iterator[tuple]:
-    """Yield (box, slice of the flattened output, buffer for `unfold`) for each band of rows of windows.
+    """Yield (box, slice of the flattened output, buffer for `unfold`) for each band.
 
     Args:
         n_channels: channels of the array that is unfolded.
-        windows, groups, shape: as for `columns_by_row`.
-        dtype: the dtype of the buffer.
-        like: an array of the type that the buffer is to have, see `minipipe.meta`.
+        windows, groups, shape, dtype: as for `columns_by_row`.
+        like: an array whose type the buffer gets, see `minipipe.meta`.
 
     The buffer is the same memory each time.
     """
@@ -390,7 +387,7 @@ def bands_of_rows(
 
 
 def parts_of_a_row(n_columns: int, n_multiplications: int) -> int:
-    """Return into how many equal parts to cut a row's columns, so that each product is small enough.
+    """Return into how many equal parts to cut a row, so that products are small.
 
     Args:
         n_columns: the number of columns of the row.
@@ -406,22 +403,25 @@ def parts_of_a_row(n_columns: int, n_multiplications: int) -> int:
 
 
 def reversed_kernel(W: np.ndarray, groups: int) -> np.ndarray:
-    """Return W as (C, O / groups, *kernel_size): channels swapped, each kernel axis reversed."""
+    """Return W as (C, O / groups, *kernel_size), with each kernel axis reversed.
+
+    `groups` is the number of groups of channels.
+    """
     R = np.flip(W, axis=tuple(range(2, W.ndim)))
     R = R.reshape(groups, -1, *W.shape[1:]).swapaxes(1, 2)
     return R.reshape(-1, *R.shape[2:])
 
 
 def rows_first(W: np.ndarray) -> np.ndarray:
-    """Return W as (O, kernel_size[0], C / groups, ...): the order of the entries in a column."""
+    """Return W as (O, kernel_size[0], C / groups, ...): the order within a column."""
     return W.reshape(*W.shape[:3], -1).swapaxes(1, 2)
 
 
 def by_group(array: np.ndarray, groups: int) -> np.ndarray:
-    """Return a contiguous `array` as (groups, channels of a group, all the rest), a view."""
+    """Return a contiguous `array` as (groups, channels of a group, rest), a view."""
     return array.reshape(groups, len(array) // groups, -1)
 
 
 def by_row(Z_by_group: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return `Z_by_group` as (groups, rows, parts of a row, channels, columns of a part), like `columns`."""
+    """Return `Z_by_group` like `columns`: (groups, rows, parts, channels, columns)."""
     return np.moveaxis(Z_by_group.reshape(*Z_by_group.shape[:2], *columns.shape[1:3], -1), 1, 3)

@@ -1,7 +1,6 @@
 """Cost functions, and the only place where 1/m appears.
 
-Each file of this package registers its losses in `LOSSES`, from which `minipipe` takes
-them.
+Each file registers its losses in `LOSSES`, from which `minipipe` takes them.
 """
 
 from .loss import LOSSES, Loss  # noqa: F401

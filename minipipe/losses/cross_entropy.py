@@ -17,15 +17,14 @@ from .loss import LOSSES, Loss
 
 @LOSSES(examples=lambda: [(SoftmaxCrossEntropy(), "classes")], source="Bridle 1990")
 class SoftmaxCrossEntropy(Loss):
-    """Softmax and cross-entropy in one, from logits Z (n_classes, m) and one-hot (or soft) labels Y.
+    """Softmax and cross-entropy in one, from logits Z (n_classes, m) and labels Y.
 
-        P = e^Z / column sums,   J = -1/m sum_k sum_c Y[c, k] log P[c, k],   dZ = (S P - Y) / m
+        P = e^Z / column sums,  J = -1/m sum_ck Y[c, k] log P[c, k],  dZ = (S P - Y) / m
 
-    S are the sums of Y's columns: 1, up to rounding. If a sum is off by more than
-    0.001, `ValueError` is raised.
-
-    With more axes, as in (n_classes, T, m), a sample's cost is the mean over its
-    positions, and m above is T m.
+    Y is one-hot, or has probabilities. S are the sums of Y's columns: 1, up to
+    rounding; `ValueError` if one is off by more than 0.001. With more axes, as in
+    (n_classes, T, m), a sample's cost is the mean over its positions, and m above is T
+    m.
 
     The derivative: L = s log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds
     up to s, so dL/dz_c = s p_c - y_c. The maximum of each column is subtracted first;
@@ -66,7 +65,7 @@ class SoftmaxCrossEntropy(Loss):
 
 
 class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
-    """`SoftmaxCrossEntropy` of logits whose classes are split over the devices of a group.
+    """`SoftmaxCrossEntropy` of logits whose classes are split over devices.
 
     Args:
         n_classes: the number of classes on all devices together.
@@ -77,9 +76,9 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
         J  = 1/m sum over the columns of (S log s - sum_c y_c (z_c - z_max))
         dZ = (S e^(z - z_max) / s - Y) / m
 
-    with S, the sums of Y's columns. So three numbers per column are exchanged, z_max
-    and the two sums, instead of the logits. Then each device has the dZ of its own
-    classes. Source: Megatron-LM, its cross-entropy over a split vocabulary.
+    So three numbers per column are exchanged, z_max and the two sums, instead of the
+    logits. Then each device has the dZ of its own classes. Source: Megatron-LM, its
+    cross-entropy over a split vocabulary.
     """
 
     exchanges = True, False
@@ -91,7 +90,10 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
     def forward(  # type: ignore[override]  # a program
         self, Z: np.ndarray, Y: np.ndarray, m: int | None = None
     ) -> Generator[Any, Any, Number]:
-        """Compute J as a program; Z has this device's classes, Y all of them, m as for `Loss`."""
+        """Compute J as a program, from this device's classes in Z and all in Y.
+
+        `m` is as for `Loss`.
+        """
         if Y.shape != (self.n_classes, *Z.shape[1:]):
             raise ValueError(self._shape_message((self.n_classes, *Z.shape[1:]), Y.shape, m or Z.shape[-1]))
         run = even_slices(self.n_classes, self.group.size)[self.group.rank]
@@ -115,9 +117,8 @@ class SoftmaxCrossEntropyPart(SoftmaxCrossEntropy):
 def largest_of(group: Group, array: np.ndarray) -> Generator[Any, Any, np.ndarray]:
     """Compute the elementwise maximum of all devices' arrays, as a program.
 
-    Each device of `group` computes the maximum for a part of the entries. `array` has
-    the same shape on all devices. Each sends 2 (N - 1)/N of its bytes, as in a ring
-    all-reduce.
+    Each device of `group` computes it for a part of the entries of `array`, and sends 2
+    (N - 1)/N of its bytes, as in a ring all-reduce.
     """
     runs = even_slices(array.size, group.size)
     parts = yield from all_to_all(group, [array.ravel()[run].copy() for run in runs])
@@ -130,9 +131,9 @@ def largest_of(group: Group, array: np.ndarray) -> Generator[Any, Any, np.ndarra
     source="Rumelhart, Durbin, Golden, Chauvin 1995",
 )
 class BinaryCrossEntropy(Loss):
-    """J = -1/m sum (y log a + (1 - y) log(1 - a)), from probabilities or, better, from logits.
+    """J = -1/m sum (y log a + (1 - y) log(1 - a)), from probabilities A or logits.
 
-    `BinaryCrossEntropy()` follows a `Sigmoid`: A holds probabilities, and
+    `BinaryCrossEntropy()` follows a `Sigmoid`:
 
         dA = 1/m (-y/a + (1 - y)/(1 - a))
 
@@ -140,13 +141,12 @@ class BinaryCrossEntropy(Loss):
     1 where y < 1, the cost is infinite and `forward` raises `ValueError`. In float32, a
     sigmoid rounds to 1 for Z >= 17.
 
-    `BinaryCrossEntropy(from_logits=True)` takes Z instead and contains the sigmoid.
-    Then
+    `BinaryCrossEntropy(from_logits=True)` takes Z instead, and contains the sigmoid:
 
         J = 1/m sum (max(z, 0) - z y + log(1 + e^-|z|)),    dZ = (sigmoid(Z) - Y) / m
 
-    which stays finite for every Z: with a = sigmoid(z), -log a = log(1 + e^-z), and
-    dL/dz = a - y.
+    It is finite for every Z: with a = sigmoid(z), -log a = log(1 + e^-z), and dL/dz = a
+    - y.
 
     >>> Z, Y = np.array([[-1.0, 2.0]]), np.array([[0.0, 1.0]])
     >>> loss = BinaryCrossEntropy(from_logits=True)
@@ -201,7 +201,7 @@ class BinaryCrossEntropy(Loss):
 
 
 def _apply_where(relevant, function, values, factors):
-    """Return factors * function(values) where `relevant`, else 0; function is not computed there."""
+    """Return factors * function(values) where `relevant`, else 0."""
     # 1 in the type of the factors, Rational for Rationals
     safe = np.where(relevant, values, factors * 0 + 1)
     return factors * function(safe)

@@ -1,4 +1,4 @@
-"""The base of all losses, and where 1/m comes from; the squared error is the model of a loss.
+"""The base of all losses, and where 1/m comes from; the squared error is the model.
 
 J = 1/m sum of L(a, y) over the m samples of the *whole* mini-batch. A micro-batch
 passes fewer columns than m but divides by the same m, so J = J_1 + J_2 + ... and dW =
@@ -36,7 +36,7 @@ class Loss(AsCode):
     exchanges: tuple[bool, bool] = False, False  # whether forward, backward are programs, see `Exchange`
 
     def forward(self, A: ArrayLike, Y: ArrayLike, m: int | None = None) -> Number:
-        """Return J = 1/m sum of L(a, y) over these samples, and keep in `cache` what backward needs.
+        """Return J = 1/m sum of L(a, y) over these samples, and fill `cache`.
 
         `A` are the predictions (n, ..., samples), `Y` the labels in the same shape; `m`
         is the number of samples in the whole mini-batch, by default those of A.
@@ -65,7 +65,7 @@ class Loss(AsCode):
         return dA
 
     def cost(self, A: np.ndarray, Y: np.ndarray, m: int) -> Number:
-        """Return J of A and Y, divided by m; keep in `cache` the tuple of arguments of `derivative`."""
+        """Return J of A, Y and m; set `cache` to the arguments of `derivative`."""
         raise to_be_written(self, "Loss", "cost(self, A, Y, m)", "J, and leaves self.cache")
 
     def derivative(self, *cache: Any) -> np.ndarray:
@@ -73,7 +73,7 @@ class Loss(AsCode):
         raise to_be_written(self, "Loss", "derivative(self, *cache)", "dA")
 
     def part(self, n_classes: int) -> Loss | None:
-        """Return this loss for `n_classes` that are split over devices, or None if it has no such form."""
+        """Return this loss for `n_classes` that are split over devices, or None."""
         return None
 
     def check(self, Y: np.ndarray) -> None:
@@ -116,7 +116,7 @@ class MeanSquaredError(Loss):
 
 
 def _as_numbers(name: str, values: Any) -> np.ndarray:
-    """Return `values` as an array of numbers; a `MetaArray`, which has none, stays as it is."""
+    """Return `values` as an array of numbers; a `MetaArray` stays as it is."""
     ndim = 0 if isinstance(values, (type, np.ma.MaskedArray)) else getattr(values, "ndim", 0)
     if not ndim or values.dtype.kind not in "fiubO":
         values = real_numbers(name, values)

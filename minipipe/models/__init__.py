@@ -1,4 +1,4 @@
-"""Well-known networks, each as a plain list of layers, for `Sequential`, `Pipeline` and others."""
+"""Well-known networks as lists of layers, for `Sequential`, `Pipeline` and others."""
 
 from .amoebanet import Cell, First, amoebanet_d
 from ..layers.skips import Pair

@@ -15,12 +15,13 @@ from ..layers.skips import Pair
 # Cells, whose states are sums of two operations on earlier states, and the layers that cells need.
 
 class Cell(Block):
-    """A layer from a pair of arrays to another pair: (A_prev, A_before) -> (A, A_prev).
+    """A layer from a pair to another pair: (A_prev, A_before) -> (A, A_prev).
 
-    A_before is the A_prev of the cell before.
+    A_before is the A_prev of the cell before, so a list of cells is a chain of layers,
+    and a pair is sent from stage to stage as one message.
 
         S_0 = fit_0(A_prev),  S_1 = fit_1(A_before)
-        S_k = f(S_i) + g(S_j)  for k = 2, 3, ..., each with its own operations f and g, and i, j < k
+        S_k = f(S_i) + g(S_j)  for k = 2, 3, ..., with i, j < k and its own f and g
         A   = the states S_k of the indices `concatenated`, concatenated
 
     Args:
@@ -29,9 +30,6 @@ class Cell(Block):
         sums: for S_2, S_3, ... a pair of (operation, index of its input state).
         concatenated: indices of states.
 
-    So a list of cells is a chain like any list of layers, and a pair is sent from stage
-    to stage as one message.
-
     Backward, from (dA, dA_second): each S_k in A gets its rows of dA. From the last
     state to the first, dS_k is complete after all later states have added their
     contributions. It goes back through both operations of S_k, since S_k is their sum:
@@ -39,8 +37,8 @@ class Cell(Block):
         dS_i += dS_k through f          dS_j += dS_k through g
         dA_prev = dA_second + dS_0 through fit_0          dA_before = dS_1 through fit_1
 
-    A gradient of zeros may be None. Source: Zoph, Vasudevan, Shlens, Le
-    2017, arXiv 1707.07012.
+    A gradient of zeros may be None. Source: Zoph, Vasudevan, Shlens, Le 2017, arXiv
+    1707.07012.
     """
 
     def __init__(self, name: str, fits: Sequence[Layer], sums: Sequence, concatenated: Sequence[int]):
@@ -74,7 +72,10 @@ class Cell(Block):
         return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
 
     def _states(self, pair, call, add):
-        """Return all states, arrays or shapes, by `call(layer, S)` for layers and `add(S, S)` for sums."""
+        """Return all states, by `call(layer, S)` for layers and `add(S, S)` for sums.
+
+        A state is an array or a shape.
+        """
         states = [call(fit, part) for fit, part in zip(self.layers[:2], pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
@@ -137,9 +138,9 @@ class First(Layer):
 
 
 class Shift(Layer):
-    """A[c, h, w] = A_prev[c, h + 1, w + 1], with zeros in the last row and column; dA_prev is dZ moved back.
+    """A[c, h, w] = A_prev[c, h + 1, w + 1], 0 in the last row and column.
 
-    A_prev, A (C, H, W, m).
+    A_prev, A (C, H, W, m). dA_prev is dZ moved back.
 
     >>> Shift().forward(np.arange(4.0).reshape(1, 2, 2, 1))[0, :, :, 0]
     array([[3., 0.],
@@ -187,14 +188,14 @@ def amoebanet_d(L: int, D: int, n_classes: int = 1000, input_channels: int = 3) 
         n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
     The output of a normal cell has 4 c channels; that of a reduction cell 3 c, and half
-    of H and W. The input of a cell are the outputs of the two cells before it, a pair,
-    see `Cell`. The loss is `SoftmaxCrossEntropy`. Average pooling includes the zeros
-    around the image.
+    of H and W. The input of a cell are the outputs of the two cells before it, see
+    `Cell`. Average pooling includes the zeros around the image. The loss is
+    `SoftmaxCrossEntropy`.
 
-    (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120; (3, 16) contains
-    each operation, too, and trains on a laptop. Sources: Real, Aggarwal, Huang,
-    Le 2018, arXiv 1802.01548, figure 5 and appendix; Huang et al. 2018, arXiv
-    1811.06965, section 3.
+    (18, 208) has 81,505,540 parameters and (18, 416) has 319,024,120; (3, 16) has each
+    operation, too, and trains on a laptop. Sources: Real, Aggarwal, Huang, Le 2018,
+    arXiv 1802.01548, figure 5 and appendix; Huang et al. 2018, arXiv 1811.06965,
+    section 3.
 
     >>> [str(layer) for layer in amoebanet_d(3, 16)[3:7]]
     ['ReductionCell(8)', 'ReductionCell(16)', 'NormalCell(16)', 'ReductionCell(32)']
@@ -234,7 +235,10 @@ def normal_sums(c: int) -> list[tuple]:
 
 
 def reduction_sums(c: int) -> list[tuple]:
-    """Return the `sums` of a reduction cell with `c` channels; operations on states 0 and 1 have stride 2."""
+    """Return the `sums` of a reduction cell with `c` channels.
+
+    Operations on states 0 and 1 have stride 2.
+    """
     return [
         ((MaxPool2d(2, stride=2), 0), (MaxPool2d(3, stride=2, padding=1), 0)),
         ((Chain(), 2), (bottleneck(c, (3, 3), stride=2), 1)),
@@ -245,7 +249,7 @@ def reduction_sums(c: int) -> list[tuple]:
 
 
 def convolution(n_prev: int, n: int, kernel_size: tuple[int, int] = (1, 1), stride: int = 1) -> Chain:
-    """Return a chain: ReLU, a convolution without bias that keeps H and W at stride 1, BatchNorm.
+    """Return a chain: ReLU, a convolution that keeps H and W at stride 1, BatchNorm.
 
     Args:
         n_prev, n: channels before it and after it.
@@ -257,10 +261,10 @@ def convolution(n_prev: int, n: int, kernel_size: tuple[int, int] = (1, 1), stri
 
 
 def bottleneck(c: int, *kernels: tuple[int, int], stride: int = 1) -> Chain:
-    """Return convolutions of these `kernels` between c / 4 channels, each of this `stride`.
+    """Return convolutions of these `kernels` between c / 4 channels.
 
-    A 1 x 1 convolution before them leads from `c` channels to c / 4, one after them
-    back.
+    The one before them leads from `c` channels to c / 4, the one after them back; both
+    are 1 x 1. `stride` is that of `kernels`.
     """
     n = c // 4
     narrow = (convolution(n, n, kernel_size, stride) for kernel_size in kernels)

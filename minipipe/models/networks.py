@@ -12,7 +12,9 @@ from ..layers import (
 def mlp(
     sizes: Sequence[int], activation: Callable[[], Layer] = ReLU, initialization: Callable = he
 ) -> list[Layer]:
-    """Return a multi-layer perceptron: Linear(sizes[l], sizes[l + 1]) with activations in between.
+    """Return a multi-layer perceptron, from (sizes[0], m) to (sizes[-1], m).
+
+    It has Linear(sizes[l], sizes[l + 1]), with activations in between.
 
     Args:
         sizes: the numbers of units, at least two.
@@ -20,8 +22,7 @@ def mlp(
             `lambda: LeakyReLU(0.2)`, called for each activation.
         initialization: `he` for ReLU and its relatives, `xavier` for Tanh.
 
-    Returns a list of layers from (sizes[0], m) to (sizes[-1], m). Source: Rumelhart,
-    Hinton, Williams 1986.
+    Source: Rumelhart, Hinton, Williams 1986.
 
     >>> mlp([64, 32, 10])
     [Linear(64, 32), ReLU(), Linear(32, 10)]
@@ -45,25 +46,23 @@ def lenet5(
     input_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, kernel_size: int = 5,
     padding: Sequence[int] = (2, 0), channels: Sequence[int] = (6, 16),
 ) -> list[Layer]:
-    """Return LeNet-5 as a list of layers: two convolutions, each with pooling, and three Linear layers.
+    """Return LeNet-5 as a list of layers, for images or columns of their numbers.
 
     Args:
         input_shape: (channels, H, W) of one image.
         n_classes: rows of the logits.
         kernel_size: of both convolutions.
-        padding: of the convolutions, one number for each.
-        channels: of the convolutions, one number for each.
+        padding, channels: of the convolutions, one number for each.
 
-        input             images (channels, H, W, m), or the same numbers as columns (channels * H * W, m)
-        channels[0]       convolution; pooling halves H and W
-        channels[1]       convolution; pooling halves H and W again
-        120, 84 units     fully connected
+        channels[0]       convolution, ReLU; average pooling halves H and W
+        channels[1]       convolution, ReLU; average pooling halves H and W again
+        120, 84 units     fully connected, with ReLU
         n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
 
-    As is usual today, ReLU replaces tanh, average pooling has no parameters, the second
-    convolution sees all channels of the first, and the loss is a cross-entropy. For
-    images of 8 x 8, use kernel_size=3 and padding=(1, 1). Source: LeCun, Bottou, Bengio,
-    Haffner 1998, Proceedings of the IEEE 86(11), section II.
+    As is usual today, ReLU replaces tanh, pooling has no parameters, and the second
+    convolution sees all channels of the first. For images of 8 x 8, use kernel_size=3
+    and padding=(1, 1). Source: LeCun, Bottou, Bengio, Haffner 1998, Proceedings of the
+    IEEE 86(11), section II.
 
     >>> layers = lenet5((1, 8, 8), kernel_size=3, padding=(1, 1))
     >>> layers[1:4]
@@ -91,31 +90,31 @@ def transformer(
     n_tokens: int, d: int, n_heads: int, n_layers: int, n_places: int | None = None,
     n_hidden: int | None = None, tied: bool = False, dropout: float = 0,
 ) -> list[Layer]:
-    """Return a decoder: from tokens (T, m) to logits (n_tokens, T, m) for the token that comes next.
+    """Return a decoder: from tokens (T, m) to logits (n_tokens, T, m) for the next one.
 
     Args:
         n_tokens: the number of different tokens 0, 1, ..., n_tokens - 1.
         d: features of a position.
         n_heads: heads of each attention.
         n_layers: the number of blocks.
-        n_places: the longest sequence that `PositionalEmbedding` allows; None: without
-            this layer, for sequences of any length T.
+        n_places: the longest sequence that `PositionalEmbedding` allows; None: leave
+            this layer out, and allow any length T.
         n_hidden: hidden units of the blocks; 4 d if None.
         tied: whether the Embedding and the last Linear share one W, by tie="tokens".
         dropout: the p of `Dropout`, in the blocks and after the embeddings.
 
         Embedding(n_tokens, d)
         PositionalEmbedding(d, n_places)
-        n_layers of TransformerBlock         causal: a position sees itself and those before it
+        n_layers of TransformerBlock         causal: a position sees itself and earlier
+            ones
         LayerNorm(d)
         Linear(d, n_tokens)
 
     The labels, one-hot (n_tokens, T, m), are the next tokens; the loss is
-    `SoftmaxCrossEntropy`.
-
-    With V tokens, n_hidden = 4 d, no PositionalEmbedding and untied, there are n_layers
-    (12 d^2 + 13 d) + 2 V d + V + 2 d parameters, which gives all five sizes in table 1
-    of Huang et al. 2018, arXiv 1811.06965, with d = 2048 and V = 32,000.
+    `SoftmaxCrossEntropy`. With V tokens, n_hidden = 4 d, no PositionalEmbedding and
+    untied, there are n_layers (12 d^2 + 13 d) + 2 V d + V + 2 d parameters, which gives
+    all five sizes in table 1 of Huang et al. 2018, arXiv 1811.06965, with d = 2048, V =
+    32,000.
 
     Sources: Vaswani et al. 2017, arXiv 1706.03762; Radford et al. 2019, "Language
     models are unsupervised multitask learners", for the LayerNorm at the end; Press and

@@ -19,28 +19,27 @@ OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
 
 
 class Optimizer(AsCode):
-    """The base of all optimizers: the walk over the parameters, weight decay, the optimizer state.
+    """The base of all optimizers: the walk over parameters, weight decay, the state.
 
     Args:
         learning_rate: above 0; it may be changed between updates.
         weight_decay: at least 0.
-        decoupled: how the decay acts.
+        decoupled: how the decay acts, see below.
         weights_only: whether only W decays; biases, and the scale and shift of a
             normalisation, do not, as in Goyal et al. 2017, arXiv 1706.02677, section
-            5.1. Otherwise all parameters decay.
+            5.1.
 
     First the weight decay, then W <- W - (the result of `step`):
 
-        coupled:    g <- g + weight_decay * W                     part of the gradient and of its averages
-        decoupled:  W <- W - learning_rate * weight_decay * W     on W alone
+        coupled:    g <- g + weight_decay * W                  part of g, and averages
+        decoupled:  W <- W - learning_rate * weight_decay * W  on W alone
 
     Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2; without momentum
     both are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
 
-    The state, `n_memories` arrays for each parameter that start at 0, belongs to this
-    object, and so does the number of epochs that `fit` has made with it. So keep one
-    optimizer for a whole training, and make one for each network. Several networks may
-    share an optimizer that has no state and is not used by `fit`.
+    The state belongs to this object: `n_memories` arrays for each parameter, which
+    start at 0, and the number of epochs that `fit` has made with it. So keep one
+    optimizer for a whole training, and make one for each network.
     """
 
     n_memories = 0
@@ -65,7 +64,7 @@ class Optimizer(AsCode):
         return self.last_pass.number - (self.last_pass.n_done < self.last_pass.n_batches)
 
     def why_no_parts(self) -> str | None:
-        """Return why this optimizer cannot update a shard of a parameter, in words; None if it can."""
+        """Return why a shard of a parameter cannot be updated, or None if it can."""
         if self.needs_whole_parameters:
             return "looks at whole parameters"
         if getattr(self.update, "__func__", None) is not Optimizer.update:  # of the class, or of this object
@@ -82,13 +81,13 @@ class Optimizer(AsCode):
         self._learning_rate = real_number("learning_rate", value, above=0)
 
     def update(self, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
-        """Give `layers` new parameters; `gradients` is a list of `(dW, db)`, one per layer.
+        """Give `layers` new parameters; `gradients` has a pair (dW, db) for each.
 
         The old arrays and the gradients are not written to. An update is made as a
         whole or not at all, optimizer state included.
 
         Raises `ValueError` if the gradients do not belong to these layers, or the state
-        belongs to another network, and `FloatingPointError` if anything would overflow.
+        to another network, and `FloatingPointError` if anything would overflow.
         """
         parameters = parameters_with(layers, gradients)
         for key, W in self.updated(parameters).items():
@@ -115,7 +114,7 @@ class Optimizer(AsCode):
         return {key: W for key, (W, _) in after.items()}
 
     def _after(self, key, layer, W, g):
-        """Return (the parameter W of `layer` after this update with gradient g, its new state)."""
+        """Return (the parameter W of `layer` after this update, its new state)."""
         memory = self.memory.get(key) or [np.zeros_like(g) for _ in range(self.n_memories)]
         is_excluded = self.weights_only and key[1] not in layer.decays
         if not is_excluded:
@@ -134,17 +133,17 @@ class Optimizer(AsCode):
         return new, remembered
 
     def before_step(self, W: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """Return the gradient for `step`, from the parameter W and its gradient g: coupled decay."""
+        """Return the gradient for `step`, of W and its gradient g: coupled decay."""
         return g + self.weight_decay * W if self.weight_decay and not self.decoupled else g
 
     def after_step(self, W: np.ndarray, step: np.ndarray) -> tuple:
-        """Return (W, step); the update is W - step. Decoupled weight decay shrinks W first."""
+        """Return (W, step); the update is W - step. Decoupled decay shrinks W first."""
         if self.weight_decay and self.decoupled:
             W = W - self.learning_rate * self.weight_decay * W
         return W, step
 
     def count_step(self, network: str) -> None:
-        """Record a step of the network with token `network`; inside `fit`, count its mini-batch as done."""
+        """Record a step of the network with token `network`; `fit` counts it, too."""
         if self.network not in (None, network):
             self.last_pass = Pass()
         self.network = network
@@ -152,7 +151,7 @@ class Optimizer(AsCode):
             self.last_pass = self.last_pass._replace(n_done=self.last_pass.n_done + 1)
 
     def fresh(self) -> Optimizer:
-        """Return a copy of this optimizer without any state, for a new training."""
+        """Return a copy without state, for a new training."""
         twin = copy.copy(self)
         twin.memory, twin.n_updates, twin.last_pass, twin.network = {}, 0, Pass(), None
         return twin
@@ -169,9 +168,10 @@ class Optimizer(AsCode):
         self.learning_rate, self.last_rate, self.network = found.learning_rate, found.last_rate, network
 
     def step(self, g: Any, *memory: Any) -> tuple:
-        """Return (the array to subtract from a parameter with gradient `g`, *its new `memory`).
+        """Return (the array to subtract from a parameter, *its new `memory`).
 
-        A step does not write into the arrays that it gets.
+        `g` is the parameter's gradient. A step writes into none of the arrays that it
+        gets.
         """
         raise to_be_written(self, "Optimizer", "step(self, g, *memory)", "(what to subtract, *memory)")
 
@@ -190,7 +190,7 @@ class Optimizer(AsCode):
         self.check_memory({key: g.shape for key, (_, _, g) in parameters.items()})
 
     def check_network(self, token: str) -> None:
-        """Raise `ValueError` if the state belongs to a network with another token than `token`."""
+        """Raise `ValueError` if the state belongs to a network with another `token`."""
         if self.n_memories and self.n_updates and self.network not in (None, token):
             raise ValueError(
                 "this optimizer remembers the gradients of another network: make a new "
@@ -199,7 +199,7 @@ class Optimizer(AsCode):
             )
 
     def check_memory(self, shapes: Mapping) -> None:
-        """Raise `ValueError` if the state does not fit `shapes`, {key of a parameter: its shape}."""
+        """Raise `ValueError` if the state does not fit `shapes`, {key: shape}."""
         if not self.n_memories:
             return
         remembered = {key: arrays[0].shape for key, arrays in self.memory.items()}
@@ -220,18 +220,18 @@ class Optimizer(AsCode):
     source="Polyak 1964",
 )
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum in one of two forms, each with or without Nesterov.
+    """Stochastic gradient descent, with momentum in two forms, also Nesterov's.
 
-        u = momentum * u + g                    W = W - learning_rate * u
-        u = momentum * u + g                    W = W - learning_rate * (g + momentum * u)    nesterov=True
-        v = momentum * v + learning_rate * g    W = W - v                                     rate_inside=True
+        u = momentum * u + g                     W = W - learning_rate * u
+        u = momentum * u + g  W = W - learning_rate * (g + momentum * u)  nesterov=True
+        v = momentum * v + learning_rate * g     W = W - v             rate_inside=True
         v = momentum * v + learning_rate * g
-        W = W - learning_rate * g - momentum * v                            nesterov=True, rate_inside=True
+        W = W - learning_rate * g - momentum * v       nesterov=True, rate_inside=True
 
     Args:
         learning_rate: above 0.
         momentum: the fraction of u or v that is kept, 0 <= momentum < 1.
-        nesterov: whether to look one step ahead (Nesterov's momentum).
+        nesterov: whether to look one step ahead.
         rate_inside: whether the learning rate is inside the momentum, as in v.
         weight_decay, decoupled, weights_only: see `Optimizer`.
 
