@@ -22,11 +22,9 @@ class Examples:
     Args:
         examples: a function that returns a list for the tests: objects, or pairs
             (object, its input).
-        source: the paper or book that describes it, or "no known paper".
     """
 
     examples: Callable
-    source: str
 
 
 class Registry(dict):

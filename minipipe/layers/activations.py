@@ -32,7 +32,7 @@ class Elementwise(Layer):
         return cache
 
 
-@LAYERS(examples=lambda: [(ReLU(), (4,)), (ReLU(), (3, 4))], source="Nair and Hinton 2010")
+@LAYERS(examples=lambda: [(ReLU(), (4,)), (ReLU(), (3, 4))])
 class ReLU(Elementwise):
     """A = max(Z, 0).  dZ = dA where Z > 0, else 0, also at Z = 0.
 
@@ -52,7 +52,7 @@ class ReLU(Elementwise):
         return masked(dA, self.cached(dA))
 
 
-@LAYERS(examples=lambda: [(Sigmoid(), (4,))], source="no known paper")
+@LAYERS(examples=lambda: [(Sigmoid(), (4,))])
 class Sigmoid(Elementwise):
     """A = 1 / (1 + e^-Z).  dZ = dA * A * (1 - A).
 
@@ -73,7 +73,7 @@ class Sigmoid(Elementwise):
         return A * (1 - A)
 
 
-@LAYERS(examples=lambda: [(Tanh(), (4,))], source="no known paper")
+@LAYERS(examples=lambda: [(Tanh(), (4,))])
 class Tanh(Elementwise):
     """A = tanh(Z).  dZ = dA * (1 - A^2).
 
@@ -91,7 +91,7 @@ class Tanh(Elementwise):
         return 1 - A * A
 
 
-@LAYERS(examples=lambda: [(LeakyReLU(), (4,))], source="Maas, Hannun, Ng 2013")
+@LAYERS(examples=lambda: [(LeakyReLU(), (4,))])
 class LeakyReLU(Elementwise):
     """A = Z where Z > 0, else negative_slope * Z.  dZ = dA, or negative_slope * dA.
 
@@ -113,7 +113,7 @@ class LeakyReLU(Elementwise):
         return Z * self.cache
 
 
-@LAYERS(examples=lambda: [(Softplus(), (4,))], source="Dugas et al. 2001, NIPS 13")
+@LAYERS(examples=lambda: [(Softplus(), (4,))])
 class Softplus(Elementwise):
     """A = log(1 + e^Z), a smooth ReLU.  dZ = dA * sigmoid(Z).
 
@@ -131,7 +131,7 @@ class Softplus(Elementwise):
         return Z * (Z > 0) + np.log1p(np.exp(-abs(Z)))
 
 
-@LAYERS(examples=lambda: [(SiLU(), (4,))], source="arXiv 1702.03118")
+@LAYERS(examples=lambda: [(SiLU(), (4,))])
 class SiLU(Elementwise):
     """A = Z * S with S = sigmoid(Z), also called swish.  dZ = dA * (S + A * (1 - S)).
 
@@ -152,7 +152,7 @@ class SiLU(Elementwise):
         return A
 
 
-@LAYERS(examples=lambda: [(GELU(), (4,))], source="arXiv 1606.08415")
+@LAYERS(examples=lambda: [(GELU(), (4,))])
 class GELU(Elementwise):
     """A = Z * P, where P is about the share of normally distributed numbers below Z.
 
@@ -182,7 +182,7 @@ class GELU(Elementwise):
         return share * Z
 
 
-@LAYERS(examples=lambda: [(Softmax(), (4,))], source="Bridle 1990")
+@LAYERS(examples=lambda: [(Softmax(), (4,))])
 class Softmax(Layer):
     """A = e^Z / (sum of e^Z over axis 0): each sample's features add up to 1.
 
@@ -213,10 +213,7 @@ class Softmax(Layer):
         return A * (dA - (dA * A).sum(axis=0, keepdims=True))
 
 
-@LAYERS(
-    examples=lambda: [(Dropout(0.25), (9,)), (Dropout(0.5), (3, 5)), (Dropout(0), (3,))],
-    source="Srivastava et al. 2014, JMLR 15",
-)
+@LAYERS(examples=lambda: [(Dropout(0.25), (9,)), (Dropout(0.5), (3, 5)), (Dropout(0), (3,))])
 class Dropout(Layer):
     """A = A_prev * D / (1 - p) in training; D is 0 with probability p, else 1.
 

@@ -20,7 +20,7 @@ from .linear import Linear
 from .normalization import LayerNorm
 
 
-@LAYERS(source="arXiv 1706.03762", examples=lambda: [
+@LAYERS(examples=lambda: [
     (MultiHeadAttention(6, 3), (6, 5)),
     (MultiHeadAttention(4, 2, causal=True), (4, 3)),
     (MultiHeadAttention(3, 1, causal=True), (3, 1)),  # one position
@@ -177,10 +177,7 @@ def recomputing(layers: Sequence[Layer]) -> list[Layer]:
     return twins
 
 
-@LAYERS(
-    examples=lambda: [(TransformerBlock(4, 2, n_hidden=5, causal=True, dropout=0.25), (4, 3))],
-    source="arXiv 1706.03762",
-)
+@LAYERS(examples=lambda: [(TransformerBlock(4, 2, n_hidden=5, causal=True, dropout=0.25), (4, 3))])
 class TransformerBlock(Chain):
     """Attention and a network of two layers at each position, each with a shortcut.
 

@@ -128,7 +128,7 @@ class BlockCache(NamedTuple):
     halves: Any
 
 
-@LAYERS(source="no known paper", examples=lambda: [
+@LAYERS(examples=lambda: [
     (Chain(Linear(3, 5), Tanh(), Linear(5, 2)), (3,)),
     (Chain(Embedding(7, 4), PositionalEmbedding(4, 5), Linear(4, 3)), (5,)),
 ])
@@ -220,7 +220,7 @@ class Branches(Block):
         return [list(branch.layers) for branch in self.layers]
 
 
-@LAYERS(source="no known paper", examples=lambda: [(
+@LAYERS(examples=lambda: [(
     Add([Linear(3, 2)], [Linear(3, 4), Dropout(0.5), Linear(4, 2)], [Tanh(), Linear(3, 2)]), (3,),
 )])
 class Add(Branches):
@@ -251,7 +251,7 @@ class Add(Branches):
         return shapes[0]
 
 
-@LAYERS(source="arXiv 1512.03385", examples=lambda: [
+@LAYERS(examples=lambda: [
     (Residual(Linear(3, 5), Tanh(), Linear(5, 3)), (3,)),
     (Residual(Conv2d(2, 2, 3, padding=1), Residual(BatchNorm(2), Tanh())), (2, 3, 4)),
 ])
@@ -279,7 +279,7 @@ class Residual(Add):
         return self.layers[1].layers
 
 
-@LAYERS(source="arXiv 1409.4842", examples=lambda: [
+@LAYERS(examples=lambda: [
     (Concat([], [Linear(3, 2), LayerNorm(2)], Tanh()), (3,)),
     (Concat([], [Linear(3, 2)]), (3,)),
     (Concat([Linear(3, 2)], [Residual(Linear(3, 3))]), (3, 5)),

@@ -142,7 +142,7 @@ class Convolution(Kernel):
         return correlate(dZ, A_prev, self.windows, self.groups)
 
 
-@LAYERS(source="LeCun et al. 1989, Neural Computation 1(4)", examples=lambda: [
+@LAYERS(examples=lambda: [
     (Conv1d(2, 3, 5), (2, 8)),
     (Conv1d(1, 2, 3, stride=2, padding=3, dilation=4), (1, 9)),
 ])
@@ -166,7 +166,7 @@ class Conv1d(Convolution):
     n_axes = 1
 
 
-@LAYERS(source="LeCun et al. 1989, Neural Computation 1(4)", examples=lambda: [
+@LAYERS(examples=lambda: [
     (Conv2d(2, 3, (3, 2)), (2, 5, 7)),
     (Conv2d(1, 2, (4, 3), padding="same", dilation=(1, 2)), (1, 3, 5)),
     (Conv2d(4, 6, (2, 3), stride=(2, 3), padding=(1, 2), dilation=(3, 1), groups=2), (4, 7, 9)),
@@ -187,10 +187,7 @@ class Conv2d(Convolution):
     n_axes = 2
 
 
-@LAYERS(
-    examples=lambda: [(Conv3d(2, 2, (2, 3, 1), stride=(1, 2, 1), padding=1, groups=2), (2, 3, 5, 2))],
-    source="LeCun et al. 1989, Neural Computation 1(4)",
-)
+@LAYERS(examples=lambda: [(Conv3d(2, 2, (2, 3, 1), stride=(1, 2, 1), padding=1, groups=2), (2, 3, 5, 2))])
 class Conv3d(Convolution):
     """Convolution of volumes, A_prev (C, D, H, W, m), see `Convolution`."""
 
@@ -255,10 +252,7 @@ class TransposedConvolution(Kernel):
         return correlate(A_prev, dZ, self.windows, self.groups)
 
 
-@LAYERS(
-    examples=lambda: [(ConvTranspose1d(2, 3, 3, stride=2, padding=1), (2, 5))],
-    source="arXiv 1603.07285",
-)
+@LAYERS(examples=lambda: [(ConvTranspose1d(2, 3, 3, stride=2, padding=1), (2, 5))])
 class ConvTranspose1d(TransposedConvolution):
     """The `TransposedConvolution` of sequences: A_prev (C, L, m), Z (O, L', m).
 
@@ -271,7 +265,7 @@ class ConvTranspose1d(TransposedConvolution):
     n_axes = 1
 
 
-@LAYERS(source="arXiv 1603.07285", examples=lambda: [
+@LAYERS(examples=lambda: [
     (ConvTranspose2d(4, 2, (3, 2), padding=(1, 0), groups=2, dilation=2), (4, 3, 5)),
     (ConvTranspose2d(2, 2, 1, stride=3, bias=False), (2, 3, 2)),
 ])
@@ -287,10 +281,7 @@ class ConvTranspose2d(TransposedConvolution):
     n_axes = 2
 
 
-@LAYERS(
-    examples=lambda: [(ConvTranspose3d(1, 2, 2, stride=(1, 2, 3)), (1, 2, 3, 1))],
-    source="arXiv 1603.07285",
-)
+@LAYERS(examples=lambda: [(ConvTranspose3d(1, 2, 2, stride=(1, 2, 3)), (1, 2, 3, 1))])
 class ConvTranspose3d(TransposedConvolution):
     """The `TransposedConvolution` of volumes, A_prev (C, D, H, W, m)."""
 

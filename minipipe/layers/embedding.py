@@ -13,10 +13,7 @@ from ..checks import checked_name, whole_number
 from .layer import LAYERS, Layer, as_dtype_of
 
 
-@LAYERS(
-    examples=lambda: [(Embedding(7, 3), (5,)), (Embedding(3, 4), ())],
-    source="Bengio et al. 2003, JMLR 3",
-)
+@LAYERS(examples=lambda: [(Embedding(7, 3), (5,)), (Embedding(3, 4), ())])
 class Embedding(Layer):
     """A[:, t, k] = W[token, :]  for the token in A_prev[t, k]: a vector for each token.
 
@@ -129,7 +126,7 @@ class EmbeddingPart(Embedding):
         return self.W.shape, None
 
 
-@LAYERS(examples=lambda: [(PositionalEmbedding(3, 7), (3, 5))], source="arXiv 1705.03122")
+@LAYERS(examples=lambda: [(PositionalEmbedding(3, 7), (3, 5))])
 class PositionalEmbedding(Layer):
     """A[:, t, k] = A_prev[:, t, k] + W[:, t]: a learned vector for each position.
 

@@ -15,10 +15,7 @@ from ..checks import checked_name, shown, truth, whole_number
 from .layer import LAYERS, Layer, as_dtype_of, he
 
 
-@LAYERS(
-    examples=lambda: [(Linear(4, 3), (4,)), (Linear(1, 1), (1,)), (Linear(4, 3), (4, 3))],
-    source="Rumelhart, Hinton, Williams 1986",
-)
+@LAYERS(examples=lambda: [(Linear(4, 3), (4,)), (Linear(1, 1), (1,)), (Linear(4, 3), (4, 3))])
 class Linear(Layer):
     """Z = W A_prev + b,  W (n, n_prev), b (n, 1), A_prev (n_prev, m), Z (n, m).
 

@@ -111,7 +111,7 @@ class NormalizationCache(NamedTuple):
     gradients: tuple | None
 
 
-@LAYERS(examples=lambda: [(LayerNorm(5), (5,)), (LayerNorm(5), (5, 3))], source="arXiv 1607.06450")
+@LAYERS(examples=lambda: [(LayerNorm(5), (5,)), (LayerNorm(5), (5, 3))])
 class LayerNorm(Normalization):
     """The `Normalization` in which the n entries of a sample at a position are a group.
 
@@ -130,7 +130,7 @@ class LayerNorm(Normalization):
         return A, 0
 
 
-@LAYERS(source="arXiv 1803.08494", examples=lambda: [
+@LAYERS(examples=lambda: [
     (GroupNorm(2, 6), (6,)),
     (GroupNorm(3, 6), (6, 3, 2)),
     (GroupNorm(3, 3), (3, 7)),  # instance normalisation
@@ -157,7 +157,7 @@ class GroupNorm(Normalization):
         return A.reshape(self.n_groups, -1, A.shape[-1]), 1
 
 
-@LAYERS(examples=lambda: [(BatchNorm(3), (3,)), (BatchNorm(3), (3, 5, 2))], source="arXiv 1502.03167")
+@LAYERS(examples=lambda: [(BatchNorm(3), (3,)), (BatchNorm(3), (3, 5, 2))])
 class BatchNorm(Normalization):
     """The `Normalization` in which a row, for all samples of a micro-batch, is a group.
 

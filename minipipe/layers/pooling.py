@@ -152,7 +152,7 @@ class AvgPool(Pool):
         return dA_prev
 
 
-@LAYERS(examples=lambda: [(MaxPool1d(3), (2, 7))], source="Ranzato et al. 2007")
+@LAYERS(examples=lambda: [(MaxPool1d(3), (2, 7))])
 class MaxPool1d(MaxPool):
     """The `MaxPool` of sequences, A (C, L', m) from A_prev (C, L, m).
 
@@ -163,24 +163,21 @@ class MaxPool1d(MaxPool):
     n_axes = 1
 
 
-@LAYERS(
-    examples=lambda: [(MaxPool2d(2), (2, 5, 7)), (MaxPool2d(3, stride=2, padding=1), (2, 5, 7))],
-    source="Ranzato et al. 2007",
-)
+@LAYERS(examples=lambda: [(MaxPool2d(2), (2, 5, 7)), (MaxPool2d(3, stride=2, padding=1), (2, 5, 7))])
 class MaxPool2d(MaxPool):
     """The `MaxPool` of images, A (C, H', W', m) from A_prev (C, H, W, m)."""
 
     n_axes = 2
 
 
-@LAYERS(examples=lambda: [(MaxPool3d((2, 1, 3), stride=1), (2, 3, 4, 5))], source="Ranzato et al. 2007")
+@LAYERS(examples=lambda: [(MaxPool3d((2, 1, 3), stride=1), (2, 3, 4, 5))])
 class MaxPool3d(MaxPool):
     """The `MaxPool` of volumes, A (C, D', H', W', m) from A_prev (C, D, H, W, m)."""
 
     n_axes = 3
 
 
-@LAYERS(examples=lambda: [(AvgPool1d(3), (2, 7))], source="LeCun et al. 1998")
+@LAYERS(examples=lambda: [(AvgPool1d(3), (2, 7))])
 class AvgPool1d(AvgPool):
     """The `AvgPool` of sequences, A (C, L', m) from A_prev (C, L, m).
 
@@ -191,24 +188,21 @@ class AvgPool1d(AvgPool):
     n_axes = 1
 
 
-@LAYERS(
-    examples=lambda: [(AvgPool2d(2), (2, 5, 7)), (AvgPool2d(3, stride=2, padding=1), (2, 5, 7))],
-    source="LeCun et al. 1998",
-)
+@LAYERS(examples=lambda: [(AvgPool2d(2), (2, 5, 7)), (AvgPool2d(3, stride=2, padding=1), (2, 5, 7))])
 class AvgPool2d(AvgPool):
     """The `AvgPool` of images, A (C, H', W', m) from A_prev (C, H, W, m)."""
 
     n_axes = 2
 
 
-@LAYERS(examples=lambda: [(AvgPool3d((2, 1, 3), stride=1), (2, 3, 4, 5))], source="LeCun et al. 1998")
+@LAYERS(examples=lambda: [(AvgPool3d((2, 1, 3), stride=1), (2, 3, 4, 5))])
 class AvgPool3d(AvgPool):
     """The `AvgPool` of volumes, A (C, D', H', W', m) from A_prev (C, D, H, W, m)."""
 
     n_axes = 3
 
 
-@LAYERS(examples=lambda: [(GlobalAvgPool(), (2, 5, 7))], source="arXiv 1312.4400")
+@LAYERS(examples=lambda: [(GlobalAvgPool(), (2, 5, 7))])
 class GlobalAvgPool(Layer):
     """A (C, m), the mean of each channel of A_prev (C, ..., m).
 

@@ -23,7 +23,7 @@ class Rearranged(Layer):
         return dZ.reshape(self.cached(dZ, tuple))
 
 
-@LAYERS(examples=lambda: [(Flatten(), (2, 5, 7))], source="no known paper")
+@LAYERS(examples=lambda: [(Flatten(), (2, 5, 7))])
 class Flatten(Rearranged):
     """A (n, m) from A_prev (..., m): the n entries of each sample as one column.
 
@@ -37,7 +37,7 @@ class Flatten(Rearranged):
         return math.prod(shape[:-1]), shape[-1]
 
 
-@LAYERS(examples=lambda: [(Reshape((7, 2, 5)), (2, 5, 7))], source="no known paper")
+@LAYERS(examples=lambda: [(Reshape((7, 2, 5)), (2, 5, 7))])
 class Reshape(Rearranged):
     """A (*shape, m) from A_prev (..., m); dA_prev is dZ in the old shape.
 
@@ -62,7 +62,7 @@ class Reshape(Rearranged):
         return *self.shape, shape[-1]
 
 
-@LAYERS(examples=lambda: [(Pad([(0, 1), 2]), (2, 5, 7)), (Pad([(1, 0)]), (3, 1))], source="no known paper")
+@LAYERS(examples=lambda: [(Pad([(0, 1), 2]), (2, 5, 7)), (Pad([(1, 0)]), (3, 1))])
 class Pad(Layer):
     """A = A_prev with zeros around its spatial axes, between channels and samples.
 

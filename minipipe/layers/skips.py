@@ -31,7 +31,7 @@ class Pair(Layer):
         return shape, shape
 
 
-@LAYERS(examples=lambda: [(Fork("skip"), (3, 5))], source="arXiv 1512.03385")
+@LAYERS(examples=lambda: [(Fork("skip"), (3, 5))])
 class Fork(Pair):
     """Pass A_prev on to the next layer, and also to the `Join` of the same name.
 
@@ -51,10 +51,7 @@ class Fork(Pair):
         return self.fork
 
 
-@LAYERS(
-    examples=lambda: [(Join("skip"), ((3, 5), (3, 5))), (Join("skip", how="concat"), ((3, 5), (2, 5)))],
-    source="arXiv 1512.03385",
-)
+@LAYERS(examples=lambda: [(Join("skip"), ((3, 5), (3, 5))), (Join("skip", how="concat"), ((3, 5), (2, 5)))])
 class Join(Layer):
     """Combine A_prev with S, the second output of the `Fork` with this name.
 

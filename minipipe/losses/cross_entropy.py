@@ -15,7 +15,7 @@ from ..collectives import Group, all_gather, all_reduce, all_to_all
 from .loss import LOSSES, Loss
 
 
-@LOSSES(examples=lambda: [(SoftmaxCrossEntropy(), "classes")], source="Bridle 1990")
+@LOSSES(examples=lambda: [(SoftmaxCrossEntropy(), "classes")])
 class SoftmaxCrossEntropy(Loss):
     """Softmax and cross-entropy in one, from logits Z (n_classes, m) and labels Y.
 
@@ -29,7 +29,8 @@ class SoftmaxCrossEntropy(Loss):
     The derivative: L = s log(sum_c e^z_c) - sum_c y_c z_c for a column of Y that adds
     up to s, so dL/dz_c = s p_c - y_c. The maximum of each column is subtracted first;
     this changes neither P nor J, and keeps e^Z from overflowing. A maximum over the
-    whole batch would make a sample's cost depend on other samples.
+    whole batch would make a sample's cost depend on other samples. Source: Bridle 1990,
+    NIPS 2.
 
     >>> loss = SoftmaxCrossEntropy()
     >>> J = loss.forward(np.array([[0.0], [0.0]]), np.array([[1.0], [0.0]]))
@@ -126,10 +127,7 @@ def largest_of(group: Group, array: np.ndarray) -> Generator[Any, Any, np.ndarra
     return np.concatenate((yield from all_gather(group, largest))).reshape(array.shape)
 
 
-@LOSSES(
-    examples=lambda: [(BinaryCrossEntropy(), "bits"), (BinaryCrossEntropy(from_logits=True), "bits")],
-    source="Rumelhart, Durbin, Golden, Chauvin 1995",
-)
+@LOSSES(examples=lambda: [(BinaryCrossEntropy(), "bits"), (BinaryCrossEntropy(from_logits=True), "bits")])
 class BinaryCrossEntropy(Loss):
     """J = -1/m sum (y log a + (1 - y) log(1 - a)), from probabilities A or logits.
 
@@ -145,8 +143,8 @@ class BinaryCrossEntropy(Loss):
 
         J = 1/m sum (max(z, 0) - z y + log(1 + e^-|z|)),    dZ = (sigmoid(Z) - Y) / m
 
-    It is finite for every Z: with a = sigmoid(z), -log a = log(1 + e^-z), and dL/dz = a
-    - y.
+    It is finite for every Z: with a = sigmoid(z), -log a = log(1 + e^-z), and dL/dz =
+    a - y. Source: Rumelhart, Durbin, Golden, Chauvin 1995.
 
     >>> Z, Y = np.array([[-1.0, 2.0]]), np.array([[0.0, 1.0]])
     >>> loss = BinaryCrossEntropy(from_logits=True)

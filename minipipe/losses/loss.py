@@ -93,11 +93,11 @@ class Loss(AsCode):
         return message + "one column of labels for each sample, one row for each output"
 
 
-@LOSSES(examples=lambda: [(MeanSquaredError(), "numbers")], source="Gauss 1809")
+@LOSSES(examples=lambda: [(MeanSquaredError(), "numbers")])
 class MeanSquaredError(Loss):
     """J = 1/(2m) sum_k ||a_k - y_k||^2,  dA = (A - Y) / m.
 
-    The half cancels the 2 of the derivative.
+    The half cancels the 2 of the derivative. Source: Gauss 1809.
 
     >>> loss = MeanSquaredError()
     >>> loss.forward(np.array([[1.0, 3.0]]), np.array([[0.0, 1.0]]))      # (1 + 4) / (2 * 2)

@@ -13,10 +13,7 @@ from ..checks import Number, listed, real_number
 from .optimizer import OPTIMIZERS, SGD, Optimizer
 
 
-@OPTIMIZERS(
-    examples=lambda: [RMSProp(0.125, rho=0.5), RMSProp(0.125, rho=0.5, weight_decay=0.25)],
-    source="Tieleman and Hinton 2012",
-)
+@OPTIMIZERS(examples=lambda: [RMSProp(0.125, rho=0.5), RMSProp(0.125, rho=0.5, weight_decay=0.25)])
 class RMSProp(Optimizer):
     """Divide each gradient by the root of its recent mean square.
 
@@ -46,10 +43,7 @@ class RMSProp(Optimizer):
         return self.learning_rate * g / (np.sqrt(v) + self.epsilon), v
 
 
-@OPTIMIZERS(
-    examples=lambda: [Adam(0.125), Adam(0.125, betas=(0.5, 0.75), weight_decay=0.25)],
-    source="arXiv 1412.6980",
-)
+@OPTIMIZERS(examples=lambda: [Adam(0.125), Adam(0.125, betas=(0.5, 0.75), weight_decay=0.25)])
 class Adam(Optimizer):
     """Momentum divided by RMSProp's root, both corrected for their start at 0.
 
@@ -95,10 +89,7 @@ class Adam(Optimizer):
         return self.learning_rate / (1 - beta1**self.n_updates) * m / (root + self.epsilon), m, v
 
 
-@OPTIMIZERS(
-    examples=lambda: [AdamW(0.125), AdamW(0.125, betas=(0.5, 0.75), weight_decay=0.25)],
-    source="arXiv 1711.05101",
-)
+@OPTIMIZERS(examples=lambda: [AdamW(0.125), AdamW(0.125, betas=(0.5, 0.75), weight_decay=0.25)])
 class AdamW(Adam):
     """Adam with decoupled weight decay.
 
@@ -123,10 +114,7 @@ class AdamW(Adam):
         super().__init__(learning_rate, betas, epsilon, weight_decay, True, weights_only)
 
 
-@OPTIMIZERS(
-    examples=lambda: [LARS(0.25, 0.5), LARS(0.25, 0.5, weight_decay=0.25, trust=0.5)],
-    source="arXiv 1708.03888",
-)
+@OPTIMIZERS(examples=lambda: [LARS(0.25, 0.5), LARS(0.25, 0.5, weight_decay=0.25, trust=0.5)])
 class LARS(SGD):
     """SGD with momentum, in which each parameter has a learning rate of its own.
 
@@ -173,10 +161,7 @@ class LARS(SGD):
         return local * super().before_step(W, g)
 
 
-@OPTIMIZERS(
-    examples=lambda: [LAMB(0.25), LAMB(0.25, betas=(0.5, 0.75), weight_decay=0.25)],
-    source="arXiv 1904.00962",
-)
+@OPTIMIZERS(examples=lambda: [LAMB(0.25), LAMB(0.25, betas=(0.5, 0.75), weight_decay=0.25)])
 class LAMB(Adam):
     """Adam, in which the norm of a step is proportional to that of the parameter.
 

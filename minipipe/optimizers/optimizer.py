@@ -217,7 +217,6 @@ class Optimizer(AsCode):
         SGD(0.125, 0.5, nesterov=True, rate_inside=True), SGD(0.125, 0.5, weight_decay=0.25),
         SGD(0.125, 0.5, weight_decay=0.25, decoupled=True),
     ],
-    source="Polyak 1964",
 )
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum in two forms, also Nesterov's.

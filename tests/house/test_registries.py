@@ -58,7 +58,6 @@ def test_each_entry_states_examples_of_itself(registry, base):
     for name, kind in registry.items():
         examples = registry.facts[name].examples()
         assert examples and all(type(shown) is kind for shown, *_ in map(as_tuple, examples)), name
-        assert registry.facts[name].source
 
 
 def as_tuple(example):
@@ -66,8 +65,8 @@ def as_tuple(example):
 
 
 def test_a_missing_fact_is_an_error_where_the_entry_is_defined():
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'source'"):
-        @LAYERS(examples=lambda: [])
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'examples'"):
+        @LAYERS()
         class Forgotten(Layer):
             pass
     assert "Forgotten" not in LAYERS
@@ -75,7 +74,7 @@ def test_a_missing_fact_is_an_error_where_the_entry_is_defined():
 
 def test_a_fact_that_nobody_knows_is_an_error():
     with pytest.raises(TypeError, match="unexpected keyword argument 'exmples'"):
-        LAYERS(exmples=lambda: [], source="no known paper")
+        LAYERS(exmples=lambda: [])
 
 
 def test_two_entries_of_one_name_are_refused_with_both_places():
@@ -86,7 +85,7 @@ def test_two_entries_of_one_name_are_refused_with_both_places():
         kind.__module__ = module
         return kind
 
-    register = registry(examples=lambda: [], source="no known paper")
+    register = registry(examples=lambda: [])
     first = register(entry("a"))
     with pytest.raises(ValueError, match=r"'Same' is registered twice .* by a\.Same and by b"):
         register(entry("b"))
@@ -103,12 +102,12 @@ def test_the_files_of_a_room_are_found(tmp_path, monkeypatch):
         "from minipipe.registry import Examples, Registry\nALL = Registry('found_room', Examples)\n"
     )
     (room / "one.py").write_text(
-        "from . import ALL\n@ALL('a name', examples=list, source='a book')\ndef function():\n    return 1\n"
+        "from . import ALL\n@ALL('a name', examples=list)\ndef function():\n    return 1\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     found = import_module("found_room").ALL
     assert found == {}
-    assert found.load() is found and found["a name"]() == 1 and found.facts["a name"].source == "a book"
+    assert found.load() is found and found["a name"]() == 1 and found.facts["a name"].examples is list
 
 
 def test_examples_that_print_alike_are_told_apart():
@@ -117,14 +116,12 @@ def test_examples_that_print_alike_are_told_apart():
         n: int
 
     registry = Registry("minipipe.layers", Examples)
-    registry(
-        "thing", examples=lambda: [(Thing(1), (2,)), (Thing(1), (3,)), Thing(2)], source="no known paper"
-    )(Thing)
+    registry("thing", examples=lambda: [(Thing(1), (2,)), (Thing(1), (3,)), Thing(2)])(Thing)
     assert [name.rpartition("locals>.")[2] for name in registry.examples()] == [
         "Thing(n=1)", "Thing(n=1) of (3,)", "Thing(n=2)",
     ]
     examples = [(Thing(2), 1)] * 3
-    registry("twice", examples=lambda: examples, source="no known paper")(Thing)
+    registry("twice", examples=lambda: examples)(Thing)
     with pytest.raises(ValueError, match="is an example of twice already: leave one of them out"):
         registry.examples()
 
