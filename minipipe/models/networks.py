@@ -44,7 +44,7 @@ def mlp(
 
 def lenet5(
     input_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, kernel_size: int = 5,
-    padding: Sequence[int] = (2, 0), channels: Sequence[int] = (6, 16),
+    padding: Sequence[int] = (2, 0),
 ) -> list[Layer]:
     """Return LeNet-5 as a list of layers, for images or columns of their numbers.
 
@@ -52,10 +52,10 @@ def lenet5(
         input_shape: (channels, H, W) of one image.
         n_classes: rows of the logits.
         kernel_size: of both convolutions.
-        padding, channels: of the convolutions, one number for each.
+        padding: of the convolutions, one number for each.
 
-        channels[0]       convolution, ReLU; average pooling halves H and W
-        channels[1]       convolution, ReLU; average pooling halves H and W again
+        6 channels        convolution, ReLU; average pooling halves H and W
+        16 channels       convolution, ReLU; average pooling halves H and W again
         120, 84 units     fully connected, with ReLU
         n_classes         logits (n_classes, m), for the loss SoftmaxCrossEntropy
 
@@ -69,16 +69,13 @@ def lenet5(
     [Conv2d(1, 6, 3, padding=1), ReLU(), AvgPool2d(2)]
     """
     input_shape, padding = whole_numbers("input_shape", input_shape, 1), whole_numbers("padding", padding, 0)
-    channels = whole_numbers("channels", channels, 1)
     if len(input_shape) != 3:
         raise ValueError(f"input_shape={input_shape} must be (channels, H, W), the shape of one image")
-    if len(padding) != 2 or len(channels) != 2:
-        raise ValueError(
-            f"padding={padding} and channels={channels} must have one number for each of the two convolutions"
-        )
+    if len(padding) != 2:
+        raise ValueError(f"padding={padding} must have one number for each of the two convolutions")
     layers: list[Layer] = [Reshape(input_shape)]
     n_prev = input_shape[0]
-    for n, pad in zip(channels, padding):
+    for n, pad in zip((6, 16), padding):
         layers += [Conv2d(n_prev, n, kernel_size, padding=pad), ReLU(), AvgPool2d(2)]
         n_prev = n
     layers.append(Flatten())

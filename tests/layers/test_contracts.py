@@ -381,6 +381,10 @@ def test_the_repr_is_the_call_that_makes_such_a_layer():
         assert twin.macs(shape) == layer.macs(shape), layer
 
 
+def test_the_repr_leaves_out_given_arrays():
+    assert repr(mp.Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])) == "Linear(2, 1)"
+
+
 def test_the_repr_names_every_argument_that_is_no_default():
     for name in mp.layers.LAYERS.keys() - {"Add", "Concat"}:
         kind = getattr(mp, name)

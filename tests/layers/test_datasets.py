@@ -127,10 +127,6 @@ def test_what_the_bigram_costs_on_the_book(book):
     assert bigram_cross_entropy(train.ids.astype(np.uint8), test.ids.astype(np.uint8), n=65) == found
 
 
-def test_a_model_that_never_saw_the_pairs_knows_nothing():
-    assert bigram_cross_entropy([0, 0], [3, 1, 2], n=4) == -math.log(1 / 4)
-
-
 def test_what_a_text_cannot_be_asked_is_refused():
     assert_refused([
         (lambda: characters("abc").encode("abXc"),

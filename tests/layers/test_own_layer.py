@@ -21,7 +21,7 @@ from minipipe.exact import Rational, rational
 from minipipe.layers.through import put_aside
 from minipipe.losses import Loss
 from minipipe.optimizers import Optimizer
-from minipipe.order import RECOMPUTE, Action, Schedule
+from minipipe.order import RECOMPUTE
 from minipipe.schedules import names_for
 
 
@@ -156,20 +156,6 @@ def test_its_halves_are_its_whole_and_leave_gradients_alone():
     bend.forward(X)
     bend.backward_input(X)
     assert bend.cache is None and put_aside(bend, X) is None
-
-
-def test_halves_made_from_a_whole_keep_dW_and_db_between_them():
-    """Bytes of the caches after I0, I1, W0 and W1.
-
-    Of each micro-batch, A_prev and the loss's A - Y (2, 2) are 64 bytes before I, and dW (2, 2) and db (2, 1)
-    are 48 until W.
-    """
-    order = Schedule((tuple(Action(kind, 0, i) for kind in "FIW" for i in range(2)),), 1, 2)
-    layer = Tiny(np.ones((2, 2)), np.ones((2, 1)))
-    pipe = mp.Pipeline([layer], LOSS, 1, 2, schedule=order, count_bytes=True)
-    pipe.forward_backward(np.ones((2, 4)), np.ones((2, 4)))
-    caches = [held.get("caches", 0) for _, held in pipe.trace.ledger(0)]
-    assert caches[-4:] == [64 + 48, 2 * 48, 48, 0]
 
 
 def test_a_drawn_parameter_is_drawn_in_the_dtype_of_the_network():
@@ -386,17 +372,6 @@ def test_what_is_missing_is_named_with_its_class():
 
     for part, error, words in MISSING:
         assert_refused([(lambda: used(part), words)], error)
-
-
-def test_the_repr_of_a_layer_of_your_own():
-    class Shifted(mp.Layer):
-        def __init__(self, n, factor=2, shift=0, hidden=3):
-            self.n, self.factor, self.shift = n, factor, shift
-
-    assert repr(Shifted(5)) == "Shifted(5)" and repr(Shifted(5, shift=1)) == "Shifted(5, shift=1)"
-    assert repr(Nothing()) == "Nothing()"
-    assert repr(mp.Linear(2, 1, W=[[1.0, 2.0]], b=[[0.5]])) == "Linear(2, 1)"
-    assert repr(mp.Conv2d(1, 2, 3, stride=2, padding=1)) == "Conv2d(1, 2, 3, stride=2, padding=1)"
 
 
 class Gradients(NamedTuple):
