@@ -1,9 +1,8 @@
-"""Networks that several simulated devices train together: pipeline, data and tensor parallel.
+"""Networks that simulated devices train together: pipeline, data and tensor parallel.
 
-Where to read: `options` has the options of a network, and `rules` the pairs of options
-that are refused. `orders` makes the order of the actions, `stage` executes them, and
-`run` is one run of an order. `ranks` compares and collects what MPI ranks have.
-`network` combines all of this.
+`options` has the options of a network, and the pairs that are refused. `orders` makes
+the order of the actions, `stage` executes them, and `run` is one run of an order.
+`ranks` compares and collects what MPI ranks have. `network` combines all of this.
 """
 
 from ..cluster.links import in_nodes

@@ -18,7 +18,7 @@ def in_grains(value: Any, edges: Sequence[int]) -> list:
 
     Args:
         value: an array, a dict of arrays, or None, which stays None.
-        edges: the index of the first sample of each grain, and the end of the last.
+        edges: the first sample of each grain, and the end of the last.
 
     >>> in_grains({"skip": np.array([[1, 2, 3]])}, [0, 2, 3])
     [{'skip': array([[1, 2]])}, {'skip': array([[3]])}]
@@ -63,11 +63,11 @@ class Origin(NamedTuple):
 
 
 class MicroBatches:
-    """A sequence of mini-batches, each cut into micro-batches whose sizes differ by at most one sample.
+    """Mini-batches that are cut into micro-batches, and these into grains.
 
     Micro-batch i is part i mod n of mini-batch i // n. Without a `grain`, it is one
-    grain. With a `grain`, each micro-batch is a run of grains, whose numbers differ by
-    at most one.
+    grain, and the sizes in a mini-batch differ by at most one sample; otherwise they
+    differ by at most one grain.
 
     Args:
         batches: a list of (X, Y), X (n[0], m) and Y (n[L], m); m may differ.
@@ -109,19 +109,16 @@ class MicroBatches:
         self.n_samples = sum(X.shape[-1] for X, _ in batches)
 
     def edges(self, grains: Sequence[int]) -> list[int]:
-        """Return the sample at which each of these consecutive grains begins, and the end of the last.
-
-        The first grain begins at 0.
-        """
+        """Return the first sample of each of the `grains`, from 0, and the end."""
         return [0, *accumulate(self.labels[j].shape[-1] for j in grains)]
 
     def equal_on_all_ranks(self) -> dict[str, Any]:
-        """Return {name: value} of what must be equal on all ranks: the mini-batches and the step number."""
+        """Return {name: value} of what must be equal on all ranks."""
         step = str(self.origins[0].step)
         return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}
 
     def take_inputs(self, j: int) -> np.ndarray:
-        """Return the samples of grain j; drop them once all `n_takers` stages have asked."""
+        """Return the samples of grain j; drop them after `n_takers` such calls."""
         inputs = self.inputs[j]
         self._n_left[j] -= 1
         if not self._n_left[j]:
@@ -130,44 +127,30 @@ class MicroBatches:
 
 
 def checked_batches(network: Any, batches: Iterable[tuple], in_one_run: bool = False) -> Sequence[tuple]:
-    """Return `batches` as a list of (X, Y), checked; raise `ValueError` if they cannot be cut.
+    """Return `batches` as a list of (X, Y); raise `ValueError` if one cannot be cut.
 
     Args:
         network: the `Parallel` that they train.
         batches: mini-batches (X, Y).
-        in_one_run: whether all mini-batches pass the pipeline in one run. With a grain,
-            they must then have the same size.
+        in_one_run: whether all mini-batches pass the pipeline in one run.
     """
     pairs = network.checked_batches(batches)
-    sizes, n = sorted(X.shape[-1] for X, _ in pairs), network.n_microbatches
-    smallest = sizes[0]
-    if network.grain is not None:
-        _check_grains(network.grain, n, smallest, sizes[-1] if in_one_run else smallest)
+    sizes, n, grain = sorted(X.shape[-1] for X, _ in pairs), network.n_microbatches, network.grain
+    smallest, largest = sizes[0], sizes[-1]
+    if grain is not None and n > (n_grains := len(grains_of(smallest, grain))):
+        raise ValueError(
+            f"microbatches={n} exceeds the {n_grains} grains of {grain} samples in a batch of "
+            f"m={smallest}: a cut would fall into a grain, so use at most {n_grains}, a "
+            "smaller grain or a larger batch"
+        )
+    if grain is not None and in_one_run and smallest < largest:
+        raise ValueError(
+            f"grain={grain} in one run without a flush needs mini-batches of one size, got {smallest} to "
+            f"{largest} samples: cut them equal"
+        )
     if n > smallest:
         raise ValueError(
             f"microbatches={n} exceeds the batch of m={smallest} samples: use at most {smallest}, "
             "or a larger batch"
         )
     return pairs
-
-
-def _check_grains(grain, n, smallest, largest):
-    """Raise `ValueError` unless mini-batches can be cut into n micro-batches at the edges of grains.
-
-    Args:
-        grain: the samples of a grain.
-        n: the number of micro-batches.
-        smallest, largest: the samples of the smallest and the largest mini-batch.
-    """
-    n_grains = len(grains_of(smallest, grain))
-    if n > n_grains:
-        raise ValueError(
-            f"microbatches={n} exceeds the {n_grains} grains of {grain} samples in a batch of "
-            f"m={smallest}: a cut would fall into a grain, so use at most {n_grains}, a "
-            "smaller grain or a larger batch"
-        )
-    if smallest < largest:
-        raise ValueError(
-            f"grain={grain} in one run without a flush needs mini-batches of one size, got {smallest} to "
-            f"{largest} samples: cut them equal"
-        )

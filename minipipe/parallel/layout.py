@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     counts: bool = True
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """Return this piece of `array`, a copy; or `array` itself, if it is all of it."""
+        """Return a copy of this piece of `array`, or all of it, uncopied."""
         if self.axis is not None:
             along = slice(self.block.start, self.block.stop)
             array = array[(slice(None),) * self.axis + (along,)].copy()  # a view would keep all of it
@@ -315,7 +315,7 @@ def _make_new(layers):
 
 
 def _with_parameters(layers):
-    """Return all layers with arrays, nested ones too: no `Block`, whose W is a tuple."""
+    """Return all layers with arrays, nested ones too, but no `Block`."""
     return [layer for layer in every_layer(layers) if layer.arrays]
 
 

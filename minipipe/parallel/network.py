@@ -298,7 +298,7 @@ class Parallel(Network):
         """The cost of the mini-batch that was run last."""
         self._loaded_run().check()
         last = self.stages[-1]
-        return last.costs[-1] if last.costs else last.cost()
+        return last.costs[-1] if last.costs else last.totals.cost()
 
     @property
     def gradients(self) -> list[tuple]:

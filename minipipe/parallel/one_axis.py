@@ -16,16 +16,16 @@ from .orders import Order
 
 
 class Pipeline(Parallel):
-    """A network cut into K stages on simulated devices, with the gradients and updates of `Sequential`.
+    """A network cut into K stages on simulated devices: a `Parallel` with one replica.
 
     Args:
-        layers, loss: as for `Sequential`.
-        stages: K, the parts that the layers are cut into; or a `Cut`, to say where.
-        microbatches: M, the parts that each mini-batch is cut into; their sizes may differ by one sample.
-        schedule: a name of `minipipe.schedules.SCHEDULES`, a `Schedule`, a text, a file, or a function of
-            yours, see `minipipe.schedules.build`.
-        recompute, sums, engine, costs, link, ports, count_bytes, memory_limit, seed,
-            dtype: as for `Parallel`, which also has the methods and attributes.
+        stages: K, the number of stages; or a `Cut`, which says where to cut.
+        microbatches: M, the parts of each mini-batch.
+        schedule: a name, a `Schedule`, a text, a file, or a function of yours, see
+            `minipipe.schedules.build`.
+        layers, loss, recompute, sums, engine, costs, link, ports, count_bytes,
+            memory_limit, seed, dtype: as for `Parallel`, which also has the methods and
+            attributes.
 
     Source: Huang et al. 2018, arXiv 1811.06965.
 
@@ -58,19 +58,16 @@ class Pipeline(Parallel):
 
 
 class DataParallel(Parallel):
-    """Replicas of a network, each on a simulated device, which share the samples of each mini-batch.
+    """Replicas of a network, each on a simulated device, which share the samples.
 
     Args:
-        layers, loss: as for `Sequential`.
         replicas: D.
-        microbatches: M, the parts of each mini-batch, a multiple of D or, with the default schedule, at
-            least D; left out, D. Each replica gets consecutive micro-batches and sums their gradients; the
-            sums are exchanged once.
-        zero: 0; or 1, 2 or 3, where each replica updates a shard of the parameters.
-        sums: a `Sums`: the all-reduce, buckets, synchronised batch norm.
-        costs: a `Costs`, in which F = 1 is the forward of the whole network.
-        schedule, recompute, engine, link, ports, count_bytes, memory_limit, seed,
-            dtype: as for `Parallel`, which also has the methods and attributes.
+        microbatches: M, the parts of each mini-batch, a multiple of D or, with the
+            default schedule, at least D; left out, D. Each replica gets consecutive
+            micro-batches and sums their gradients; the sums are exchanged once.
+        layers, loss, schedule, recompute, zero, sums, engine, costs, link, ports,
+            count_bytes, memory_limit, seed, dtype: as for `Parallel`, which also has
+            the methods and attributes.
 
         dW = sum over d of dW_d
 
@@ -100,8 +97,7 @@ class DataParallel(Parallel):
         super().__init__(
             layers, loss, replicas=replicas, microbatches=microbatches, schedule=schedule,
             recompute=recompute, zero=zero, sums=sums, engine=engine, costs=costs, link=link, ports=ports,
-            count_bytes=count_bytes,
-            memory_limit=memory_limit, seed=seed, dtype=dtype,
+            count_bytes=count_bytes, memory_limit=memory_limit, seed=seed, dtype=dtype,
         )
 
 
@@ -109,11 +105,11 @@ class TensorParallel(Parallel):
     """A network in which T simulated devices share the work inside each layer.
 
     Args:
-        layers, loss: as for `Sequential`.
         shards: T. `ways` says how each layer is split.
         microbatches: M, the parts of each mini-batch; left out, 1.
-        schedule, recompute, sums, engine, costs, link, ports, count_bytes,
-            memory_limit, seed, dtype: as for `Parallel`, which also has the methods.
+        layers, loss, schedule, recompute, sums, engine, costs, link, ports,
+            count_bytes, memory_limit, seed, dtype: as for `Parallel`, which also has
+            the methods and attributes.
 
     Of two linear layers W and V, device t has some rows of W and the same columns of V:
 

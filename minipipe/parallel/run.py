@@ -64,7 +64,7 @@ def join_copies(stages: Mapping[Place, Stage], ranks: Sequence[Sequence[int]], D
 
 
 class Run:
-    """One run of mini-batches through the stages of a network, in the order of a schedule.
+    """One run of mini-batches through the stages of a network, in a schedule's order.
 
     Args:
         wires: for each shard of the network, the `Wires` of the `Schedule`.
@@ -155,7 +155,7 @@ class Run:
         # a rank with the last stage broadcasts the costs of the mini-batches
         costs = None
         if world().rank == self._root:
-            costs = self._last.costs or [self._last.cost()]
+            costs = self._last.costs or [self._last.totals.cost()]
         costs = world().broadcast(costs, self._root, "the cost")
         if self._last not in self.stages.values():
             self._last.costs = costs
@@ -214,7 +214,7 @@ class Run:
                 stage.begin(line, accumulate, order.recomputed, memory, wanted, optimizer, place)
 
     def finish(self) -> None:
-        """Finish the run: with ZeRO 3, gather each stage's shards on all its devices."""
+        """Finish the run: with ZeRO 3, gather a stage's shards on all its devices."""
         for stage in self.stages.values():
             stage.line = None
         for wires in self._wires:
@@ -294,7 +294,7 @@ class Run:
         return join_pieces(self._pieces, self._of_first_replica(by_key))
 
     def _of_first_replica(self, of_stage):
-        """Return {(stage, device): of_stage(stage)} of the first replica of each shard."""
+        """Return {(stage, device): of_stage(stage)} of each shard's first replica."""
         found = {}
         for stages, wires in zip(self.shards, self._wires, strict=True):
             for stage, device in zip(stages, wires.placements[0], strict=True):

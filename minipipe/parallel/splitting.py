@@ -76,7 +76,15 @@ def ways_of(layer: Layer) -> Mapping:
         if how not in WAYS:
             raise ValueError(f"{layer!r} has splits[{how!r}]: use one of {', '.join(map(repr, WAYS))}")
         if layer.layers:
-            _check_inner(layer, how, axes)
+            inner: list[Layer] = list(layer.layers)
+            is_last_by_inputs = [way == "inputs" for way in axes] == [one is inner[-1] for one in inner]
+            if how != "heads" or not is_last_by_inputs or any(
+                its_how not in ways_of(one) for one, its_how in zip(inner, axes)
+            ):
+                raise ValueError(
+                    f"{layer!r} has splits[{how!r}] = {axes!r}: use 'heads', with a split that each of its "
+                    f"{len(inner)} layers states, and 'inputs' for the last alone"
+                )
             continue
         for name in ("W", "b"):
             added_to_the_sum = how == "inputs" and name == "b"
@@ -86,22 +94,6 @@ def ways_of(layer: Layer) -> Mapping:
                     f"along which it is cut, such as {{{name!r}: 0}}"
                 )
     return layer.splits
-
-
-def _check_inner(layer: Layer, how: str, ways: Sequence[str]) -> None:
-    """Raise `ValueError` unless the split `how` into `ways` fits the inner layers."""
-    if how != "heads" or len(ways) != len(layer.layers) or ways.count("inputs") != 1 or ways[-1] != "inputs":
-        raise ValueError(
-            f"{layer!r} is made of {len(layer.layers)} layers and has splits[{how!r}] = {ways!r}: "
-            "use 'heads', with one word for each layer, of which the last alone is 'inputs'"
-        )
-    inner: Layer
-    for inner, its_how in zip(layer.layers, ways, strict=True):
-        if its_how not in ways_of(inner):
-            raise ValueError(
-                f"{layer!r} has splits[{how!r}] with {its_how!r} for {inner!r}, which cannot be split so: "
-                f"leave splits[{how!r}] out, or use a layer that can"
-            )
 
 
 class Shard:

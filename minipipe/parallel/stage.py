@@ -69,7 +69,6 @@ class Stage:
         self.parameters = [(layer, name) for layer in self.parts for name in layer.arrays]
         self._statistics = [place for place in self.parameters if place[1] not in ("W", "b")]
         self._with_caches: tuple[Any, ...] = self.layers if loss is None else (*self.layers, loss)
-        self._memory: dict = {}
         self.optimizer: Any
         self.shard: Any
         self.line: Any
@@ -110,10 +109,10 @@ class Stage:
         self.shard = None if place is None else ParameterShard(self.layers, *place)
         if wanted is not None and not self.is_sharded:
             self.versions = Versions(wanted, self.weights())
-        self._memory, self.optimizer = memory or {}, None
+        self.memory, self.optimizer = memory or {}, None
         if optimizer is not None:
             self._given, self.optimizer = optimizer, copy.copy(optimizer)
-            self.optimizer.memory = dict(self._memory)
+            self.optimizer.memory = dict(self.memory)
 
     def n_exchanges(self, part: Action) -> int:
         """Return how often layers communicate with other devices in `part`."""
@@ -228,7 +227,7 @@ class Stage:
         return dA_prev, skips
 
     def backward_weight(self, i: int) -> None:
-        """Compute the weight gradients W of micro-batch i, and add them to their sum."""
+        """Compute the weight gradients of micro-batch i, and add them to their sum."""
         self._use_version_of(i)
         for index, half in self.halves.pop(i).items():
             self._add_gradient(i, index, half)
@@ -237,8 +236,7 @@ class Stage:
     def update(self, i: int) -> None:
         """Update the parameters with the gradients of micro-batch i's mini-batch.
 
-        The optimizer makes new arrays, the next version: backwards may still need the
-        present one.
+        The optimizer makes new arrays: backwards may still need the present ones.
         """
         if self.versions is not None:
             self._use(self.versions[self.versions.newest])
@@ -247,9 +245,9 @@ class Stage:
             self.shard.update(self.optimizer, self.totals.part)
         else:
             self.optimizer.update(self.layers, self.gradients(i))
-        self.commit(i)
+        commit(self.parts, self.totals.statistics(i))
         if self.loss is not None:
-            self.costs.append(self.cost(i))
+            self.costs.append(self.totals.cost(i))
         self.totals.forget(i)
         if self.versions is not None:
             self.versions.add(self.weights())
@@ -271,7 +269,7 @@ class Stage:
         return self.totals.reduce_scatter(self.line.grains[i][-1], group)
 
     def gather(self, group: Group) -> Program:
-        """A program: all-gather the parameters, of which each device of `group` has a shard."""
+        """A program: all-gather the shards of parameters that `group` has updated."""
         self.shard.gather((yield from gather_parameters(group, self.shard.vectors)))
 
     def dW(self, index: int) -> Any:
@@ -279,7 +277,7 @@ class Stage:
         return self._gradient(0, index)[0]
 
     def keep_dW(self, index: int, dW: Any) -> None:
-        """Store `dW`, the sum over all layers that share the W of the one at `index`."""
+        """Store `dW`, the sum over all layers that share W with that at `index`."""
         self.totals.of_tied[index] = dW
 
     def part_of_dW(self, position: int) -> Any:
@@ -299,17 +297,9 @@ class Stage:
         self._take_caches()
         take_statistics(self.parts)
 
-    def commit(self, i: int = 0) -> None:
-        """Give the layers the statistics of micro-batch i's mini-batch."""
-        commit(self.parts, self.totals.statistics(i))
-
     def gradients(self, i: int = 0) -> list[tuple]:
         """Return [(dW, db)] of all layers, summed over micro-batch i's mini-batch."""
         return [self._gradient(i, index) for index in range(len(self.layers))]
-
-    def cost(self, i: int = 0) -> Any:
-        """Return J of micro-batch i's mini-batch, in the last stage."""
-        return self.totals.cost(i)
 
     def weights(self) -> list:
         """Return the arrays of `parameters`."""
@@ -328,10 +318,6 @@ class Stage:
         """Set the running statistics to `arrays`, a result of `statistics`."""
         for (layer, name), array in zip(self._statistics, arrays, strict=True):
             setattr(layer, name, array)
-
-    def optimizer_state(self) -> list:
-        """Return the list of the optimizer's arrays for each parameter of this stage."""
-        return list((self._memory if self.optimizer is None else self.optimizer.memory).values())
 
     def follow(self, other: Stage) -> None:
         """Take over the arrays of `other`, the same stage in another replica."""
@@ -362,11 +348,11 @@ class Stage:
         return dA
 
     def _add_gradient(self, i, index, half):
-        """Add the weight gradients of a layer, computed from `half`, see `put_aside`."""
+        """Add the weight gradients of a layer, made of what it has `put_aside`."""
         self.totals.add(i, index, weight_gradients(self.layers[index], half))
 
     def _gradient(self, i, index):
-        """Return (dW, db) of the layer at `index`; None or tuples of None if it has none."""
+        """Return (dW, db) of the layer at `index`, None where it has no parameter."""
         layer = self.layers[index]
         return self.totals.gradient(i, index) if layer.has_parameters else (layer.W, layer.b)
 
@@ -387,7 +373,7 @@ class Stage:
 
 
 def stages_of(parts: Sequence[Sequence[Layer]], loss: Loss) -> tuple[Stage, ...]:
-    """Return the `Stage`s of `parts`, the layers of each; the last one gets the `loss`."""
+    """Return the `Stage`s with the layers of `parts`; the last one gets the `loss`."""
     last = len(parts) - 1
     return tuple(Stage(s, layers, loss if s == last else None) for s, layers in enumerate(parts))
 
@@ -417,7 +403,8 @@ class Holdings:
             elif stage.versions is not None:
                 newest, older = stage.versions[stage.versions.newest], stage.versions.older
             held["parameters"].append(newest)
-            held["optimizer state"].append(stage.optimizer_state())
+            memory = stage.memory if stage.optimizer is None else stage.optimizer.memory
+            held["optimizer state"].append(list(memory.values()))
             held["weight versions"].append(older)
             held["gradients"].append(stage.totals.held())
             held["stashed inputs"].append(stage.inputs)

@@ -1,4 +1,4 @@
-"""The sums of a stage over the micro-batches of a mini-batch, and the versions of its weights."""
+"""The sums of a stage over micro-batches, and the versions of its weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from ..sums import SUMS, SumForEach
 
 
 class Totals:
-    """Sums of gradients, costs and layers' statistics over the micro-batches of each mini-batch.
+    """Sums of gradients, costs and layers' statistics over micro-batches.
 
     Each layer's gradients are summed separately, as soon as they are computed. If
-    several devices have the stage, each sums over its own micro-batches, and an
-    all-reduce adds the sums. `Stage` uses this class, and so does the estimate of its
-    memory.
+    several devices have the stage, each sums over its micro-batches, and an all-reduce
+    adds the sums.
 
     Args:
         n: the number of micro-batches (or grains) in a mini-batch.
@@ -28,8 +27,7 @@ class Totals:
     Attributes:
         part: after a reduce-scatter, this device's shard of the summed gradients, as
             vectors.
-        of_tied: {index of a tied layer in the stage: dW, summed over all layers that
-            share its W}.
+        of_tied: {index of a tied layer: dW, summed over all layers that share its W}.
     """
 
     def __init__(self, n: int, accumulate: str = "tree") -> None:
@@ -41,7 +39,7 @@ class Totals:
         self.of_tied: dict = {}
 
     def add(self, i: int, index: int, gradient: tuple) -> None:
-        """Add `gradient`, (dW, db) of micro-batch i, to the sum of the layer at `index`."""
+        """Add `gradient`, (dW, db) of micro-batch i, to the sums of layer `index`."""
         self._gradients[index].add(i, gradient)
 
     def add_cost(self, i: int, J: Any) -> None:
@@ -49,11 +47,11 @@ class Totals:
         self._costs.add(i, J)
 
     def add_statistics(self, i: int, statistics: Any) -> None:
-        """Add the statistics that the layers have counted in the forward of micro-batch i."""
+        """Add `statistics`, which the layers have counted in the forward of i."""
         self._statistics.add(i, statistics)
 
     def gradient(self, i: int, index: int) -> tuple:
-        """Return (dW, db) of the layer at `index`, summed over the mini-batch of micro-batch i.
+        """Return (dW, db) of the layer at `index`, summed over i's mini-batch.
 
         The dW of a tied layer is summed over all layers that share its W.
         """
@@ -61,11 +59,11 @@ class Totals:
         return self.of_tied.get(index, dW), db
 
     def cost(self, i: int = 0) -> Any:
-        """Return J of the mini-batch of micro-batch i, in the last stage."""
+        """Return J of micro-batch i's mini-batch, in the last stage."""
         return self._costs.of(i).value
 
     def statistics(self, i: int = 0) -> Any:
-        """Return the layers' statistics of the mini-batch of micro-batch i, or None."""
+        """Return the layers' statistics of micro-batch i's mini-batch, or None."""
         return self._statistics.of(i).value if self._statistics.has(i) else None
 
     def forget(self, i: int) -> None:
@@ -76,7 +74,7 @@ class Totals:
             sums.forget(i)
 
     def gradients(self, i: int) -> Any:
-        """Return one sum for the mini-batch of micro-batch i, with terms {index of a layer: (dW, db)}."""
+        """Return a sum for i's mini-batch, with terms {index of a layer: (dW, db)}."""
         total = self._new_sum()
         for index, sums in sorted(self._gradients.items()):  # in one order on all devices
             for node, term in sums.of(i).pending.items():
@@ -84,7 +82,7 @@ class Totals:
         return total
 
     def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
-        """A program: all-reduce the sums of the mini-batch of micro-batch i over `group`, by `algorithm`."""
+        """A program: all-reduce sums of i's mini-batch over `group` by `algorithm`."""
         counted = self._costs.of(i).pending, self._statistics.of(i).pending
         total, of_all = yield from all_reduce_sum_and_gather(group, self.gradients(i), counted, algorithm)
         for index, gradient in (total or {}).items():
@@ -92,7 +90,7 @@ class Totals:
         self._absorb(i, group, of_all)
 
     def reduce_scatter(self, i: int, group: Group) -> Program:
-        """A program: reduce-scatter the gradients of i's mini-batch over `group` into `part`."""
+        """A program: reduce-scatter sums of i's mini-batch in `group` to `part`."""
         counted = self._costs.of(i).pending, self._statistics.of(i).pending
         self.part, of_all = yield from reduce_scatter_sum_and_gather(group, self.gradients(i), counted)
         for sums in self._gradients.values():
@@ -100,7 +98,7 @@ class Totals:
         self._absorb(i, group, of_all)
 
     def _absorb(self, i, group, of_all):
-        # costs and statistics are small: each device receives all of them, and adds them up itself
+        # costs and statistics are small: each device receives all of them, and adds them
         for of_other in of_all[:group.rank] + of_all[group.rank + 1:]:
             for sums, pending in zip((self._costs, self._statistics), of_other, strict=True):
                 sums.of(i).absorb(pending)
@@ -111,15 +109,13 @@ class Totals:
         return [gradients, self._statistics.pending, self.of_tied, self.part]
 
     def n_held(self) -> tuple[int, int]:
-        """Return how many partial sums are held: (the most of any layer's gradients, of statistics)."""
+        """Return the number of partial sums: (the most of any layer, of statistics)."""
         of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
         return of_gradients, self._statistics.n_pending
 
 
-# The versions of the weights that a stage keeps, where updates do not wait for all micro-batches.
-
 class Versions(dict):
-    """{version: weights} of a stage: the `newest`, and each older version until no backward needs it.
+    """{version: weights} of a stage: the newest, and older ones that backwards need.
 
     Args:
         wanted: {micro-batch of the stage: the version that it uses}. Version v is
@@ -148,13 +144,13 @@ class Versions(dict):
         return self[self.wanted[i]]
 
     def add(self, weights: Any) -> None:
-        """Add the `weights` that an update has made, as the newest version."""
+        """Add `weights`, which an update has made, as the newest version."""
         self.newest += 1
         self[self.newest] = weights
         self._drop(self.newest - 1)
 
     def used_by(self, i: int) -> None:
-        """Record that the backward of micro-batch i is done, and drop its version if no other needs it."""
+        """Record that the backward of i is done; drop its version if unused."""
         self._uses[self.wanted[i]] -= 1
         self._drop(self.wanted[i])
 

@@ -185,9 +185,10 @@ def test_a_users_block_is_split_if_it_has_splits(T):
     (Dense, {"outputs": {"W": 0}}, r"has a b, but splits\['outputs'\] does not say how to cut it"),
     (Scale, {"units": {}}, r"has a W, but splits\['units'\] does not say how to cut it"),
     (Scale, {"units": {"W": None}}, r"has a W, but splits\['units'\] does not say how to cut it"),
-    (Gated, {"heads": ("outputs", "inputs")}, "is made of 3 layers and has splits.*: use 'heads', with one"),
-    (Gated, {"outputs": ("outputs", "outputs", "inputs")}, "is made of 3 layers and .*: use 'heads', with"),
-    (Gated, {"heads": ("outputs", "units", "inputs")}, r"with 'units' for Linear\(3, 3\), which cannot"),
+    (Gated, {"heads": ("outputs", "inputs")}, "use 'heads', with a split that each of its 3 layers"),
+    (Gated, {"outputs": ("outputs", "outputs", "inputs")}, r"has splits\['outputs'\] = .*: use 'heads'"),
+    (Gated, {"heads": ("outputs", "units", "inputs")}, "with a split that each of its 3 layers states, and"),
+    (Gated, {"heads": ("outputs", "inputs", "outputs")}, "and 'inputs' for the last alone"),
 ])
 def test_wrong_splits_of_a_layer_are_refused(kind, splits, words):
     layer = kind(3) if kind is Scale else kind(3, 3)
