@@ -113,7 +113,7 @@ class TensorParallel(Parallel):
 
     Of two linear layers W and V, device t has some rows of W and the same columns of V:
 
-        Z = [W_1; ...; W_T] A_prev        then, with A_t = g(Z_t), the sum over t of V_t A_t
+        Z = [W_1; ...; W_T] A_prev,   with A_t = g(Z_t), the sum over t of V_t A_t
 
     Source: Shoeybi et al. 2019, arXiv 1909.08053.
 

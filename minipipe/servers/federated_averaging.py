@@ -171,7 +171,7 @@ class FederatedAveraging(Network):
         yield Send(UP, Upload(client.n, state_of(net.layers), J), to=0)
 
     def _pass(self, k, net, position, optimizer):
-        """Train `net` with `optimizer` on all samples of client k; return the mean cost.
+        """Train `net` with `optimizer` on client k's samples; return the mean cost.
 
         The client has trained on `position` mini-batches before. A pass shuffles its
         samples with default_rng([seed, k, number of the pass]).
@@ -235,7 +235,7 @@ def averaged(uploads: Sequence[Upload]) -> tuple[list, Any]:
 
 
 def arrays_of(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
-    """Return [(layer, name)] of all parameters and running statistics of `layers`."""
+    """Return [(layer, name)] of all parameters and statistics of `layers`."""
     names = [(layer, name) for layer in every_layer(layers) for name in layer.arrays]
     return [(layer, name) for layer, name in names if getattr(layer, name) is not None]
 
