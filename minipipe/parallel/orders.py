@@ -105,43 +105,32 @@ def sqrt_units(n_layers: int) -> list[int]:
     return equal_counts(n_layers, root)
 
 
-def in_units(order: Schedule, units: Sequence[Sequence[int]], costs: Costs, shards: int = 1) -> tuple:
-    """Return (order, counts, costs) in which each unit is a stage on its device.
+def changed(order: Schedule, units: Sequence[Sequence[int]], options: Options) -> tuple:
+    """Return (order, counts, costs) with a stage for each unit, changed by `options`.
+
+    The actions R, A, or ZeRO's S, G and X are added.
 
     Args:
-        order: the `Schedule` of the stages.
+        order: the `Schedule` of all replicas.
         units: for each stage, the number of layers in each of its units.
-        costs: the `Costs` of the stages, which their units share.
-        shards: the number of devices for each device of the order.
-
-    >>> from ..schedules import gpipe
-    >>> order, counts, costs = in_units(gpipe(2, 1), [[3, 3, 3], [2, 2]], Costs(F=6, B=12))
-    >>> counts, costs.F
-    ([3, 3, 3, 2, 2], [2, 2, 2, 3, 3])
+        options: the network's, with the `Costs` of the stages.
     """
-    n, counts = list(map(len, units)), list(chain(*units))
-    if max(n) == 1:
-        return order, counts, costs
-    return in_segments(order, n), counts, costs_in_segments(costs, order, n, shards)
-
-
-def changed(order: Schedule, options: Options) -> Schedule:
-    """Return `order` with the actions that `options` add: R, A, or ZeRO's S, G and X.
-
-    The stages of `order`, a `Schedule` of all replicas, are units.
-    """
+    n, counts, costs = list(map(len, units)), list(chain(*units)), options.costs
+    if max(n) > 1:
+        costs = costs_in_segments(costs, order, n, options.shards)
+        order = in_segments(order, n)
     in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # the other modes have the same name there
     order = with_recompute(order, in_order.get(options.recompute, options.recompute))
+    has_buckets = options.sums.buckets is not None
     if options.zero and order.has_copied_stages:
-        return with_zero(order, options.zero).validate()
-    if options.zero:  # one replica: each device makes its updates last, since tied layers need a flush
+        order = with_zero(order, options.zero).validate()
+    elif options.zero:  # one replica: each device makes its updates last, since tied layers need a flush
         order = with_updates(order)
         devices = [sorted(actions, key=lambda action: action.kind == "U") for actions in order.devices]
-        return replace(order, devices=tuple(map(tuple, devices)))
-    has_buckets = options.sums.buckets is not None
-    if has_buckets and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
-        return with_all_reduce(order)
-    return order
+        order = replace(order, devices=tuple(map(tuple, devices)))
+    elif has_buckets and order.has_copied_stages and not order.kinds & (MEETING | {"U"}):
+        order = with_all_reduce(order)
+    return order, counts, costs
 
 
 # The order of a whole network.
@@ -172,16 +161,14 @@ def order_of(
     units = [units_of(part, options) for part in of_stages]
     if stream is not None:
         stream = partial(_changed_stream, stream, units, options)
-    order, counts, costs = in_units(order, units, options.costs, options.shards)
-    order = changed(order, options)
+    order, counts, costs = changed(order, units, options)
     costs.duration(order)  # raises ValueError unless costs has an entry for each stage
     return order, stream, counts, costs
 
 
 def _changed_stream(stream, units, options, n_batches):
     """Return `changed` of the order of `n_batches` mini-batches without a flush."""
-    order, _, _ = in_units(stream(n_batches), units, options.costs)
-    return changed(order, options)
+    return changed(stream(n_batches), units, options)[0]
 
 
 def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
