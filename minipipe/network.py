@@ -43,18 +43,15 @@ class Network:
             networks, which then train independently.
         loss: a `Loss`, or None for a network that only predicts.
         seed: for the parameters that the layers do not have yet. They are drawn from
-            `default_rng([seed, index of the layer])`, so they are the same however the
-            network is cut.
+            `default_rng([seed, index of the layer])`, however the network is cut.
         dtype: the floats of the whole network; None: those of the layers' parameters,
             or float64.
         grain: the samples that pass the layers at a time, see `Sequential`, or None.
 
-    A network has one dtype. All W and b, X, and the floats of Y are converted to it;
-    since the output of a layer has the dtype of its input, so is everything else. If
-    the parameters have different dtypes, it is their `np.result_type`. A network with
-    fractions has the dtype object, and leaves X and Y unchanged. Tokens are not
-    converted, since float32 cannot represent all of them, nor whole numbers in Y,
-    which a loss may use as indices.
+    A network has one dtype. W, b, X and the floats of Y are converted to it, but not
+    tokens, nor whole numbers in Y, which a loss may use as indices. If the parameters
+    have different dtypes, it is their `np.result_type`. With fractions it is object,
+    and X and Y are not converted.
 
     A W or b that is assigned later, as in `net.layers[0].W = W`, must have the same
     shape. The next run, prediction or step converts it, or raises an error.
@@ -133,7 +130,7 @@ class Network:
         return copy.deepcopy(self)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the output of the last layer for X (n[0], m), as one full batch, not in training."""
+        """Return the output of the last layer for X (n[0], m), without training."""
         self._parameters.check()
         self.collect()
         with computing():
@@ -147,7 +144,7 @@ class Network:
         return A
 
     def _idle_layers(self):
-        """Return the network's layers; a subclass returns copies while a run uses them."""
+        """Return the layers; a subclass returns copies while a run uses them."""
         return self.layers
 
     def check_step(self, optimizer: Optimizer, clip: float | None = None) -> None:
@@ -162,8 +159,7 @@ class Network:
             optimizer: an `Optimizer`, such as `SGD(0.1)`.
             clip: None, or the largest allowed `gradient_norm`: larger gradients are
                 scaled down to it, all by one factor, before weight decay. `gradients`
-                itself is not changed. Source: Pascanu, Mikolov, Bengio 2012, arXiv
-                1211.5063.
+                is not changed. Source: Pascanu, Mikolov, Bengio 2012, arXiv 1211.5063.
 
         A step is made as a whole or not at all, even if Ctrl-C interrupts it. So an
         optimizer of your own must not change its attributes in place, except `memory`.
@@ -184,13 +180,13 @@ class Network:
                 self.keep_memory(optimizer)
 
     def check_training(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `train(batches, optimizer, clip)` can update this network."""
+        """Raise `ValueError` unless `train` can update with `optimizer` and `clip`."""
         self.check_step(optimizer, clip)
         if clip is not None:
             real_number("clip", clip, above=0)
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:
-        """Raise `ValueError` unless `fit` can train this network with `optimizer` and `clip`."""
+        """Raise `ValueError` unless `fit` can train with `optimizer` and `clip`."""
         self.check_training(optimizer, clip)
 
     def train(self, batches: Iterable[tuple], optimizer: Optimizer, clip: float | None = None) -> list:
@@ -200,10 +196,9 @@ class Network:
             batches: a list of (X, Y), as for `forward_backward`.
             optimizer, clip: as for `step`.
 
-        Raises `ValueError` before any update if one of them is not such a pair. A wrong
-        number of rows is only found in turn, after updates with the batches before it.
-        Raises `FloatingPointError` if anything overflows; the parameters are then those
-        of the update before.
+        Raises `ValueError` before any update if one of them is not such a pair, and in
+        turn for a wrong number of rows. Raises `FloatingPointError` if anything
+        overflows; the parameters are then those of the update before.
         """
         self.check_training(optimizer, clip)
         costs = []
@@ -213,11 +208,11 @@ class Network:
         return costs
 
     def gradient_norm(self) -> Number:
-        """Return sqrt(sum of g^2) over all entries g of all gradients, however the network is split.
+        """Return sqrt(sum of g^2) over all entries g of all gradients.
 
         A W that several layers share, and a parameter that several devices have, count
-        once. The result is a float, or for rational numbers a rational, rounded once.
-        Raises `FloatingPointError` if it is not finite.
+        once. For rational numbers, the root is rounded once. Raises
+        `FloatingPointError` if it is not finite.
         """
         with computing():
             return root(sum(self._squares_of_layers()))
@@ -227,33 +222,33 @@ class Network:
         return self.gradients
 
     def _squares_of_layers(self):
-        """Return for each layer the sum of the squares of its gradients; 0 if it has none."""
+        """Return the sum of the squares of each layer's gradients."""
         return [sum(map(sum_of_squares, leaves(pair))) for pair in each_once(self.own_gradients(), self.ties)]
 
     def _clipped(self, clip, gradients):
-        """Return the `gradients` of one replica, scaled down to the norm `clip`, if that is given."""
+        """Return `gradients`, scaled down to the norm `clip` unless that is None."""
         if clip is None:
             return gradients
         clip, length = real_number("clip", clip, above=0), self.gradient_norm()
         return scaled(gradients, clip / length) if length > clip else gradients
 
     def collect(self, optimizer: Optimizer | None = None) -> Optimizer | None:
-        """Gather all parameters and the state of `optimizer` in this process; return the optimizer.
+        """Gather all parameters and the state of `optimizer` here; return it.
 
         A network in one process has them already.
         """
         return optimizer
 
     def state(self, optimizer: Optimizer | None = None) -> State:
-        """Return the `State` of this network and of the optimizer that trains it; its arrays are copies.
+        """Return the `State` of this network and its optimizer; its arrays are copies.
 
         Args:
             optimizer: the one that `step` or `train` is called with; None: the state is
                 for predictions.
 
-        The state is the same however the network is cut or copied. `minipipe.save`
-        writes it to a file. If another thread is training, the state is that of one
-        step. Raises `ValueError` for the optimizer of another network.
+        The state is the same however the network is cut or copied, and `minipipe.save`
+        writes it to a file. If another thread is training, it is that of one step.
+        Raises `ValueError` for the optimizer of another network.
 
         >>> from minipipe.layers import Linear
         >>> net = Sequential([Linear(1, 1, W=[[2.0]])], None)
@@ -279,13 +274,13 @@ class Network:
         return state
 
     def resume(self, state: State, optimizer: Optimizer | None = None) -> None:
-        """Continue from a `State`; the training then has the bits of one without interruption.
+        """Continue from a `State`, with the bits of a training without interruption.
 
         Args:
             state: of a network with the same layers, cut and copied in any way.
-            optimizer: an optimizer of the class that the state was taken with. It gets
-                its state and learning rate, and keeps its other options. None: only the
-                network resumes.
+            optimizer: of the class that the state was taken with. It gets its state and
+                learning rate, and keeps its other options. None: only the network
+                resumes.
 
         Raises `ValueError` for the state of another network or optimizer; then nothing
         is changed.
@@ -318,7 +313,7 @@ class Network:
             raise ValueError(f"optimizer is {shown(optimizer)}: {words}")
 
     def _check_state_of(self, optimizer, state):
-        """Raise `ValueError` unless `optimizer` can go on with this network from its part of `state`."""
+        """Raise `ValueError` unless `optimizer` can continue from `state` here."""
         pairs, parameters = pairs_of_layers(self.layers), {}
         for (index, name, _), (_, array, _) in parameters_with(self.layers, pairs).items():
             parameters.setdefault((index, name), []).append(array)
@@ -328,11 +323,11 @@ class Network:
                 real_numbers(f"{state.source}: what is remembered for parameter {key}", array)
 
     def _own_counts(self):
-        """Return {name: whole numbers}, the counters of this network in addition to `n_steps`."""
+        """Return {name: whole numbers}, counters of a subclass besides `n_steps`."""
         return {}
 
     def _resume_own(self, state):
-        """Restore the counters of `_own_counts` from `state`; here there are none."""
+        """Restore the counters of `_own_counts` from `state`."""
 
     def once(self, function: Callable) -> None:
         """Call `function`, in one process only if several share the network."""
@@ -343,10 +338,10 @@ class Network:
         self._gradients, self._counted = None, []
 
     def keep_memory(self, optimizer: Optimizer) -> None:
-        """Record the state of `optimizer` after an update or from a file, if a subclass needs it."""
+        """Record the state of `optimizer`, if a subclass needs it."""
 
     def checked_batches(self, batches: Iterable[tuple]) -> list:
-        """Return `batches` as a list of checked pairs (X, Y); raise `ValueError` for anything else."""
+        """Return `batches` as checked pairs (X, Y); raise `ValueError` for others."""
         items = items_of(batches)
         pairs: list = [batches] if items is None else items
         if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
@@ -356,7 +351,7 @@ class Network:
         return [self.checked_batch(X, Y) for X, Y in pairs]
 
     def checked_batch(self, X: ArrayLike, Y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return X and Y as arrays in the network's dtype; raise `ValueError` for unfit data."""
+        """Return X and Y in the network's dtype; raise `ValueError` for unfit data."""
         if self.loss is None:
             raise ValueError(
                 "this network has no loss, so it cannot be trained: pass one, such as MeanSquaredError()"
@@ -385,10 +380,7 @@ class Sequential(Network):
     """A network on one device that sees the mini-batch as a whole.
 
     Args:
-        layers: a list of `Layer`s, applied in order; the network copies them.
-        loss: a `Loss`, or None for a network that only predicts.
-        seed: for drawing the parameters that the layers do not have yet.
-        dtype: the floats of parameters, X, Y and results, see `Network`.
+        layers, loss, seed, dtype: as for `Network`.
         grain: None, for one pass of the whole mini-batch. Or a number g: the samples
             pass all layers g at a time, and J, gradients and statistics are summed
             along the fixed tree whose leaves are these grains. A `Parallel` with
@@ -399,8 +391,7 @@ class Sequential(Network):
     2.0 and 1.4 times as long with g = 8, 16 and 32.
 
     `forward_backward(X, Y)` returns J and sets `gradients`, `step(optimizer)` applies
-    them, `predict(X)` returns the output. Wrong data raise `ValueError` before anything
-    is computed.
+    them, `predict(X)` returns the output.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -411,7 +402,7 @@ class Sequential(Network):
     """
 
     def forward_backward(self, X: ArrayLike, Y: ArrayLike) -> Number:
-        """Return the cost J of the mini-batch X (n[0], m), Y (n[L], m), and set `gradients`."""
+        """Return the cost J of X (n[0], m), Y (n[L], m), and set `gradients`."""
         X, Y = self.checked_batch(X, Y)
         self._gradients, self._counted = None, []
         m = X.shape[-1]
@@ -432,7 +423,7 @@ class Sequential(Network):
         return J
 
     def terms_of(self, part: slice, X: np.ndarray, Y: np.ndarray) -> tuple:
-        """Return (J, gradients, statistics) of the samples in slice `part` of the mini-batch X, Y."""
+        """Return (J, gradients, statistics) of the samples `part` of X, Y."""
         prepare_forward(self._all_layers, training=True, step=self.n_steps, first_sample=part.start)
         samples, labels = in_one_piece((X[..., part], Y[..., part]))
         J = self._loss.forward(forward_through(self.layers, samples, skips={}), labels, X.shape[-1])
@@ -442,7 +433,14 @@ class Sequential(Network):
 
 
 def check_finite_run(loss: Loss, J: Number, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
-    """Raise `FloatingPointError` unless J, the cost by `loss`, and the `layers`' `gradients` are finite."""
+    """Raise `FloatingPointError` unless J and the `gradients` of `layers` are finite.
+
+    Args:
+        loss: the loss that J is the cost by, for the error.
+        J: the cost.
+        layers: all layers.
+        gradients: a list of (dW, db), one for each layer.
+    """
     check_finite_cost(loss, J)
     for layer, pair in zip(layers, gradients, strict=True):
         for gradient in leaves(pair):
@@ -455,7 +453,7 @@ def check_finite_cost(loss: Loss, J: Number) -> None:
 
 
 def checked_inputs(X: ArrayLike) -> np.ndarray:
-    """Return X (n, ..., m) as a contiguous array of floats or fractions; raise `ValueError` for others."""
+    """Return X (n, ..., m) as contiguous floats or fractions; refuse anything else."""
     X = _numbers("X", X)
     if X.ndim < 2:
         raise ValueError(f"X has shape {X.shape}: it needs at least two axes, the last one over samples")
@@ -465,7 +463,7 @@ def checked_inputs(X: ArrayLike) -> np.ndarray:
 
 
 def _numbers(name: str, values: ArrayLike) -> np.ndarray:
-    """Return `values` as an array of numbers; if one is a fraction, all become `Rational`."""
+    """Return `values` as an array; if one is a fraction, all become `Rational`."""
     array = real_numbers(name, values)
     if array.dtype == object and any(type(value) is not Rational for value in array.flat):
         return rational(array)

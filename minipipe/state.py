@@ -1,4 +1,4 @@
-"""The state of a training as plain data, and transactions: changes of several objects, or of none."""
+"""The state of a training as plain data, and changes of several objects or of none."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class Lock(type(threading.RLock())):  # type: ignore[misc]  # RLock is a function
     """A re-entrant lock; a copy or a pickle of its owner gets a new lock.
 
-    Code that changes or reads a network and its optimizer holds the network's lock. So
-    a thread that saves while another one trains gets the arrays of one step.
+    Code that changes or reads a network and its optimizer holds the network's lock.
     """
 
     def __reduce__(self) -> tuple:
@@ -33,7 +32,7 @@ class Lock(type(threading.RLock())):  # type: ignore[misc]  # RLock is a functio
 def uninterrupted() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block; a second Ctrl-C interrupts at once.
 
-    Python raises it in the main thread alone, so other threads have nothing to do.
+    Python raises it in the main thread only; other threads do nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) in (None, signal.SIG_IGN):
@@ -158,7 +157,7 @@ def state_of_optimizer(optimizer: Optimizer) -> OptimizerState:
 
 
 def named_arrays(layers: Sequence) -> list[tuple]:
-    """Return [(name in a `State`, layer, name of its array)] for all arrays of `layers` in a `State`."""
+    """Return [(name in a `State`, layer, name of its array)] for all `layers`."""
     return [
         (f"{path}/{array}", layer, array)
         for path, layer in _paths(layers)
@@ -168,7 +167,7 @@ def named_arrays(layers: Sequence) -> list[tuple]:
 
 
 def _paths(layers, above="") -> Iterator[tuple]:
-    """Yield (path, layer) for all layers: "2" is a layer of the network, "2.0" the first one inside it."""
+    """Yield (path, layer): "2" is a layer of the network, "2.0" the first one inside it."""
     for index, layer in enumerate(layers):
         yield f"{above}{index}", layer
         yield from _paths(layer.layers, f"{above}{index}.")
@@ -190,7 +189,7 @@ def check_layers(state: State, layers: Sequence) -> None:
 
 
 def checked_array(state: State, name: str, own: np.ndarray) -> np.ndarray:
-    """Return a copy of array `name` of `state`; raise `ValueError` unless its shape and dtype are `own`'s."""
+    """Return a copy of array `name` of `state`; it must be like `own`."""
     array = state.arrays.get(name)
     if array is None or array.shape != own.shape or array.dtype != own.dtype:
         theirs, ours = ("nothing" if a is None else f"{a.dtype} of shape {a.shape}" for a in (array, own))
@@ -199,7 +198,7 @@ def checked_array(state: State, name: str, own: np.ndarray) -> np.ndarray:
 
 
 def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mapping) -> None:
-    """Raise `ValueError` unless `state` has the state of an optimizer like `optimizer`.
+    """Raise `ValueError` unless `state` has that of an optimizer like `optimizer`.
 
     `parameters` is {(index of a layer, "W" or "b"): its arrays of this name}.
     """

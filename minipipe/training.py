@@ -63,13 +63,12 @@ def fit(
         epochs: the number of further passes over the data, at least 1.
         batch_size: the largest number of samples in a mini-batch; mini-batches differ
             by at most one sample. Or a function from the number of epochs done, 0, 1,
-            ..., to this number, such as those in `minipipe.rates`.
+            ..., to this number.
         validation: None, or a pair `(X, Y)` for the score after each epoch.
         metric: the score is `metric(model.predict(X), Y)`.
         seed: each epoch shuffles the samples with `default_rng([seed, epoch])`.
-        report: called with one line per epoch, which ends with the seconds left; None
-            for silence. Unless it is None, a line on stderr shows the time left in the
-            epoch, in a terminal or a notebook.
+        report: called with one line per epoch; None for silence. Unless it is None, a
+            line on stderr shows the time left, in a terminal or a notebook.
         learning_rate: None, to keep the optimizer's; or a function of t, the passes
             over the data so far, see `minipipe.rates`. It sets the rate before each
             update. If the optimizer has a rational rate, t is a `Fraction`.
@@ -148,9 +147,7 @@ def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch
 
 
 def shuffled(m: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the order of the m samples in `epoch`, counted from 1; `seed` is that of `fit`.
-
-    It is the same on all workers, since they share each mini-batch.
+    """Return the order of the m samples in `epoch`, from 1; `seed` is that of `fit`.
 
     >>> shuffled(5, seed=0, epoch=1), shuffled(5, seed=0, epoch=2)
     (array([1, 4, 3, 0, 2]), array([4, 2, 1, 0, 3]))
@@ -172,7 +169,7 @@ def _checked_batches(model, m, batch_size):
 
 
 def _train_on(model, optimizer, clip, X, Y, rate, number):
-    """Make one step, with learning rate `rate` unless that is None; return the cost, times its samples."""
+    """Make a step with learning rate `rate`, or None; return J times the samples."""
     before, n_steps = optimizer.learning_rate, model.n_steps
     try:
         optimizer.in_fit = True  # so that the step counts as one of this pass
@@ -199,7 +196,7 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
 
 
 def _as_float(J):
-    """Return a cost as a float; raise `FloatingPointError` for a fraction beyond all floats."""
+    """Return J as a float; raise `FloatingPointError` if it is beyond all floats."""
     try:
         return float(J)
     except OverflowError:
