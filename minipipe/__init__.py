@@ -9,7 +9,7 @@ In the order in which one meets them:
     training    fit, the optimizers SGD, Adam ..., accuracy, one_hot, save, load
     data        the module datasets; networks with a name are in models
     servers     ParameterServer; FederatedAveraging
-    proof       check, of a layer, a network or a schedule; more is in the module verification
+    proof       check, of a layer or a schedule; more is in the module verification
     schedules   Schedule, simulate, compare; the modules schedules, order and plots
     planning    describe, partition, footprints, measure; the module planning has plan, the best way
                 to train a Transformer on a cluster by formulas, and confirm, its run on the engine

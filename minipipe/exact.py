@@ -12,7 +12,7 @@ from __future__ import annotations  # so that help() shows names, not what they 
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from math import floor, gcd
+from math import gcd
 from numbers import Rational as AnyRational
 from typing import Any
 
@@ -30,7 +30,7 @@ _remembered = lru_cache(maxsize=100_000)
 
 
 class Rational(Fraction):
-    """An exact fraction: `+ - * / // % **` with whole numbers and fractions return another `Rational`.
+    """An exact fraction: `+ - * / **` with whole numbers and fractions return another `Rational`.
 
     With a float, and `**` with an exponent that is not whole, they raise `TypeError`,
     because the result would not be exact.
@@ -86,23 +86,11 @@ class Rational(Fraction):
     def __rtruediv__(self, other: Any) -> Any:
         return _closed(lambda right, left: left / right, self, other)
 
-    def __floordiv__(self, other: Any) -> Any:
-        return _closed(lambda left, right: Rational(floor(left / right)), self, other)
+    def _refuse(self, other: Any) -> Any:  # a Fraction's // and % would take floats
+        raise TypeError("exact arithmetic has no //, % and divmod: use those of fractions.Fraction")
 
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _closed(lambda right, left: left // right, self, other)
-
-    def __mod__(self, other: Any) -> Any:
-        return _closed(lambda left, right: left - left // right * right, self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _closed(lambda right, left: left % right, self, other)
-
-    def __divmod__(self, other: Any) -> Any:
-        return _closed(lambda left, right: (left // right, left % right), self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return _closed(lambda right, left: divmod(left, right), self, other)
+    __floordiv__: Any = _refuse
+    __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __floordiv__
 
     def __pow__(self, exponent: Any) -> Any:
         if not isinstance(exponent, AnyRational) or exponent.denominator != 1:

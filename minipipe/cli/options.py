@@ -244,7 +244,7 @@ examples:
             "check", "Say what is wrong with a schedule; without one, prove gradients exact, as a table.",
             "check.check", add_check, """\
 The status is 0 where all holds, 1 where something does not, and 2 where there is nothing to check. A layer
-or a network of your own is checked in Python: help(minipipe.check).
+of your own is checked in Python: help(minipipe.check).
 
 examples:
   python3 -m minipipe check mine.csv --most-alive 4

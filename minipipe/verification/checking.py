@@ -1,4 +1,4 @@
-"""`check`: test a layer, a loss, an optimizer, a network or a schedule of your own."""
+"""`check`: test a layer, a loss, an optimizer or a schedule of your own."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -9,24 +9,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import computing, converted, shape_of
+from ..arrays import computing, converted
 from ..checks import shown, whole_numbers
-from ..description import without_samples
 from ..exact import rational
 from ..layers import Layer, Linear
-from ..layers.through import forward_through
 from ..losses import Loss, MeanSquaredError
-from ..network import Network, Sequential
 from ..optimizers.optimizer import Optimizer
 from ..order import peak_microbatches, simulate
 from ..order.actions import listing
 from ..order.reading import build, may_say_a_schedule, registered_name, said_by
 from ..parallel import Pipeline
 from ..schedules import SCHEDULES
-from .layers import LEARNED, checks_of_layer, checks_of_loss
+from .layers import checks_of_layer, checks_of_loss
 from .optimizers import checks_of_optimizer
-from .trial import CannotTry, LossTrial, Remark, Trial, coarse, forward, in_fractions_or_floats, private
-from .verdicts import against_full_batch, against_one_device, against_same_groups, difference_in_words
+from .trial import CannotTry, Remark, coarse
+from .verdicts import against_full_batch, against_one_device, difference_in_words
 
 
 class Verdict(NamedTuple):
@@ -87,14 +84,13 @@ class Report(tuple):
 def check(
     what: Any, shape: tuple | None = None, *, devices: int | None = None, microbatches: int | None = None
 ) -> Report:
-    """Test what a layer, loss, optimizer, network or schedule must do.
+    """Test what a layer, a loss, an optimizer or a schedule must do.
 
     Args:
-        what: a layer; a loss; an optimizer; a list of layers, or a network; or a
-            schedule, as for `build`: a name, a `Schedule`, a function (device, K, M).
-        shape: the shape of one sample, for a layer, a loss or a network: (3,) for
-            A_prev (3, m), (2, 8, 8) for images. If A_prev is a pair of arrays, a pair
-            of shapes.
+        what: a layer; a loss; an optimizer; or a schedule, as for `build`: a name, a
+            `Schedule`, a function (device, K, M).
+        shape: the shape of one sample, for a layer or a loss: (3,) for A_prev (3, m),
+            (2, 8, 8) for images. If A_prev is a pair of arrays, a pair of shapes.
         devices, microbatches: for a schedule; by default 4 and 8, if a name or a
             function leaves them open.
 
@@ -104,19 +100,17 @@ def check(
     with `==` and in fractions if it can compute with them. Large inputs, predictions
     and `splits` are tried, too.
 
-    A loss must also divide by the given m. In a network, each layer and the loss are
-    tested, and then pipelines of it. An optimizer must keep state for each parameter
-    separately, resume from its state, and go downhill. A schedule must run, have the
-    ticks and the memory of its closed forms, if any, and give a small network the
-    gradients of one device.
+    A loss must also divide by the given m. An optimizer must keep state for each
+    parameter separately, resume from its state, and go downhill. A schedule must run,
+    have the ticks and the memory of its closed forms, if any, and give a small network
+    the gradients of one device.
 
     A check is a test, not a proof. It changes neither its arguments nor the state of
     `np.random`. It takes less than a second for most layers, and up to 20 seconds for a
     Transformer block in fractions.
 
     Raises:
-        ValueError: if `what` or `shape` cannot be checked. If a network does not run,
-            the error of its layer is raised.
+        ValueError: if `what` or `shape` cannot be checked.
 
     >>> from minipipe import Linear
     >>> bool(check(Linear(3, 2), (3,)))
@@ -137,14 +131,15 @@ def check(
 
 
 def _checked(what, shape, devices, microbatches):
-    if not isinstance(what, (Layer, Network, Loss, Optimizer)) and may_say_a_schedule(what):
+    if not isinstance(what, (Layer, Loss, Optimizer)) and may_say_a_schedule(what):
         said = said_by(what)
         schedule = build(said, devices, microbatches)
         return _report(repr(schedule), _of_schedule(schedule, registered_name(said)))
-    if not isinstance(what, (Layer, Network, Loss, Optimizer, list, tuple)):
+    if not isinstance(what, (Layer, Loss, Optimizer)):
         raise ValueError(
-            f"what={shown(what)} must be a layer, a list of layers, a network, or what says a schedule; or a "
-            "loss, or an optimizer: pass an object, such as Linear(3, 2), or a name, such as '1f1b'"
+            f"what={shown(what)} must be a layer, a loss or an optimizer: pass an object, such as "
+            "Linear(3, 2); or what says a schedule, such as '1f1b'. Of a network, check each layer, and "
+            "compare it by verification.equals_full_batch(pipe, X, Y)"
         )
     if (devices, microbatches) != (None, None):
         raise ValueError("devices and microbatches are those of a schedule: leave them out for layers")
@@ -153,12 +148,7 @@ def _checked(what, shape, devices, microbatches):
     shape = _checked_shape(shape)
     if isinstance(what, Loss):
         return _report(f"{what!r}, predictions of shape {shape}", checks_of_loss(what, shape))
-    if isinstance(what, Layer):
-        return _report(f"{what!r}, samples of shape {shape}", checks_of_layer(what, shape))
-    net = what if isinstance(what, Network) else Sequential(what, None)
-    with computing(), np.errstate(all="ignore"):
-        rows = _of_network(net.layers, net.loss or MeanSquaredError(), shape)
-    return _report(f"a network of {len(net.layers)} layers", rows)
+    return _report(f"{what!r}, samples of shape {shape}", checks_of_layer(what, shape))
 
 
 MOST_NUMBERS = 10_000  # of a sample: a derivative takes some sixty forwards
@@ -205,53 +195,6 @@ def _tried(claim, attempt):
     except Exception as error:  # of a layer from elsewhere
         wrong = f"{type(error).__name__}: {error}"
     return Verdict(claim, wrong is None or isinstance(wrong, Remark), wrong or "")
-
-
-def _of_network(layers, loss, shape):
-    """Return the rows of a network: each layer, the loss, and its pipelines."""
-    trial, met = Trial(layers[0], shape), []
-    layers = [private(layer.copy()) for layer in layers]
-    for index, layer in enumerate(layers):
-        layer.initialize(np.random.default_rng(index))
-
-    def meet(layer, A_prev):
-        met.append((layer, without_samples(shape_of(A_prev))))
-        return forward(layer, A_prev)
-
-    output_shape = forward_through(layers, trial.data(), {}, meet).shape[:-1]
-    labels = LossTrial(loss, output_shape).labels()
-    n, is_alone = len(layers), all(layer.alone_per_sample for layer in layers)
-    compare, most = (against_full_batch, 3) if is_alone else (against_same_groups, 2)
-
-    def in_pipelines(recompute, convert, exact):
-        for K, M, schedule in ((min(2, n), 2, "gpipe"), (n, most, "1f1b"), (n, most, "zb-h1")):
-            copies = [layer.copy(coarse).copy(convert) for layer in layers]
-            X, Y = trial.data(convert), converted(labels, convert)
-            pipe = Pipeline(copies, private(loss), K, M, schedule=schedule, recompute=recompute)
-            wrong = difference_in_words(*compare(pipe, X, Y), exact=exact)
-            if wrong:
-                return f"{wrong}, in {K} stages, {M} micro-batches, {schedule}"
-        return None
-
-    parts = [
-        (f"layer {index}, {layer!r}", checks_of_layer(layer, of_sample))
-        for index, (layer, of_sample) in enumerate(met)
-    ]
-    parts.append((f"loss, {loss!r}", checks_of_loss(loss, output_shape)))
-    rows = [(claim, partial(_first_finding, checks), True) for claim, checks in parts]
-    for recompute in ("never", "always"):
-        claim = f"in pipelines it equals the full batch, recompute={recompute!r}"
-        rows.append((claim, partial(in_fractions_or_floats, partial(in_pipelines, recompute)), False))
-    return rows
-
-
-def _first_finding(rows):
-    """Return the message of the first check that fails, or a remark on `LEARNED`."""
-    report = _report("", rows)
-    for one in report:
-        if one.holds is False:
-            return f"{one.claim}: NO. {one.why}"
-    return next((one.why for one in report if one.claim == LEARNED and one.why), None)
 
 
 def _of_schedule(schedule, name):

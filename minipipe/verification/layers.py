@@ -20,7 +20,6 @@ from .trial import (
 from .verdicts import against_full_batch, against_same_groups, are_equal, difference_in_words
 
 LARGE = 200  # times the data: e^200 is infinite in float32
-LEARNED = "what forward depends on can be learned: it is in W or b"
 
 
 def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
@@ -48,7 +47,7 @@ def _rows(trial, left_out):
         ("the same input gives the same output", repeats, True),
         ("float32 in, float32 out, and float64 likewise", keeps_dtype, False),
         ("its derivatives are the slopes of its output", slopes, False),
-        (LEARNED, learned, False),
+        ("what forward depends on can be learned: it is in W or b", learned, False),
         ("backward_weight needs only dZ and what backward_input leaves in cache", halves, False),
         ("all that backward needs is in cache, which can be taken out and put back", cached, True),
         ("micro-batches of any sizes add up to the full batch", adds_up, False),
@@ -316,7 +315,7 @@ def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
                 return f"{size}, {_words(error)}: take m from {trial.takes}.shape[-1]"
         for name, wanted in {trial.gives: leaves(A)[0], **whole}.items():
             if not are_equal(total[name], wanted, exact):
-                return _words_of_sum(trial, name, total[name], wanted, len(parts), exact)
+                return _words_of_sum(name, total[name], wanted, len(parts), exact)
     return None
 
 
@@ -341,34 +340,18 @@ def _words(error):
     return f"{type(error).__name__}: {error}"
 
 
-def _words_of_sum(trial, name, found, wanted, n_parts, exact):
+def _words_of_sum(name, found, wanted, n_parts, exact):
     """Return the likely mistake if `name` differs from that of the full batch."""
     if name == "A":
-        if _depends_on_others(trial):
-            return (
-                "A of a sample depends on the other samples of its micro-batch: if that is meant, say "
-                "alone_per_sample = False in the class"
-            )
         return (
-            "A of a sample depends on its place in the micro-batch, or on how many samples there are: random "
-            "numbers must follow from step, index and first_sample"
+            "A of a sample depends on the other samples of its micro-batch, or on its place there. If that "
+            "is meant, say alone_per_sample = False in the class; random numbers must follow from step, "
+            "index and first_sample"
         )
     of_parts = f"{name} of {n_parts} micro-batches is"
     if are_equal(found, wanted * n_parts, exact):
         return f"{of_parts} {n_parts} times too large: does backward divide by its own m?"
     return f"{of_parts} not that of the full batch: is it a sum over the samples, without a factor of m?"
-
-
-def _depends_on_others(trial):
-    """Tell whether the first sample's A changes with the other samples."""
-    layer, A_prev, others = trial.drawn(), trial.data(), trial.data(seed=3)
-    first = part_of(A_prev, slice(0, 1))
-    rest = part_of(others, slice(1, BATCH_SIZE))
-    mixed = [_side_by_side(*pair) for pair in zip(leaves(first), leaves(rest))]
-    A = forward(layer, A_prev)
-    among_others = forward(layer, tuple(mixed) if trial.takes_pair else mixed[0])
-    pairs = zip(leaves(A), leaves(among_others))
-    return not all(np.array_equal(one[..., 0], other[..., 0]) for one, other in pairs)
 
 
 class _Scale(Layer):
@@ -411,13 +394,13 @@ def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
 def _network(trial, convert, below, above):
     """Return (layers, X, Y) of a network: `below`, the layer, and `above`."""
     if trial.takes_pair:
-        raise CannotTry("it takes a pair of arrays: put it between a Fork and its end, and check the network")
+        raise CannotTry("it takes a pair of arrays")
     if not trial.shape:
         raise CannotTry("a network takes no samples without axes")
     layer = trial.drawn(convert)
     A = forward(layer, trial.data(convert))
     if isinstance(A, tuple):
-        raise CannotTry("it returns a pair of arrays: check a network of both ends")
+        raise CannotTry("it returns a pair of arrays")
     layer.cache, rng = None, np.random.default_rng(4)
     last = Linear(int(np.prod(A.shape[:-1])), 2)
     last.initialize(rng)

@@ -413,7 +413,7 @@ WRONG = [  # (layer, shape of a sample, a piece of the claim, a piece of the mes
     (ChangesItsGradient(), (3,), ARRAYS, "dZ was changed: an operation in place"),
     (UpdatesItself(3, 2), (3,), ARRAYS, "W was changed: an operation in place"),
     (DrawsAnew(), (3,), REPEATS, "or draw random numbers from a generator of its own?"),
-    (SameMaskInEachPart(), (3,), SUMS, "A of a sample depends on its place in the micro-batch"),
+    (SameMaskInEachPart(), (3,), SUMS, "or on its place there"),
     (DropsInPredictions(0.5), (3,), PREDICTIONS, "does forward look at self.training?"),
     (MeanOfTheBatch(), (3,), SUMS, "A of a sample depends on the other samples of its micro-batch"),
     (OfFiveSamples(), (3,), SUMS, "on a micro-batch of 1 of 5 samples, ValueError"),

@@ -25,13 +25,10 @@ def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
     x, y = Rational(a), Rational(b)
     for mine, expected in ((-x, -a), (abs(x), abs(a)), (+x, a), (x**2, a * a)):
         assert type(mine) is Rational and mine == expected
-    for calculate in (op.add, op.sub, op.mul, *([op.truediv, op.floordiv, op.mod] if b else [])):
+    for calculate in (op.add, op.sub, op.mul, *([op.truediv] if b else [])):
         for left, right in ((x, y), (a, y), (x, b)):
             mine = calculate(left, right)
             assert type(mine) is Rational and mine == calculate(a, b)
-    for left, right in ((x, y), (a, y), (x, b)) if b else ():
-        mine = divmod(left, right)
-        assert mine == divmod(a, b) and {type(part) for part in mine} == {Rational}
 
 
 @given(fractions)
@@ -80,16 +77,17 @@ def test_a_float_cannot_slip_in():
     x = Rational(1, 3)
     mixed = (
         lambda: x * 0.5, lambda: 0.5 * x, lambda: x + np.float32(1), lambda: x - np.float64(1),
-        lambda: rational([x]) * np.array([0.5]), lambda: x // 0.5, lambda: 0.5 // x, lambda: x % 0.5,
-        lambda: 0.5 % x, lambda: divmod(x, 0.5), lambda: divmod(0.5, x), lambda: 2.0**x,
+        lambda: rational([x]) * np.array([0.5]), lambda: 2.0**x,
     )
     assert_refused([(call, "exact arithmetic met the float") for call in mixed], TypeError)
+    remainders = lambda: x // 0.5, lambda: 0.5 // x, lambda: x % 2, lambda: 2 % x, lambda: divmod(x, x)
+    assert_refused([(call, "exact arithmetic has no //, % and divmod") for call in remainders], TypeError)
 
 
 def test_whole_numbers_of_numpy_and_powers_stay_rational():
     x = Rational(1, 2)
     for value in (
-        x + np.int64(1), np.int64(1) + x, np.int64(7) % x, rational([1, 2]).mean(), x ** Rational(2), x // 2,
+        x + np.int64(1), np.int64(1) + x, rational([1, 2]).mean(), x ** Rational(2),
     ):
         assert type(value) is Rational
     assert x**-2 == 4 and 2 ** Rational(3) == 8

@@ -203,7 +203,7 @@ def test_what_is_not_a_schedule_is_refused_in_a_sentence(what, words, door):
 
 @pytest.mark.parametrize("what", [None, 3, Schedule, mp.Linear, {"F0"}])
 def test_check_says_what_it_takes(what):
-    with pytest.raises(ValueError, match="must be a layer, a list of layers, a network, or what"):
+    with pytest.raises(ValueError, match="must be a layer, a loss or an optimizer: pass an object"):
         mp.check(what)
     with pytest.raises(ValueError, match="devices and microbatches are those of a schedule: leave them out"):
         mp.check(mp.ReLU(), (3,), devices=2)
