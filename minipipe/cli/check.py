@@ -66,7 +66,7 @@ def table() -> dict[str, list[Run]]:
     3 and 5 micro-batches do not divide 8 samples; a power of 2 keeps dyadic numbers
     exact.
     """
-    linear, conv, attention = EXAMPLES[0], EXAMPLES[4], EXAMPLES[-1]
+    linear, conv, attention = EXAMPLES[0], EXAMPLES[1], EXAMPLES[-1]
     rows = {}
     sizes = [(4, 5), (2, 3), (4, 4), (2, 4)]
     of_sizes = {(K, M): names_for(stages=K, microbatches=M) for K, M in sizes}
@@ -88,7 +88,7 @@ def table() -> dict[str, list[Run]]:
     for D, T in ((2, 1), (3, 1), (1, 2), (2, 2)):
         m = 8 << (D - 1).bit_length()
         rows[f"{D} replicas x {T} shards"] = [
-            Run(example, D=D, T=T, K=2, M=2 * D, m=m) for example in (linear, EXAMPLES[1], attention)
+            Run(example, D=D, T=T, K=2, M=2 * D, m=m) for example in (linear, conv, attention)
         ]
     return rows
 
