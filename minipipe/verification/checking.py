@@ -96,9 +96,9 @@ def check(
 
     Returns a `Report`. A layer must keep shapes and dtypes, and not write into its
     arguments; its derivatives must equal slopes by finite differences, its `cache` have
-    all that backward needs, and its micro-batches and pipelines equal the full batch,
-    with `==` and in fractions if it can compute with them. Large inputs, predictions
-    and `splits` are tried, too.
+    all that backward needs, and its micro-batches add up to the full batch, with `==`
+    and in fractions if it can compute with them. Large inputs and predictions are
+    tried, too. For its `splits`, compare a `TensorParallel` by a verdict.
 
     A loss must also divide by the given m. An optimizer must keep state for each
     parameter separately, resume from its state, and go downhill. A schedule must run,
@@ -106,8 +106,7 @@ def check(
     the gradients of one device.
 
     A check is a test, not a proof. It changes neither its arguments nor the state of
-    `np.random`. It takes less than a second for most layers, and up to 20 seconds for a
-    Transformer block in fractions.
+    `np.random`. It takes less than a second for most layers.
 
     Raises:
         ValueError: if `what` or `shape` cannot be checked.

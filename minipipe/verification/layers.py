@@ -2,22 +2,20 @@
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
-from collections.abc import Callable
+from collections import defaultdict
 from functools import partial
-from itertools import product
 
 import numpy as np
 
-from ..arrays import converted, even_slices, leaves, shape_of
-from ..layers import Flatten, Layer, Linear, every_layer
+from ..arrays import even_slices, leaves, shape_of
+from ..layers import Layer, every_layer
 from ..layers.through import in_one_piece, prepare_forward
-from ..losses import Loss, MeanSquaredError
-from ..parallel import Pipeline, TensorParallel
-from ..parallel.splitting import is_ours, is_stated, ways_of
+from ..losses import Loss
+from ..parallel.splitting import is_ours
 from .trial import (
-    BATCH_SIZE, CannotTry, LossTrial, Remark, Trial, coarse, forward, in_fractions_or_floats, part_of, slopes,
+    BATCH_SIZE, CannotTry, LossTrial, Remark, Trial, forward, in_fractions_or_floats, part_of, slopes,
 )
-from .verdicts import against_full_batch, against_same_groups, are_equal, difference_in_words
+from .verdicts import are_equal
 
 LARGE = 200  # times the data: e^200 is infinite in float32
 
@@ -29,14 +27,12 @@ def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
         layer: the layer.
         shape: the shape of a sample.
     """
-    kind: type = type(layer)
-    says_splits = layer.splits and is_stated(kind, "splits")
-    return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
+    return _rows(Trial(layer, shape), {costs})
 
 
 def checks_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
     """Return rows for `loss`, as `checks_of_layer`; `shape`: of one prediction."""
-    return _rows(LossTrial(loss, shape), {shapes, learned, halves, pipelined, predicts, splits})
+    return _rows(LossTrial(loss, shape), {shapes, learned, halves, predicts})
 
 
 def _rows(trial, left_out):
@@ -51,17 +47,10 @@ def _rows(trial, left_out):
         ("backward_weight needs only dZ and what backward_input leaves in cache", halves, False),
         ("all that backward needs is in cache, which can be taken out and put back", cached, True),
         ("micro-batches of any sizes add up to the full batch", adds_up, False),
-        ("pipelines equal the full batch, at each cut, with and without recomputation", pipelined, False),
         ("large inputs give finite numbers", large, False),
         ("a prediction for a sample depends on that sample alone", predicts, False),
-        ("split over devices as `splits` says, it equals one device", splits, False),
     ]
-
-    def tried(attempt):
-        in_both = attempt in (adds_up, pipelined)
-        return in_fractions_or_floats(partial(attempt, trial)) if in_both else attempt(trial)
-
-    return [(claim, partial(tried, attempt), needed) for claim, attempt, needed in rows
+    return [(claim, partial(attempt, trial), needed) for claim, attempt, needed in rows
             if attempt not in left_out]
 
 
@@ -290,50 +279,38 @@ def _arrays_in(tree):
     return [one for one in parts if isinstance(one, np.ndarray)]
 
 
-def adds_up(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare sums over micro-batches of `trial` with the full batch.
-
-    Args:
-        trial: the layer or loss.
-        convert: the type of the numbers.
-        exact: whether equal means `==`.
-    """
+def adds_up(trial: Trial) -> str | None:
+    """Compare sums over micro-batches of `trial` with the full batch, as exactly as it can compute."""
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
+    return in_fractions_or_floats(partial(_adds_up, trial))
+
+
+def _adds_up(trial, convert, exact):
     layer, A_prev = trial.drawn(convert), trial.data(convert)
-    A, dZ, whole = trial.run(layer, A_prev)
-    ragged = [slice(0, 1), slice(1, BATCH_SIZE)]
+    A, dZ, derivatives = trial.run(layer, A_prev)
+    whole, ragged = {trial.gives: leaves(A)[0], **derivatives}, [slice(0, 1), slice(1, BATCH_SIZE)]
     for parts in (*(even_slices(BATCH_SIZE, n) for n in range(BATCH_SIZE, 1, -1)), ragged):
-        total: dict = {}
+        found = defaultdict(list)
         for part in parts:
+            dZ_part = dZ if trial.gives == "J" else part_of(dZ, part)
             try:
-                _add_part(trial, layer, total, part, (A_prev, dZ))
+                A, _, derivatives = trial.run(layer, part_of(A_prev, part), dZ_part, part.start)
+                if trial.gives == "A" and leaves(A)[0].shape[-1] != part.stop - part.start:
+                    raise ValueError(f"A has shape {shape_of(A)}")
             except Exception as error:
                 if exact:
                     raise
                 size = f"on a micro-batch of {part.stop - part.start} of {BATCH_SIZE} samples"
                 return f"{size}, {_words(error)}: take m from {trial.takes}.shape[-1]"
-        for name, wanted in {trial.gives: leaves(A)[0], **whole}.items():
-            if not are_equal(total[name], wanted, exact):
-                return _words_of_sum(name, total[name], wanted, len(parts), exact)
+            for name, array in {trial.gives: leaves(A)[0], **derivatives}.items():
+                found[name].append(array)
+        for name, wanted in whole.items():
+            is_per_sample = name == "A" or name.startswith(f"d{trial.takes}")
+            total = np.concatenate(found[name], axis=-1) if is_per_sample else sum(found[name])
+            if not are_equal(total, wanted, exact):
+                return _words_of_sum(name, total, wanted, len(parts), exact)
     return None
-
-
-def _add_part(trial, layer, total, part, trees):
-    """Run a micro-batch; add its J and gradients to `total`, append A and dA_prev."""
-    A_prev, dZ = trees
-    dZ = dZ if trial.gives == "J" else part_of(dZ, part)
-    A, _, found = trial.run(layer, part_of(A_prev, part), dZ, first_sample=part.start)
-    for name, array in {trial.gives: leaves(A)[0], **found}.items():
-        is_per_sample = name == "A" or name.startswith(f"d{trial.takes}")
-        if is_per_sample and array.shape[-1:] != (part.stop - part.start,):
-            raise ValueError(f"{name} has shape {array.shape}")
-        add = _side_by_side if is_per_sample else np.add
-        total[name] = add(total[name], array) if name in total else array
-
-
-def _side_by_side(left, right):
-    return np.concatenate([left, right], axis=-1)
 
 
 def _words(error):
@@ -352,88 +329,6 @@ def _words_of_sum(name, found, wanted, n_parts, exact):
     if are_equal(found, wanted * n_parts, exact):
         return f"{of_parts} {n_parts} times too large: does backward divide by its own m?"
     return f"{of_parts} not that of the full batch: is it a sum over the samples, without a factor of m?"
-
-
-class _Scale(Layer):
-    """A = W A_prev with a single number W: a parameter before the layer in a network."""
-
-    def __init__(self):
-        self.W = np.full((1, 1), 1.5)
-
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return self.W[0, 0] * A_prev
-
-    def backward(self, dZ):
-        return self.W[0, 0] * dZ, (dZ * self.cache).sum(keepdims=True).reshape(1, 1), None
-
-
-def pipelined(trial: Trial, convert: Callable, exact: bool) -> str | None:
-    """Compare pipelines with the full batch: two cuts, schedules, recomputation.
-
-    Args:
-        trial, convert, exact: as for `adds_up`.
-    """
-    layers, X, Y = _network(trial, convert, [_Scale().copy(convert)], [])
-    compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
-    n = len(layers)
-    cuts = [(2, "gpipe"), (n, "1f1b"), (n, "zb-h1")]
-    for (K, schedule), recompute in product(cuts, ("never", "always")):
-        pipe = Pipeline(layers, MeanSquaredError(), K, 2, schedule=schedule, recompute=recompute)
-        try:
-            wrong = difference_in_words(*compare(pipe, X, Y), exact=exact)
-        except Exception as error:
-            if exact:
-                raise
-            wrong = _words(error)
-        if wrong:
-            return f"{wrong}, in {K} stages, 2 micro-batches, {schedule}, recompute={recompute!r}"
-    return None
-
-
-def _network(trial, convert, below, above):
-    """Return (layers, X, Y) of a network: `below`, the layer, and `above`."""
-    if trial.takes_pair:
-        raise CannotTry("it takes a pair of arrays")
-    if not trial.shape:
-        raise CannotTry("a network takes no samples without axes")
-    layer = trial.drawn(convert)
-    A = forward(layer, trial.data(convert))
-    if isinstance(A, tuple):
-        raise CannotTry("it returns a pair of arrays")
-    layer.cache, rng = None, np.random.default_rng(4)
-    last = Linear(int(np.prod(A.shape[:-1])), 2)
-    last.initialize(rng)
-    above = [*above, *([Flatten()] if A.ndim > 2 else []), last.copy(coarse).copy(convert)]
-    Y = converted(coarse(rng.standard_normal((2, BATCH_SIZE))), convert)
-    return [*([] if trial.takes_tokens else below), layer, *above], trial.data(convert), Y
-
-
-def splits(trial: Trial) -> str | None:
-    """Compare `trial` on 2 and 3 devices, split as `splits` says, with one device."""
-    compare = against_full_batch if trial.layer.alone_per_sample else against_same_groups
-    n_prev, n = (len(leaves(A)[0]) for A in (trial.data(), forward(trial.drawn(), trial.data())))
-    was_tried = False
-    for (how, axes), T in product(ways_of(trial.drawn()).items(), (2, 3)):
-        # units and inputs are split after outputs, units before inputs
-        below = [Linear(n_prev, n_prev)] if how in ("units", "inputs") else []
-        layers, X, Y = _network(trial, np.float64, below, [_Scale() if how == "inputs" else Linear(n, n)])
-        net = None
-        try:
-            net = TensorParallel(layers, MeanSquaredError(), T)
-            was_tried |= net.ways[len(below)] != "whole"
-            wrong = difference_in_words(*compare(net, X, Y), exact=False)
-        except Exception as error:
-            if net is None and isinstance(error, ValueError):  # T devices cannot share it, such as 3 heads
-                continue
-            wrong = _words(error)
-        if wrong:
-            is_plain = isinstance(axes, dict)
-            cuts = [f"{name} along axis {axis}" for name, axis in axes.items()] if is_plain else axes
-            return f"splits[{how!r}] cuts {', '.join(cuts) or 'A along axis 0'}, but on {T} devices {wrong}"
-    if not was_tried:
-        raise CannotTry("neither 2 nor 3 devices can share a layer of this size")
-    return None
 
 
 def large(trial: Trial) -> str | None:

@@ -72,9 +72,7 @@ def test_every_layer_of_the_package_keeps_all(name):
     report = mp.check(*EXAMPLES[name])
     assert report, report
     reasons = {verdict.why for verdict in report if verdict.why}
-    allowed = (
-        "alone_per_sample = False", "a pair of arrays", "takes tokens", "without axes", "neither 2 nor 3",
-    )
+    allowed = "alone_per_sample = False", "takes tokens"
     assert all(any(words in why for words in allowed) for why in reasons), reasons
 
 
@@ -203,8 +201,8 @@ def test_a_layer_that_needs_floats_is_compared_in_floats():
     report = mp.check(Quarter(), (3,))
     assert report
     why = "in floats, but for rounding; not tried in fractions, because exact arithmetic met the float 0.25"
-    in_floats = [verdict.claim for verdict in report if verdict.why == why]
-    assert in_floats == [line_of(report, words).claim for words in (SUMS, "pipelines")]
+    assert [verdict.claim for verdict in report if verdict.why] == [line_of(report, SUMS).claim]
+    assert line_of(report, SUMS).why == why
 
 
 def test_an_array_that_is_no_parameter_is_worth_a_remark():
@@ -364,29 +362,29 @@ def test_a_fault_of_a_schedule_is_named(rows, sentence):
 
 def test_a_report_prints_what_is_wrong_first_and_all_on_request():
     report = mp.check(DividesByItsM(3, 2), (3,))
-    head = "DividesByItsM(3, 2), samples of shape (3,): 9 of 12 checks passed"
+    head = "DividesByItsM(3, 2), samples of shape (3,): 9 of 11 checks passed"
     wrong = [
         "  NO  its derivatives are the slopes of its output",
         "        dW is 5 times too small: does backward divide by its own m? The loss has done that",
     ]
-    assert str(report).splitlines() == [head, *wrong, "  print(report.details()) shows all 12 checks"]
+    assert str(report).splitlines() == [head, *wrong, "  print(report.details()) shows all 11 checks"]
     lines = report.details().splitlines()
     assert lines[0] == head and lines[5:7] == wrong
     assert [line[:6] for line in lines if re.match("  (yes|NO|-) ", line)] == [
         {True: "  yes ", False: "  NO  "}[verdict.holds] for verdict in report
     ]
-    assert len(report) == 12 and bool(report) is False and repr(report) == str(report)
+    assert len(report) == 11 and bool(report) is False and repr(report) == str(report)
 
 
 def test_a_report_of_what_is_right_prints_remarks_alone():
-    assert str(mp.check(mp.ReLU(), (3,))) == "ReLU(), samples of shape (3,): 13 of 13 checks passed"
+    assert str(mp.check(mp.ReLU(), (3,))) == "ReLU(), samples of shape (3,): 11 of 11 checks passed"
     lines = str(mp.check("1f1b", devices=2, microbatches=4)).splitlines()
     assert [line[:4] for line in lines] == ["<Sch", "  ye", "    ", "  ye", "    "]
 
 
 def test_checks_after_one_that_they_need_are_not_tried():
     report = mp.check(NoReturn(), (3,))
-    assert [verdict.holds for verdict in report] == [False, *[None] * 11]
+    assert [verdict.holds for verdict in report] == [False, *[None] * 10]
     assert all("comes first" in verdict.why for verdict in report[1:])
     assert "0 of 1 checks passed" in str(report)
 

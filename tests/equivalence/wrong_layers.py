@@ -1,7 +1,5 @@
 """Wrong layers, losses and optimizers, each with one mistake, and a piece of the message that names it."""
 
-from typing import ClassVar
-
 import numpy as np
 
 import minipipe as mp
@@ -171,30 +169,6 @@ class Gamma(Layer):  # a parameter that is neither W nor b
 
     def backward(self, dZ):
         return self.gamma.astype(dZ.dtype) * dZ, None, None
-
-
-class SquareMatrix(Layer):  # right, without splits
-    def __init__(self):
-        self.W = np.random.default_rng(0).standard_normal((4, 4))
-
-    def forward(self, A_prev):
-        self.cache = A_prev
-        return self.W.astype(A_prev.dtype) @ A_prev
-
-    def backward(self, dZ):
-        return self.W.astype(dZ.dtype).T @ dZ, dZ @ self.cache.T, None
-
-
-class CutsColumns(SquareMatrix):
-    splits: ClassVar = {"outputs": {"W": 1}}
-
-
-class CutsRows(SquareMatrix):
-    splits: ClassVar = {"inputs": {"W": 0}}
-
-
-class SharesASoftmax(mp.Softmax):
-    splits: ClassVar = {"units": {}}
 
 
 class ReusesItsCache(Layer):
@@ -380,8 +354,7 @@ class NoReturn(mp.ReLU):
 
 RUNS, ARRAYS, REPEATS, DTYPE = "it runs", "writes into no array", "same input", "float32"
 SLOPES, HALVES, CACHE, SUMS = "slopes", "needs only dZ", "all that backward needs", "add up"
-LARGE, PREDICTIONS, PIPELINES = "large inputs", "prediction", "pipelines equal"
-SPLITS, M = "as `splits` says", "divided by the given m"
+LARGE, PREDICTIONS, M = "large inputs", "prediction", "divided by the given m"
 WRONG = [  # (layer, shape of a sample, a piece of the claim, a piece of the message)
     (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
     (MultipliesByM(3, 2), (3,), SLOPES, "dW is 5 times too large"),
@@ -429,9 +402,6 @@ WRONG = [  # (layer, shape of a sample, a piece of the claim, a piece of the mes
     (ReusesItsGradient(), (3,), ARRAYS, "the next micro-batch has changed dZ of this one"),
     (KeepsAStack(), (3,), CACHE, "It keeps stack of the last forward. Put all that backward needs into"),
     (KeepsItsM(), (3,), CACHE, "db is that of another micro-batch. It keeps m of the last forward"),
-    (CutsColumns(), (4,), SPLITS, "splits['outputs'] cuts W along axis 1, but on 2 devices "),
-    (CutsRows(), (4,), SPLITS, "splits['inputs'] cuts W along axis 0, but on 2 devices "),
-    (SharesASoftmax(), (4,), SPLITS, "splits['units'] cuts A along axis 0, but on 2 devices J differs"),
     (Softplus1000(), (3,), LARGE, "A is inf in float32 for inputs of about 200, where float64 gives 175"),
     (Overflows(), (3,), LARGE, "A is nan in float32 for inputs of about 200, where float64 gives "),
     (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
