@@ -1,4 +1,4 @@
-"""Simulated hardware: devices that run programs, links between them, a clock, memory, and a run's trace.
+"""Simulated hardware: devices, links, a clock, memory, and the trace of a run.
 
 Where to read: `requests` is what a program can ask for. `clock` runs programs, and
 `mail` carries their messages. `trace` is what has happened, and `why` says why it took

@@ -38,10 +38,8 @@ class Due:
     Attributes:
         resuming: a heap of the lanes whose programs go on.
         starting: a heap of the lanes that start a Compute.
-        ports: the tick, if messages enter the links and ports that are free then; else
-            None.
-        choosing: {lane that waits for any device: the tick at which it takes the
-            earliest message}.
+        ports: the tick, if messages enter the links and ports that are free; else None.
+        choosing: {lane that waits for any device: the tick at which it chooses}.
     """
 
     __slots__ = ("choosing", "ports", "resuming", "starting", "tick")
@@ -60,10 +58,7 @@ class Due:
 
 
 class Agenda:
-    """The ticks at which something is due.
-
-    Equal numbers, such as 2 and 2.0, are one tick, but each lane keeps its own number.
-    """
+    """The ticks at which something is due; 2 and 2.0 are one tick."""
 
     def __init__(self) -> None:
         self._ticks: list[float] = []  # a heap
@@ -90,7 +85,7 @@ class Agenda:
             due.ports = tick
 
     def choose(self, lane: Lane, tick: float) -> None:
-        """Let `lane`, which waits for a message from any device, choose one at this tick."""
+        """Let `lane`, which waits for any device, choose a message at `tick`."""
         due = self._due.get(tick) or self._add(tick)
         due.choosing.setdefault(lane.number, tick)
 
@@ -113,10 +108,9 @@ class Cluster:
             those that are not free; by default, messages arrive at once.
         ports: a `Port`, which several links share, or a list of them.
         holdings: for each device a function that returns what its programs hold now,
-            {kind: nested lists of arrays}. Given these, memory is counted in bytes of
-            arrays really held: those, the arguments and the result of a Compute while
-            it lasts (before and after its function, whichever is more), and the
-            messages that have arrived and were not received yet.
+            {kind: nested lists of arrays}. Given these, memory is counted in bytes: of
+            those arrays, of the arguments and the result of a Compute while it lasts,
+            and of messages that have arrived and were not received yet.
         memory_limit: bytes per device; above it, the run stops with `MemoryLimitError`.
         shares: for each device, how many stages it has, by default 1. A micro-batch on
             one of n stages counts as 1/n micro-batch alive on the device.
@@ -130,7 +124,8 @@ class Cluster:
     `tick()` moves all devices by one tick, `run()` to the end; a run costs time in
     proportion to the number of requests, not of ticks. A Compute's function is called
     at the start of its span. If no device can go on, `DeadlockError` says who waits for
-    whom; if all have finished and a message was not received, `UnreceivedError` names it.
+    whom; if all have finished and a message was not received, `UnreceivedError` names
+    it.
 
     >>> def left():
     ...     yield Compute("work")
@@ -190,7 +185,7 @@ class Cluster:
         return Trace(self.record.snapshot())
 
     def tick(self) -> Tick:
-        """Move every device by one tick; return a `Tick`, which is true while there is more to do."""
+        """Move all devices by one tick; return a `Tick`, true until all is done."""
         self.now += 1
         self._advance(self.now)
         return Tick(self, self.now, not self.done)
@@ -203,7 +198,7 @@ class Cluster:
         return trace
 
     def _advance(self, until):
-        """Do all that happens before tick `until`; at `until`, end spans, but start none.
+        """Do all that happens before tick `until`; at `until`, only end spans.
 
         So after `tick()` a trace shows whole ticks: what starts at `until` belongs to
         the next one.

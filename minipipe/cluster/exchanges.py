@@ -1,4 +1,4 @@
-"""Exchanges among all devices of a group, found in the messages of a run, and the part that is hidden."""
+"""Exchanges among the devices of a group, found in the messages of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"} 
 
 
 class Call(NamedTuple):
-    """A call of a collective, to which messages belong: the same on all devices of its group.
+    """A call of a collective: the same on all devices of its group.
 
     Args:
         group: how its name begins, such as "stage 0".
@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 
 def call_of(label: object) -> Call | None:
-    """Return the `Call` to which a message with this label belongs; None for one between stages.
+    """Return the `Call` of a message with this label, or None for other messages.
 
     >>> print(call_of("stage 0: owners all-reduce 1: add"), call_of("0F1"))
     the all-reduce of the gradients of stage 0 None
@@ -63,9 +63,10 @@ def call_of(label: object) -> Call | None:
 
 
 class Exchange(NamedTuple):
-    """A lane of device `device` took part in an exchange, from its first message to its last arrival there.
+    """A lane of a device took part in an exchange, from first message to last arrival.
 
     Args:
+        device, lane: the lane.
         label: the action that started it, in a lane of its own; else its `Call`.
         start, end: ticks.
         axis: the axis along which the devices of the exchange differ, "dp" or "tp".
@@ -80,7 +81,7 @@ class Exchange(NamedTuple):
 
 
 def exchanges_of(trace: Trace, record: Record) -> list[Exchange]:
-    """Return the `Trace.exchanges` of a run, found in its record."""
+    """Return the `exchanges` of `trace`, found in its record."""
     asked, messages = {index: start for _, start, _, index in rows(record.waits, 4)}, record.messages
     periods: dict = {}  # {(lane, its `Call`): [the first tick, the last one]}
     for index, label in zip(range(0, len(messages), MESSAGE_WIDTH), messages[::MESSAGE_WIDTH]):
@@ -113,7 +114,12 @@ def exchanges_of(trace: Trace, record: Record) -> list[Exchange]:
 # How much of the time of exchanges passes while devices compute.
 
 def times_of_exchanges(trace: Trace, parts_of: dict[Idle, list[IdlePart]]) -> dict[str, dict[str, float]]:
-    """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}; see `Explanation.exchanges`."""
+    """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}.
+
+    Args:
+        trace: the trace of a run.
+        parts_of: the `parts` of its `Explanation`, see `Explanation.exchanges`.
+    """
     busy: dict = {}  # {(axis, device): [(start, end)]}
     exposed: Any = Counter()  # {axis: ticks}
     for each in trace.exchanges:
@@ -138,7 +144,7 @@ def times_of_exchanges(trace: Trace, parts_of: dict[Idle, list[IdlePart]]) -> di
 
 
 def _merged(periods):
-    """Return the periods, a list of (start, end), in the order of time; overlapping ones are merged."""
+    """Return periods (start, end) in the order of time, overlapping ones merged."""
     found = []
     for start, end in sorted(periods):
         if found and start <= found[-1][1]:
@@ -149,7 +155,10 @@ def _merged(periods):
 
 
 def _in_common(periods, others):
-    """Return the ticks in common of two lists of periods, each in the order of time and without overlaps."""
+    """Return the ticks in common of two lists of periods (start, end).
+
+    Each is in the order of time, and its periods do not overlap.
+    """
     total, at = 0, 0
     for start, end in periods:
         at = bisect_right(others, start, lo=at, key=itemgetter(1))

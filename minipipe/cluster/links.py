@@ -1,4 +1,4 @@
-"""How fast messages travel over links between devices and through shared ports, and their queues."""
+"""How fast messages travel over links and through shared ports, and their queues."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def _checked_bandwidth(value):
 
 @dataclass(frozen=True)
 class Link:
-    """A message of n bytes occupies its link for n / bandwidth ticks and arrives `latency` ticks after that.
+    """The link between each ordered pair of devices, over which messages queue.
 
-    There is one link for each ordered pair of devices; its messages queue up behind
-    each other. A device's message to itself needs no link.
+    A message of n bytes occupies its link for n / bandwidth ticks, and arrives
+    `latency` ticks after that. A device's message to itself needs no link.
 
     Args:
         latency: ticks, 0 or more.
@@ -53,7 +53,7 @@ FREE = Link()  # every message arrives when it is sent
 
 @dataclass(frozen=True)
 class Port:
-    """A port that several links share: one message at a time passes, n bytes in n / bandwidth ticks.
+    """A port that several links share: messages pass one at a time.
 
     Args:
         bandwidth: bytes per tick, above 0.
@@ -64,10 +64,9 @@ class Port:
         within: g, if it takes only messages within a node of g devices.
 
     A message that passes several ports and a link starts when all of them are free, and
-    occupies all of them for as long as the narrowest takes; it reserves none of them
-    before. The messages that leave a device through the same ports form one queue,
-    first in, first out. Of several messages that could start in the same tick, the
-    message of the lowest device does.
+    occupies all of them for as long as the narrowest takes. The messages that leave a
+    device through the same ports form one queue, first in, first out. Of several that
+    could start in the same tick, the message of the lowest device does.
 
     >>> nic = Port(16, sends=[0], between=4)                # from device 0 to other nodes
     >>> nic.takes(0, 3), nic.takes(0, 4)
@@ -103,7 +102,7 @@ class Port:
             )
 
     def takes(self, source: int, to: int) -> bool:
-        """Tell whether a message from device `source` to device `to` passes through this port."""
+        """Tell whether messages from `source` to `to` pass through this port."""
         if source not in self.sends and to not in self.receives:
             return False
         leaves = self.between is None or source // self.between != to // self.between
@@ -113,10 +112,11 @@ class Port:
 def ports(
     devices: int, bandwidth: float, between: int | None = None, within: int | None = None
 ) -> list[Port]:
-    """Return an egress and an ingress of `bandwidth` bytes per tick for each device, as `Cluster` takes them.
+    """Return an egress and an ingress for each device, as `Cluster` takes them.
 
     Args:
         devices: the number of devices.
+        bandwidth: bytes per tick of each port.
         between, within: the messages that pass them, as for `Port`; all, if left out.
 
     >>> cluster = ports(8, 450, within=4) + ports(8, 50, between=4)     # two nodes with NVLink and NICs
@@ -131,11 +131,10 @@ def ports(
 
 
 def links_between(link: Link | dict[tuple[int, int], Link], devices: int) -> dict[tuple[int, int], Link]:
-    """Return {(source, to): Link} for the pairs of devices whose messages take time, or make a lane wait.
+    """Return {(source, to): Link} for the pairs of devices whose links are not free.
 
     Args:
-        link: one `Link` for all pairs of devices, or a dict {(source, to): Link} of
-            those that are not free; `ValueError` for anything else.
+        link: one `Link` for all pairs of devices, or a dict {(source, to): Link}.
         devices: the number of devices.
 
     >>> links_between({(0, 1): Link(latency=3)}, devices=2)
@@ -156,9 +155,11 @@ def links_between(link: Link | dict[tuple[int, int], Link], devices: int) -> dic
 
 
 def in_nodes(devices: int, node_size: int, inside: Link, between: Link) -> dict[tuple[int, int], Link]:
-    """Return {(source, to): Link} for devices in nodes of `node_size`, numbered node by node.
+    """Return {(source, to): Link} for devices in nodes, numbered node by node.
 
     Args:
+        devices: the number of devices.
+        node_size: the number of devices per node.
         inside: the `Link` between two devices of one node.
         between: the `Link` between devices of two nodes.
 
@@ -172,7 +173,7 @@ def in_nodes(devices: int, node_size: int, inside: Link, between: Link) -> dict[
 
 
 def checked_ports(ports: Port | Sequence[Port], devices: int) -> list[Port]:
-    """Return `ports` as a list; raise `ValueError` for what is not a port of these devices."""
+    """Return `ports` as a list; raise `ValueError` unless they fit the `devices`."""
     devices = whole_number("devices", devices, 0)
     found = items_of(ports)
     found = [ports] if found is None else found
@@ -222,10 +223,9 @@ class Carrier:
 
     A message that passes no port gets its arrival as soon as it leaves: each link
     serves in order, and the tick when it is free is known. A message that passes a port
-    goes into a queue: the queue of the ports by which it leaves its sender, or, if
-    there are none, the queue of its link. The head of a queue starts when its link and
-    all its ports are free. It reserves none of them before, so a message that needs
-    only one of them may overtake it.
+    goes into a queue, whose head starts when its link and all its ports are free. It
+    reserves none of them before, so a message that needs only one of them may overtake
+    it.
     """
 
     def __init__(self, link: Link | dict, ports: Port | Sequence[Port], devices: int, record: Record):
@@ -238,11 +238,11 @@ class Carrier:
         self.all_free = not (self._links or self._ports)  # then a message arrives when it is sent
 
     def link(self, source: int, to: int) -> Link:
-        """Return the `Link` between two devices."""
+        """Return the `Link` from device `source` to device `to`."""
         return self._links.get((source, to), FREE)
 
     def set_out(self, message: MessageInFlight, now: float) -> bool:
-        """Start `message`, or put it into the queue of its port; return whether its arrival is known."""
+        """Start or queue `message` at `now`; return whether its arrival is known."""
         passes, _, queue = self._way(message)
         if queue is None:
             self._start(message, now, max(now, self._free_at(passes)))
@@ -251,7 +251,7 @@ class Carrier:
         return False
 
     def let_through(self, now: float) -> tuple[list[MessageInFlight], set[float]]:
-        """Start the first messages of all queues whose link and ports are free at tick `now`.
+        """Start the heads of all queues whose link and ports are free at tick `now`.
 
         Return these messages, and the ticks at which they will have passed.
         """
@@ -269,9 +269,9 @@ class Carrier:
         """Return what a message passes, the smallest bandwidth there, and its queue.
 
         It passes the link (source, to) and the ports, given by number; or nothing, (),
-        if there is no port and the link has no limit of bandwidth. The queue is
-        (source, the ports by which it leaves), or (source, (), to) if it only enters
-        by ports; None without a port.
+        over a link of unlimited bandwidth without ports. The queue is (source, the
+        ports by which it leaves), or (source, (), to) if it only enters by ports; None
+        without a port.
         """
         source, to = pair = message.source, message.to
         if pair not in self._ways:
@@ -289,7 +289,7 @@ class Carrier:
         return max((self._passed[what][0] for what in passes if what in self._passed), default=0)
 
     def _start(self, message, since, begin):
-        """Let a message that waited since `since` pass from tick `begin`; return when it has passed."""
+        """Let a message pass from tick `begin`; return when it has passed."""
         passes, bandwidth, _ = self._way(message)
         if begin > since:
             before = [self._passed[what] for what in passes if what in self._passed]

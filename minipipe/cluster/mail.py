@@ -1,4 +1,4 @@
-"""Devices, their lanes, and how messages get from a Send to a Receive while lanes wait."""
+"""Devices, their lanes, and how messages get from a Send to a Receive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Device:
         lanes: its `Lane`s.
         inbox: {(source, label): a message that was not received yet}.
         waiting: {(source, label): the lane that waits for this message}.
-        choosing: {label: the lane that waits for a message of this name from any device}.
+        choosing: {label: the lane that waits for such a message from any device}.
         n_running: how many of its programs have not finished.
     """
 
@@ -70,7 +70,7 @@ class Lane:
 
 
 def devices_of(programs: Sequence[Program | dict[str, Program]]) -> tuple[list[Device], list[Lane]]:
-    """Return (devices, lanes) that run `programs`; raise `ValueError` for what is not a program."""
+    """Return (devices, lanes) for `programs`; raise `ValueError` for other values."""
     if hasattr(programs, "send"):
         raise ValueError("programs is one program: pass a list, [program], with one for each device")
     devices: list[Device] = []
@@ -109,7 +109,7 @@ def _lanes_of(program, number):
 
 
 def shares_of(shares: Sequence[int] | None, devices: int) -> list[int]:
-    """Return for each device how many stages share it: 1, unless `shares` says otherwise."""
+    """Return how many stages share each of `devices` devices: `shares`, or 1 each."""
     if shares is None:
         return [1] * devices
     shares = list(whole_numbers("shares", shares, 0))
@@ -121,7 +121,7 @@ def shares_of(shares: Sequence[int] | None, devices: int) -> list[int]:
 # Why a run stops before its end.
 
 class DeadlockError(RuntimeError):
-    """No device can go on, and some have not finished. The message says which device waits for which."""
+    """No device can go on, and some have not finished: says who waits for whom."""
 
 
 class UnreceivedError(RuntimeError):
@@ -150,13 +150,10 @@ class Wait(NamedTuple):
 
 
 def deadlock_message(waits: Sequence[Wait]) -> str:
-    """Return who waits for whom: a cycle, or a chain that ends at a device that has finished.
+    """Return who waits for whom: a cycle, or a chain that ends.
 
     Args:
         waits: a `Wait` for each lane that has not finished.
-
-    >>> deadlock_message([Wait(0, "compute", "x", 1, False)])
-    'deadlock: device 0 waits for x from device 1: and device 1 has finished without sending it'
     """
     path = [waits[0]]
     while True:
@@ -194,17 +191,17 @@ def check_all_received(devices: dict[int, Device]) -> None:
 
 
 def sent_twice(source: int, label: object, to: int) -> str:
-    """Return the error text for a message whose name is taken by one that was not received yet."""
+    """Return the error text for a `label` that `source` has sent to `to` before."""
     return f"device {source} sends {label} to device {to} twice: name each message once"
 
 
 def two_wait(device: int, label: object) -> str:
-    """Return the error text for two lanes of a device that wait for messages of one name."""
+    """Return the error text for two lanes of `device` that wait for `label`."""
     return f"two lanes of device {device} wait for {label}: let one hand it on to the other"
 
 
 def no_such_device(device: int, request: Send | Receive, devices: int) -> ValueError:
-    """Return the error of `device`, whose request names another device than 0..`devices` - 1."""
+    """Return the error of `device`, whose `request` names none of the `devices`."""
     if isinstance(request, Send):
         what = f"sends {request.label} to device {request.to}"
     else:
@@ -236,7 +233,7 @@ class Mail:
         self._all_free = self._carrier.all_free
 
     def send(self, lane: Lane, request: Send, now: float) -> bool:
-        """Send a message; return whether its lane has to wait."""
+        """Send the message of `request` at `now`; return whether `lane` has to wait."""
         source, to, label = lane.device, request.to, request.label
         value, n_bytes = request.value, request.n_bytes
         if to not in self._numbers:
@@ -266,7 +263,10 @@ class Mail:
         return self._set_out(message, lane, now)
 
     def receive(self, lane: Lane, request: Receive, now: float) -> MessageInFlight | None:
-        """Return the message if it has arrived. If not, return None; the lane goes on at the arrival."""
+        """Return the message that `request` of `lane` asks for, if it is there `now`.
+
+        Otherwise return None; the lane goes on when the message arrives.
+        """
         label, source = request.label, request.source
         if source is ANY:
             self._wait_for_any(lane, label, now)
@@ -287,7 +287,7 @@ class Mail:
         return message
 
     def let_through(self, now: float) -> None:
-        """Let messages enter the ports that are free, at the end of a tick."""
+        """Let messages enter the ports that are free, at the end of tick `now`."""
         started, passed_at = self._carrier.let_through(now)
         for message in started:
             self._arrives(message)
@@ -297,7 +297,7 @@ class Mail:
             self._agenda.let_through(tick)
 
     def choose(self, lane: Lane, now: float) -> None:
-        """Deliver the earliest message, if `lane` still waits for one from any device.
+        """Deliver the earliest message at `now`, if `lane` still waits for any device.
 
         If all messages sent so far wait to be asked for, ask for the first of them. Of
         two that were sent, or have arrived, in the same tick, the message of the lower
@@ -327,7 +327,7 @@ class Mail:
         self._let_choose(message, now)
 
     def _ask(self, message, lane, now):
-        """Let a held message set out; its sender goes on in this tick, unless it waits for the arrival."""
+        """Let a held message set out; its sender may still wait for the arrival."""
         sender, message.sender, message.is_held = message.sender, None, False
         sender.waits_for = None
         if sender.since < now:
@@ -336,7 +336,7 @@ class Mail:
             self._agenda.go_on(sender, now)
 
     def _set_out(self, message, sender, now):
-        """Start a message, or queue it for its port; return whether its sender waits for the arrival."""
+        """Start or queue a message; return whether its sender waits for the arrival."""
         blocking = self._carrier.link(message.source, message.to).blocking
         if not self._carrier.set_out(message, now):
             # it enters at the end of this tick, when all that compete for the port have been sent
@@ -366,7 +366,7 @@ class Mail:
             self._lies_there(message, receiver)
 
     def _lies_there(self, message, receiver):
-        """Leave a message in the inbox, since no lane waits for it by its name and sender."""
+        """Leave a message in the inbox, since no lane waits for just this one."""
         if receiver.choosing:
             self._let_choose(message, message.arrival)
         elif not receiver.n_running and self._accounts is not None:
@@ -379,7 +379,7 @@ class Mail:
             self._agenda.choose(lane, tick)
 
     def _wait(self, lane, request, message, now):
-        """Let a lane wait for `message`, whose arrival is unknown yet; None if it has not been sent."""
+        """Let a lane wait for `message`, which is None if it has not been sent."""
         self.count_received(lane, now)
         source, label = request.source, request.label
         if source not in self._numbers:
@@ -392,7 +392,7 @@ class Mail:
             device.inbox[key] = message
 
     def _wait_for_any(self, lane, label, now):
-        """Make `lane` wait for a message `label` from any device; it chooses at the end of this tick."""
+        """Let `lane` wait for `label` from any device; it chooses late in this tick."""
         self.count_received(lane, now)
         device = self._devices[lane.device]
         if label in {*device.choosing, *(name for _, name in device.waiting)}:
@@ -401,7 +401,7 @@ class Mail:
         self._agenda.choose(lane, now)
 
     def _deliver(self, lane, row, answer, tick):
-        """Let a waiting lane go on at `tick` with `answer`. row: the row of its message in the record."""
+        """Let a waiting lane go on at `tick` with `answer`; `row` is the message's."""
         lane.answer, lane.waits_for = answer, None
         self._record.receives(row, tick, lane.number)
         self._record.waits += (lane.number, lane.since, tick, row)
@@ -410,6 +410,6 @@ class Mail:
         self._agenda.go_on(lane, tick)
 
     def count_received(self, lane: Lane, now: float) -> None:
-        """Count the bytes that the lane's device holds, after its last receive in this tick."""
+        """Count the bytes of the device of `lane`, if it has received some at `now`."""
         if self._accounts is not None:
             self._accounts.after_receiving(lane.device, now)

@@ -1,4 +1,4 @@
-"""The bytes of arrays that are really held, and the accounts that count them during a run."""
+"""The bytes of arrays that are really held, and their accounts during a run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Counted(dict):
 
 
 def bytes_by_kind(holdings: dict) -> dict[str, int]:
-    """Return {kind: bytes} for {kind: nested lists, tuples and dicts of arrays}; a buffer counts once.
+    """Return {kind: bytes} for `holdings`, {kind: nested arrays}; a buffer counts once.
 
     A view keeps the whole of its buffer alive, so the buffer is what counts. A buffer
     that is held under several kinds counts under the first. `Bytes` count as many bytes
@@ -74,16 +74,16 @@ WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check 
 
 
 def is_array(value: Any) -> bool:
-    """Tell whether `value` is an array of NumPy, or a meta array, with at least one axis.
+    """Tell whether `value` is an array of NumPy or a meta array, with an axis.
 
-    This package must load without NumPy, so it looks for what only arrays have: they can
-    be written to, unlike NumPy's numbers.
+    This package must load without NumPy, so it looks for what only arrays have: unlike
+    NumPy's numbers, they can be written to.
     """
     return hasattr(value, "dtype") and hasattr(value, "__setitem__") and value.shape != ()
 
 
 def buffers(value: Any) -> dict[int, int]:
-    """Return {id of a buffer: its bytes} for all arrays in nested lists, tuples and dicts."""
+    """Return {id of a buffer: its bytes} for all arrays in nested `value`."""
     found: dict[int, int] = {}
     rest = [value]
     while rest:
@@ -149,11 +149,11 @@ NO_WORK = {"work": 0}
 
 
 class MemoryLimitError(MemoryError):
-    """A device held more bytes than its limit: the message lists what it was holding."""
+    """A device held more bytes than its limit: says what it was holding."""
 
 
 class Accounts:
-    """Counts what is held, writes it into the record, and stops a run that passes the limit.
+    """Counts what is held, writes it into the record, and stops a run above the limit.
 
     Each count looks at all arrays that the device holds, so a run that counts takes
     time in proportion to the square of the micro-batches that it keeps.
@@ -181,7 +181,7 @@ class Accounts:
         self._received: set[int] = set()  # devices that received something since they were last counted
 
     def resumed(self, lane: Lane, now: float) -> None:
-        """Count what the lane's device holds when its Compute is over and its program goes on."""
+        """Count what the device of `lane` holds at `now`, when its Compute is over."""
         lane.work = None
         number = lane.device
         self.check_limit(number, now)
@@ -189,7 +189,10 @@ class Accounts:
         self._next[number] = None
 
     def call(self, lane: Lane, function: Callable, args: tuple, now: float) -> Any:
-        """Return function(*args); count what the device holds before it or after it, whichever is more."""
+        """Return function(*args), called for `lane` at `now`.
+
+        What the device holds before it or after it counts, whichever is more.
+        """
         number = lane.device
         lane.work = args
         before = self._held(number)
@@ -208,16 +211,17 @@ class Accounts:
         self._received.add(number)
 
     def after_receiving(self, number: int, now: float) -> None:
-        """Count what device `number` holds if it has received something in this tick."""
+        """Count what device `number` holds if it has received something at `now`."""
         if number in self._received:
             self._observe(number, now, self._held(number))
             self._received.discard(number)
 
     def check_limit(self, number: int, now: float) -> None:
-        """Raise `MemoryLimitError` if the last count and the messages before `now` exceed the limit.
+        """Raise `MemoryLimitError` if device `number` holds too much at `now`.
 
-        A device whose programs have finished is not checked again, so all its messages
-        count, whenever they arrive.
+        The last count and the messages that arrived before are added. A device whose
+        programs have finished is not checked again, so all its messages count, whenever
+        they arrive.
         """
         if self._limit is None:
             return

@@ -1,4 +1,4 @@
-"""The record that an engine writes while it runs, and the spans and messages that a trace reads from it."""
+"""What engines record while they run, and the items of a trace."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,9 +10,10 @@ COMPUTE = "compute"  # the lane of a device that runs one program
 
 
 def lane_name(device: int, lane: str, names: Sequence[str] = ()) -> str:
-    """Return the name of a lane in texts; a lane that computes has the name of its device.
+    """Return the name of a lane in texts; where it computes, the name of its device.
 
     Args:
+        device, lane: the lane.
         names: what pictures call the devices, or [].
 
     >>> lane_name(2, "compute"), lane_name(0, "communication", ["device 0: d0 p0"])
@@ -23,7 +24,7 @@ def lane_name(device: int, lane: str, names: Sequence[str] = ()) -> str:
 
 
 def in_a_sentence(name: str) -> str:
-    """Return the name of a device for use in a sentence: with parentheses instead of a colon.
+    """Return the `name` of a device for a sentence: parentheses instead of a colon.
 
     >>> in_a_sentence("device 0: d0 p0"), in_a_sentence("server")
     ('device 0 (d0 p0)', 'server')
@@ -35,7 +36,7 @@ TICKS, SECONDS = "ticks", "seconds"  # what a clock counts, and what it measures
 
 
 def ticks(number: float) -> str:
-    """Return a number of ticks as text, with six digits; a fraction that needs more is not rounded.
+    """Return a number of ticks as text; a fraction that needs 7 digits is not rounded.
 
     >>> ticks(1 / 3), ticks(Fraction(1, 2)), ticks(Fraction(1, 3))
     ('0.333333', '0.5', '1/3')
@@ -45,7 +46,7 @@ def ticks(number: float) -> str:
 
 
 def duration(number: float, unit: str) -> str:
-    """Return a time with its unit, "ticks" or "seconds".
+    """Return `number` ticks or seconds as text, with their `unit`.
 
     >>> duration(1, "ticks"), duration(Fraction(1, 2), "ticks"), duration(0.00123456789, "seconds")
     ('1 tick', '0.5 ticks', '0.00123457 seconds')
@@ -62,25 +63,18 @@ TIMES = {  # list of a `Record` -> (the width of its rows, the columns that are 
 
 
 class Record:
-    """All that has happened in a run, as flat lists. A lane has the number of its place in `lanes`.
+    """All that has happened in a run. A lane has the number of its place in `lanes`.
 
-    Each list holds its rows end to end: a tuple for each row would cost Python's garbage
-    collector time, plain numbers in a long list do not. A message is identified by the
-    index at which its row begins.
+    Each list holds its rows end to end: a tuple for each row would cost Python's
+    garbage collector time, plain numbers in a long list do not. A message is identified
+    by the index at which its row begins.
 
     Args:
         lanes: (device, name) of each lane, device by device.
         shares: for each device, how many stages share it.
         unit: the unit of all times, "ticks" or "seconds".
 
-    Attributes:
-        title: what sentences call the run, such as "1F1B", or "".
-        names: what pictures call each device; empty, if that is its number.
-        tick_is: what a tick stands for, a `OneTick`; None if that is unknown.
-        even: a function that returns the `Trace` of this run with equal stages; None if
-            they are equal, or if it is unknown.
-        stop: where and why an order stopped, a `Stop` of `minipipe.order`; None for a
-            run that can end.
+    `title`, `names`, `tick_is`, `even` and `stop` are those of the `Trace`.
     """
 
     def __init__(self, lanes: list[tuple[int, str]], shares: Any, unit: str = TICKS):
@@ -108,7 +102,14 @@ class Record:
         self, label: object, source: int, to: int, now: float, n_bytes: float, lane: int,
         arrival: float | None = None,
     ) -> int:
-        """Record that a message is sent; return the index of its row. arrival: when it arrives, if known."""
+        """Record that `lane` sends a message; return the index of its row.
+
+        Args:
+            label, source, to, n_bytes: as for `Message`.
+            now: the tick.
+            lane: the number of the lane that sends.
+            arrival: when it arrives, if that is known.
+        """
         messages = self.messages
         row = len(messages)
         messages += (label, source, to, now, arrival, None, n_bytes, lane, None)
@@ -142,32 +143,30 @@ class Record:
 
 
 def rows(flat: list, width: int) -> Iterator[tuple]:
-    """Return the rows of a list that holds them end to end, each of `width` items."""
+    """Return the rows of a `flat` list that holds them end to end, of `width` items."""
     return zip(*(flat[column::width] for column in range(width)), strict=True)
 
 
 # What a tick is.
 
 class OneTick(NamedTuple):
-    """The work that one tick of a run stands for, by which the ticks of two runs can be compared.
+    """The work that one tick of a run stands for, so that two runs can be compared.
 
     Args:
         share: the share of the forward of the whole network, a Fraction: with F = 1, it
-            is 1/K for a pipeline of K devices, 1 for a copy of the network, 1/T for T
+            is 1/K for a pipeline of K devices, 1 for a replica on one device, 1/T for T
             shards, as if each layer were split.
         samples: the samples of a micro-batch; their mean where micro-batches are
             ragged, since an action of each takes the same ticks. None for a simulation,
             which has no data.
-        F: the ticks of a device's forward, from which the share follows; None where the
-            costs state the share, or where the times were multiplied to bring several
-            runs to one unit.
+        F: the ticks of a device's forward, from which the share follows; None if the
+            costs state the share, or if `stretched` has multiplied the times.
 
     >>> from minipipe import Costs, simulate
     >>> from minipipe.schedules import gpipe
     >>> print(simulate(gpipe(4, 8)).tick_is)
     1 tick: the forward of 1/4 of the network for a micro-batch
-    >>> print(OneTick(Fraction(1, 2), 16), OneTick(Fraction(1), Fraction(5, 2)), sep="\\n")
-    1 tick: the forward of 1/2 of the network for 16 samples
+    >>> print(OneTick(Fraction(1), Fraction(5, 2)))
     1 tick: the forward of the network for 5/2 samples on average
     """
 
@@ -186,14 +185,14 @@ class OneTick(NamedTuple):
 
     @property
     def work(self) -> Fraction:
-        """How many forwards of the whole network for one sample, or micro-batch, one tick stands for."""
+        """The forwards of the whole network, for a sample or micro-batch, in a tick."""
         return self.share * (1 if self.samples is None else self.samples)
 
 
 # The items of a trace: spans of work, messages, and spans without work.
 
 class Span(NamedTuple):
-    """Device `device` worked on `label` from tick `start` to tick `end`, in one of its lanes."""
+    """A lane of device `device` worked on `label` from tick `start` to tick `end`."""
 
     device: int
     label: object
@@ -203,7 +202,7 @@ class Span(NamedTuple):
 
 
 class Message(NamedTuple):
-    """`label` went from device `source`, sent by one of its lanes, to device `to`.
+    """`label` went from device `source` to device `to`.
 
     Args:
         sent, arrived, received: ticks; None if that has not happened yet.
@@ -222,7 +221,7 @@ class Message(NamedTuple):
 
 
 class Idle(NamedTuple):
-    """A lane of device `device` did nothing from tick `start` to tick `end`, for a `reason`:
+    """A lane of device `device` did nothing from tick `start` to `end`, for a `reason`:
 
     "fill"        It waited for its first work.
     "wait"        It waited between two pieces of work.
@@ -251,7 +250,7 @@ class Idle(NamedTuple):
 
 
 def way_of(idle: Any, names: Sequence[str] = ()) -> str:
-    """Return what the awaited message must do, and the other device, such as 'to arrive at device 1'.
+    """Return what the awaited message must do, such as 'to arrive at device 1'.
 
     Args:
         idle: an `Idle` with a source.

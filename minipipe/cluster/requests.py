@@ -1,6 +1,7 @@
 """What a program can ask of the hardware.
 
-A program is a generator. It yields a request and is resumed with the answer when the clock has reached it:
+A program is a generator. It yields a request, and is resumed with the answer when the
+clock has reached it:
 
     def program():
         A_prev = yield Receive("F0", source=0)
@@ -36,7 +37,7 @@ class Label(NamedTuple):
 
 
 class Compute:
-    """Work of this device, called `label`; the answer is `function(*args)`, or None without a function.
+    """Work of this device, called `label`; the answer is `function(*args)`, or None.
 
     Args:
         ticks: how long it takes; left out, the cluster's `duration` of this label.
@@ -73,7 +74,7 @@ class Send:
 
 
 class Receive:
-    """Wait for the message `label` from the device `source`; the answer is its value, the receiver's own.
+    """Wait for the message `label` from the device `source`; the answer is its value.
 
     With source=ANY it takes the earliest message of this name from any device; of two
     that arrive in one tick, that of the lower device. The answer is then (source,

@@ -27,28 +27,26 @@ SHOWS = Registry("minipipe.plots", dict)  # name -> function (trace, ...)
 
 
 class Trace:
-    """A run, or the part of it that has happened so far; `Pipeline`, `simulate` and `Cluster` give one.
+    """A run, or the part of it that has happened so far.
 
     Attributes:
         spans, messages, idle: what the devices did, what they sent each other, and why
             they waited, in the order of time.
-        exchanges: when devices summed gradients over copies, gathered parameters or
+        exchanges: when devices summed gradients over replicas, gathered parameters or
             summed over shards.
         lanes: the rows of a picture: a compute lane of each device, and others in use.
         makespan: ticks from 0 to the end of the last span or program.
         title: what sentences call the run, such as "1F1B", or "".
         unit: "ticks"; or "seconds" in a run on real hardware, where all ticks are
             seconds.
-        tick_is: a `OneTick`, which tells the share of the network and the samples that
-            a tick stands for; None where that is unknown, as for a program of your own,
-            a list of costs or seconds.
+        tick_is: a `OneTick`: the share of the network and the samples that a tick
+            stands for; None where that is unknown, as for a program of your own.
         even: a function that simulates the run with its work divided evenly, and
             returns that `Trace`; None where stages are equal, and for a run that was
             not simulated.
         stop: where and why an order with faults stopped, a `Stop`; None for a run that
             can end.
-        shares: for each device, how many stages share it: `alive` of a label counts one
-            of them.
+        shares: for each device, how many stages share it.
         names: what pictures call the devices, or [].
 
     `busy_ticks()`, `bubble(of)`, `memory(device)`, `ledger(device)` and `peak_bytes()`
@@ -66,7 +64,7 @@ class Trace:
 
     @cached_property
     def lanes(self) -> dict[tuple[int, str], None]:
-        """{(device, lane): None}, a row of a picture each: where devices compute, and other lanes in use."""
+        """{(device, lane): None}: all lanes that compute, and other lanes in use."""
         used = set(self._record.spans[::4])
         lanes = enumerate(self._record.lanes)
         return {lane: None for number, lane in lanes if lane[1] == COMPUTE or number in used}
@@ -82,13 +80,13 @@ class Trace:
 
     @cached_property
     def messages(self) -> list[Message]:
-        """All `Message`s from one device to another, by the tick in which they were sent."""
+        """All `Message`s from one device to another, by the tick of sending."""
         messages = (message for message in self._message_at.values() if message.source != message.to)
         return sorted(messages, key=lambda message: (message.sent, message.source))
 
     @cached_property
     def _message_at(self):
-        """{index of its row: `Message`}, those between two lanes of a device as well."""
+        """{index of its row: `Message`}, also between two lanes of a device."""
         lanes, width, found = self._record.lanes, MESSAGE_WIDTH, {}
         for number, (*row, lane, to_lane) in enumerate(rows(self._record.messages, width)):
             receiver = None if to_lane is None else lanes[to_lane][1]
@@ -97,34 +95,28 @@ class Trace:
 
     @cached_property
     def exchanges(self) -> list[Exchange]:
-        """All finished `Exchange`s, from the first message to the last arrival, by start and device.
+        """All finished `Exchange`s of each device, by start and device.
 
-        Each device that takes part has its own. In a lane for exchanges, the span of
-        its action, which takes no time, is its end.
+        In a lane for exchanges, the span of the action, which takes no time, is the
+        end.
         """
         return exchanges_of(self, self._record)
 
     @cached_property
-    def queued(self) -> dict[Message, float]:
-        """{message: the tick at which its link and ports were free}, for each `Message` that had to queue."""
+    def queued(self) -> dict[Message, tuple[float, Message]]:
+        """{`Message`: (tick when its way was free, the message in front)}, if it queued."""
         messages, table = self._message_at, rows(self._record.queued, 3)
-        return {messages[index]: tick for index, tick, _ in table}
-
-    @cached_property
-    def in_front(self) -> dict[Message, Message]:
-        """{message: the message that occupied its link or port until then}, for each of `queued`."""
-        messages, table = self._message_at, rows(self._record.queued, 3)
-        return {messages[index]: messages[other] for index, _, other in table}
+        return {messages[index]: (tick, messages[other]) for index, tick, other in table}
 
     @cached_property
     def asked(self) -> dict[Message, tuple[float, int, str]]:
-        """{message: (tick, device, lane) that asked for it}, for each `Message` that was held until then."""
+        """{`Message`: (tick, device, lane) that asked for it}, if it was held."""
         lanes, messages, table = self._record.lanes, self._message_at, rows(self._record.asked, 5)
         return {messages[index]: (end, *lanes[number]) for _, _, end, index, number in table}
 
     @cached_property
     def awaited(self) -> dict[Idle, Message]:
-        """{`Idle`: the `Message` whose arrival, or request, ended it}, for all but the drains."""
+        """{`Idle`: the `Message` whose arrival, or request, ended it}; no drains."""
         record, lanes = self._record, self._record.lanes
         first_start: dict[int, float] = {}
         for number, start in zip(record.spans[::4], record.spans[2::4], strict=True):
@@ -162,7 +154,7 @@ class Trace:
         return sorted(waits + drains, key=lambda idle: (idle.start, idle.device))
 
     def spans_of(self, device: int, lane: str | None = None) -> list[Span]:
-        """Return the `Span`s of one device, by start; only those of `lane`, if that is given."""
+        """Return the `Span`s of a `device`, by start; only those of `lane`, if any."""
         self._check_device(device)
         names = [name for owner, name in self._record.lanes if owner == device]
         if lane is not None and not (isinstance(lane, str) and lane in names):
@@ -187,12 +179,14 @@ class Trace:
         return busy
 
     def bubble(self, of: str = "total") -> float:
-        """Return the share of time that devices do not compute, by one of the four definitions in use:
+        """Return the share of time that devices do not compute, by one definition.
 
-        of="total": idle / (devices * makespan), summed over devices. GPipe's (K - 1)/(M + K - 1).
-        of="ideal": idle / time in which they compute, summed over devices. Megatron's (K - 1)/M.
-        of="span":  idle between a device's first start and its last end / that time, summed over devices.
-        of="worst": the largest such share of a single device: Zero Bubble's rate.
+        Args:
+            of: "total", idle / (devices * makespan), GPipe's (K - 1)/(M + K - 1);
+                "ideal", idle / time in which devices compute, Megatron's (K - 1)/M;
+                "span", idle between a device's first start and its last end / that
+                time; or "worst", the largest such share of a single device, Zero
+                Bubble's rate.
         """
         if not isinstance(of, str) or of not in BUBBLES:
             raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal', 'span' or 'worst'")
@@ -212,15 +206,15 @@ class Trace:
         return max((span - work) / span for span, work in zip(own, self.busy_ticks()) if span)
 
     def explain(self) -> Explanation:
-        """Return an `Explanation` of why the devices were idle, tick by tick; see `minipipe.cluster.why`."""
+        """Return an `Explanation` of why the devices were idle, tick by tick."""
         return explain(self)
 
     def critical_path(self) -> list[Step]:
-        """Return the work and transfers that add up to the makespan, a list of `Step`s in order of time."""
+        """Return the work and transfers that add up to the makespan, as `Step`s."""
         return critical_path(self)
 
     def ledger(self, device: int) -> list[tuple[float, dict[str, int]]]:
-        """Return what a device holds: a list of `(tick, {kind: bytes})`, each valid until the next.
+        """Return what `device` holds: [(tick, {kind: bytes})], valid until the next.
 
         A kind without bytes is left out. `ValueError` for a run that has not counted
         bytes: a network counts them with count_bytes=True, or with a limit.
@@ -239,7 +233,7 @@ class Trace:
 
     @cached_property
     def _ledgers(self):
-        """For each device, its ledger; [] in a run that has not counted bytes."""
+        """For each device, its ledger; without entries if bytes were not counted."""
         # for each device (tick, {kind: bytes} that it then holds, or None, added bytes of messages)
         changes: list[list[tuple]] = [[] for _ in range(self.n_devices)]
         for owner, tick, held in rows(self._record.memory, 3):
@@ -265,11 +259,11 @@ class Trace:
             raise ValueError(f"device={shown(device)} is not one of the trace: {known}")
 
     def memory(self, device: int) -> list[tuple[float, int]]:
-        """Return the memory curve of a device: a list of `(tick, bytes)`, each valid until the next."""
+        """Return the memory curve of `device`, [(tick, bytes)], as in `ledger`."""
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
     def peak_bytes(self, kinds: str | Sequence[str] | None = None) -> list[int]:
-        """Return for each device the most bytes that it held at the start or the end of a Compute.
+        """Return for each device the most bytes held at the start or end of a Compute.
 
         Temporary arrays within a Compute are not counted.
 
@@ -322,16 +316,19 @@ class Trace:
         SHOWS.load()["save"](self, path, title)
 
     def sentence(self, rival: Trace | None = None, longer: Trace | None = None) -> str:
-        """Return in one to three sentences how long the run takes, and the largest cause of its idle time.
+        """Return in one to three sentences how long the run takes, and why it is idle.
 
         Args:
-            rival: the trace of another run in the same unit, with which its makespan is compared.
-            longer: the trace of the same run with more micro-batches, whose idle share is said as well.
+            rival: the trace of another run in the same unit, to compare the makespans.
+            longer: the trace of the same run with more micro-batches, to tell its idle
+                share.
 
         >>> from minipipe import simulate
-        >>> simulate("1f1b", devices=4, microbatches=8).sentence()      # doctest: +NORMALIZE_WHITESPACE
-        '1F1B takes 33 ticks and is idle 27 % of the time. Device 0 waits 6 ticks for 1B0, the gradient
-        of micro-batch 0, which first passes through devices 3, 2 and 1.'
+        >>> run = simulate("1f1b", devices=4, microbatches=8)
+        >>> print(run.sentence())                                # doctest: +NORMALIZE_WHITESPACE
+        1F1B takes 33 ticks and is idle 27 % of the time. Device 0 waits 6 ticks for
+        1B0, the gradient of micro-batch 0, which first passes through devices 3, 2
+        and 1.
         """
         return SHOWS.load()["sentence"](self, rival, longer)
 
@@ -340,23 +337,23 @@ class Trace:
         return SHOWS.load()["text"](self)
 
     def to_html(self, title: str | None = None) -> str:
-        """Return the timeline as an interactive page, a text of HTML, made by `minipipe.plots.html`."""
+        """Return the timeline as an interactive page of HTML, with a `title`."""
         return SHOWS.load()["html"](self, title)
 
     def to_chrome_trace(self) -> dict:
-        """Return the timeline for ui.perfetto.dev: a dict, made by `minipipe.plots.chrome_trace`."""
+        """Return the timeline for ui.perfetto.dev, a dict."""
         return SHOWS.load()["chrome_trace"](self)
 
     def _repr_html_(self):
-        """Return the player of the page of `to_html`, with which Jupyter shows the trace."""
+        """Return the player of `to_html`, with which Jupyter shows the trace."""
         return SHOWS.load()["player"](self)
 
     def _repr_png_(self):
-        """Return the picture of `plot`, which replaces the player on GitHub and in exports."""
+        """Return the picture of `plot`, for GitHub and exports."""
         return SHOWS.load()["still"](self)
 
     def stretched(self, factor: float, tick_is: OneTick | None = None) -> Trace:
-        """Return the trace with all times multiplied by `factor`, as `in_one_unit` needs it.
+        """Return the trace with all times multiplied by `factor`.
 
         Args:
             tick_is: what a tick then stands for, a `OneTick`.
@@ -390,10 +387,10 @@ class Trace:
 
 
 class Tick(int):
-    """A tick that has passed: 1 while there is more to do, else 0. It prints what each device did in it.
+    """A tick that has passed: 1 while there is more to do, else 0; it prints itself.
 
     Args:
-        cluster: the `Cluster` whose trace is printed.
+        cluster: the `Cluster` whose work in this tick is printed.
         now: its number, from 1.
         is_more: whether there is more to do.
     """
@@ -416,7 +413,7 @@ class Tick(int):
 
 
 def check_trace(trace: object) -> None:
-    """Raise `ValueError` for what is not a `Trace`, such as a schedule."""
+    """Raise `ValueError` unless `trace` is a `Trace`, not a schedule or else."""
     if not isinstance(trace, Trace):
         raise ValueError(
             f"trace={shown(trace)} is not a Trace: take the trace of a network, or simulate(schedule)"

@@ -1,34 +1,34 @@
 """Why a run took so long: the causes of its idle time, and its critical path.
 
-Each tick of the bubble has one cause, and something that is to blame. The causes of an idle device:
+Each tick of the bubble has one cause, and something that is to blame. The causes:
 
-fill           The device has not worked yet.
-exchange       An exchange is under way: gradients are summed over copies, parameters gathered, or parts of
-               layers summed over shards. A device whose program is over waits for its own last exchange, too.
-drain          The device's program is over, and programs of other devices are not.
-link           The message that the device waits for is under way; or the device has sent a message through a
-               blocking link, and that message is under way.
-wait           The message has not been sent yet, and some device works on what must come first.
-imbalance      The part of a wait that exceeds the time that the waiting device itself takes for work of that
-               kind: stages are unequal.
+fill       The device has not worked yet.
+exchange   An exchange is in flight: gradients are summed over replicas, parameters
+           gathered, or parts of layers summed over shards. A device whose program is
+           over waits for its own last exchange, too.
+drain      The device's program is over, and programs of other devices are not.
+link       The message that the device waits for is in flight; or the device has sent
+           a message through a blocking link, and that message is.
+wait       The message has not been sent, and some device works on what comes first.
+imbalance  The part of a wait that exceeds the time that the waiting device itself
+           takes for work of that kind: stages are unequal.
 
 **Who is to blame.** At any instant of a wait, look at the device that is to send the
 message. If it computes, that span is to blame. If it waits itself, go on to what it
-waits for: the chain ends at a span, or at a message under way. So a device can blame
-its bubble on work far away, if all devices between only wait for that work. A fill is
-blamed in the same way.
+waits for: the chain ends at a span, or at a message in flight. A fill is blamed in the
+same way.
 
 **Imbalance.** The waiting device's own time for a kind of work is the longest of its
 spans of that kind. If a span of that kind takes longer on another device, the part
 after its start + the own time is imbalance: an equally fast device would have been
 ready. A kind that the waiting device does not do, or work without a kind, causes no
-imbalance. Only the span under way counts: if a slow device began it late, that part is
-a wait. So imbalance is less than what equal stages would save, which only another
-simulation can tell.
+imbalance. If a slow device began a span late, that part is a wait. So imbalance is less
+than what equal stages would save, which only another simulation can tell.
 
 **Lanes.** What a device does in addition to computing, such as an all-reduce, has a row
 of its own in the table, below the sums: these count only the lanes that compute. If a
-lane waits for another lane of its device, what that lane does or waits for is the cause.
+lane waits for another lane of its device, what that lane does or waits for is the
+cause.
 
 Where several causes would do, an exchange of the device itself comes first, then fill.
 A send that blocks is always the link's fault.
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 # What an idle lane waits for: at each instant, the work or the transfer that is in its way.
 
 def obstacles(trace: "Trace") -> dict[Idle, list[tuple[float, float, Span | Message]]]:
-    """Return {`Idle`: [(start, end, obstacle)]} for all idle spans but the drains; the rows tile each span.
+    """Return {`Idle`: [(start, end, obstacle)]} of `trace`, which tile all but drains.
 
     Once the awaited message was sent, the obstacle is that message. Before, another
     lane has to send it, or to ask for it: the obstacle is the `Span` on which that lane
@@ -79,7 +79,7 @@ def obstacles(trace: "Trace") -> dict[Idle, list[tuple[float, float, Span | Mess
 
 
 def _in_charge(trace, idle):
-    """Return the (device, lane) that must send, or ask for, the message, and the tick when it does so."""
+    """Return the (device, lane) that must send, or ask for, the message, and when."""
     message = trace.awaited[idle]
     if idle.reason == "rendezvous":
         tick, *lane = trace.asked[message]
@@ -88,7 +88,7 @@ def _in_charge(trace, idle):
 
 
 def _relay(waiting, idle, trace):
-    """Return [`idle`, the wait that it depends on, the wait that this one depends on, ...].
+    """Return [`idle`, the wait that it depends on, the next one, ...].
 
     Only waits that ended in the same tick are in the list. The last of them must be
     explained first: each takes its obstacles from the one that follows.
@@ -103,7 +103,7 @@ def _relay(waiting, idle, trace):
 
 
 def _between(rows, start, end):
-    """Return the part of `rows`, each (start, end, obstacle), from tick `start` to tick `end`."""
+    """Return the part of `rows`, (start, end, obstacle), from `start` to `end`."""
     if start == end:
         return []
     by_start = itemgetter(0)
@@ -134,7 +134,7 @@ class IdlePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """The causes of all idle time in a run; `Trace.explain` makes one, and `print` shows it as a table.
+    """The causes of all idle time in a run; `print` shows it as a table.
 
     Args:
         trace: the trace of the run; `print` calls its `even`, to tell how long the run
@@ -153,15 +153,15 @@ class Explanation:
     with equal stages: 14 ticks instead of 15, 6.7 % less
     <BLANKLINE>
     the longest waits:
-    device 0 waits 6 ticks, from 3 to 9, for 1B2 from device 1: wait 4 (device 1: 1F1 1F2 1B2),
-    imbalance 2 (device 1: 1F1 1F2)
+    device 0 waits 6 ticks, from 3 to 9, for 1B2 from device 1: wait 4 (device 1: 1F1
+    1F2 1B2), imbalance 2 (device 1: 1F1 1F2)
     """
 
     trace: "Trace"
     parts: dict[Idle, list[IdlePart]]
 
     def table(self) -> dict[int, dict[str, float]]:
-        """Return {device: {cause: ticks}}, with all causes that occur, in the order of `CAUSES`."""
+        """Return {device: {cause: ticks}}, with all causes that occur."""
         table = self._by_lane()
         return {device: table[device, COMPUTE] for device in range(self.trace.n_devices)}
 
@@ -182,10 +182,10 @@ class Explanation:
         return {cause: sum(row[cause] for row in table.values()) for cause in table[0]} if table else {}
 
     def exchanges(self) -> dict[str, dict[str, float]]:
-        """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}, summed over devices.
+        """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}.
 
-        The axes in use: "tp", exchanges among shards; "dp", among copies; "pp", messages
-        between stages.
+        The axes in use: "tp", exchanges among shards; "dp", among replicas; "pp",
+        messages between stages. The ticks are summed over devices:
 
         - busy: an exchange in which the device takes part is in flight.
         - hidden: the part of busy in which the device computes.
@@ -195,11 +195,11 @@ class Explanation:
         return times_of_exchanges(self.trace, self.parts)
 
     def blamed(self, idle: Idle) -> list[Span | Message | Exchange]:
-        """Return all that is to blame for `idle`, one of `Trace.idle`, in the order of time."""
+        """Return all that is to blame for `idle`, in the order of time."""
         return list(dict.fromkeys(part.blame for part in self.parts[idle] if part.blame is not None))
 
     def describe(self, idle: Idle) -> str:
-        """Return a sentence about `idle`: who waits how long, for what, and what was to blame."""
+        """Return a sentence about `idle`: who waits how long, and for what."""
         name = in_a_sentence(lane_name(idle.device, COMPUTE, self.trace.names))
         subject = name if idle.lane == COMPUTE else f"{name} {idle.lane}"
         verb = "is done and idle for" if idle.reason == "drain" else "waits"
@@ -277,7 +277,7 @@ def _table(rows):
 
 
 def explain(trace: "Trace") -> Explanation:
-    """Return the `Explanation` of the idle spans of `trace`, by the rules of `minipipe.cluster.why`.
+    """Return the `Explanation` of the idle spans of `trace`.
 
     Takes n log n time in the number of spans, and time in proportion to the number of
     parts that come out.
@@ -307,7 +307,7 @@ def explain(trace: "Trace") -> Explanation:
 
 
 def _after_the_end(idle, exchanges):
-    """Return the `IdlePart`s of a lane whose program is over, given the `exchanges` of its device."""
+    """Return the `IdlePart`s of a finished lane. exchanges: those of its device."""
     parts, now = [], idle.start
     for exchange in exchanges:
         start, end = max(now, exchange.start), exchange.end
@@ -319,7 +319,7 @@ def _after_the_end(idle, exchanges):
 
 
 def _causes(idle, found, own_ticks, rounding):
-    """Return the `IdlePart`s that tile `idle`, which is not a drain. found: its rows of `obstacles`."""
+    """Return the `IdlePart`s of `idle`, not a drain. found: its rows of `obstacles`."""
     parts = []
     for start, end, blame in found:
         call = call_of(blame.label) if type(blame) is Message else None
@@ -343,7 +343,7 @@ def _causes(idle, found, own_ticks, rounding):
 
 
 def _where(blame, names=()):
-    """Return where `blame` is: '0 -> 1' for a message, else its lane. names: those of the devices."""
+    """Return where `blame` is: '0 -> 1' for a message, else its lane, by `names`."""
     if type(blame) is Message:
         return f"{blame.source} -> {blame.to}"
     return lane_name(blame.device, blame.lane, [name.partition(":")[0] for name in names])
@@ -356,7 +356,7 @@ def _shortened(words, most=4):
 # The critical path: the chain of work and transfers, without a gap, that makes up the time of a run.
 
 class Step(NamedTuple):
-    """From tick `start` to tick `end`, the run went on with `what`: a `Span`, or a `Message` on its link."""
+    """From tick `start` to tick `end`, the run went on with `what`."""
 
     what: Span | Message
     start: float
@@ -364,22 +364,20 @@ class Step(NamedTuple):
 
 
 def critical_path(trace: "Trace") -> list[Step]:
-    """Return the critical path as `Step`s in the order of time; each begins where the one before it ends.
+    """Return the critical path of `trace`: steps without a gap from 0 to the makespan.
 
-    The first begins at tick 0 and the last ends at the makespan, so their durations add
-    up to the makespan. The path is found by walking back from what ends last (a span
-    before an arrival, the lower device first):
+    The path is found by walking back from what ends last (a span before an arrival, the
+    lower device first):
 
-    - A device that has waited until now for a message, or for a message of its own on a blocking link, went
-      on because that message arrived. The step is the message, and the walk goes on at the device that sent
-      it, when it sent it.
-    - If that message had queued for its link or for a port, its step begins when that was free. The step
-      before is the message in front of it, while that occupied the link or port, and so on to the first of
-      the queue.
-    - A message that its link held back until the receiver asked for it was sent then: the walk goes on at
-      the receiver.
-    - A device that has not waited went on because the span before was over. If the message that it needed
-      arrived at that very tick, either would do, and the path stays on the device.
+    - A device that has waited until now went on because a message arrived, or its own
+      on a blocking link. The step is the message, and the walk goes on at its sender,
+      when it was sent.
+    - If that message had queued, its step begins when its link and ports were free. The
+      step before is the message in front of it, and so on to the first of the queue.
+    - A message that was held until the receiver asked for it was sent then: the walk
+      goes on at the receiver.
+    - A device that has not waited went on because the span before was over. If the
+      message that it needed arrived at that very tick, the path stays on the device.
 
     A message on a free link is a step of no ticks; a span of no ticks is left out.
     Takes n log n time in the number of spans.
@@ -413,9 +411,9 @@ def critical_path(trace: "Trace") -> list[Step]:
             now = what.start
             continue
         while what in trace.queued:
-            begin = trace.queued[what]
+            begin, in_front = trace.queued[what]
             steps.append(Step(what, begin, now))
-            what, now = trace.in_front[what], begin
+            what, now = in_front, begin
         asked, *asker = trace.asked.get(what, (what.sent, what.source, what.lane))
         steps.append(Step(what, asked, now))
         lane, now = tuple(asker), asked
@@ -427,7 +425,7 @@ MOST_LINES = 40   # lines shown of a path: of more, the first and the last ones
 
 
 def describe_path(path: list[Step], unit: str = TICKS, names: Sequence[str] = ()) -> str:
-    """Return the text of a path: a line for each stay on a device and each message, and the sums.
+    """Return the text of a path: a line for each stay on a device and each message.
 
     Messages without ticks have no line. The middle of a long path is left out.
 

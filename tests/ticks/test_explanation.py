@@ -224,7 +224,7 @@ def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
     """10 bytes a tick and latency 3: each message holds the link for 2.5 ticks, from the first tick on."""
     trace = Cluster([sender(3), receiver(3)], link=Link(latency=3, bandwidth=10)).run()
     first, second, third = trace.messages
-    assert trace.queued == {second: 3.5, third: 6.0}
+    assert trace.queued == {second: (3.5, first), third: (6.0, second)}
     assert critical_path(trace) == [
         Step(trace.spans[0], 0, 1), Step(first, 1, 3.5), Step(second, 3.5, 6), Step(third, 6, 11.5),
         Step(trace.spans[-1], 11.5, 12.5),

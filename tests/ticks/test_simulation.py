@@ -266,7 +266,7 @@ def test_a_stretched_trace_is_a_run_of_stretched_costs_and_links(name, options):
     assert found == expected and found != first
     assert [found.ledger(d) for d in range(2)] == [expected.ledger(d) for d in range(2)]
     assert found.awaited == expected.awaited and found.asked == expected.asked
-    assert found.in_front == expected.in_front and found.critical_path() == expected.critical_path()
+    assert found.queued == expected.queued and found.critical_path() == expected.critical_path()
     assert str(found.explain()) == str(expected.explain())
     assert isinstance(trace(Fraction(1)).stretched(12).makespan, int) and found.tick_is is None
 
