@@ -49,10 +49,10 @@ def parts_of(label: Any) -> tuple:
 
 
 def styles_of(traces: Sequence[Trace]) -> dict:
-    """Return {kind: its style}: `STYLES`, and a style for each other kind that the labels of `traces` name.
+    """Return {kind: style} for `STYLES` and the other kinds in the labels of `traces`.
 
-    In the order of time, each of the other kinds gets a colour that no other work in
-    the runs has. When no colour is left, the rest is "other work".
+    Each other kind gets a colour that no other work in the runs has. When no colour is
+    left, the rest is "other work".
 
     >>> from minipipe.cluster import Cluster, Compute, Label
     >>> def program():
@@ -69,7 +69,10 @@ def styles_of(traces: Sequence[Trace]) -> dict:
 
 
 def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) -> str:
-    """Return the colour of a kind of work in a device's stage `place`: later stages are darker."""
+    """Return the colour of `kind` in stage `place` of `n_places` on a device, by `styles`.
+
+    Later stages are darker.
+    """
     from matplotlib.colors import to_hex, to_rgb
 
     style = styles.get(kind, OTHER)
@@ -90,14 +93,14 @@ def ink(colour: str) -> str:
 # Empty figures.
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a matplotlib `Figure` of `width` and `height` inches, which needs no display."""
+    """Return a matplotlib `Figure` of `width` x `height` inches that needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Return axes in a new pyplot figure of `width` and `height` inches, which a notebook shows."""
+    """Return axes in a new pyplot figure of `width` x `height` inches, for notebooks."""
     import matplotlib.pyplot as plt
 
     with warnings.catch_warnings():  # `rc_context` would undo what a notebook's backend sets as it loads
@@ -106,7 +109,7 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def label(ax: Axes, title: str | None, x: str, y: str = "", pad: float | None = None) -> None:
-    """Label the axes, and remove the top and the right line of their frame.
+    """Label axes, and remove the top and the right line of their frame.
 
     Args:
         ax: matplotlib axes.
@@ -121,15 +124,13 @@ def label(ax: Axes, title: str | None, x: str, y: str = "", pad: float | None = 
 
 
 def drawable(title: object) -> str:
-    r"""Return a title as text, with U+FFFD for characters that an SVG file cannot have, such as "\x1b"."""
+    r"""Return `title` with U+FFFD for characters that SVG lacks, such as "\x1b"."""
     return re.sub("[^\n -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", str(title))
 
 
 # The legend of a timeline: the kinds of work, and what the shades mean.
 
 FONT_SIZE = 9
-EDGE_OF_FIGURE = 2  # free pixels around everything
-LEAST_AXES = 0.2    # share of the figure: `make_room` does not make axes smaller than this
 
 _legends: Any = WeakKeyDictionary()  # axes -> (handles, labels, title) of their legend
 
@@ -155,7 +156,7 @@ def legend_entries(boxes: Sequence, places: Sequence, styles: dict) -> tuple[lis
 
 
 def draw_legend(ax: Axes, handles: list, labels: list, title: str | None) -> None:
-    """Draw the legend above the axes: next to the title if there is room for both, else under it.
+    """Draw the legend above axes: next to the title if there is room, else under it.
 
     Args:
         ax: matplotlib axes.
@@ -177,37 +178,14 @@ def draw_legend(ax: Axes, handles: list, labels: list, title: str | None) -> Non
 
 
 def add_to_legend(ax: Axes, handle: Any, label: str) -> None:
-    """Add an entry to the legend that `draw_legend` has drawn, if there is one."""
+    """Add `handle` and `label` to the legend that `draw_legend` has drawn in `ax`, if any."""
     handles, labels, title = _legends.get(ax, ([], [], None))
     if labels and label not in labels:
         draw_legend(ax, [*handles, handle], [*labels, label], title)
-        make_room(ax)
-
-
-def make_room(ax: Axes) -> None:
-    """Move the edges of the axes until legend, title and labels of `ax` are inside the figure.
-
-    A figure with a layout engine does this by itself.
-    """
-    figure = ax.figure
-    if figure.get_layout_engine() is not None:
-        return
-    legend = ax.get_legend()
-    taken = ax.get_tightbbox(bbox_extra_artists=[] if legend is None else [legend])
-    width, height = figure.bbox.width, figure.bbox.height
-    margins = figure.subplotpars
-    edges = {
-        "left": margins.left + max(0, EDGE_OF_FIGURE - taken.x0) / width,
-        "right": margins.right - max(0, taken.x1 - width + EDGE_OF_FIGURE) / width,
-        "bottom": margins.bottom + max(0, EDGE_OF_FIGURE - taken.y0) / height,
-        "top": margins.top - max(0, taken.y1 - height + EDGE_OF_FIGURE) / height,
-    }
-    if edges["right"] - edges["left"] > LEAST_AXES and edges["top"] - edges["bottom"] > LEAST_AXES:
-        figure.subplots_adjust(**edges)
 
 
 def draw_legend_beside(ax: Axes, reverse: bool = False) -> None:
-    """Draw the legend of labelled curves or layers to the right of the axes, in columns of their height.
+    """Draw the legend of the curves or areas in `ax` to its right, in columns of its height.
 
     Args:
         ax: matplotlib axes.
@@ -222,7 +200,7 @@ def draw_legend_beside(ax: Axes, reverse: bool = False) -> None:
 
 
 def draw_legend_on_top(figure: Figure, handles: list, labels: list) -> None:
-    """Draw the legend of a whole figure, `handles` with `labels`, above all its axes."""
+    """Draw the legend `handles` with `labels` above all axes of `figure`."""
     n_columns = _columns(labels, figure.get_figwidth() * 72)
     figure.legend(handles, labels, loc="outside upper right", ncols=n_columns, **_style())
 

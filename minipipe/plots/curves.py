@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..checks import listed, real_number, whole_numbers
 from ..cluster import COMPUTE, Trace, lane_name
 from ..cluster.trace import check_trace
-from .canvas import draw_legend_beside, label, make_room, new_axes
+from .canvas import draw_legend_beside, label, new_axes
 from .timeline import axes_of
 
 if TYPE_CHECKING:
@@ -22,15 +22,13 @@ SIZE = 6.5, 3.2  # inches of new axes
 # The bytes that each device of a run holds, over time.
 
 def memory(trace: Trace, ax: Axes | None = None, title: str | None = None, legend: bool = True) -> Axes:
-    """Draw the memory curves of `trace`, one per device, and return the matplotlib axes.
+    """Draw the bytes of each device over time, in KiB; return the matplotlib axes.
 
     Args:
         trace: the run; `ValueError` if it counted no memory.
         ax: matplotlib axes; new ones if None.
         title: above the picture.
         legend: whether to name the devices.
-
-    The unit of the y axis is KiB (1,024 bytes).
     """
     check_trace(trace)
     curves = [
@@ -47,12 +45,11 @@ def memory(trace: Trace, ax: Axes | None = None, title: str | None = None, legen
         ticks, levels = zip(*curve, (end, curve[-1][1]))
         name, colour = lane_name(device, COMPUTE, trace.names), COLOURS[device % len(COLOURS)]
         ax.step(ticks, levels, where="post", label=name, color=colour,
-                linestyle=("-", "--", "-.", ":")[device % 4], linewidth=1.6)
+                linestyle=STYLES_OF_LINES[device % len(STYLES_OF_LINES)], linewidth=1.6)
     ax.set(xlim=(0, end or 1), ylim=(0, top))
     label(ax, title, f"time ({trace.unit})", "memory (KiB)")
     if legend:
         draw_legend_beside(ax)
-    make_room(ax)
     return ax
 
 
@@ -81,7 +78,7 @@ MEMORY_KINDS = {
 
 
 def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the bytes of one device as stacked areas, one for each kind; return the matplotlib axes.
+    """Draw the bytes of one device by kind, as stacked areas; return the matplotlib axes.
 
     Args:
         trace: the run; `ValueError` if it counted no memory.
@@ -89,8 +86,8 @@ def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None 
         ax: matplotlib axes; new ones if None.
         title: above the picture.
 
-    The unit of the y axis is KiB (1,024 bytes). "gradients" are the sums over
-    micro-batches, "work" the inputs and new arrays of the running action.
+    "gradients" are sums over micro-batches, "work" the inputs and new arrays of the
+    running action.
     """
     check_trace(trace)
     entries = trace.ledger(device)
@@ -104,7 +101,6 @@ def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None 
     ax.set(xlim=(0, ticks[-1]), ylim=(0, None))
     label(ax, title, f"time ({trace.unit})", f"{lane_name(device, COMPUTE, trace.names)} (KiB)")
     draw_legend_beside(ax, reverse=True)
-    make_room(ax)
     return ax
 
 
@@ -113,15 +109,13 @@ def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None 
 def curves(
     series: Mapping[str, Any], ax: Axes | None = None, x: str = "", y: str = "", title: str | None = None
 ) -> Axes:
-    """Draw several curves, and return the matplotlib axes.
+    """Draw several curves, each with its colour and dash; return the matplotlib axes.
 
     Args:
         series: {name: a list of (x, y)}; `ValueError` if there is none.
         ax: matplotlib axes; new ones if None.
         x, y: the names of the axes, with units.
         title: above the picture.
-
-    Each curve has a colour and a dash of its own.
 
     >>> from matplotlib.figure import Figure
     >>> ax = curves({"sync": [(0, 90), (10, 20)]}, Figure().subplots(), x="ticks", y="error (%)")
@@ -153,7 +147,7 @@ def cut(
     costs: Sequence[float], counts: Sequence[int], names: Sequence[str] | None = None,
     ax: Axes | None = None, title: str | None = None, unit: str | None = None,
 ) -> Axes:
-    """Draw the costs of the layers as bars, and the stages as background stripes, each with its load.
+    """Draw the costs of layers as bars, on stripes for the stages, each with its load.
 
     Args:
         costs: one number for each layer.
@@ -163,8 +157,8 @@ def cut(
         title: above the picture.
         unit: what the costs are, for the axis.
 
-    The largest load is marked. Loads are given as shares of the equal load, total / K:
-    the largest load of a cut is never below it. Return the matplotlib axes.
+    A load is given as a multiple of the equal load, total / K; the largest is marked.
+    Return the matplotlib axes.
 
     >>> from matplotlib.figure import Figure
     >>> ax = cut([10, 10, 10, 10, 11, 11], [5, 1], ax=Figure().add_subplot())

@@ -1,11 +1,11 @@
-"""The timeline of a run: one row per device, one box per action, and the bubble as empty space.
+"""The timeline of a run: one row per device, one box per action; the bubble is empty space.
 
-Messages are arrows over it, and the critical path can be drawn onto it.
+Messages and the critical path can be drawn onto it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import add
@@ -17,8 +17,7 @@ from ..cluster.trace import check_trace
 from ..order import Schedule, simulate
 from .boxes import MARGIN, Box, Row, boxes, ends_of, height_of, rows_of, stage_places
 from .canvas import (
-    EDGE, STYLES, add_to_legend, draw_legend, ink, label, legend_entries, make_room, new_axes, new_figure,
-    styles_of,
+    EDGE, add_to_legend, draw_legend, ink, label, legend_entries, new_axes, new_figure, styles_of,
 )
 
 if TYPE_CHECKING:
@@ -41,12 +40,12 @@ ARROW_STYLE: dict[str, Any] = {
 
 
 def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float | None = None) -> None:
-    """Draw each message as an arrow, from its sender at its send to its receiver at its arrival.
+    """Draw each message as an arrow from sender to receiver, from its send to its arrival.
 
     Args:
         ax: matplotlib axes with the timeline.
         trace: the run.
-        which: True, or "waited" for only those that a device stood idle for.
+        which: True, or "waited" for only those that a device was idle for.
         until: messages that arrive after that tick are left out.
     """
     rows, positions = rows_of(trace), []
@@ -62,7 +61,7 @@ def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float |
 
 
 def messages_of(trace: Trace, which: bool | str = True, until: float | None = None) -> list:
-    """Return the messages of `trace` that `draw_arrows` draws. which, until: as there."""
+    """Return the messages that `draw_arrows` draws of `trace` with `which` and `until`."""
     if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
         raise ValueError(
             f"arrows={shown(which)} is not a choice: "
@@ -90,7 +89,12 @@ def messages_of(trace: Trace, which: bool | str = True, until: float | None = No
 def entries_of_arrows(
     traces: Iterable[Trace], which: bool | str, until: float | None = None
 ) -> tuple[list, list]:
-    """Return (handles, labels) of a legend for the arrows of some runs: one entry, or none without arrows."""
+    """Return ([handle], [label]) for a legend of the arrows of `traces`, or ([], []) without any.
+
+    Args:
+        traces: the runs.
+        which, until: as for `draw_arrows`.
+    """
     from matplotlib.lines import Line2D
 
     if not any(messages_of(trace, which, until) for trace in traces):
@@ -126,17 +130,16 @@ def timeline(
         until: draw only what has happened before that tick.
         title: above the picture.
         legend: whether to name the kinds of work, and what else is drawn.
-        arrows: True draws every message between devices from its sender, when it was
-            sent, to its receiver, when it arrived; "waited" only those that a device
-            stood idle for.
-        longest: the ticks on the time axis, if they shall be more than the run's.
+        arrows: True draws every message between devices, from its send to its arrival;
+            "waited" only those that a device was idle for.
+        longest: the ticks on the time axis, if more than the run's.
         styles: of the kinds of work; `styles_of` this run if None.
 
-    Time runs to the right, in the unit of the trace; device 0 is on top; the number in
-    a box is its micro-batch. The other lanes of a device have rows of their own below
-    it. A forward and a backward that overlap share a box, with the forward above. If a
+    The number in a box is its micro-batch. Other lanes of a device have a row below
+    its own. A forward and a backward that overlap share a box, the forward above. If a
     device has several stages, later ones are darker, with white numbers. A thick line
-    is work that takes no time, such as an update.
+    is work that takes no time, such as an update. In a figure of yours, nothing is cut
+    off if it has layout="constrained".
     """
     check_trace(trace)
     if ax is None:
@@ -153,12 +156,10 @@ def timeline(
             name.set(color=SOFT, fontsize=SMALL)
     label(ax, title, f"time ({trace.unit})")
     ax.spines["left"].set_visible(False)
-    make_room(ax)
     if legend and shown:
         kinds = legend_entries(shown, [stage_places(trace)], styles)
         handles, labels = map(add, kinds, entries_of_arrows([trace], arrows, until))
         draw_legend(ax, handles, labels, title)
-        make_room(ax)
     # last, since the size of the numbers depends on the size of the axes
     fill(ax, shown, styles, ticks)
     write_numbers(ax, shown, ticks, list(rows.values()), with_rim=arrows is not False)
@@ -167,7 +168,7 @@ def timeline(
 
 
 def timeline_figure(trace: Trace, title: str | None = None) -> Figure:
-    """Return a matplotlib `Figure` with the timeline of `trace` and a `title`, which needs no display."""
+    """Return a matplotlib `Figure` of `trace` with `title`, which needs no display."""
     figure = new_figure(*figure_size([trace], height_of(rows_of(trace))))
     timeline(trace, figure.add_subplot(), title=title)
     return figure
@@ -185,9 +186,9 @@ def figure_size(
 
     Args:
         traces: the runs.
-        n_rows: how high the rows are in all, in those of a device.
-        row_height: of one of these, in inches.
-        widest: inches.
+        n_rows: the height of all rows, in rows of a device.
+        row_height: the height of one row, in inches.
+        widest: the largest width, in inches.
 
     The shortest box gets about 0.24 inches.
     """
@@ -206,8 +207,7 @@ def fill(ax: Axes, shown: Sequence[Box], styles: dict, ticks: float) -> None:
         styles: of the kinds of work.
         ticks: on the time axis.
 
-    Work that takes no time is in a collection of its own. The edge of a narrow box is
-    thin, so that its colour is visible.
+    The edge of a narrow box is thin, so that its colour is visible.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -245,8 +245,7 @@ def write_numbers(ax: Axes, shown: Sequence[Box], ticks: float, rows: Sequence[R
         shown: the `Box`es.
         ticks: on the time axis.
         rows: a list, the `Row`s on the other axis.
-        with_rim: whether a rim in the colour of the box interrupts the arrows below a
-            number.
+        with_rim: whether numbers have a rim, which interrupts the arrows below.
 
     All numbers have one size.
     """
@@ -254,7 +253,6 @@ def write_numbers(ax: Axes, shown: Sequence[Box], ticks: float, rows: Sequence[R
 
     width, height = _points(ax)
     wide, high = width / ticks, height / (MARGIN + rows[-1].bottom)
-    _write_before_marks(ax, shown, wide)
     bottoms = [row.bottom for row in rows]
     room: dict = {}  # {row: {box: the largest size of its text}}
     for box in shown:
@@ -283,30 +281,6 @@ def _points(ax):
     return ax.bbox.width * 72 / ax.figure.dpi, ax.bbox.height * 72 / ax.figure.dpi
 
 
-def _write_before_marks(ax, shown, wide):
-    """Write the label of work that takes no time to its left, if there is room; actions have no label.
-
-    Args:
-        wide: points for a tick.
-    """
-    from matplotlib.patheffects import withStroke
-
-    halo = [withStroke(linewidth=2.5, foreground="white")]  # keeps the words apart from arrows
-    ends = {}  # of all boxes of a row
-    for box in sorted(shown, key=lambda box: box.right):
-        ends.setdefault(_middle(box), [0]).append(box.right)
-    for mark in shown:
-        if mark.left == mark.right and mark.text and mark.kind not in STYLES:
-            row = ends[_middle(mark)]
-            free = row[bisect_right(row, mark.left) - 2]  # the last end before its own
-            needed = DIGIT * LARGEST_FONT * (len(mark.text) + 1) / wide
-            if mark.left - free >= needed:
-                ax.text(
-                    mark.left - needed / 2, _middle(mark), mark.text, clip_on=True, ha="center", va="center",
-                    fontsize=LARGEST_FONT, path_effects=halo, zorder=4,
-                )
-
-
 def _middle(box):
     return round((box.top + box.bottom) / 2, 6)
 
@@ -318,7 +292,7 @@ PATH_STYLE = {"linewidth": 2.2, "zorder": 3}
 
 @SHOWS()
 def timeline_of(schedule: Schedule, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Simulate a schedule with its standard costs, and draw the run; return the matplotlib axes.
+    """Draw the run of a schedule with its standard costs; return the matplotlib axes.
 
     Args:
         schedule: the `Schedule`.
@@ -336,10 +310,10 @@ def critical_path(trace: Trace, ax: Axes) -> Axes:
         trace: the run.
         ax: the matplotlib axes that `timeline` has drawn.
 
-    Thick outlines are the work on the path. A thick line from row to row is a transfer,
-    of one message or also of the messages that queued before it on the link; it returns
-    where the sender continued after it, on a blocking link. If a lane of a device has
-    waited for another, a line connects their rows. The legend, if any, gets an entry.
+    Work on the path has a thick outline. A thick line from row to row is a transfer,
+    with the messages that queued before it on the link; on a blocking link it returns
+    where the sender continued. If a lane of a device has waited for another, a line
+    connects their rows. The legend, if any, gets an entry.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Rectangle
