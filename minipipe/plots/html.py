@@ -1,4 +1,4 @@
-"""A run as a web page: one file that needs no network, with a slider over its ticks. And in a notebook."""
+"""A run as a web page that needs no network, and as the output of a notebook's cell."""
 
 import json
 import math
@@ -19,20 +19,18 @@ from .sentence import sentence
 from .timeline import timeline_figure
 
 LONG = 10_000
-MOST_WORDS = 400  # idle periods whose words and blame stand in a picture: of more, a page asks one by one
+MOST_WORDS = 400  # idle periods whose words and blame are in a picture: of more, a page asks one by one
 MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second and a half
 
 
 @SHOWS()
 def html(trace: Trace, title=None) -> str:
-    """Return `trace` as one interactive HTML page.
+    """Return `trace` as an interactive HTML page with the title `title`, in one file.
 
-    In the page, one can step or play through the ticks, zoom, ask every box what it is
-    and every gap why the device waits, and see the messages that travel and the
-    critical path. A device has one row for each lane that it has used. A curve below
-    them shows its bytes; or, if the run has counted no bytes, the micro-batches that
-    are alive on the device. The page contains all that it needs; its title, its figures
-    and why devices are idle stand in it even where no script runs.
+    One can step or play through the ticks, zoom, and ask what each box is and why a
+    device waits; and show messages and the critical path. A device has a row for each
+    lane that it has used. Curves below them show its bytes, or, if none were counted,
+    its micro-batches alive. Title, figures and reasons need no script.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -40,55 +38,48 @@ def html(trace: Trace, title=None) -> str:
     '<!doctype html>'
     """
     check_trace(trace)
-    data = json.dumps(picture(trace, most_words=None), allow_nan=False, separators=(",", ":"))
-    # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
-    data = data.replace("<", "\\u003c")
-    return filled(template(), page_pieces(trace, title) | {"data": data})
-
-
-def template():
-    """Return the page of any run: HTML with {{data}}, and a {{name}} for each of its `page_pieces`."""
-    # in a page of its own a script is not a module: it imports and exports nothing
-    scripts = (re.sub(r"(?ms)^(import|export) .*?;$", "", resource(name)) for name in ("paint.js", "view.js"))
-    pieces = {"style": resource("view.css"), "view": resource("view.html"), "script": "".join(scripts)}
-    return filled(resource("timeline.html"), pieces)
-
-
-def resource(name):
-    """Return the text of a file that lies beside this module."""
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def page_pieces(trace, title=None):
-    """Return {name: the HTML in the page of `trace` in place of {{name}}}; only its data are left out."""
     path = describe_path(trace.critical_path(), trace.unit, trace.names)
     texts = {
         "title": str("" if title is None else title) or f"A run on {trace.n_devices} devices",
         "why": f"{sentence(trace)}\n\n{trace.explain()}\n\nthe critical path:\n{path}",
     }
-    return {name: escaped(text) for name, text in texts.items()} | {"figures": _figures(trace)}
+    # in a page of its own a script is not a module: it imports and exports nothing
+    scripts = (re.sub(r"(?ms)^(import|export) .*?;$", "", resource(name)) for name in ("paint.js", "view.js"))
+    data = json.dumps(picture(trace, most_words=None), allow_nan=False, separators=(",", ":"))
+    return filled(resource("timeline.html"), {name: escaped(text) for name, text in texts.items()} | {
+        "style": resource("view.css"), "view": resource("view.html"), "script": "".join(scripts),
+        "figures": _figures(trace),
+        # in a JSON string "\u003c" is "<", and no label can end the script element in which the data lies
+        "data": data.replace("<", "\\u003c"),
+    })
+
+
+def resource(name, package=__package__):
+    """Return the text of the file `name` in the folder of `package`."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def filled(template, pieces):
-    """Return `template` with the piece called `name` for each {{name}} that has one."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces.get(name[1], name[0]), template)
+    """Return `template` with pieces[name] for each {{name}}."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda name: pieces[name[1]], template)
 
 
 def picture(trace, most_words=MOST_WORDS):
-    """Return what a page draws of `trace`: columns of plain numbers, strings and lists, as JSON has them.
+    """Return what a page draws of `trace`, as JSON has it.
 
-    Columns of one table have equal lengths. Times are in `unit`s.
+    Tables are {column: list}. Times are in the trace's unit. With more than
+    `most_words` idle periods (None: any number), words and blame are null.
 
-    kinds: {kind of work: [its colour, that of the device's last stage, its name]}; "" is other work.
+    kinds: {kind of work: [its colour, that of the device's last stage, its name]};
+        "" is other work.
     busy, causes: the times of all devices, by kind of work and by cause of idleness.
-    rows: [device, name] of each lane, from the top down; the first of a device is the one that computes.
-    spans: a row for each part of each span and exchange, by start. label: of what is not a schedule's
-        action, else null. copy: which copy of the network it works on. place: where its stage stands among
-        those of its device. part: [which part it is, of how many at once]. exchange: 1 for an exchange.
-    idle: causes: [[cause, ticks]]. words, blame, links: what `blame_finder` finds, or null if there are more
-        than `most_words` (None: any number).
-    messages: source and to are rows; arrived is null of a message that is under way.
-    path: the critical path. Work has its row twice, a message the rows of its two ends.
+    rows: [device, name] of each lane, from the top; a device's first lane computes.
+    spans: a row for each part of each span and exchange, by start. label: of work that
+        is not an action, else null. copy: its replica. place: of its stage on the
+        device. part: [its number, of how many at once]. exchange: 1 for an exchange.
+    idle: causes: [[cause, ticks]]. words, blame: what `blame_finder` finds.
+    messages: source and to are rows; arrived is null if it is in flight.
+    path: the critical path, from row source to row to; of work, both are its row.
     memory: for each device, the ticks of the changes and the amounts from there on.
     """
     places, styles = stage_places(trace), styles_of([trace])
@@ -107,7 +98,7 @@ def picture(trace, most_words=MOST_WORDS):
                 rows[span.device, span.lane], *_from_to(span), kind, stage, microbatch, label, copy,
                 places.of.get((span.device, stage), 0), (number, len(parts)), int(type(span) is Exchange),
             ))
-    causes, blamed, busy = trace.explain(), lambda idle: (None, None, None), dict[str, float]()
+    causes, blamed, busy = trace.explain(), lambda idle: (None, None), dict[str, float]()
     for span in trace.spans:
         if span.lane == COMPUTE:
             work = "&".join(getattr(part, "kind", None) or "" for part in parts_of(span.label))
@@ -119,19 +110,19 @@ def picture(trace, most_words=MOST_WORDS):
         for each in trace.idle
     ]
     messages = [
-        (str(message.label), *(rows[end] for end in ends_of(message, rows)), _to_json(message.sent),
-         None if message.arrived is None else _to_json(message.arrived))
+        (str(message.label), *(rows[end] for end in ends_of(message, rows)), plain(message.sent),
+         None if message.arrived is None else plain(message.arrived))
         for message in trace.messages
     ]
     path = [
         (*(rows[end] for end in _ends_of_step(step, rows)), *_from_to(step)) for step in trace.critical_path()
     ]
     curves, unit = _memory(trace)
-    changes = [tuple(zip(*((_to_json(tick), _to_json(n)) for tick, n in curve))) for curve in curves]
+    changes = [tuple(zip(*((plain(tick), plain(n)) for tick, n in curve))) for curve in curves]
     used = {row[3] for row in spans}
     return {
         "title": trace.title or "The run", "devices": trace.n_devices,
-        "makespan": _to_json(trace.makespan), "exact": str(trace.makespan), "unit": trace.unit[:-1],
+        "makespan": plain(trace.makespan), "unit": trace.unit[:-1],
         "step": _step(trace) if trace.makespan else 1,
         "bubble": float(trace.bubble()) if any(trace.busy_ticks()) else None,
         "most_stages": places.n,
@@ -140,12 +131,12 @@ def picture(trace, most_words=MOST_WORDS):
             for kind, style in (styles | {"": OTHER}).items() if kind in used
         },
         "rows": [[device, row.name] for (device, _), row in rows_of(trace).items()],
-        "busy": {kind: _to_json(ticks) for kind, ticks in busy.items()},
-        "causes": {cause: _to_json(ticks) for cause, ticks in causes.totals().items()},
+        "busy": {kind: plain(ticks) for kind, ticks in busy.items()},
+        "causes": {cause: plain(ticks) for cause, ticks in causes.totals().items()},
         "spans": _columns(
             "row start end kind stage microbatch label copy place part exchange", spans
         ),
-        "idle": _columns("row start end causes words blame links", idle),
+        "idle": _columns("row start end causes words blame", idle),
         "messages": _columns("label source to sent arrived", messages),
         "path": _columns("source to start end", path),
         "memory": {
@@ -157,25 +148,28 @@ def picture(trace, most_words=MOST_WORDS):
 
 
 def blame_finder(trace, causes):
-    """Return a function from one of `trace.idle` to (its words, [spans], [messages] that are to blame).
+    """Return a function from an idle period to (its words, [rows of spans to blame]).
 
-    Spans and messages are numbers of rows in the columns of `picture`. causes:
-    `trace.explain()`.
+    The rows are those of `picture`. causes: `trace.explain()`.
     """
     spans, number = {}, 0
     for span in spans_and_exchanges(trace):
         spans[span] = number
         number += len(parts_of(span.label))
-    messages = {message: number for number, message in enumerate(trace.messages)}
 
     def blamed(idle):
         found = dict.fromkeys(part.blame for part in causes.parts[idle])
-        return (
-            causes.describe(idle), [spans[each] for each in found if each in spans],
-            [messages[each] for each in found if each in messages],
-        )
+        return causes.describe(idle), [spans[each] for each in found if each in spans]
 
     return blamed
+
+
+def plain(number):
+    """Return `number` for JSON: an `int` if it is whole, else a float."""
+    if type(number) is int:
+        return number
+    number = float(number)
+    return int(number) if number.is_integer() else number
 
 
 def _columns(names, table):
@@ -189,7 +183,7 @@ def _sums(parts):
     sums = {}
     for start, end, cause, _ in parts:
         sums[cause] = sums.get(cause, 0) + end - start
-    return [[cause, _to_json(total)] for cause, total in sums.items()]
+    return [[cause, plain(total)] for cause, total in sums.items()]
 
 
 def _ends_of_step(step, rows):
@@ -208,21 +202,16 @@ def _figures(trace):
 
 
 def escaped(text):
-    """Return `text` in HTML, whatever characters it has."""
+    """Return `text` in HTML."""
     return escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _from_to(period):
-    return _to_json(period.start), _to_json(period.end)
-
-
-def _to_json(time):
-    """Return an int as it is, and any other number, such as a `Fraction`, as a float."""
-    return time if type(time) is int else float(time)
+    return plain(period.start), plain(period.end)
 
 
 def _step(trace):
-    """Return the step of the arrow keys: a tick, a half or a quarter; or a power of ten if none fits."""
+    """Return the step of the arrow keys: 1, 1/2 or 1/4 tick, or a power of ten."""
     times = {time for span in trace.spans for time in (span.start, span.end)}
     for step in (1, 0.5, 0.25):
         if trace.makespan <= LONG * step and all(float(time / step).is_integer() for time in times):
@@ -231,10 +220,7 @@ def _step(trace):
 
 
 def _memory(trace):
-    """Return (a curve for each device, its unit): bytes, or micro-batches alive if no bytes were counted.
-
-    Return ([], "") if there are none of these either.
-    """
+    """Return ([curve of each device], unit): bytes, or micro-batches alive, or ([], "")."""
     if counts_bytes(trace):
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]
@@ -245,13 +231,12 @@ def _memory(trace):
 
 @SHOWS()
 def player(run: Trace | Schedule) -> str:
-    """Return HTML with the page of `run`: a `Trace`, or a `Schedule`, simulated with its standard costs.
+    """Return HTML with the page of `run`: a `Trace`, or a `Schedule` at standard costs.
 
-    The page stands in a frame of its own. So no key, name or style of it meets those of
-    the notebook or of another player. Where no script runs, as on GitHub, the frame
-    stays closed, and the still picture that stands before it is what is seen. Of a
-    schedule that cannot run, the HTML says why. A run of more than `MOST_IN_A_CELL`
-    spans is summed up in words, which say how to open its page.
+    The page is in a frame, so that no key, name or style meets those of the notebook.
+    Where no script runs, as on GitHub, a still picture is seen instead. For a schedule
+    that cannot run, the HTML says why. A run of more than `MOST_IN_A_CELL` spans is
+    summed up in words, which say how to open its page.
 
     >>> from minipipe.schedules import gpipe
     >>> player(gpipe(2, 3)).count("<iframe ")
@@ -275,7 +260,7 @@ def player(run: Trace | Schedule) -> str:
 
 
 def framed(trace, title, alone="<p>The picture needs JavaScript.</p>"):
-    """Return HTML with the page of `trace` in a frame of its own; where no script runs, `alone` is seen."""
+    """Return the page of `trace` with `title` as a frame; `alone` if no script runs."""
     page = html(trace, title=title).replace("&", "&amp;").replace('"', "&quot;")
     return (
         f'<div>{alone}<iframe class="minipipe" title="Player" style="width: 100%; height: 0; border: 0" '
@@ -287,7 +272,7 @@ def framed(trace, title, alone="<p>The picture needs JavaScript.</p>"):
 def still(run: Trace | Schedule) -> bytes | None:
     """Return the timeline of `run`, a `Trace` or a `Schedule`, as the bytes of a PNG.
 
-    Return None if the schedule cannot run, or for more than `MOST_IN_A_CELL` spans.
+    Return None if the schedule cannot run, or has more than `MOST_IN_A_CELL` spans.
     """
     try:
         trace, title = _traced(run)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..checks import write_whole
 from ..cluster import COMPUTE, SECONDS, SHOWS, Trace, lane_name
@@ -17,7 +17,7 @@ from ..cluster.trace import check_trace
 from .boxes import ends_of, rows_of, spans_and_exchanges
 from .canvas import STYLES, new_figure
 from .curves import counts_bytes
-from .html import html
+from .html import html, plain
 from .timeline import timeline_figure
 
 if TYPE_CHECKING:
@@ -35,15 +35,12 @@ ARROW_INSET = 0.01  # an arrow ends this share of a box inside it: viewers bind 
 
 @SHOWS()
 def chrome_trace(trace: Trace) -> dict:
-    """Return a dict in Chrome's trace event format, in which a tick is shown as a millisecond.
+    """Return a dict in Chrome's trace event format; a tick is shown as a millisecond.
 
-    `Trace.to_chrome_trace` calls this. Seconds, of a run that was measured, are shown
-    as they are.
-
-    Devices are threads, and so are the other lanes that they have used; spans and
-    exchanges are boxes with their ticks in the arguments, and memory is a counter, if
-    the run counted it. An arrow for each message leads from the span before the send to
-    the span after the receipt.
+    Measured seconds are shown as they are. Each lane is a thread. Spans and exchanges
+    are boxes with their ticks as arguments; memory is a counter, if it was counted. An
+    arrow for each message leads from the span before the send to the span after the
+    receipt. `Trace.to_chrome_trace` calls this.
     """
     check_trace(trace)
     tick, unit = ("1 s", 1_000_000) if trace.unit == SECONDS else ("1 ms", 1000)  # microseconds
@@ -59,21 +56,15 @@ def chrome_trace(trace: Trace) -> dict:
 
 
 def on_grid(time: float, unit: float = 1) -> float:
-    """Return `time` in microseconds, rounded to whole nanoseconds, in which Perfetto counts.
-
-    Args:
-        unit: the microseconds of 1 of `time`.
+    """Return `time` in microseconds, rounded to nanoseconds, in which Perfetto counts.
 
     Starts and ends are rounded, never lengths, so that no box ends after the start of
     the next: Perfetto drops a box that begins inside another.
+
+    Args:
+        time: in units of `unit` microseconds.
     """
     return plain(round(time * unit * 1000) / 1000)
-
-
-def plain(number: Any) -> float:
-    """Return a number for JSON: an `int` if it is whole, else a float."""
-    number = float(number)
-    return int(number) if number.is_integer() else number
 
 
 def _names(trace, threads):
@@ -92,7 +83,7 @@ def _names(trace, threads):
 
 
 def _boxes(trace, threads, unit):
-    """Return an event for each span and exchange; its category is the kind of work, or "work"."""
+    """Return an event for each span and exchange; its category is the kind of work."""
     events = []
     for device, label, start, end, lane, *_ in spans_and_exchanges(trace):
         kind, ts = getattr(label, "kind", None), on_grid(start, unit)
@@ -110,7 +101,7 @@ def _boxes(trace, threads, unit):
 
 
 def _position(label):
-    """Return the stage and micro-batch of an action; of both actions, where two overlap."""
+    """Return the stage and micro-batch of an action, or of both parts of an overlap."""
     positions = {
         str(part): {"stage": part.stage, "micro-batch": part.microbatch}
         for part in getattr(label, "parts", ())
@@ -121,9 +112,10 @@ def _position(label):
 
 
 def _arrows(trace, threads, unit):
-    """Return two events for each message: an arrow from the span before its send to the span after it.
+    """Return two events for each message, the start and the end of its arrow.
 
-    Spans of no length do not count. A message without both spans has no arrow.
+    Spans of no length do not count. A message without a span before its send or after
+    its receipt has no arrow.
     """
     spans = {lane: [span for span in trace.spans_of(*lane) if span.end > span.start] for lane in threads}
     events = []
@@ -171,15 +163,14 @@ LINE = 2        # pixels of the axis at the bottom, which the white rectangle do
 
 
 def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
-    """Write a GIF: the run appears as a line sweeps over time, a hundredth of the run in each frame.
+    """Write a GIF in which a line sweeps over the run, a hundredth of it in each frame.
 
     Args:
         trace: the run; `ValueError` if nothing took time in it.
-        path: of the file.
+        path: the file.
         title: above the picture.
 
-    The picture is drawn once; in each frame, a white rectangle covers the rest of the
-    run.
+    The picture is drawn once; in each frame, a white rectangle covers the rest.
     """
     from matplotlib import rc_context
     from PIL import Image, ImageDraw
@@ -220,8 +211,9 @@ def save(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
 
     Args:
         trace: the run.
-        path: the file; its ending says the format: .png, .pdf, .svg or another picture of matplotlib;
-            .gif, a film; .html, a page with a slider over the ticks; .json, for ui.perfetto.dev.
+        path: the file; its ending says the format: .png, .pdf, .svg or another picture
+            of matplotlib; .gif, a film; .html, an interactive page; .json, for
+            ui.perfetto.dev.
         title: above a picture.
     """
     check_trace(trace)
@@ -234,7 +226,7 @@ def save(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
 
 
 def write_picture(figure: Figure, path: Path) -> None:
-    """Write a matplotlib `figure` into the file `path`, atomically, in the format of its ending."""
+    """Write `figure` into `path`, atomically, in the format of the ending."""
     from matplotlib import rc_context
 
     file = BytesIO()  # Pillow writes half a .jpg to a full disk, and does not tell
@@ -249,10 +241,11 @@ def picture_formats() -> list[str]:
 
 
 def checked_path(path: str | PathLike, endings: Sequence[str] | None = None) -> Path:
-    """Return `path`; raise `ValueError` if no file can be written there, or its name has another ending.
+    """Return `path`; raise `ValueError` if no file can be written there.
 
     Args:
-        endings: those that will do; by default, any.
+        path: the file.
+        endings: the allowed ones; by default, any.
     """
     path = Path(path).expanduser()
     if not path.parent.is_dir():

@@ -1,15 +1,15 @@
 """The static site: the playground, schedules, public names and notebooks as pages.
 
-A link to the playground says what it shows, for example live/index.html#s=zb-h1&K=4&M=8.
+A link to the playground says what it shows, as live/index.html#s=zb-h1&K=4&M=8 does.
 The page says so if a value cannot be had, and takes the nearest size or the default:
 
     s        the schedule: a name, such as 1f1b (if left out), greedy or greedy-halves
     vs       a second schedule below it; none if left out
     K, M     devices, 1 to 32 (4), and micro-batches, 1 to 128 (8)
-    F, I, W  ticks of a device's forward, input and weight gradient (1): 2, 0.1, 1/3, or
-             one for each device, as in F=1,1,2,1; a whole backward takes I + W
+    F, I, W  ticks of a device's forward, input and weight gradient (1): 2, 0.1, 1/3,
+             or one for each device, as in F=1,1,2,1; a whole backward takes I + W
     lat, tr  ticks for which a message travels (0), and for which it fills its link (0)
-    alive    the most micro-batches that a device may keep at once; or one for each device
+    alive    the most micro-batches that a device may keep; or one for each device
     D, T     replicas, 1 to 8 (1), and shards of each layer, 1 to 8 (1)
     zero     the level of ZeRO among the replicas, 0 to 3 (0)
     grad     ticks for which all gradients of a device fill a link (0)

@@ -1,4 +1,4 @@
-"""The notebooks as pages of the site: nbconvert makes HTML of cells, latex2mathml MathML of formulas."""
+"""Notebooks as pages: HTML by nbconvert, formulas as MathML by latex2mathml."""
 
 import json
 import re
@@ -21,7 +21,10 @@ To run them, change them and solve the exercises, install minipipe.</p>
 
 
 def write_notebooks(paths: list[Path], folder: Path, shell: Shell) -> int:
-    """Write a page for each notebook, its pictures, and the table of all; return how many there are."""
+    """Write a page for each notebook of `paths` into `folder`; return their number.
+
+    `shell` is around them. Their pictures and an index are in `folder`, too.
+    """
     folder.mkdir(exist_ok=True)
     names = [path.stem for path in paths]
     titles = []
@@ -40,7 +43,7 @@ def write_notebooks(paths: list[Path], folder: Path, shell: Shell) -> int:
 
 
 def cells_of(path: Path) -> list[dict]:
-    """Return the cells of a notebook, a list of dicts; raise `ValueError` for a file that has none."""
+    """Return the cells of the notebook `path`; raise `ValueError` if it has none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -48,7 +51,7 @@ def cells_of(path: Path) -> list[dict]:
 
 
 def page_of_notebook(path: Path) -> tuple[str, str, dict[str, bytes]]:
-    """Return (the title of a notebook, its cells as HTML, {name: a picture, the bytes of a PNG})."""
+    """Return (title, cells as HTML, {name: PNG bytes}) of the notebook `path`."""
     cells, pictures = cells_of(path), dict[str, bytes]()
     parts = [
         markdown("".join(cell["source"])) if cell["cell_type"] == "markdown"
@@ -67,7 +70,7 @@ def page_of_notebook(path: Path) -> tuple[str, str, dict[str, bytes]]:
 
 
 def markdown(source: str) -> str:
-    """Return a cell of Markdown as HTML, with its formulas as MathML."""
+    """Return the Markdown `source` as HTML, with formulas as MathML."""
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     class Renderer(IPythonRenderer):
@@ -90,7 +93,7 @@ def _formula(tex, display):
 def _code(cell, name, pictures):
     """Return a cell of code and its outputs as HTML; add its pictures to `pictures`.
 
-    Where the outputs are folded away, the first of them is the line that stands on top.
+    The first of folded outputs is the summary of the others.
     """
     from nbconvert.filters import Highlight2HTML
 
@@ -120,7 +123,7 @@ def _output(output, name, pictures):
 
 
 def _smaller(picture):
-    """Return a picture with 256 colours, enough for a plot; or as it was, if that file is smaller."""
+    """Return a PNG in 256 colours, enough for a plot, if that is smaller."""
     from PIL import Image
 
     file = BytesIO()

@@ -1,30 +1,25 @@
-"""What all pages of the site share: the frame around them, docstrings and code as HTML, and files."""
+"""What pages of the site share: the frame around them, and docstrings as HTML."""
 
 import re
 from html import escape
-from importlib import resources
 from importlib.util import find_spec
 from textwrap import dedent
 
-from ..plots.html import filled
+from ..plots.html import filled, resource
 
 PARTS = {"schedules": "Schedules", "reference": "Reference", "notebooks": "Notebooks"}
-CODE_STYLES = {"light": "default", "dark": "github-dark"}  # of Pygments
+CODE_STYLES = "default", "github-dark"  # of Pygments: light, dark
 
 
 class Shell:
-    """What all pages have around them: the links to the others, the style and the script.
-
-    Args:
-        parts: those of `PARTS` that the site has.
-    """
+    """The frame of all pages. parts: those of `PARTS` that the site has."""
 
     def __init__(self, parts: list[str]) -> None:
         self.parts = parts
-        self.template = resource("page.html")
+        self.template = resource("page.html", __package__)
 
     def page(self, title: str, body: str, head: str = "", root: str = "") -> str:
-        """Return a whole page. root: the way from it to the folder of the site, "" or "../"."""
+        """Return a page of `title`, `body` and `head`; `root` begins its links."""
         links = {"live/index.html": "Playground", "index.html": "Schedules"}
         links |= {f"{part}/index.html": PARTS[part] for part in self.parts if part != "schedules"}
         nav = "".join(f'<a href="{root}{page}">{name}</a>' for page, name in links.items())
@@ -33,7 +28,7 @@ class Shell:
 
     @staticmethod
     def links(names: list[str], number: int) -> str:
-        """Return links from the page of one of `names` to those before and after it, in the same folder."""
+        """Return links from the page of names[number] to the previous and the next."""
         around = {"prev": names[:number][-1:], "next": names[number + 1:][:1]}
         links = [f'<a rel="{rel}" href="{name}.html">{name}</a>' for rel in around for name in around[rel]]
         return f'<p class="links">{" · ".join(links)}</p>'
@@ -64,19 +59,14 @@ def _prose(text: str) -> str:
 
 
 def style_of_code() -> str:
-    """Return the colours of Pygments, by day and by night."""
+    """Return the style sheet of Pygments, for light and dark pages."""
     from pygments.formatters import HtmlFormatter
 
-    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in CODE_STYLES.values())
+    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in CODE_STYLES)
     return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
 
 
 def what_is_missing(packages: tuple[str, ...], extra: str) -> str:
-    """Return what to install if one of `packages` is missing, else "". extra: the one that has them."""
+    """Return how to install what is missing of `packages`, by `extra`, or ""."""
     missing = [name for name in packages if find_spec(name) is None]
     return f'{" and ".join(missing)} must be installed: pip install -e ".[{extra}]"' if missing else ""
-
-
-def resource(name: str) -> str:
-    """Return the text of a file that lies beside this module."""
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The playground of the site: its page, minipipe's modules as an archive, and where Pyodide comes from."""
+"""The playground: its page, minipipe's modules as an archive, and Pyodide."""
 
 import base64
 import hashlib
@@ -48,7 +48,11 @@ for name, module in sys.modules.items():
 
 
 def checked_pyodide(folder: str | Path) -> Path:
-    """Return the folder of the unpacked npm package `pyodide`; raise `ValueError` if it lacks a file."""
+    """Return `folder`, the unpacked npm package `pyodide`, if it has all files.
+
+    Raises:
+        ValueError: it lacks a file.
+    """
     folder = Path(folder).expanduser()
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
@@ -60,12 +64,12 @@ def checked_pyodide(folder: str | Path) -> Path:
 
 
 def write_playground(folder: Path, pyodide: Path | None = None) -> int:
-    """Write the playground into a new folder; return how many bytes a browser loads for its engine.
+    """Write the playground; return the bytes that a browser loads for its engine.
 
     Args:
-        folder: must not be there.
-        pyodide: the folder of the unpacked npm package, which is copied; None: browsers load it from
-            `PYODIDE`.
+        folder: a new one.
+        pyodide: the folder of the unpacked npm package, which is copied; if None,
+            browsers load it from `PYODIDE`.
     """
     folder.mkdir()
     for path in [*LIVE.iterdir(), *(PACKAGE / "plots").iterdir()]:
@@ -93,12 +97,12 @@ def write_playground(folder: Path, pyodide: Path | None = None) -> int:
 
 
 def size_and_hash(data: bytes) -> tuple[int, str]:
-    """Return the number of bytes, and their SHA-384 as the attribute `integrity` has it."""
+    """Return the size of `data`, and its SHA-384 as `integrity` has it."""
     return len(data), base64.b64encode(hashlib.sha384(data).digest()).decode()
 
 
 def stored_runs() -> dict:
-    """Return what the page shows before its engine is there: a run of each schedule, and all their names."""
+    """Return what the page shows before its engine is ready: a run of each schedule."""
     runs, sentences = {}, {}
     for names in [*((name,) for name in SCHEDULES.load()), FIRST]:
         found = lab.run([{"schedule": name, **SIZES} for name in names] + [None] * (2 - len(names)))
@@ -107,7 +111,7 @@ def stored_runs() -> dict:
 
 
 def archive_of_modules() -> bytes:
-    """Return a zip, as bytes, of lab.py and the modules that it imports, and of the player's page.
+    """Return a zip of lab.py, the modules that it imports, and the files of `html`.
 
     Another Python, without NumPy, tells which modules these are.
     """

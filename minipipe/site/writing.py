@@ -11,11 +11,11 @@ import minipipe
 from ..checks import function, write_text
 from ..order import peak_microbatches, simulate
 from ..plots import text
-from ..plots.html import filled, framed
+from ..plots.html import filled, framed, resource
 from ..schedules import SCHEDULES, build
 from . import notebooks as notebooks_as_pages
 from . import playground
-from .pages import PARTS, Shell, as_html, resource, style_of_code, what_is_missing
+from .pages import PARTS, Shell, as_html, style_of_code, what_is_missing
 
 MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
 UNFINISHED = f"""<!doctype html>{MARK}<title>An unfinished site</title>
@@ -35,20 +35,20 @@ def write_site(
     """Write the site; all but its playground needs no server and no network.
 
     Args:
-        folder: a new one, an empty one, or one with a site. Of a site, all files in the folders live,
-            schedules, reference and notebooks go first, so that no page stays of what is no longer there.
-            Until all pages are written, index.html says so.
-        notebooks: the folder of the notebooks, which become pages if nbconvert and latex2mathml are
-            installed; without it, or without them, the site has no such pages.
-        pyodide: the folder of the unpacked npm package `pyodide`, which the playground's engine then comes
-            from; without it, browsers load it from the public address `playground.PYODIDE`.
-        report: is called with a line for each thing that is done or left out.
+        folder: a new one, an empty one, or one with a site, whose folders live,
+            schedules, reference and notebooks are emptied first.
+        notebooks: the folder of the notebooks, which become pages if nbconvert and
+            latex2mathml are installed; if None, there are no such pages.
+        pyodide: the folder of the unpacked npm package `pyodide`, for the playground;
+            if None, browsers load it from the public address `playground.PYODIDE`.
+        report: called with a line for each thing that is done or left out.
 
     pdoc writes the reference, if it is installed.
 
     Raises:
-        ValueError: the folder has other files; the folder of notebooks has none, lies in `folder`, or has a
-            file that is not a notebook; the folder of Pyodide lacks a file. Nothing is written then.
+        ValueError: `folder` has other files; the folder of notebooks has none, is in
+            `folder`, or has a file that is not a notebook; the folder of Pyodide lacks
+            a file. Nothing is written then.
     """
     function("report", report)
     folder = checked_folder(folder)
@@ -59,7 +59,7 @@ def write_site(
     for name in ("live", *PARTS):
         if (folder / name).exists():
             shutil.rmtree(folder / name)
-    write_text(folder / "site.css", resource("site.css"))
+    write_text(folder / "site.css", resource("site.css", __package__))
     missing = {
         "reference": what_is_missing(("pdoc",), "docs"),
         "notebooks": what_is_missing(notebooks_as_pages.NEEDED, "notebooks") if paths else NO_NOTEBOOKS,
@@ -79,19 +79,18 @@ def write_site(
     for part, write in pages.items():
         done = f"none: {missing[part]}" if missing[part] else write(folder / part)
         report(f"{f'pages of {part}':22}{done}")
-    body = filled(resource("schedules.html"), {"rows": "\n".join(rows), "count": str(len(rows))})
+    body = filled(resource("schedules.html", __package__), {"rows": "\n".join(rows), "count": str(len(rows))})
     write_text(folder / "index.html", shell.page("minipipe: pipeline schedules", body, MARK))
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     report(f"written: {folder / 'index.html'}, {size / 1e6:.1f} MB with all that belongs to it")
 
 
 def words_of(name: str) -> dict[str, str]:
-    """Return what a page says about the schedule called `name`, as HTML: from its builder's docstring.
+    """Return what the page of the schedule `name` says, as HTML.
 
-    idea: the first paragraph of the docstring.
-    rule: the others, with the picture of the order and the closed forms.
-    source: the papers, as the schedule states them.
-    family: the words of the module, about the schedules in it.
+    idea, rule: the first paragraph of its builder's docstring, and the others.
+    source: its papers.
+    family: the docstring of its module, without the first line.
 
     >>> words_of("1f1b")["idea"]
     '<p>Warm up, then a forward and a backward in turn (1F1B, PipeDream-flush, DAPPLE).</p>'
@@ -104,7 +103,7 @@ def words_of(name: str) -> dict[str, str]:
 
 
 def write_schedules(folder: Path, shell: Shell) -> list[str]:
-    """Write the page of each schedule into a new folder; return a row of HTML about each, for a table."""
+    """Write each schedule's page in `shell` into `folder`; return rows of a table."""
     folder.mkdir()
     names, rows = [*SCHEDULES.load()], []
     for number, name in enumerate(names):
@@ -116,10 +115,10 @@ def write_schedules(folder: Path, shell: Shell) -> list[str]:
 
 
 def page_of_schedule(name: str) -> tuple[str, str]:
-    """Return the page of a schedule, and its row in the table of all: both as HTML."""
+    """Return (page, row of the table) of the schedule `name`, as HTML."""
     K, M = playground.SIZES.values()
     words, trace = words_of(name), simulate(build(name, K, M))
-    body = filled(resource("schedule.html"), words | {
+    body = filled(resource("schedule.html", __package__), words | {
         "name": name, "K": str(K), "M": str(M), "text": escape(text(trace)),
         "run": framed(trace, f"{name}: {K} devices, {M} micro-batches"),
     })
@@ -130,7 +129,7 @@ def page_of_schedule(name: str) -> tuple[str, str]:
 
 
 def write_reference(folder: Path) -> int:
-    """Let pdoc write a page of the package and of each module, and a search; return the number of pages."""
+    """Let pdoc write its pages into `folder`; return their number."""
     from pdoc import pdoc, render
 
     for name in minipipe.__all__:
@@ -141,7 +140,7 @@ def write_reference(folder: Path) -> int:
 
 
 def checked_folder(folder: str | Path) -> Path:
-    """Return `folder` as a `Path`; raise `ValueError` if it has files that are not of a site."""
+    """Return `folder` as a `Path`; raise `ValueError` if it has other files."""
     folder = Path(folder).expanduser()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"cannot write a site to {folder}: it is a file; name a folder")
@@ -156,7 +155,11 @@ def checked_folder(folder: str | Path) -> Path:
 
 
 def checked_notebooks(folder: str | Path | None, site: Path) -> list[Path]:
-    """Return the notebooks in `folder`, by name; raise `ValueError` for none, and if it lies in `site`."""
+    """Return the notebooks in `folder`, by name.
+
+    Raises:
+        ValueError: there are none, one is not a notebook, or `folder` is in `site`.
+    """
     paths = [] if folder is None else sorted(Path(folder).expanduser().glob("*.ipynb"))
     if folder is not None and not paths:
         raise ValueError(f"there are no notebooks in {folder}: name a folder with files *.ipynb, or none")

@@ -1,7 +1,7 @@
-"""The playground's engine: settings come in as JSON; pictures, words and files go out as JSON.
+"""The playground's engine: settings come in as JSON; pictures, words and files go out.
 
-The page runs this file in a worker, with the modules of minipipe that it imports, none of which needs NumPy.
-All numbers are those of the package; what is decided here is what the settings mean.
+The page runs this file in a worker, with the modules that it imports; none needs NumPy.
+All numbers are the package's; this file says what the settings mean.
 """
 
 import json
@@ -12,13 +12,12 @@ from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
 
-from minipipe import __version__
 from minipipe.cluster import Trace
 from minipipe.order import Costs, Found, Schedule, ScheduleError, best_schedule, greedy_schedule
 from minipipe.order.names import SCHEDULES, family_of, title_of
 from minipipe.order.simulate import simulate_split
-from minipipe.plots.html import blame_finder, html, picture
-from minipipe.plots.saving import chrome_trace, plain
+from minipipe.plots.html import blame_finder, html, picture, plain
+from minipipe.plots.saving import chrome_trace
 from minipipe.plots.sentence import sentence
 from minipipe.schedules import build
 
@@ -36,7 +35,7 @@ latest: list = [None, None]  # the `Shown` of each side of the page
 # Settings.
 
 def number_of(text: object) -> int | Fraction | list:
-    """Return 2, "0.1" or "1/3" as an int or a `Fraction`, and "1 1 2 1" as a list of them."""
+    """Return `text` ("2", "1/3") as an int or a `Fraction`; "1 2 1" as a list."""
     words = str(text).replace(",", " ").split()
     try:
         fractions = list(map(Fraction, words))
@@ -49,14 +48,14 @@ def number_of(text: object) -> int | Fraction | list:
 
 
 def read(asked: dict) -> dict:
-    """Return the settings with numbers for texts, and with those of `FIRST` that are not given."""
+    """Return the settings `asked`, with numbers, and `FIRST` for the missing ones."""
     settings = FIRST | asked
     numbers = {name: number_of(settings[name]) for name in FIRST if name not in WORDS}
     return settings | numbers | {"alive": number_of(settings["alive"]) if settings["alive"] else None}
 
 
 def order_of(settings: dict, costs: Costs) -> Schedule:
-    """Return the `Schedule` of one copy of the network; raise `ValueError` where there is none."""
+    """Return the `Schedule` of one replica by `settings`, if greedy for `costs`."""
     name, sizes = settings["schedule"], (settings["K"], settings["M"])
     if name == OWN:
         return build(settings["own"].strip().splitlines() or [""])
@@ -67,7 +66,7 @@ def order_of(settings: dict, costs: Costs) -> Schedule:
 
 
 def costs_of(settings: dict) -> Costs:
-    """Return the `Costs` of F, I and W; if one of them is a list, all are, with a number for each device."""
+    """Return the `Costs` in `settings`: by device, if F, I or W is a list."""
     given = {kind: settings[kind] for kind in "FIW"}
     lengths = [len(cost) for cost in given.values() if isinstance(cost, list)]
     if not lengths:
@@ -80,7 +79,7 @@ def costs_of(settings: dict) -> Costs:
 # A run.
 
 class Shown(NamedTuple):
-    """A run: what was asked for, the order of one copy of the network, its trace, and the answer of `run`."""
+    """What was asked for, the order of one replica, its trace, and the answer of `run`."""
 
     asked: dict
     schedule: Schedule | None
@@ -89,7 +88,7 @@ class Shown(NamedTuple):
 
 
 def traced(settings: dict, longer: int = 1) -> tuple[Schedule, Trace]:
-    """Return (the schedule of one copy, the trace of all copies and shards).
+    """Return (the schedule of one replica, the trace of all replicas and shards).
 
     Args:
         settings: with numbers for texts, as `read` gives them.
@@ -105,12 +104,12 @@ def traced(settings: dict, longer: int = 1) -> tuple[Schedule, Trace]:
 
 
 def shown(asked: dict) -> Shown:
-    """Return the `Shown` of one side's settings."""
+    """Return the `Shown` of the settings `asked` of one side."""
     try:
         settings = read(asked)
         try:
             schedule, trace = traced(settings)
-        except ScheduleError:  # of an order that stops, one copy is shown
+        except ScheduleError:  # of an order that stops, one replica is shown
             schedule, trace = traced(settings | {"D": 1, "T": 1, "zero": 0, "profile": None})
     except ValueError as error:
         faults = listed(getattr(error, "faults", []))
@@ -128,12 +127,12 @@ def shown(asked: dict) -> Shown:
 
 
 def listed(faults: list) -> list[dict]:
-    """Return `Fault`s as JSON has them."""
+    """Return `faults` as JSON has them."""
     return [{"device": each.device, "position": each.position, "words": each} for each in faults]
 
 
 def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
-    """Return the picture of a run, and what the page says beside it."""
+    """Return the picture of `trace`, with more about `settings` and `schedule`."""
     found, limits, K = picture(trace), settings["alive"], len(schedule.devices)
     found["spans"]["action"] = [None] * len(found["spans"]["row"])
     if settings["D"] == settings["T"] == 1:  # an order of one copy is edited alone
@@ -151,7 +150,12 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
 
 
 def places_in_order(spans: dict, rows: list, schedule: Schedule) -> list:
-    """Return for each span where its action stands in the line of its device; None for what has no line."""
+    """Return each span's index in the order of its device, or None.
+
+    Args:
+        spans, rows: of a picture.
+        schedule: the order of one replica.
+    """
     places: list[dict] = [{} for _ in schedule.devices]
     for device, order in enumerate(schedule.devices):
         for place, action in enumerate(order):
@@ -169,7 +173,7 @@ def answer(ask: str, text: str, news: Callable | None = None) -> str:
     Args:
         ask: a key of `ANSWERS`.
         text: the arguments, as JSON.
-        news: a function that a search calls with what it has found so far, as JSON.
+        news: a function that a search calls with what it has found so far.
     """
     given = json.loads(text) | ({"news": news} if ask == "search" else {})
     return as_text(ANSWERS[ask](**given))
@@ -179,7 +183,7 @@ as_text = partial(json.dumps, allow_nan=False, separators=(",", ":"))
 
 
 def run(sides: list) -> dict:
-    """Return the runs of the settings of both sides, of which the second may be None."""
+    """Return the runs of the settings in `sides`; the second may be None."""
     for side, asked in enumerate(sides):
         if asked is None or latest[side] is None or latest[side].asked != asked:
             latest[side] = asked and shown(asked)
@@ -187,7 +191,7 @@ def run(sides: list) -> dict:
 
 
 def headline() -> str:
-    """Return what the first side's run shows, beside the other one and beside a longer one; "" without it."""
+    """Return the sentence of the first run, next to the second and a longer one."""
     first, second = latest
     if first.trace is None or not first.trace.spans:
         return ""
@@ -201,18 +205,18 @@ def headline() -> str:
 
 
 def describe(side: int, i: int) -> dict:
-    """Return the words of an idle period, and the numbers of the spans and messages that are to blame."""
+    """Return the words of idle period `i` of `side`, and the spans to blame."""
     trace = latest[side].trace
-    return dict(zip(("words", "blame", "links"), blame_finder(trace, trace.explain())(trace.idle[i])))
+    return dict(zip(("words", "blame"), blame_finder(trace, trace.explain())(trace.idle[i])))
 
 
 def lines(side: int) -> dict:
-    """Return the order of one copy as a text, as an own order is written."""
+    """Return the order of one replica of `side`, as one types it."""
     return {"lines": text_of(latest[side].schedule)}
 
 
 def text_of(schedule: Schedule) -> str:
-    """Return an order as it is typed; if each device has the stage of its number, without the stages."""
+    """Return `schedule` as one types it, without stages if each device has its own."""
     lines = [" ".join(map(str, order)) for order in schedule.devices]
     if schedule.placements == [[*range(len(lines))]]:
         lines = [re.sub(rf"\b{device}([A-Z])", r"\1", line) for device, line in enumerate(lines)]
@@ -220,7 +224,7 @@ def text_of(schedule: Schedule) -> str:
 
 
 def export(side: int, **how: str) -> dict:
-    """Return a file: its name, its type and its text. how: "as", which is csv, html or json."""
+    """Return {name, type, text} of a file of `side`. how: {"as": csv, html or json}."""
     one, ending = latest[side], how["as"]
     kind, write = EXPORTS[ending]
     try:
@@ -237,13 +241,13 @@ EXPORTS = {
 
 
 def search(settings: dict, halves: bool, nodes: int, seconds: float, news: Callable | None = None) -> dict:
-    """Return the shortest order with one stage on each device, and what is proved of it.
+    """Return the shortest order with one stage per device, and what is proved of it.
 
     Args:
         settings: of one side.
         halves: whether each backward is split into I and W.
-        nodes, seconds: how much it looks at, and how long.
-        news: a function that is called with the same as JSON, of what is found so far.
+        nodes, seconds: the limits of the search.
+        news: a function that is called with the same, as JSON, during the search.
     """
     try:
         settings = read(settings)
@@ -256,21 +260,21 @@ def search(settings: dict, halves: bool, nodes: int, seconds: float, news: Calla
 
 
 def certificate(found: Found) -> dict:
-    """Return what a search has found, and what it has proved."""
+    """Return what a search has `found`, and what it has proved."""
     return {
-        "makespan": plain(found.makespan), "exact": str(found.makespan), "bound": plain(found.bound),
+        "makespan": plain(found.makespan), "bound": plain(found.bound),
         "proved": found.proved, "nodes": found.n_nodes, "lines": text_of(found.schedule),
     }
 
 
 def known() -> dict:
-    """Return what the page lists before the first run: the schedules, and the version."""
+    """Return what the page lists before the first run: the schedules."""
     families = {name: family_of(name) for name in SCHEDULES.load()} | dict.fromkeys(GREEDY, "made by rules")
     rows = [
         {"name": name, "title": TITLES.get(name) or title_of(name), "family": family}
         for name, family in families.items()
     ]
-    return {"schedules": rows, "version": __version__}
+    return {"schedules": rows}
 
 
 ANSWERS = {
