@@ -75,28 +75,6 @@ def one_for_each(name: str, value: Any, what: str, n: int, of: str) -> list:
     return values
 
 
-def limits_of(
-    most_alive: float | Sequence[float] | None, stages_on: Sequence[int], microbatches: int
-) -> list[int]:
-    """Return the pairs (stage, micro-batch) whose activations each device can keep.
-
-    A device with n of `stages_on` can keep n times `most_alive`: one number for all
-    devices, a number for each, or None for no limit, which is all `microbatches`. The
-    backward of a micro-batch begins after the last of its forwards, so less than 1 is a
-    `ValueError`.
-    """
-    if most_alive is None:
-        return [n_stages * microbatches for n_stages in stages_on]
-    limits = one_for_each("most_alive", most_alive, "limits", len(stages_on), "device")
-    for device, limit in enumerate(limits):
-        said = f"most_alive={shown(limit)} on device {device}"
-        if python_number(limit) is None:
-            raise ValueError(f"{said} must be a number of micro-batches")
-        if not limit >= 1:
-            raise ValueError(f"{said} lets no micro-batch through: use at least 1")
-    return [int(n * min(limit, microbatches)) for limit, n in zip(limits, stages_on)]
-
-
 NO_COSTS = ("unit", "share", "by")  # fields of `Costs` that tell what the costs mean
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..checks import one_of, real_number, truth, whole_numbers
 from .actions import RULES, Action, adding
-from .costs import Costs, check_sizes, checked_costs, limits_of
+from .costs import Costs, check_sizes, checked_costs, one_for_each
 from .names import SCHEDULES, names_having
 from .schedule import Schedule
 
@@ -297,7 +297,11 @@ def request_of(
     latency = real_number("latency", latency, least=0, note=" ticks", clock=True)
     placement = _placement(devices, v, placement)
     stages_on = [placement.count(device) for device in range(devices)]
-    limits = limits_of(most_alive, stages_on, microbatches)
+    rooms = one_for_each(
+        "most_alive", microbatches if most_alive is None else most_alive, "limits", devices, "device"
+    )
+    for device, room in enumerate(rooms):  # a micro-batch's backward begins after all its forwards
+        real_number(f"device {device}: most_alive", room, least=1, infinite=True)
     costs = checked_costs(costs).by_stage(placement, stages_on)
     table = costs.table([stages_on[device] for device in placement], [latency])
     costs.bytes_sent(len(placement))
@@ -306,7 +310,7 @@ def request_of(
     kept = Fraction(real_number("kept_for_W", kept_for_W, least=0, most=1))
     whole = kept.denominator
     keeps = {"F": whole, "B": -whole, "I": kept.numerator - whole, "W": -kept.numerator}
-    limits = [limit * whole for limit in limits]
+    limits = [int(n * min(room, microbatches)) * whole for room, n in zip(rooms, stages_on)]
     return Request(
         tuple(placement), microbatches, kinds, {kind: table[kind] for kind in kinds},
         {kind: keeps[kind] for kind in kinds}, limits, latency, objective,
