@@ -115,14 +115,8 @@ class Text(NamedTuple):
         (array([[1, 2],
                [0, 0]]), (3, 2, 2))
         """
-        length = whole_number("length", length)
-        stride = length if stride is None else min(whole_number("stride", stride), len(self.ids))
-        if not 1 <= length < len(self.ids) or stride < 1:
-            raise ValueError(
-                f"length={length} and stride={stride} do not fit a text of {len(self.ids)} characters: "
-                f"both are at least 1, and length is at most {len(self.ids) - 1}, "
-                "because a window's last character needs its next"
-            )
+        length = whole_number("length", length, 1, len(self.ids) - 1)  # the last has a next
+        stride = length if stride is None else min(whole_number("stride", stride, 1), len(self.ids))
         positions = np.arange(length)[:, None] + np.arange(0, len(self.ids) - length, stride)
         return self.ids[positions], one_hot(self.ids[positions + 1], len(self.alphabet), dtype=np.float32)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..arrays import Shape, constant
-from ..checks import items_of, shown, whole_numbers
+from ..checks import listed, whole_numbers
 from .layer import LAYERS, Layer
 
 
@@ -81,12 +81,9 @@ class Pad(Layer):
     can_overflow = False
 
     def __init__(self, widths: Sequence):
-        items = items_of(widths)
-        if items is None:
-            raise ValueError(f"Pad({shown(widths)}): pass a list, with a width for each spatial axis")
-        pairs = [width if hasattr(width, "__len__") else (width, width) for width in items]
+        pairs = [width if hasattr(width, "__len__") else (width, width) for width in listed("widths", widths)]
         self.widths = tuple(whole_numbers(f"widths[{axis}]", pair, 0) for axis, pair in enumerate(pairs))
-        if not self.widths or any(len(pair) != 2 for pair in self.widths):
+        if any(len(pair) != 2 for pair in self.widths):
             raise ValueError(f"{self!r}: each spatial axis needs a width or a pair (before, after)")
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:

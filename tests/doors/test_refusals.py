@@ -56,7 +56,7 @@ REFUSED = [  # (call, words of the sentence)
      "counts=(1, 1) adds up to 2 layers, but costs has 3: give each layer a"),
     (lambda: mp.plots.timeline(gpipe(1, 1)),
      "is not a Trace: take the trace of a network, or simulate(schedule)"),
-    (lambda: mp.Pad(1), "Pad(1): pass a list, with a width for each spatial axis"),
+    (lambda: mp.Pad(1), "widths=1 must be a list, even of one: [1]"),
     (lambda: mp.Pad(["ab"]), "widths[0]='ab' must be a list of whole numbers"),
     (lambda: mp.Parallel(LAYERS, LOSS, stages=[2, 1]),
      "stages=[2, 1] must be a whole number, or Cut([2, 1])"),
