@@ -141,7 +141,7 @@ class MultiHeadAttention(Block):
     def macs(self, shape: Shape) -> int:
         """Return the multiply-accumulates: 4 d^2 per position, 2 d per pair.
 
-        `shape` is that of A_prev. Pairs that the mask hides count, too.
+        `shape` is that of A_prev.
         """
         _, T, m = shape
         return (4 * self.d**2 * T + 2 * self.d * T**2) * m

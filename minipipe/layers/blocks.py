@@ -115,12 +115,9 @@ class Block(Layer):
 
 
 class BlockCache(NamedTuple):
-    """What a `Block` needs for its backward.
+    """The caches of a block's layers, what the block itself `kept`, and its halves.
 
-    Args:
-        of_layers: the caches of its layers.
-        kept: what the block itself needs, until `backward_input`.
-        halves: the result of `put_aside` for each layer, after `backward_input`.
+    `halves` has the result of `put_aside` for each layer, after `backward_input`.
     """
 
     of_layers: list

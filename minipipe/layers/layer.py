@@ -349,10 +349,7 @@ class Layer(AsCode):
         return part
 
     def unrolled(self, name: str) -> tuple[Layer, ...] | None:
-        """Return consecutive layers that compute the same, or None.
-
-        `name` is for the skip connection among them.
-        """
+        """Return layers that compute the same, with a skip called `name`, or None."""
         return None
 
     def synchronised(self) -> Layer | None:
@@ -440,10 +437,7 @@ def named(owner: Any) -> str:
 
 
 def finite(owner: object, numbers: Tree, what: str) -> Tree:
-    """Return `numbers` of `owner`; raise `overflow(...)` unless they are finite.
-
-    `what` is their name in the error.
-    """
+    """Return `numbers` of `owner`, named `what`; raise `overflow` if not finite."""
     if not is_finite(numbers):
         raise overflow(owner, numbers, what)
     return numbers

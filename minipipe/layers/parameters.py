@@ -46,8 +46,7 @@ class Parameters:
         network: the network's own list of layers.
         ties: {name: indices in `network` of the layers that share a W}.
         dtype: the dtype of the network.
-        lock: the network's lock; an update holds it, so that another thread sees the
-            arrays of one step.
+        lock: the network's lock, which an update holds.
     """
 
     def __init__(

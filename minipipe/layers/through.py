@@ -18,7 +18,7 @@ from .layer import Layer, named, overflow, pairs_of_layers
 
 
 def prepare_forward(layers: Iterable[Layer], training: bool, step: int = 0, first_sample: int = 0) -> None:
-    """Tell `layers`, a flat list, what the next forward is for.
+    """Tell a flat list of `layers` what the next forward is for.
 
     Args:
         layers: a flat list, as `every_layer` gives.
@@ -157,11 +157,8 @@ def backward_program(
 def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
     """Resume a program; return (its next `Exchange`, None), or (None, its result).
 
-    Args:
-        program: of `forward_program` or `backward_program`.
-        answer: the result of the `Exchange` before, None at first.
-        held: the input arrays; a `Compute` passes them, so that their bytes are
-            counted.
+    `answer` is the result of the `Exchange` before, None at first. `held` are the input
+    arrays: a `Compute` passes them, so that their bytes are counted.
     """
     try:
         return program.send(answer), None
@@ -181,19 +178,17 @@ def run_alone(program: Generator) -> Any:
 
 
 def forward_through(layers: Sequence[Layer], A: Tree, skips: dict, call: Callable = handed_on) -> Tree:
-    """Return A after `layers` on one device; see `forward_program`.
+    """Return A after `layers` on one device.
 
-    Args:
-        layers, A, skips, call: those of `forward_program`.
+    A, `skips` and `call` are those of `forward_program`.
     """
     return run_alone(forward_program(layers, A, skips, call))
 
 
 def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool = False) -> tuple:
-    """Return (dX, gradients) of consecutive layers on one device.
+    """Return (dX, gradients) of `layers` on one device.
 
-    Args:
-        layers, dA, skips, wants_dX: those of `backward_program`.
+    dA, `skips` and `wants_dX` are those of `backward_program`.
     """
     # a layer without parameters keeps this: None, or tuples of None
     gradients = pairs_of_layers(layers)

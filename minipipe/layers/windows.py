@@ -24,14 +24,10 @@ EVERY = slice(None)
 class Windows:
     """Windows of a kernel: window p covers p * stride + i * dilation - padding.
 
-    Args:
-        kernel_size: entries of a window, one number per spatial axis.
-        stride: positions from one window to the next, one number per spatial axis.
-        padding: zeros around the array, a pair (before, after) per spatial axis.
-        dilation: positions from one entry to the next, one number per spatial axis.
-
-    i counts the entries of a window, 0 to kernel_size - 1. A position outside the array
-    counts as 0; no padded copy of the array is made.
+    The fields have an entry per spatial axis: kernel_size, the entries i of a window;
+    stride, the positions from one window to the next; padding, the zeros (before,
+    after) the array; dilation, the positions from one entry to the next. A position
+    outside the array counts as 0; no padded copy of the array is made.
     """
 
     kernel_size: tuple
@@ -43,14 +39,10 @@ class Windows:
     def of(
         cls, n_axes: int, kernel_size: PerAxis, stride: PerAxis, padding: PerAxis | str, dilation: PerAxis
     ) -> Windows:
-        """Return the windows for a user's arguments, or raise `ValueError`.
+        """Return the windows on `n_axes` spatial axes for a user's arguments.
 
-        Args:
-            n_axes: the number of spatial axes.
-            kernel_size, stride, dilation: a whole number from 1, or a tuple of one per
-                axis.
-            padding: zeros on both sides, from 0, or "same": keep the length at stride
-                1.
+        kernel_size, stride, padding and dilation are those of `Kernel` in
+        convolution.py.
         """
         kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
         stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
@@ -152,10 +144,7 @@ class Windows:
     def rows_inside(self, n: int, box: Box, n_rows: int) -> tuple[slice, slice]:
         """Return (slice of the rows inside the array, slice of their positions there).
 
-        Args:
-            n: the length of the first axis.
-            box: as for `unfold`.
-            n_rows: the number of rows that the windows of `box` cover.
+        The windows of `box` cover `n_rows` rows; n is the length of the first axis.
         """
         y0 = box[0].start * self.stride[0] - self.padding[0][0]
         start = min(n_rows, max(0, -y0))
@@ -184,15 +173,10 @@ class Windows:
 def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> Iterator[tuple[Box, slice]]:
     """Yield (box, where) in order: boxes of about BUFFER_BYTES that cover an array.
 
-    Args:
-        shape: the shape of the array.
-        bytes_of_one: the bytes that one position needs.
-        span, stride: n rows of the first axis need (n - 1) * stride + span rows of
-            memory.
-
-    `box` has a slice per axis; `where` is the slice of its positions in the flattened
-    array. A box is some rows of the first axis, or, if one row is too large, a part of
-    a row along the next axis, and so on.
+    `box` has a slice for each axis of `shape`; `where` is the slice of its positions in
+    the flattened array. A box is some rows of the first axis, or, if one row is too
+    large, a part of a row along the next axis, and so on. A position needs
+    `bytes_of_one`; n rows need memory for (n - 1) * stride + span rows.
 
     >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
     [slice(0, 10, None), slice(10, 20, None)]
@@ -218,11 +202,8 @@ def sizes(box: Box) -> tuple[int, ...]:
 def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, ...]:
     """Return `value` as a tuple with one whole number per spatial axis.
 
-    Args:
-        name: its name in an error.
-        value: a whole number, or a sequence of them.
-        n_axes: the number of spatial axes.
-        least: the least value allowed; below it, `ValueError` is raised.
+    It is a whole number from `least`, or a tuple or list of `n_axes`; `name` is for
+    errors.
     """
     if not isinstance(value, (tuple, list)):
         return (whole_number(name, value, least),) * n_axes
@@ -253,14 +234,9 @@ COST_OF_ADDING = 2     # the time to add a number, relative to copying one
 
 
 def convolve(W: np.ndarray, A: np.ndarray, windows: Windows, groups: int, shape: Shape) -> np.ndarray:
-    """Return Z = W columns.
+    """Return Z = W columns, of this `shape`.
 
-    Args:
-        W: (O, C / groups, *kernel_size).
-        A: (C, *lengths, m).
-        windows: the `Windows` of the kernel on A.
-        groups: the number of groups of channels.
-        shape: the shape of Z, (O, *windows, m).
+    W, A, `windows` and `groups` are those of the comment above.
     """
     if not row_by_row(windows, shape):
         W, A, windows = W[:, :, None], A[:, None], windows.as_one_row()
@@ -275,16 +251,12 @@ def convolve(W: np.ndarray, A: np.ndarray, windows: Windows, groups: int, shape:
 def convolve_transposed(
     W: np.ndarray, dZ: np.ndarray, windows: Windows, groups: int, shape: Shape
 ) -> np.ndarray:
-    """Return dA: the adjoint of `convolve` with respect to A.
-
-    Args:
-        W, windows, groups: as for `convolve`.
-        dZ: (O, *windows, m).
-        shape: the shape of A, (C, *lengths, m).
+    """Return dA of this `shape`, from dZ: the adjoint of `convolve` with respect to A.
 
     dcolumns = W^T dZ, and dA at a position is the sum over all windows that cover it.
     At stride 1 that is a convolution of dZ with the reversed kernel, which is faster
-    unless it unfolds far more numbers than are added here.
+    unless it unfolds far more numbers than are added here. W, `windows` and `groups`
+    are those of `convolve`.
     """
     n_added, n_unfolded = shape[0] * math.prod(dZ.shape[1:]), len(dZ) * math.prod(shape[1:])
     if max(windows.stride) == 1 and n_unfolded < COST_OF_ADDING * n_added:
@@ -310,12 +282,8 @@ def convolve_transposed(
 def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> np.ndarray:
     """Return dW = dZ columns^T, with flat kernels: the adjoint with respect to W.
 
-    Args:
-        dZ: (O, *windows, m).
-        A, windows, groups: as for `convolve`.
-
     It is computed as dW^T = columns dZ^T: the same sums, but BLAS need not transpose
-    the larger matrix.
+    the larger matrix. A, `windows` and `groups` are those of `convolve`.
     """
     if not row_by_row(windows, dZ.shape):
         return correlate(dZ[:, None], A[:, None], windows.as_one_row(), groups)
@@ -341,15 +309,11 @@ def row_by_row(windows: Windows, shape: Shape) -> bool:
 def columns_by_row(
     A: np.ndarray, windows: Windows, groups: int, shape: Shape, dtype: np.dtype
 ) -> Iterator[tuple]:
-    """Yield (slice of the flattened output, columns) for each band of rows of windows.
+    """Yield (slice of the flattened Z, columns) for each band of rows of windows.
 
-    Args:
-        A, windows, groups: as for `convolve`.
-        shape: the shape of the output, (O, *windows, m).
-        dtype: the dtype of the columns.
-
-    The columns (groups, rows, parts of a row, kernel_size[0] * C / groups * ...,
-    columns of a part) are overlapping views.
+    A, `windows`, `groups` and `shape`, that of Z, are those of `convolve`; `dtype` is
+    that of the columns: overlapping views (groups, rows, parts of a row, kernel_size[0]
+    * C / groups * ..., columns of a part).
     """
     A_by_group = A.reshape(groups, -1, *A.shape[1:])
     height, stride = windows.kernel_size[0], windows.stride[0]
@@ -366,14 +330,11 @@ def columns_by_row(
 def bands_of_rows(
     n_channels: int, windows: Windows, groups: int, shape: Shape, dtype: np.dtype, like: np.ndarray
 ) -> Iterator[tuple]:
-    """Yield (box, slice of the flattened output, buffer for `unfold`) for each band.
+    """Yield (box, slice of the flattened Z, buffer for `unfold`) for each band.
 
-    Args:
-        n_channels: channels of the array that is unfolded.
-        windows, groups, shape, dtype: as for `columns_by_row`.
-        like: an array whose type the buffer gets, see `minipipe.meta`.
-
-    The buffer is the same memory each time.
+    The buffer for `n_channels` channels is the same memory each time, of the type of
+    `like`, see `minipipe.meta`. `windows`, `groups`, `shape` and `dtype` are those of
+    `columns_by_row`.
     """
     height, stride, widths = windows.kernel_size[0], windows.stride[0], windows.kernel_size[1:]
     memory = np.empty(0, dtype, like=like)
@@ -389,9 +350,7 @@ def bands_of_rows(
 def parts_of_a_row(n_columns: int, n_multiplications: int) -> int:
     """Return into how many equal parts to cut a row, so that products are small.
 
-    Args:
-        n_columns: the number of columns of the row.
-        n_multiplications: the multiplications for one column.
+    The row has `n_columns`, with `n_multiplications` for each.
 
     >>> parts_of_a_row(7168, 6 * 25), parts_of_a_row(1024, 64 * 576)
     (2, 1)

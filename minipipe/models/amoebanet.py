@@ -72,10 +72,7 @@ class Cell(Block):
         return (dA_prev, dA_before), [dS[0], dS[1], *of_operations]
 
     def _states(self, pair, call, add):
-        """Return all states, by `call(layer, S)` for layers and `add(S, S)` for sums.
-
-        A state is an array or a shape.
-        """
+        """Return all states, by `call(layer, S)`, and `add(S, S)` for sums."""
         states = [call(fit, part) for fit, part in zip(self.layers[:2], pair, strict=True)]
         for k in range(2, 2 + len(self.sources)):
             states.append(add(*(call(operation, states[i]) for operation, i in self._operations(k))))
@@ -235,10 +232,7 @@ def normal_sums(c: int) -> list[tuple]:
 
 
 def reduction_sums(c: int) -> list[tuple]:
-    """Return the `sums` of a reduction cell with `c` channels.
-
-    Operations on states 0 and 1 have stride 2.
-    """
+    """Return the `sums` of a reduction cell with `c` channels, for states 2 to 6."""
     return [
         ((MaxPool2d(2, stride=2), 0), (MaxPool2d(3, stride=2, padding=1), 0)),
         ((Chain(), 2), (bottleneck(c, (3, 3), stride=2), 1)),
@@ -249,12 +243,9 @@ def reduction_sums(c: int) -> list[tuple]:
 
 
 def convolution(n_prev: int, n: int, kernel_size: tuple[int, int] = (1, 1), stride: int = 1) -> Chain:
-    """Return a chain: ReLU, a convolution that keeps H and W at stride 1, BatchNorm.
+    """Return a chain: ReLU, a convolution of `n_prev` to `n` channels, BatchNorm.
 
-    Args:
-        n_prev, n: channels before it and after it.
-        kernel_size: odd numbers.
-        stride: positions from one window to the next.
+    It keeps H and W at `stride` 1, since `kernel_size` is odd.
     """
     padding = tuple(k // 2 for k in kernel_size)
     return Chain(ReLU(), Conv2d(n_prev, n, kernel_size, stride, padding, bias=False), BatchNorm(n))
