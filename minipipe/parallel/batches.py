@@ -74,7 +74,6 @@ class MicroBatches:
         n: the number of micro-batches in each mini-batch.
         step: the number of updates before the first mini-batch.
         grain: None, or the samples of a grain; all mini-batches then have the same m.
-        n_takers: how many stages read each input: the first stage of each shard.
 
     Attributes:
         inputs, labels, origins: for each grain, its samples, its labels (arrays of
@@ -89,9 +88,7 @@ class MicroBatches:
     ([array([[1, 2]]), array([[3]])], Origin(m=3, step=7, first_sample=2))
     """
 
-    def __init__(
-        self, batches: Sequence[tuple], n: int, step: int, grain: int | None = None, n_takers: int = 1
-    ) -> None:
+    def __init__(self, batches: Sequence[tuple], n: int, step: int, grain: int | None = None) -> None:
         self.grain, self.n_grains = grain, n
         self.inputs, self.labels, self.grains = [], [], []
         self.origins: list = []
@@ -99,13 +96,12 @@ class MicroBatches:
             m, first = X.shape[-1], len(self.origins)
             parts = even_slices(m, n) if grain is None else grains_of(m, grain)
             for part in parts:
-                # copies: a view would keep the whole mini-batch alive until its last micro-batch is done
+                # copies: the bits of a product depend on how its factors lie in memory
                 self.inputs.append(X[..., part].copy())
                 self.labels.append(Y[..., part].copy())
                 self.origins.append(Origin(m, step + t, part.start))
             self.n_grains = len(parts)
             self.grains += [range(first + of.start, first + of.stop) for of in even_slices(len(parts), n)]
-        self._n_left = [n_takers] * len(self.inputs)
         self.n_samples = sum(X.shape[-1] for X, _ in batches)
 
     def edges(self, grains: Sequence[int]) -> list[int]:
@@ -116,14 +112,6 @@ class MicroBatches:
         """Return {name: value} of what must be equal on all ranks."""
         step = str(self.origins[0].step)
         return {"mini-batches": [*self.inputs, *self.labels], "number of the step": step}
-
-    def take_inputs(self, j: int) -> np.ndarray:
-        """Return the samples of grain j; drop them after `n_takers` such calls."""
-        inputs = self.inputs[j]
-        self._n_left[j] -= 1
-        if not self._n_left[j]:
-            self.inputs[j] = None  # from now on only the caches of stages keep them alive
-        return inputs
 
 
 def checked_batches(network: Any, batches: Iterable[tuple], in_one_run: bool = False) -> Sequence[tuple]:

@@ -418,8 +418,7 @@ class Parallel(Network):
             memories = memories_in(self._layout.memory, optimizer, self._layers)
         elif self._memory:
             memories = parts(self._layout.memory, self._memory)
-        n_takers = len(in_shards.stages)
-        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain, n_takers)
+        line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain)
         self._optimizer = optimizer
         self._run = Run(
             self._wires, in_shards, line, optimizer, memories, self.ties, self._layout, self._options

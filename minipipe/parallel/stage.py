@@ -152,7 +152,7 @@ class Stage:
         """A program: run grain j through the layers."""
         kind, _, i = part
         if kind == "F":
-            A_prev = self.line.take_inputs(j) if self.index == 0 else incoming
+            A_prev = self.line.inputs[j] if self.index == 0 else incoming
             return self.forward(j, A_prev, skips, keep_input_only=(self.index, i) in self._recomputed)
         if kind == "R":
             return self.recompute(j)
