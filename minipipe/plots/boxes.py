@@ -1,4 +1,4 @@
-"""The boxes of a trace's timeline: the row, the position, the colour and the number of each."""
+"""The boxes of a timeline: the row, the position, the colour and the number of each."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ class Row(NamedTuple):
 
     Args:
         name: its label: the device, or only the lane.
-        middle: the y coordinate of its boxes' middle; the first row has 0, and a
-            device's row is 1 high.
-        height: the height of its boxes.
+        middle: the y coordinate of its boxes' middle; 0 in the first row.
+        height: the height of its boxes, if a device's row is 1 high.
         bottom: the y coordinate at which the next row begins.
     """
 
@@ -34,7 +33,7 @@ class Row(NamedTuple):
 
 
 def rows_of(trace: Trace) -> dict[tuple[int, str], Row]:
-    """Return {(device, lane): `Row`} of `trace` from top to bottom; a device's compute lane comes first.
+    """Return {(device, lane): `Row`} of `trace` from the top, compute lanes first.
 
     >>> from minipipe import simulate
     >>> from minipipe.schedules import gpipe
@@ -58,10 +57,10 @@ def height_of(rows: Mapping[Any, Row]) -> float:
 
 
 def ends_of(message: Any, rows: Mapping) -> tuple:
-    """Return the keys in `rows` of a message's sender and receiver.
+    """Return the keys in `rows` of the sender and the receiver of `message`.
 
-    In the place of a lane without a row, and of the receiver of a message that is still
-    in flight, it is the device's compute lane.
+    A lane without a row, and the receiver of a message in flight, is replaced by the
+    device's compute lane.
     """
     source, to = (message.source, message.lane), (message.to, message.to_lane)
     return tuple(end if end in rows else (end[0], COMPUTE) for end in (source, to))
@@ -91,22 +90,20 @@ class StagePlaces(NamedTuple):
     Args:
         of: {(device, stage): its place among the device's stages, from 0}.
         n: the most stages of one device.
-        n_copies: of the network.
-        shared: whether a device has stages of several copies.
-        copy_of: {micro-batch: its copy}.
-        copy_at: {(device, stage): its copy}.
+        shared: whether a device has stages of several replicas.
+        copy_of: {micro-batch: its replica}.
+        copy_at: {(device, stage): its replica}.
     """
 
     of: dict
     n: int
-    n_copies: int
     shared: bool
     copy_of: dict
     copy_at: dict
 
 
 def stage_places(trace: Trace) -> StagePlaces:
-    """Return the `StagePlaces` of a trace; a device's stages are ordered by replica, then by number.
+    """Return the `StagePlaces` of `trace`, whose stages are in order of replicas.
 
     Micro-batch 0 belongs to replica 0. A micro-batch that uses a stage on a device
     where no replica so far has this stage belongs to the next replica.
@@ -118,8 +115,8 @@ def stage_places(trace: Trace) -> StagePlaces:
             if hasattr(part, "stage") and hasattr(part, "microbatch"):
                 homes.setdefault(part.microbatch, {}).setdefault(part.stage, span.device)
                 first_at.setdefault((span.device, part.stage), part.microbatch)
-    copy_of = {}  # {stage: device} of each copy
-    copies: list = []
+    copy_of = {}
+    copies: list = []  # {stage: device} of each replica
     for i in sorted(homes):
         fitting = (  # no stage is on two devices
             copy for copy, home in enumerate(copies)
@@ -141,7 +138,7 @@ def stage_places(trace: Trace) -> StagePlaces:
     }
     copies_at = {(device, copy) for (device, _), copy in copy_at.items()}
     shared = len(copies_at) > len({device for device, _ in copies_at})
-    return StagePlaces(of, max([1, *map(len, stages)]), max(1, len(copies)), shared, copy_of, copy_at)
+    return StagePlaces(of, max([1, *map(len, stages)]), shared, copy_of, copy_at)
 
 
 # The boxes.
@@ -173,11 +170,11 @@ class Box(NamedTuple):
 
 
 def boxes(trace: Trace, until: float | None = None, styles: dict | None = None) -> list[Box]:
-    """Return a `Box` for each part of each span and exchange that began before `until`, by their styles.
+    """Return a `Box` for each part of each span and exchange of `trace`.
 
     Args:
-        styles: the styles of several runs that share a picture; by default, `styles_of`
-            this run. An overlap has two boxes.
+        until: leave out what began at this tick or later.
+        styles: those of all runs of a picture; by default, `styles_of` this run.
     """
     places, rows = stage_places(trace), rows_of(trace)
     styles = styles_of([trace]) if styles is None else styles
@@ -192,7 +189,7 @@ def boxes(trace: Trace, until: float | None = None, styles: dict | None = None) 
 
 
 def _boxes_of(span, row, places, styles, until):
-    """Return the boxes of one span, an overlap's two one below the other, up to its end or `until`."""
+    """Return the boxes of one span up to `until`, an overlap's two below each other."""
     parts = parts_of(span.label)
     height = HEIGHT_BESIDE if type(span) is Exchange else row.height  # lower, where the device waits for it
     height *= (1 if span.end > span.start else MARK_HEIGHT / HEIGHT) / len(parts)

@@ -69,7 +69,7 @@ def styles_of(traces: Sequence[Trace]) -> dict:
 
 
 def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) -> str:
-    """Return the colour of `kind` in stage `place` of `n_places` on a device, by `styles`.
+    """Return the colour of `kind` in a device's stage `place` of `n_places`, by `styles`.
 
     Later stages are darker.
     """
@@ -82,7 +82,7 @@ def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) ->
 
 
 def ink(colour: str) -> str:
-    """Return "black" or "white", whichever has more contrast with `colour` by WCAG 2."""
+    """Return "black" or "white", whichever has more contrast with `colour` (WCAG 2)."""
     from matplotlib.colors import to_rgb
 
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
@@ -93,14 +93,14 @@ def ink(colour: str) -> str:
 # Empty figures.
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a matplotlib `Figure` of `width` x `height` inches that needs no display."""
+    """Return a `Figure` of `width` x `height` inches that needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def new_axes(width: float, height: float) -> Axes:
-    """Return axes in a new pyplot figure of `width` x `height` inches, for notebooks."""
+    """Return axes in a new pyplot figure of `width` x `height` inches."""
     import matplotlib.pyplot as plt
 
     with warnings.catch_warnings():  # `rc_context` would undo what a notebook's backend sets as it loads
@@ -146,7 +146,7 @@ def legend_entries(boxes: Sequence, places: Sequence, styles: dict) -> tuple[lis
     kinds = {box.kind: None for box in boxes}
     handles = [_handle(kind, n_places, styles) for kind in (*styles, None) if kind in kinds]
     labels = [styles.get(kind, OTHER)["label"] for kind in (*styles, None) if kind in kinds]
-    for shared, thing in ((False, "device's {} stage"), (True, "network's {} copy")):
+    for shared, thing in ((False, "device's {} stage"), (True, "network's {} replica")):
         n = max((each.n for each in places if each.n > 1 and each.shared == shared), default=0)
         if n and handles:
             handles.append(_handle(None, n, styles))
@@ -178,14 +178,14 @@ def draw_legend(ax: Axes, handles: list, labels: list, title: str | None) -> Non
 
 
 def add_to_legend(ax: Axes, handle: Any, label: str) -> None:
-    """Add `handle` and `label` to the legend that `draw_legend` has drawn in `ax`, if any."""
+    """Add `handle` and `label` to the legend of `draw_legend` in `ax`, if any."""
     handles, labels, title = _legends.get(ax, ([], [], None))
     if labels and label not in labels:
         draw_legend(ax, [*handles, handle], [*labels, label], title)
 
 
 def draw_legend_beside(ax: Axes, reverse: bool = False) -> None:
-    """Draw the legend of the curves or areas in `ax` to its right, in columns of its height.
+    """Draw the legend of the curves in `ax` to its right, in columns of its height.
 
     Args:
         ax: matplotlib axes.

@@ -21,18 +21,16 @@ TITLE_ROWS = 1.1  # the height of a title, in rows
 
 
 def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
-    """Return a matplotlib `Figure` with the timelines of several traces, one below the other, on one axis.
+    """Return a matplotlib `Figure` with several runs below each other on one time axis.
 
     Args:
         traces: {name: trace}; `ValueError` for none, for one in which nothing has been
-            computed, for ticks beside seconds, or for ticks that cannot be brought to
-            one unit, see `in_one_unit`.
+            computed, or for times without a common unit, see `in_one_unit`.
         arrows: as in `timeline`.
 
-    Each title has the name, the makespan, and the share of the run's time in which its
-    devices are idle; and how many times its share of the parameters a device holds,
-    unless that is once. Idle time is drawn grey. The axis explains a tick if the traces
-    were converted to one unit, or come from networks.
+    A title has the name, the makespan, the share of idle time, and how many times its
+    share of the parameters a device holds, unless that is once. Idle time is grey. The
+    axis says what a tick is if traces were converted, or come from networks.
     """
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
@@ -70,7 +68,7 @@ def compare(traces: Mapping[str, Trace], arrows: bool | str = False) -> Figure:
 
 
 def times_parameters(trace: Trace) -> float:
-    """Return how many times its share of the parameters the fullest device of `trace` holds.
+    """Return how many shares of the parameters the fullest device of `trace` holds.
 
     It is 2 if devices have stages of two replicas, as in DualPipe and Chimera; else 1.
     """
@@ -82,26 +80,24 @@ def times_parameters(trace: Trace) -> float:
 # One unit of time for several runs.
 
 def in_one_unit(traces: Mapping[str, Any]) -> tuple[dict, OneTick | None]:
-    """Return ({name: trace}, what one tick of all of them is) for one axis, or one table.
+    """Return ({name: trace}, what one tick of all of them is) for one axis or table.
 
     Args:
         traces: {name: `Trace`}.
 
-    If the ticks of two traces stand for different work, times are multiplied, those of
-    messages, too, so that all ticks stand for the least of it. These traces stay as
-    they are:
+    If the ticks of two traces stand for different work, all times are multiplied so
+    that each tick stands for the least work. These traces stay as they are:
 
     - Those whose ticks all stand for the same work.
-    - Those that do not say what their tick is, such as programs of your own; beside them, any of one tick.
-    - Those with different costs for the same forward: it is the costs that they compare.
+    - Those that do not say what their tick is, such as your own programs.
+    - Those with different costs for the same forward: they compare costs.
 
-    A micro-batch is as large in one simulation as in another, whichever M they have,
-    and as in the runs of networks beside them.
+    Micro-batches of simulations count as equally large, whichever M they have, and as
+    large as those of networks that are compared with them. The second result is None
+    if it is unknown, or if all are simulations that had one tick to begin with.
 
-    The second result is None if it is unknown, or if it need not be said, since all are
-    simulations that had one tick to begin with. Raise `ValueError` for ticks beside
-    seconds, and for other ticks without a common unit, with the costs that would give
-    them one.
+    Raises:
+        ValueError: some are in ticks and some in seconds, or ticks have no common unit.
     """
     if not isinstance(traces, Mapping):
         raise ValueError(

@@ -78,7 +78,7 @@ MEMORY_KINDS = {
 
 
 def ledger(trace: Trace, device: int, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Draw the bytes of one device by kind, as stacked areas; return the matplotlib axes.
+    """Draw the bytes of one device by kind, as areas; return the matplotlib axes.
 
     Args:
         trace: the run; `ValueError` if it counted no memory.

@@ -220,7 +220,7 @@ def _step(trace):
 
 
 def _memory(trace):
-    """Return ([curve of each device], unit): bytes, or micro-batches alive, or ([], "")."""
+    """Return (curves by device, unit): bytes, else micro-batches alive, else ([], "")."""
     if counts_bytes(trace):
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]

@@ -171,7 +171,7 @@ function describe(item, run) {  // in words what a box is, and when; of a gap, w
   const names = item.parts.map(({kind, stage, microbatch, copy}) => {
     const name = kind ? run.kinds[kind][2] : "work", of = {U: ` after micro-batch ${microbatch}`};
     if (microbatch === null) return name;
-    return `${name}${of[kind] ?? ` of micro-batch ${microbatch}`} on stage ${stage}${run.hasCopies ? ` of copy ${copy}` : ""}`;
+    return `${name}${of[kind] ?? ` of micro-batch ${microbatch}`} on stage ${stage}${run.hasCopies ? ` of replica ${copy}` : ""}`;
   });
   const when = item.end === item.start ? `at ${run.unit} ${exactly(item.start, run)}`
     : `${run.unit} ${exactly(item.start, run)} to ${exactly(item.end, run)} (${duration(item.end - item.start, run)})`;

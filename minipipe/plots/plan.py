@@ -1,4 +1,4 @@
-"""A plan as a picture: the seconds of a step by part and the memory by kind, with the plan's neighbours."""
+"""A plan as a picture: seconds and memory of the best way and its neighbours."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # behind a number
 
 @SHOWS()
 def plan(found: Plan) -> Figure:
-    """Return a matplotlib `Figure` of a `Plan`: seconds on the left, gigabytes on the right.
+    """Return a matplotlib `Figure` of a `Plan`: seconds left, gigabytes right.
 
     The first row is the best choice, the others are its neighbours. A choice that does
     not fit into the memory of a GPU has no seconds.

@@ -69,7 +69,7 @@ def _beside(trace, rival):
 
 
 def _largest_cause(trace):
-    """Return [a sentence about the cause of most of the idle time], or [] if no device is idle."""
+    """Return [a sentence about the main cause of idle time], or [] without any."""
     why, unit = trace.explain(), trace.unit
     totals = Counter(why.totals())
     totals["ramp"] = totals.pop("fill", 0) + totals.pop("drain", 0)
@@ -114,7 +114,7 @@ def _name(device, trace):
 
 
 def _longest_wait(trace, why, idle):
-    """Return a sentence: which device waits, how long, for which message, and what delays the message."""
+    """Return a sentence: which device waits, how long, for what, and what delays it."""
     name, label = _name(idle.device, trace), idle.message
     words = f"{name[0].upper()}{name[1:]} waits {duration(idle.end - idle.start, trace.unit)} for {label}"
     if type(label) is str or not hasattr(label, "microbatch"):

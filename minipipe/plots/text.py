@@ -16,20 +16,18 @@ from .canvas import STYLES, parts_of
 # The timeline of a measured run, whose times are not multiples of a tick.
 
 UNITS = {"s": 1, "ms": 1e3, "us": 1e6}  # how many of them are a second
-OVERHEAD_MARK = ":"                          # what a lane has done for the engine
+OVERHEAD_MARK = ":"                   # work of the engine itself
 
 
 def in_seconds(trace: Trace, spans: Any, names: Any, width: int) -> str:
-    """Return the timeline of `trace` as lines of text: one row per lane, `width` columns for the whole run.
+    """Return `trace` as text: a row per lane, `width` columns for the whole run.
 
     Args:
         trace: a run with times in seconds.
-        spans: those that have taken time, and exchanges.
-        names: {(label, device): what to write into a box}; one too long for its box is
-            cut to the letter of its kind.
-        width: columns, of one character.
-
-    Spans shorter than half a column may be left out. Dots are idle time.
+        spans: the spans and exchanges that take time.
+        names: {(label, device): what to write into a box}; a name too long for its box
+            is cut to the letter of its kind.
+        width: columns of one character; spans below half a column may be left out.
     """
     column = trace.makespan / width
     rows = {lane: ["."] * width for lane in rows_of(trace)}
@@ -52,7 +50,7 @@ def _shortened(name, label, room):
 
 
 def _ruler(makespan, width):
-    """Return (the unit, the marks above the columns): round numbers, about five of them.
+    """Return (unit, about five round numbers as the line above the columns).
 
     >>> _ruler(0.0123, 50)
     ('ms', '0         2.5       5         7.5       10')
@@ -74,20 +72,17 @@ MOST_COLUMNS = 4000
 
 @SHOWS()
 def text(trace: Trace, width: int = 100) -> str:
-    """Return `trace` as lines of text: one row per device, one column per tick, dots for the bubble.
+    """Return `trace` as text: a row per device, a column per tick, dots for idle time.
 
-    A row with the name of another lane is of the device above.
-
-    `B3--` is the backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a
-    forward and a backward that overlap. Where a device works on the same micro-batch in
-    several stages, the stage stands in front: `2F0`. An exchange is as wide as its
-    ticks, too: `A3--` in a lane of its own, `A---` where the device waits for it. Work
-    that takes no time is one letter at the end of what is before it, if there is room:
-    the `U` of an update, the `A` of an all-reduce on free links, or a `|` for another
-    kind of work. A column is the longest time that divides all starts and ends, or the
-    shortest action if that would be too fine; then times are rounded to columns. A
-    timeline of more than `width` characters goes on in a second block below. Where
-    times are seconds, `width` columns are the whole run, see `in_seconds`.
+    A row with the name of another lane belongs to the device above. `B3--` is the
+    backward of micro-batch 3, as wide as its ticks, and `F5&B2-` a forward and a
+    backward that overlap. If a device works on a micro-batch in several stages, the
+    stage is in front: `2F0`. An exchange is `A3--` in a lane of its own, `A---` where
+    the device waits for it. Work that takes no time is a letter at the end of what is
+    before it, if there is room: `U` for an update, `A` for an all-reduce, `|` for other
+    work. A column is the longest time that divides all starts and ends, or the shortest
+    action if that would be too fine; then times are rounded. A timeline of more than
+    `width` characters goes on below. Measured seconds fill `width` columns.
     """
     check_trace(trace)
     width = whole_number("width", width, 1)
@@ -125,7 +120,7 @@ def text(trace: Trace, width: int = 100) -> str:
 
 
 def _mark_what_takes_no_time(rows, shown, unit, cell, gap):
-    """Write the letter of work that takes no time into the character before it, if that is free."""
+    """Write a letter for work that takes no time before it, if there is room."""
     for span in shown:
         kind = getattr(span.label, "kind", None)
         is_shown = kind is not None and (kind in UNNUMBERED or kind not in STYLES)
@@ -147,10 +142,9 @@ def _lines_between(rows, start, stop, cell, unit):
 
 
 def _ticks_per_column(spans, makespan):
-    """Return the ticks of a column: the longest for which every start and end falls on an edge.
+    """Return the ticks of a column: the longest that divides every start and end.
 
-    If that is too fine, it is the shortest action. There are at most MOST_COLUMNS
-    columns in any case.
+    If that is too fine, it is the shortest action. There are at most MOST_COLUMNS.
     """
     times = {Fraction(time).limit_denominator(1000) for span in spans for time in (span.start, span.end)}
     denominator = lcm(*(time.denominator for time in times))
@@ -160,10 +154,7 @@ def _ticks_per_column(spans, makespan):
 
 
 def _names(trace):
-    """Return {(label, device): its name}.
-
-    The stage is left out where the device and the micro-batch tell which one is meant.
-    """
+    """Return {(label, device): name}, without the stage where it is clear."""
     stages = {}
     for span in trace.spans:
         for part in parts_of(span.label):

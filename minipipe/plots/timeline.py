@@ -1,4 +1,4 @@
-"""The timeline of a run: one row per device, one box per action; the bubble is empty space.
+"""The timeline of a run: a row per device, a box per action; idle time is empty.
 
 Messages and the critical path can be drawn onto it.
 """
@@ -40,7 +40,7 @@ ARROW_STYLE: dict[str, Any] = {
 
 
 def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float | None = None) -> None:
-    """Draw each message as an arrow from sender to receiver, from its send to its arrival.
+    """Draw each message as an arrow from its sender, at its send, to its receiver.
 
     Args:
         ax: matplotlib axes with the timeline.
@@ -61,7 +61,7 @@ def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float |
 
 
 def messages_of(trace: Trace, which: bool | str = True, until: float | None = None) -> list:
-    """Return the messages that `draw_arrows` draws of `trace` with `which` and `until`."""
+    """Return the messages of `trace` that `draw_arrows` draws by `which` and `until`."""
     if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
         raise ValueError(
             f"arrows={shown(which)} is not a choice: "
@@ -89,7 +89,7 @@ def messages_of(trace: Trace, which: bool | str = True, until: float | None = No
 def entries_of_arrows(
     traces: Iterable[Trace], which: bool | str, until: float | None = None
 ) -> tuple[list, list]:
-    """Return ([handle], [label]) for a legend of the arrows of `traces`, or ([], []) without any.
+    """Return ([handle], [label]) of the arrows of `traces`, or ([], []) without any.
 
     Args:
         traces: the runs.

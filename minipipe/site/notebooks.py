@@ -5,7 +5,6 @@ import re
 from base64 import b64decode
 from functools import cache
 from html import escape
-from io import BytesIO
 from operator import methodcaller
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def page_of_notebook(path: Path) -> tuple[str, str, dict[str, bytes]]:
     body = body.replace(f"http://127.0.0.1:{PORT}/live/", "../live/")  # the playground of this site
     for link in set(re.findall(r'src="([^":]+)"', body)) - set(pictures):  # of a file beside the notebooks
         name = f"{path.stem}_{Path(link).name}"
-        pictures[name] = _smaller((path.parent / link).read_bytes())
+        pictures[name] = (path.parent / link).read_bytes()
         body = body.replace(f'src="{link}"', f'src="{name}"')
     heading = re.search(r"^# (.*)", "".join(cells[0]["source"]), re.MULTILINE)
     return heading[1] if heading else path.stem, body, pictures
@@ -116,17 +115,7 @@ def _output(output, name, pictures):
     data = output.get("data", {})
     words = "".join(data.get("text/plain", output.get("text", output.get("traceback", ""))))
     if "image/png" in data:
-        pictures[name] = _smaller(b64decode("".join(data["image/png"])))
+        pictures[name] = b64decode("".join(data["image/png"]))
         return f'<div class="output"><img src="{name}" alt="{escape(words)}"></div>'
     shown = "".join(data["text/html"]) if "text/html" in data else f"<pre>{ansi2html(words)}</pre>"
     return f'<div class="output">{shown}</div>'
-
-
-def _smaller(picture):
-    """Return a PNG in 256 colours, enough for a plot, if that is smaller."""
-    from PIL import Image
-
-    file = BytesIO()
-    image = Image.open(BytesIO(picture)).convert("RGB")
-    image.quantize(256, method=Image.Quantize.FASTOCTREE).save(file, format="png")
-    return min(file.getvalue(), picture, key=len)

@@ -201,7 +201,7 @@ def test_every_action_is_a_box_of_its_kind_with_its_number(name):
 def test_shades_of_stages_and_copies_are_in_the_legend():
     for schedule, words in [
         (build("zb-v", 2, 4), "device's 1st, 2nd stage"),
-        (both_ways(), "network's 1st, 2nd copy"),
+        (both_ways(), "network's 1st, 2nd replica"),
         (mp.schedules.interleaved_one_f_one_b(2, 2, 4), "device's 1st to 4th stage"),
     ]:
         assert labels_of(mp.simulate(schedule).plot(ax=axes()).get_legend())[-1] == words

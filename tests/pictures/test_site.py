@@ -15,7 +15,6 @@ from urllib.request import urlopen
 
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 from pictures.browser import browse, in_a_browser
 
 import minipipe as mp
@@ -237,15 +236,6 @@ def test_what_is_folded_away_in_the_notebook_is_so_in_the_page(page):
     folded = re.search(r"<details><summary>What came out:</summary>(.*?)</details>", body, re.DOTALL)[1]
     (name,) = pictures
     assert f'<img src="{name}" alt="&lt;Trace&gt;">' in folded and body.count("What came out:") == 1
-
-
-@of_notebooks
-def test_pictures_look_the_same_in_less_space(page):
-    _, _, pictures = page
-    (small,) = pictures.values()
-    assert len(small) < len(png()) / 1.5
-    old, new = (imread(BytesIO(picture), format="png")[..., :3] for picture in (png(), small))
-    assert old.shape == new.shape and abs(old - new).max() < 0.1
 
 
 @of_notebooks

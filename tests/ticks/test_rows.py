@@ -162,8 +162,8 @@ def test_a_reader_can_walk_through_the_lanes(trace, tmp_path):
     of_lane = [idle for idle in trace.idle if (idle.device, idle.lane) == (0, "communication")]
     why = [trace.explain().describe(idle) for idle in of_lane if idle.end > 8]
     for tip, begin in zip(seen["tips"], [
-        "0B2, backward of micro-batch 2 on stage 0 of copy 2\ntick 8 to 10",
-        "1A2, all-reduce of micro-batch 2 on stage 1 of copy 2\ntick 8 to 9",
+        "0B2, backward of micro-batch 2 on stage 0 of replica 2\ntick 8 to 10",
+        "1A2, all-reduce of micro-batch 2 on stage 1 of replica 2\ntick 8 to 9",
         why[0], why[1],
     ]):
         assert tip.startswith(begin), tip
@@ -264,7 +264,7 @@ def test_the_page_and_the_chrome_trace_know_kinds_of_programs():
 
 def test_copies_on_own_devices_have_the_shades_of_stages(trace):
     places = stage_places(trace)
-    assert (places.n, places.n_copies, places.shared) == (2, 3, False)
+    assert (places.n, places.shared) == (2, False)
     assert places.copy_of == {0: 0, 1: 1, 2: 2} and places.copy_at[2, 1] == 2
     names = [text.get_text() for text in trace.plot(ax=axes()).get_legend().get_texts()]
     assert names == ["forward", "backward", "all-reduce", "update", "device's 1st, 2nd stage"]

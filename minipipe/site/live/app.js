@@ -140,7 +140,7 @@ async function run() {
   if (!ready) return showStored();
   const {s, vs} = state, [boxes, most] = [boxesOf(state), MOST_BOXES].map(number => number.toLocaleString("en"));
   if (boxesOf(state) > MOST_BOXES)
-    return refuse(`about ${boxes} boxes are more than the page draws, ${most}: take fewer devices, micro-batches, copies or shards`);
+    return refuse(`about ${boxes} boxes are more than the page draws, ${most}: take fewer devices, micro-batches, replicas or shards`);
   try {
     const answer = await engine.ask("run", {sides: [settingsOf(s), vs === "none" ? null : settingsOf(vs)]});
     if (answer) show(answer.runs, answer.sentence);
