@@ -2,13 +2,12 @@
 
 import json
 import re
-from base64 import b64decode
+from base64 import b64encode
 from functools import cache
 from html import escape
-from operator import methodcaller
 from pathlib import Path
 
-from ..checks import write_text, write_whole
+from ..checks import write_text
 from .pages import Shell
 from .playground import PORT
 
@@ -20,18 +19,16 @@ To run them, change them and solve the exercises, install minipipe.</p>
 
 
 def write_notebooks(paths: list[Path], folder: Path, shell: Shell) -> int:
-    """Write a page for each notebook of `paths` into `folder`; return their number.
+    """Write a page in `shell` for each notebook of `paths` into `folder`, and an index.
 
-    `shell` is around them. Their pictures and an index are in `folder`, too.
+    Return the number of notebooks.
     """
     folder.mkdir(exist_ok=True)
     names = [path.stem for path in paths]
     titles = []
     for number, path in enumerate(paths):
-        title, body, pictures = page_of_notebook(path)
+        title, body = page_of_notebook(path)
         titles.append(title)
-        for name, picture in pictures.items():
-            write_whole(folder / name, methodcaller("write_bytes", picture))
         body = f'<article class="notebook">{body}</article>{shell.links(names, number)}'
         head = '<link rel="stylesheet" href="../code.css">'
         write_text(folder / f"{path.stem}.html", shell.page(title, body, head, "../"))
@@ -49,23 +46,21 @@ def cells_of(path: Path) -> list[dict]:
         raise ValueError(f"{path} is not a notebook: {type(error).__name__}: {error}") from None
 
 
-def page_of_notebook(path: Path) -> tuple[str, str, dict[str, bytes]]:
-    """Return (title, cells as HTML, {name: PNG bytes}) of the notebook `path`."""
-    cells, pictures = cells_of(path), dict[str, bytes]()
-    parts = [
-        markdown("".join(cell["source"])) if cell["cell_type"] == "markdown"
-        else _code(cell, f"{path.stem}_{number}", pictures)
-        for number, cell in enumerate(cells, 1)
-    ]
-    body = re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", "\n".join(parts))
+def page_of_notebook(path: Path) -> tuple[str, str]:
+    """Return (title, cells as HTML) of the notebook `path`; pictures are in the HTML."""
+    cells = cells_of(path)
+    body = "\n".join(
+        markdown("".join(cell["source"])) if cell["cell_type"] == "markdown" else _code(cell)
+        for cell in cells
+    )
+    body = re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", body)
     body = body.replace('href="README.md"', 'href="index.html"')  # the list of all notebooks
     body = body.replace(f"http://127.0.0.1:{PORT}/live/", "../live/")  # the playground of this site
-    for link in set(re.findall(r'src="([^":]+)"', body)) - set(pictures):  # of a file beside the notebooks
-        name = f"{path.stem}_{Path(link).name}"
-        pictures[name] = (path.parent / link).read_bytes()
-        body = body.replace(f'src="{link}"', f'src="{name}"')
+    for link in set(re.findall(r'src="([^":]+)"', body)):  # of a file beside the notebooks
+        picture = b64encode((path.parent / link).read_bytes()).decode()
+        body = body.replace(f'src="{link}"', f'src="data:image/png;base64,{picture}"')
     heading = re.search(r"^# (.*)", "".join(cells[0]["source"]), re.MULTILINE)
-    return heading[1] if heading else path.stem, body, pictures
+    return heading[1] if heading else path.stem, body
 
 
 def markdown(source: str) -> str:
@@ -89,33 +84,26 @@ def _formula(tex, display):
     return convert(tex, display=display)
 
 
-def _code(cell, name, pictures):
-    """Return a cell of code and its outputs as HTML; add its pictures to `pictures`.
-
-    The first of folded outputs is the summary of the others.
-    """
+def _code(cell):
+    """Return a cell of code and its outputs as HTML; folded outputs begin with their summary."""
     from nbconvert.filters import Highlight2HTML
 
     outputs, code = cell["outputs"], Highlight2HTML(pygments_lexer="ipython3")("".join(cell["source"]))
     if outputs and cell["metadata"].get("jupyter", {}).get("outputs_hidden"):
-        summary = "".join(outputs[0]["data"]["text/plain"])
-        shown = _outputs(outputs[1:], name, pictures)
-        return f"{code}<details><summary>{escape(summary)}</summary>{shown}</details>"
-    return code + _outputs(outputs, name, pictures)
+        summary = escape("".join(outputs[0]["data"]["text/plain"]))
+        shown = "".join(map(_output, outputs[1:]))
+        return f"{code}<details><summary>{summary}</summary>{shown}</details>"
+    return code + "".join(map(_output, outputs))
 
 
-def _outputs(outputs, name, pictures):
-    return "".join(_output(output, f"{name}_{i}.png", pictures) for i, output in enumerate(outputs, 1))
-
-
-def _output(output, name, pictures):
+def _output(output):
     """Return one output as HTML: its picture, else its HTML, else its text."""
     from nbconvert.filters import ansi2html
 
     data = output.get("data", {})
     words = "".join(data.get("text/plain", output.get("text", output.get("traceback", ""))))
-    if "image/png" in data:
-        pictures[name] = b64decode("".join(data["image/png"]))
-        return f'<div class="output"><img src="{name}" alt="{escape(words)}"></div>'
     shown = "".join(data["text/html"]) if "text/html" in data else f"<pre>{ansi2html(words)}</pre>"
+    if "image/png" in data:
+        picture = "".join("".join(data["image/png"]).split())
+        shown = f'<img src="data:image/png;base64,{picture}" alt="{escape(words)}">'
     return f'<div class="output">{shown}</div>'
