@@ -11,7 +11,7 @@ In the order in which one meets them:
     servers     ParameterServer; FederatedAveraging
     proof       check, of a layer or a schedule; more is in the module verification
     schedules   Schedule, simulate, compare; the modules schedules, order and plots
-    planning    describe, partition, footprints, measure; the module planning has plan, the best way
+    planning    describe, partition, measure, without_values; the module planning has plan, the best way
                 to train a Transformer on a cluster by formulas, and confirm, its run on the engine
 
 Every module is reached by its name, also those that `dir(minipipe)` does not list:
@@ -46,7 +46,7 @@ _PLACES = {  # module -> the names that are handed on from there
     "parallel.options": ["Cut", "Sums"],
     "partitioning": ["partition"],
     "servers": ["FederatedAveraging", "ParameterServer"],
-    "planning.measuring": ["footprints", "measure"],
+    "planning.measuring": ["measure", "without_values"],
     "training": ["fit"],
     "verification": ["check"],
 }

@@ -81,8 +81,8 @@ from .parallel.one_axis import TensorParallel as TensorParallel
 from .parallel.options import Cut as Cut
 from .parallel.options import Sums as Sums
 from .partitioning.partition import partition as partition
-from .planning.measuring import footprints as footprints
 from .planning.measuring import measure as measure
+from .planning.measuring import without_values as without_values
 from .servers.federated_averaging import FederatedAveraging as FederatedAveraging
 from .servers.parameter_server import ParameterServer as ParameterServer
 from .training import fit as fit

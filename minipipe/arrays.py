@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from .checks import Number, python_number, shown, whole_number
+from .meta import MetaArray
 
 # What signatures of layers and networks call their values
 Tree: TypeAlias = Any  # an array, or None, or a tuple or list of trees
@@ -52,7 +53,7 @@ def real_numbers(name: str, values: ArrayLike) -> np.ndarray:
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{name} is a masked array, whose mask would be lost: fill it, or leave samples out")
     try:
-        array = np.asarray(values)
+        array: Any = values if isinstance(values, MetaArray) else np.asarray(values)
     except ValueError as error:  # lists of different lengths
         raise ValueError(f"{name}={shown(values)} cannot be turned into an array: {error}") from None
     if array.dtype == object:

@@ -37,14 +37,15 @@ class MetaArray(NDArrayOperatorsMixin):
     """
 
     def __init__(self, shape: int | Iterable[int], dtype: DTypeLike = np.float64):
-        self.shape, self.dtype = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
+        # NumPy's int32 would overflow in products
+        self.shape = (shape,) if isinstance(shape, int) else tuple(map(int, shape))
+        self.dtype = np.dtype(dtype)
         self.base = None
 
     @cached_property
     def _layout(self):
         """An array with this shape and these strides, from which views are derived; never read."""
-        strides = [self.dtype.itemsize * math.prod(self.shape[axis + 1:]) for axis in range(self.ndim)]
-        return as_strided(np.empty((), self.dtype), self.shape, strides, writeable=False)
+        return _new_layout(self.shape, self.dtype)
 
     def _view(self, layout):
         view = MetaArray.__new__(MetaArray)
@@ -114,6 +115,8 @@ class MetaArray(NDArrayOperatorsMixin):
             raise TypeError(
                 "the shape of A[mask] depends on values, which a MetaArray does not have: use A * mask"
             )
+        if len(key) == 1:
+            return self.take(*key, axis=0)
         nothing = np.broadcast_to(np.empty((), "V0"), self.shape)  # 0 bytes each
         key = tuple(np.zeros(part.shape, int) if isinstance(part, MetaArray) else part for part in key)
         return MetaArray(nothing[key].shape, self.dtype)
@@ -178,6 +181,12 @@ class MetaArray(NDArrayOperatorsMixin):
         return FUNCTIONS[function](*arguments, **options)
 
 
+@cache
+def _new_layout(shape, dtype):
+    strides = [dtype.itemsize * math.prod(shape[axis + 1:]) for axis in range(len(shape))]
+    return as_strided(np.empty((), dtype), shape, strides, writeable=False)
+
+
 PICKING = MetaArray, np.ndarray, list  # in an index, these make a new array
 _broadcast = cache(np.broadcast_shapes)
 
@@ -234,10 +243,11 @@ FUNCTIONS: dict[Callable, Callable] = {
     np.shape: lambda A: A.shape,
     np.result_type: lambda *arrays: np.result_type(*(getattr(A, "dtype", A) for A in arrays)),
     np.empty: MetaArray,
+    np.arange: lambda n: MetaArray(n, int),
     np.full: lambda shape, value, dtype, order="C", device=None: MetaArray(shape, dtype),
     np.zeros_like: lambda A: A.copy(),
     np.asarray: lambda A, dtype: MetaArray(A.shape, dtype),
-    np.ascontiguousarray: lambda A: A.astype(A.dtype, order="C", copy=False),
+    np.ascontiguousarray: lambda A, dtype=None: A.astype(dtype or A.dtype, order="C", copy=False),
     np.where: lambda mask, A, B: MetaArray(
         np.broadcast_shapes(*map(np.shape, (mask, A, B))), np.result_type(A, B)
     ),

@@ -459,7 +459,7 @@ def checked_inputs(X: ArrayLike) -> np.ndarray:
         raise ValueError(f"X has shape {X.shape}: it needs at least two axes, the last one over samples")
     if X.shape[-1] == 0:
         raise ValueError(f"X has shape {X.shape}, a batch of 0 samples: pass at least 1")
-    return np.ascontiguousarray(X, np.float64 if X.dtype.kind in "iub" else None)
+    return np.ascontiguousarray(X, np.float64 if X.dtype.kind in "iub" else None, like=X)
 
 
 def _numbers(name: str, values: ArrayLike) -> np.ndarray:

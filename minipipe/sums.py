@@ -195,8 +195,3 @@ class SumForEach:
     def pending(self) -> list:
         """The list of the pending partial sums of all mini-batches."""
         return [total.pending for total in self.sums.values()]
-
-    @property
-    def n_pending(self) -> int:
-        """The number of pending partial sums."""
-        return sum(len(total.pending) for total in self.sums.values())

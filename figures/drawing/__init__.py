@@ -30,9 +30,9 @@ FIGURES = {
     "cut": cuts,
     "splits": splits,
     "plan": plan,
-    "memory_by_devices": memory_by_devices,
     "steps_against_batch_size": steps_against_batch_size,
 }
 ASKED_FOR = {
-    "beside_pytorch": beside_pytorch, "error_against_batch_size": error_against_batch_size, "tables": tables,
+    "beside_pytorch": beside_pytorch, "error_against_batch_size": error_against_batch_size,
+    "memory_by_devices": memory_by_devices, "tables": tables,
 }

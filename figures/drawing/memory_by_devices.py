@@ -1,15 +1,13 @@
 """The picture of memory against devices: what a large Transformer needs on each of K."""
 
-from functools import cache
-from itertools import chain
+import numpy as np
 
-from minipipe import Adam, Costs, Cut, SoftmaxCrossEntropy, footprints, partition, simulate
+from minipipe import Cut, Pipeline, SoftmaxCrossEntropy, describe, partition, without_values
+from minipipe.meta import MetaArray
 from minipipe.models import transformer
-from minipipe.order import in_segments, with_recompute
 from minipipe.parallel.options import EVERY_SQRT
-from minipipe.parallel.orders import sqrt_units
+from minipipe.partitioning.partition import cut_into_stages
 from minipipe.plots.canvas import label, new_figure
-from minipipe.schedules import build
 
 N_TOKENS, D, N_HEADS, N_BLOCKS, N_PLACES = 32_000, 2048, 32, 48, 1024  # the Transformer of GPipe's table 2
 M = 32  # micro-batches of one sequence each
@@ -48,7 +46,7 @@ def memory_by_devices():
                 DEVICES, [activations for activations, _ in needed], **style_of_line, label=f"{name}, {what}"
             )
             whole.plot(DEVICES, [total for _, total in needed], **style_of_line)
-    floors = [max(map(_floor, _footprints(counts, "FB"))) / GIB for counts in cuts]
+    floors = [max(_floors(counts)) / GIB for counts in cuts]
     whole.fill_between(DEVICES, 1, floors, color="#BBBBBB", linewidth=0)
     whole.annotate("parameters, gradients, Adam's moments", (1.1, 1.25), fontsize=10)
     whole.axhline(16, color="#0072B2", linewidth=1)
@@ -64,37 +62,25 @@ def memory_by_devices():
     return figure
 
 
-@cache
-def _footprints(counts, pattern):
-    """Return the `Footprint` of each stage, for micro-batches of one sequence."""
-    return footprints(
-        LAYERS, SoftmaxCrossEntropy(), Cut(counts), (N_PLACES,), 1, "float32", Adam(), [pattern]
-    )
-
-
 def _needed(counts, schedule, mode):
     """GiB that a device holds at once: (the most beyond the floor, the most in all).
 
     The schedule has a stage on each device. Gradients count as one sum on each device: not the partial sums
     that keep the order of summation fixed.
     """
-    schedule = build(schedule, len(counts), M)
-    if mode == EVERY_SQRT:
-        units = list(map(sqrt_units, counts))
-        schedule, counts = in_segments(schedule, list(map(len, units))), list(chain(*units))
-    if mode != "never":
-        schedule = with_recompute(schedule)
-    of_stages = _footprints(tuple(counts), "FB" if mode == "never" else "FRB")
-    beyond = simulate(schedule, Costs(F=1, B=2), footprints=of_stages).peak_bytes(ACTIVATIONS)
-    floors = [0] * len(beyond)
-    for stage, device in enumerate(schedule.placement):
-        floors[device] += _floor(of_stages[stage])
-    return max(beyond) / GIB, max(map(sum, zip(beyond, floors))) / GIB
+    net = Pipeline(
+        without_values(LAYERS), SoftmaxCrossEntropy(), Cut(counts), M, schedule=schedule, recompute=mode,
+        dtype="float32", count_bytes=True,
+    )
+    net.forward_backward(np.zeros((N_PLACES, M), int), MetaArray((N_TOKENS, N_PLACES, M)))
+    beyond = net.trace.peak_bytes(ACTIVATIONS)
+    return max(beyond) / GIB, max(map(sum, zip(beyond, _floors(counts)))) / GIB
 
 
-def _floor(footprint):
-    """The bytes that belong to the parameters of a stage."""
-    return footprint.parameters + footprint.gradients + footprint.optimizer_state
+def _floors(counts):
+    """The bytes that belong to the parameters of each stage: value, gradient and Adam's two moments."""
+    rows = describe(LAYERS, (N_PLACES,)).rows
+    return [16 * sum(row.parameters for row in stage) for stage in cut_into_stages(rows, counts)]
 
 
 def _label(ax, title):

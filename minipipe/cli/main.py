@@ -132,7 +132,7 @@ SAID_ELSEWHERE = {  # other or earlier name of a command -> what to use
     **dict.fromkeys(["train", "run", "launch"], f"{TYPE} --schedule 1f1b"),
     "threads": f"{TYPE} --engine threads", "mpi": f"mpiexec -n 4 {TYPE} --engine mpi",
     "server": "mp.ParameterServer in Python, see notebook 21",
-    **dict.fromkeys(["fit", "memory", "estimate"], "mp.footprints in Python, see notebook 23"),
+    **dict.fromkeys(["fit", "memory", "estimate"], "mp.without_values in Python, see notebook 23"),
     "federated": "mp.FederatedAveraging in Python, see notebook 28",
     "papers": "python3 figures/draw.py throughput",
     "batch-size": "python3 figures/draw.py error_against_batch_size",

@@ -307,11 +307,11 @@ def measured_machine(pipe: Parallel, X: np.ndarray, Y: np.ndarray, engine: str) 
     """Return (`Costs`, `Link`): the mean of the costs that all devices measure at the same time."""
     setting, n_devices = (pipe.layers, pipe.loss, pipe.n_stages, X, Y), len(pipe.schedule.devices)
     if engine == "mpi":
-        mine = measure(*setting, dtype=np.float32).costs
+        mine = measure(*setting, dtype=np.float32)
         of_ranks = world().gathered({kind: getattr(mine, kind) for kind in TIMED_KINDS}, "the measured costs")
         costs = mean_of([replace(mine, **of_rank) for of_rank in of_ranks])
     else:
-        costs = measure(*setting, dtype=np.float32, at_once=n_devices).costs
+        costs = measure(*setting, dtype=np.float32, at_once=n_devices)
     sent: Any = costs.message_bytes
     return costs, measured_link(Mpi if engine == "mpi" else Threads, n_devices, max(sent))
 

@@ -94,7 +94,7 @@ def buffers(value: Any) -> dict[int, int]:
         if kind is Bytes:
             found[id(value)] = value.nbytes
         elif is_array(value):
-            while is_array(getattr(value, "base", None)):
+            while value.base is not None and is_array(value.base):
                 value = value.base
             found[id(value)] = value.nbytes
         elif isinstance(value, dict):

@@ -228,7 +228,7 @@ class Trace:
         if not self._record.memory:
             raise ValueError(
                 "this run has not counted the bytes that devices hold: make the network with "
-                "count_bytes=True; simulate counts them with footprints, and a Cluster with holdings"
+                "count_bytes=True, or a Cluster with holdings"
             )
 
     @cached_property

@@ -125,7 +125,7 @@ class MultiHeadAttention(Block):
         column, so that none of them is the maximum that is subtracted.
         """
         if self.causal:
-            positions = np.arange(S.shape[2])
+            positions = np.arange(S.shape[2], like=S)
             visible = positions[:, None] <= positions  # row j, column t: j <= t
             S = np.where(visible, S, S.min(axis=2, keepdims=True))
         exponentials = np.exp(S - S.max(axis=2, keepdims=True))

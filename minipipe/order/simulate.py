@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from io import StringIO
@@ -14,7 +14,6 @@ from typing import Any
 from ..checks import one_of, whole_number
 from ..cluster import Bytes, Counted, DeadlockError, Link, Port, Trace, UnreceivedError
 from ..collectives import ALL_REDUCES, OWNERS, Group, all_reduce
-from ..registry import Registry
 from .changes import in_copies, with_all_reduce, with_zero
 from .costs import Costs, checked_costs
 from .faults import stop_of
@@ -23,19 +22,8 @@ from .reading import build
 from .schedule import Schedule
 
 
-@dataclass(frozen=True)
-class ForesightFacts:
-    """The facts of a way to predict the bytes of a run. needs: what it is made from."""
-
-    needs: str
-
-
-# name -> function (schedule, what it needs) -> object with wires, perform_on, stages, sum_tied and holdings()
-FORESIGHTS = Registry("minipipe.planning", ForesightFacts)
-
-
 def simulate(
-    schedule: object, costs: Costs = Costs(), link: Link | dict = Link(), footprints: object = None,
+    schedule: object, costs: Costs = Costs(), link: Link | dict = Link(),
     all_reduce: str = OWNERS, ports: Port | Sequence[Port] = (), *, devices: int | None = None,
     microbatches: int | None = None, as_far_as_it_goes: bool = False,
 ) -> Trace:
@@ -47,20 +35,15 @@ def simulate(
         schedule: a `Schedule`, or its name, text, file or function, as for `build`.
         costs: the ticks of each action, and the bytes of each message.
         link: a `Link` for all pairs of devices, or a dict {(source, to): Link}.
-        footprints: the bytes of a micro-batch on each stage, by `footprints` or
-            `measure`, or a list of these, one for each micro-batch, where their sizes
-            differ. The trace then has the bytes that each device will hold, and
-            messages have their size.
         all_reduce: as for `Sums`.
         ports: as for `Parallel`.
         devices, microbatches: as for `build`; only for a name or a function.
         as_far_as_it_goes: whether to run an order with faults, too, up to the actions
-            at which its devices stop; the `stop` of the trace says where and why. With
-            footprints, such an order is refused.
+            at which its devices stop; the `stop` of the trace says where and why.
 
     Raises:
         ScheduleError: the schedule has faults.
-        ValueError: costs, links or footprints do not fit it.
+        ValueError: costs or links do not fit it.
 
     >>> from minipipe.schedules import gpipe
     >>> simulate(gpipe(4, 8)).makespan      # (M + K - 1)(F + B) = (8 + 4 - 1)(1 + 2)
@@ -70,21 +53,13 @@ def simulate(
     one_of("all_reduce", all_reduce, ALL_REDUCES)
     schedule = build(schedule, devices, microbatches)
     stop = None
-    if as_far_as_it_goes and footprints is None:
+    if as_far_as_it_goes:
         stop = stop_of(schedule)
     else:
         schedule.validate()
-    if footprints is None:
-        perform_on, n_done = perform_without_numbers(costs, schedule.n_stages), stop.n_done if stop else None
-        programs = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce, n_done=n_done)
-        holdings = None
-    else:
-        foreseen = FORESIGHTS.load()["of footprints"](schedule, footprints)
-        programs = programs_of_schedule(
-            foreseen.wires, foreseen.perform_on, foreseen.stages, foreseen.sum_tied, all_reduce
-        )
-        holdings = foreseen.holdings()
-    cluster = cluster_of(programs, schedule, costs, link, holdings, ports=ports)
+    perform_on, n_done = perform_without_numbers(costs, schedule.n_stages), stop.n_done if stop else None
+    programs = programs_of_schedule(Wires(schedule), perform_on, all_reduce=all_reduce, n_done=n_done)
+    cluster = cluster_of(programs, schedule, costs, link, ports=ports)
     if stop is not None:
         cluster.record.stop = stop
         with suppress(DeadlockError, UnreceivedError):
@@ -92,7 +67,7 @@ def simulate(
         return cluster.trace
     even = costs.even(schedule.sharing)
     if even is not None:
-        cluster.record.even = partial(simulate, schedule, even, link, footprints, all_reduce, ports)
+        cluster.record.even = partial(simulate, schedule, even, link, all_reduce, ports)
     return cluster.run()
 
 

@@ -7,16 +7,20 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..checks import whole_number
 from ..cluster import Link
 from ..description import Description, describe
 from ..losses import SoftmaxCrossEntropy
+from ..meta import MetaArray
 from ..models import amoebanet_d, transformer
 from ..order import Costs, simulate, with_recompute
 from ..partitioning import equal_counts, histogram
 from ..partitioning.partition import cut_into_stages
+from ..parallel import Pipeline
 from ..parallel.options import Cut
-from ..planning.measuring import footprints
+from ..planning.measuring import without_values
 from ..schedules import gpipe
 from .devices import P100, TPU_V2, TPU_V3, Accelerator
 from .tables import MEMORY_UNIT, TABLE_1, TABLE_2, TABLE_3, Largest
@@ -116,19 +120,18 @@ def bytes_of_stages(
     layers, shape = FAMILIES[family](*size)
     stages = cut_into_stages(described(family, size).rows, counts)
     parameters = [BYTES_PER_PARAMETER * sum(row.parameters for row in stage) for stage in stages]
-    pattern = "FB" if M == 1 else "FRB"
-    of_stages = footprints(
-        layers, SoftmaxCrossEntropy(), Cut(counts), shape, N_SAMPLES[family] // M, "float32",
-        patterns=[pattern],
+    net = Pipeline(
+        without_values(layers), SoftmaxCrossEntropy(), Cut(counts), 1, dtype="float32", count_bytes=True
     )
-    activations = []
-    for of_stage in of_stages:
-        kept = {kind: of_action for kind, (_, _, of_action) in of_stage.actions[pattern].items()}
-        if M == 1:
-            activations.append(kept["F"]["caches"])
-        else:
-            activations.append(M * kept["F"]["stashed inputs"] + kept["R"]["caches"])
-    return parameters, activations
+    m = N_SAMPLES[family] // M
+    X: Any = np.zeros((*shape, m), int) if layers[0].takes == "tokens" else MetaArray((*shape, m), "float32")
+    Y: Any = MetaArray((*described(family, size).rows[-1].output_shape, m))
+    net.forward_backward(X, Y)
+    caches = net.trace.peak_bytes(["caches"])
+    if M == 1:
+        return parameters, caches
+    sent = [message.n_bytes for message in net.trace.messages if message.source < message.to]
+    return parameters, [M * kept + of_one for kept, of_one in zip([X.nbytes, *sent], caches, strict=True)]
 
 
 # GPipe's tables 2 and 3 by simulation: its schedule, with recomputation.

@@ -16,8 +16,8 @@ class Totals:
     """Sums of gradients, costs and layers' statistics over micro-batches.
 
     Each layer's gradients are summed separately, as soon as they are computed. If
-    several devices have the stage, each sums over its micro-batches, and an all-reduce
-    adds the sums.
+    several devices have the stage, each sums over its own micro-batches, and an
+    all-reduce adds the sums.
 
     Args:
         n: the number of micro-batches (or grains) in a mini-batch.
@@ -107,11 +107,6 @@ class Totals:
         """Return all arrays that are held, as nested lists."""
         gradients = [sums.pending for sums in self._gradients.values()]
         return [gradients, self._statistics.pending, self.of_tied, self.part]
-
-    def n_held(self) -> tuple[int, int]:
-        """Return the number of partial sums: (the most of any layer, of statistics)."""
-        of_gradients = max((sums.n_pending for sums in self._gradients.values()), default=0)
-        return of_gradients, self._statistics.n_pending
 
 
 class Versions(dict):

@@ -1,11 +1,11 @@
-"""A plan for a cluster by closed formulas; the bytes and seconds of a network in stages.
+"""A plan for a cluster by closed formulas; the seconds and bytes of a network in stages.
 
 Where to read: `transformer` has a model, the ways to split it, and its bytes; `seconds`
 the time of a step; `hardware` GPUs and links, with what was measured; `search` prices
 all ways and answers; `confirming` runs an answer on the exact engine.
 
-For networks in NumPy, `measuring` passes a micro-batch through the stages and counts
-its bytes and seconds, or the bytes alone; `foresight` makes of them the bytes of a run.
+For networks in NumPy, `measuring` has the seconds of a micro-batch in each stage, and
+`without_values`, with which a run counts its bytes without memory for its arrays.
 """
 
 from .confirming import Confirmed, confirm

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from minipipe import (
     SGD, Conv2d, DataParallel, Linear, MeanSquaredError, Pipeline, ReLU, Sequential, SoftmaxCrossEntropy,
-    footprints, one_hot, simulate,
+    one_hot, simulate,
 )
 from minipipe.arrays import blas_threads, even_slices, leaves
 from minipipe.cluster import Cluster, ports
@@ -112,12 +112,10 @@ def all_reduce_of(n_ranks):
     return lambda: Cluster([program(rank) for rank in range(n_ranks)], ports=ports(n_ranks, 16)).run()
 
 
-def simulation(name, n_devices, n_microbatches, with_bytes=False):
-    """A function that simulates this schedule; with the bytes of a Linear(4, 4) on each stage, or without."""
+def simulation(name, n_devices, n_microbatches):
+    """A function that simulates this schedule."""
     schedule = build(name, n_devices, n_microbatches)
-    layers = [Linear(4, 4) for _ in range(n_devices)]
-    sizes = footprints(layers, MeanSquaredError(), n_devices, (4,), m=4) if with_bytes else None
-    return lambda: simulate(schedule, footprints=sizes)
+    return lambda: simulate(schedule)
 
 
 def additions():
@@ -376,10 +374,6 @@ ROWS = [
     Row(
         "simulator, interleaved-zb, K = 32, M = 256: 49,152 actions", "10^7 additions", None,
         pairs(lambda: (simulation("interleaved-zb", 32, 256), additions)), n_rounds=5,
-    ),
-    Row(
-        "simulator with footprints, 1f1b, K = 32, M = 256", "without", 1,
-        pairs(lambda: [simulation("1f1b", 32, 256, with_bytes) for with_bytes in (True, False)]), n_rounds=5,
     ),
     *(Row(what, beside, bound, speed_up(case, engine), n_rounds=11)
       for what, beside, bound, case, engine in CASES),

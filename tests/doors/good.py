@@ -194,8 +194,8 @@ EXCEPTIONS = {
 # plain records that the package makes, and nobody hands in; and what holds a run together
 RECORDS = {
     "Cell", "Compared", "Computed", "Confirmed", "Counted", "Dataset", "Estimate", "Exchange",
-    "Explanation", "Fault", "First", "Footprint", "Found", "Gradient", "Idle", "IdlePart", "Later",
-    "Listed", "LowerBounds", "Measured", "Message", "Neighbour", "Pair", "Plan", "Round", "Span",
+    "Explanation", "Fault", "First", "Found", "Gradient", "Idle", "IdlePart", "Later",
+    "Listed", "LowerBounds", "Message", "Neighbour", "Pair", "Plan", "Round", "Span",
     "Standing", "Step", "Stop", "Text", "Times", "Trace", "Update",
 }
 

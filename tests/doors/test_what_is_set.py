@@ -195,18 +195,6 @@ def test_a_network_has_one_dtype_whatever_it_is_fed(make):
             net.checked_batch(x, y)
 
 
-def test_the_bytes_of_a_network_are_those_foreseen_for_its_dtype():
-    layers, loss = mp.Sequential(mp.models.mlp([64, 32, 10]), None).layers, mp.SoftmaxCrossEntropy()
-    X, Y = (array[:, :32] for array in mp.datasets.digits().train)
-    for dtype in ("float32", "float64"):
-        net = mp.Pipeline(layers, loss, 2, 4, dtype=dtype, count_bytes=True)
-        net.forward_backward(X, Y)
-        foreseen = mp.footprints(layers, loss, 2, (64,), 8, dtype=dtype)
-        trace = mp.simulate(net.schedule, footprints=foreseen)
-        assert net.trace.peak_bytes() == trace.peak_bytes()
-        assert [m.n_bytes for m in net.trace.messages] == [m.n_bytes for m in trace.messages]
-
-
 def test_tokens_and_fractions_keep_their_dtype():
     many = mp.Sequential([mp.Embedding(2**12, 2)], None, dtype="float16")  # whose floats have no 2049
     assert many.predict([[2049]]).tolist() == many.layers[0].W[2049].reshape(2, 1, 1).tolist()

@@ -177,7 +177,7 @@ def test_a_simulation_and_a_measured_run_share_one_axis():
 
 
 def test_a_simulation_with_measured_costs_is_in_seconds():
-    costs = mp.measure(LAYERS[:2], LOSS, 2, mini_batch(4)[0], np.ones((8, 4), np.float32)).costs
+    costs = mp.measure(LAYERS[:2], LOSS, 2, mini_batch(4)[0], np.ones((8, 4), np.float32))
     assert mp.simulate(build("gpipe", 2, 2), costs).unit == costs.unit == "seconds"
     assert mp.simulate(build("gpipe", 2, 2)).unit == mp.Costs().unit == "ticks"
     with pytest.raises(ValueError, match="unit='hours' must be one of 'ticks', 'seconds'"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cases import eighths, exact
 from compared import assert_same, difference, parameters
-from memory.test_foresight import LAYERS, LOSS, mini_batch
+from memory.test_without_values import LOSS, mini_batch
 
 import minipipe as mp
 from minipipe.arrays import leaves
@@ -67,12 +67,6 @@ def test_buffers_are_added_in_the_order_of_the_copies(D):
     schedule, of_each = in_copies(build("1f1b", 1, 2), D), terms(X, Y, 2 * D)
     of_copies = [added(of_each[2 * copy:2 * copy + 2]) for copy in range(D)]
     assert_same(gradients(schedule, X, Y), added(of_copies))
-
-
-def test_footprints_with_different_sums_do_not_go_together():
-    tree, other = mp.footprints(LAYERS, LOSS, 2, (5,), 4)
-    with pytest.raises(ValueError, match="accumulate=running and tree: make all with one of them"):
-        mp.simulate(build("gpipe", 2, 2), footprints=[tree, other._replace(accumulate="running")])
 
 
 # Arrays that layers have handed over

@@ -7,7 +7,6 @@ import minipipe as mp
 from exercises import split_pictures
 from exercises.folds import solution
 from minipipe.collectives import all_reduce_ticks
-from minipipe.order import with_recompute
 
 GATHER, PACKED, END = map(judge_of, ("all_gather", "rows_of_packed", "end"))
 TO_ALL = """
@@ -73,10 +72,10 @@ def test_formulas_of_memory_and_of_a_ring_are_what_runs_count():
     names = {}
     exec(solution(23, "held") + solution(24, "ring_ticks"), names)
     for K, M, b, L, hidden in ((4, 8, 2, 12, 6), (5, 9, 1, 10, 4), (4, 2, 3, 8, 3), (6, 7, 2, 6, 5)):
-        layer = mp.Chain(mp.Linear(2, hidden), mp.Linear(hidden, 2))
-        sizes = mp.footprints([layer] * L, mp.MeanSquaredError(), K, (2,), b, patterns=("FRB",))
-        run = mp.simulate(with_recompute(mp.schedules.build("1f1b", K, M)), footprints=sizes)
-        counted = run.peak_bytes(["stashed inputs", "caches"])[:K - 1]
+        layers = [mp.Chain(mp.Linear(2, hidden), mp.Linear(hidden, 2)) for _ in range(L)]
+        net = mp.Pipeline(layers, mp.MeanSquaredError(), K, M, recompute="always", count_bytes=True)
+        net.forward_backward(np.ones((2, M * b)), np.ones((2, M * b)))
+        counted = net.trace.peak_bytes(["stashed inputs", "caches"])[:K - 1]
         assert [names["held"](K, M, r, b, L, 16, 8 * (2 + hidden)) for r in range(K - 1)] == list(counted)
     for case in ((4, 1024, 100, 1 / 16), (8, 4096, 100, 1 / 16), (3, 30, 7, 1), (1, 8, 5, 1)):
         assert names["ring_ticks"](*case) == all_reduce_ticks("ring", *case)
@@ -84,8 +83,11 @@ def test_formulas_of_memory_and_of_a_ring_are_what_runs_count():
 
 def test_ledgers_are_drawn_on_one_scale_below_one_limit():
     layers = [mp.Linear(8, 8) for _ in range(4)]
-    sizes = mp.footprints(layers, mp.MeanSquaredError(), 2, (8,), 4)
-    runs = {name: mp.simulate(mp.schedules.build(name, 2, 6), footprints=sizes) for name in ("gpipe", "1f1b")}
+    runs = {}
+    for name in ("gpipe", "1f1b"):
+        net = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 6, schedule=name, count_bytes=True)
+        net.forward_backward(np.ones((8, 24)), np.ones((8, 24)))
+        runs[name] = net.trace
     figure = split_pictures.ledgers(runs, 2048)
     assert [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes] == ["gpipe", "1f1b"]
     assert [set(ax.lines[-1].get_ydata()) for ax in figure.axes] == [{2}, {2}]

@@ -1,8 +1,8 @@
-"""What `simulate` says of every schedule: ticks, messages, why devices wait, and the bytes that they hold.
+"""What `simulate` says of every schedule: ticks, messages, and why devices wait.
 And what is said of it: the explanation, text and page of each run, and what commands print.
 
-A case is "schedule K M", such as "1f1b 4 8"; a part is "costs/link/recompute/what bytes are counted". A case
-of texts may also be a command as it is typed, or "published", the cells that were copied from papers.
+A case is "schedule K M", such as "1f1b 4 8"; a part is "costs/link/recompute". A case of texts may also be
+a command as it is typed, or "published", the cells that were copied from papers.
 """
 
 import contextlib
@@ -22,8 +22,7 @@ import minipipe as mp
 from minipipe.cli.main import main
 from minipipe.order import in_copies, with_all_reduce, with_recompute, with_updates
 from minipipe.papers import tables as published
-from minipipe.planning.measuring import PATTERNS, Footprint
-from minipipe.schedules import SCHEDULES, build, names_having
+from minipipe.schedules import SCHEDULES, build
 
 # A list of its own, so that a new schedule breaks nothing: put it here, too, when its order is settled.
 NAMES = (
@@ -63,7 +62,6 @@ LINKS = {
     "blocking": mp.Link(latency=1, blocking=True),
 }
 RECOMPUTE = ("never", "always")
-BYTES = ("messages", "footprints")  # those of messages, by the costs; or of all that is held
 
 
 def cases():
@@ -79,8 +77,7 @@ def parts(case):
     name, K, M = case.split()
     turn, found = SIZES.index((int(K), int(M))), {}
     for number, costs in enumerate(COSTS):
-        link, counted = list(LINKS)[(number + turn) % 4], BYTES[(number + turn // 2) % 2]
-        choice = costs, link, RECOMPUTE[turn % 2], counted
+        choice = costs, list(LINKS)[(number + turn) % 4], RECOMPUTE[turn % 2]
         found["/".join(choice)] = sorted(lines(name, int(K), int(M), *choice))
     return found
 
@@ -92,14 +89,11 @@ def schedule_of(name, K, M, recompute="never"):
     return with_recompute((CLOSED | SCHEDULES)[name](K, M), recompute)
 
 
-def lines(name, K, M, costs, link, recompute, counted):
+def lines(name, K, M, costs, link, recompute):
     """Return the trace as text, one line for each thing that happened; 3, 3.0 and Fraction(3) are "3"."""
     schedule = schedule_of(name, K, M, recompute)
-    footprints = None
-    if counted == "footprints":
-        footprints = footprints_of(name, schedule.n_stages)
-    trace = mp.simulate(schedule, COSTS[costs](schedule.n_stages), LINKS[link], footprints)
-    return [line for of_kind in lines_of(trace, footprints is not None).values() for line in of_kind]
+    trace = mp.simulate(schedule, COSTS[costs](schedule.n_stages), LINKS[link])
+    return [line for of_kind in lines_of(trace, counted=False).values() for line in of_kind]
 
 
 def lines_of(trace, counted):
@@ -142,46 +136,6 @@ def _exists(name, K, M):
     except ValueError:
         return False
     return True
-
-
-@cache
-def footprints_of(name, n):
-    """Return footprints of n stages, with a skip from the first to the last, which share a W where they may.
-
-    Made up, so that no layer's caches matter.
-    """
-    tied = name not in names_having(flush=False)
-    return [_footprint(stage, n, tied) for stage in range(n)]
-
-
-def _footprint(stage, n, tied):
-    first, last = stage == 0, stage == n - 1
-    skips, tied_here = {}, {}
-    if n > 1 and (first or last):
-        skips = {("F" if first else "B", "skip"): 2}
-        tied_here = {("W", stage): 40} if tied else {}
-    kept_input = {"stashed inputs": 5, "caches": 0}
-    kept_caches = {"stashed inputs": 0, "caches": 20 + stage}
-    actions = {}
-    for pattern in PATTERNS:
-        of_kinds = {
-            "F": (5, 9 + stage, kept_input if "R" in pattern else kept_caches),
-            "R": (0, 0, kept_caches),
-            "B": (4, 11, {"stashed inputs": 0, "caches": 0}),
-            "I": (4, 10, {"stashed inputs": 0, "caches": 13 + stage}),
-            "W": (0, 0, {"stashed inputs": 0, "caches": 0}),
-        }
-        actions[pattern] = {kind: of_kinds[kind] for kind in pattern}
-    return Footprint(
-        parameters=100 + 10 * stage,
-        optimizer_state=30 + stage,
-        gradients=100 + 10 * stage,
-        statistics=7 * (stage % 2),
-        sent={"F": 0 if last else 3 + stage, "B": 0 if first else 2 + stage},
-        skips=skips,
-        tied=tied_here,
-        actions=actions,
-    )
 
 
 # ---- what is said ----
@@ -230,9 +184,7 @@ def text_parts(case):
         return {name: str(cells).split("), ") for name, cells in PUBLISHED.items()}
     name, K, M = case.split()
     schedule = schedule_of(name, int(K), int(M))
-    footprints = footprints_of(name, schedule.n_stages)
-    costs = COSTS["ints"](schedule.n_stages)
-    trace = mp.simulate(schedule, costs, LINKS["latency"], footprints)
+    trace = mp.simulate(schedule, COSTS["ints"](schedule.n_stages), LINKS["latency"])
     page = trace.to_html()
     return {
         "explain": str(trace.explain()).splitlines(),

@@ -51,8 +51,8 @@ def test_a_trace_without_counted_bytes_says_how_to_ask_for_them(name):
         with pytest.raises(ValueError) as refused:
             read(net.trace)
         assert str(refused.value) == (
-            "this run has not counted the bytes that devices hold: make the network with count_bytes=True; "
-            "simulate counts them with footprints, and a Cluster with holdings"
+            "this run has not counted the bytes that devices hold: make the network with count_bytes=True, "
+            "or a Cluster with holdings"
         )
     assert min(asked.trace.peak_bytes()) > 0
     for part in ("spans", "messages", "idle"):

@@ -18,7 +18,8 @@ from minipipe.plots import saving
 
 FOLDER = Path(draw.__file__).parent
 KEPT = {path.stem for path in FOLDER.glob("*.[pg]*[gf]")}
-SLOW_ONES = {"error_against_batch_size", "beside_pytorch", "playground"}  # if asked for, or a screenshot
+# if asked for, or a screenshot
+SLOW_ONES = {"error_against_batch_size", "memory_by_devices", "beside_pytorch", "playground"}
 
 
 @pytest.mark.slow

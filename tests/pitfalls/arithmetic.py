@@ -283,7 +283,8 @@ def check_gradients_kept_M_wide():
         pipe.start(*mini_batch(32, np.float64))
         most = 0
         while pipe.tick():
-            most = max(most, *(stage.totals.n_held()[0] for stage in pipe.stages))
+            held = [sums for stage in pipe.stages for sums in stage.totals.held()[0]]
+            most = max([most, *(len(pending) for sums in held for pending in sums)])
         assert 0 < most <= math.log2(32) + 1
 
 

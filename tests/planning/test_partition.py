@@ -8,11 +8,12 @@ import random
 import time
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import matplotlib
 import numpy as np
 import pytest
+from compared import assert_refused
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from sampling import one_in
@@ -23,6 +24,7 @@ from minipipe.layers import Layer
 from minipipe.partitioning import (
     costs_of_layers, histogram, loads, min_max, min_variance, partition, times_of_layers,
 )
+from minipipe.planning import measuring
 from minipipe.plots.curves import BACKGROUNDS, BOTTLENECK
 
 matplotlib.use("Agg")
@@ -298,13 +300,13 @@ def test_pipelines_cut_themselves(by):
     (mp.Cut(2, "macs"), [2, 3]), (mp.Cut(2, lambda layer, shape: 20 - math.prod(shape)), [1, 4]),
 ])
 def test_networks_and_planning_cut_alike(cut, counts):
-    """Footprints have a sample of their own, and measuring has a micro-batch."""
+    """Measuring has a sample of its own, the micro-batch."""
     pipe = mp.Pipeline(LAYERS, LOSS, replace(cut, sample=(X, Y)), 2)
     assert [len(stage.layers) for stage in pipe.stages] == counts
-    n_bytes = [8 * load for load in loads(costs_of_layers(LAYERS), counts)]
-    foreseen = mp.footprints(LAYERS, LOSS, cut, (4,), len(X[0]))
-    assert foreseen == mp.measure(LAYERS, LOSS, cut, X, Y, rounds=1).footprints
-    assert [of_stage.parameters for of_stage in foreseen] == n_bytes
+    sent = [8 * len(X[0]) * row.output_shape[0] for row in mp.describe(LAYERS, (4,)).rows]
+    ends = [end - 1 for end in accumulate(counts)]
+    measured = mp.measure(LAYERS, LOSS, cut, X, Y, rounds=1)
+    assert measured.message_bytes == [*(sent[end] for end in ends[:-1]), 0]
 
 
 @pytest.mark.parametrize("call, words", [
@@ -384,3 +386,50 @@ def test_a_cut_of_many_layers_shows_the_bottleneck_only():
     ax = plots.cut([1] * 40, [2] * 16 + [1] * 8, list(map(str, range(40))), Figure().add_subplot())
     assert len(ax.texts) == 24 and len(ax.get_xticks()) == 40, "the most that are written"
     assert plots.cut([0, 0], [1, 1], ax=Figure().add_subplot()).texts[0].get_text() == "0.00"
+
+
+# Measuring a micro-batch.
+
+def test_several_that_measure_at_once_give_their_mean(monkeypatch):
+    """Each thread has layers of its own; of what they have measured, each number is the mean."""
+    networks, seconds = [], iter([1.0, 3.0])
+    one_micro_batch = measuring.one_micro_batch
+
+    def timed(stages, pattern, X, Y):
+        if not any(stages is one for one, _ in networks):
+            networks.append((stages, next(seconds)))
+        of_one = next(time for one, time in networks if one is stages)
+        found, sent = one_micro_batch(stages, pattern, X, Y)
+        return dict.fromkeys(found, of_one), sent
+
+    monkeypatch.setattr(measuring, "one_micro_batch", timed)
+    measured = mp.measure(LAYERS, LOSS, 2, X, Y, rounds=2, at_once=2)
+    assert all(getattr(measured, kind) == [2.0, 2.0] for kind in "FBRIW")
+    first, second = ({id(part) for stage in stages for part in (*stage.parts, stage.loss)}
+                     for stages, _ in networks)
+    assert first & second == {id(None)}
+
+
+def test_measured_costs_are_seconds_of_each_stage():
+    """A stage of 8 products of 200x200 takes longer than one of 1, and bytes are those of a message."""
+    n, m = 200, 100
+    layers = [mp.Linear(n, n), *[mp.Linear(n, n) for _ in range(8)], mp.Linear(n, 2)]
+    X = np.random.default_rng(0).standard_normal((n, m))
+    costs = mp.measure(layers, mp.MeanSquaredError(), mp.Cut([1, 8, 1]), X, X[:2])
+    for kind in "FBRIW":
+        first, second, third = getattr(costs, kind)
+        assert 0 < first < second > third > 0
+    assert costs.message_bytes == [8 * n * m, 8 * n * m, 0]
+    trace = mp.simulate("1f1b", costs, mp.Link(bandwidth=1e9), devices=3, microbatches=6)
+    assert 6 * (costs.F[1] + costs.B[1]) < trace.makespan and trace.messages[0].n_bytes == 8 * n * m
+
+
+def test_skips_and_ties_are_measured_and_nonsense_is_refused():
+    tied = [mp.Linear(4, 4, tie="W") for _ in range(2)]
+    layers = [mp.Fork("skip"), *tied, mp.Join("skip"), mp.Linear(4, 2)]
+    assert all(time > 0 for time in mp.measure(layers, LOSS, mp.Cut([2, 2, 1]), X, Y, rounds=1).I)
+    assert_refused([
+        (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, rounds=0), "rounds=0 must be at least 1"),
+        (lambda: mp.measure(LAYERS, LOSS, 0, X, Y), "stages=0 must be at least 1"),
+        (lambda: mp.measure(LAYERS, LOSS, 2, X, Y, at_once=0), "at_once=0 must be at least 1"),
+    ])

@@ -14,8 +14,10 @@ from cases import Rounding, eighths, exact, valid_schedules
 from compared import assert_all_same, assert_same, parameters, state
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.test_foresight import LAYERS as MIXED
-from memory.test_foresight import MACHINE, THREE_COPIES, assert_foreseen
+from memory.test_without_values import LAYERS as MIXED
+from memory.test_without_values import MACHINE, THREE_COPIES, assert_counted_without_values
+from memory.test_without_values import LOSS as OF_MIXED
+from memory.test_without_values import mini_batch as of_mixed
 from sampling import one_in
 from splits.test_zero import LAYERS, LOSS, mini_batch
 
@@ -58,8 +60,11 @@ def test_every_copy_gets_the_same_bits(all_reduce):
 
 
 @pytest.mark.parametrize("all_reduce", one_in(2, ALL_REDUCES))
-def test_simulated_bytes_equal_counted_bytes_at_every_tick(all_reduce):
-    assert_foreseen(THREE_COPIES, 8, 40, MIXED, sums=mp.Sums(all_reduce=all_reduce), **MACHINE)
+def test_bytes_without_values_are_the_same_at_every_tick(all_reduce):
+    assert_counted_without_values(
+        MIXED, OF_MIXED, *of_mixed(40), stages=4, microbatches=8, schedule=THREE_COPIES,
+        sums=mp.Sums(all_reduce=all_reduce), **MACHINE,
+    )
 
 
 @KINDS

@@ -336,7 +336,7 @@ def two_lanes(*sources):
     (lambda: one(Compute("work", ticks=0)).run().bubble("total"), "no device has computed for any time"),
     (lambda: one().run().bubble("total"), "nothing has been computed yet"),
     (lambda: one().run().memory(0), "this run has not counted the bytes that devices hold: make the network "
-     "with count_bytes=True; simulate counts them with footprints, and a Cluster with holdings"),
+     "with count_bytes=True, or a Cluster with holdings"),
     (lambda: Link(bandwidth=None),
      "bandwidth=None must be a number, above 0 bytes per tick: leave it out for no limit"),
     (lambda: Cluster([tell(Compute("work"))], duration=lambda label: -1).run(),

@@ -240,7 +240,6 @@ def test_a_queue_on_a_link_is_walked_back_to_its_first_message():
 def test_unequal_stages_are_compared_with_equal_ones():
     """The same run, with a device's share of the work: formulas say how long it takes."""
     link, ports = Link(latency=1, bandwidth=4), mp.cluster.ports(4, 1)
-    layers = [mp.Linear(2, 2)] * 4
     rows = [
         # GPipe: (M + K - 1)(F + B), F = 2, B = 3
         ("gpipe", dict(F=[1, 3, 2, 2], B=[3, 4, 1, 4]), {}, (8 + 4 - 1) * (2 + 3)),
@@ -250,9 +249,6 @@ def test_unequal_stages_are_compared_with_equal_ones():
          mp.simulate("interleaved", mp.Costs(F=1, B=3)).makespan),
         ("1f1b", dict(F=[1, 2, 1, 2], message_bytes=[1, 2, 3, 4]), dict(link=link, ports=ports),
          mp.simulate("1f1b", mp.Costs(F=1.5, message_bytes=[1, 2, 3, 4]), link, ports=ports).makespan),
-        ("1f1b", dict(F=[1, 2, 1, 2]), dict(
-            footprints=mp.footprints(layers, mp.MeanSquaredError(), 4, (2,), 4), link=link),
-         mp.simulate("1f1b", mp.Costs(F=1.5, message_bytes=64), link).makespan),
     ]
     for name, costs, machine, makespan in rows:
         trace = mp.simulate(name, mp.Costs(**costs), **machine)

@@ -13,7 +13,6 @@ import pytest
 import minipipe as mp
 from minipipe.cluster import OneTick
 from minipipe.order import alive_microbatches, greedy_schedule, peak_microbatches
-from minipipe.planning.measuring import footprints
 from minipipe.plots import in_one_unit
 from minipipe.schedules import SCHEDULES, build, names_for
 
@@ -252,14 +251,18 @@ def test_three_splits_that_took_33_and_6_and_3_ticks_in_one_unit():
 ])
 def test_a_stretched_trace_is_a_run_of_stretched_costs_and_links(name, options):
     factor, options = Fraction(3, 2), {"latency": Fraction(1, 3), **options}
-    layers = [mp.Linear(8, 8) for _ in range(4)]
-    schedule = build(name, 2, 4)
-    of_stages = footprints(layers, LOSS, schedule.n_stages, (8,), 4)
+    schedule, X = build(name, 2, 4), np.ones((8, 16))
 
     def trace(factor):
-        link = mp.Link(**options | {"latency": factor * options["latency"]}, bandwidth=128 / factor)
-        costs = mp.Costs(F=1 * factor, B=2 * factor, I=1 * factor, W=1 * factor)
-        return mp.simulate(schedule, costs, link, of_stages, ports=mp.cluster.ports(2, 128 / factor))
+        net = mp.Pipeline(
+            [mp.Linear(8, 8) for _ in range(4)], LOSS, schedule.n_stages, 4, schedule=schedule,
+            count_bytes=True,
+            link=mp.Link(**options | {"latency": factor * options["latency"]}, bandwidth=128 / factor),
+            costs=mp.Costs(F=1 * factor, B=2 * factor, I=1 * factor, W=1 * factor),
+            ports=mp.cluster.ports(2, 128 / factor),
+        )
+        net.forward_backward(X, X)
+        return net.trace
 
     first = trace(Fraction(1))
     found, expected = first.stretched(factor), trace(factor)
