@@ -196,9 +196,8 @@ def partition(
         input_shape: the shape of one sample, which "macs", "bytes" and a function need.
         sample, loss: a micro-batch (X, Y) and the loss, which "time" needs, see `costs_of_layers`.
 
-    For other cuts, or with memory limits, unequal devices and slow links, pass
-    `costs_of_layers` to `min_max`, `min_variance` or `histogram` of
-    `minipipe.partitioning` instead.
+    For GPipe's cuts, pass `costs_of_layers` to `min_variance` (of its paper) or
+    `histogram` (of its code) of `minipipe.partitioning`.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> layers = [Linear(64, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 256), ReLU(), Linear(256, 10)]
