@@ -27,6 +27,7 @@ MEASURED = {
 }
 MEASURED_TOP = 690e12  # operations a second of large products there
 LARGEST = 10**9  # the largest size or count: products of several stay within the floats
+MOST = {"layers": 10_000, "heads": 10_000}  # numbers whose divisors a plan tries in turn
 
 
 def checked(thing: Any, least: Any = (), infinite: Sequence[str] = (), below_one: Sequence[str] = ()) -> None:
@@ -49,7 +50,7 @@ def checked(thing: Any, least: Any = (), infinite: Sequence[str] = (), below_one
         elif field.type is bool:
             value = truth(name, value)
         elif field.type is int:
-            value = whole_number(name, value, 1 if lowest is None else lowest, LARGEST)
+            value = whole_number(name, value, 1 if lowest is None else lowest, MOST.get(field.name, LARGEST))
         elif field.type is float:
             value = float(real_number(
                 name, value, least=lowest, above=0 if lowest is None else None,

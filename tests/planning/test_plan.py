@@ -405,6 +405,7 @@ REFUSED = [  # what is asked, and what the sentence says
     (lambda: Transformer("x", 12, 768, 12, 50_257, 0), "seq=0 must be at least 1"),
     (lambda: Transformer("x", 12.5, 768, 12, 50_257, 1), "layers=12.5 must be a whole number"),
     (lambda: Transformer("x", 12, 10**99, 12, 50_257, 1), "must be at most 1,000,000,000"),
+    (lambda: Transformer("x", 10**9, 768, 12, 50_257, 1), "layers=1000000000 must be at most 10,000"),
     (lambda: Transformer("", 12, 768, 12, 50_257, 1), "name='' must be a text"),
     (lambda: Recipe(gradient=-4), "gradient=-4 must be above 0"),
     (lambda: Software(overlap=nan), "overlap=nan must be at least 0 and at most 1"),
