@@ -104,37 +104,26 @@ ACCURACIES = (
 )
 
 
-def text_of_hardware(rows: Iterable, sources: bool = True) -> str:
+def text_of_hardware(rows: Iterable) -> str:
     """Return a line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
 
-    Args:
-        sources: whether to add how that is known.
-
     >>> from minipipe.papers import HARDWARE
-    >>> print(text_of_hardware([HARDWARE["Ethernet, 1 Gbit/s"]], sources=False))
+    >>> print(text_of_hardware([HARDWARE["Ethernet, 1 Gbit/s"]]))
                                        latency     bandwidth  1 MB takes
     Ethernet, 1 Gbit/s                  250 us    0.125 GB/s     8.25 ms
     """
-    head = f"{'':32}{'latency':>10}{'bandwidth':>14}{'1 MB takes':>12}"
-    lines = [f"{head}  how, and by whom" if sources else head]
+    lines = [f"{'':32}{'latency':>10}{'bandwidth':>14}{'1 MB takes':>12}"]
     for row in rows:
         bandwidth = "" if row.bandwidth is None else f"{row.bandwidth / 1e9:,.3g} GB/s"
-        whole = text_of_seconds(row.seconds(1e6)) if row.bandwidth else ""
-        source = f"  {row.how}: {row.source}" if sources else ""
-        lines.append(
-            f"{row.name:32}{text_of_seconds(row.latency):>10}{bandwidth:>14}{whole:>12}{source}".rstrip()
-        )
+        whole = _with_unit(row.seconds(1e6)) if row.bandwidth else ""
+        lines.append(f"{row.name:32}{_with_unit(row.latency):>10}{bandwidth:>14}{whole:>12}".rstrip())
     return "\n".join(lines)
 
 
-def text_of_seconds(time: float | None) -> str:
-    """Return `time` with three digits in s, ms, us or ns; "" if there is none.
-
-    >>> text_of_seconds(1.5), text_of_seconds(0.00025), text_of_seconds(1e-10), text_of_seconds(None)
-    ('1.5 s', '250 us', '0.1 ns', '')
-    """
-    if not time:
+def _with_unit(seconds):
+    """Return `seconds` with three digits in s, ms, us or ns; "" if there are none."""
+    if not seconds:
         return ""
     units = (1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")
-    unit, name = next((pair for pair in units if time >= pair[0]), units[-1])
-    return f"{time / unit:.3g} {name}"
+    unit, name = next((pair for pair in units if seconds >= pair[0]), units[-1])
+    return f"{seconds / unit:.3g} {name}"
