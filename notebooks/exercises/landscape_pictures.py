@@ -1,8 +1,6 @@
 """Pictures for notebook 02: the landscape of the cost, a walk on it, and the function at each place."""
 
-import base64
 from collections.abc import Callable, Sequence
-from io import BytesIO
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,8 +9,6 @@ from matplotlib.figure import Figure
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 W, B = (-2, 24), (-9, 5)   # the part of the plane that is drawn
 BOTTOM = (21.485, -6.146)  # where J is least, for the digits of the notebook
-WIDE, HIGH = 640, 420      # pixels of the map with a slider
-INNER = (0.09, 0.13, 0.89, 0.84)  # its axes, in shares of both: left, bottom, width, height
 LEVELS = [0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.5, 2, 3, 4, 6, 8]
 
 Points = Sequence[tuple[float, float]]
@@ -21,7 +17,7 @@ Points = Sequence[tuple[float, float]]
 def walk(J: Callable, path: Points, x: np.ndarray, y: np.ndarray) -> Figure:
     """Draw the path on the map of J(w, b), and beside it f of the first, a middle and the last point."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.2, 1))
-    _map(left, J, fontsize=11)
+    _map(left, J)
     left.plot(*zip(*path), ".-", color=ORANGE, linewidth=1.5, markersize=8)
     marked = sorted({0, min(3, len(path) - 1), len(path) - 1})
     ink = np.linspace(0, 1, 100)
@@ -55,12 +51,12 @@ def weights(w: np.ndarray) -> Figure:
     return figure
 
 
-def _map(ax, J, fontsize):
+def _map(ax, J):
     """Draw the lines of equal J, each with its number where it is far from the edges, and the bottom."""
     ws, bs = np.linspace(*W, 105), np.linspace(*B, 71)
     heights = np.array([[J(w, b) for w in ws] for b in bs])
     lines = ax.contour(ws, bs, heights, LEVELS, cmap="Blues_r", linewidths=1.3)
-    ax.clabel(lines, fontsize=fontsize, manual=list(_places(ws, bs, heights)))
+    ax.clabel(lines, fontsize=11, manual=list(_places(ws, bs, heights)))
     ax.plot(*BOTTOM, "x", color="black", markersize=9, markeredgewidth=2.5)
     ax.set_xlabel("w", fontsize=14)
     ax.set_ylabel("b", fontsize=14)
@@ -73,50 +69,3 @@ def _places(ws, bs, heights):
         above = np.flatnonzero(heights[down:, column] > level)
         if len(above) and above[0]:
             yield ws[column], bs[down + above[0]]
-
-
-class Drag:
-    """A map with a slider: drag it, and see the path that another rate takes, and where J goes."""
-
-    def __init__(self, J: Callable, paths: dict[float, Points]) -> None:
-        """Keep the walk of each rate: paths is {rate: its path}."""
-        self.J, self.paths = J, paths
-
-    def _repr_html_(self) -> str:
-        frames = "".join(self._frame(rate, path, shown=k == len(self.paths) - 1)
-                         for k, (rate, path) in enumerate(self.paths.items()))
-        script = ("const all = this.parentNode.querySelectorAll('svg');"
-                  "all.forEach((one, k) => one.style.display = k == this.value ? '' : 'none');")
-        last = len(self.paths) - 1
-        slider = (f'<input type="range" min="0" max="{last}" value="{last}" aria-label="rate" '
-                  f'style="width:560px" oninput="{script}">')
-        place = f"position:relative;width:{WIDE}px;height:{HIGH + 30}px"
-        ground = f"background:url({self._background()}) 0 0 / {WIDE}px {HIGH}px no-repeat"
-        return (f'<div style="width:{WIDE}px;background:white;color:black">rate {slider}'
-                f'<div style="{place};{ground}">{frames}</div></div>')
-
-    def _frame(self, rate, path, shown):
-        """Return one path as an SVG over the map, with a line of words below it."""
-        x, y, width, height = INNER
-        points = [(WIDE * (x + width * (w - W[0]) / (W[1] - W[0])),
-                   HIGH * (1 - y - height * (b - B[0]) / (B[1] - B[0]))) for w, b in path]
-        line = " ".join(f"{left:.1f},{top:.1f}" for left, top in points)
-        dots = "".join(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="4"/>' for left, top in points)
-        costs = [f"{self.J(w, b):.2f}" for w, b in path]
-        costs[7:-1] = ["..."] if len(costs) > 8 else costs[7:-1]
-        words = f"rate {rate:g}: {len(path) - 1} updates; J = {', '.join(costs)}"
-        return (f'<svg width="{WIDE}" height="{HIGH + 30}" style="position:absolute;left:0;top:0;'
-                f'{"" if shown else "display:none"}" fill="{ORANGE}">'
-                f'<polyline points="{line}" fill="none" stroke="{ORANGE}" stroke-width="2"/>{dots}'
-                f'<text x="12" y="{HIGH + 20}" fill="black" font-size="16">{words}</text></svg>')
-
-    def _background(self):
-        """Return the map with its axes, as a data URL."""
-        figure = plt.figure(figsize=(WIDE / 100, HIGH / 100), dpi=150)
-        ax = figure.add_axes(INNER)
-        _map(ax, self.J, fontsize=9)
-        ax.spines[["top", "right"]].set_visible(False)
-        file = BytesIO()
-        figure.savefig(file, format="png")
-        plt.close(figure)
-        return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

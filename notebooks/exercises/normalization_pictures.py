@@ -85,17 +85,6 @@ def cut_masks(masks):
     return figure
 
 
-def against_measured(cases):
-    """Return a figure of {name: (measured derivatives, dW of the backward)}; equal ones are on the line."""
-    figure, axes = _axes(len(cases), (11, 3.9))
-    for ax, (name, (measured, dW)) in zip(axes, cases.items()):
-        ax.axline((0, 0), slope=1, color=INK, linewidth=1, zorder=1)
-        ax.scatter(measured, dW, s=35, color=COLOURS[0], edgecolor=INK, zorder=2)
-        ax.set(title=name, xlabel="measured", aspect="equal", xlim=(-0.3, 0.3), ylim=(-0.3, 0.3))
-    axes[0].set_ylabel("backward: entries of $dW$")
-    return figure
-
-
 def spread(numbers, slices):
     """Return a figure of `numbers` (n,) micro-batch by micro-batch, with each one's mean and its distance
     from the mean of all.

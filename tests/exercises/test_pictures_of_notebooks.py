@@ -1,6 +1,5 @@
 """The pictures of the notebooks show the numbers and the runs that they are given."""
 
-import re
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import minipipe as mp
 from exercises import convolution_pictures as convolution
 from exercises import crowd_pictures as crowd
 from exercises import journey_pictures as journey
-from exercises import landscape_pictures as landscape
 from exercises import layers_pictures as layers
 from exercises import micro_batches_pictures as micro_batches
 from exercises import normalization_pictures as normalization
@@ -31,19 +29,6 @@ def cells(ax):
     colours = {(patch.get_x() + 0.5, patch.get_y() + 0.5): to_hex(patch.get_facecolor())
                for patch in ax.patches}
     return colours, {text.get_position(): text.get_text() for text in ax.texts}
-
-
-def test_a_dragged_path_is_inside_the_axes_with_its_costs():
-    (left, right), (bottom, top) = landscape.W, landscape.B
-    corners = [(left, bottom), (right, top), (left, top), (right, bottom)]
-    map_of = landscape.Drag(lambda w, b: w ** 2 + b ** 2 + 1, {1: corners, 2: corners * 3})
-    page = map_of._repr_html_()
-    places = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', page)
-    high = landscape.HIGH
-    assert all(0 < float(x) < landscape.WIDE and 0 < float(y) < high for x, y in places[:4])
-    assert places[0][0] == places[2][0] < places[1][0] and float(places[0][1]) > float(places[1][1])
-    assert "rate 1: 3 updates; J = 86.00, 602.00, 30.00, 658.00<" in page
-    assert f'y="{high + 20}"' in page and ", ..., 658.00<" in page
 
 
 def test_the_products_drawn_have_the_shapes_of_the_arrays():
