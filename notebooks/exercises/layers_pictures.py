@@ -32,22 +32,15 @@ def stamps(moves):
 
 
 def one_layer(layer, A_prev, dZ):
-    """Return a figure of what goes into a layer and what comes out, as `ports` draws it."""
-    figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
-    ports(ax, layer, A_prev, dZ)
-    return figure
+    """Return a figure of what goes into a layer and comes out: forward to the right, backward to the left.
 
-
-def ports(ax, layer, A_prev, dZ):
-    """Draw what goes into the layer and what comes out: forward to the right, backward to the left.
-
-    ax: matplotlib axes.
     layer: with parameters; it is called.
     A_prev: its input; dZ: the derivative with respect to its output. The picture gives their shapes.
     """
+    figure, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
     A = layer.forward(A_prev)
     dA_prev, dW, db = layer.backward(dZ)
-    ax.add_patch(_box(0, 0, 3, 2.6))
+    ax.add_patch(Rectangle((0, 0), 3, 2.6, facecolor="#F2F2F2", edgecolor=INK))
     ax.text(1.5, 2.15, type(layer).__name__, ha="center", fontsize=14)
     ax.text(1.5, 1.3, f"$W$ {layer.W.shape}   $b$ {layer.b.shape}", ha="center", va="center", fontsize=12)
     ax.text(1.5, 0.5, "cache: $A_{prev}$", ha="center", va="center", color=FORWARD, fontsize=12)
@@ -61,6 +54,7 @@ def ports(ax, layer, A_prev, dZ):
     ax.text(-2, -1.3, "backward", color=BACKWARD, va="top", fontsize=13)
     ax.set(xlim=(-2.2, 5.2), ylim=(-1.6, 2.8))
     ax.axis("off")
+    return figure
 
 
 def curves(Z, sigmoid, slope, relu):
@@ -134,10 +128,6 @@ def _product(ax, parts, arrays, middle):
             columns = 2
             ax.text(left + 2, middle, part, ha="center", va="center", fontsize=18)
         left += columns + 14
-
-
-def _box(left, bottom, width, height):
-    return Rectangle((left, bottom), width, height, facecolor="#F2F2F2", edgecolor=INK)
 
 
 def _arrow(ax, start, end, text, colour):

@@ -149,21 +149,16 @@ def check(answer: object, variant: str = "") -> object:
 
 
 def code_of(answer: object) -> str:
-    """Return the code of the cell that defines a function or class."""
+    """Return the code of the cell that defines a function or class, without lines such as `%timeit`."""
     functions = [answer, *vars(answer).values()] if isinstance(answer, type) else [answer]
     for function in functions:
         file = getattr(getattr(function, "__code__", None), "co_filename", None)
         lines = linecache.getlines(file) if file else []
         if lines:
-            return _without_magic("".join(lines))
+            return "".join("\n" if line.lstrip().startswith(("%", "!")) else line for line in lines)
     name = getattr(answer, "__name__", answer)
     raise ValueError(f"the cell that defines {name!r} cannot be read: pass the function or class "
                      "itself, from a cell of this notebook")
-
-
-def _without_magic(code):
-    """Return the code without lines such as `%timeit`, which are not Python."""
-    return "\n".join("" if line.lstrip().startswith(("%", "!")) else line for line in code.splitlines())
 
 
 def show(actions: list[tuple]) -> Trace:

@@ -61,11 +61,9 @@ def runs(layers: list, X: np.ndarray, Y: np.ndarray) -> dict:
 
 def _run(J, net, parts):
     pairs = [pair for pair in net.gradients if pair[0] is not None]
-    return Run(J, pairs, net.trace, [_parameters(part) for part in parts])
-
-
-def _parameters(layers):
-    return sum(array.size for layer in layers for array in (layer.W, layer.b) if array is not None)
+    held = [sum(array.size for layer in part for array in (layer.W, layer.b) if array is not None)
+            for part in parts]
+    return Run(J, pairs, net.trace, held)
 
 
 def _split_by_units(linears, X, Y):

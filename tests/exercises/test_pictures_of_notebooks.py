@@ -92,9 +92,9 @@ def test_the_weights_in_the_picture_add_up_to_one():
     assert abs(sum(of_means) - 1) <= 10 * 2**-53  # ten additions of numbers up to 1, each rounded once
 
 
-def test_the_shapes_in_the_picture_are_those_of_the_arrays(ax):
+def test_the_shapes_in_the_picture_are_those_of_the_arrays():
     layer = mp.Linear(3, 2, W=np.ones((2, 3)), b=np.ones((2, 1)))
-    layers.ports(ax, layer, np.ones((3, 4)), np.ones((2, 4)))
+    [ax] = layers.one_layer(layer, np.ones((3, 4)), np.ones((2, 4))).axes
     texts = " ".join(text.get_text() for text in ax.texts)
     for name, shape in [("$A_{prev}$", (3, 4)), ("$Z$", (2, 4)), ("$dZ$", (2, 4)), ("$dA_{prev}$", (3, 4)),
                         ("$dW$", (2, 3)), ("$db$", (2, 1)), ("$W$", (2, 3)), ("$b$", (2, 1))]:

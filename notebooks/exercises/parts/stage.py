@@ -84,38 +84,25 @@ def _at_work(stage, order, n_prev, n, rng, recompute=False):
         array = _halves(rng, n_prev if kind == "F" else n, SAMPLES[i])
         work = stage.forward if kind == "F" else stage.backward
         handed = yield from adding_none(lambda: work(i, array))
-        yield f"{words}: what {kind}{i} returns", _one(handed)
-        yield f"{words}: the micro-batches in the stash", _keys(stage.stash)
-        if kind == "F":
-            yield from _shelf(stage, i, array, words, recompute)
+        yield (f"{words}: what {kind}{i} returns",
+               f"a tuple of {len(handed)}" if isinstance(handed, tuple) else handed)
+        stash = stage.stash
+        yield (f"{words}: the micro-batches in the stash",
+               sorted(stash) if isinstance(stash, dict) else f"a {type(stash).__name__}, not a dict")
+        if kind == "F":    # what is stashed is all that a backward needs, and no more
+            caches = n_bytes([array, [layer.cache for layer in layers]])
+            if recompute:
+                yield f"{words}: the bytes in stash[{i}]", n_bytes(stash[i])
+            else:
+                yield f"{words}: whether stash[{i}] has no more than the caches", n_bytes(stash[i]) <= caches
             continue
         names = sorted(type(layer).__name__ for layer in stage.gradients)
         yield f"{words}: whose gradients there are", names
         for place, layer in enumerate(layers):
             if hasattr(layer, "W"):
-                yield f"{words}: dW and db of layer {place}", _pair(stage.gradients.get(layer))
+                pair = stage.gradients.get(layer)
+                yield f"{words}: dW and db of layer {place}", list(pair) if isinstance(pair, tuple) else pair
     yield f"{words}: most_stashed", stage.most_stashed
-
-
-def _shelf(stage, i, A_prev, words, recompute):
-    """Yield whether what is stashed of micro-batch i is all that a backward needs, and no more."""
-    if recompute:
-        yield f"{words}: the bytes in stash[{i}]", n_bytes(stage.stash[i])
-    else:
-        most = n_bytes([A_prev, [layer.cache for layer in stage.layers]])
-        yield f"{words}: whether stash[{i}] has no more than the caches", n_bytes(stage.stash[i]) <= most
-
-
-def _one(value):
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else value
-
-
-def _keys(stash):
-    return sorted(stash) if isinstance(stash, dict) else f"a {type(stash).__name__}, not a dict"
-
-
-def _pair(value):
-    return list(value) if isinstance(value, tuple) else value
 
 
 LOOP = """for layer in self.layers:

@@ -51,15 +51,11 @@ def gradients_of(layers, gradients, where):
     yield "The places of the layers that are keys of the gradients", found
     for place in found[::-1]:
         pair = gradients[layers[place]]
-        yield f"The gradients of layers[{place}] {where}", _counted(pair)
+        one = "one array" if isinstance(pair, np.ndarray) else f"a {type(pair).__name__}"
+        yield (f"The gradients of layers[{place}] {where}",
+               f"{len(pair)} values" if isinstance(pair, (tuple, list)) else one)
         for name, derivative in zip(("dW", "db"), pair if isinstance(pair, (tuple, list)) else ()):
             yield f"{name} of layers[{place}] {where}", derivative
-
-
-def _counted(pair):
-    if isinstance(pair, (tuple, list)):
-        return f"{len(pair)} values"
-    return "one array" if isinstance(pair, np.ndarray) else f"a {type(pair).__name__}"
 
 
 def adding_none(call):
