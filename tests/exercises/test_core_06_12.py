@@ -307,7 +307,7 @@ test_mistakes = are_named({
     NEEDS: edits(
         LAST_FIRST,
         ('kind == "B" and device == last:\n        return (last', 'kind == "B":\n        return (device',
-         "and then starts without a derivative"),
+         "Its derivative comes from device + 1"),
         ('return (device - 1, "F", i)', 'return (device - 1, "F", i)\n    return ()', "it must be None"),
     ),
     CLOCK: edits(
@@ -330,7 +330,7 @@ test_mistakes = are_named({
         ("labels[i], m", "labels[i], labels[i].shape[1]", "the micro-batch's own m"),
         ("d == K - 1", "d == 0", "without any backward: J: yours is"),
         ("{}, 0", "{}, 1", "it must be"),
-        ("total, stages, actions", "total, actions, stages", "the order is J, stages, actions"),
+        ("total, stages, actions", "total, actions, stages", "The order is J, stages, actions."),
         ("labels[i], m", "labels[i], m / M", "it is 4 times too large."),
         ("stages[d].backward(i, down[i])", "stages[d].backward(i, down[d, i])", "`. Perhaps: You send"),
     ),
@@ -358,8 +358,8 @@ test_mistakes = are_named({
     SLOPE: [
         *edits(
             RANDOM_DIRECTION,
-            (" + (v * db).sum()", "", "one of them leaves out b"),
-            ("/ (2 * h)", "/ h", "twice what it should be"),
+            (" + (v * db).sum()", "", "one leaves out b"),
+            ("/ (2 * h)", "/ h", "Your slope is twice too large"),
             ("rtol=1e-6", "rtol=0.02", "returns 1.01 times the cost as its J: yours is True"),
         ),
     ],

@@ -55,8 +55,7 @@ RULES = """        return (device - 1, "F", i) if device > 0 else None
 F_RULE, B_RULE = ('(device - 1, "F", i) if device > 0 else None',
                   '(device + 1, "B", i) if device < K - 1 else (device, "F", i)')
 NEEDS_MISTAKES = [
-    (B_RULE, '(device, "F", i)',
-     "Your B waits for its own F, and then starts without a derivative, which device + 1 sends."),
+    (B_RULE, '(device, "F", i)', "Your B waits for its own F. Its derivative comes from device + 1."),
     (B_RULE, '(device + 1, "B", i)',
      "On the last device your B waits for device K, which does not exist. The cost gives its derivative."),
     (B_RULE, '(device + 1, "B", i) if device < K - 1 else None',
@@ -64,9 +63,8 @@ NEEDS_MISTAKES = [
     ('(device + 1, "B", i) if device < K - 1', '(device - 1, "B", i) if device > 0',
      "Your B waits for device - 1. Derivatives come back, from device + 1."),
     (F_RULE, '(device + 1, "F", i) if device < K - 1 else None',
-     "Your F waits for device + 1. Activations come from device - 1."),
-    (F_RULE, '(device - 1, "F", i)',
-     "On device 0 your F waits for device -1. The samples are there from the start: return None."),
+     "Your F waits for device + 1, but activations go up."),
+    (F_RULE, '(device - 1, "F", i)', "On device 0 your F waits for device -1. It needs nothing: None."),
     (F_RULE, '(device, "F", i - 1) if i > 0 else None',
      "Your F waits for the micro-batch before it. No rule joins the two: a device's order does that."),
     (RULES, re.sub(r'\((device[-+ 1]*), (".")', r"(\2, \1", RULES),
@@ -78,7 +76,7 @@ CLOCK_MISTAKES = [
     ("max(free[device], done[need])", "done[need]",
      "Your actions start as soon as what they need is there: a device does two at once. Take the later."),
     ("max(free[device], done[need])", "free[device] + done[need]",
-     "You add two moments. An action starts at the later of them."),
+     "You add two moments: take the later one."),
     ("max(free[device], done[need])", "max(*free, done[need], 0)",
      "Your actions wait until all devices are free. Each waits for its own device alone."),
     ("max(free[device], done[need])", "max(free[device], done[need]) + (need is not None)",
@@ -94,8 +92,7 @@ CLOCK_MISTAKES = [
      "The times are right, but your list is not sorted by start."),
     ("key=lambda action: (action[3], action[0])", "key=lambda action: (action[3], -action[0])",
      "The times are right, but where two actions start together, the lower device comes first."),
-    ("[list(order) for order in orders]", "orders",
-     "Your clock empties the lists that it was handed. Take copies, and empty these."),
+    ("[list(order) for order in orders]", "orders", "Your clock empties the lists of its caller: copy them."),
 ]
 
 PARTS = [

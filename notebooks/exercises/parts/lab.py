@@ -215,8 +215,7 @@ HEALTHY_MISTAKES = [
      """for layer in layers:
         equal += [np.array_equal(*pair) for pair in zip(parts[layer],""",
      "Your test asks for the gradients of a ReLU, which has none: go through the layers in `gradients`."),
-    ("return all(equal)", "return not all(equal)",
-     "Your test is the wrong way round: True means that the pipeline is healthy."),
+    ("return all(equal)", "return not all(equal)", "Your test is the wrong way round: True means healthy."),
 ]
 SLOPE_MISTAKES = [
     ("(J_up - J_down)", "(J_down - J_up)",
@@ -225,14 +224,12 @@ SLOPE_MISTAKES = [
      "Both of your costs are on one side of the start. `step` goes down: then go up, with a negative rate."),
     ("[stage], -2e-6", "[stage], -1e-6",
      "Your two costs are one h apart, and you divide by 2h. Does the second step end above the start?"),
-    ("/ 2e-6", "/ 1e-6",
-     "Your slope is twice what it should be: from h below to h above, the distance is 2h."),
+    ("/ 2e-6", "/ 1e-6", "Your slope is twice too large: from h below to h above, it is 2h."),
     ("small(my, 7, float)", "small(my, 7)",
-     "Your network is in fractions, which take no floats such as h: use `small(my, 7, float)`."),
+     "Your network is in fractions. Floats such as h need `small(my, 7, float)`."),
     ("abs((J_up - J_down) / 2e-6 - promised)", "((J_up - J_down) / 2e-6 - promised)",
      "Half the cost passes your test, and minus the cost. A difference has two signs: take its abs."),
-    (" + (db ** 2).sum()", "",
-     "Your promise and your step do not count the same parameters: one of them leaves out b."),
+    (" + (db ** 2).sum()", "", "Your promise and your step count other parameters: one leaves out b."),
     ("(dW ** 2).sum() + (db ** 2).sum()", "dW.sum() + db.sum()",
      "You promise the sum of all g. Each parameter moves by h g, and so changes J by h g^2: add squares."),
     (SOLVED, SOLVED.replace("1, 1, my.gpipe", "3, 3, my.gpipe").replace("[stage]", "[stage, *more]"),

@@ -42,10 +42,8 @@ HELD_MISTAKES = [
     (ALIVE, "K - r", "Nearly: where M is smaller than K - r, there are no more than M micro-batches."),
     (ALIVE, "min(M, K)", "That is device 0, with K alive: each device further on has one less."),
     (ALIVE, "min(M, r + 1)", "The other way round: the first device has most, its gradients come last."),
-    (ALIVE, "min(M, K - r - 1)",
-     "K - r - 1 is the warm-up. One more forward comes before the first backward: K - r are alive."),
-    ("(alive - 1)", "alive",
-     "Nearly: of the micro-batches alive, the one whose caches are there has its input among them."),
+    (ALIVE, "min(M, K - r - 1)", "K - r - 1 is the warm-up. One more forward precedes the first backward."),
+    ("(alive - 1)", "alive", "Nearly: the micro-batch whose caches are there has its input among them."),
     (HELD, "b * alive * L / K * c", "That is 1F1B without recomputation."),
     ("L // K", "L", "A device has L / K of the layers, not L."),
     ("return b * ", "return ", "a and c are of one sample: a micro-batch has b of them."),
@@ -53,8 +51,7 @@ HELD_MISTAKES = [
 RING, STEPS = "2 * (N - 1) * (alpha + n / N * beta)", "2 * (N - 1)"
 RING_MISTAKES = [
     ("n / N * beta", "n * beta", "Each message has one chunk, n / N bytes, not all n."),
-    (STEPS, "(N - 1)",
-     "That is half of it: after N - 1 steps each chunk is summed, but on one rank only."),
+    (STEPS, "(N - 1)", "That is half of it: after N - 1 steps each chunk is summed, but on one rank only."),
     (STEPS, "2 * N", "One step too many in each round: a rank's own chunk does not travel."),
     (RING, "2 * alpha + 2 * (N - 1) / N * n * beta",
      "The bytes are right. But each step waits for the one before, so each pays the latency."),
@@ -83,8 +80,7 @@ PACKED = "[third * d + row for third in range(3) for row in range(rank * n, (ran
 PACKED_MISTAKES = [
     (PACKED, "range(3 * n * rank, 3 * n * (rank + 1))",
      "That cuts the matrix as a whole: device 0 gets all of q and half of k. Cut inside each third."),
-    (PACKED, "range(n * rank, n * (rank + 1))",
-     "Those are its rows of q. It needs the same rows of k and of v, too."),
+    (PACKED, "range(n * rank, n * (rank + 1))", "Those are its rows of q. It needs those of k and v, too."),
     ("for third in range(3) for row in range(rank * n, (rank + 1) * n)",
      "for row in range(rank * n, (rank + 1) * n) for third in range(3)",
      "Those are the rows, but in another order: first q's, then k's, then v's."),
@@ -93,8 +89,7 @@ RANK = "t + T * (d + D * k)"
 RANK_MISTAKES = [
     (RANK, "t + d + k", "Two devices have the same number: (0, 1, 0) and (1, 0, 0), for T = 2, D = 2."),
     (RANK, "d + D * (t + T * k)", "That is dp-tp-pp: the copies would be neighbours."),
-    (RANK, "t + T * d + D * k",
-     "Nearly: how many devices has one stage, with all copies of it? So far apart are two stages."),
+    (RANK, "t + T * d + D * k", "Nearly: two stages are as far apart as all copies of one have devices."),
     (RANK, "t + T * (d + k)", "Nearly: two stages are T D devices apart, not T."),
 ]
 

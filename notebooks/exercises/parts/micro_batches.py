@@ -98,8 +98,7 @@ ALL = """            if layer in gradients:
 WITH_NONE = "Your sums take in what a ReLU returns: its dW and db are None. Leave ReLU out."
 
 MICRO_BATCHES_MISTAKES = [
-    (CUT, "return np.array_split(X, M)",
-     "You cut between rows. Samples are columns: cut along the other axis."),
+    (CUT, "return np.array_split(X, M)", "You cut between rows. Samples are columns: take the other axis."),
     (CUT, "return np.split(X, M, axis=1)",
      "Your cut works only if the parts are equal. 10 samples in 4 parts must do as well: 3, 3, 2, 2."),
     (CUT, "return [X[:, i * (X.shape[1] // M): (i + 1) * (X.shape[1] // M)] for i in range(M)]",
@@ -114,7 +113,7 @@ MICRO_BATCHES_MISTAKES = [
           "    return [X[:, k: k + size] for k in range(0, X.shape[1], size)]",
      "If M does not divide m, your rest has a part of its own, one too many. Share it out: 3, 3, 2, 2."),
     (CUT, "return [X[:, k: k + M] for k in range(0, X.shape[1], M)]",
-     "You take M as the size of a part. It is the number of parts."),
+     "You take M as the size of a part, not as their number."),
     (CUT, "m = X.shape[1]\n    return [X[:, m * i // M: m * (i + 1) // M] for i in range(M)]",
      "Your sizes are even, but in another order: longer parts come first, 3, 3, 2, 2, in all of this "
      "course."),
@@ -126,8 +125,7 @@ IN_PARTS_MISTAKES = [
      "Your parts divide by their own number of samples: all is about M times too large. Use the whole's m."),
     ("cost(A, Y_i, m)", "cost(A, Y_i, m * M)",
      "Your J and gradients are M times too small. The cost has divided by m: add, and divide no more."),
-    ("return J, gradients", "return J / M, gradients",
-     "Your J is divided by M. Each J_i was divided by m before: J is their sum."),
+    ("return J, gradients", "return J / M, gradients", "Your J is divided by M. Each J_i had its m: add up."),
     ("cost(A, Y_i, m)", "cost(A, Y_i, X_i.shape[1] * M)",
      "You take the mean of the parts' means: in a short part a sample counts more. Divide by the whole's m."),
     ("cost(A, Y_i, m)", "cost(A, Y_i, M)",
@@ -135,10 +133,8 @@ IN_PARTS_MISTAKES = [
     (ADD, ADD + "                layer.W = layer.W - dW\n",
      "You change W or b between two parts: the next one meets other weights. The update comes at the end."),
     ("X.shape[1]", "X.shape[0]", "Your m is the number of rows of X. Samples are columns."),
-    (ADD, LAST,
-     "Your gradients are those of the last part alone: each overwrites the one before. Add them up."),
-    ("J += J_i", "J = J_i",
-     "Your J is that of the last part alone. The J of the whole is the sum over its parts."),
+    (ADD, LAST, "Your gradients are those of the last part alone, which overwrites the others: add up."),
+    ("J += J_i", "J = J_i", "Your J is that of the last part alone. It is the sum over all parts."),
     (ADD, ADD.replace("gradients.get(layer, (0, 0))", "gradients[layer]"),
      "Your first part finds no entry of its layer, a KeyError. Begin with two zeros."),
     (ADD, "                gradients[layer] = gradients.get(layer, ()) + (dW, db)\n",
@@ -149,8 +145,7 @@ IN_PARTS_MISTAKES = [
     (IF, "            if True:\n", WITH_NONE),
     ("zip(micro_batches(X, M), micro_batches(Y, M))", "zip([X] * M, [Y] * M)",
      "Your J and gradients are M times too large, as if the whole mini-batch went through M times."),
-    (BODY, FORWARDS_FIRST,
-     "You run all forwards first: only the last part still has its caches. Run each part back at once."),
+    (BODY, FORWARDS_FIRST, "You run all forwards first: only the last part has its caches still."),
 ]
 
 PARTS = [

@@ -62,11 +62,9 @@ def of_seconds(my):
 
 RATE, AVERAGE = "eta + (k - 1) * eta * min(i, W) / W", "sum(n * w for n, w in clients)"
 RATE_MISTAKES = [
-    (RATE, "eta if i < W else k * eta",
-     "That is the constant warm-up, with its jump. Let the rate grow in each update."),
+    (RATE, "eta if i < W else k * eta", "That is the constant warm-up, with its jump. Grow in each update."),
     ("min(i, W)", "i", "Right up to update W; but then the rate grows on. It stays at k eta."),
-    (RATE, "k * eta * min(i, W) / W",
-     "That begins at 0: the first update would do nothing. Begin at eta."),
+    (RATE, "k * eta * min(i, W) / W", "That begins at 0: the first update would do nothing. Begin at eta."),
     ("(k - 1) *", "k *", "That ends at (k + 1) eta: from eta to k eta it has (k - 1) eta to gain."),
     ("min(i, W)", "min(i + 1, W)", "One update early: update 0 has eta, update W is the first with k eta."),
 ]
@@ -81,8 +79,7 @@ VELOCITY = "m * (new / old) * v + new * g"
 VELOCITY_MISTAKES = [
     ("(new / old) * ", "", "That is line C: v still carries the old rate."),
     ("new / old", "old / new", "Upside down: v = old * u is to become new * u, so multiply by new / old."),
-    (VELOCITY, "(new / old) * (m * v + new * g)",
-     "The new gradient has its rate already: only v is corrected."),
+    (VELOCITY, "(new / old) * (m * v + new * g)", "The new gradient has its rate already: only v is scaled."),
     ("new * g", "g", "That forgets the rate of the new gradient: in this form it stands inside v."),
     ("m * ", "", "That forgets the momentum m: nothing fades."),
 ]
@@ -90,8 +87,7 @@ DIFFER = " and all(one != other for one, other in zip(orders, orders[1:]))"
 EPOCHS_MISTAKES = [
     (DIFFER, "", "It lets two epochs in one order pass, bug F."),
     ("complete and ", "", "It lets an epoch pass in which sample 0 comes twice and 3 never."),
-    ("for order in orders)", "for order in orders[:1])",
-     "It lets a bad second epoch pass: look at each of them."),
+    ("for order in orders)", "for order in orders[:1])", "It lets a bad second epoch pass: look at each."),
     ("sorted(order) == list(range(m))", "set(order) == set(range(m))",
      "It lets an epoch pass in which all samples come, but sample 1 twice."),
     ("sorted(order)", "order", "It calls healthy epochs broken: their samples come in any order."),
@@ -102,23 +98,19 @@ WAIT_MISTAKES = [
     (WAITS, "writes & reads_later", "It lets a call write over what an earlier one reads or writes."),
     ("writes & reads_later or ", "", "It lets a call start before what it reads is written."),
     (" or reads & writes_later", "", "It lets a call write over what an earlier one has still to read."),
-    (" or writes & writes_later", "",
-     "It lets two calls write one array in any order: the later one's must stay."),
-    (WAITS, "(reads | writes) & (reads_later | writes_later)",
-     "Two calls may read the same array at once: nobody changes it."),
+    (" or writes & writes_later", "", "It lets two calls write one array in any order: the later must win."),
+    (WAITS, "(reads | writes) & (reads_later | writes_later)", "Two calls may read the same array at once."),
 ]
 TICKS = "c + (n - 1) * max(c, k) + k"
 OVERLAPPED_MISTAKES = [
-    (TICKS, "n * (c + k)",
-     "That is one after the other. A result can travel while the next product is computed."),
+    (TICKS, "n * (c + k)", "That is one after the other. A result can travel while the next is computed."),
     (TICKS, "n * max(c, k)", "Nearly: nothing can be copied while the first product is made."),
     (TICKS, "n * c + k", "That holds while a copy takes no longer than a product: else copies queue up."),
     (TICKS, "c + n * k", "That holds if a copy takes at least as long as a product."),
 ]
 MEDIAN = "sorted(found)[n // 2]"
 SECONDS_MISTAKES = [
-    ("        wait()\n", "",
-     "That is how long it takes to *ask* for a run. Wait for the device before you read the clock."),
+    ("        wait()\n", "", "That is how long it takes to *ask* for a run: wait before you read the clock."),
     ("    start()\n    wait()\n    found", "    found",
      "The first run is in it, which fetches memory and libraries. Run once before you read the clock."),
     (MEDIAN, "sum(found) / n", "That is the mean, and one disturbed run pulls it up. Take the median."),
@@ -129,14 +121,12 @@ SECONDS_MISTAKES = [
 BOUND, LONGER = "base * M / max(3, 3 * M / K)", "max(3, 3 * M / K)"
 BOUND_MISTAKES = [
     (LONGER, "3", "That is the way of one micro-batch alone. Each device still has M / K of all the work."),
-    (LONGER, "(3 * M / K)",
-     "That is the work alone, spread evenly: with M = 1 only one device works at a time."),
-    (BOUND, "base / 4 * min(K, M)",
-     "You counted a recomputation: a bound on any schedule leaves even that out."),
+    (LONGER, "(3 * M / K)", "That is the work alone, spread evenly: but with M = 1 only one device works."),
+    (BOUND, "base / 4 * min(K, M)", "You counted a recomputation: a bound on all schedules has none."),
     (BOUND, "min(K, M) / 3", "The cells are relative to the base: multiply by its time."),
     ("max(", "min(", "The longer of the two: both limits hold."),
     (BOUND, "base * K * M / (M + K - 1) / 3",
-     "That is GPipe's schedule with equal stages: other schedules can be faster."),
+     "That is GPipe's schedule with equal stages: others can be faster."),
 ]
 
 PARTS = [

@@ -23,15 +23,12 @@ def of_choose(my):
             yield f"ticks and alive of the run that choose(runs, {room}) names", RUNS[name]
 
 ZB_H1_MISTAKES = [
-    ("min(F, I, W)", "W",
-     "Right where W is the shortest. A longer W fits only in part: the shortest of F, I and W decides."),
+    ("min(F, I, W)", "W", "Right where W is the shortest. The shortest of F, I and W decides."),
     ("min(F, I, W)", "min(F, W)", "The last device can only do its I meanwhile: I may be the shortest, too."),
     ("min(F, I, W)", "max(F, I, W)", "The shortest pass decides, since a longer one fits only in part."),
-    (" - min(F, I, W)", "",
-     "Subtract what is done meanwhile: of (K - 1)(F + I) ticks, other micro-batches fill a part."),
+    (" - min(F, I, W)", "", "Subtract what is done meanwhile: other micro-batches fill a part of the wait."),
     (" - min(F, I, W)", " + W", "That is 1F1B's, whose way down is made of whole backwards."),
-    (RULE, "(K - 1) * (F + I - min(F, I, W))",
-     "That is the idle time of one device: add its work, M (F + I + W)."),
+    (RULE, "(K - 1) * (F + I - min(F, I, W))", "That is the idle time: add the work, M (F + I + W)."),
     ("(K - 1) *", "K *", "One pass too many: beside a device there are K - 1 others, not K."),
     (RULE, "3 * M + K - 1", "That is right for F = I = W = 1: say it with F, I and W."),
     (RULE, "M * (F + I + W)", "That is the work of one device, a makespan without any bubble."),
@@ -47,36 +44,31 @@ CHOOSE_MISTAKES = [
     ("runs[name][1] <= room", "runs[name][0] <= room",
      "You compare the ticks with the room. What needs room is the second number of a pair."),
     (FASTEST, "fitting", "Those are all that fit. Return the name of the fastest one."),
-    (FASTEST, "min(runs[name] for name in fitting)",
-     "You return the pair of numbers. Asked for is the name."),
+    (FASTEST, "min(runs[name] for name in fitting)", "You return the pair of numbers, not the name."),
 ]
 
 
 HALF, SENDS = "(F + B) / 2", " + 2 * (K - 1) * c + 2 * (M - 1) * c"
 
 HIDDEN_MISTAKES = [
-    (HALF, "F + B",
-     "Twice too long: a gradient comes back after two hops for each device on the way, one up and one down."),
+    (HALF, "F + B", "Twice too long: a gradient comes back after two hops for each device on the way."),
     (HALF, "(K - 1) * (F + B) / 2", "That is the latency of all K - 1 hops together; asked was that of one."),
     (HALF, "(K - 1) * (F + B)", "That is the latency of all 2 (K - 1) hops together; asked was that of one."),
     (HALF, "(2 * K - 1) * (F + B) / (2 * (K - 1))",
      "You left out the work of the round trip: of (2K - 1)(F + B) ticks, K (F + B) are spent computing."),
-    (HALF, "K * (F + B) / (2 * (K - 1))",
-     "Eager 1F1B has 2K - 1 micro-batches under way from device 0, not 2K."),
+    (HALF, "K * (F + B) / (2 * (K - 1))", "Eager 1F1B has 2K - 1 micro-batches under way, not 2K."),
     (HALF, "0", "That is plain 1F1B, which has just as many under way as a round trip on free links takes."),
     (HALF, "F / 2", "Device 0 works for F + B ticks in each step, not for F: both hide the links."),
     (HALF, "B / 2", "Device 0 works for F + B ticks in each step, not for B: both hide the links."),
 ]
 BLOCKING_MISTAKES = [
-    (SENDS, " + 2 * (K - 1) * c",
-     "That is GPipe with sends that do not block. Now each send of a device delays its next action."),
+    (SENDS, " + 2 * (K - 1) * c", "That is GPipe with sends that do not block: here each delays the next."),
     (SENDS, "", "That is GPipe with free links."),
     ("(F + B)" + SENDS, "(F + B + 2 * c)",
      "One send too many each way: the last device sends no activations, and device 0 no gradients."),
     (SENDS, " + (M + K - 2) * c", "That is one way only: gradients travel back just as slowly."),
     (SENDS, " + 2 * (M - 1) * c", "The journeys of the first micro-batch are missing, up and down."),
-    (SENDS, " + 2 * M * (K - 1) * c",
-     "Those are all messages, one after the other. But devices are blocked at the same time."),
+    (SENDS, " + 2 * M * (K - 1) * c", "Those are all messages in a row. But devices block at the same time."),
 ]
 
 
@@ -98,25 +90,18 @@ VERSION, LATE = "max(0, i - (K - 1 - s))", "before[0], now[1]"
 NEWEST = "now[0] - rate * g0, now[1] - rate * g1"
 
 VERSION_USED_MISTAKES = [
-    (VERSION, "i - (K - 1 - s)",
-     "Right once the pipeline is full. The first micro-batches meet version 0: none is below 0."),
-    (VERSION, "max(0, i - (K - 1))",
-     "That is vertical sync, which gives every stage the version of stage 0."),
+    (VERSION, "i - (K - 1 - s)", "Right once the pipeline is full. At first no version is below 0."),
+    (VERSION, "max(0, i - (K - 1))", "That is vertical sync: every stage has the version of stage 0."),
     (VERSION, "i", "Those are all updates before micro-batch i's own. Only the last stage has made so many."),
     (VERSION, "max(0, i - (K - s))", "One too few: a stage is K - 1 - s updates late."),
-    (VERSION, "max(0, i - s)",
-     "Turned round: the first stage is the latest, since its gradients have the longest way."),
-    (VERSION, "min(i, K - 1 - s)",
-     "That is the staleness. Asked was the version, micro-batch i's number less the staleness."),
+    (VERSION, "max(0, i - s)", "Turned round: the first stage is the latest, furthest from the cost."),
+    (VERSION, "min(i, K - 1 - s)", "That is the staleness: subtract it from the micro-batch's number."),
     (VERSION, "K - 1 - s", "That is the staleness once the pipeline is full. Asked was the version."),
-    (VERSION, "max(0, i - 1)",
-     "One update late on every stage: that is 2BW's rule. PipeDream's delay depends on the stage."),
+    (VERSION, "max(0, i - 1)", "One update late on every stage is 2BW's rule. PipeDream's depends on s."),
 ]
 NEXT_WEIGHTS_MISTAKES = [
-    (LATE, "now[0], now[1]",
-     "That is the rule with a flush, both weights the newest. Stage 0 uses those of one update before."),
-    (LATE, "before[0], before[1]",
-     "That is vertical sync: both weights are one update late. The last stage uses its newest."),
+    (LATE, "now[0], now[1]", "That is the rule with a flush. Stage 0 uses its weights of one update before."),
+    (LATE, "before[0], before[1]", "That is vertical sync, both weights late. The last stage is never late."),
     (LATE, "now[0], before[1]", "Turned round: stage 0 is late, the last stage never."),
     (NEWEST, "before[0] - rate * g0, now[1] - rate * g1",
      "The slopes are right, but you moved the old w0: the step goes from the newest weights."),
@@ -125,8 +110,7 @@ NEXT_WEIGHTS_MISTAKES = [
     (NEWEST, "g0, g1", "That is the gradient. Subtract rate times it from the newest weights."),
     ("max(0, len(history) - 2)", "len(history) - 3",
      "Your time before the newest is wrong: w(t - 1) is the second entry from the end."),
-    ("max(0, len(history) - 2)", "-2",
-     "Right later, but for the first update there is one entry only: a time below 0 counts as 0."),
+    ("max(0, len(history) - 2)", "-2", "Right later, but the first update has one entry only: use that."),
 ]
 
 
@@ -156,20 +140,18 @@ GPIPE_TICKS_MISTAKES = [
     (BOTH, "sum(F) + sum(B) + (M - 1) * max(f + b for f, b in zip(F, B))",
      "The slowest forward and the slowest backward may be in different places: each has its own max."),
     (BOTH, "sum(F) + sum(B) + M * (max(F) + max(B))",
-     "One micro-batch too many: the first one is in the two sums already."),
+     "One micro-batch too many: the sums have the first one already."),
     (BOTH, "(M + len(F) - 1) * (max(F) + max(B))", UNEQUAL),
     (BOTH, "(M + len(F) - 1) * max(f + b for f, b in zip(F, B))", UNEQUAL),
     (BOTH, "(M + len(F) - 1) * (sum(F) + sum(B)) / len(F)",
      "That is what equal stages would take, each with the mean. The slowest sets the pace."),
     (BOTH, "M * (max(F) + max(B))", "That is the pace without fill and drain."),
-    (BOTH, "(M - 1) * (max(F) + max(B))",
-     "Add the way of the first micro-batch, through all stages and back."),
+    (BOTH, "(M - 1) * (max(F) + max(B))", "Add the way of the first micro-batch, through all stages."),
     (BOTH, "sum(F) + sum(B)", "That is one micro-batch. Each further one comes later."),
 ]
 POSSIBLE_MISTAKES = [
     (STAGES, "True", "Each layer fits by itself. Several together have to fit into K stages, too."),
-    (STAGES, "sum(costs) <= K * x",
-     "That is the equal share. Layers cannot be halved: count the stages that you fill."),
+    (STAGES, "sum(costs) <= K * x", "That is the equal share. But layers cannot be halved: count stages."),
     (TOO_MUCH, "load + cost >= x", "A load of exactly x is allowed: begin a new stage only above x."),
     (LARGE, "", "A layer that costs more than x fits into no stage, not even into a new one."),
     ("        load += cost", "        else:\n            load += cost",

@@ -161,8 +161,7 @@ def _in_both(kept):
          "Your backward does not put the caches back: layers still have those of their last forward."),
         (back, f"zip(reversed(self.layers), {kept})",
          "Your backward hands each layer another layer's cache: they are in the order of the forward."),
-        (back, f"zip(self.layers, {kept})",
-         "Your backward begins at the first layer. dA belongs to the last one: go in reverse."),
+        (back, f"zip(self.layers, {kept})", "Your backward begins at the first layer. dA is of the last."),
         (added, "self.gradients[layer] = dW, db",
          "Your gradients are those of the last micro-batch alone: add to the sum, do not overwrite it."),
         (added, "self.gradients[layer] = self.gradients.get(layer, ()) + (dW, db)",
@@ -171,8 +170,7 @@ def _in_both(kept):
          "Your gradients are divided by the number of micro-batches. The cost has divided already: add."),
         (ADD, ADD.replace("self.gradients.get(layer, (0, 0))", "self.gradients[layer]"),
          "Your first backward finds no entry of its layer, a KeyError. Begin with two zeros."),
-        (ADD, BY_INDEX,
-         "No layer is a key of your gradients. Take the layer itself: its place in the network is another."),
+        (ADD, BY_INDEX, "No layer is a key of your gradients. Take the layer itself, not its place."),
         (IF + ADD, ALL, WITH_NONE),
         (IF + ADD, ALL.replace("if layer", "if dW is not None and layer"), WITH_NONE),
         (IF, "if True:\n                ", WITH_NONE),
@@ -180,14 +178,10 @@ def _in_both(kept):
           for other in ("pop(min(self.stash))", "popitem()[1]", "pop(0)", "pop(i - 1)")),
         (f"{kept} = self.stash.pop(i)", f"{kept} = self.stash[i]",
          "Your backward leaves its entry in the stash: the memory of a micro-batch is never free again."),
-        ("return dA", "return dA, dW, db",
-         "Your backward returns three things. The stage before it waits for dA alone."),
-        (counted, "self.most_stashed",
-         "most_stashed stays 0: after each forward, compare it with the entries there are."),
-        (counted, "self.most_stashed + 1",
-         "Your most_stashed counts all forwards. It is the most entries in the stash at one time."),
-        (counted, "len(self.stash)",
-         "Your most_stashed is the number of entries now. Keep the largest number that there has been."),
+        ("return dA", "return dA, dW, db", "Your backward returns three things. The stage before needs dA."),
+        (counted, "self.most_stashed", "most_stashed stays 0: after a forward, compare it with the entries."),
+        (counted, "self.most_stashed + 1", "Your most_stashed counts all forwards, not the most at a time."),
+        (counted, "len(self.stash)", "Your most_stashed is the number of entries now: keep the largest."),
     )
 
 
@@ -223,7 +217,7 @@ RECOMPUTE_MISTAKES = [
     ("self.through(kept)", "self.forward(i, kept)",
      "Your second forward puts micro-batch i into the stash once more. Send it through the layers only."),
     ("self.through(kept)", "dA = self.through(kept)",
-     "Your second forward overwrites dA. All that you want of it are the caches."),
+     "Your second forward overwrites dA: only its caches are wanted."),
     *_in_both("kept"),
 ]
 
