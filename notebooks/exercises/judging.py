@@ -26,11 +26,11 @@ from . import nothing_in, short, stopped
 from .folds import is_definition, solution
 
 YOURS, COURSE = "<your cell>", "<course>"
-LINES = 100_000  # lines that a part may run before its scene yields something
+LINES = 300_000  # lines that a part may run in all its scenes
 
 
 class Endless(Exception):
-    """Raised in a part that runs more than `LINES` lines without a result: a loop has no end."""
+    """Raised in a part that runs more than `LINES` lines: a loop has no end."""
 
 
 class Stopped:
@@ -142,40 +142,31 @@ def module_of(part: Part, code: str, name: str = COURSE) -> SimpleNamespace:
 
 
 def seen(part: Part, code: str, name: str = COURSE) -> list[tuple[str, object]]:
-    """Return all that the scenes of `part` yield of `code`, up to the first error."""
-    found = []
-    try:
-        with redirect_stdout(io.StringIO()), np.errstate(all="ignore"), _Limit() as limit:
-            for words, value in part.scenes(module_of(part, code, name)):
-                found.append((words, "a generator, not a list" if isgenerator(value) else deepcopy(value)))
-                limit.left = LINES
-    except Exception as error:  # whatever the learner's code does wrong becomes a sentence
-        found.append(("", Stopped(error)))
-    return found
-
-
-class _Limit:
-    """While it is open, `Endless` is raised in a part that has run `left` lines.
+    """Return all that the scenes of `part` yield of `code`, up to the first error.
 
     Lines are counted, not seconds: a slow machine gives the same sentence.
     """
+    found, left, before = [], LINES, sys.gettrace()
 
-    def __enter__(self):
-        self.left, self.before = LINES, sys.gettrace()
-        sys.settrace(self._call)
-        return self
-
-    def __exit__(self, *error):
-        sys.settrace(self.before)
-
-    def _call(self, frame, event, argument):
-        return self._line if frame.f_code.co_filename in (YOURS, COURSE) else None
-
-    def _line(self, frame, event, argument):
-        self.left -= event == "line"
-        if self.left < 0:
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename not in (YOURS, COURSE):
+            return None
+        left -= event == "line"
+        if left < 0:
             raise Endless(f"no result after {LINES} lines")
-        return self._line
+        return trace
+
+    sys.settrace(trace)
+    try:
+        with redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+            for words, value in part.scenes(module_of(part, code, name)):
+                found.append((words, "a generator, not a list" if isgenerator(value) else deepcopy(value)))
+    except Exception as error:  # whatever the learner's code does wrong becomes a sentence
+        found.append(("", Stopped(error)))
+    finally:
+        sys.settrace(before)
+    return found
 
 
 @cache

@@ -57,26 +57,6 @@ def one_layer(layer, A_prev, dZ):
     return figure
 
 
-def curves(Z, sigmoid, slope, relu):
-    """Return a figure of two activations, and next to it one of their slopes.
-
-    Z: (1, m), the places from left to right. sigmoid, slope: at these places. relu: the learner's layer.
-    """
-    activations = {"sigmoid": (sigmoid, slope), "ReLU": (relu.forward(Z), relu.backward(Z * 0 + 1)[0])}
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
-    for (name, (A, slope)), colour, style in zip(activations.items(), (FORWARD, BACKWARD), ("-", "--")):
-        left.plot(Z[0], A[0], style, color=colour, linewidth=2.5, label=name)
-        right.plot(Z[0], slope[0], style, color=colour, linewidth=2.5, label=name)
-    left.set_ylabel("$A = g(Z)$", fontsize=13)
-    right.set_ylabel("slope $g'(Z)$", fontsize=13)
-    left.set(ylim=(-0.2, 2.2))
-    left.legend(frameon=False, fontsize=13)
-    for ax in (left, right):
-        ax.set_xlabel("$Z$", fontsize=13)
-        ax.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
 def products(arrays):
     """Return a figure of the products of two layers as rectangles, all to one scale, with names and shapes.
 

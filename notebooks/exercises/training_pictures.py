@@ -83,15 +83,3 @@ def cliffs(own: dict[int, list[float]]) -> Figure:
             ax.set_xticks([*ticks], [f"{size:,}" for size in ticks])
             ax.minorticks_off()
     return fig
-
-
-def costs_of(costs: dict[str, np.ndarray]) -> Figure:
-    """Draw costs over epochs: {what was trained: its costs}."""
-    with plt.rc_context(STYLE):
-        fig, ax = plt.subplots(figsize=(7, 3))
-        for (name, values), style, colour in zip(costs.items(), ("-", "-", "--", ":"),
-                                                 ("k", "#0072B2", "#009E73", "#D55E00")):
-            ax.semilogy(range(1, 1 + len(values)), values, style, color=colour, label=name, linewidth=2)
-        ax.set(xlabel="epochs", ylabel="cost J", ylim=(0.08, 12))
-        ax.legend(frameon=False, ncols=2)
-    return fig
