@@ -20,7 +20,11 @@ SIZES, DEVICES, PARTS, EPOCHS, DIGITS = (64, 48, 48, 48, 10), 4, 4, 3, 64
 
 
 class Version(NamedTuple):
-    """One mistake: where it is, the edits (text of the solution, what stands there instead), what they do."""
+    """One mistake.
+
+    part: where it is. edits: (text of the solution, what stands there instead).
+    what: what the edits do, in words.
+    """
 
     part: str
     edits: tuple[tuple[str, str], ...]
@@ -28,7 +32,7 @@ class Version(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What a training showed.
+    """The costs and the digits of a training.
 
     costs: J of each mini-batch.
     digits: the test digits that are read right afterwards, of 360.

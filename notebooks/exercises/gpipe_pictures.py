@@ -7,7 +7,7 @@ from minipipe.order import alive_microbatches
 
 
 def staircases(runs):
-    """Two runs next to each other: timelines above, below them how many micro-batches each device keeps.
+    """Draw two runs side by side: timelines, and below them the micro-batches that devices keep.
 
     runs: {name: trace}, of two traces.
     """
@@ -30,7 +30,7 @@ def staircases(runs):
 
 
 def without_numbers(run):
-    """A run as boxes alone, without ticks and without the numbers of micro-batches: what is to be built."""
+    """Draw a run as boxes alone, without ticks and without the numbers of micro-batches."""
     figure, ax = plt.subplots(figsize=(9, 2.2), layout="constrained")
     plots.timeline(run, ax=ax, legend=False)
     for text in list(ax.texts):

@@ -30,11 +30,11 @@ LINES = 300_000  # lines that a part may run in all its scenes
 
 
 class Endless(Exception):
-    """Raised in a part that runs more than `LINES` lines: a loop has no end."""
+    """A part has run more than `LINES` lines: one of its loops has no end."""
 
 
 class Stopped:
-    """What a scene yields where the part raises an error.
+    """An error of a part, which stands in the place of what a scene would yield.
 
     Two are equal if the errors have one type, and if it is the same name that is missing. Their messages may
     differ, since NumPy says the same of `@` and of `np.dot` in other words.

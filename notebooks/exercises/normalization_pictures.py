@@ -16,10 +16,9 @@ KEPT = "#0072B2"
 
 
 def groups_of(layer, A_prev, slices):
-    """For each number of A_prev (n, m), the number of its group, if the micro-batches `slices` go through
-    `layer` one by one.
+    """Return the group of each number of A_prev (n, m), if the micro-batches `slices` go through `layer`.
 
-    Two numbers belong together if the derivative of the one's result by the other is not 0.
+    Two numbers are in one group if the output at one depends on the other: its derivative is not 0.
     """
     found, n_groups = np.full(A_prev.shape, -1), 0
     for part in slices:
@@ -106,6 +105,6 @@ def spread(numbers, slices):
 
 
 def _cuts(ax, slices, n):
-    """Thick lines between micro-batches."""
+    """Draw thick lines between micro-batches."""
     for part in slices[1:]:
         ax.plot([part.start - 0.5] * 2, [-0.8, n - 0.2], color="black", linewidth=3.5)

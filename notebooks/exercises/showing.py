@@ -33,7 +33,7 @@ def picture(thing, alt=""):
 
 
 class InTicks:
-    """A run as a cell shows it, without the four shares called bubble: the core explains one of them."""
+    """A run as a cell shows it, without its four shares called bubble: the core explains one."""
 
     def __init__(self, run):
         self.run = run

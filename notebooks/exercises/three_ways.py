@@ -36,7 +36,7 @@ class Run(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """How many bytes all devices have sent."""
+        """The bytes that all devices have sent."""
         return sum(message.n_bytes for message in self.trace.messages)
 
 
@@ -78,7 +78,7 @@ def _split_by_units(linears, X, Y):
 
 
 def _program(rank, linears, loss, X, Y, results):
-    """What a device does: after each layer all gather A; on the way back, shares of dA are added up."""
+    """The program of a device: all gather A after each layer, and on the way back add up parts of dA."""
     group, units = Group(rank, range(N)), [even_slices(len(linear.W), N) for linear in linears]
     own = [(linear.W[rows[rank]], linear.b[rows[rank]]) for linear, rows in zip(linears, units)]
     A, kept = X, []

@@ -6,7 +6,7 @@ HALVES = ["F0 F1 I0 W0 I1 W1", "F0 I0 F1 W0 I1 W1"]
 
 
 def of_needs(my):
-    """What each action waits for, on three devices, on two and on one; then two devices in halves."""
+    """Yield what each action waits for, on three devices, on two and on one; then two devices in halves."""
     first = my.needs(0, "I", 1, 3)
     if first is not None:
         yield "the type of needs(0, 'I', 1, 3)", type(first).__name__

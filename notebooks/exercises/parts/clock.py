@@ -6,7 +6,7 @@ from ..judging import Part, calls
 
 
 def of_needs(my):
-    """What each action of two and of three devices waits for."""
+    """Yield what each action of one, two and three devices waits for."""
     for K in (3, 2, 1):
         for device in range(K):
             for kind in "FB":
@@ -24,7 +24,7 @@ DEADLOCK = [[("F", 0), ("B", 0), ("F", 1), ("B", 1)], [("F", 0), ("F", 1), ("B",
 
 
 def of_clock(my):
-    """When each action starts and ends, in three orders and with two prices; and what a deadlock does."""
+    """Yield when actions start and end, in three orders with two prices, and what a deadlock does."""
     for words, orders in ORDERS.items():
         for ticks in ({"F": 1, "B": 2}, {"F": 3, "B": 4}):
             given = [list(order) for order in orders]

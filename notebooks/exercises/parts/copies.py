@@ -10,7 +10,7 @@ SIZES = ((64, 128, 128, 64, 10), (5, 3, 2), (7, 4, 6, 2))
 
 
 def of_sent(my):
-    """How many bytes each split sends, for three networks with a device for each layer."""
+    """Yield how many bytes each split sends, for three networks with a device for each layer."""
     for sizes in SIZES:
         N = len(sizes) - 1
         for split in ("network", "layer", "data"):
@@ -19,7 +19,7 @@ def of_sent(my):
 
 
 def of_copies(my):
-    """J and all gradients of one, two and three copies, and what the schedule is asked."""
+    """Yield J and all gradients of one, two and three copies, and what the schedule is asked."""
     layers, X, Y = small_network(my, 7, (3, 4, 3, 2))
     for D, K, M in ((1, 2, 2), (2, 1, 1), (2, 2, 3), (3, 2, 2)):
         words, asked = f"7 samples, D={D}, K={K}, M={M}", []

@@ -17,13 +17,13 @@ def small_network(my, m, sizes=SIZES):
 
 
 def sums_of(stages):
-    """dW and db of each layer, in the order of the layers."""
+    """Return dW and db of each layer, in the order of the layers."""
     return [part for stage in stages for layer in stage.layers if layer in stage.gradients
             for part in stage.gradients[layer]]
 
 
 def of_run(my):
-    """J, gradients, actions and stashes, even and ragged, with another m, and with recomputing."""
+    """Yield J, gradients, actions and stashes of runs: even, ragged, with another m, recomputed."""
     def in_turn(device, K, M):
         return [action for i in range(M) for action in (("F", i), ("B", i))]
 
@@ -60,7 +60,7 @@ def of_run(my):
 
 
 def of_step(my):
-    """The parameters after an update, of a stage with two layers."""
+    """Yield the parameters of four linear layers after an update."""
     layers, X, Y = small_network(my, 4)
     _, stages, _ = my.run(layers, X, Y, 2, 2, lambda device, K, M: [("F", 0), ("F", 1), ("B", 0), ("B", 1)])
     my.step(stages, 0.5)

@@ -14,7 +14,7 @@ FITTING, FASTEST = "runs[name][1] <= room", "min(fitting, key=lambda name: runs[
 
 
 def of_choose(my):
-    """How fast the chosen run is, and whether it fits; two are equal, and may stand for each other."""
+    """Yield the ticks and the memory of the chosen run: of two equal ones either will do."""
     for room in (8, 7, 6, 4, 3, 2, 1):
         name = my.choose(dict(RUNS), room)
         if not isinstance(name, str) or name not in RUNS:
@@ -76,7 +76,7 @@ HISTORY = ((3.0, 5.0), (2.0, 7.0), (-1.0, 4.0), (1.5, -2.0))
 
 
 def of_next_weights(my):
-    """The next pair, after three updates, two, one and none; the slopes are those of f = w0^2 w1^3 / 2."""
+    """Yield the next pair after three updates, two, one and none, for f = w0^2 w1^3 / 2."""
     def gradient(w0, w1):
         return w0 * w1**3, 1.5 * w0 * w0 * w1 * w1
 
@@ -125,7 +125,7 @@ NETWORKS = (
 
 
 def of_possible(my):
-    """Whether costs fit, for each x up to their sum."""
+    """Yield whether costs fit, for each x up to their sum."""
     for costs, K in NETWORKS:
         for x in range(1, sum(costs) + 1):
             yield f"possible({costs}, {K}, {x})", truth(my.possible(list(costs), K, x))

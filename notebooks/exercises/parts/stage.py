@@ -31,7 +31,7 @@ def arrays_of(things):
 
 
 def of_stage(my):
-    """What a stage returns, keeps and adds up: first with equal layers, then with unequal ones."""
+    """Yield what a stage returns, keeps and adds up: first with equal layers, then with unequal ones."""
     rng = np.random.default_rng(6)
     stage = my.Stage([*network(my, (3, 3, 3), rng), my.ReLU()])
     yield from _at_work(stage, ORDER, 3, 3, rng)
@@ -40,7 +40,7 @@ def of_stage(my):
 
 
 def of_recomputing_stage(my):
-    """What a stage does with and without recomputation, and how often its first layer goes forward."""
+    """Yield the same with and without recomputation, and how often the first layer goes forward."""
     for recompute in (False, True):
         rng = np.random.default_rng(7)
         stage = my.Stage([*network(my, (3, 3, 3), rng), my.ReLU()], recompute)

@@ -75,7 +75,7 @@ ATTENTION_BACKWARD_MISTAKES = [
 
 
 def of_tied_gradient(my):
-    """dW of two small models; some tokens occur more than once, the last one never."""
+    """Yield dW of two small models; some tokens occur more than once, the last one never."""
     rng = np.random.default_rng(9)
     for V, d, T, m in ((4, 2, 3, 4), (5, 3, 4, 3)):
         tokens = rng.integers(0, V - 1, (T, m))
