@@ -39,14 +39,11 @@ class Wires:
         ranks: for each device of the schedule, its number on the cluster; left out, the
             same. With T shards there are T `Wires`, each with its own ranks.
 
-    Attributes:
-        placements: for each replica, the device of each stage on the cluster.
+    For each replica, `placements` has the device of each stage on the cluster.
 
     >>> from .actions import Action
     >>> from ..schedules import gpipe
-    >>> wires = Wires(gpipe(4, 2), skips=[("s", 0, 2)])
-    >>> waits_for, sends = wires.ends(Action("I", 2, 1))
-    >>> waits_for, sends
+    >>> Wires(gpipe(4, 2), skips=[("s", 0, 2)]).ends(Action("I", 2, 1))
     ([('', 'B', 3, 3)], [('', 'B', 1, 1), ('s', 'B', 0, 0)])
     """
 

@@ -170,9 +170,8 @@ def _checked_both_ways(name, devices, microbatches, per_device):
     devices, microbatches, _ = check_sizes(devices, microbatches)
     least = max(2, per_device * devices)
     if devices % 2:
-        nearest = " or ".join(str(K) for K in (devices - 1, devices + 1) if K)
         raise ValueError(
-            f"{name} needs an even number of devices, devices={devices} is not: use {nearest}"
+            f"{name} needs an even number of devices, devices={devices} is not: use {devices + 1}"
         )
     if microbatches % 2 or microbatches < least:
         raise ValueError(

@@ -96,10 +96,8 @@ def group_of(devices: int, microbatches: int, v: int) -> int:
     devices, microbatches, v = check_sizes(devices, microbatches, v)
     rounds = max(1, microbatches // devices)
     if microbatches % rounds:
-        legal = [m for m in range(1, 2 * microbatches + devices) if m % max(1, m // devices) == 0]
-        nearest = min(legal, key=lambda m: abs(m - microbatches))
         raise ValueError(
             f"microbatches={microbatches} makes {rounds} rounds on {devices} devices, which do not "
-            f"divide it: use {nearest}, or a multiple of {devices}"
+            f"divide it: use {rounds * devices}, or another multiple of {devices}"
         )
     return microbatches // rounds

@@ -117,17 +117,6 @@ def test_programs_let_go_of_what_they_have_received_and_sent():
     assert len(arrays) == 4 and all(array() is None for array in arrays)
 
 
-def test_except_last_saves_one_recomputation_on_each_stage():
-    R = {}
-    for mode in ("never", "always", "except_last"):
-        pipe = pipeline(4, 4, "zb-v", mode)
-        pipe.forward_backward(X, Y)
-        R[mode] = [span.label for span in pipe.trace.spans if span.label.kind == "R"]
-    counts = {mode: len(recomputed) for mode, recomputed in R.items()}
-    assert counts == {"never": 0, "always": 4 * 4, "except_last": 4 * 3}
-    assert {action.microbatch for action in R["except_last"]} == {0, 1, 2}
-
-
 def test_an_incomplete_sum_is_refused():
     total = TreeSum(3)
     total.add(0, [1])

@@ -318,7 +318,7 @@ def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
     (lambda: one_f_one_b(3, 5).validate(most_alive=[3, 2]), "most_alive has 2 limits for 3 devices"),
     # Sizes that do not fit: the nearest that do
     (lambda: build("interleaved", 3, 7),
-     "microbatches=7 makes 2 rounds on 3 devices, which do not divide it: use 6, or a multiple of 3"),
+     "microbatches=7 makes 2 rounds on 3 devices, which do not divide it: use 6, or another multiple of 3"),
     (lambda: build("dualpipe-v", 4, 6),
      "microbatches=6 is too few for dualpipe-v on 4 devices: use at least 8"),
     (lambda: build("dualpipe", 4, 6),
@@ -326,7 +326,7 @@ def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
     (lambda: build("dualpipe", 4, 9), "of at least 8: use 10"),
     (lambda: build("chimera", 4, 5), "an even number of at least 2: use 6"),
     (lambda: build("chimera", 3, 4),
-     "chimera needs an even number of devices, devices=3 is not: use 2 or 4"),
+     "chimera needs an even number of devices, devices=3 is not: use 4"),
     (lambda: build("dualpipe", 1, 4),
      "dualpipe needs an even number of devices, devices=1 is not: use 2"),
     (lambda: build("zb-v", stages=5, microbatches=8),
