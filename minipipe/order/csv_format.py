@@ -128,7 +128,7 @@ def time_steps(schedule: Schedule) -> list[list[Action | Overlap | None]]:
 
 
 def read_text(path: str | PathLike) -> str:
-    """Return the text of the file `path`; raise `ScheduleError` for no short text."""
+    """Return the text of the file `path`; raise `ScheduleError` if there is none."""
     path = Path(path)
     if not path.is_file():  # reading a pipe could wait for ever
         raise ScheduleError(

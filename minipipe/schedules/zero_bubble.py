@@ -160,8 +160,8 @@ def zero_bubble_v(devices: int, microbatches: int) -> Schedule:
     that the backward of a micro-batch begins on the device where its forward has ended.
     Makespan M (F + B) + (K - 1) F / 2 ticks for F = I = W and M >= 2K - 1
     `microbatches`, if F is that of both stages together; K micro-batches are alive on
-    each of K devices, as on 1F1B's first. Fewer have the order of 2K - 1, without the
-    others.
+    each of K devices, as on 1F1B's first. Fewer micro-batches have the order of 2K - 1,
+    less the others.
     """
 
     def order(r):
