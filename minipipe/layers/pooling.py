@@ -82,14 +82,13 @@ class MaxPool(Pool):
     def forward(self, A_prev: np.ndarray) -> np.ndarray:
         """Return A of A_prev; keep the offset of each window's maximum."""
         shape = self.output_shape(A_prev.shape)
-        positions, first_offsets = self._first_numbers(A_prev.shape)
-        A = A_prev.reshape(len(A_prev), -1, shape[-1]).take(positions, axis=1)
-        offsets = np.empty(shape, first_offsets.dtype, like=A_prev)
-        offsets[...] = first_offsets[..., None]
-        _, *others = enumerate(self.at_offsets(A_prev.shape))
-        for offset, (here, there) in others:
+        lowest = -np.inf if A_prev.dtype.kind == "f" else A_prev.min() - 1
+        A = np.full(shape, lowest, A_prev.dtype, like=A_prev)
+        kind = np.min_scalar_type(math.prod(self.windows.kernel_size))
+        offsets = np.full(shape, 0, kind, like=A_prev)
+        for offset, (here, there) in enumerate(self.at_offsets(A_prev.shape)):
             is_larger = A_prev[there] > A[here]
-            np.maximum(offsets[here], is_larger * offsets.dtype.type(offset), out=offsets[here])
+            np.maximum(offsets[here], is_larger * kind.type(offset), out=offsets[here])
             np.maximum(A[here], A_prev[there], out=A[here])
         self.cache = A_prev.shape, offsets
         return A
@@ -108,20 +107,6 @@ class MaxPool(Pool):
             else:
                 dA_prev[there] += arriving
         return dA_prev
-
-    def _first_numbers(self, shape):
-        """Return (position, offset) of the first entry of each window inside A_prev.
-
-        The offset is 0, unless the window begins in the padding.
-        """
-        spatial = shape[1:-1]
-        axes = zip(self.windows.count(spatial), self.windows.stride, self.windows.padding)
-        starts = [np.arange(n) * stride - before for n, stride, (before, _) in axes]
-        first = np.ix_(*(np.maximum(start, 0) for start in starts))
-        in_padding = np.ix_(*(np.maximum(-start, 0) for start in starts))
-        positions = np.ravel_multi_index(first, spatial)
-        offsets = np.ravel_multi_index(in_padding, self.windows.kernel_size)
-        return positions, offsets.astype(np.min_scalar_type(math.prod(self.windows.kernel_size)))
 
 
 class AvgPool(Pool):
