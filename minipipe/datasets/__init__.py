@@ -184,21 +184,14 @@ def _encoded(text: str, alphabet: str) -> np.ndarray:
     ids = np.array([alphabet.find(character) for character in text], np.int64)
     if (ids < 0).any():
         position = int(np.argmax(ids < 0))
-        raise ValueError(
-            f"character {position} is {text[position]!r}, "
-            f"not one of the {len(alphabet)} of the alphabet: use only {alphabet!r}"
-        )
+        raise ValueError(f"character {position} is {text[position]!r}, not one of the alphabet {alphabet!r}")
     return ids
 
 
 def _checked_ids(name: str, ids: ArrayLike, n: int, at_least: int) -> np.ndarray:
     ids = real_numbers(name, ids)
     if ids.ndim != 1 or len(ids) < at_least or (ids.size and ids.dtype.kind not in "iu"):
-        raise ValueError(
-            f"{name}: shape {ids.shape} of {ids.dtype}, expected one row of at least {at_least} whole numbers"
-        )
+        raise ValueError(f"{name}: shape {ids.shape} of {ids.dtype}, pass at least {at_least} integers")
     if ids.size and not 0 <= ids.min() <= ids.max() < n:
-        raise ValueError(
-            f"{name} run from {ids.min()} to {ids.max()}, but an alphabet of {n} allows 0 to {n - 1}"
-        )
+        raise ValueError(f"{name} run from {ids.min()} to {ids.max()}, but 0 to {n - 1} are allowed")
     return ids.astype(np.int64)

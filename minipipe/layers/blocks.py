@@ -43,15 +43,9 @@ class Block(Layer):
         met = set()
         for layer in every_layer(self.layers):
             if layer.fork or layer.join or layer.tie:
-                raise ValueError(
-                    f"{layer!r} is inside a layer made of layers: "
-                    "skip connections by name and ties belong to the list of the network's layers"
-                )
+                raise ValueError(f"{layer!r} is inside a layer: skips and ties belong to a network's list")
             if id(layer) in met:
-                raise ValueError(
-                    f"the same {layer!r} is in two places, but it has one cache: "
-                    "make an object for each place"
-                )
+                raise ValueError(f"the same {layer!r} is in two places of a block: make an object for each")
             met.add(id(layer))
         self.cache = None
 
@@ -241,10 +235,7 @@ class Add(Branches):
 
     def joined_shape(self, shapes: Sequence[Shape]) -> Shape:
         if any(shape != shapes[0] for shape in shapes):
-            raise ValueError(
-                f"{self!r}: the branches have outputs of shapes {shapes}, "
-                "which cannot be added: make them equal"
-            )
+            raise ValueError(f"{self!r} cannot add outputs of shapes {shapes}: make them equal")
         return shapes[0]
 
 
@@ -302,8 +293,5 @@ class Concat(Branches):
 
     def joined_shape(self, shapes: Sequence[Shape]) -> Shape:
         if any(shape[1:] != shapes[0][1:] for shape in shapes):
-            raise ValueError(
-                f"{self!r}: the branches have outputs of shapes {shapes}, "
-                "which must agree in all axes but the first to be concatenated"
-            )
+            raise ValueError(f"{self!r} cannot concatenate {shapes}: make all axes but the first equal")
         return sum(shape[0] for shape in shapes), *shapes[0][1:]

@@ -81,10 +81,7 @@ class Embedding(Layer):
     def _checked(self, A_prev):
         tokens = A_prev.astype(np.intp)
         if not np.array_equal(tokens, A_prev):
-            raise ValueError(
-                f"{self!r} needs whole numbers as tokens, got {A_prev[tokens != A_prev][0]}: "
-                "pass the tokens' numbers"
-            )
+            raise ValueError(f"{self!r} needs whole numbers as tokens, got {A_prev[tokens != A_prev][0]}")
         if tokens.min() < 0 or tokens.max() >= self.n_tokens:
             raise ValueError(
                 f"{self!r}: tokens run from {tokens.min()} to {tokens.max()}, "
@@ -169,10 +166,7 @@ class PositionalEmbedding(Layer):
         if len(shape) != 3 or shape[0] != self.d:
             raise self.misfit(f"({self.d}, T, m)", shape)
         if shape[1] > self.n_places:
-            raise ValueError(
-                f"{self!r}: a sequence of T={shape[1]} exceeds n_places={self.n_places}: "
-                "shorten it, or use more places"
-            )
+            raise ValueError(f"{self!r}: T={shape[1]} positions exceed n_places={self.n_places}")
         return shape
 
     def parameter_shapes(self) -> tuple:

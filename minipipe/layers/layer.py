@@ -72,9 +72,7 @@ def parameters_with(layers: Sequence[Layer], gradients: Sequence[tuple]) -> dict
     layer.
     """
     if len(layers) != len(gradients):
-        raise ValueError(
-            f"{len(layers)} layers but {len(gradients)} gradients: pass one pair (dW, db) for each layer"
-        )
+        raise ValueError(f"{len(layers)} layers but {len(gradients)} gradients: pass (dW, db) for each layer")
     return {
         (index, name, position): (owner, getattr(owner, name), gradient)
         for index, (layer, pair) in enumerate(zip(layers, gradients))
@@ -385,9 +383,7 @@ class Layer(AsCode):
         """Raise `RuntimeError` if `left`, a cache or a part of it, is None."""
         if left is None:
             where = "" if self.training else " in training"
-            raise RuntimeError(
-                f"{self!r}: backward needs the cache of a forward{where}: call forward(A_prev) first"
-            )
+            raise RuntimeError(f"{self!r}: backward needs the cache of a forward{where}: call forward first")
 
     def checked_input(self, A_prev: np.ndarray) -> tuple:
         """Return the shape of A for A_prev, which must fit; W and b must be there."""
@@ -470,9 +466,7 @@ def checked_layers(layers: Iterable[Layer], least: int = 1) -> list[Layer]:
     layers = listed("layers", layers, least=least)
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
-            raise ValueError(
-                f"layers[{index}] is {shown(layer)}: pass a layer object, such as Linear(2, 3) or ReLU()"
-            )
+            raise ValueError(f"layers[{index}] is {shown(layer)}: pass a layer object, such as ReLU()")
     return layers
 
 

@@ -38,10 +38,7 @@ class Pool(Layer):
         self.windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation=1)
         for k, pair in zip(self.windows.kernel_size, self.windows.padding):
             if 2 * max(pair) > k:
-                raise ValueError(
-                    f"{self!r}: padding={max(pair)} exceeds half of kernel_size={k}, "
-                    f"so a window could be empty: use at most {k // 2}"
-                )
+                raise ValueError(f"{self!r}: padding={max(pair)} exceeds kernel_size // 2, {k // 2}")
 
     def tiles(self, shape: Shape) -> bool:
         """Tell whether each entry of A_prev, of this `shape`, is in just one window."""

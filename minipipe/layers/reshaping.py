@@ -55,10 +55,7 @@ class Reshape(Rearranged):
     def output_shape(self, shape: Shape) -> Shape:
         n, needed = math.prod(shape[:-1]), math.prod(self.shape)
         if n != needed:
-            raise ValueError(
-                f"{self!r} needs {needed} numbers in a sample, got {n} in A_prev of shape {shape}: "
-                "samples are the last axis"
-            )
+            raise ValueError(f"{self!r} needs {needed} numbers in a sample, got {n} in A_prev {shape}")
         return *self.shape, shape[-1]
 
 

@@ -106,10 +106,7 @@ def skip_routes(layers: Sequence[Layer]) -> dict[str, tuple[int, int]]:
     for index, layer in enumerate(layers):
         for kind, name, indices in (("Fork", layer.fork, forks), ("Join", layer.join, joins)):
             if name in indices:
-                raise ValueError(
-                    f"layers {indices[name]} and {index} both are {kind}({name!r}): "
-                    f"use each name for one {kind}"
-                )
+                raise ValueError(f"layers {indices[name]} and {index} both are {kind}({name!r}): rename one")
             if name is not None:
                 indices[name] = index
     for name in [*forks, *joins]:
@@ -117,9 +114,6 @@ def skip_routes(layers: Sequence[Layer]) -> dict[str, tuple[int, int]]:
             there, missing = ("Fork", "Join") if name in forks else ("Join", "Fork")
             raise ValueError(f"{there}({name!r}) has no {missing}: add {missing}({name!r}) to the layers")
         if forks[name] > joins[name]:
-            raise ValueError(
-                f"Fork({name!r}) is layer {forks[name]}, "
-                f"after its Join, layer {joins[name]}: change their order"
-            )
+            raise ValueError(f"Fork({name!r}) is layer {forks[name]}, after its Join, layer {joins[name]}")
     return {name: (forks[name], joins[name]) for name in forks}
 

@@ -170,10 +170,7 @@ def run_alone(program: Generator) -> Any:
     """Run the `program` of layers on one device; return its result."""
     exchange, result = resumed(program, None)
     if exchange is not None:
-        raise RuntimeError(
-            f"{exchange.layer!r} needs other devices, but runs on one here: run it with TensorParallel or "
-            "Parallel"
-        )
+        raise RuntimeError(f"{exchange.layer!r} needs other devices, but runs on one here: use Parallel")
     return result
 
 

@@ -47,17 +47,11 @@ class Windows:
         kernel_size = per_axis("kernel_size", kernel_size, n_axes, 1)
         stride, dilation = per_axis("stride", stride, n_axes, 1), per_axis("dilation", dilation, n_axes, 1)
         if isinstance(padding, str) and padding != "same":
-            raise ValueError(
-                f'padding={padding!r} is not known: use "same", a whole number, '
-                "or a tuple of one per spatial axis"
-            )
+            raise ValueError(f'padding={padding!r} is not known: use "same", a whole number, or one per axis')
         if not isinstance(padding, str):
             pairs = [(n, n) for n in per_axis("padding", padding, n_axes, 0)]
         elif max(stride) > 1:
-            raise ValueError(
-                f'padding="same" keeps the length, which stride={stride} cannot: '
-                "use stride=1, or give numbers"
-            )
+            raise ValueError(f'padding="same" keeps the length, which stride={stride} cannot: use stride=1')
         else:
             total = [d * (k - 1) for k, d in zip(kernel_size, dilation)]
             pairs = [(n // 2, n - n // 2) for n in total]
@@ -208,10 +202,7 @@ def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, .
     if not isinstance(value, (tuple, list)):
         return (whole_number(name, value, least),) * n_axes
     if len(value) != n_axes:
-        raise ValueError(
-            f"{name}={value} has {len(value)} numbers for {n_axes} spatial axes: "
-            "give one per axis, or one for all"
-        )
+        raise ValueError(f"{name}={value} has {len(value)} numbers for {n_axes} axes: give one per axis")
     return whole_numbers(name, value, least)
 
 

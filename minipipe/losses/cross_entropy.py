@@ -170,10 +170,7 @@ class BinaryCrossEntropy(Loss):
     def _check_probabilities(self, A, Y):
         least = np.finfo(A.dtype).tiny if A.dtype.kind == "f" else 0  # below it, 1/a overflows
         if ((A < 0) | (A > 1)).any():
-            raise ValueError(
-                f"{self!r}: the predictions lie outside 0..1: "
-                "put a Sigmoid before it, or use from_logits=True"
-            )
+            raise ValueError(f"{self!r}: the predictions lie outside 0..1: put a Sigmoid before it")
         infinite = ((A <= least) & (Y > 0)) | ((A >= 1) & (Y < 1))
         if infinite.any():
             raise ValueError(

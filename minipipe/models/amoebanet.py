@@ -159,10 +159,7 @@ class Shift(Layer):
 def check_pair(layer: Layer, shapes: Shape) -> None:
     """Raise `ValueError` unless `shapes`, those of the input of `layer`, are a pair."""
     if len(shapes) != 2 or not all(isinstance(shape, tuple) for shape in shapes):
-        raise ValueError(
-            f"{layer!r} needs a pair (A_prev, A_before), got one array of shape {shapes}: "
-            "put Pair() before the first cell"
-        )
+        raise ValueError(f"{layer!r} needs a pair (A_prev, A_before), got one array {shapes}: use Pair()")
 
 
 # The network.
@@ -201,9 +198,7 @@ def amoebanet_d(L: int, D: int, n_classes: int = 1000, input_channels: int = 3) 
     if L < 3 or L % 3:
         raise ValueError(f"L={L} normal cells must be a multiple of 3, since there are three parts of L / 3")
     if D < 8 or D % 8:
-        raise ValueError(
-            f"D={D} filters must be a multiple of 8, since the narrowest convolution has D / 8 channels"
-        )
+        raise ValueError(f"D={D} filters must be a multiple of 8: a convolution has D / 8 channels")
     plan = [("ReductionCell", D // 2)]
     for c in (D, 2 * D, 4 * D):
         plan += [("ReductionCell", c), *[("NormalCell", c)] * (L // 3)]

@@ -29,13 +29,9 @@ def mlp(
     """
     sizes = list(whole_numbers("sizes", sizes))
     if len(sizes) < 2:
-        raise ValueError(
-            f"sizes={sizes} must have at least 2 numbers of units: those of the input and of the output"
-        )
+        raise ValueError(f"sizes={sizes} must have at least 2 numbers of units: of the input and the output")
     if isinstance(activation, Layer) or not callable(activation):
-        raise ValueError(
-            f"activation={shown(activation)} must make a layer when called: pass a class, such as ReLU"
-        )
+        raise ValueError(f"activation={shown(activation)} must make a layer: pass a class, such as ReLU")
     layers = []
     for n_prev, n in zip(sizes, sizes[1:]):
         layers += [Linear(n_prev, n, initialization), activation()]

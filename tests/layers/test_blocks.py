@@ -166,11 +166,11 @@ def test_gradients_of_a_wrong_form_are_refused():
 def test_branches_that_do_not_fit_are_refused_with_both_shapes():
     rows = [
         (mp.Add([mp.Linear(2, 3)], []),
-         "the branches have outputs of shapes [(3, 4), (2, 4)], which cannot be added: make them equal"),
+         "cannot add outputs of shapes [(3, 4), (2, 4)]: make them equal"),
         (mp.Residual(mp.Linear(2, 3)),
-         "Residual(Linear(2, 3)): the branches have outputs of shapes [(2, 4), (3, 4)]"),
+         "Residual(Linear(2, 3)) cannot add outputs of shapes [(2, 4), (3, 4)]"),
         (mp.Concat([mp.Linear(2, 3)], [mp.Reshape((1, 2))]),
-         "shapes [(3, 4), (1, 2, 4)], which must agree in all axes but the first"),
+         "cannot concatenate [(3, 4), (1, 2, 4)]: make all axes but the first equal"),
     ]
     for layer, words in rows:
         layer.initialize(np.random.default_rng(0))
@@ -294,7 +294,7 @@ def test_wrong_calls_of_cells_say_what_is_wrong():
     assert first.forward((A, dS)) is A and first.backward_input(dA_pair) == (dA_pair, None)
     assert_refused([
         (lambda: cell.backward((dA, np.zeros((1, 2)))), "dZ has shape (1, 2), but the output had shape"),
-        (lambda: cell.forward(A_prev[0]), "needs a pair (A_prev, A_before), got one array of shape"),
+        (lambda: cell.forward(A_prev[0]), "needs a pair (A_prev, A_before), got one array"),
         (lambda: cell_with_data(*of_one_place),
          "outputs of shapes (4, 1, 1, 3) and (4, 2, 2, 3), which cannot be added"),
         (lambda: first.forward(A), "First() needs a pair"),

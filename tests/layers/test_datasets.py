@@ -128,21 +128,21 @@ def test_what_the_bigram_costs_on_the_book(book):
 def test_what_a_text_cannot_be_asked_is_refused():
     assert_refused([
         (lambda: characters("abc").encode("abXc"),
-         "character 2 is 'X', not one of the 3 of ... use only 'abc'"),
+         "character 2 is 'X', not one of the alphabet 'abc'"),
         (lambda: characters("abc").decode([0, 3]),
-         "ids run from 0 to 3, but an alphabet of 3 allows 0 to 2"),
+         "ids run from 0 to 3, but 0 to 2 are allowed"),
         (lambda: characters("abc").decode([[0, 1]]),
-         "ids: shape (1, 2) of int64, expected one row"),
+         "ids: shape (1, 2) of int64, pass at least 0 integers"),
         (lambda: characters(b"abc"), "text=b'abc' must be a str...read_text"),
         (lambda: characters("").windows(1), "length=1 must be at most -1"),
         (lambda: characters("abc").windows(0), "length=0 must be at least 1"),
         (lambda: characters("abc").windows(1, stride=0), "stride=0 must be at least 1"),
         (lambda: bigram_cross_entropy([0, 1], [0], n=2),
-         "test_ids: shape (1,) of int64, expected one row of at least 2"),
+         "test_ids: shape (1,) of int64, pass at least 2 integers"),
         (lambda: bigram_cross_entropy([0.0, 1.0], [0, 1], n=2),
-         "train_ids: shape (2,) of float64, ... whole numbers"),
+         "train_ids: shape (2,) of float64, pass at least 2"),
         (lambda: bigram_cross_entropy([0, 1], [0, 2], n=2),
-         "test_ids run from 0 to 2, ... of 2 allows 0 to 1"),
+         "test_ids run from 0 to 2, but 0 to 1 are allowed"),
         (lambda: bigram_cross_entropy([-1, 1], [0, 1], n=2), "train_ids run from -1 to 1"),
     ])
 
