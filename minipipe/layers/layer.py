@@ -399,10 +399,7 @@ class Layer(AsCode):
     def check_dZ(self, dZ: Tree, shape: tuple) -> None:
         """Raise `ValueError` unless dZ, an array or a pair, has `shape`."""
         if shape_of(dZ) != shape:
-            raise ValueError(
-                f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}: "
-                "pass the gradient of the cost with respect to that output"
-            )
+            raise ValueError(f"{self!r}: dZ has shape {shape_of(dZ)}, but the output had shape {shape}")
 
     def checked_parameter(self, name: str, value: Any, shape: Shape | None = None) -> np.ndarray | None:
         """Return a user's W or b as an array of floats or fractions, or None.

@@ -79,9 +79,8 @@ class Windows:
         for n, pad, span in zip(lengths, self.padding, self.span):
             if n + sum(pad) < span:
                 raise ValueError(
-                    f"a kernel that spans {self.span} places does "
-                    f"not fit into spatial axes of lengths {tuple(lengths)} with padding {self.padding}: "
-                    f"{span} > {n} + {sum(pad)}; use a smaller kernel or dilation, or more padding"
+                    f"a kernel that spans {self.span} places does not fit into spatial axes of lengths "
+                    f"{tuple(lengths)} with padding {self.padding}: {span} > {n} + {sum(pad)}"
                 )
         axes = zip(lengths, self.padding, self.span, self.stride)
         return tuple((n + sum(pad) - span) // s + 1 for n, pad, span, s in axes)

@@ -60,8 +60,7 @@ class SoftmaxCrossEntropy(Loss):
             column = tuple(np.argwhere(~fits)[0].tolist())
             raise ValueError(
                 f"{self!r}: column {', '.join(map(str, column))} of the labels adds up to {sums[column]}, "
-                "not 1, or has a negative entry: "
-                "pass one-hot columns, as minipipe.one_hot makes them, or probabilities"
+                "not 1, or has a negative entry: use minipipe.one_hot, or pass probabilities"
             )
 
 
@@ -173,10 +172,10 @@ class BinaryCrossEntropy(Loss):
             raise ValueError(f"{self!r}: the predictions lie outside 0..1: put a Sigmoid before it")
         infinite = ((A <= least) & (Y > 0)) | ((A >= 1) & (Y < 1))
         if infinite.any():
+            n = int(infinite.sum())
             raise ValueError(
-                f"{self!r}: the cost is infinite, "
-                f"{int(infinite.sum())} of {A.size} probabilities are 0 or 1 where the label says otherwise: "
-                "drop the Sigmoid and use BinaryCrossEntropy(from_logits=True)"
+                f"{self!r}: the cost is infinite, {n} of {A.size} probabilities are 0 or 1 where the label "
+                "says otherwise: drop the Sigmoid and use BinaryCrossEntropy(from_logits=True)"
             )
 
     def derivative(self, A: np.ndarray, Y: np.ndarray, m: int) -> np.ndarray:

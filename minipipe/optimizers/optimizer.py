@@ -179,8 +179,7 @@ class Optimizer(AsCode):
         for (index, name, _), (_, W, g) in parameters.items():
             if np.shape(W) != np.shape(g):
                 raise ValueError(
-                    f"layer {index}: {name} has shape {np.shape(W)}, "
-                    f"but its gradient has {np.shape(g)}: make them equal"
+                    f"layer {index}: {name} has shape {np.shape(W)}, but its gradient has {np.shape(g)}"
                 )
             if not hasattr(W, "dtype") or W.dtype.kind in "iub":
                 remedy = f"layer.{name} = np.asarray(layer.{name}, float)"
@@ -204,11 +203,9 @@ class Optimizer(AsCode):
             return
         remembered = {key: arrays[0].shape for key, arrays in self.memory.items()}
         if remembered and remembered != shapes:
-            raise ValueError(
-                "this optimizer remembers the gradients of another network, "
-                f"of shapes {list(remembered.values())}, but got {list(shapes.values())}: "
-                f"make a new {type(self).__name__} for each network"
-            )
+            old, new = list(remembered.values()), list(shapes.values())
+            words = f"of shapes {old}, not {new}: take optimizer.fresh()"
+            raise ValueError(f"this optimizer remembers the gradients of another network, {words}")
 
 
 @OPTIMIZERS(
@@ -276,8 +273,5 @@ class SGD(Optimizer):
 def checked_optimizer(optimizer: Any) -> Optimizer:
     """Return `optimizer` if it is one; raise `ValueError` for anything else."""
     if not isinstance(optimizer, Optimizer):
-        raise ValueError(
-            f"optimizer is {shown(optimizer)}: "
-            "pass an object, such as SGD(learning_rate=0.1), or one of a subclass of Optimizer"
-        )
+        raise ValueError(f"optimizer is {shown(optimizer)}: pass an object, such as SGD(learning_rate=0.1)")
     return optimizer
