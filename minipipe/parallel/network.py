@@ -284,7 +284,7 @@ class Parallel(Network):
         self.check_training(optimizer, clip)
         batches = checked_batches(self, batches, in_one_run=self._stream is not None)
         if self._stream is not None:
-            self.schedule = self._stream(len(batches))
+            self.schedule, *_ = order_of(self.layers, self.loss, self._stream, self.ties, len(batches))
             self.run_to_the_end(batches, optimizer)
             return list(self.stages[-1].costs)
         costs = []

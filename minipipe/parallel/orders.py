@@ -25,7 +25,7 @@ from ..order.reading import build, registered_name, said_by
 from ..partitioning.partition import counts_of, cut_into_stages
 from ..partitioning.solvers import equal_counts
 from ..schedules import SCHEDULES, data_parallel, names_having
-from .options import DDP, EVERY_SQRT, LAYER, ChosenOptions, Options, check_rules
+from .options import DDP, EVERY_SQRT, LAYER, ChosenOptions, Cut, Options, check_rules
 
 
 # Buckets: the gradients that are exchanged together.
@@ -139,52 +139,49 @@ Order = str | PathLike | Schedule | Sequence | Callable  # everything that `buil
 
 
 def order_of(
-    layers: Sequence[Layer], loss: Loss, options: Options, ties: Mapping
-) -> tuple[Schedule, Callable | None, list[int], Costs]:
+    layers: Sequence[Layer], loss: Loss | None, options: Options, ties: Mapping, n_batches: int | None = None
+) -> tuple[Schedule, Options | None, list[int], Costs]:
     """Return the order that a network runs: (schedule, stream, counts, costs).
 
     Args:
         layers, loss, options: the network's.
         ties: {name: indices of the layers that share a W}.
+        n_batches: the number of mini-batches in an order without a flush, see
+            `order_of_copies`.
 
     Returns:
-        The `Schedule` of all replicas and units, for a mini-batch; None or, without a
-        flush, a function that returns the `Schedule` of n_batches mini-batches; the
-        number of layers in each stage of the schedule; and the `Costs` of these stages.
+        The `Schedule` of all replicas and units; None or, without a flush, the options
+        with which this function makes the order of several mini-batches; the number of
+        layers in each stage of the schedule; and the `Costs` of these stages.
 
     Raises:
         ValueError: for options that are incompatible.
     """
-    order, stream = order_of_copies(options)
-    check_rules(ChosenOptions(options, order, stream is not None, ties))
-    of_stages = cut_into_stages(layers, counts_of(options.stages, layers, loss))
-    units = [units_of(part, options) for part in of_stages]
-    if stream is not None:
-        stream = partial(_changed_stream, stream, units, options)
+    order, is_stream = order_of_copies(options, n_batches)
+    check_rules(ChosenOptions(options, order, is_stream, ties))
+    of_stages, stream = counts_of(options.stages, layers, loss), None
+    if is_stream:
+        stream = replace(options, stages=Cut(of_stages), schedule=said_by(options.schedule))
+    units = [units_of(part, options) for part in cut_into_stages(layers, of_stages)]
     order, counts, costs = changed(order, units, options)
     costs.duration(order)  # raises ValueError unless costs has an entry for each stage
     return order, stream, counts, costs
 
 
-def _changed_stream(stream, units, options, n_batches):
-    """Return `changed` of the order of `n_batches` mini-batches without a flush."""
-    return changed(stream(n_batches), units, options)[0]
+def order_of_copies(options: Options, n_batches: int | None = None) -> tuple[Schedule, bool]:
+    """Return (order of D replicas of K stages, whether it has no flush).
 
+    With a flush, the order is that of a mini-batch. Without a flush, it is that of
+    `n_batches` mini-batches, with an update of each stage after each of them; left out,
+    1, or as many as a given `Schedule` has.
 
-def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
-    """Return (order, stream) of D replicas of a network of K stages.
-
-    With a flush, order is the `Schedule` of a mini-batch, and stream is None. Without a
-    flush, order is the `Schedule` of the first mini-batch, or a given `Schedule`
-    unchanged; stream(n_batches) is the `Schedule` of n_batches mini-batches, with an
-    update of each stage after each.
-
-    Registered schedules without a flush, and functions whose order has updates, make
-    streams.
+    Registered schedules without a flush, and functions whose order has updates, have
+    no flush.
 
     Args:
         options: the network's. `options.schedule` is everything that `build` takes, for
             one replica and M / D micro-batches; or a `Schedule` of all replicas.
+        n_batches: the number of mini-batches, or None.
 
     Raises:
         ValueError: if the schedule does not fit D, K and M.
@@ -192,7 +189,7 @@ def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
     D, K, M = options.replicas, options.stages.n, options.microbatches
     said = said_by(options.schedule)
     if D > 1 and K == 1 and said is SCHEDULES["1f1b"]:
-        return data_parallel(D, M), None  # 1F1B of one stage, for any M
+        return data_parallel(D, M), False  # 1F1B of one stage, for any M
     is_given = isinstance(said, Schedule)
     if is_given and said.n_microbatches == M:
         D = 1  # the given schedule has all replicas
@@ -202,45 +199,7 @@ def order_of_copies(options: Options) -> tuple[Schedule, Callable | None]:
             "that each has as many"
         )
     n = M // D
-    make = _maker(said, n)
-    order = make(K, n)
-    if not (order.asynchronous or ("U" in order.kinds and not is_given)):
-        if (order.n_stages, order.n_microbatches) != (K, n):
-            raise ValueError(
-                f"the schedule {order.name!r} is for {order.n_stages} stages and {order.n_microbatches} "
-                f"micro-batches, but there are {K} stages and {n} micro-batches"
-                f"{' of each replica' * (D > 1)}: make them equal"
-            )
-        return in_copies(order, D), None
-    n_batches = 1
-    if is_given:  # one update for each mini-batch
-        n_batches = len({i for _, _, i, _ in updates(order)})
-        if n * n_batches != order.n_microbatches:
-            raise ValueError(
-                f"the schedule {order.name!r} makes {n_batches} updates with {order.n_microbatches} "
-                f"micro-batches, but microbatches={n} for each: use {order.n_microbatches // n_batches}"
-            )
-    stream = partial(_stream_of, make, K, n, D)
-    return stream(n_batches), stream
-
-
-def _stream_of(make, n_stages, n, D, n_batches):
-    """Return the `Schedule` of `n_batches` mini-batches of D `n` micro-batches."""
-    order = make(n_stages, n_batches * n)
-    _check_stream(order, n_stages, n, n_batches)
-    return in_copies(order, D, n)
-
-
-def _maker(said, n):
-    """Return a function (n_stages, n_microbatches) -> validated `Schedule`.
-
-    Args:
-        said: a result of `said_by`.
-        n: the number of micro-batches in a mini-batch.
-    """
-    if isinstance(said, Schedule):
-        return partial(_given, said.validate())
-    name = registered_name(said)
+    name = None if is_given else registered_name(said)
     if name is not None and not SCHEDULES.facts[name].flush:
         if _updates_after_several(name):
             said = partial(said, per_update=n)
@@ -250,15 +209,27 @@ def _maker(said, n):
                 f"microbatches={n}: {name!r} makes an update after each, so use 1; or "
                 f"{' or '.join(map(repr, others))}"
             )
-    return partial(_made, said)
-
-
-def _given(schedule, n_stages, n_microbatches):
-    return schedule
-
-
-def _made(said, n_stages, n_microbatches):
-    return build(said, None, n_microbatches, stages=n_stages).validate()
+    order = said.validate() if is_given else build(said, None, n, stages=K).validate()
+    if not (order.asynchronous or ("U" in order.kinds and not is_given)):
+        if (order.n_stages, order.n_microbatches) != (K, n):
+            raise ValueError(
+                f"the schedule {order.name!r} is for {order.n_stages} stages and {order.n_microbatches} "
+                f"micro-batches, but there are {K} stages and {n} micro-batches"
+                f"{' of each replica' * (D > 1)}: make them equal"
+            )
+        return in_copies(order, D), False
+    if n_batches is None and is_given:  # one update for each mini-batch
+        n_batches = len({i for _, _, i, _ in updates(order)})
+        if n * n_batches != order.n_microbatches:
+            raise ValueError(
+                f"the schedule {order.name!r} makes {n_batches} updates with {order.n_microbatches} "
+                f"micro-batches, but microbatches={n} for each: use {order.n_microbatches // n_batches}"
+            )
+    n_batches = n_batches or 1
+    if not is_given and n_batches > 1:
+        order = build(said, None, n_batches * n, stages=K).validate()
+    _check_stream(order, K, n, n_batches)
+    return in_copies(order, D, n), True
 
 
 def _updates_after_several(name):
