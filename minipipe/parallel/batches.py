@@ -65,9 +65,8 @@ class Origin(NamedTuple):
 class MicroBatches:
     """Mini-batches that are cut into micro-batches, and these into grains.
 
-    Micro-batch i is part i mod n of mini-batch i // n. Without a `grain`, it is one
-    grain, and the sizes in a mini-batch differ by at most one sample; otherwise they
-    differ by at most one grain.
+    Micro-batch i is part i mod n of mini-batch i // n. Without a `grain`, each is one
+    grain, and their sizes differ by at most one sample; with one, by at most one grain.
 
     Args:
         batches: a list of (X, Y), X (n[0], m) and Y (n[L], m); m may differ.

@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     counts: bool = True
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """Return a copy of this piece of `array`, or all of it, uncopied."""
+        """Return a copy of this piece of `array`, or `array` itself if it is all."""
         if self.axis is not None:
             along = slice(self.block.start, self.block.stop)
             array = array[(slice(None),) * self.axis + (along,)].copy()  # a view would keep all of it

@@ -27,7 +27,7 @@ from .options import CLUSTER, Cut, Options, Sums
 from .orders import Order, order_of
 from .ranks import Ranks
 from .run import Run
-from .splitting import InShards, Shard, synchronised
+from .splitting import ShardedStages, Shard, synchronised
 from .stage import itself, stages_of
 
 
@@ -408,11 +408,11 @@ class Parallel(Network):
         stages = self._own_stages
         if self.has_updates:  # an interrupted run leaves the network's own layers as they are
             stages = tuple(stage.twin() for stage in stages)
-        in_shards = InShards(stages, self.loss, self._options.shards)
+        sharded = ShardedStages(stages, self.loss, self._options.shards)
         order = self._wires[0].schedule
         if self._layout is None:
             holders = [[wires.holders(s) for s in range(order.n_stages)] for wires in self._wires]
-            self._layout = layout_of(in_shards.held(), holders, in_ranges="S" in order.kinds)
+            self._layout = layout_of(sharded.held(), holders, in_ranges="S" in order.kinds)
         memories = {}
         if optimizer is not None:
             memories = memories_in(self._layout.memory, optimizer, self._layers)
@@ -421,9 +421,9 @@ class Parallel(Network):
         line = MicroBatches(batches, self.n_microbatches, self.n_steps, self.grain)
         self._optimizer = optimizer
         self._run = Run(
-            self._wires, in_shards, line, optimizer, memories, self.ties, self._layout, self._options
+            self._wires, sharded, line, optimizer, memories, self.ties, self._layout, self._options
         )
-        self.stages = tuple(in_shards.stages[0])
+        self.stages = tuple(sharded.stages[0])
 
     def _commit(self):
         """Commit a finished run, once: keep its gradients, or take over its updates."""

@@ -147,7 +147,7 @@ def order_of(
         layers, loss, options: the network's.
         ties: {name: indices of the layers that share a W}.
         n_batches: the number of mini-batches in an order without a flush, see
-            `order_of_copies`.
+            `order_of_replicas`.
 
     Returns:
         The `Schedule` of all replicas and units; None or, without a flush, the options
@@ -157,7 +157,7 @@ def order_of(
     Raises:
         ValueError: for options that are incompatible.
     """
-    order, is_stream = order_of_copies(options, n_batches)
+    order, is_stream = order_of_replicas(options, n_batches)
     check_rules(ChosenOptions(options, order, is_stream, ties))
     of_stages, stream = counts_of(options.stages, layers, loss), None
     if is_stream:
@@ -168,15 +168,14 @@ def order_of(
     return order, stream, counts, costs
 
 
-def order_of_copies(options: Options, n_batches: int | None = None) -> tuple[Schedule, bool]:
+def order_of_replicas(options: Options, n_batches: int | None = None) -> tuple[Schedule, bool]:
     """Return (order of D replicas of K stages, whether it has no flush).
 
     With a flush, the order is that of a mini-batch. Without a flush, it is that of
     `n_batches` mini-batches, with an update of each stage after each of them; left out,
     1, or as many as a given `Schedule` has.
 
-    Registered schedules without a flush, and functions whose order has updates, have
-    no flush.
+    Asynchronous schedules have no flush, and functions whose order has updates.
 
     Args:
         options: the network's. `options.schedule` is everything that `build` takes, for

@@ -38,10 +38,10 @@ class Ranks:
     `of_all_layers`, a call that all ranks make, collects what other ranks have.
 
     Before each run and each step, the ranks compare what they train with. Of parameters
-    and optimizer state, they compare the arrays that the user has assigned, but not
-    those that an update has made: this would take as long as the step of an MLP
-    784-512-512-10 with 64 samples. In every 64th run they compare all, since a program
-    may also have written into an array.
+    and optimizer state, they compare the arrays that the user has assigned. Those that
+    an update has made are compared in every 64th run only, in case a program has
+    written into one: comparing them takes as long as the step of an MLP 784-512-512-10
+    with 64 samples.
     """
 
     def __init__(

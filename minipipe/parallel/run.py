@@ -24,7 +24,7 @@ from ..ties import program_of_ties, tied_in_parts
 from .batches import MicroBatches
 from .layout import Arrays, Layout, Place, join_pieces
 from .options import MPI, THREADS, Options
-from .splitting import InShards
+from .splitting import ShardedStages
 from .stage import Holdings, Stage
 
 
@@ -45,7 +45,7 @@ def join_shards(stages: Mapping[Place, Stage], groups: Sequence[Sequence[int]]) 
         join_group([*stage.layers, stage.loss] if stage.loss else stage.layers, of_device[device])
 
 
-def join_copies(stages: Mapping[Place, Stage], ranks: Sequence[Sequence[int]], D: int) -> None:
+def join_replicas(stages: Mapping[Place, Stage], ranks: Sequence[Sequence[int]], D: int) -> None:
     """Give each synchronised layer the group of devices with its stage in D replicas.
 
     Args:
@@ -64,11 +64,11 @@ def join_copies(stages: Mapping[Place, Stage], ranks: Sequence[Sequence[int]], D
 
 
 class Run:
-    """One run of mini-batches through the stages of a network, in a schedule's order.
+    """A run of mini-batches through the stages of a network, in a schedule's order.
 
     Args:
         wires: for each shard of the network, the `Wires` of the `Schedule`.
-        whole: the network's stages, an `InShards`. The first replica works with them,
+        whole: the network's `ShardedStages`. The first replica works with them,
             the other replicas with twins.
         line: the `MicroBatches`.
         optimizer: the network's optimizer, if the order has updates; else None.
@@ -82,7 +82,7 @@ class Run:
     """
 
     def __init__(
-        self, wires: Sequence[Wires], whole: InShards, line: MicroBatches, optimizer: Optimizer | None,
+        self, wires: Sequence[Wires], whole: ShardedStages, line: MicroBatches, optimizer: Optimizer | None,
         memories: Mapping[Place, Arrays], ties: Mapping[str, Sequence[int]], layout: Layout,
         options: Options,
     ) -> None:
@@ -118,7 +118,7 @@ class Run:
         if len(shards) > 1:
             join_shards(self.stages, list(zip(*[shard.ranks for shard in wires])))
         if options.sums.sync_batch_norm:
-            join_copies(self.stages, [shard.ranks for shard in wires], options.replicas)
+            join_replicas(self.stages, [shard.ranks for shard in wires], options.replicas)
         programs, shares = ([found[rank] for rank in sorted(found)] for found in (made_at, shares_at))
         self.cluster: Any
         if options.engine == THREADS:

@@ -252,7 +252,7 @@ class Shard:
             self.held[id(layer), name] = holder, axis
 
 
-class InShards:
+class ShardedStages:
     """The stages of a run, for each shard.
 
     Args:

@@ -121,8 +121,8 @@ def parts_of_ties_apart(monkeypatch):
 
 def statistics_of_one_copy(monkeypatch):
     """A synchronised batch norm meets itself alone, rather than those of the other copies."""
-    join = run.join_copies
-    monkeypatch.setattr(run, "join_copies", lambda stages, ranks, D: join(stages, ranks, 1))
+    join = run.join_replicas
+    monkeypatch.setattr(run, "join_replicas", lambda stages, ranks, D: join(stages, ranks, 1))
 
 
 COPIES = {"schedule": "data-parallel", "D": 2, "M": 2}
